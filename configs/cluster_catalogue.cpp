@@ -22,7 +22,7 @@ int64_t positive(const yaml::YamlValue& mapping, const std::string& key) {
   const yaml::YamlValue& value = yaml::require(mapping, key);
   const int64_t number = yaml::as_int64(value, key);
   if (number < 1 || number > 1'000'000) {
-    yaml::refuse(value.place, key + " is " + std::to_string(number),
+    yaml::refuse(value.place, cat(key, " is ", number),
                  "write a whole number from 1 to 1000000");
   }
   return number;

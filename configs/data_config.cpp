@@ -9,6 +9,7 @@
 #include "configs/yaml/scalar.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
@@ -21,22 +22,20 @@ void check_class_names(const std::vector<std::string>& names,
     const auto [first, is_new] = first_uses.emplace(names[i], i);
     if (!is_new) {
       throw Error("data",
-                  file.string() + ": classes " + std::to_string(first->second) +
-                      " and " + std::to_string(i) + " are both named '" +
-                      short_line(names[i], 200) + "'",
+                  cat(file.string(), ": classes ", first->second, " and ", i,
+                      " are both named '", short_line(names[i], 200), "'"),
                   "give each class a name of its own, or label both as one");
     }
     if (short_line(names[i], names[i].size()) == names[i]) continue;
     if (valid_utf8(names[i]) == names[i]) {
-      throw Error("data",
-                  file.string() + ": the name of class " + std::to_string(i) +
-                      " holds control characters: '" +
-                      short_line(names[i], 200) + "'",
-                  "remove them: names are shown in tables and pictures");
+      throw Error(
+          "data",
+          cat(file.string(), ": the name of class ", i,
+              " holds control characters: '", short_line(names[i], 200), "'"),
+          "remove them: names are shown in tables and pictures");
     }
     throw Error("data",
-                file.string() + ": the name of class " + std::to_string(i) +
-                    " is not UTF-8",
+                cat(file.string(), ": the name of class ", i, " is not UTF-8"),
                 "save the file as UTF-8 (for XML, declare its encoding)");
   }
 }
@@ -47,7 +46,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostClasses = 100'000;
 
-// The last row: written by exporters, of no use to training boxes.
+// Those of the last line are written by exporters and not used in training.
 const std::vector<std::string>& known_keys() {
   static const std::vector<std::string> keys = {
       "path",      "train",     "val",      "test",      "names",
@@ -154,7 +153,7 @@ class Reader {
                     (has_download ? " ('download' is never run)" : ""));
   }
 
-  // One folder or list of images; refused by every path tried.
+  // One folder or list of images. A refusal names every path that was tried.
   fs::path source(const yaml::YamlValue& value, const std::string& key) const {
     const fs::path written = yaml::as_text(value, key);
     std::vector<fs::path> tried;
@@ -212,10 +211,10 @@ std::vector<std::string> names_of_mapping(const yaml::YamlValue& names) {
     const auto [first, is_new] = by_index.emplace(*index, &entry);
     if (!is_new) {
       yaml::refuse(entry.key_place,
-                   "class " + std::to_string(*index) +
+                   cat("class ", *index,
                        " is named twice, first in "
-                       "line " +
-                       std::to_string(first->second->key_place.line),
+                       "line ",
+                       first->second->key_place.line),
                    "keep one of the two");
     }
   }
@@ -223,10 +222,10 @@ std::vector<std::string> names_of_mapping(const yaml::YamlValue& names) {
   for (const auto& [index, entry] : by_index) {
     const auto expected = static_cast<int64_t>(result.size());
     if (index != expected) {
-      yaml::refuse(entry->key_place,
-                   "class " + std::to_string(index) + " is named, but class " +
-                       std::to_string(expected) + " is not",
-                   "number the classes 0, 1, 2, ... without a gap");
+      yaml::refuse(
+          entry->key_place,
+          cat("class ", index, " is named, but class ", expected, " is not"),
+          "number the classes 0, 1, 2, ... without a gap");
     }
     result.push_back(yaml::as_text(entry->value, "a name"));
   }
@@ -249,8 +248,7 @@ std::vector<std::string> read_names(const yaml::YamlValue& root) {
   }
   if (static_cast<int64_t>(result.size()) > kMostClasses) {
     yaml::refuse(names.place,
-                 std::to_string(result.size()) + " classes, more than " +
-                     std::to_string(kMostClasses),
+                 cat(result.size(), " classes, more than ", kMostClasses),
                  "name fewer");
   }
   if (const yaml::YamlValue* nc = root.find("nc")) {
@@ -283,7 +281,7 @@ void read_voc_splits(const fs::path& folder, DataConfig& config) {
   }
 }
 
-// A folder without a data.yaml says by its annotations what its classes are.
+// Where a folder has no data.yaml, its classes are those of its annotations.
 DataConfig load_voc_folder(const fs::path& folder) {
   DataConfig config;
   config.file = folder;
@@ -377,8 +375,8 @@ DataConfig load_data_config(const std::filesystem::path& given) {
     config.test = reader.split("test");
     config.test_images = reader.images("test");
   } catch (const Error& error) {
-    // Published sets name test images that hardly anybody has: only a run that
-    // asks for them fails.
+    // Published data sets name test images that few people have, so a missing
+    // test split fails only a run that uses it.
     config.test_split_error = error.what();
   }
   return config;

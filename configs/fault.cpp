@@ -67,8 +67,8 @@ constexpr auto kPhases =
                                       {Phase::kBetween, "between"},
                                       {Phase::kEnd, "end"}});
 
-// Whether the phase takes the kind: a process can only be stopped in some, and
-// not at all in others.
+// Whether a fault of this kind can happen in this phase: a process is stopped
+// in some phases only.
 bool fits(const Fault& fault) {
   const bool is_device_error = fault.kind == Kind::kDeviceError;
   switch (fault.phase) {
@@ -191,12 +191,10 @@ std::vector<Fault> parse_faults(const std::string& text) {
 
 std::string to_string(const Fault& fault) {
   const FaultDescription& kind = entry_in(kKinds, fault.kind);
-  std::string text = std::string(kind.name) +
-                     "@rank=" + std::to_string(fault.rank) +
-                     ",step=" + std::to_string(fault.step);
+  std::string text =
+      cat(std::string(kind.name), "@rank=", fault.rank, ",step=", fault.step);
   if (kind.number != nullptr) {
-    text += std::string(",") + kind.number + "=" +
-            std::to_string(fault.*kind.number_member);
+    text += cat(",", kind.number, "=", fault.*kind.number_member);
   }
   if (kind.takes_phase && fault.phase != Phase::kStep) {
     text += ",phase=" + name_in(kPhases, fault.phase);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "parallel/plan/plan_json.h"
 
@@ -11,7 +12,7 @@ namespace {
 
 Error bad_field(const std::string& field, int64_t value,
                 const std::string& rule) {
-  return Error("wire", field + " = " + std::to_string(value) + ": " + rule,
+  return Error("wire", cat(field, " = ", value, ": ", rule),
                "install the same build on every node");
 }
 
@@ -60,30 +61,28 @@ void check_assignment(const wire::Assignment& message) {
     throw bad_field("generation", 0, "generations count from 1");
   }
   if (message.world_size() < 1 || message.world_size() > kMaxWorldSize) {
-    throw bad_field(
-        "world_size", message.world_size(),
-        "a run has 1 to " + std::to_string(kMaxWorldSize) + " ranks");
+    throw bad_field("world_size", message.world_size(),
+                    cat("a run has 1 to ", kMaxWorldSize, " ranks"));
   }
   if (message.rank() < 0 || message.rank() >= message.world_size()) {
     throw bad_field("rank", message.rank(),
-                    "world_size is " + std::to_string(message.world_size()));
+                    cat("world_size is ", message.world_size()));
   }
   if (message.local_world_size() < 1 ||
       message.local_world_size() > message.world_size()) {
     throw bad_field("local_world_size", message.local_world_size(),
-                    "world_size is " + std::to_string(message.world_size()));
+                    cat("world_size is ", message.world_size()));
   }
   if (message.local_rank() < 0 || message.local_rank() >= kMaxWorldSize) {
-    throw bad_field(
-        "local_rank", message.local_rank(),
-        "a machine has at most " + std::to_string(kMaxWorldSize) + " workers");
+    throw bad_field("local_rank", message.local_rank(),
+                    cat("a machine has at most ", kMaxWorldSize, " workers"));
   }
   const plan::ParallelLayout layout =
       plan_of_message(message.plan_json()).layout;
   if (layout.world_size() != message.world_size()) {
     throw bad_field("world_size", message.world_size(),
-                    "the plan's layout " + plan::to_string(layout) + " has " +
-                        std::to_string(layout.world_size()) + " ranks");
+                    cat("the plan's layout ", plan::to_string(layout), " has ",
+                        layout.world_size(), " ranks"));
   }
 }
 

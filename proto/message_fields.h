@@ -33,6 +33,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "parallel/plan/plan_json.h"
 
@@ -185,10 +186,8 @@ class MessageReader {
     const int number =
         get<int>(internal::field_of<int>(message_, name, false), 0);
     if (number < 0 || number > static_cast<int>(last)) {
-      throw Error(
-          "wire",
-          std::string(name) + " " + std::to_string(number) + " is unknown",
-          "start the build that wrote the log");
+      throw Error("wire", cat(std::string(name), " ", number, " is unknown"),
+                  "start the build that wrote the log");
     }
     value = static_cast<Enum>(number);
   }

@@ -1,24 +1,23 @@
 // headroom-worker: the process that drives one device. An agent starts it, and
-// it does what the coordinator assigns; with --standalone it runs on its own
-// (worker/run/standalone.h). It also answers a launcher's question about a data
-// set (worker/tools/dataset_query.h), and carries out headroom's commands on
-// data sets and weights (worker/tools/tool_command.h), and says which devices
-// there are (worker/tools/device_query.h).
+// it carries out the coordinator's assignments. With --standalone it trains
+// alone (worker/run/standalone.h). It also answers a launcher's question about
+// a data set (worker/tools/dataset_query.h), runs headroom's commands on data
+// sets and weights (worker/tools/tool_command.h), and lists the devices of the
+// machine (worker/tools/device_query.h).
 #include <ATen/Parallel.h>
 #include <c10/util/Logging.h>
 #include <sys/resource.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string>
-#include <string_view>
-#include <variant>
 #include <vector>
 
-#include "configs/worker_flags.h"
+#include "configs/arguments.h"
+#include "configs/worker_start.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/card.h"
@@ -40,40 +39,26 @@
 
 namespace {
 
-using headroom::configs::WorkerFlag;
+using headroom::configs::Option;
 
-CLI::Option* add(CLI::App& app, const std::string& name, bool* switched_on,
-                 const std::string& description) {
-  return app.add_flag(name, *switched_on, description);
+bool asks_for_help(const std::vector<std::string>& words) {
+  return std::ranges::count(words, "--help") + std::ranges::count(words, "-h") >
+         0;
 }
 
-template <typename Value>
-CLI::Option* add(CLI::App& app, const std::string& name, Value* value,
-                 const std::string& description) {
-  return app.add_option(name, *value, description);
-}
-
-// Lets `app` set what the flags are bound to.
-void add_flags(CLI::App& app, const std::vector<WorkerFlag>& flags) {
-  for (const WorkerFlag& flag : flags) {
-    const std::string& name =
-        flag.spelling.empty() ? flag.value_name : flag.spelling;
-    CLI::Option* const option = std::visit(
-        [&](auto* value) { return add(app, name, value, flag.description); },
-        flag.value);
-    option->required(flag.is_required);
-    if (!flag.excludes.empty()) option->excludes(app.get_option(flag.excludes));
+void print_help(const std::string& usage, const std::vector<Option>& options) {
+  std::string text = usage + "\n\n";
+  for (const Option& option : options) {
+    text += headroom::configs::help_entry(headroom::configs::form_of(option),
+                                          option.advice);
   }
+  std::fputs(text.c_str(), stdout);
 }
 
-// headroom-worker answer DATA.YAML, of which `argv` has the end.
-int answer_question(int argc, char** argv) {
-  headroom::configs::DatasetQuery question;
-  CLI::App app("What a launcher wants to know of a data set");
-  add_flags(app, flags_of(question));
-  CLI11_PARSE(app, argc, argv);
+// Runs `headroom-worker answer FD KEY...`. `words` begins after "answer".
+int answer_question(const std::vector<std::string>& words) {
   try {
-    std::puts(headroom::tools::data_answer_json(question).c_str());
+    std::puts(headroom::tools::data_answer_json(words).c_str());
     return 0;
   } catch (const headroom::Error& error) {
     std::puts(headroom::tools::refusal_json(error).c_str());
@@ -81,8 +66,8 @@ int answer_question(int argc, char** argv) {
   }
 }
 
-// The secret that the agent left in the environment. Processes that this one
-// starts do not get it.
+// Reads the secret that the agent put into the environment, and removes it
+// there, so that child processes do not inherit it.
 std::string secret_of_environment() {
   const char* const secret = std::getenv(headroom::wire::kSecretVariable);
   const std::string text = secret == nullptr ? "" : secret;
@@ -97,7 +82,7 @@ void prepare_process(int64_t threads) {
   at::set_num_threads(static_cast<int>(threads));
 }
 
-// Each peer, and each file of the data set, takes one.
+// Each peer and each open file of the data set needs a descriptor.
 void allow_many_descriptors() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -105,8 +90,9 @@ void allow_many_descriptors() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Where the card failed libraries would call it once more at the process's end,
-// and abort: the process ends without them. `exit_code`: the generations'.
+// After a failure of the card, libraries would call it again while the process
+// exits, and abort. So the process ends without running their exit code.
+// `exit_code` is the result of the generations.
 int end_with(int exit_code, int wanted) {
   if (exit_code != headroom::kCardExitCode) return wanted;
   std::fflush(nullptr);
@@ -117,15 +103,16 @@ int run(const headroom::configs::WorkerStart& start) {
   headroom::wire::BeatChannel to_agent =
       headroom::wire::BeatChannel::from_environment();
   allow_many_descriptors();
-  // Launchers ask all processes of a job to end: the agent acts for its
-  // workers, by a stop at a committed step.
+  // Launchers send SIGTERM to all processes of a job. The agent handles it for
+  // its workers, by a stop at a committed step.
   std::signal(SIGTERM, SIG_IGN);
   headroom::agent_loss::install();
   prepare_process(start.threads);
   const headroom::wire::ChannelSecurity security =
       headroom::wire::read_channel_security(
           start.certs, start.token_file, headroom::wire::ChannelSide::kClient);
-  // The secret that peers must know travels with control traffic.
+  // The secret that peers must know is sent with control traffic, so that
+  // traffic must be protected.
   for (const std::string& address :
        {start.coordinator, start.advertise_host + ":0"}) {
     headroom::wire::require_protected(address, security,
@@ -139,23 +126,30 @@ int run(const headroom::configs::WorkerStart& start) {
        .secret = secret_of_environment()},
       start.advertise_host, headroom::control::kPatience, std::move(to_agent));
   const int exit_code = headroom::run::run_generations(
-      *client, {.advertise_host = start.advertise_host,
-                .card = {static_cast<int>(start.card), start.card_uuid}});
+      *client,
+      {.advertise_host = start.advertise_host,
+       .socket_folder = headroom::wire::unix_folder_of(start.coordinator),
+       .card = {static_cast<int>(start.card), start.card_uuid}});
   return end_with(exit_code, exit_code);
 }
 
-// headroom-worker --standalone RUN.YAML, of which `argv` has the end. The
-// result goes to standard output.
-int run_standalone(int argc, char** argv) {
+// Runs `headroom-worker --standalone RUN.YAML`. `words` begins after
+// "--standalone". The result is written to standard output.
+int run_standalone(const std::vector<std::string>& words) {
+  const std::string program = "headroom-worker --standalone";
   headroom::configs::StandaloneRequest request;
-  CLI::App app("Runs run.yaml in this one process, without a coordinator",
-               "headroom-worker --standalone");
-  add_flags(app, flags_of(request));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& end) {  // --help too
-    return app.exit(end) == 0 ? 0
-                              : static_cast<int>(headroom::ExitCode::kRequest);
+  const std::vector<Option> options = options_of(request);
+  if (asks_for_help(words)) {
+    print_help("usage: " + program +
+                   " RUN.YAML [flags]: runs it in this one process, without a "
+                   "coordinator",
+               options);
+    return 0;
+  }
+  headroom::configs::read_arguments(options, words, program + " --help");
+  if (request.resume && !request.run_directory.empty()) {
+    throw headroom::Error("command line", "--resume excludes --run-directory",
+                          "leave one of the two out");
   }
   headroom::stop_signals::install();
   const headroom::run::StandaloneRun run =
@@ -170,15 +164,21 @@ int run_standalone(int argc, char** argv) {
   return end_with(exit_code, end.exit_code);
 }
 
-int drive_device(int argc, char** argv) {
+int drive_device(const std::vector<std::string>& words) {
   headroom::configs::WorkerStart start;
-  CLI::App app("Headroom's worker process; started by 'headroom agent'");
-  add_flags(app, flags_of(start));
-  CLI11_PARSE(app, argc, argv);
+  const std::vector<Option> options = options_of(start);
+  if (asks_for_help(words)) {
+    print_help(
+        "usage: headroom-worker [flags]: drives one device; 'headroom agent' "
+        "starts it",
+        options);
+    return 0;
+  }
+  headroom::configs::read_arguments(options, words, "headroom-worker --help");
   return run(start);
 }
 
-// A result that nobody can read is no result.
+// A command fails if its output could not be written.
 int with_output_written(int exit_code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
   headroom::end_if_output_has_no_reader();
@@ -191,13 +191,16 @@ int with_output_written(int exit_code) {
 
 int main(int argc, char** argv) {
   headroom::wire::keep_openssl_to_the_end();
-  c10::initLogging();  // else LibTorch's log level cannot be set from outside
+  c10::initLogging();  // else LibTorch's log level cannot be set
   headroom::log::follow_parent();
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that cannot grow is an error
-  const std::string_view first = argc > 1 ? argv[1] : "";
+  std::signal(SIGXFSZ, SIG_IGN);  // a full disk is an error, not a signal
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const std::string first = words.empty() ? "" : words.front();
+  const std::vector<std::string> rest(words.begin() + (words.empty() ? 0 : 1),
+                                      words.end());
   const auto* tool = headroom::tools::find_any_tool(first);
-  // A tool speaks for `headroom`, whose words were typed.
+  // Messages of a tool have no prefix, because the user typed `headroom`.
   const char* const speaker = tool ? "" : "headroom-worker: ";
   try {
     if (tool) return with_output_written(tool->run(argc - 1, argv + 1));
@@ -206,15 +209,14 @@ int main(int argc, char** argv) {
       return with_output_written(0);
     }
     if (first == headroom::configs::kStandaloneFlag)
-      return run_standalone(argc - 1, argv + 1);
-    // A terminal's Ctrl-C is the supervisor's business; it asks through the
-    // coordinator for a stop at a committed step.
+      return run_standalone(rest);
+    // The supervisor handles a terminal's Ctrl-C: through the coordinator it
+    // asks for a stop at a committed step.
     std::signal(SIGINT, SIG_IGN);
-    return first == headroom::configs::kAnswerCommand
-               ? answer_question(argc - 1, argv + 1)
-               : drive_device(argc, argv);
+    return first == headroom::configs::kAnswerCommand ? answer_question(rest)
+                                                      : drive_device(words);
   } catch (const headroom::Error& error) {
-    std::fflush(stdout);  // stands above the refusal in one log
+    std::fflush(stdout);  // so that it precedes the refusal in a shared log
     std::fprintf(stderr, "%s%s\n", speaker,
                  headroom::printable(error.what()).c_str());
     return static_cast<int>(error.exit_code());

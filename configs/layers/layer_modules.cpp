@@ -8,6 +8,7 @@
 
 #include "configs/layers/layer_widths.h"
 #include "configs/layers/table_layer.h"
+#include "parallel/base/text.h"
 
 namespace headroom::layers {
 namespace {
@@ -24,7 +25,7 @@ class Composer {
     program_.inputs = layer.inputs();
   }
 
-  // Where the line says inner widths, once a program was composed.
+  // The inner widths of the line, once a program was composed.
   const LayerWidths& widths() const { return widths_; }
 
   LayerProgram conv() {
@@ -74,7 +75,7 @@ class Composer {
     const bool adds = shortcut && (in == channels || repeats > 1);
     std::vector<std::string> names, blocks;
     for (int64_t i = 0; i < repeats; ++i) {
-      names.push_back(repeats == 1 ? "" : std::to_string(i) + ".");
+      names.push_back(repeats == 1 ? "" : cat(i, "."));
       blocks.insert(blocks.end(),
                     {names.back() + "cv1.", names.back() + "cv2."});
     }
@@ -85,8 +86,8 @@ class Composer {
         widths.push_back(i % 2 == 1 ? half_of(channels) : channels);
       return widths;
     };
-    // A layer that adds nothing says so, or it would add once its input and
-    // output happened to be pruned to one number of channels.
+    // A layer without a shortcut writes that down. Otherwise it would get one
+    // when pruning makes its input and output equal in channels.
     std::vector<int64_t> widths =
         listed_widths(adds, std::move(blocks), rule,
                       "[cv1 and cv2 of each, without the last cv2]");
@@ -137,8 +138,8 @@ class Composer {
     return std::move(program_);
   }
 
-  // The shortcut of YOLOv5's C3 is read and means nothing here: a ghost
-  // bottleneck always adds its input.
+  // The shortcut of YOLOv5's C3 is read and has no effect: a ghost bottleneck
+  // always adds its input.
   LayerProgram c3_ghost() {
     const std::string form = "[channels] or [channels, False]";
     layer_.allow_arguments(1, 3, form);
@@ -175,20 +176,19 @@ class Composer {
     const int64_t repeats = layer_.repeats();
     layer_.check_stride(layer_.only_input().stride * stride);
     if (channels % 2 != 0 || channels < 2)
-      layer_.fail("two halves of " + std::to_string(channels) + " channels",
+      layer_.fail(cat("two halves of ", channels, " channels"),
                   "give it an even number");
     if (stride == 2 && repeats > 1)
       layer_.fail("a ShuffleNetV2 of stride 2 is repeated",
                   "write a layer of stride 2 and one of stride 1");
     if (stride == 1 && layer_.only_input().channels != channels)
-      layer_.fail("a ShuffleNetV2 of stride 1 makes " +
-                      std::to_string(layer_.only_input().channels) +
-                      " channels to " + std::to_string(channels),
+      layer_.fail(cat("a ShuffleNetV2 of stride 1 makes ",
+                      layer_.only_input().channels, " channels to ", channels),
                   "change their number with one of stride 2");
     int x = kInput;
     for (int64_t i = 0; i < repeats; ++i)
-      x = shuffle_unit(repeats == 1 ? "" : std::to_string(i) + ".", x,
-                       channels / 2, stride);
+      x = shuffle_unit(repeats == 1 ? "" : cat(i, "."), x, channels / 2,
+                       stride);
     return std::move(program_);
   }
 
@@ -249,9 +249,9 @@ class Composer {
     int64_t before = 1;
     for (const int64_t window : windows) {
       if (window % 2 == 0 || window <= before)
-        layer_.fail("a pooling window of " + std::to_string(window) +
-                        " after one of " + std::to_string(before),
-                    "use odd ones that rise, usually [5, 9, 13]");
+        layer_.fail(
+            cat("a pooling window of ", window, " after one of ", before),
+            "use odd ones that rise, usually [5, 9, 13]");
       chain.push_back(window - before + 1);
       before = window;
     }
@@ -266,7 +266,7 @@ class Composer {
                            "[channels, window] or [channels, window, cv1]");
     const int64_t window = layer_.integer(1, 5, 1, TableLayer::kMaxKernel);
     if (window % 2 == 0)
-      layer_.fail("a pooling window of " + std::to_string(window) + " is even",
+      layer_.fail(cat("a pooling window of ", window, " is even"),
                   "use an odd one, usually 5");
     return pyramid({window, window, window}, static_cast<double>(window),
                    "channels, window, cv1");
@@ -313,14 +313,13 @@ class Composer {
     for (const MapShape& input : layer_.inputs()) {
       channels += input.channels;
       if (channels > TableLayer::kMaxChannels)
-        layer_.fail("Concat joins maps to " + std::to_string(channels) +
-                        " or more channels",
-                    "at most " + std::to_string(TableLayer::kMaxChannels) +
-                        " are supported");
+        layer_.fail(
+            cat("Concat joins maps to ", channels, " or more channels"),
+            cat("at most ", TableLayer::kMaxChannels, " are supported"));
       if (input.stride != stride)
-        layer_.fail("Concat joins maps of stride " + std::to_string(stride) +
-                        " and " + std::to_string(input.stride),
-                    "take maps of one stride");
+        layer_.fail(
+            cat("Concat joins maps of stride ", stride, " and ", input.stride),
+            "take maps of one stride");
       values.push_back(static_cast<int>(values.size()));
     }
     program_.concatenate(values);
@@ -330,8 +329,8 @@ class Composer {
  private:
   static constexpr int64_t kSqueezeRatio = 4;
 
-  // The paper's words for what follows a convolution; the table's where there
-  // is none.
+  // The paper's names of activations; where the line has none, the table's
+  // activation.
   ActivationFunction named_activation(size_t position,
                                       const std::string& form) const {
     const std::string name = layer_.word(position);
@@ -374,24 +373,21 @@ class Composer {
   void check_division(const Block& block) const {
     const int64_t left = block.kernel - 2 * block.padding;
     if (left < 1 || left > block.stride)
-      layer_.fail("a kernel of " + std::to_string(block.kernel) +
-                      " with stride " + std::to_string(block.stride) +
-                      " and padding " + std::to_string(block.padding) +
-                      " does not divide the map by the stride",
+      layer_.fail(cat("a kernel of ", block.kernel, " with stride ",
+                      block.stride, " and padding ", block.padding,
+                      " does not divide the map by the stride"),
                   "use a padding of half the kernel");
     if (block.in_channels % block.groups != 0 ||
         block.channels % block.groups != 0)
-      layer_.fail(std::to_string(block.groups) + " groups do not divide " +
-                      std::to_string(block.in_channels) + " channels in and " +
-                      std::to_string(block.channels) + " out",
+      layer_.fail(cat(block.groups, " groups do not divide ", block.in_channels,
+                      " channels in and ", block.channels, " out"),
                   "use a number that divides both");
   }
 
   void check_halving() const {
     if (layer_.only_input().stride % 2 != 0)
-      layer_.fail("a map of stride " +
-                      std::to_string(layer_.only_input().stride) +
-                      " cannot be upsampled by 2",
+      layer_.fail(cat("a map of stride ", layer_.only_input().stride,
+                      " cannot be upsampled by 2"),
                   "upsample maps of an even stride");
   }
 
@@ -411,12 +407,11 @@ class Composer {
   }
   int64_t half_of(int64_t channels) const {
     if (channels < 2)
-      layer_.fail("half of " + std::to_string(channels) + " channels",
-                  "use 2 or more");
+      layer_.fail(cat("half of ", channels, " channels"), "use 2 or more");
     return channels / 2;
   }
   static std::string inner_name(int64_t bottleneck) {
-    return "m." + std::to_string(bottleneck) + ".";
+    return cat("m.", bottleneck, ".");
   }
   int64_t channels_of(int value) const {
     return program_.shape_of(value).channels;
@@ -437,9 +432,8 @@ class Composer {
   // Refuses written widths with which a shortcut has no sum.
   void check_sum(int64_t made, int x) const {
     if (made != channels_of(x))
-      layer_.fail("a bottleneck of " + layer_.layer().module + " gives " +
-                      std::to_string(made) + " channels, to be added to " +
-                      std::to_string(channels_of(x)),
+      layer_.fail(cat("a bottleneck of ", layer_.layer().module, " gives ",
+                      made, " channels, to be added to ", channels_of(x)),
                   "write the same width for cv1 and every second one of a "
                   "bottleneck, or False for the shortcut");
   }
@@ -454,9 +448,8 @@ class Composer {
 
   int64_t ghost_half(int64_t channels) const {
     if (channels < 2 || channels % 2 != 0)
-      layer_.fail(
-          "a ghost convolution to " + std::to_string(channels) + " channels",
-          "give it an even number");
+      layer_.fail(cat("a ghost convolution to ", channels, " channels"),
+                  "give it an even number");
     return channels / 2;
   }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::layers {
 
@@ -15,11 +16,9 @@ std::vector<int64_t> LayerWidths::read(const TableLayer& layer,
   if (!is_list) return {layer.integer(position(), std::nullopt, 1, kMost)};
   std::vector<int64_t> widths = layer.integers(position(), {}, 1, kMost);
   if (widths.size() != blocks.size()) {
-    layer.fail("argument " + std::to_string(position() + 1) + " of " +
-                   layer.layer().module + " lists " +
-                   std::to_string(widths.size()) + " widths, and with " +
-                   std::to_string(layer.repeats()) + " bottlenecks there are " +
-                   std::to_string(blocks.size()),
+    layer.fail(cat("argument ", position() + 1, " of ", layer.layer().module,
+                   " lists ", widths.size(), " widths, and with ",
+                   layer.repeats(), " bottlenecks there are ", blocks.size()),
                "write " + form + ", or leave them out");
   }
   return widths;

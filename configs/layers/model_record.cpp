@@ -6,6 +6,7 @@
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::layers {
@@ -19,7 +20,7 @@ std::string change(const std::string& what, const std::string& before,
 
 std::string layer_change(size_t index, const ModelTable& before,
                          const ModelTable& now) {
-  const std::string name = "layer " + std::to_string(index);
+  const std::string name = cat("layer ", index);
   if (index >= now.layers.size()) {
     return name + " was " + layer_text(before.layers[index]) + " and is gone";
   }

@@ -79,9 +79,8 @@ int int_in(const yaml::YamlValue& value, const std::string& key, int64_t low,
            int64_t high) {
   const int64_t number = yaml::as_int64(value, key);
   if (number < low || number > high) {
-    yaml::refuse(value.place, key + " is " + std::to_string(number),
-                 "write a whole number from " + std::to_string(low) + " to " +
-                     std::to_string(high));
+    yaml::refuse(value.place, cat(key, " is ", number),
+                 cat("write a whole number from ", low, " to ", high));
   }
   return static_cast<int>(number);
 }
@@ -90,8 +89,7 @@ std::string word_in(const yaml::YamlValue& value, const std::string& key) {
   std::string word = yaml::as_text(value, key);
   if (word.size() > kLongestWord) {
     yaml::refuse(value.place, key + " is " + yaml::describe(value),
-                 "write a word of at most " + std::to_string(kLongestWord) +
-                     " characters");
+                 cat("write a word of at most ", kLongestWord, " characters"));
   }
   return word;
 }
@@ -119,8 +117,7 @@ std::vector<std::pair<double, double>> read_level(
   require_list(value, "a level of anchors");
   if (value.items.size() % 2 != 0) {
     yaml::refuse(value.place,
-                 "a level of anchors has " +
-                     std::to_string(value.items.size()) + " numbers",
+                 cat("a level of anchors has ", value.items.size(), " numbers"),
                  "write widths and heights in pairs");
   }
   std::vector<std::pair<double, double>> anchors;
@@ -153,12 +150,11 @@ void read_anchors(const yaml::YamlValue& value, ModelTable& table) {
   for (const yaml::YamlValue& level : value.items) {
     table.anchors.push_back(read_level(level));
     if (table.anchors.back().size() != table.anchors.front().size()) {
-      yaml::refuse(level.place,
-                   "this level has " +
-                       std::to_string(table.anchors.back().size()) +
-                       " anchors, the first has " +
-                       std::to_string(table.anchors.front().size()),
-                   "give every level the same number");
+      yaml::refuse(
+          level.place,
+          cat("this level has ", table.anchors.back().size(),
+              " anchors, the first has ", table.anchors.front().size()),
+          "give every level the same number");
     }
   }
 }
@@ -193,8 +189,7 @@ ModelTable::Layer read_layer(const yaml::YamlValue& value) {
     yaml::refuse(value.place,
                  "this layer is " +
                      (value.kind == yaml::YamlValue::Kind::kSequence
-                          ? "a list of " + std::to_string(value.items.size()) +
-                                " elements"
+                          ? cat("a list of ", value.items.size(), " elements")
                           : yaml::describe(value)),
                  "a layer is [from, repeats, module, args]");
   }
@@ -226,8 +221,7 @@ void read_layers(const yaml::YamlValue& root, const std::string& part,
   const yaml::YamlValue& layers = require_list(yaml::require(root, part), part);
   for (const yaml::YamlValue& layer : layers.items) {
     if (static_cast<int64_t>(table.layers.size()) == kMostLayers) {
-      yaml::refuse(layer.place,
-                   "more than " + std::to_string(kMostLayers) + " layers",
+      yaml::refuse(layer.place, cat("more than ", kMostLayers, " layers"),
                    "name a model file");
     }
     table.layers.push_back(read_layer(layer));
@@ -291,7 +285,7 @@ std::string text_of(const ModelTable::Argument& argument) {
   return list_of(std::get<std::vector<double>>(argument), yaml::exact_text);
 }
 
-// Is it one that the program has, whatever its name here?
+// Whether the program has this model, by whatever name.
 bool is_shipped(const ModelTable& table) {
   for (const yaml::ShippedFile& file : yaml::shipped_files()) {
     if (file.path != "model/" + table.name + ".yaml") continue;
@@ -316,28 +310,14 @@ std::string layer_text(const ModelTable::Layer& layer) {
          "]";
 }
 
-std::string activation_text(const ActivationFunction& activation) {
-  switch (activation.kind) {
-    case ActivationKind::kSilu:
-      return "nn.SiLU()";
-    case ActivationKind::kHardswish:
-      return "nn.Hardswish()";
-    case ActivationKind::kMish:
-      return "nn.Mish()";
-    case ActivationKind::kLeaky:
-      break;
-  }
-  return "nn.LeakyReLU(" + yaml::exact_text(activation.slope) + ")";
-}
-
 std::string model_table_text(const ModelTable& table) {
   std::string text =
-      "nc: " + std::to_string(table.num_classes) +
-      "\ndepth_multiple: " + yaml::exact_text(table.depth_multiple) +
-      "\nwidth_multiple: " + yaml::exact_text(table.width_multiple) +
-      "\nchannel_multiple: " + std::to_string(table.channel_multiple) +
-      "\nch: " + std::to_string(table.input_channels) +
-      "\nactivation: " + activation_text(table.activation) + "\nanchors:\n";
+      cat("nc: ", table.num_classes,
+          "\ndepth_multiple: ", yaml::exact_text(table.depth_multiple),
+          "\nwidth_multiple: ", yaml::exact_text(table.width_multiple),
+          "\nchannel_multiple: ", table.channel_multiple,
+          "\nch: ", table.input_channels,
+          "\nactivation: ", activation_text(table.activation), "\nanchors:\n");
   for (const auto& level : table.anchors) {
     std::vector<double> numbers;
     for (const auto& [width, height] : level) {
@@ -376,8 +356,7 @@ ModelTable table_of_weights(const std::map<std::string, std::string>& metadata,
 
 void describe_input(std::map<std::string, std::string>& metadata,
                     TrainedSize size, int64_t stride) {
-  metadata["imgsz"] = "[" + std::to_string(size.height) + ", " +
-                      std::to_string(size.width) + "]";
+  metadata["imgsz"] = cat("[", size.height, ", ", size.width, "]");
   metadata["stride"] = std::to_string(stride);
   metadata["range"] = "[0, 1]";
 }
@@ -412,8 +391,8 @@ std::optional<TrainedSize> trained_size(
 }
 
 std::string trained_size_note(TrainedSize size, const std::string& file) {
-  return "--img is " + std::to_string(size.height) + " x " +
-         std::to_string(size.width) + ", as " + file + " was trained";
+  return cat("--img is ", size.height, " x ", size.width, ", as ", file,
+             " was trained");
 }
 
 }  // namespace headroom::layers

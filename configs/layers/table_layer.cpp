@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::layers {
 
@@ -16,10 +17,9 @@ std::vector<int> edges_of(const ModelTable& table, size_t index) {
     const int layer = from < 0 ? here + from : from;
     const bool reads_images = here == 0 && layer == kImageEdge;
     if (!reads_images && (layer < 0 || layer >= here))
-      fail_layer(table, index,
-                 "input " + std::to_string(from) + " is not an earlier layer",
-                 "use -1 to -" + std::to_string(std::max(here, 1)) +
-                     (here > 0 ? ", or 0 to " + std::to_string(here - 1) : ""));
+      fail_layer(table, index, cat("input ", from, " is not an earlier layer"),
+                 cat("use -1 to -", std::max(here, 1),
+                     here > 0 ? cat(", or 0 to ", here - 1) : ""));
     edges.push_back(layer);
   }
   if (edges.empty())
@@ -31,15 +31,14 @@ std::vector<int> edges_of(const ModelTable& table, size_t index) {
 void fail_layer(const ModelTable& table, size_t index, const std::string& what,
                 const std::string& remedy) {
   throw Error("model",
-              yaml::to_string(table.layers[index].place) + ": layer " +
-                  std::to_string(index) + ": " + what,
+              cat(yaml::to_string(table.layers[index].place), ": layer ", index,
+                  ": ", what),
               remedy);
 }
 
 const MapShape& TableLayer::only_input() const {
   if (inputs_.size() != 1)
-    fail(layer().module + " takes one input, not " +
-             std::to_string(inputs_.size()),
+    fail(cat(layer().module, " takes one input, not ", inputs_.size()),
          "join maps with a Concat layer");
   return inputs_.front();
 }
@@ -47,8 +46,7 @@ const MapShape& TableLayer::only_input() const {
 void TableLayer::allow_arguments(size_t least, size_t most,
                                  const std::string& form) const {
   if (layer().args.size() < least || layer().args.size() > most)
-    fail(layer().module + " has " + std::to_string(layer().args.size()) +
-             " arguments",
+    fail(cat(layer().module, " has ", layer().args.size(), " arguments"),
          "write " + form);
 }
 
@@ -62,12 +60,11 @@ int64_t TableLayer::integer(size_t position, std::optional<int64_t> otherwise,
                             int64_t least, int64_t most) const {
   if (otherwise && !has(position)) return *otherwise;
   const auto* number = std::get_if<double>(&layer().args.at(position));
-  const std::string range =
-      std::to_string(least) + " to " + std::to_string(most);
+  const std::string range = cat(least, " to ", most);
   if (number == nullptr || !(*number >= static_cast<double>(least)) ||
       !(*number <= static_cast<double>(most)) || *number != std::floor(*number))
-    fail("argument " + std::to_string(position + 1) + " of " + layer().module +
-             " is not a whole number from " + range,
+    fail(cat("argument ", position + 1, " of ", layer().module,
+             " is not a whole number from ", range),
          "correct it");
   return static_cast<int64_t>(*number);
 }
@@ -90,9 +87,8 @@ std::vector<int64_t> TableLayer::integers(size_t position,
     }
   }
   if (result.empty())
-    fail("argument " + std::to_string(position + 1) + " of " + layer().module +
-             " is not a list of whole numbers from " + std::to_string(least) +
-             " to " + std::to_string(most),
+    fail(cat("argument ", position + 1, " of ", layer().module,
+             " is not a list of whole numbers from ", least, " to ", most),
          "correct it");
   return result;
 }
@@ -101,8 +97,8 @@ std::string TableLayer::word(size_t position) const {
   if (position >= layer().args.size()) return "";
   const auto* text = std::get_if<std::string>(&layer().args[position]);
   if (text == nullptr)
-    fail("argument " + std::to_string(position + 1) + " of " + layer().module +
-             " is not a word",
+    fail(cat("argument ", position + 1, " of ", layer().module,
+             " is not a word"),
          "correct it");
   std::string lower = *text;
   std::transform(lower.begin(), lower.end(), lower.begin(),
@@ -115,8 +111,8 @@ bool TableLayer::truth(size_t position, bool otherwise,
   const std::string text = word(position);
   if (text.empty()) return otherwise;
   if (text != "true" && text != "false")
-    fail("argument " + std::to_string(position + 1) + " of " + layer().module +
-             " is neither True nor False",
+    fail(cat("argument ", position + 1, " of ", layer().module,
+             " is neither True nor False"),
          "write " + form);
   return text == "true";
 }
@@ -136,9 +132,8 @@ int64_t TableLayer::channels_at(size_t position) const {
       std::ceil(static_cast<double>(asked) * table_.width_multiple / multiple) *
       multiple;
   if (!(scaled >= 1 && scaled <= static_cast<double>(kMaxChannels)))
-    fail(std::to_string(asked) + " channels times width_multiple " +
-             std::to_string(table_.width_multiple) + " are outside 1 to " +
-             std::to_string(kMaxChannels),
+    fail(cat(asked, " channels times width_multiple ", table_.width_multiple,
+             " are outside 1 to ", kMaxChannels),
          "correct the layer or width_multiple");
   return static_cast<int64_t>(scaled);
 }
@@ -149,9 +144,8 @@ int64_t TableLayer::repeats() const {
   const double scaled =
       std::max(std::nearbyint(layer().repeats * table_.depth_multiple), 1.0);
   if (!(scaled <= static_cast<double>(kMaxRepeats)))
-    fail(std::to_string(layer().repeats) + " repeats times depth_multiple " +
-             std::to_string(table_.depth_multiple) + " are more than " +
-             std::to_string(kMaxRepeats),
+    fail(cat(layer().repeats, " repeats times depth_multiple ",
+             table_.depth_multiple, " are more than ", kMaxRepeats),
          "correct the layer or depth_multiple");
   return static_cast<int64_t>(scaled);
 }
@@ -164,8 +158,8 @@ void TableLayer::refuse_repeats() const {
 
 void TableLayer::check_stride(int64_t stride) const {
   if (stride > kMaxStride)
-    fail("a stride of " + std::to_string(stride) + " pixels",
-         "at most " + std::to_string(kMaxStride) + " are supported");
+    fail(cat("a stride of ", stride, " pixels"),
+         cat("at most ", kMaxStride, " are supported"));
 }
 
 void check_detect(const ModelTable& table, size_t index,
@@ -178,14 +172,13 @@ void check_detect(const ModelTable& table, size_t index,
                "write [nc, anchors]");
   const auto& anchors = table.anchors;
   if (anchors.size() != inputs.size())
-    layer.fail("Detect has " + std::to_string(inputs.size()) +
-                   " levels but there are anchors for " +
-                   std::to_string(anchors.size()),
+    layer.fail(cat("Detect has ", inputs.size(),
+                   " levels but there are anchors for ", anchors.size()),
                "give one list of anchors per level");
   for (const auto& level : anchors)
     if (level.empty() || level.size() != anchors.front().size())
-      layer.fail("levels have " + std::to_string(anchors.front().size()) +
-                     " and " + std::to_string(level.size()) + " anchors",
+      layer.fail(cat("levels have ", anchors.front().size(), " and ",
+                     level.size(), " anchors"),
                  "give every level equally many, at least one");
 }
 

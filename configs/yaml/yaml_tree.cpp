@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::yaml {
 namespace {
@@ -133,8 +134,10 @@ class TreeBuilder : public YAML::EventHandler {
         parent.line_of_key.emplace(key.scalar, key.place.line);
     if (!is_new) {
       refuse(key.place,
-             "key " + describe(key) + " stands here a second time, first in " +
-                 "line " + std::to_string(first->second),
+             cat("key ", describe(key),
+                 " stands here a second time, first in "
+                 "line ",
+                 first->second),
              "keep one of the two");
     }
     parent.value.entries.push_back({key.scalar, key.place, {}});

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/text.h"
+
 namespace headroom::yaml {
 
 // SourcePlace: where in a file a value was written.
@@ -21,8 +23,7 @@ struct SourcePlace {
 
 // "run.yaml:3:5".
 inline std::string to_string(const SourcePlace& place) {
-  return place.file + ":" + std::to_string(place.line) + ":" +
-         std::to_string(place.column);
+  return cat(place.file, ":", place.line, ":", place.column);
 }
 
 struct YamlEntry;

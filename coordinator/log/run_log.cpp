@@ -5,6 +5,7 @@
 
 #include "coordinator/run/restart_policy.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::coordinator {
 namespace {
@@ -42,11 +43,10 @@ std::unique_ptr<RunLog> RunLog::open(const std::filesystem::path& file) {
   std::vector<std::string> records;
   log->log_ = WriteAheadLog::open(file, &records);
   if (log->log_->torn_bytes() > 0) {
-    log->torn_end_ = std::to_string(log->log_->torn_bytes()) +
-                     " bytes behind record " +
-                     std::to_string(log->log_->number()) +
-                     " of the log, which were not written to their end, were "
-                     "dropped";
+    log->torn_end_ = cat(
+        log->log_->torn_bytes(), " bytes behind record ", log->log_->number(),
+        " of the log, which were not written to their end, were "
+        "dropped");
   }
   std::map<uint64_t, std::map<std::string, std::string>> keys;
   for (const std::string& bytes : records) {

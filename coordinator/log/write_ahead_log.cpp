@@ -16,6 +16,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/checksum.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::coordinator {
@@ -160,9 +161,8 @@ void WriteAheadLog::load(std::vector<std::string>* records) {
         number_at<uint32_t>(bytes, run_files::kLogMagic.size());
     if (version != kVersion) {
       throw refusal(file_,
-                    "is of version " + std::to_string(version) +
-                        ", this program reads version " +
-                        std::to_string(kVersion),
+                    cat("is of version ", version,
+                        ", this program reads version ", kVersion),
                     "start the build that wrote it, or move it away");
     }
   }
@@ -192,14 +192,14 @@ size_t WriteAheadLog::read_records(std::string_view bytes,
     const uint64_t expected = number_ + 1;
     const uint32_t chain = crc32c(record->frame, chain_);
     if (record->number != expected || record->chain != chain) {
-      throw refusal(file_,
-                    "has a broken chain: where record " +
-                        std::to_string(expected) + " belongs there is " +
-                        (record->number == expected
-                             ? "another of that number"
-                             : "record " + std::to_string(record->number)) +
-                        ", at byte " + std::to_string(at),
-                    kRemedy);
+      throw refusal(
+          file_,
+          cat("has a broken chain: where record ", expected,
+              " belongs there is ",
+              record->number == expected ? "another of that number"
+                                         : cat("record ", record->number),
+              ", at byte ", at),
+          kRemedy);
     }
     records->emplace_back(record->payload);
     number_ = expected;
@@ -216,19 +216,18 @@ void WriteAheadLog::check_end(std::string_view bytes, size_t end) const {
   for (size_t behind = end + 1; behind < bytes.size(); ++behind) {
     const auto record = record_at(bytes, behind);
     if (!record) continue;
-    throw refusal(file_,
-                  "is damaged at byte " + std::to_string(end) + ", in record " +
-                      std::to_string(number_ + 1) + ", and record " +
-                      std::to_string(record->number) +
-                      " follows whole at byte " + std::to_string(behind),
-                  kRemedy);
+    throw refusal(
+        file_,
+        cat("is damaged at byte ", end, ", in record ", number_ + 1,
+            ", and record ", record->number, " follows whole at byte ", behind),
+        kRemedy);
   }
   const uint64_t synced = synced_number();
   if (number_ >= synced) return;
   throw refusal(
       file_,
-      "was cut: it ends with record " + std::to_string(number_) +
-          ", and record " + std::to_string(synced) + " was written",
+      cat("was cut: it ends with record ", number_, ", and record ", synced,
+          " was written"),
       std::string(kRemedy) + "; to go on without the last " +
           counted(static_cast<int64_t>(synced - number_), "decision") +
           ", remove " + file_.string() + run_files::kLogLockSuffix);
@@ -266,7 +265,7 @@ std::string WriteAheadLog::next_record(const std::string& payload) {
 
 void WriteAheadLog::append(const std::string& payload) {
   HEADROOM_CHECK(!payload.empty() && payload.size() <= kMaxRecordBytes,
-                 std::to_string(payload.size()) + " bytes");
+                 cat(payload.size(), " bytes"));
   const std::string record = next_record(payload);
   if (!write_all(descriptor_, record)) fail("appending");
   written_ = number_;

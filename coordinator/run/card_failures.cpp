@@ -52,10 +52,10 @@ CardDecision decide_card_failure(TimePoint now,
     const auto seconds =
         std::chrono::duration<double>(now - first_loss->time).count();
     return {.begins_event = false,
-            .what_follows = fixed_text(seconds, 1) + " s after rank " +
-                            std::to_string(first_loss->rank) +
-                            " was lost, and taken for a consequence: its "
-                            "worker is started again"};
+            .what_follows =
+                cat(fixed_text(seconds, 1), " s after rank ", first_loss->rank,
+                    " was lost, and taken for a consequence: its "
+                    "worker is started again")};
   }
   std::vector<int64_t> steps;  // of the failures that count together
   for (const CardFailure& one : before) {
@@ -73,9 +73,9 @@ CardDecision decide_card_failure(TimePoint now,
                 counted(within_steps, "step") + " leaves it out"};
   }
   return leave_out(true, true,
-                   "it failed after " + std::to_string(steps.back()) +
-                       " and after " + counted(failure.step, "step") +
-                       ", twice within " + counted(within_steps, "step"));
+                   cat("it failed after ", steps.back(), " and after ",
+                       counted(failure.step, "step"), ", twice within ",
+                       counted(within_steps, "step")));
 }
 
 std::optional<CardDecision> CardFailures::note(

@@ -27,7 +27,7 @@ std::string kinds_text(const std::vector<const NodeCard*>& cards) {
   std::map<std::string, int> count;
   for (const NodeCard* card : cards) ++count[card->name];
   return joined(count, ", ", [](const auto& kind) {
-    return std::to_string(kind.second) + " x " + kind.first;
+    return cat(kind.second, " x ", kind.first);
   });
 }
 
@@ -40,7 +40,7 @@ std::vector<const NodeCard*> all_cards(const Node& node) {
 // "0 (NVIDIA H100), 1 (NVIDIA H100)"
 std::string list_text(const Node& node) {
   return first_of(node.cards, 16, [](const NodeCard& card) {
-    return std::to_string(card.index) + " (" + card.name + ")";
+    return cat(card.index, " (", card.name, ")");
   });
 }
 
@@ -55,7 +55,7 @@ const NodeCard* find_card(const Node& node, int64_t index) {
 
 // Identifies a card across the agents of one machine.
 std::string key_of(const NodeCard& card) {
-  return card.uuid.empty() ? "card " + std::to_string(card.index) : card.uuid;
+  return card.uuid.empty() ? cat("card ", card.index) : card.uuid;
 }
 
 // A node whose agent is gone uses no card: its workers end with the agent.
@@ -118,10 +118,9 @@ Error too_few_error(const Node& node, size_t num_candidates, size_t num_taken) {
           counted(static_cast<int64_t>(workers), "worker") + ", and has " +
           counted(static_cast<int64_t>(num_candidates), "card") + " for them" +
           (node.cards.empty() ? "" : ": " + list_text(node)),
-      "give --processes " +
-          std::to_string(std::max<size_t>(1, num_candidates)) +
+      cat("give --processes ", std::max<size_t>(1, num_candidates),
           ", or --device cpu; --set share_devices=true has several share a "
-          "card");
+          "card"));
 }
 
 // The cards that --device lets this node use, in worker order.
@@ -133,10 +132,9 @@ std::vector<const NodeCard*> candidates_of(const configs::RunConfig& config,
   for (const int index : named) {
     const NodeCard* const card = find_card(node, index);
     if (card == nullptr) {
-      throw refusal("--device " + config.device + ": there is no card " +
-                        std::to_string(index) + " on " + name_of(node) +
-                        ", which has " + std::to_string(node.cards.size()) +
-                        ": " + list_text(node),
+      throw refusal(cat("--device ", config.device, ": there is no card ",
+                        index, " on ", name_of(node), ", which has ",
+                        node.cards.size(), ": ", list_text(node)),
                     "name some of these; CUDA_VISIBLE_DEVICES decides which "
                     "are shown");
     }
@@ -240,14 +238,13 @@ std::optional<Error> launcher_count_error(const Node& node,
     return std::nullopt;
   }
   return refusal(
-      name_of(node) + " starts " +
-          counted(std::ssize(node.worker_ids), "worker") +
-          (node.cards.empty()
-               ? ""
-               : " for its " + counted(std::ssize(node.cards), "card")) +
-          ", and rank 0 expects " +
-          std::to_string(expected_workers / node.launcher_size) +
-          " of each of " + std::to_string(node.launcher_size) + " agents",
+      cat(name_of(node), " starts ",
+          counted(std::ssize(node.worker_ids), "worker"),
+          node.cards.empty()
+              ? ""
+              : " for its " + counted(std::ssize(node.cards), "card"),
+          ", and rank 0 expects ", expected_workers / node.launcher_size,
+          " of each of ", node.launcher_size, " agents"),
       "see that each node has as many cards (nvidia-smi -L), or give "
       "--processes N");
 }
@@ -305,13 +302,12 @@ DeviceChoice choose_devices(const configs::RunConfig& config,
     choice.text = counted(static_cast<int64_t>(num_slots), "worker") +
                   " on cards " + choice.device + ", " + precision;
   } else {
-    choice.text =
-        kinds_text(used) + ", " + precision +
-        (used.size() < all.size()
-             ? " (" + std::to_string(all.size() - used.size()) + " of " +
-                   counted(static_cast<int64_t>(all.size()), "card") +
-                   " without a worker)"
-             : "");
+    choice.text = kinds_text(used) + ", " + precision +
+                  (used.size() < all.size()
+                       ? cat(" (", all.size() - used.size(), " of ",
+                             counted(static_cast<int64_t>(all.size()), "card"),
+                             " without a worker)")
+                       : "");
   }
   return choice;
 }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "parallel/planner/replan.h"
@@ -18,8 +19,7 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
   members.resize(
       std::min(members.size(), static_cast<size_t>(plan.layout.world_size())));
   if (is_fruitless(plan, begin)) {
-    fruitless_.push_back("generation " + std::to_string(generation_.number) +
-                         ": " + reason);
+    fruitless_.push_back(cat("generation ", generation_.number, ": ", reason));
   } else {
     fruitless_.clear();
   }
@@ -115,9 +115,9 @@ std::optional<std::string> GenerationCycle::ask_to_end(TimePoint now) {
     return std::nullopt;
   }
   leave_requested_ = true;
-  return std::to_string(count) +
-         " workers are there: the next committed step ends generation " +
-         std::to_string(generation_.number);
+  return cat(count,
+             " workers are there: the next committed step ends generation ",
+             generation_.number);
 }
 
 void GenerationCycle::begin_regrouping(TimePoint now) {
@@ -169,9 +169,10 @@ void GenerationCycle::note_failure(const std::string& worker_id,
   const bool is_memory = failure.kind == FailureKind::kOutOfMemory;
   regrouping_.is_leaner |= failure.is_leaner;
   if (!regrouping_.failure.empty()) return;
-  regrouping_.failure = "rank " + std::to_string(rank_of(worker_id)) +
-                        (is_memory ? " ran out of memory"
-                                   : " failed: " + one_line(failure.message));
+  regrouping_.failure =
+      cat("rank ", rank_of(worker_id),
+          is_memory ? " ran out of memory"
+                    : " failed: " + one_line(failure.message));
 }
 
 void GenerationCycle::note_left(const std::string& worker_id,
@@ -187,9 +188,9 @@ CycleDecision GenerationCycle::decide(TimePoint now, bool stop_requested,
   const std::set<int>& busy = still_busy();
   if (!busy.empty()) {
     const std::string reason =
-        std::to_string(generation_.members.size() - busy.size()) + " of " +
-        std::to_string(generation_.members.size()) +
-        " workers have left generation " + std::to_string(generation_.number);
+        cat(generation_.members.size() - busy.size(), " of ",
+            generation_.members.size(), " workers have left generation ",
+            generation_.number);
     if (now - regrouping_.begin < inputs_.leave_timeout) {
       return {.kind = Kind::kWait, .reason = reason};
     }
@@ -231,8 +232,8 @@ CycleDecision GenerationCycle::after_loss(TimePoint now,
   std::string cause;
   if (inputs_.ending.loss) {
     const Loss& loss = *inputs_.ending.loss;
-    cause = "rank " + std::to_string(loss.rank) + " on " + loss.hostname + " " +
-            describe_loss(loss) + "; ";
+    cause = cat("rank ", loss.rank, " on ", loss.hostname, " ",
+                describe_loss(loss), "; ");
   } else if (!regrouping_.failure.empty()) {
     cause = regrouping_.failure + "; ";
   } else if (!inputs_.ending.first_complaint.empty()) {
@@ -241,12 +242,13 @@ CycleDecision GenerationCycle::after_loss(TimePoint now,
   const ResumePoint begin = newest_state(regrouping_, known_steps);
   const bool adds_to_fruitless = is_fruitless(*next.plan, begin);
   if (adds_to_fruitless && fruitless_.size() + 1 >= kMostFruitless) {
-    std::string all = std::to_string(kMostFruitless) +
-                      " generations in a row ended without a committed step: ";
+    std::string all =
+        cat(kMostFruitless,
+            " generations in a row ended without a committed step: ");
     for (const std::string& one : fruitless_) all += one + "; ";
     return {.kind = Kind::kStop,
-            .reason = all + "generation " + std::to_string(generation_.number) +
-                      ": " + cause + there,
+            .reason =
+                cat(all, "generation ", generation_.number, ": ", cause, there),
             .is_fruitless = true};
   }
   // Pause, so that a short network failure does not use up all tries.

@@ -1,4 +1,5 @@
 #include "coordinator/run/membership.h"
+#include "parallel/base/text.h"
 
 #include <algorithm>
 
@@ -11,8 +12,8 @@ std::optional<std::string> name_error(const std::string& what,
   constexpr size_t kMaxNameLength = 200;
   if (name.empty()) return what + " is empty";
   if (name.size() > kMaxNameLength) {
-    return what + " has " + std::to_string(name.size()) +
-           " characters, more than " + std::to_string(kMaxNameLength);
+    return cat(what, " has ", name.size(), " characters, more than ",
+               kMaxNameLength);
   }
   const bool printable = std::all_of(
       name.begin(), name.end(), [](char c) { return c > ' ' && c < '\x7f'; });
@@ -124,8 +125,7 @@ std::optional<std::string> Membership::room_error(const Node& node) const {
   constexpr size_t kMostSlots = 4096;
   constexpr size_t kMostNodes = 4096;
   if (nodes_.size() >= kMostNodes) {
-    return "this run has " + std::to_string(nodes_.size()) +
-           " nodes, the most there may be";
+    return cat("this run has ", nodes_.size(), " nodes, the most there may be");
   }
   // An agent without workers costs as much as any other, so these are limited.
   constexpr size_t kMostWithoutWorkers = 64;
@@ -135,24 +135,24 @@ std::optional<std::string> Membership::room_error(const Node& node) const {
   if (offers_nothing(node) &&
       std::ranges::count_if(nodes_, offers_nothing) >=
           static_cast<std::ptrdiff_t>(kMostWithoutWorkers)) {
-    return "this run has " + std::to_string(kMostWithoutWorkers) +
-           " nodes without workers, the most there may be";
+    return cat("this run has ", kMostWithoutWorkers,
+               " nodes without workers, the most there may be");
   }
   const size_t most =
       open_ ? kMostSlots : static_cast<size_t>(expected_workers_);
   if (members_.size() + node.worker_ids.size() <= most) return std::nullopt;
-  return "node " + node.node_id + " offers " +
-         std::to_string(node.worker_ids.size()) + " workers, but this run " +
-         "has " + std::to_string(most) + " and " +
-         std::to_string(members_.size()) + " are registered";
+  return cat("node ", node.node_id, " offers ", node.worker_ids.size(),
+             " workers, but this run "
+             "has ",
+             most, " and ", members_.size(), " are registered");
 }
 
 // Checks everything before it changes anything.
 std::optional<std::string> Membership::replace_gone(Node& known,
                                                     const Node& node) {
   if (known.worker_ids.size() != node.worker_ids.size()) {
-    return "node " + node.node_id + " is registered already, with " +
-           std::to_string(known.worker_ids.size()) + " other workers";
+    return cat("node ", node.node_id, " is registered already, with ",
+               known.worker_ids.size(), " other workers");
   }
   for (size_t slot = 0; slot < known.worker_ids.size(); ++slot) {
     const std::string& successor = node.worker_ids[slot];
@@ -390,9 +390,12 @@ std::optional<std::string> stall_error(int64_t quiet_ms, int64_t median_step_ms,
   constexpr int64_t kMedians = 5;
   const int64_t limit = std::max(kLeastMs, kMedians * median_step_ms);
   if (quiet_ms <= limit) return std::nullopt;
-  return "was stuck in step " + std::to_string(committed_steps) + ": no sign " +
-         "of life for " + std::to_string(quiet_ms) +
-         " ms while it waited for " + "nobody";
+  return cat("was stuck in step ", committed_steps,
+             ": no sign "
+             "of life for ",
+             quiet_ms,
+             " ms while it waited for "
+             "nobody");
 }
 
 }  // namespace headroom::coordinator

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "parallel/base/device_list.h"
+#include "parallel/base/text.h"
 
 namespace headroom::coordinator {
 namespace {
@@ -34,9 +35,7 @@ PrecisionChoice choose_precision(const configs::RunConfig& config,
         capabilities, [](int one) { return one < kFirstWithBf16; });
     const auto all = std::ssize(capabilities);
     return {Precision::kFp32,
-            (all == 1 ? "the card"
-                      : std::to_string(without) + " of " + std::to_string(all) +
-                            " cards") +
+            (all == 1 ? "the card" : cat(without, " of ", all, " cards")) +
                 (without == 1 ? " has no bf16 (compute capability "
                               : " have no bf16 (compute capability ") +
                 capability_text(*least) + ")"};
@@ -59,7 +58,7 @@ std::string settle_precision(configs::RunConfig& config,
 }
 
 std::string precision_text(const configs::RunConfig& config) {
-  return configs::value_text(config, *configs::find_knob("precision"));
+  return configs::value_text(config, *configs::find_key("precision"));
 }
 
 }  // namespace headroom::coordinator

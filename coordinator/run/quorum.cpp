@@ -33,13 +33,12 @@ QuorumDecision decide_quorum(TimePoint now, TimePoint since,
   if (joined == expected) {
     std::ranges::copy_if(members, std::back_inserter(decision.members),
                          has_joined);
-    decision.reason = expected == 1 ? "the only worker has joined"
-                                    : "all " + std::to_string(expected) +
-                                          " workers have joined";
+    decision.reason = expected == 1
+                          ? "the only worker has joined"
+                          : cat("all ", expected, " workers have joined");
     return decision;
   }
-  decision.reason = std::to_string(joined) + " of " + std::to_string(expected) +
-                    " workers have joined";
+  decision.reason = cat(joined, " of ", expected, " workers have joined");
   std::vector<const Member*> missing;
   for (const Member& member : members) {
     if (!has_joined(member)) missing.push_back(&member);
@@ -47,14 +46,13 @@ QuorumDecision decide_quorum(TimePoint now, TimePoint since,
   if (!missing.empty()) decision.reason += "; missing: " + list_of(missing);
   if (members.size() < expected) {
     decision.reason +=
-        "; " + std::to_string(expected - members.size()) + " have no agent yet";
+        cat("; ", expected - members.size(), " have no agent yet");
   }
   if (now - since > options.join_timeout) {
     decision.timed_out = true;
     const auto limit =
         std::chrono::duration_cast<std::chrono::seconds>(options.join_timeout);
-    decision.reason +=
-        "; gave up after " + std::to_string(limit.count()) + " s";
+    decision.reason += cat("; gave up after ", limit.count(), " s");
   }
   return decision;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::coordinator {
 
@@ -162,8 +163,7 @@ Generation next_generation(const Generation& previous,
                            const std::string& reason) {
   HEADROOM_CHECK(
       members.size() == static_cast<size_t>(plan.layout.world_size()),
-      std::to_string(members.size()) + " members for " +
-          plan::to_string(plan.layout));
+      cat(members.size(), " members for ", plan::to_string(plan.layout)));
   Generation next;
   next.number = previous.number + 1;
   next.members = std::move(members);
@@ -185,8 +185,8 @@ std::optional<std::string> stamp_error(uint64_t generation,
   }
   if (may_wait && generation == 0) return std::nullopt;
   if (generation != current_generation) {
-    return "the message is of generation " + std::to_string(generation) +
-           ", the run is at generation " + std::to_string(current_generation);
+    return cat("the message is of generation ", generation,
+               ", the run is at generation ", current_generation);
   }
   return std::nullopt;
 }

@@ -1,4 +1,5 @@
 #include "coordinator/run/rendezvous_keys.h"
+#include "parallel/base/text.h"
 
 namespace headroom::coordinator {
 
@@ -6,8 +7,8 @@ std::optional<std::string> RendezvousKeys::publish(const std::string& member,
                                                    const std::string& key,
                                                    const std::string& value) {
   if (key.empty() || key.size() > kMaxKeyLength) {
-    return "a rendezvous key has 1 to " + std::to_string(kMaxKeyLength) +
-           " characters, this one " + std::to_string(key.size());
+    return cat("a rendezvous key has 1 to ", kMaxKeyLength,
+               " characters, this one ", key.size());
   }
   Share all = all_;
   Share before;  // the previous publisher's share without this key
@@ -45,13 +46,12 @@ std::optional<std::string> RendezvousKeys::excess_of(const std::string& whose,
                                                      size_t max_keys,
                                                      size_t max_bytes) const {
   if (share.keys > max_keys) {
-    return whose + " would have " + std::to_string(share.keys) +
-           " rendezvous keys, more than " + std::to_string(max_keys);
+    return cat(whose, " would have ", share.keys,
+               " rendezvous keys, more than ", max_keys);
   }
   if (share.bytes > max_bytes) {
-    return "the rendezvous keys of " + whose + " would take " +
-           std::to_string(share.bytes) + " bytes, more than " +
-           std::to_string(max_bytes);
+    return cat("the rendezvous keys of ", whose, " would take ", share.bytes,
+               " bytes, more than ", max_bytes);
   }
   return std::nullopt;
 }

@@ -1,6 +1,7 @@
 #include "coordinator/run/restart_policy.h"
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::coordinator {
 
@@ -24,9 +25,8 @@ RestartDecision decide_restart(const WorkerEnd& end) {
     decision.reason = "its program cannot be started";
   } else if (end.ends_without_progress >= kMostEnds) {
     decision.is_crash_loop = true;
-    decision.reason = "it has ended " +
-                      std::to_string(end.ends_without_progress) +
-                      " times in a row without a step between";
+    decision.reason = cat("it has ended ", end.ends_without_progress,
+                          " times in a row without a step between");
   } else {
     decision.restart = true;
     if (end.ends_without_progress > 1) {
@@ -35,9 +35,8 @@ RestartDecision decide_restart(const WorkerEnd& end) {
     decision.reason =
         end.ends_without_progress == 1
             ? "started again at once"
-            : "started again in " + std::to_string(decision.delay.count()) +
-                  " ms, time " + std::to_string(end.ends_without_progress) +
-                  " without a step between";
+            : cat("started again in ", decision.delay.count(), " ms, time ",
+                  end.ends_without_progress, " without a step between");
   }
   return decision;
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "coordinator/run/restart_policy.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
@@ -55,15 +56,14 @@ EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
     }
     if (silent > 0 && now - ending.begin < options.report_timeout) {
       return {Kind::kWait, "",
-              std::to_string(silent) + " of " +
-                  std::to_string(ending.survivors.size()) +
-                  " survivors have not said how far they are"};
+              cat(silent, " of ", ending.survivors.size(),
+                  " survivors have not said how far they are")};
     }
     if (const Survivor* best = best_saver(ending)) {
       return {Kind::kSave, best->worker_id,
-              "rank " + std::to_string(best->rank) + " saves the state after " +
-                  counted(*best->committed_steps, "step") +
-                  ", the newest that a survivor committed"};
+              cat("rank ", best->rank, " saves the state after ",
+                  counted(*best->committed_steps, "step"),
+                  ", the newest that a survivor committed")};
     }
   }
   // Wait a little: the agent's report on the worker's end improves the message.
@@ -124,10 +124,10 @@ std::string describe_exit(int exit_code) {
   if (exit_code > 128 && exit_code < 128 + 65) {
     const int signal = exit_code - 128;
     const char* name = sigabbrev_np(signal);
-    return "was killed by signal " + std::to_string(signal) +
-           (name == nullptr ? "" : " (SIG" + std::string(name) + ")");
+    return cat("was killed by signal ", signal,
+               name == nullptr ? "" : " (SIG" + std::string(name) + ")");
   }
-  return "ended with exit code " + std::to_string(exit_code);
+  return cat("ended with exit code ", exit_code);
 }
 
 std::string one_line(const std::string& last_words) {
@@ -165,9 +165,9 @@ EndReason describe_ending(const RunEnding& ending,
     text = ending.gave_up;
   } else if (ending.loss) {
     const Loss& loss = *ending.loss;
-    text = loss.rank < 0 ? "worker " + loss.worker_id
-                         : "rank " + std::to_string(loss.rank) + " (worker " +
-                               loss.worker_id + ")";
+    text = loss.rank < 0
+               ? "worker " + loss.worker_id
+               : cat("rank ", loss.rank, " (worker ", loss.worker_id, ")");
     text += " on " + loss.hostname + " ";
     text += describe_loss(loss);
     const std::string words = one_line(loss.last_words);

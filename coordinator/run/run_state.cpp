@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "parallel/plan/plan_json.h"
@@ -215,8 +216,8 @@ std::optional<std::string> RunState::generation_left(
     TimePoint now, const std::string& worker_id, const Leaving& leaving) {
   if (over()) return std::nullopt;
   if (cycle_.rank_of(worker_id) < 0) {
-    return "worker " + worker_id + " is no member of generation " +
-           std::to_string(generation().number);
+    return cat("worker ", worker_id, " is no member of generation ",
+               generation().number);
   }
   membership_.heartbeat_worker(now, worker_id);
   progress_.step = std::max(progress_.step, leaving.from.committed_steps);
@@ -251,9 +252,10 @@ std::optional<std::string> RunState::finish(TimePoint now,
   }
   const int rank = cycle_.rank_of(worker_id);
   if (rank != 0) {
-    return "only rank 0 ends a run, or the worker that was told to save; "
-           "worker " +
-           worker_id + " is rank " + std::to_string(rank);
+    return cat(
+        "only rank 0 ends a run, or the worker that was told to save; "
+        "worker ",
+        worker_id, " is rank ", rank);
   }
   progress_.step = std::max(progress_.step, finished.step);
   result_json_ = finished.result_json;
@@ -403,8 +405,8 @@ void RunState::form_generation(TimePoint now, const plan::Plan& plan,
   reason_ = reason;
   ending_ = {};
   emit(EventKind::kGeneration, -1,
-       "generation " + std::to_string(generation().number) + ": " + reason,
-       false, cycle_.detail_json());
+       cat("generation ", generation().number, ": ", reason), false,
+       cycle_.detail_json());
   emit(EventKind::kPlan, -1, plan.reason, false,
        "{\"plan\":" + plan::plan_to_compact_json(plan) + "}");
   for (const RankedMember& member : generation().members) {
@@ -432,10 +434,10 @@ void RunState::release_drained() {
 void RunState::advance_running(TimePoint now) {
   for (const std::string& worker_id : cycle_.absent(now)) {
     if (phase_ != RunPhase::kRunning) return;
-    give_up(now, worker_id,
-            "did not come to the rendezvous of generation " +
-                std::to_string(generation().number) + " within " +
-                std::to_string(kArrival.count() / 1000) + " s");
+    give_up(
+        now, worker_id,
+        cat("did not come to the rendezvous of generation ",
+            generation().number, " within ", kArrival.count() / 1000, " s"));
   }
   if (phase_ != RunPhase::kRunning) return;
   release_drained();

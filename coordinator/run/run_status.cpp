@@ -4,6 +4,7 @@
 
 #include "coordinator/run/run_state.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::coordinator {
 
@@ -22,7 +23,7 @@ std::string to_string(RunPhase phase) {
     case RunPhase::kFailed:
       return "failed";
   }
-  HEADROOM_CHECK(false, "phase " + std::to_string(static_cast<int>(phase)));
+  HEADROOM_CHECK(false, cat("phase ", static_cast<int>(phase)));
 }
 
 std::string to_string(MemberActivity activity) {
@@ -36,8 +37,7 @@ std::string to_string(MemberActivity activity) {
     case MemberActivity::kGone:
       return "gone";
   }
-  HEADROOM_CHECK(false,
-                 "activity " + std::to_string(static_cast<int>(activity)));
+  HEADROOM_CHECK(false, cat("activity ", static_cast<int>(activity)));
 }
 
 std::string to_string(const LeftOutCard& card) {

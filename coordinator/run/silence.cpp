@@ -1,4 +1,5 @@
 #include "coordinator/run/silence.h"
+#include "parallel/base/text.h"
 
 #include <algorithm>
 
@@ -9,7 +10,7 @@ namespace {
 constexpr std::chrono::milliseconds kGap{750};
 
 std::string words(std::chrono::milliseconds limit) {
-  return "for " + std::to_string(limit.count()) + " ms";
+  return cat("for ", limit.count(), " ms");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "coordinator/service/call_admission.h"
 
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel.h"
 #include "proto/channel_security.h"
@@ -24,8 +25,6 @@ StatusCode code_of(RefusalKind kind) {
     case RefusalKind::kNotAsAgreed:
       return StatusCode::FAILED_PRECONDITION;
     // Clients wait for a moment and call again.
-    case RefusalKind::kTooManyCalls:
-    case RefusalKind::kTooManyJoins:
     case RefusalKind::kNotYet:
     case RefusalKind::kEnding:
       return StatusCode::UNAVAILABLE;
@@ -93,17 +92,12 @@ Caller CallAdmission::caller_of(
   return caller;
 }
 
-Answer CallAdmission::admit(TimePoint now,
-                            const grpc::CallbackServerContext& context,
-                            const Caller& caller, bool joins) {
-  const std::string member = !caller.is_proved ? ""
-                                               : caller.identity.node_id + " " +
-                                                     caller.identity.worker_id;
-  const std::optional<RefusalKind> kind =
-      guard_.admit(now, caller.peer, metadata_of(context, wire::kTokenMetadata),
-                   member, joins);
-  if (!kind) return std::nullopt;
-  return Refusal{*kind, to_string(*kind)};
+Answer CallAdmission::admit(const grpc::CallbackServerContext& context) const {
+  const bool is_known =
+      token_.empty() ||
+      wire::equal_secrets(metadata_of(context, wire::kTokenMetadata), token_);
+  if (is_known) return std::nullopt;
+  return Refusal{RefusalKind::kWrongToken, to_string(RefusalKind::kWrongToken)};
 }
 
 Answer CallAdmission::check_registration(const Caller& caller,
@@ -119,11 +113,10 @@ Answer CallAdmission::check_registration(const Caller& caller,
       said.secret.size() >= kLeastSecret && said.secret.size() <= kMostSecret) {
     return std::nullopt;
   }
-  return Refusal{
-      RefusalKind::kForeignName,
-      "a node registers in its own name, with a secret of " +
-          std::to_string(kLeastSecret) + " to " + std::to_string(kMostSecret) +
-          " characters; this one has " + std::to_string(said.secret.size())};
+  return Refusal{RefusalKind::kForeignName,
+                 cat("a node registers in its own name, with a secret of ",
+                     kLeastSecret, " to ", kMostSecret,
+                     " characters; this one has ", said.secret.size())};
 }
 
 }  // namespace headroom::coordinator

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::coordinator {
@@ -11,9 +12,8 @@ Answer limit_words(wire::EventRecord& event) {
   event.reason = short_line(event.reason, kMaxMessage);
   if (event.detail_json.size() <= kMaxDetail) return std::nullopt;
   return Refusal{RefusalKind::kMessageTooLong,
-                 "an event's detail has " +
-                     std::to_string(event.detail_json.size()) +
-                     " bytes, more than " + std::to_string(kMaxDetail)};
+                 cat("an event's detail has ", event.detail_json.size(),
+                     " bytes, more than ", kMaxDetail)};
 }
 
 std::string end_of_last_words(std::string_view last_words) {
@@ -61,8 +61,8 @@ Answer CallerRules::check_worker(const wire::Stamp& stamp, const Caller& caller,
   if (Answer refusal = check_name(caller, worker_id)) return refusal;
   if (takes_part || may_wait) return std::nullopt;
   return Refusal{RefusalKind::kNotAsAgreed,
-                 "worker " + worker_id + " is no member of generation " +
-                     std::to_string(state_.generation().number)};
+                 cat("worker ", worker_id, " is no member of generation ",
+                     state_.generation().number)};
 }
 
 Answer CallerRules::check_heartbeat(
@@ -78,9 +78,9 @@ Answer CallerRules::check_heartbeat(
   constexpr int kMostBeats = 4096;
   if (request.beats_size() > kMostBeats) {
     return Refusal{RefusalKind::kNotAsAgreed,
-                   "a heartbeat with " + std::to_string(request.beats_size()) +
-                       " beats is refused: no node has more than " +
-                       std::to_string(kMostBeats) + " workers"};
+                   cat("a heartbeat with ", request.beats_size(),
+                       " beats is refused: no node has more than ", kMostBeats,
+                       " workers")};
   }
   for (const wire::WorkerBeat& beat : request.beats()) {
     const Member* member = state_.membership().find(beat.worker_id());

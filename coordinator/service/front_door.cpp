@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::coordinator {
 namespace {
@@ -46,7 +47,7 @@ int port_of(int descriptor) {
                    : reinterpret_cast<sockaddr_in6*>(&name)->sin6_port);
 }
 
-// -1 with errno.
+// Returns a listening descriptor, or -1 with errno.
 int listener_at(const addrinfo& where, bool shares_port) {
   const int handle =
       socket(where.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -82,8 +83,7 @@ std::string peer_of(const sockaddr_storage& name) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const auto ipv4 = [&](const void* address, uint16_t port) {
     inet_ntop(AF_INET, address, text.data(), text.size());
-    return "ipv4:" + std::string(text.data()) + ":" +
-           std::to_string(ntohs(port));
+    return cat("ipv4:", std::string(text.data()), ":", ntohs(port));
   };
   if (name.ss_family == AF_INET) {
     const auto& name4 = reinterpret_cast<const sockaddr_in&>(name);
@@ -95,12 +95,12 @@ std::string peer_of(const sockaddr_storage& name) {
   }
   inet_ntop(AF_INET6, &ipv6.sin6_addr, text.data(), text.size());
   const std::string scope =
-      ipv6.sin6_scope_id == 0 ? "" : "%25" + std::to_string(ipv6.sin6_scope_id);
-  return "ipv6:%5B" + std::string(text.data()) + scope +
-         "%5D:" + std::to_string(ntohs(ipv6.sin6_port));
+      ipv6.sin6_scope_id == 0 ? "" : cat("%25", ipv6.sin6_scope_id);
+  return cat("ipv6:%5B", std::string(text.data()), scope,
+             "%5D:", ntohs(ipv6.sin6_port));
 }
 
-// Ends it with a reset: no trace of it stays in the system.
+// Ends the connection with a reset, which leaves nothing in TIME_WAIT.
 void drop(int descriptor) {
   const linger at_once{.l_onoff = 1, .l_linger = 0};
   setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
@@ -188,7 +188,7 @@ bool FrontDoor::take_one(int listener) {
   return true;
 }
 
-// Whoever waits is answered, with a reset, instead of waiting for ever.
+// Resets a waiting connection, which would otherwise wait for ever.
 void FrontDoor::spend_the_reserve(int listener) {
   connections_.make_room();
   close(std::exchange(reserve_, -1));

@@ -25,7 +25,7 @@ Error bad_address(const std::string& text, const std::string& why) {
 
 std::string ListenAddress::to_string() const {
   const bool ipv6 = host.find(':') != std::string::npos;
-  return (ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+  return cat(ipv6 ? "[" + host + "]" : host, ":", port);
 }
 
 ListenAddress parse_listen_address(const std::string& text) {

@@ -5,6 +5,7 @@
 
 #include "coordinator/log/run_state_snapshot.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "proto/convert.h"
 
 namespace headroom::coordinator {
@@ -39,9 +40,8 @@ wire::EventRecord RunJournal::restart_event() const {
   record.event = EventKind::kCoordinatorRestart;
   record.step = RunStateSnapshot::progress_of(state_).step;
   record.reason =
-      "the coordinator was started again and goes on with generation " +
-      std::to_string(state_.generation().number) + ", start " +
-      std::to_string(term_);
+      cat("the coordinator was started again and goes on with generation ",
+          state_.generation().number, ", start ", term_);
   if (!log_->torn_end().empty()) record.reason += "; " + log_->torn_end();
   record.warning = true;
   return record;

@@ -22,7 +22,7 @@ needs_libtorch() {
     esac
   done
   case "${1:-}" in
-    train | val | agent | verify | tile | detect | export | prune) return 0 ;;
+    train | val | agent | verify | tile | detect | export | prune | pack) return 0 ;;
     *) return 1 ;;
   esac
 }

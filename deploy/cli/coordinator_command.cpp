@@ -24,13 +24,14 @@
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/log.h"
+#include "parallel/base/text.h"
 #include "parallel/planner/model_layers.h"
 
 namespace headroom::cli {
 namespace {
 
 std::string text_behind(int fd) {
-  std::ifstream in("/proc/self/fd/" + std::to_string(fd));
+  std::ifstream in(cat("/proc/self/fd/", fd));
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();

@@ -8,9 +8,9 @@
 
 #include "configs/data_config.h"
 #include "configs/fault.h"
-#include "configs/knobs.h"
 #include "configs/layers/model_record.h"
 #include "configs/layers/model_table.h"
+#include "configs/options.h"
 #include "configs/replaced_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "coordinator/run/device_choice.h"
@@ -42,8 +42,8 @@ std::set<std::string> keys_given(const std::vector<configs::FlagUse>& uses) {
       for (const std::string& word : use.values) {
         keys.insert(word.substr(0, word.find('=')));
       }
-    } else if (const configs::Flag* flag = configs::find_flag(use.spelling)) {
-      keys.insert(flag->keys.begin(), flag->keys.end());
+    } else if (const auto* option = configs::find_flag(use.spelling)) {
+      keys.insert({option->key, option->second_key});
     }
   }
   return keys;
@@ -70,9 +70,9 @@ void check_files(const configs::RunConfig& config) {
     const size_t layers = layers::load_model_table(config.cfg).layers.size();
     if (config.freeze > static_cast<int64_t>(layers)) {
       throw Error("model",
-                  "--freeze " + std::to_string(config.freeze) + ", but " +
-                      config.cfg + " has " + std::to_string(layers) + " layers",
-                  "use 0 to " + std::to_string(layers));
+                  cat("--freeze ", config.freeze, ", but ", config.cfg, " has ",
+                      layers, " layers"),
+                  cat("use 0 to ", layers));
     }
   }
   if (!config.synthetic_input && !config.data.empty()) {
@@ -146,11 +146,11 @@ void use_trained_classes(RunRequest& request) {
 void check_faults(const configs::RunConfig& config, int world_size) {
   for (const configs::Fault& fault : configs::parse_faults(config.inject)) {
     if (fault.rank < world_size) continue;
-    throw Error("config",
-                "--inject " + configs::to_string(fault) +
-                    ": there is no rank " + std::to_string(fault.rank) +
-                    ", ranks are counted from 0",
-                "use rank=0 to rank=" + std::to_string(world_size - 1));
+    throw Error(
+        "config",
+        cat("--inject ", configs::to_string(fault), ": there is no rank ",
+            fault.rank, ", ranks are counted from 0"),
+        cat("use rank=0 to rank=", world_size - 1));
   }
 }
 
@@ -159,16 +159,15 @@ void check_mpi(const configs::RunConfig& config,
   if (config.backend != plan::Backend::kMpi || workers == 1) return;
   if (place) {
     throw Error("mpi",
-                "--backend mpi needs one worker per slot of " +
-                    place->launcher + ", but --processes is " +
-                    std::to_string(workers),
+                cat("--backend mpi needs one worker per slot of ",
+                    place->launcher, ", but --processes is ", workers),
                 "start more slots (-np N) with --processes 1");
   }
   throw Error("mpi",
-              "--backend mpi with " + std::to_string(workers) +
-                  " processes, but no mpirun started this one",
-              "use mpirun -np " + std::to_string(workers) +
-                  " headroom ... --processes 1, or another --backend");
+              cat("--backend mpi with ", workers,
+                  " processes, but no mpirun started this one"),
+              cat("use mpirun -np ", workers,
+                  " headroom ... --processes 1, or another --backend"));
 }
 
 // Whether the devices are not NVIDIA cards, so that NVML has no information.
@@ -225,16 +224,16 @@ void settle_as_here(const NodeCards& here, bool only_plans,
 }
 
 // Nor may the type: files of float64 cannot be read as float32.
-bool changes_state(const configs::Knob& knob, const std::string& before,
+bool changes_state(const configs::Option& option, const std::string& before,
                    const std::string& after) {
-  return knob.defines_steps || knob.key == "weights" ||
-         (knob.key == "precision" && (before == "fp64" || after == "fp64"));
+  return option.defines_steps || option.key == "weights" ||
+         (option.key == "precision" && (before == "fp64" || after == "fp64"));
 }
 
-Error changed_in_mid_run(const configs::Knob& knob, const std::string& before,
-                         const std::string& after,
+Error changed_in_mid_run(const configs::Option& option,
+                         const std::string& before, const std::string& after,
                          const std::string& run_directory) {
-  if (knob.key == "weights") {
+  if (option.key == "weights") {
     return Error("resume",
                  "--weights " + after +
                      " would change nothing: a resumed run has the weights of "
@@ -242,7 +241,7 @@ Error changed_in_mid_run(const configs::Knob& knob, const std::string& before,
                  "leave it out, or start a new run with it, without --resume");
   }
   return Error("resume",
-               configs::shown_name(knob) + " was " + shown(before) +
+               configs::shown_name(option) + " was " + shown(before) +
                    " and cannot become " + shown(after) +
                    ": the committed steps were made with it",
                "leave it out, or " + layers::how_to_start_anew(run_directory));
@@ -275,8 +274,8 @@ bool wants_labels(const configs::RunConfig& config, bool only_plans) {
 
 bool chooses_plan(const std::vector<configs::FlagUse>& uses) {
   const std::set<std::string> given = keys_given(uses);
-  return std::ranges::any_of(configs::knobs(), [&](const auto& knob) {
-    return knob.of_plan && given.contains(knob.key);
+  return std::ranges::any_of(configs::run_options(), [&](const auto& option) {
+    return option.of_plan && given.contains(option.key);
   });
 }
 
@@ -311,9 +310,8 @@ int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
   if (is_resumed && !processes_given && config.processes > 0) {
     if (config.processes % num_agents != 0) {
       throw Error("resume",
-                  "the run has " + std::to_string(config.processes) +
-                      " processes and there are " + std::to_string(num_agents) +
-                      " agents",
+                  cat("the run has ", config.processes,
+                      " processes and there are ", num_agents, " agents"),
                   "give --processes N, the number per agent");
     }
     return static_cast<int>(config.processes) / num_agents;
@@ -343,9 +341,9 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   base.inject.clear();  // a fault belongs to the start that asked for it
   const std::set<std::string> given = keys_given(uses);
   if (chooses_plan(uses)) {
-    for (const configs::Knob& knob : configs::knobs()) {
-      if (!knob.of_plan) continue;
-      configs::set_from_text(base, knob, configs::default_text(knob));
+    for (const configs::Option& option : configs::run_options()) {
+      if (!option.of_plan) continue;
+      configs::set_from_text(base, option, configs::default_text(option));
     }
   }
   configs::RunConfig config = configs::overlay_flags(base, uses);
@@ -359,25 +357,25 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   // With a record of the model, another file of the same model is accepted.
   const bool has_record = std::filesystem::exists(
       std::filesystem::path(run_directory) / run_files::kModel);
-  for (const configs::Knob& knob : configs::knobs()) {
-    const std::string before = configs::value_text(saved, knob);
-    const std::string after = configs::value_text(config, knob);
-    if (before == after || knob.key == "resume" || knob.key == "inject") {
+  for (const configs::Option& option : configs::run_options()) {
+    const std::string before = configs::value_text(saved, option);
+    const std::string after = configs::value_text(config, option);
+    if (before == after || option.key == "resume" || option.key == "inject") {
       continue;
     }
-    if (changes_state(knob, before, after) ||
-        (knob.key == "cfg" && !has_record)) {
-      throw changed_in_mid_run(knob, before, after, run_directory);
+    if (changes_state(option, before, after) ||
+        (option.key == "cfg" && !has_record)) {
+      throw changed_in_mid_run(option, before, after, run_directory);
     }
-    if (knob.of_start) {
-      configs::set_from_text(config, knob, before);
-      notes.push_back("resume: " + knob.key + " stays " + shown(before) +
+    if (option.of_start) {
+      configs::set_from_text(config, option, before);
+      notes.push_back("resume: " + option.key + " stays " + shown(before) +
                       ": it is settled when a run starts");
       continue;
     }
-    notes.push_back("resume: " + knob.key + " was " + shown(before) +
-                    " and is now " +
-                    (given.contains(knob.key) ? shown(after) : "chosen anew"));
+    notes.push_back(
+        "resume: " + option.key + " was " + shown(before) + " and is now " +
+        (given.contains(option.key) ? shown(after) : "chosen anew"));
   }
   if (config.precision == configs::Precision::kAuto) {
     config.precision = configs::Precision::kFp32;  // nor by the run
@@ -523,7 +521,7 @@ RunRequest make_run_request(const CommandLine& line,
 namespace {
 
 std::string by(int64_t height, int64_t width) {
-  return std::to_string(height) + " x " + std::to_string(width);
+  return cat(height, " x ", width);
 }
 
 }  // namespace
@@ -559,8 +557,7 @@ std::string model_line(const RunRequest& request) {
       " GFLOPs an image";
   if (config.command == "val") return text;
   const std::string model = layers.empty() ? "" : text + "; ";
-  const std::string seconds =
-      std::to_string(configs::kSecondsBetweenCheckpoints) + " s";
+  const std::string seconds = cat(configs::kSecondsBetweenCheckpoints, " s");
   const std::string every = config.checkpoint_every_steps > 0
                                 ? counted(config.checkpoint_every_steps, "step")
                                 : "";
@@ -576,15 +573,15 @@ std::string model_line(const RunRequest& request) {
 std::string headline(const RunRequest& request) {
   const configs::RunConfig& config = request.config;
   const std::string model = config.cfg.empty() ? config.weights : config.cfg;
-  return "headroom " + std::string(wire::kVersion) + " " + config.command +
-         ": " + std::filesystem::path(model).filename().string() + ", " +
-         image_size_text(config, planner::layers_for_plan(config)) +
-         ", batch " + std::to_string(config.global_batch_size) + ", " +
-         (request.devices.empty() ? coordinator::precision_text(config)
-                                  : request.devices) +
-         ", processes " + std::to_string(request.expected_workers()) + " x " +
-         counted(config.threads, "thread") + "; results in " +
-         request.run_directory;
+  return cat("headroom ", std::string(wire::kVersion), " ", config.command,
+             ": ", std::filesystem::path(model).filename().string(), ", ",
+             image_size_text(config, planner::layers_for_plan(config)),
+             ", batch ", config.global_batch_size, ", ",
+             request.devices.empty() ? coordinator::precision_text(config)
+                                     : request.devices,
+             ", processes ", request.expected_workers(), " x ",
+             counted(config.threads, "thread"), "; results in ",
+             request.run_directory);
 }
 
 }  // namespace headroom::cli

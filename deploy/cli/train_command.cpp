@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "deploy/cli/annex.h"
 #include "deploy/cli/args/run_name.h"
@@ -21,11 +22,13 @@
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/process/rendezvous.h"
 #include "deploy/cli/process/run_folder.h"
+#include "deploy/cli/process/socket_folder.h"
 #include "deploy/cli/process/spot_watch.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/supervisor.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "parallel/network/network_interfaces.h"
@@ -99,8 +102,8 @@ std::string wait_for_address(const RendezvousFolder& folder,
     }
   } while (Clock::now() < end && !interrupts::wait(kPause));
   throw Error("rendezvous",
-              "rank 0 left no address in " + folder.path.string() + " within " +
-                  std::to_string(patience.count()) + " s",
+              cat("rank 0 left no address in ", folder.path.string(),
+                  " within ", patience.count(), " s"),
               "see what rank 0 says; the folder must be shared by all hosts",
               ExitCode::kResource);
 }
@@ -133,20 +136,30 @@ void require_reachable(const CommandLine& line, bool spans = false) {
               "name the port, for example 10.0.0.5:29500");
 }
 
-// The address at which this run's coordinator listens.
+// Whether the run's processes meet in a folder that only they can enter: all of
+// them are on this machine, and nobody was given credentials to connect with.
+// Those of a --rendezvous may see temporary folders of their own.
+bool meets_in_a_folder(const CommandLine& line, const OptionalJob& job) {
+  const bool has_one_machine = !job || job->place.one_host();
+  return has_one_machine && !line.has("--coordinator") &&
+         !line.has("--rendezvous") && !line.has("--certs") &&
+         !line.has("--token-file");
+}
+
+// The address at which this run's coordinator listens on a network.
 std::string listen_address(const CommandLine& line, const OptionalJob& job) {
   if (line.has("--coordinator")) return line.value_of("--coordinator");
   const bool spans = job && !job->place.one_host();
   return spans ? own_address(line) + ":0" : "127.0.0.1:0";
 }
 
-// Makes a token for the run, because every user of the machine could connect to
-// loopback. "" if none is made: another token was given, or the address was
-// given, so that the other processes (started with the same flags) could not
-// know a new token.
+// A token of the run's own on loopback, which every user of the machine could
+// join: it is drawn unless another is given. An address that was given is for
+// processes that were started with the same flags. Returns "" where none is
+// drawn.
 std::string own_token(const CommandLine& line, const std::string& listen) {
   const bool is_known = !wire::channel_security().token.empty();
-  if (is_known || line.has("--coordinator") ||
+  if (is_known || line.has("--coordinator") || wire::is_unix_socket(listen) ||
       !wire::is_loopback(host_of(listen, "--listen"))) {
     return "";
   }
@@ -180,7 +193,10 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
       Notifications::requested(line, terminal);
   check_page_flags(line);
   SupervisorOptions options;
-  options.listen = listen_address(line, job);
+  std::optional<SocketFolder> sockets;
+  if (meets_in_a_folder(line, job)) sockets.emplace();
+  options.listen =
+      sockets ? sockets->control_address() : listen_address(line, job);
   options.security = take_identity(line, options.listen);
   options.interface = line.value_of("--interface");
   const std::string token = own_token(line, options.listen);
@@ -261,20 +277,20 @@ void correct_binding(const LauncherPlace& place, Terminal& terminal) {
   const int bound = usable_cores();
   const int all = use_all_cores();
   if (place.rank != 0 || all == bound) return;
-  terminal.print(place.launcher + " bound its processes to " +
-                 std::to_string(bound) + " of " + std::to_string(all) +
-                 " cores by default: undone (give --bind-to to keep it)");
+  terminal.print(cat(place.launcher, " bound its processes to ", bound, " of ",
+                     all,
+                     " cores by default: undone (give --bind-to to keep it)"));
 }
 
 // Only warns: a binding that the user asked for is kept.
 void notice_binding(int workers, Terminal& terminal) {
   const int bound = usable_cores();
   if (bound >= workers || bound >= sysconf(_SC_NPROCESSORS_ONLN)) return;
-  terminal.print("warning: the launcher bound this process to " +
-                 counted(bound, "core") + ", which its " +
-                 std::to_string(workers) +
-                 " workers share: start it with mpirun --bind-to none or srun "
-                 "--cpu-bind=none");
+  terminal.print(
+      cat("warning: the launcher bound this process to ",
+          counted(bound, "core"), ", which its ", workers,
+          " workers share: start it with mpirun --bind-to none or srun "
+          "--cpu-bind=none"));
 }
 
 // Returns `line` with the launcher's address of rank 0's machine as
@@ -327,12 +343,11 @@ void check_named_coordinator(const CommandLine& line, const LauncherJob& job,
                     ", where every user of this machine could join the run",
                 "give --token-file FILE, or allow it with --insecure-network");
   }
-  terminal.print(job.place.launcher + ": agent " +
-                 std::to_string(job.place.rank) + " of " +
-                 std::to_string(job.place.size) +
-                 (job.place.rank == 0 ? ", the coordinator listens at "
-                                      : ", waiting for the coordinator at ") +
-                 where);
+  terminal.print(cat(job.place.launcher, ": agent ", job.place.rank, " of ",
+                     job.place.size,
+                     job.place.rank == 0 ? ", the coordinator listens at "
+                                         : ", waiting for the coordinator at ",
+                     where));
   const std::string host = host_of(address, "--coordinator");
   const Clock::time_point end = Clock::now() + kNameTimeout;
   while (!resolves(host)) {
@@ -341,13 +356,13 @@ void check_named_coordinator(const CommandLine& line, const LauncherJob& job,
                   "start it again", ExitCode::kInterrupted);
     }
     if (Clock::now() < end) continue;
-    throw Error("network",
-                host + ", which " + job.coordinator_from +
-                    " names, has no address after " +
-                    std::to_string(kNameTimeout.count()) + " s",
-                "see whether rank 0's machine runs and has that name, or give "
-                "--coordinator HOST:PORT",
-                ExitCode::kResource);
+    throw Error(
+        "network",
+        cat(host, ", which ", job.coordinator_from,
+            " names, has no address after ", kNameTimeout.count(), " s"),
+        "see whether rank 0's machine runs and has that name, or give "
+        "--coordinator HOST:PORT",
+        ExitCode::kResource);
   }
 }
 

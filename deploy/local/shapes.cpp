@@ -15,6 +15,7 @@
 
 #include "deploy/local/shape_picture.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/data/codecs/image_writer.h"
 
 namespace headroom {
@@ -88,7 +89,7 @@ void write_data_set(const Options& options) {
       "# Drawn by headroom-shapes.\n"
       "path: .\ntrain: images/train\nval: images/val\nnames:\n";
   for (size_t i = 0; i < kClassNames.size(); ++i) {
-    text += "  " + std::to_string(i) + ": " + kClassNames[i] + "\n";
+    text += cat("  ", i, ": ", kClassNames[i], "\n");
   }
   // Written last: if it exists, the data set is complete.
   write_file(options.folder / "data.yaml", text);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "deploy/notify/web_client.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::notify {
@@ -50,7 +51,7 @@ std::string origin_of(const std::string& location) {
 void require_good(const WebAnswer& answer) {
   if (answer.is_good()) return;
   if (answer.status == 0) throw Undelivered(answer.fault);
-  const std::string code = "HTTP " + std::to_string(answer.status);
+  const std::string code = cat("HTTP ", answer.status);
   if (answer.status >= 300 && answer.status < 400) {
     throw Undelivered(code + ", a redirect to " + origin_of(answer.location) +
                       ", which is not followed: give that address instead");

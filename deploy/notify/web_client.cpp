@@ -137,7 +137,7 @@ bool attach_file(const std::filesystem::path& path, httplib::Request& request) {
 std::string WebAddress::shown() const {
   const int usual = is_encrypted ? 443 : 80;
   return (is_encrypted ? "https://" : "http://") + text_of_host(*this) +
-         (port == usual ? "" : ":" + std::to_string(port));
+         (port == usual ? "" : cat(":", port));
 }
 
 bool WebAddress::is_loopback() const { return wire::is_loopback(host); }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "parallel/base/event_kinds.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
@@ -48,8 +49,8 @@ std::string Webhook::message(const records::EventLine& event) const {
       {"step", event.step},
       {"reason", reason},
       {"time", event.time},
-      {"text", valid_utf8(run_name_) + ", step " + std::to_string(event.step) +
-                   ": " + reason}};
+      {"text",
+       cat(valid_utf8(run_name_), ", step ", event.step, ": ", reason)}};
   return body.dump(-1, ' ', false,
                    nlohmann::ordered_json::error_handler_t::replace);
 }

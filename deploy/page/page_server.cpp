@@ -189,7 +189,7 @@ class PageServer::Server {
                             options_.insecure_network);
     const int handle = listening_socket(options_, address_);
     port_ = port_of(handle);
-    cookie_ = "headroom_page_" + std::to_string(port_);
+    cookie_ = cat("headroom_page_", port_);
     events_ = std::make_unique<EventStream>(
         shelf_, options_.source.refresh_interval, options_.sign_of_life);
     start(handle);
@@ -358,9 +358,8 @@ class PageServer::Server {
       const auto from = number("from", 0, 0, kFurthestStep);
       if (!points || !from) {
         return text_answer(MHD_HTTP_BAD_REQUEST,
-                           "points is a number from 1 to " +
-                               std::to_string(kMostPoints) +
-                               ", and from is a step.");
+                           cat("points is a number from 1 to ", kMostPoints,
+                               ", and from is a step."));
       }
       return json_answer(
           shelf_.steps(word("id"), static_cast<size_t>(*points), *from));

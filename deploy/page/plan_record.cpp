@@ -5,6 +5,7 @@
 
 #include "configs/layers/model_record.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"
 #include "parallel/planner/model_layers.h"
@@ -45,7 +46,7 @@ std::vector<std::string> PlanRecord::lines() const {
           (plan_.even_batch_norm_groups ? "about " : "") +
           counted(plan_.batch_norm_group_size, "image")};
   if (plan_.zero_stage > 0) {
-    lines.push_back("ZeRO stage " + std::to_string(plan_.zero_stage));
+    lines.push_back(cat("ZeRO stage ", plan_.zero_stage));
   }
   lines.push_back("activations: " +
                   (plan_.activation_policies.empty()
@@ -54,12 +55,10 @@ std::vector<std::string> PlanRecord::lines() const {
   const std::vector<int64_t>& begins = plan_.stage_begins;
   for (size_t i = 0; begins.size() > 1 && i < begins.size(); ++i) {
     if (i == kMostStages) {
-      lines.push_back("and " + std::to_string(begins.size() - i) +
-                      " more stages");
+      lines.push_back(cat("and ", begins.size() - i, " more stages"));
       break;
     }
-    lines.push_back("stage " + std::to_string(i) + ": from layer " +
-                    std::to_string(begins[i]));
+    lines.push_back(cat("stage ", i, ": from layer ", begins[i]));
   }
   lines.push_back("ranks exchange by " + plan::to_string(plan_.backend));
   if (!plan_.predicted_phase_bytes.empty()) {
@@ -99,8 +98,8 @@ const PlanRecord::Others& PlanRecord::others() {
   others_.emplace();
   const int world_size = plan_.layout.world_size();
   if (world_size > kMostProcesses) {
-    others_->why_not = "They are not worked out for more than " +
-                       std::to_string(kMostProcesses) + " processes.";
+    others_->why_not = cat("They are not worked out for more than ",
+                           kMostProcesses, " processes.");
   } else if (layers().empty()) {
     others_->why_not = layers_error_;
   } else if (world_size == 1) {
@@ -141,8 +140,7 @@ const PlanRecord::Timeline& PlanRecord::timeline(int rank) {
 std::string PlanRecord::layer_name(int64_t layer) {
   if (layer < 0 || layer >= std::ssize(layers())) return "";
   const layers::LayerCost& cost = layers()[static_cast<size_t>(layer)];
-  return std::to_string(layer) + " " + cost.module + " (" +
-         std::to_string(cost.channels) + ")";
+  return cat(layer, " ", cost.module, " (", cost.channels, ")");
 }
 
 }  // namespace headroom::page

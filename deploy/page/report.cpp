@@ -12,6 +12,7 @@
 #include "deploy/page/page_text.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::page {
@@ -135,10 +136,10 @@ class Report {
     const size_t left_out = all - shown_[index].size();
     const std::string note =
         left_out == 0 ? ""
-                      : std::to_string(left_out) + " of " +
-                            counted(static_cast<int64_t>(all), "picture") +
+                      : cat(left_out, " of ",
+                            counted(static_cast<int64_t>(all), "picture"),
                             " are left out, for a report has at most 2 MB; "
-                            "they lie in the run's folder.";
+                            "they lie in the run's folder.");
     return record.run(
         [&](const Picture& picture) -> std::optional<std::string> {
           if (!shown_[index].contains(picture.name)) return std::nullopt;

@@ -113,13 +113,12 @@ Text RunShelf::run(const std::string& id) {
 }
 
 Text RunShelf::steps(const std::string& id, size_t points, int64_t from) {
-  return answer(id,
-                "steps " + std::to_string(points) + " " + std::to_string(from),
+  return answer(id, cat("steps ", points, " ", from),
                 [&](RunRecord& record) { return record.steps(points, from); });
 }
 
 Text RunShelf::timeline(const std::string& id, int rank) {
-  return answer(id, "timeline " + std::to_string(rank),
+  return answer(id, cat("timeline ", rank),
                 [&](RunRecord& record) { return record.timeline(rank); });
 }
 

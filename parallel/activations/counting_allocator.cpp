@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::activations {
@@ -146,7 +147,7 @@ std::shared_ptr<void> CountingAllocator::count_outside(int64_t bytes) {
 c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   constexpr size_t kMostBytes = static_cast<size_t>(kNoLimit) - kHeaderBytes;
   if (bytes > kMostBytes) {
-    throw_out_of_memory("asked for " + std::to_string(bytes) + " bytes");
+    throw_out_of_memory(cat("asked for ", bytes, " bytes"));
   }
   Account& payer = account();
   reserve(payer, static_cast<int64_t>(bytes));

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::activations {
@@ -20,7 +21,7 @@ namespace {
 
 std::string mebibytes(int64_t bytes) {
   constexpr int64_t kMebibyte = int64_t{1} << 20;
-  return std::to_string(divided_up(bytes, kMebibyte)) + " MiB";
+  return cat(divided_up(bytes, kMebibyte), " MiB");
 }
 
 constexpr const char* kOtherwise =

@@ -8,6 +8,7 @@
 
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::activations {
 namespace {
@@ -36,9 +37,8 @@ class Segment final : public SavedTensorPolicy,
     const SavedTensorPolicyGuard guard(this);
     std::vector<at::Tensor> outputs = piece_(inputs, Pass::kFirst);
     if (!options.output || num_packed_ == 0) return outputs;
-    HEADROOM_CHECK(outputs.size() == 1, "a derivation for " +
-                                            std::to_string(outputs.size()) +
-                                            " outputs of a piece");
+    HEADROOM_CHECK(outputs.size() == 1, cat("a derivation for ", outputs.size(),
+                                            " outputs of a piece"));
     set_derivation(
         outputs.front(), {},
         [self = shared_from_this()](const std::vector<at::Tensor>&) {
@@ -77,10 +77,9 @@ class Segment final : public SavedTensorPolicy,
         outputs.push_back(output.detach());
       }
     }
-    HEADROOM_CHECK(
-        capture.taken.size() == num_packed_,
-        "a recomputed piece saved " + std::to_string(capture.taken.size()) +
-            " tensors, the first pass " + std::to_string(num_packed_));
+    HEADROOM_CHECK(capture.taken.size() == num_packed_,
+                   cat("a recomputed piece saved ", capture.taken.size(),
+                       " tensors, the first pass ", num_packed_));
     produced_.swap(capture.taken);
     piece_ = nullptr;
     return outputs;

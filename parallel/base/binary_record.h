@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom {
 
@@ -33,7 +34,7 @@ std::string number_bytes(Number number) {
 // Reads all of `bytes` as one little-endian number. REQUIRES: at most 8 bytes.
 inline uint64_t number_of_bytes(std::string_view bytes) {
   HEADROOM_CHECK(bytes.size() <= sizeof(uint64_t),
-                 std::to_string(bytes.size()) + " bytes of a number");
+                 cat(bytes.size(), " bytes of a number"));
   uint64_t number = 0;
   for (size_t i = bytes.size(); i-- > 0;) {
     number = number << 8 | static_cast<uint8_t>(bytes[i]);
@@ -45,9 +46,8 @@ inline uint64_t number_of_bytes(std::string_view bytes) {
 template <std::integral Number>
 Number number_at(std::string_view bytes, size_t at) {
   HEADROOM_CHECK(at <= bytes.size() && bytes.size() - at >= sizeof(Number),
-                 "a number of " + std::to_string(sizeof(Number)) +
-                     " bytes at byte " + std::to_string(at) + " of " +
-                     std::to_string(bytes.size()));
+                 cat("a number of ", sizeof(Number), " bytes at byte ", at,
+                     " of ", bytes.size()));
   return static_cast<Number>(number_of_bytes(bytes.substr(at, sizeof(Number))));
 }
 
@@ -78,8 +78,8 @@ class RecordReader {
   void value(T& v) {
     static_assert(std::is_trivially_copyable_v<T>);
     HEADROOM_CHECK(bytes_.size() >= sizeof v,
-                   "a value of " + std::to_string(sizeof v) + " bytes, but " +
-                       std::to_string(bytes_.size()) + " are left");
+                   cat("a value of ", sizeof v, " bytes, but ", bytes_.size(),
+                       " are left"));
     std::memcpy(&v, bytes_.data(), sizeof v);
     bytes_.remove_prefix(sizeof v);
   }
@@ -90,9 +90,9 @@ class RecordReader {
   void size(T& values) {
     int64_t size = 0;
     value(size);
-    HEADROOM_CHECK(size >= 0 && static_cast<uint64_t>(size) <= bytes_.size(),
-                   std::to_string(size) + " values, but " +
-                       std::to_string(bytes_.size()) + " bytes are left");
+    HEADROOM_CHECK(
+        size >= 0 && static_cast<uint64_t>(size) <= bytes_.size(),
+        cat(size, " values, but ", bytes_.size(), " bytes are left"));
     values.resize(static_cast<size_t>(size));
   }
 

@@ -1,4 +1,5 @@
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 #include <utility>
 
@@ -18,8 +19,8 @@ CommunicationError::CommunicationError(const std::string& what_happened)
 
 void fail_check(const char* condition, const char* file, int line,
                 const std::string& message) {
-  throw CheckFailure(std::string(file) + ":" + std::to_string(line) +
-                     ": check failed: " + condition + ": " + message);
+  throw CheckFailure(cat(std::string(file), ":", line,
+                         ": check failed: ", condition, ": ", message));
 }
 
 }  // namespace headroom

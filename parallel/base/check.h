@@ -60,7 +60,7 @@ class CheckFailure : public std::logic_error {
 
 }  // namespace headroom
 
-// HEADROOM_CHECK(rank < size, "rank " + std::to_string(rank));
+// HEADROOM_CHECK(rank < size, cat("rank ", rank));
 #define HEADROOM_CHECK(condition, message)                               \
   do {                                                                   \
     if (!(condition))                                                    \

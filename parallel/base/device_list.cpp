@@ -61,24 +61,21 @@ int card_of_rank(const std::vector<int>& cards, int local_rank, int local_ranks,
                  bool may_share) {
   const auto count = static_cast<int>(cards.size());
   HEADROOM_CHECK(count > 0 && local_rank >= 0,
-                 "process " + std::to_string(local_rank) + " of " +
-                     std::to_string(local_ranks) + " on " +
-                     std::to_string(count) + " cards");
+                 cat("process ", local_rank, " of ", local_ranks, " on ", count,
+                     " cards"));
   if (local_ranks > count && !may_share) {
-    throw Error("device",
-                std::to_string(local_ranks) +
-                    " processes on this machine and " + counted(count, "card") +
-                    ": two of them would take turns on one",
-                "name a card for each with --device, use --processes " +
-                    std::to_string(count) +
-                    ", or allow it with --set share_devices=true");
+    throw Error(
+        "device",
+        cat(local_ranks, " processes on this machine and ",
+            counted(count, "card"), ": two of them would take turns on one"),
+        cat("name a card for each with --device, use --processes ", count,
+            ", or allow it with --set share_devices=true"));
   }
   return cards[static_cast<size_t>(local_rank % count)];
 }
 
 std::string capability_text(int compute_capability) {
-  return std::to_string(compute_capability / 10) + "." +
-         std::to_string(compute_capability % 10);
+  return cat(compute_capability / 10, ".", compute_capability % 10);
 }
 
 }  // namespace headroom

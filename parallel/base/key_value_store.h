@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/text.h"
+
 namespace headroom {
 
 class KeyValueStore {
@@ -32,7 +34,7 @@ class KeyValueStore {
                                            std::chrono::milliseconds timeout) {
     std::vector<std::string> values;
     for (int i = 0; i < count; ++i) {
-      values.push_back(get(prefix + std::to_string(i), timeout));
+      values.push_back(get(cat(prefix, i), timeout));
     }
     return values;
   }

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <utility>
 
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::log {
@@ -90,8 +91,8 @@ std::string to_text(const Record& record) {
 }
 
 std::string to_line(const Record& record) {
-  return kRecordSeparator + std::to_string(static_cast<int>(record.level)) +
-         record.time + " " + record.message;
+  return cat(kRecordSeparator, static_cast<int>(record.level), record.time, " ",
+             record.message);
 }
 
 std::optional<Record> from_line(std::string_view line) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom {
 
@@ -24,9 +25,8 @@ const auto& entry_in(const Table& table, Value value) {
   const auto found =
       std::find_if(table.begin(), table.end(),
                    [value](const auto& entry) { return entry.value == value; });
-  HEADROOM_CHECK(
-      found != table.end(),
-      "no name for value " + std::to_string(static_cast<int>(value)));
+  HEADROOM_CHECK(found != table.end(),
+                 cat("no name for value ", static_cast<int>(value)));
   return *found;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 
 namespace headroom {
 
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 fs::path free_folder_name(const fs::path& base) {
   fs::path candidate = base;
   for (int number = 2; fs::exists(fs::symlink_status(candidate)); ++number) {
-    candidate = base.string() + std::to_string(number);
+    candidate = cat(base.string(), number);
   }
   return candidate;
 }
@@ -57,8 +58,8 @@ NewFolder::NewFolder(const fs::path& folder, std::string tag,
     throw Error(tag_, folder_.string() + " is not empty",
                 "name a new folder for " + flag);
   }
-  partial_ = folder_.parent_path() / ("." + folder_.filename().string() +
-                                      ".partial-" + std::to_string(getpid()));
+  partial_ = folder_.parent_path() /
+             (cat(".", folder_.filename().string(), ".partial-", getpid()));
   fs::create_directories(folder_.parent_path(), error);
   // error covers a file of that name; create_directory also returns false if
   // the hidden folder exists already.

@@ -42,7 +42,7 @@ std::vector<std::string> parts_of(const BarProgress& progress) {
     parts.push_back(
         progress.noun.empty() ? done : counted(progress.done, progress.noun));
   } else if (progress.noun.empty()) {
-    parts.push_back(done + "/" + std::to_string(progress.total));
+    parts.push_back(cat(done, "/", progress.total));
   } else {
     parts.push_back(done + "/" + counted(progress.total, progress.noun));
   }
@@ -120,8 +120,8 @@ std::string progress_bar(const BarProgress& progress, size_t columns,
 std::string progress_words(const BarProgress& progress) {
   std::string text = progress.label + (progress.label.empty() ? "" : ": ");
   if (progress.total > 0) {
-    text += percent_of(progress) + " %, " + std::to_string(progress.done) +
-            " of " + counted(progress.total, progress.noun);
+    text += cat(percent_of(progress), " %, ", progress.done, " of ",
+                counted(progress.total, progress.noun));
   } else {
     text += counted(progress.done, progress.noun);
   }
@@ -134,11 +134,11 @@ std::string progress_words(const BarProgress& progress) {
 
 std::string whole_seconds(double seconds) {
   const auto total = static_cast<int64_t>(std::llround(seconds));
-  const std::string s = std::to_string(total % 60) + "s";
+  const std::string s = cat(total % 60, "s");
   if (total < 60) return s;
-  const std::string ms = std::to_string(total / 60 % 60) + "m";
+  const std::string ms = cat(total / 60 % 60, "m");
   if (total < 3600) return ms + s;
-  return std::to_string(total / 3600) + "h" + ms;
+  return cat(total / 3600, "h", ms);
 }
 
 std::string eta_words(std::optional<double> seconds) {

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "parallel/base/text.h"
+
 namespace headroom::run_files {
 
 // The run's plan, with the predicted bytes.
@@ -63,7 +65,7 @@ inline constexpr const char* kTrainBatchPrefix = "train_batch";
 inline constexpr const char* kValidationBatchPrefix = "val_batch";
 // The picture of one of the first training batches, with its boxes.
 inline std::string train_batch_picture(int64_t batch) {
-  return kTrainBatchPrefix + std::to_string(batch) + ".jpg";
+  return cat(kTrainBatchPrefix, batch, ".jpg");
 }
 // The columns of kResults as curves.
 inline constexpr const char* kResultsPicture = "results.png";

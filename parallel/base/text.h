@@ -11,9 +11,27 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace headroom {
+
+// The parts one after the other, numbers as std::to_string() writes them:
+// cat("rank ", 1, " of ", 2) -> "rank 1 of 2".
+template <typename... Parts>
+std::string cat(const Parts&... parts) {
+  std::string text;
+  const auto add = [&text](const auto& part) {
+    using Part = std::decay_t<decltype(part)>;
+    if constexpr (std::is_arithmetic_v<Part> && !std::is_same_v<Part, char>) {
+      text += std::to_string(part);
+    } else {
+      text += part;
+    }
+  };
+  (add(parts), ...);
+  return text;
+}
 
 // 0.5 with 3 decimals -> "0.500".
 std::string fixed_text(double value, int decimals);
@@ -60,7 +78,7 @@ std::string first_of(const std::vector<Item>& items, size_t most,
   const size_t shown = std::min(items.size(), most);
   const std::string text = joined(std::span(items).first(shown), ", ", text_of);
   if (shown == items.size()) return text;
-  return text + " and " + std::to_string(items.size() - shown) + " more";
+  return cat(text, " and ", items.size() - shown, " more");
 }
 
 }  // namespace headroom

@@ -40,7 +40,7 @@ std::string format_bytes(int64_t bytes) {
 }
 
 std::string exact_bytes(int64_t bytes) {
-  return format_bytes(bytes) + " (" + std::to_string(bytes) + " bytes)";
+  return cat(format_bytes(bytes), " (", bytes, " bytes)");
 }
 
 std::optional<int64_t> parse_bytes(std::string_view text) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "parallel/base/text.h"
+
 namespace headroom {
 
 // 1536 -> "1.5 KiB"; three significant digits, binary units.
@@ -49,8 +51,7 @@ constexpr int64_t round_up(int64_t value, int64_t multiple) {
 inline std::string counted(int64_t number, const std::string& noun) {
   const bool hisses =
       noun.ends_with('s') || noun.ends_with('x') || noun.ends_with("tch");
-  return std::to_string(number) + " " + noun +
-         (number == 1 ? "" : (hisses ? "es" : "s"));
+  return cat(number, " ", noun, number == 1 ? "" : (hisses ? "es" : "s"));
 }
 
 }  // namespace headroom

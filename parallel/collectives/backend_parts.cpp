@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/gather.h"
 
 namespace headroom::collectives {
@@ -37,16 +38,14 @@ at::Tensor message_view(const at::Tensor& tensor) {
 }
 
 void check_rank(int rank, int size) {
-  HEADROOM_CHECK(rank >= 0 && rank < size, "rank " + std::to_string(rank) +
-                                               " in a group of " +
-                                               std::to_string(size));
+  HEADROOM_CHECK(rank >= 0 && rank < size,
+                 cat("rank ", rank, " in a group of ", size));
 }
 
 void check_multiple(const at::Tensor& whole, const at::Tensor& part, int size) {
-  HEADROOM_CHECK(whole.numel() == part.numel() * size,
-                 std::to_string(whole.numel()) + " elements are not " +
-                     std::to_string(size) + " times " +
-                     std::to_string(part.numel()));
+  HEADROOM_CHECK(
+      whole.numel() == part.numel() * size,
+      cat(whole.numel(), " elements are not ", size, " times ", part.numel()));
 }
 
 SplitMembers split_members(Communicator& communicator, int color, int key) {

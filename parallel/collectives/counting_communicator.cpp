@@ -3,6 +3,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::collectives {
 namespace {
@@ -35,9 +36,8 @@ Communicator& CountingCommunicator::inner() const {
 
 void CountingCommunicator::reconnect(std::unique_ptr<Communicator> inner) {
   HEADROOM_CHECK(inner->rank() == rank_ && inner->size() == size_,
-                 "rank " + std::to_string(inner->rank()) + " of " +
-                     std::to_string(inner->size()) + " in the place of rank " +
-                     std::to_string(rank_) + " of " + std::to_string(size_));
+                 cat("rank ", inner->rank(), " of ", inner->size(),
+                     " in the place of rank ", rank_, " of ", size_));
   disconnect();
   inner_ = std::move(inner);
   if (buffers_) inner_->adopt(std::exchange(buffers_, nullptr));

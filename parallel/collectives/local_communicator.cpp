@@ -1,3 +1,4 @@
+#include "parallel/base/text.h"
 #include "parallel/collectives/backend.h"
 
 #include <ATen/core/Tensor.h>
@@ -97,8 +98,8 @@ std::shared_ptr<LocalOperation> LocalGroup::join(
   }
   const std::shared_ptr<LocalOperation> operation = slot;
   if (operation->name != name) {
-    fail("rank " + std::to_string(rank) + " called " + name +
-         " where another rank called " + operation->name);
+    fail(cat("rank ", rank, " called ", name, " where another rank called ",
+             operation->name));
     throw_if_failed(name, rank);
   }
   operation->parts.emplace(rank, std::move(part));
@@ -116,14 +117,13 @@ void LocalGroup::wait(const std::shared_ptr<LocalOperation>& operation,
   while (!operation->done) {
     for (const int other : operation->expected) {
       if (gone_.count(other) > 0 && operation->parts.count(other) == 0) {
-        fail("rank " + std::to_string(other) + " is gone");
+        fail(cat("rank ", other, " is gone"));
       }
     }
     throw_if_failed(operation->name, rank);
     if (changed_.wait_until(lock, deadline) == std::cv_status::timeout &&
         !operation->done) {
-      fail("no answer for " + std::to_string(timeout_.count()) + " ms in " +
-           operation->name);
+      fail(cat("no answer for ", timeout_.count(), " ms in ", operation->name));
     }
   }
 }
@@ -150,8 +150,7 @@ void LocalGroup::perform_now(LocalOperation& operation, int rank) {
   try {
     operation.perform(parts);
   } catch (const std::exception& error) {
-    fail(operation.name + " failed on rank " + std::to_string(rank) + ": " +
-         error.what());
+    fail(cat(operation.name, " failed on rank ", rank, ": ", error.what()));
     throw;
   }
   operation.done = true;
@@ -167,9 +166,8 @@ void LocalGroup::fail(const std::string& reason) {
 
 void LocalGroup::throw_if_failed(const std::string& name, int rank) const {
   if (failure_.empty()) return;
-  throw CommunicationError("rank " + std::to_string(rank) + " of " +
-                           std::to_string(size_) + ", " + name + ": " +
-                           failure_);
+  throw CommunicationError(
+      cat("rank ", rank, " of ", size_, ", ", name, ": ", failure_));
 }
 
 class LocalWork final : public Work {
@@ -193,9 +191,8 @@ void check_same_form(const std::vector<LocalPart>& parts) {
     const LocalPart& first = parts.front();
     HEADROOM_CHECK(part.input.scalar_type() == first.input.scalar_type() &&
                        part.input.numel() == first.input.numel(),
-                   "ranks brought " + std::to_string(first.input.numel()) +
-                       " and " + std::to_string(part.input.numel()) +
-                       " elements, or different types");
+                   cat("ranks brought ", first.input.numel(), " and ",
+                       part.input.numel(), " elements, or different types"));
   }
 }
 
@@ -293,7 +290,7 @@ class LocalCommunicator final : public Communicator {
   void broadcast(const at::Tensor& tensor, int root) override {
     const at::Tensor flat = flat_view(tensor);
     check_rank(root, size());
-    collective("broadcast from " + std::to_string(root), {flat, flat},
+    collective(cat("broadcast from ", root), {flat, flat},
                [root](std::vector<LocalPart>& parts) {
                  check_same_form(parts);
                  for (LocalPart& part : parts) {
@@ -327,7 +324,7 @@ class LocalCommunicator final : public Communicator {
   std::unique_ptr<Work> collective(
       const std::string& name, LocalPart part,
       std::function<void(std::vector<LocalPart>&)> perform) {
-    const std::string key = "collective " + std::to_string(num_collectives_++);
+    const std::string key = cat("collective ", num_collectives_++);
     return std::make_unique<LocalWork>(
         group_,
         group_->join(key, name, rank_, everyone_, std::move(part),
@@ -339,17 +336,16 @@ class LocalCommunicator final : public Communicator {
                                  int64_t number) {
     check_rank(from, size());
     check_rank(to, size());
-    HEADROOM_CHECK(from != to, "rank " + std::to_string(from) +
-                                   " cannot exchange with itself");
+    HEADROOM_CHECK(from != to,
+                   cat("rank ", from, " cannot exchange with itself"));
     const at::Tensor flat = message_view(tensor);
-    const std::string name =
-        "message from " + std::to_string(from) + " to " + std::to_string(to);
+    const std::string name = cat("message from ", from, " to ", to);
     // Parts come in rank order.
     const size_t source = from < to ? 0 : 1;
     return std::make_unique<LocalWork>(
         group_,
-        group_->join(name + ", number " + std::to_string(number), name, rank_,
-                     {from, to}, {flat, flat},
+        group_->join(cat(name, ", number ", number), name, rank_, {from, to},
+                     {flat, flat},
                      [source](std::vector<LocalPart>& parts) {
                        check_same_form(parts);
                        parts[1 - source].output.copy_(parts[source].input);
@@ -370,7 +366,7 @@ class LocalCommunicator final : public Communicator {
 
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(
     int size, std::chrono::milliseconds timeout) {
-  HEADROOM_CHECK(size > 0, "a group of " + std::to_string(size) + " ranks");
+  HEADROOM_CHECK(size > 0, cat("a group of ", size, " ranks"));
   const auto group = std::make_shared<LocalGroup>(size, timeout);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int rank = 0; rank < size; ++rank) {

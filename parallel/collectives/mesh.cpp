@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/backend.h"
 
 namespace headroom::collectives {
@@ -52,9 +53,8 @@ Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
       layout(of_ranks),
       here(plan::coordinates_of(layout, all.rank())) {
   HEADROOM_CHECK(world.size() == layout.world_size(),
-                 plan::to_string(layout) + " has " +
-                     std::to_string(layout.world_size()) + " ranks, not " +
-                     std::to_string(world.size()));
+                 cat(plan::to_string(layout), " has ", layout.world_size(),
+                     " ranks, not ", world.size()));
   for (const auto& [axis, communicator] : axes()) {
     *communicator = std::make_unique<CountingCommunicator>(split(axis));
   }
@@ -76,8 +76,7 @@ std::unique_ptr<Communicator> Mesh::split(Axis axis) const {
                                                    /*devices=*/nullptr)
                    : world.split(color_of(axis, layout, here), world.rank());
   HEADROOM_CHECK(ranks->size() == size,
-                 "an axis of " + std::to_string(size) + " has " +
-                     std::to_string(ranks->size()) + " ranks");
+                 cat("an axis of ", size, " has ", ranks->size(), " ranks"));
   return ranks;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/backend_parts.h"
 #include "parallel/collectives/mpi_plugin.h"
 
@@ -30,9 +31,8 @@ std::string message_of(int code) {
 void check_mpi(int code, const char* operation, int rank, int size) {
   if (code == MPI_SUCCESS) return;
   ends_well = false;
-  throw CommunicationError("rank " + std::to_string(rank) + " of " +
-                           std::to_string(size) + ", " + operation + ": " +
-                           message_of(code));
+  throw CommunicationError(cat("rank ", rank, " of ", size, ", ", operation,
+                               ": ", message_of(code)));
 }
 
 void initialize_once() {
@@ -42,9 +42,8 @@ void initialize_once() {
             MPI_SUCCESS ||
         provided < MPI_THREAD_SERIALIZED) {
       throw Error("mpi",
-                  "MPI offers thread level " + std::to_string(provided) +
-                      " where " + std::to_string(MPI_THREAD_SERIALIZED) +
-                      " is needed",
+                  cat("MPI offers thread level ", provided, " where ",
+                      MPI_THREAD_SERIALIZED, " is needed"),
                   "use another MPI, or --backend gloo");
     }
     std::atexit([] {
@@ -69,9 +68,9 @@ MPI_Datatype type_of(const at::Tensor& tensor) {
 }
 
 int count_of(const at::Tensor& tensor) {
-  HEADROOM_CHECK(tensor.numel() <= std::numeric_limits<int>::max(),
-                 std::to_string(tensor.numel()) +
-                     " elements in one operation; MPI counts with int");
+  HEADROOM_CHECK(
+      tensor.numel() <= std::numeric_limits<int>::max(),
+      cat(tensor.numel(), " elements in one operation; MPI counts with int"));
   return static_cast<int>(tensor.numel());
 }
 
@@ -189,8 +188,8 @@ class MpiCommunicator final : public Communicator {
   void barrier() override { check(MPI_Barrier(communicator_), "barrier"); }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
-    HEADROOM_CHECK(color >= 0, "color " + std::to_string(color) +
-                                   "; MPI takes none below 0");
+    HEADROOM_CHECK(color >= 0,
+                   cat("color ", color, "; MPI takes none below 0"));
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(communicator_, color, key, &part), "split");
     return std::make_unique<MpiCommunicator>(part);
@@ -214,9 +213,8 @@ class OpenMpi final : public MpiApi {
     MPI_Comm_size(MPI_COMM_WORLD, &started);
     if (started != size) {
       throw Error("mpi",
-                  "mpirun started " + std::to_string(started) +
-                      " processes of this job, but world_size = " +
-                      std::to_string(size),
+                  cat("mpirun started ", started,
+                      " processes of this job, but world_size = ", size),
                   "start one worker per slot, or use --backend gloo");
     }
     MPI_Comm communicator = MPI_COMM_NULL;

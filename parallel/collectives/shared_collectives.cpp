@@ -12,6 +12,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/collectives/gather.h"
 
@@ -119,7 +120,7 @@ at::Tensor SharedBuffers::create(Communicator& ranks, int64_t count,
   Buffer buffer;
   buffer.bytes = count * static_cast<int64_t>(c10::elementSize(type));
   HEADROOM_CHECK(buffer.bytes > 0 && buffer.bytes < int64_t{1} << kOffsetBits,
-                 "a buffer of " + std::to_string(buffer.bytes) + " bytes");
+                 cat("a buffer of ", buffer.bytes, " bytes"));
   const auto bytes = static_cast<size_t>(buffer.bytes);
   Offer mine;
   // The peers must know before this rank throws: they wait for it.

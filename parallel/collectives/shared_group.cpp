@@ -18,6 +18,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/peer_patience.h"
 #include "parallel/base/peer_wait.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/gather.h"
 
 namespace headroom::collectives {
@@ -32,9 +33,9 @@ int64_t host_identity() {
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), identity);
   struct stat name_space = {};
   if (stat("/proc/self/ns/pid", &name_space) == 0) {
-    identity += " " + std::to_string(name_space.st_ino);
+    identity += cat(" ", name_space.st_ino);
   }
-  identity += " " + std::to_string(geteuid());
+  identity += cat(" ", geteuid());
   return static_cast<int64_t>(std::hash<std::string>{}(identity));
 }
 
@@ -90,10 +91,10 @@ struct Invitation {
 int watch_process(int64_t process) {
   const long descriptor = syscall(SYS_pidfd_open, process, 0);
   if (descriptor < 0) {
-    throw Error("shared_memory",
-                "cannot watch process " + std::to_string(process) + ": " +
-                    std::strerror(errno),
-                "ranks of this host exchange over the network instead");
+    throw Error(
+        "shared_memory",
+        cat("cannot watch process ", process, ": ", std::strerror(errno)),
+        "ranks of this host exchange over the network instead");
   }
   return static_cast<int>(descriptor);
 }
@@ -210,9 +211,8 @@ void SharedGroup::meet(const char* operation) {
     if (group.has_failed.load() != 0) fail(operation, "a peer has given up");
     throw_if_gone(member, operation);
     if (patience.is_over(Clock::now(), PeerNews::a_peer_works())) {
-      fail(operation, "rank " + std::to_string(member) +
-                          " is not there after " +
-                          std::to_string(patience.waited().count()) + " ms");
+      fail(operation, cat("rank ", member, " is not there after ",
+                          patience.waited().count(), " ms"));
     }
     sleep(seen);
   }
@@ -234,8 +234,7 @@ void SharedGroup::throw_if_gone(int member, const char* operation) {
   if (!is_dead && peer.has_left.load() == 0) return;
   // It may have come to this meeting before it went.
   if (peer.meetings.load() >= meetings_) return;
-  fail(operation, "rank " + std::to_string(member) +
-                      (is_dead ? " has ended" : " has left"));
+  fail(operation, cat("rank ", member, is_dead ? " has ended" : " has left"));
 }
 
 void SharedGroup::check_signatures(const char* operation) {
@@ -248,11 +247,9 @@ void SharedGroup::check_signatures(const char* operation) {
       continue;
     }
     give_up("ranks disagree");
-    HEADROOM_CHECK(
-        false, std::string(operation) + " of " + std::to_string(mine.elements) +
-                   " elements, but rank " + std::to_string(rank) +
-                   " is in operation " + std::to_string(other.operation) +
-                   " of " + std::to_string(other.elements));
+    HEADROOM_CHECK(false, cat(std::string(operation), " of ", mine.elements,
+                              " elements, but rank ", rank, " is in operation ",
+                              other.operation, " of ", other.elements));
   }
 }
 
@@ -264,9 +261,8 @@ void SharedGroup::give_up(const std::string& reason) {
 
 void SharedGroup::throw_if_failed(const char* operation) const {
   if (failure_.empty()) return;
-  throw CommunicationError("rank " + std::to_string(rank_) + " of " +
-                           std::to_string(size()) + ", " + operation + ": " +
-                           failure_);
+  throw CommunicationError(
+      cat("rank ", rank_, " of ", size(), ", ", operation, ": ", failure_));
 }
 
 void SharedGroup::fail(const char* operation, const std::string& reason) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::collectives {
 namespace {
@@ -35,7 +36,7 @@ SharedSegment::SharedSegment(const SegmentAddress& address, int descriptor,
   if (start == MAP_FAILED) {
     const int code = errno;
     close(std::exchange(descriptor_, -1));
-    fail("cannot map " + std::to_string(mapped_bytes_) + " bytes", code);
+    fail(cat("cannot map ", mapped_bytes_, " bytes"), code);
   }
   data_ = static_cast<std::byte*>(start) + kTokenPage;
 }
@@ -47,7 +48,7 @@ SharedSegment SharedSegment::create(size_t bytes) {
       posix_fallocate(descriptor, 0, static_cast<off_t>(kTokenPage + bytes));
   if (refused != 0) {
     close(descriptor);
-    fail("cannot have " + std::to_string(bytes) + " bytes to share", refused);
+    fail(cat("cannot have ", bytes, " bytes to share"), refused);
   }
   SegmentAddress address{getpid(), descriptor, {}};
   SharedSegment segment(address, descriptor, bytes);
@@ -62,16 +63,15 @@ SharedSegment SharedSegment::create(size_t bytes) {
 }
 
 SharedSegment SharedSegment::open(const SegmentAddress& address, size_t bytes) {
-  const std::string path = "/proc/" + std::to_string(address.process) + "/fd/" +
-                           std::to_string(address.descriptor);
+  const std::string path =
+      cat("/proc/", address.process, "/fd/", address.descriptor);
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor < 0) fail("cannot open " + path, errno);
   struct stat status = {};
   if (fstat(descriptor, &status) != 0 ||
       status.st_size != static_cast<off_t>(kTokenPage + bytes)) {
     close(descriptor);
-    fail(path + " is no segment of " + std::to_string(bytes) + " bytes",
-         EINVAL);
+    fail(cat(path, " is no segment of ", bytes, " bytes"), EINVAL);
   }
   SharedSegment segment(address, descriptor, bytes);
   close(std::exchange(segment.descriptor_, -1));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/backend_parts.h"
 #include "parallel/collectives/communicator.h"
 
@@ -40,8 +41,7 @@ class SingleCommunicator final : public Communicator {
  private:
   [[noreturn]] static void fail_no_peer(int peer) {
     fail_check("peer", __FILE__, __LINE__,
-               "a group of one has no rank " + std::to_string(peer) +
-                   " to exchange with");
+               cat("a group of one has no rank ", peer, " to exchange with"));
   }
 };
 

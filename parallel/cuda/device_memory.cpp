@@ -1,3 +1,4 @@
+#include "parallel/base/text.h"
 #include "parallel/cuda/plugin_parts.h"
 
 #include <ATen/Context.h>
@@ -74,7 +75,7 @@ class CudaDeviceMemory final : public devices::DeviceMemory {
   int64_t allocations() const override { return account_.allocations(); }
 
   void set_limit(int64_t bytes) override {
-    HEADROOM_CHECK(bytes > 0, std::to_string(bytes) + " bytes");
+    HEADROOM_CHECK(bytes > 0, cat(bytes, " bytes"));
     limit_ = bytes;
     bound_segments(bytes);
   }

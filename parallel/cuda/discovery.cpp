@@ -1,3 +1,4 @@
+#include "parallel/base/text.h"
 #include "parallel/cuda/plugin_parts.h"
 
 #include <c10/cuda/CUDAException.h>
@@ -17,12 +18,11 @@ int cuda_device_count() { return c10::cuda::device_count(); }
 void check_cuda_device(int device) {
   const int count = cuda_device_count();
   if (device >= 0 && device < count) return;
-  throw Error("device",
-              "CUDA device " + std::to_string(device) + " is asked for, but " +
-                  std::to_string(count) + (count == 1 ? " is" : " are") +
-                  " here",
-              count == 0 ? "use --device cpu"
-                         : "name one from 0 to " + std::to_string(count - 1));
+  throw Error(
+      "device",
+      cat("CUDA device ", device, " is asked for, but ", count,
+          count == 1 ? " is" : " are", " here"),
+      count == 0 ? "use --device cpu" : cat("name one from 0 to ", count - 1));
 }
 
 std::string uuid_text(const char (&bytes)[16]) {

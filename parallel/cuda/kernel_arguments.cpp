@@ -6,6 +6,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/device_scratch.h"
 #include "parallel/base/head_fields.h"
+#include "parallel/base/text.h"
 #include "parallel/cuda/map_call.h"
 #include "worker/kernels/packed_sample.h"
 
@@ -34,12 +35,12 @@ RenderArguments render_arguments(const at::Tensor& region,
                                  const at::Tensor& images, size_t first) {
   check_bytes(region, "packed samples");
   const bool is_deep = checked_depth(images);
-  HEADROOM_CHECK(images.dim() == 4 && region.device() == images.device() &&
-                     images.size(0) == static_cast<int64_t>(starts.size()),
-                 std::to_string(starts.size()) + " packed samples on " +
-                     region.device().str() + " for " +
-                     std::to_string(images.dim() == 0 ? 0 : images.size(0)) +
-                     " images on " + images.device().str());
+  HEADROOM_CHECK(
+      images.dim() == 4 && region.device() == images.device() &&
+          images.size(0) == static_cast<int64_t>(starts.size()),
+      cat(starts.size(), " packed samples on ", region.device().str(), " for ",
+          images.dim() == 0 ? 0 : images.size(0), " images on ",
+          images.device().str()));
   RenderArguments arguments;
   arguments.region = region.const_data_ptr<uint8_t>();
   arguments.count = static_cast<int32_t>(
@@ -50,8 +51,7 @@ RenderArguments render_arguments(const at::Tensor& region,
         start >= 0 && start % kernels::kPackedAlignment == 0 &&
             start + static_cast<int64_t>(sizeof(kernels::PackedSample)) <=
                 region.numel(),
-        "a packed sample at byte " + std::to_string(start) + " of " +
-            std::to_string(region.numel()));
+        cat("a packed sample at byte ", start, " of ", region.numel()));
     arguments.starts[i] = start;
   }
   arguments.images = images[static_cast<int64_t>(first)].mutable_data_ptr();
@@ -86,17 +86,15 @@ ImageArguments image_arguments(const at::Tensor& images,
 namespace {
 
 std::string map_text(const at::Tensor& map) {
-  return std::to_string(map.size(0)) + " x " + std::to_string(map.size(2)) +
-         " x " + std::to_string(map.size(3)) + " cells of " +
-         std::to_string(map.size(1)) + " channels";
+  return cat(map.size(0), " x ", map.size(2), " x ", map.size(3), " cells of ",
+             map.size(1), " channels");
 }
 
 // The arguments that both passes have in common. `map` is the unpooled map.
 PoolArguments arguments_of_pool(const at::Tensor& map, const at::Tensor& pooled,
                                 const at::Tensor& choices, int64_t window) {
-  HEADROOM_CHECK(
-      map.dim() == 4 && pooled.dim() == 4,
-      "a pooled map of " + std::to_string(pooled.dim()) + " dimensions");
+  HEADROOM_CHECK(map.dim() == 4 && pooled.dim() == 4,
+                 cat("a pooled map of ", pooled.dim(), " dimensions"));
   const int64_t fewer = map.size(2) - pooled.size(2);
   HEADROOM_CHECK(
       window % 2 == 1 && chooses_in_bytes(window) && 0 <= fewer &&
@@ -104,8 +102,8 @@ PoolArguments arguments_of_pool(const at::Tensor& map, const at::Tensor& pooled,
           pooled.size(1) == map.size(1) && pooled.size(3) == map.size(3) &&
           pooled.device() == map.device() &&
           pooled.scalar_type() == map.scalar_type(),
-      "windows of " + std::to_string(window) + " from " + map_text(map) +
-          " to " + map_text(pooled));
+      cat("windows of ", window, " from ", map_text(map), " to ",
+          map_text(pooled)));
   PoolArguments arguments;
   arguments.type = element_type(map);
   if (choices.defined()) {
@@ -173,12 +171,11 @@ namespace {
 // Checks for `numel` elements of `type`, contiguous, on the device of `beside`.
 void check_operand(const at::Tensor& tensor, int64_t numel, at::ScalarType type,
                    const at::Tensor& beside, const char* name) {
-  HEADROOM_CHECK(tensor.numel() == numel && tensor.is_contiguous() &&
-                     tensor.scalar_type() == type &&
-                     tensor.device() == beside.device(),
-                 std::string(name) + " has " + std::to_string(tensor.numel()) +
-                     " elements of " + c10::toString(tensor.scalar_type()) +
-                     " on " + tensor.device().str());
+  HEADROOM_CHECK(
+      tensor.numel() == numel && tensor.is_contiguous() &&
+          tensor.scalar_type() == type && tensor.device() == beside.device(),
+      cat(std::string(name), " has ", tensor.numel(), " elements of ",
+          c10::toString(tensor.scalar_type()), " on ", tensor.device().str()));
 }
 
 bool is_double(const at::Tensor& values) {
@@ -196,7 +193,7 @@ LossArguments loss_arguments(const kernels::LossCall& call) {
                 kFit == kernels::kFitFields);
   const auto num_levels = static_cast<int64_t>(call.levels.size());
   HEADROOM_CHECK(0 < num_levels && num_levels <= kLossLevels,
-                 std::to_string(num_levels) + " levels of a loss");
+                 cat(num_levels, " levels of a loss"));
   const bool is_backward = call.by_total.defined();
   const at::Tensor& first = call.levels.front().objectness;
   const at::ScalarType type = first.scalar_type();
@@ -244,9 +241,8 @@ LossArguments loss_arguments(const kernels::LossCall& call) {
         level.capacity, static_cast<int64_t>(first.element_size())};
     HEADROOM_CHECK(level.begin + at.bytes() <= call.targets.numel() &&
                        level.begin % kernels::MatchLayout::kAlignment == 0,
-                   std::to_string(level.capacity) + " matches from byte " +
-                       std::to_string(level.begin) + " of " +
-                       std::to_string(call.targets.numel()));
+                   cat(level.capacity, " matches from byte ", level.begin,
+                       " of ", call.targets.numel()));
     const uint8_t* const begin = targets + level.begin;
     to.num_matches = reinterpret_cast<const int32_t*>(begin);
     to.cells = reinterpret_cast<const int32_t*>(begin + at.cells());
@@ -305,11 +301,10 @@ std::vector<FlatBufferPiece> flat_buffer_pieces(
   for (const devices::FlatBufferRange& range : ranges) {
     HEADROOM_CHECK(range.offset >= done && range.size >= 0 &&
                        range.offset + range.size <= size,
-                   "range [" + std::to_string(range.offset) + ", +" +
-                       std::to_string(range.size) + ") after " +
-                       std::to_string(done) + " in " + std::to_string(size));
+                   cat("range [", range.offset, ", +", range.size, ") after ",
+                       done, " in ", size));
     HEADROOM_CHECK(range.group >= 0 && range.group < kernels::kParameterGroups,
-                   "group " + std::to_string(range.group));
+                   cat("group ", range.group));
     cut_to(range.offset, -1);
     cut_to(range.offset + range.size, range.group);
   }

@@ -71,8 +71,8 @@ double* checked_group_values(const at::Tensor& values, size_t groups,
       values.scalar_type() == at::kDouble && values.is_contiguous() &&
           values.device() == device &&
           values.numel() == static_cast<int64_t>(groups) * 2 * channels,
-      shape_text(values) + " beside " + std::to_string(groups) + " groups of " +
-          std::to_string(channels) + " channels");
+      cat(shape_text(values), " beside ", groups, " groups of ", channels,
+          " channels"));
   return values.mutable_data_ptr<double>();
 }
 
@@ -118,9 +118,8 @@ MapCall::MapCall(const at::Tensor& y, kernels::MapGroups groups,
     HEADROOM_CHECK(group.end >= end, "groups of samples in another order");
     end = group.end;
   }
-  HEADROOM_CHECK(end == y.size(0), "groups of " + std::to_string(end) +
-                                       " samples of " +
-                                       std::to_string(y.size(0)));
+  HEADROOM_CHECK(end == y.size(0),
+                 cat("groups of ", end, " samples of ", y.size(0)));
   arguments_.type = element_type(y);
   arguments_.channels = y.size(1);
   arguments_.gradient_stride = y.size(1);

@@ -1,4 +1,5 @@
 #include "parallel/cuda/nccl_advice.h"
+#include "parallel/base/text.h"
 
 #include <algorithm>
 #include <array>
@@ -52,9 +53,7 @@ std::string lower(std::string text) {
 
 // "2.28.9". Versions before 2.9 had one digit less; they are not accepted.
 std::string version_text(int version) {
-  return std::to_string(version / 10000) + "." +
-         std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
+  return cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
 }  // namespace

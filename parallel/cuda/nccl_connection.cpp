@@ -10,6 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/peer_patience.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/local_communication_error.h"
 #include "parallel/cuda/nccl_advice.h"
 #include "parallel/cuda/nccl_limits.h"
@@ -162,8 +163,7 @@ void NcclFamily::fail(const std::string& reason, Cause cause) {
 
 void NcclFamily::throw_failure(int rank, int size) const {
   const std::lock_guard lock(mutex_);
-  const std::string who =
-      "rank " + std::to_string(rank) + " of " + std::to_string(size) + ", ";
+  const std::string who = cat("rank ", rank, " of ", size, ", ");
   if (cause_ == Cause::kPeer) throw CommunicationError(who + reason_);
   if (cause_ == Cause::kOwn) throw LocalCommunicationError(who + reason_);
   throw Error("memory",
@@ -267,8 +267,8 @@ void NcclConnection::wait_while_in_progress(ncclComm_t communicator,
     if (asked != ncclSuccess) state = asked;
     if (state != ncclInProgress) break;
     if (patience.is_over(Clock::now(), place_.services.a_peer_works())) {
-      place_.family->fail(std::string(operation) + ": no answer within " +
-                          std::to_string(patience.waited().count()) + " ms");
+      place_.family->fail(cat(std::string(operation), ": no answer within ",
+                              patience.waited().count(), " ms"));
     }
     if (place_.family->has_failed()) {
       abort();
@@ -367,8 +367,8 @@ void NcclConnection::look() {
   }
   if (const auto late =
           operations_.overdue(Clock::now(), place_.services.a_peer_works())) {
-    place_.family->fail(*late + ": not done after " +
-                        std::to_string(place_.timeout.count()) + " ms");
+    place_.family->fail(
+        cat(*late, ": not done after ", place_.timeout.count(), " ms"));
     return abort();
   }
   note_late_peers(operations_.has_begun());

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/gather.h"
 
 namespace headroom::cuda {
@@ -23,10 +24,10 @@ void refuse_shared_devices(collectives::Communicator& ranks,
     const std::string theirs = reinterpret_cast<const char*>(name.data());
     const auto [owner, is_first] = owners.emplace(theirs, rank);
     if (!is_first) {
-      throw Error("nccl",
-                  "ranks " + std::to_string(owner->second) + " and " +
-                      std::to_string(rank) + " are both on " + theirs,
-                  "start one process per device");
+      throw Error(
+          "nccl",
+          cat("ranks ", owner->second, " and ", rank, " are both on ", theirs),
+          "start one process per device");
     }
     ++rank;
   }

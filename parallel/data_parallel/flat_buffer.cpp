@@ -8,6 +8,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::data_parallel {
@@ -41,9 +42,8 @@ void FlatBuffer::lay_out(const std::vector<FlatBufferEntry>& entries,
   for (const FlatBufferEntry& entry : entries) {
     if (layers_.empty() || entry.layer != layers_.back().number) {
       HEADROOM_CHECK(layers_.empty() || entry.layer > layers_.back().number,
-                     entry.name + " of layer " + std::to_string(entry.layer) +
-                         " comes after layer " +
-                         std::to_string(layers_.back().number));
+                     cat(entry.name, " of layer ", entry.layer,
+                         " comes after layer ", layers_.back().number));
       close_layer();
       layers_.push_back({.number = entry.layer,
                          .offset = size_,
@@ -116,9 +116,8 @@ const at::Tensor& FlatBuffer::entry(int64_t slot) const {
 
 at::Tensor FlatBuffer::view(int64_t slot, const at::Tensor& flat) const {
   HEADROOM_CHECK(flat.dim() == 1 && flat.numel() == size(),
-                 "a buffer of " + std::to_string(flat.numel()) +
-                     " elements seen through a flat buffer of " +
-                     std::to_string(size()));
+                 cat("a buffer of ", flat.numel(),
+                     " elements seen through a flat buffer of ", size()));
   return window(flat, slots_.at(static_cast<size_t>(slot)).offset, entry(slot));
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::data_parallel {
 namespace {
@@ -20,7 +21,7 @@ constexpr int64_t kSave = 2;
 }  // namespace
 
 EncodedBallot encode(const Ballot& ballot) {
-  HEADROOM_CHECK(ballot.rank >= 0, "rank " + std::to_string(ballot.rank));
+  HEADROOM_CHECK(ballot.rank >= 0, cat("rank ", ballot.rank));
   const int64_t outcome = static_cast<int64_t>(ballot.outcome);
   return {outcome == 0 ? 0 : outcome * kOutcomeUnit + kLastRank - ballot.rank,
           ballot.stop_requested ? 1 : 0, ballot.leave_requested ? 1 : 0,

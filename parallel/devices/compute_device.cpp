@@ -10,6 +10,7 @@
 #include "parallel/base/device_list.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/plugin_library.h"
+#include "parallel/base/text.h"
 
 namespace headroom::devices {
 
@@ -17,8 +18,7 @@ ComputeDevice::ComputeDevice(DeviceApi& api, int index)
     : device_(api.device_type(), static_cast<c10::DeviceIndex>(index)),
       api_(&api) {
   HEADROOM_CHECK(index >= 0 && index < api.device_count(),
-                 "device " + std::to_string(index) + " of " +
-                     std::to_string(api.device_count()));
+                 cat("device ", index, " of ", api.device_count()));
 }
 
 activations::MemoryMeter& ComputeDevice::memory() const {

@@ -41,7 +41,7 @@ std::string name_of_plugin(const std::string& file) {
   constexpr int kNewest = 15, kOldest = 5;
   std::string name;
   for (int version = kNewest; version >= kOldest && name.empty(); --version) {
-    const std::string table = "ncclNetPlugin_v" + std::to_string(version);
+    const std::string table = cat("ncclNetPlugin_v", version);
     if (const auto* const text =
             static_cast<const char* const*>(dlsym(plugin, table.c_str()))) {
       name = *text;

@@ -355,7 +355,7 @@ std::string hidden_text(const CudaEnvironment& environment) {
 
 std::string cards_text(const std::vector<Card>& cards) {
   return joined(cards, ", ", [](const Card& card) {
-    return std::to_string(card.index) + " (" + card.name + ")";
+    return cat(card.index, " (", card.name, ")");
   });
 }
 
@@ -393,8 +393,8 @@ std::vector<Card> cards_asked_for(const std::string& device, const Nvml& nvml) {
       refuse(device,
              present.empty()
                  ? nvml.reason()
-                 : "there is no card " + std::to_string(index) + "; here is " +
-                       cards_text(present) + hidden_text(nvml.environment()),
+                 : cat("there is no card ", index, "; here is ",
+                       cards_text(present), hidden_text(nvml.environment())),
              present.empty() ? "use --device cpu" : "name one of these");
     }
     asked.push_back(*card);
@@ -410,10 +410,10 @@ std::string users_text(const Card& card) {
   return " (" +
          joined(card.processes, ", ",
                 [](const CardProcess& process) {
-                  return "process " + std::to_string(process.pid) +
-                         (process.used_bytes
-                              ? ": " + format_bytes(*process.used_bytes)
-                              : "");
+                  return cat("process ", process.pid,
+                             process.used_bytes
+                                 ? ": " + format_bytes(*process.used_bytes)
+                                 : "");
                 }) +
          ")";
 }
@@ -422,22 +422,19 @@ std::string users_text(const Card& card) {
 
 std::string card_text(const Card& card, int64_t others_bytes) {
   const bool is_other = card.nvidia_smi >= 0 && card.nvidia_smi != card.index;
-  return "card " + std::to_string(card.index) +
-         (is_other ? " (nvidia-smi's " + std::to_string(card.nvidia_smi) + ")"
-                   : "") +
-         ": " + card.name + ", " + format_bytes(card.total_bytes) +
-         (others_bytes > 0 ? ", others use " + format_bytes(others_bytes) +
-                                 " of it" + users_text(card)
-                           : ", nobody else uses it");
+  return cat("card ", card.index,
+             is_other ? cat(" (nvidia-smi's ", card.nvidia_smi, ")") : "", ": ",
+             card.name, ", ", format_bytes(card.total_bytes),
+             others_bytes > 0 ? ", others use " + format_bytes(others_bytes) +
+                                    " of it" + users_text(card)
+                              : ", nobody else uses it");
 }
 
 std::string trouble_of(const Card& card) {
-  const std::string name =
-      "card " + std::to_string(card.index) + " (" + card.name + ") ";
+  const std::string name = cat("card ", card.index, " (", card.name, ") ");
   const std::string mode =
-      "sudo nvidia-smi -i " +
-      std::to_string(card.nvidia_smi >= 0 ? card.nvidia_smi : card.index) +
-      " -c DEFAULT";
+      cat("sudo nvidia-smi -i ",
+          card.nvidia_smi >= 0 ? card.nvidia_smi : card.index, " -c DEFAULT");
   if (card.compute_mode == ComputeMode::kNobody) {
     return name +
            "is in prohibited mode, in which no process computes: " + mode +

@@ -20,6 +20,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 #include "parallel/pipeline/mailbox.h"
 
 namespace headroom::pipeline {
@@ -176,9 +177,8 @@ class Step {
   void check(const std::vector<at::Tensor>& outputs) {
     const size_t num_losses = has_backward_ ? 1 : 0;
     const size_t expected = is_last_stage_ ? num_losses : routes_.sent.size();
-    HEADROOM_CHECK(outputs.size() == expected, std::to_string(outputs.size()) +
-                                                   " outputs of a stage of " +
-                                                   std::to_string(expected));
+    HEADROOM_CHECK(outputs.size() == expected,
+                   cat(outputs.size(), " outputs of a stage of ", expected));
     for (size_t i = 0; i < outputs.size(); ++i) {
       const std::vector<int64_t> sizes =
           is_last_stage_ ? std::vector<int64_t>{}

@@ -9,6 +9,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 
 namespace headroom::pipeline {
 
@@ -78,7 +79,7 @@ void Mailbox::post_receives(size_t index) {
 
 at::Tensor Mailbox::take(size_t index, size_t position) {
   HEADROOM_CHECK(position == num_taken_[index] && !receiving_.empty(),
-                 "message " + std::to_string(position) + " is not the next");
+                 cat("message ", position, " is not the next"));
   Receiving first = std::move(receiving_.front());
   receiving_.pop_front();
   ++num_taken_[index];
@@ -91,7 +92,7 @@ at::Tensor Mailbox::take(size_t index, size_t position) {
 
 void Mailbox::send(size_t index, size_t position, const at::Tensor& map) {
   HEADROOM_CHECK(position == num_sent_[index],
-                 "message " + std::to_string(position) + " is not the next");
+                 cat("message ", position, " is not the next"));
   const StageMessage& message = list_[index].sends[position];
   if (map.numel() > 0) {
     Sending sending{index, message, map, nullptr};

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::pipeline {
 namespace {
@@ -13,9 +14,8 @@ using Kind = Instruction::Kind;
 
 void check_arguments(int num_stages, int64_t num_micro_batches, int stage) {
   HEADROOM_CHECK(stage >= 0 && stage < num_stages && num_micro_batches > 0,
-                 "stage " + std::to_string(stage) + " of " +
-                     std::to_string(num_stages) + ", " +
-                     std::to_string(num_micro_batches) + " micro-batches");
+                 cat("stage ", stage, " of ", num_stages, ", ",
+                     num_micro_batches, " micro-batches"));
 }
 
 // The time slot of each stage's instructions, if each takes one slot and starts
@@ -56,15 +56,15 @@ std::vector<std::map<int64_t, Instruction>> time_slots(
   }
   for (size_t stage = 0; stage < num_stages; ++stage)
     HEADROOM_CHECK(next[stage] == stages[stage].size(),
-                   "stage " + std::to_string(stage) + " waits for ever");
+                   cat("stage ", stage, " waits for ever"));
   return slots;
 }
 
 }  // namespace
 
 std::string to_string(const Instruction& instruction) {
-  return (instruction.kind == Kind::kForward ? "F" : "B") +
-         std::to_string(instruction.micro_batch);
+  return cat(instruction.kind == Kind::kForward ? "F" : "B",
+             instruction.micro_batch);
 }
 
 std::vector<Instruction> schedule(PipelineSchedule kind, int num_stages,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::pipeline {
 
@@ -13,7 +14,7 @@ int stage_of_layer(const std::vector<int64_t>& stage_begins, int layer) {
   const auto behind =
       std::upper_bound(stage_begins.begin(), stage_begins.end(), layer);
   HEADROOM_CHECK(behind != stage_begins.begin(),
-                 "layer " + std::to_string(layer) + " is in no stage");
+                 cat("layer ", layer, " is in no stage"));
   return static_cast<int>(behind - stage_begins.begin()) - 1;
 }
 
@@ -21,13 +22,12 @@ std::vector<StageRoutes> skip_routes(
     const std::vector<std::vector<int>>& inputs,
     const std::vector<int64_t>& stage_begins) {
   const int num_layers = static_cast<int>(inputs.size());
-  HEADROOM_CHECK(
-      !stage_begins.empty() && stage_begins.front() == 0 &&
-          stage_begins.back() < num_layers,
-      "stages do not tile " + std::to_string(num_layers) + " layers");
+  HEADROOM_CHECK(!stage_begins.empty() && stage_begins.front() == 0 &&
+                     stage_begins.back() < num_layers,
+                 cat("stages do not tile ", num_layers, " layers"));
   for (size_t stage = 1; stage < stage_begins.size(); ++stage)
     HEADROOM_CHECK(stage_begins[stage - 1] < stage_begins[stage],
-                   "stage " + std::to_string(stage - 1) + " has no layer");
+                   cat("stage ", stage - 1, " has no layer"));
 
   std::vector<StageRoutes> routes(stage_begins.size());
   std::map<int, std::set<int>> readers;  // layer -> other stages that read it
@@ -35,8 +35,7 @@ std::vector<StageRoutes> skip_routes(
     const int stage = stage_of_layer(stage_begins, layer);
     for (const int input : inputs[static_cast<size_t>(layer)]) {
       HEADROOM_CHECK(input >= -1 && input < layer,
-                     "layer " + std::to_string(layer) + " reads layer " +
-                         std::to_string(input));
+                     cat("layer ", layer, " reads layer ", input));
       if (input == -1) {
         routes[static_cast<size_t>(stage)].reads_images = true;
       } else if (stage_of_layer(stage_begins, input) != stage) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/plan/group_places.h"
 
 namespace headroom::plan {
@@ -19,8 +20,7 @@ GroupPlaces groups_of_large_maps(int64_t count, const BatchNormRule& rule) {
 
 SampleRange share_of(int64_t count, int64_t parts, int64_t index) {
   HEADROOM_CHECK(count >= 0 && index >= 0 && index < parts,
-                 "part " + std::to_string(index) + " of " +
-                     std::to_string(parts) + " of " + std::to_string(count));
+                 cat("part ", index, " of ", parts, " of ", count));
   const int64_t base = count / parts;
   const int64_t extra = count % parts;
   const int64_t begin = index * base + std::min(index, extra);
@@ -48,8 +48,7 @@ std::string group_sizes_text(int64_t count, const BatchNormRule& rule) {
   const GroupPlaces groups = groups_of_large_maps(count, rule);
   const int64_t first = groups[0].size();
   const int64_t last = groups[groups.size() - 1].size();
-  return std::to_string(first) +
-         (last == first ? "" : " and " + std::to_string(last));
+  return cat(first, last == first ? "" : cat(" and ", last));
 }
 
 }  // namespace headroom::plan

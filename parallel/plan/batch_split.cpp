@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/group_places.h"
 
@@ -53,20 +54,18 @@ std::optional<std::string> groups_error(const BatchCut& cut) {
   if (cut.groups.even) {
     const int64_t largest = largest_group(cut.global_batch_size, cut.groups);
     if (cut.micro_batch_size >= largest) return std::nullopt;
-    return "micro_batch_size " + std::to_string(cut.micro_batch_size) +
-           " is less than the largest batch-norm group of " +
-           std::to_string(largest) + " and than a rank's whole share of " +
-           std::to_string(largest_share(cut)) + " (" +
-           std::to_string(cut.global_batch_size) + " images / " +
-           std::to_string(cut.data_parallel_size) + " ranks)";
+    return cat("micro_batch_size ", cut.micro_batch_size,
+               " is less than the largest batch-norm group of ", largest,
+               " and than a rank's whole share of ", largest_share(cut), " (",
+               cut.global_batch_size, " images / ", cut.data_parallel_size,
+               " ranks)");
   }
   if (cut.micro_batch_size % cut.groups.size == 0) return std::nullopt;
-  return "micro_batch_size " + std::to_string(cut.micro_batch_size) +
-         " is neither a multiple of batch_norm_group_size " +
-         std::to_string(cut.groups.size) + " nor a rank's whole share of " +
-         std::to_string(largest_share(cut)) + " (" +
-         std::to_string(cut.global_batch_size) + " images / " +
-         std::to_string(cut.data_parallel_size) + " ranks)";
+  return cat("micro_batch_size ", cut.micro_batch_size,
+             " is neither a multiple of batch_norm_group_size ",
+             cut.groups.size, " nor a rank's whole share of ",
+             largest_share(cut), " (", cut.global_batch_size, " images / ",
+             cut.data_parallel_size, " ranks)");
 }
 
 namespace {
@@ -182,8 +181,8 @@ std::optional<std::string> smaller_micro_batch_error(const BatchCut& cut) {
     return "batch-norm groups of " + group +
            " span ranks, and their samples must be in flight together";
   }
-  return "a micro-batch of " + std::to_string(largest_micro_batch(cut)) +
-         " is no more than one batch-norm group of " + group;
+  return cat("a micro-batch of ", largest_micro_batch(cut),
+             " is no more than one batch-norm group of ", group);
 }
 
 BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,

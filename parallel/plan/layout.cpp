@@ -22,7 +22,7 @@ Error bad_layout(std::string_view text, const std::string& why) {
 
 MeshCoordinates coordinates_of(const ParallelLayout& layout, int rank) {
   HEADROOM_CHECK(rank >= 0 && rank < layout.world_size(),
-                 "rank " + std::to_string(rank) + " of " + to_string(layout));
+                 cat("rank ", rank, " of ", to_string(layout)));
   const int spatial = layout.spatial_parallel_size;
   const int data = layout.data_parallel_size;
   return {rank / (spatial * data), rank / spatial % data, rank % spatial};
@@ -72,17 +72,16 @@ ParallelLayout parse_layout(std::string_view text) {
     *found->second = static_cast<int>(*size);
     product *= *size;
     if (product > kMostRanks) {
-      throw bad_layout(text,
-                       "more than " + std::to_string(kMostRanks) + " ranks");
+      throw bad_layout(text, cat("more than ", kMostRanks, " ranks"));
     }
   }
   return layout;
 }
 
 std::string to_string(const ParallelLayout& layout) {
-  return "data=" + std::to_string(layout.data_parallel_size) +
-         ",pipeline=" + std::to_string(layout.pipeline_parallel_size) +
-         ",spatial=" + std::to_string(layout.spatial_parallel_size);
+  return cat("data=", layout.data_parallel_size,
+             ",pipeline=", layout.pipeline_parallel_size,
+             ",spatial=", layout.spatial_parallel_size);
 }
 
 std::string short_text(const ParallelLayout& layout) {
@@ -92,8 +91,7 @@ std::string short_text(const ParallelLayout& layout) {
         std::pair{"pipeline", layout.pipeline_parallel_size},
         std::pair{"spatial", layout.spatial_parallel_size}}) {
     if (size == 1) continue;
-    text += (text.empty() ? "" : ",") + std::string(axis) + "=" +
-            std::to_string(size);
+    text += cat(text.empty() ? "" : ",", std::string(axis), "=", size);
   }
   return text.empty() ? "data=1" : text;
 }

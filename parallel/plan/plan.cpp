@@ -1,4 +1,5 @@
 #include "parallel/plan/plan.h"
+#include "parallel/base/text.h"
 
 #include <array>
 #include <cstddef>
@@ -18,8 +19,8 @@ std::string layers_under(const std::vector<ActivationPolicy>& policies,
   for (std::size_t begin = 0, end = 0; begin < policies.size(); begin = end) {
     while (end < policies.size() && policies[end] == policies[begin]) ++end;
     if (policies[begin] != policy) continue;
-    text += (text.empty() ? " " : ", ") + std::to_string(begin);
-    if (end - begin > 1) text += " to " + std::to_string(end - 1);
+    text += cat(text.empty() ? " " : ", ", begin);
+    if (end - begin > 1) text += cat(" to ", end - 1);
     count += static_cast<int64_t>(end - begin);
   }
   if (count == 0) return "";
@@ -62,8 +63,8 @@ std::optional<std::string> capture_error(const Plan& plan,
   if (layout.pipeline_parallel_size > 1) return "stages exchange maps";
   if (layout.spatial_parallel_size > 1) return "ranks exchange rows of maps";
   if (layout.data_parallel_size > 1 && plan.zero_stage >= 2) {
-    return "ZeRO " + std::to_string(plan.zero_stage) +
-           " exchanges gradients in every backward";
+    return cat("ZeRO ", plan.zero_stage,
+               " exchanges gradients in every backward");
   }
   if (std::ranges::find(plan.activation_policies, ActivationPolicy::kOffload) !=
       plan.activation_policies.end()) {

@@ -7,6 +7,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/named_values.h"
+#include "parallel/base/text.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::plan {
@@ -14,21 +15,19 @@ namespace headroom::plan {
 std::optional<std::string> stage_begins_error(
     const std::vector<int64_t>& stage_begins, int pipeline_parallel_size) {
   if (stage_begins.size() != static_cast<size_t>(pipeline_parallel_size)) {
-    return std::to_string(stage_begins.size()) +
-           " stages for a pipeline axis of " +
-           std::to_string(pipeline_parallel_size);
+    return cat(stage_begins.size(), " stages for a pipeline axis of ",
+               pipeline_parallel_size);
   }
   if (stage_begins.front() != 0) {
-    return "the first stage begins at layer " +
-           std::to_string(stage_begins.front()) + ", not at 0";
+    return cat("the first stage begins at layer ", stage_begins.front(),
+               ", not at 0");
   }
   for (size_t i = 1; i < stage_begins.size(); ++i) {
     if (stage_begins[i] > stage_begins[i - 1] && stage_begins[i] < kMaxLayers) {
       continue;
     }
-    return "stage " + std::to_string(i) + " begins at layer " +
-           std::to_string(stage_begins[i]) + ", the one before at " +
-           std::to_string(stage_begins[i - 1]);
+    return cat("stage ", i, " begins at layer ", stage_begins[i],
+               ", the one before at ", stage_begins[i - 1]);
   }
   return std::nullopt;
 }
@@ -57,10 +56,9 @@ int64_t whole(const ordered_json& value, const std::string& name,
                     value <= std::numeric_limits<int64_t>::max() &&
                     value >= smallest && value <= largest;
   if (!fits) {
-    throw bad_plan(file, "'" + name + "' is " + value.dump() +
-                             ", not a whole number from " +
-                             std::to_string(smallest) + " to " +
-                             std::to_string(largest));
+    throw bad_plan(
+        file, cat("'", name, "' is ", value.dump(),
+                  ", not a whole number from ", smallest, " to ", largest));
   }
   return value.get<int64_t>();
 }
@@ -113,9 +111,9 @@ std::vector<int64_t> ranks_of_predictions(const ordered_json& object,
     if (ranks > world_size) break;
   }
   if (ranks != world_size) {
-    throw bad_plan(file, "'predicted_ranks' is " + found->dump() +
-                             ", which does not add up to the layout's " +
-                             std::to_string(world_size) + " ranks");
+    throw bad_plan(file, cat("'predicted_ranks' is ", found->dump(),
+                             ", which does not add up to the layout's ",
+                             world_size, " ranks"));
   }
   return counts;
 }
@@ -131,9 +129,8 @@ std::vector<Value> read_predictions(
   if (!object.contains(name)) return ranks;
   const ordered_json& all = object[name];
   if (!all.is_array() || (!all.empty() && all.size() != counts.size())) {
-    throw bad_plan(file, "'" + name + "' is " + all.dump() +
-                             ", not a list of " +
-                             std::to_string(counts.size()) + " predictions");
+    throw bad_plan(file, cat("'", name, "' is ", all.dump(), ", not a list of ",
+                             counts.size(), " predictions"));
   }
   for (size_t i = 0; i < all.size(); ++i) {
     ranks.insert(ranks.end(), static_cast<size_t>(counts[i]), read(all[i]));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/stage_cut.h"
 #include "parallel/predict/simulated_stage.h"
@@ -124,7 +125,7 @@ class MixtureSearch {
     const auto& choices = request_.layers[layer].choices;
     const auto found = std::ranges::find(choices, policy, &Choice::policy);
     HEADROOM_CHECK(found != choices.end(),
-                   "layer " + std::to_string(layer) + " has no such choice");
+                   cat("layer ", layer, " has no such choice"));
     return *found;
   }
   bool has_choice(size_t layer, plan::ActivationPolicy policy) const {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::planner {
@@ -39,8 +40,7 @@ predict::Machines machines_of(const configs::Instance& instance,
                               int64_t ranks) {
   HEADROOM_CHECK(
       ranks >= 1 && (ranks <= instance.gpus || ranks % instance.gpus == 0),
-      std::to_string(ranks) + " ranks on machines of " +
-          std::to_string(instance.gpus));
+      cat(ranks, " ranks on machines of ", instance.gpus));
   const int64_t number = divided_up(ranks, instance.gpus);
   HEADROOM_CHECK(number == 1 || instance.network_gigabits_per_second > 0,
                  "the network of " + instance.name + " is not known");

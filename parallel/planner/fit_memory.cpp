@@ -214,12 +214,11 @@ class FitSearch {
   std::string boxes_text(int64_t micro_batch) const {
     const predict::LabelBound labels = predict::label_bound(config_);
     if (!labels.statistics.is_known()) {
-      return std::to_string(labels.assumed_boxes_per_image) +
-             " boxes per image, as assumed";
+      return cat(labels.assumed_boxes_per_image,
+                 " boxes per image, as assumed");
     }
-    return "at most " +
-           std::to_string(predict::most_boxes(labels, micro_batch).boxes) +
-           " boxes in a micro-batch, by the data set's labels";
+    return cat("at most ", predict::most_boxes(labels, micro_batch).boxes,
+               " boxes in a micro-batch, by the data set's labels");
   }
 
   const configs::RunConfig& config_;
@@ -348,13 +347,12 @@ PlanDecision fit_memory(const configs::RunConfig& config, int world_size,
   const PlanDecision& least = *search.least();
   PlanDecision refused;
   refused.exit_code = ExitCode::kNoPlan;
-  refused.reason = "a process needs " + exact_bytes(bytes_of(least)) + " " +
-                   fullest_phase(*least.plan) + " with activations " +
-                   plan::activations_text(least.plan->activation_policies) +
-                   " and micro-batches of " +
-                   std::to_string(least.plan->micro_batch_size) +
-                   ", but the memory limit of a process is " +
-                   exact_bytes(config.memory_limit);
+  refused.reason = cat("a process needs ", exact_bytes(bytes_of(least)), " ",
+                       fullest_phase(*least.plan), " with activations ",
+                       plan::activations_text(least.plan->activation_policies),
+                       " and micro-batches of ", least.plan->micro_batch_size,
+                       ", but the memory limit of a process is ",
+                       exact_bytes(config.memory_limit));
   return refused;
 }
 
@@ -401,7 +399,7 @@ std::string others_text(const std::vector<Candidate>& candidates,
             times_text(other.seconds / chosen.seconds);
   }
   const size_t unnamed = candidates.size() - 1 - named;
-  if (unnamed > 0) text += ", " + std::to_string(unnamed) + " more fit";
+  if (unnamed > 0) text += cat(", ", unnamed, " more fit");
   const size_t unfit = num_layouts - candidates.size();
   if (unfit > 0) {
     text += (text.empty() ? "; " : ", ") +

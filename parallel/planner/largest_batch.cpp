@@ -4,6 +4,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
@@ -37,8 +38,7 @@ class BatchSearch {
     } else if (fitting == most && is_within(at_share(fitting + 1))) {
       bound = "the data set has no more than " + counted(images, "image");
       if (data_ > 1) {
-        bound +=
-            " for " + std::to_string(data_) + " processes to share equally";
+        bound += cat(" for ", data_, " processes to share equally");
       }
     }
     if (!bound.empty()) choice.remark = "; " + bound;
@@ -99,7 +99,7 @@ class BatchSearch {
          --group) {
       changed.batch_norm_group_size = group;
       if (!fits_with(changed)) continue;
-      all.push_back("--bn-group " + std::to_string(group));
+      all.push_back(cat("--bn-group ", group));
       break;
     }
     changed = config_;
@@ -110,17 +110,17 @@ class BatchSearch {
       changed.image_height = std::min(config_.image_height, side);
       changed.image_width = std::min(config_.image_width, side);
       if (!fits_with(changed)) continue;
-      all.push_back("--img " + std::to_string(changed.image_height) +
-                    (changed.image_width == changed.image_height
-                         ? ""
-                         : " " + std::to_string(changed.image_width)));
+      all.push_back(cat("--img ", changed.image_height,
+                        changed.image_width == changed.image_height
+                            ? ""
+                            : cat(" ", changed.image_width)));
       break;
     }
     constexpr int64_t kMebibyte = int64_t{1} << 20;
     // The limit may be the card's own.
     if (!computes_on_cards(config_.device)) {
-      all.push_back("--memory-limit " +
-                    std::to_string(divided_up(least_bytes, kMebibyte)) + "MiB");
+      all.push_back(
+          cat("--memory-limit ", divided_up(least_bytes, kMebibyte), "MiB"));
     }
     if (all.empty()) return "use a smaller model, or more memory";
     std::string text;
@@ -134,18 +134,17 @@ class BatchSearch {
 
   [[noreturn]] void refuse_want_of_images(int64_t images) const {
     throw Error("plan",
-                "--batch -1: " + std::to_string(data_) +
-                    " processes share out each batch, but the data set has " +
-                    counted(images, "image"),
-                "use --processes " + std::to_string(images) + " or less");
+                cat("--batch -1: ", data_,
+                    " processes share out each batch, but the data set has ",
+                    counted(images, "image")),
+                cat("use --processes ", images, " or less"));
   }
 
   [[noreturn]] void refuse(const BatchChoice& least, int64_t share) const {
     const std::string what =
-        share == 1
-            ? "one image a process needs "
-            : counted(share, "image") + " a process, for --bn-group " +
-                  std::to_string(config_.batch_norm_group_size) + ", need ";
+        share == 1 ? "one image a process needs "
+                   : cat(counted(share, "image"), " a process, for --bn-group ",
+                         config_.batch_norm_group_size, ", need ");
     throw Error("plan",
                 "--batch -1: " + what + exact_bytes(least.bytes) +
                     ", but the memory limit of a process is " +

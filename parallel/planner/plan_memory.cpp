@@ -9,6 +9,7 @@
 
 #include "configs/multi_scale.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/planner/saved_plan.h"
@@ -183,24 +184,14 @@ constexpr predict::DeviceSpeed kProcessorCore{.work_per_second = 1.1e11,
                                               .link_bytes_per_second = 1e9,
                                               .link_latency_seconds = 2e-4};
 
-// Statistics of each block, means that an excitation follows from, and rows
-// around maps for what reaches beyond a rank's own.
+// Sums over ranks, and rows around maps for what reaches beyond a rank's own.
 void count_exchanges(const layers::LayerProgram& program,
                      predict::TimedLayer& layer) {
   for (const layers::LayerProgram::Step& step : program.steps) {
-    if (step.operation == layers::LayerProgram::Operation::kSqueezeExcite)
-      ++layer.norm_layers;
-    if (step.operation == layers::LayerProgram::Operation::kBlock) {
-      const layers::LayerProgram::Block& block = program.blocks[step.block];
-      ++layer.norm_layers;
-      if (block.kernel == 1) continue;
+    if (step.facts.sums_channels) ++layer.norm_layers;
+    for (const int64_t channel_rows : step.facts.halo_channel_rows) {
       ++layer.halo_exchanges;
-      layer.halo_channel_rows += (block.kernel - 1) * block.channels;
-    }
-    const int64_t channels = program.shape_of(step.inputs.front()).channels;
-    for (const int64_t window : step.windows) {
-      ++layer.halo_exchanges;
-      layer.halo_channel_rows += (window - 1) * channels;
+      layer.halo_channel_rows += channel_rows;
     }
   }
 }
@@ -220,8 +211,7 @@ double layer_work(const layers::LayerCost& layer,
     case plan::ActivationPolicy::kOffload:
       return time.offload;
   }
-  HEADROOM_CHECK(
-      false, "activation policy " + std::to_string(static_cast<int>(policy)));
+  HEADROOM_CHECK(false, cat("activation policy ", static_cast<int>(policy)));
 }
 
 predict::TimeRequest time_request(
@@ -286,11 +276,10 @@ bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan) {
 
 std::string statistics_text(const predict::StepEstimate& step) {
   if (step.num_statistics == 0) return "";
-  return "batch-norm groups span ranks: " +
-         std::to_string(step.num_statistics) +
-         " exchanges of statistics a step, predicted at " +
-         std::to_string(std::lround(100 * step.statistics / step.total())) +
-         " % of its time";
+  return cat("batch-norm groups span ranks: ", step.num_statistics,
+             " exchanges of statistics a step, predicted at ",
+             std::lround(100 * step.statistics / step.total()),
+             " % of its time");
 }
 
 }  // namespace headroom::planner

@@ -24,50 +24,47 @@ struct Refusal {
 using Check = std::optional<Refusal>;
 
 std::string factors_of(const plan::ParallelLayout& layout) {
-  return "data " + std::to_string(layout.data_parallel_size) + " x pipeline " +
-         std::to_string(layout.pipeline_parallel_size) + " x spatial " +
-         std::to_string(layout.spatial_parallel_size);
+  return cat("data ", layout.data_parallel_size, " x pipeline ",
+             layout.pipeline_parallel_size, " x spatial ",
+             layout.spatial_parallel_size);
 }
 
 std::string product_of(const plan::ParallelLayout& layout) {
-  return factors_of(layout) + " = " + std::to_string(layout.world_size());
+  return cat(factors_of(layout), " = ", layout.world_size());
 }
 
 Check check_world_size(const plan::ParallelLayout& layout, int world_size) {
   if (layout.world_size() == world_size) return std::nullopt;
   return Refusal{
-      "--layout: " + factors_of(layout) + " = " +
-          counted(layout.world_size(), "process") +
-          (world_size == 1 ? ", but there is " : ", but there are ") +
-          std::to_string(world_size),
-      "use --processes " + std::to_string(layout.world_size()) +
-          " (under mpirun or srun it counts per slot), or a layout of " +
-          std::to_string(world_size)};
+      cat("--layout: ", factors_of(layout), " = ",
+          counted(layout.world_size(), "process"),
+          world_size == 1 ? ", but there is " : ", but there are ", world_size),
+      cat("use --processes ", layout.world_size(),
+          " (under mpirun or srun it counts per slot), or a layout of ",
+          world_size)};
 }
 
 Check check_batch(const configs::RunConfig& config, const plan::Plan& plan) {
   const int64_t batch = config.global_batch_size;
   const int data = plan.layout.data_parallel_size;
   if (batch < data) {
-    return Refusal{
-        "global_batch_size (--batch) " + std::to_string(batch) +
-            " < data axis " + std::to_string(data) +
-            ": a process would have no image",
-        "use --batch " + std::to_string(data) + " or more, or --layout " +
-            "data=" + std::to_string(std::max<int64_t>(batch, 1)) + " or less"};
+    return Refusal{cat("global_batch_size (--batch) ", batch, " < data axis ",
+                       data, ": a process would have no image"),
+                   cat("use --batch ", data,
+                       " or more, or --layout "
+                       "data=",
+                       std::max<int64_t>(batch, 1), " or less")};
   }
   const int64_t group = config.batch_norm_group_size;
   if (config.sync_batch_norm && group != 0 && group != batch) {
-    return Refusal{"--sync-bn makes one group of the whole --batch of " +
-                       std::to_string(batch) + ", but --bn-group is " +
-                       std::to_string(group),
+    return Refusal{cat("--sync-bn makes one group of the whole --batch of ",
+                       batch, ", but --bn-group is ", group),
                    "leave one of the two out"};
   }
   if (group > batch) {
-    return Refusal{
-        "batch_norm_group_size (--bn-group) " + std::to_string(group) +
-            " > global_batch_size (--batch) " + std::to_string(batch),
-        "use --bn-group " + std::to_string(batch) + " for one group per step"};
+    return Refusal{cat("batch_norm_group_size (--bn-group) ", group,
+                       " > global_batch_size (--batch) ", batch),
+                   cat("use --bn-group ", batch, " for one group per step")};
   }
   return std::nullopt;
 }
@@ -78,12 +75,11 @@ Check check_stages(const plan::ParallelLayout& layout,
       layers.begin(), layers.end(),
       [](const layers::LayerCost& layer) { return layer.parameters > 0; });
   if (layout.pipeline_parallel_size <= with_parameters) return std::nullopt;
-  return Refusal{
-      "--layout pipeline=" + std::to_string(layout.pipeline_parallel_size) +
-          ": every stage needs a layer with parameters, and " +
-          std::to_string(layout.pipeline_parallel_size) + " stages > " +
-          std::to_string(with_parameters) + " such layers of the model",
-      "use pipeline=" + std::to_string(with_parameters) + " or less"};
+  return Refusal{cat("--layout pipeline=", layout.pipeline_parallel_size,
+                     ": every stage needs a layer with parameters, and ",
+                     layout.pipeline_parallel_size, " stages > ",
+                     with_parameters, " such layers of the model"),
+                 cat("use pipeline=", with_parameters, " or less")};
 }
 
 Check check_tiles(const configs::RunConfig& config,
@@ -96,15 +92,13 @@ Check check_tiles(const configs::RunConfig& config,
       layers::rounded_image_size(config.image_height, stride);
   const int64_t blocks = height / stride;
   if (spatial <= blocks) return std::nullopt;
-  return Refusal{
-      "--layout spatial=" + std::to_string(spatial) +
-          ": an image is cut at multiples of the model's largest "
-          "stride, and " +
-          std::to_string(spatial) + " ranks > " + std::to_string(height) +
-          " rows / " + std::to_string(stride) + " = " + std::to_string(blocks) +
-          " blocks",
-      "use spatial=" + std::to_string(blocks) + " or less, or --img " +
-          std::to_string(spatial * stride) + " or more"};
+  return Refusal{cat("--layout spatial=", spatial,
+                     ": an image is cut at multiples of the model's largest "
+                     "stride, and ",
+                     spatial, " ranks > ", height, " rows / ", stride, " = ",
+                     blocks, " blocks"),
+                 cat("use spatial=", blocks, " or less, or --img ",
+                     spatial * stride, " or more")};
 }
 
 Check check_scales(const configs::RunConfig& config,
@@ -115,9 +109,9 @@ Check check_scales(const configs::RunConfig& config,
   return Refusal{
       "--multi-scale resizes whole images, and the layout is " +
           product_of(layout),
-      "use --layout data=" + std::to_string(layout.world_size()) +
+      cat("use --layout data=", layout.world_size(),
           ", with --zero and --activations where memory is short, or a "
-          "pipeline"};
+          "pipeline")};
 }
 
 Check check_teacher(const configs::RunConfig& config,
@@ -129,8 +123,8 @@ Check check_teacher(const configs::RunConfig& config,
       "--teacher looks at whole images with its whole network, and "
       "the layout is " +
           product_of(layout),
-      "use --layout data=" + std::to_string(layout.world_size()) +
-          ", with --zero and --activations where memory is short"};
+      cat("use --layout data=", layout.world_size(),
+          ", with --zero and --activations where memory is short")};
 }
 
 Check set_batch_split(const configs::RunConfig& config, plan::Plan& plan) {
@@ -152,10 +146,9 @@ Check set_batch_split(const configs::RunConfig& config, plan::Plan& plan) {
     const int64_t below = plan.micro_batch_size / group * group;
     return Refusal{
         *why + ": the samples of a group must be in flight together",
-        "use --micro-batch " +
-            std::to_string(below > 0 ? below : std::min(group, share)) +
-            ", or --bn-group " + std::to_string(plan.micro_batch_size) +
-            " from the start of a run: it changes the mathematics"};
+        cat("use --micro-batch ", below > 0 ? below : std::min(group, share),
+            ", or --bn-group ", plan.micro_batch_size,
+            " from the start of a run: it changes the mathematics")};
   }
   return std::nullopt;
 }
@@ -187,7 +180,7 @@ std::string axes_of(const plan::ParallelLayout& layout) {
   std::string text;
   const auto add = [&](const std::string& axis, int size) {
     if (size == 1) return;
-    text += (text.empty() ? "" : " x ") + axis + " " + std::to_string(size);
+    text += cat(text.empty() ? "" : " x ", axis, " ", size);
   };
   add("data", layout.data_parallel_size);
   add("pipeline", layout.pipeline_parallel_size);
@@ -420,12 +413,12 @@ std::string reason_of(const configs::RunConfig& config,
                       const plan::Plan& plan) {
   std::string text = counted(config.global_batch_size, "image") + " over " +
                      axes_of(plan.layout) + ", ";
-  text +=
-      counted(num_micro_batches(config, plan), "micro-batch") + " of " +
-      std::to_string(plan.micro_batch_size) + ", batch-norm groups of " +
-      plan::group_sizes_text(config.global_batch_size, plan.batch_norm_rule());
+  text += cat(
+      counted(num_micro_batches(config, plan), "micro-batch"), " of ",
+      plan.micro_batch_size, ", batch-norm groups of ",
+      plan::group_sizes_text(config.global_batch_size, plan.batch_norm_rule()));
   if (plan.zero_stage > 0) {
-    text += ", ZeRO stage " + std::to_string(plan.zero_stage);
+    text += cat(", ZeRO stage ", plan.zero_stage);
     if (plan.layout.data_parallel_size == 1) {
       text += " (which a data axis of 1 leaves without effect)";
     }
@@ -458,7 +451,7 @@ bool plan_needs_layers(const configs::RunConfig& config) {
 PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
                          const std::vector<layers::LayerCost>& layers,
                          PlanAnswer answer) {
-  HEADROOM_CHECK(world_size >= 1, "world_size " + std::to_string(world_size));
+  HEADROOM_CHECK(world_size >= 1, cat("world_size ", world_size));
   PlanDecision decision = decide(config, world_size, layers, answer);
   if (decision.plan) {
     decision.reason =

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
@@ -30,8 +31,7 @@ std::string given_text(const configs::RunConfig& config, bool layout,
   std::string text;
   if (layout) text = "--layout " + plan::short_text(*config.layout);
   if (zero) {
-    text += (text.empty() ? "" : " and ") + std::string("--zero ") +
-            std::to_string(config.zero_stage);
+    text += cat(text.empty() ? "" : " and ", "--zero ", config.zero_stage);
   }
   return text;
 }
@@ -64,11 +64,10 @@ class ReplanSearch {
       const PlanDecision decision = choose_plan(resumed, world_size_, layers_,
                                                 PlanAnswer::kWithoutRemedy);
       if (!decision.plan) continue;
-      return "--layout " + plan::to_string(plan.layout) + " --zero " +
-             std::to_string(plan.zero_stage) + " --micro-batch " +
-             std::to_string(plan.micro_batch_size) + " --activations " +
-             activations + " --memory-limit " +
-             std::to_string(request_.memory_limit);
+      return cat("--layout ", plan::to_string(plan.layout), " --zero ",
+                 plan.zero_stage, " --micro-batch ", plan.micro_batch_size,
+                 " --activations ", activations, " --memory-limit ",
+                 request_.memory_limit);
     }
     return std::nullopt;
   }
@@ -147,12 +146,11 @@ Replan refuse(const configs::RunConfig& config, const plan::Plan& failed,
     refusal.reason += "; use a machine with more memory, or a smaller model";
     return refusal;
   }
-  refusal.resume_flags =
-      flags_text(*remedy) +
-      (remedy->kind == RemedyKind::kProcesses
-           ? ""
-           : " --processes " + std::to_string(remedy->world_size)) +
-      " --memory-limit " + std::to_string(remedy->config.memory_limit);
+  refusal.resume_flags = cat(flags_text(*remedy),
+                             remedy->kind == RemedyKind::kProcesses
+                                 ? ""
+                                 : cat(" --processes ", remedy->world_size),
+                             " --memory-limit ", remedy->config.memory_limit);
   refusal.reason += "; with " + flags_text(*remedy) + " one would need " +
                     format_bytes(fullest_rank_bytes(remedy->plan));
   return refusal;
@@ -161,9 +159,8 @@ Replan refuse(const configs::RunConfig& config, const plan::Plan& failed,
 }  // namespace
 
 std::string describe(const MemoryShortage& shortage) {
-  std::string text = "step " + std::to_string(shortage.step) + ", rank " +
-                     std::to_string(shortage.rank) +
-                     ": out of memory with the leanest activations";
+  std::string text = cat("step ", shortage.step, ", rank ", shortage.rank,
+                         ": out of memory with the leanest activations");
   if (shortage.memory.asked_bytes == 0) return text;  // the C++ heap refused
   text += ": asked for " + format_bytes(shortage.memory.asked_bytes) + ", " +
           format_bytes(std::max<int64_t>(0, shortage.memory.free_bytes));
@@ -210,9 +207,8 @@ Replan plan_after_shortage(const configs::RunConfig& config,
   if (auto plan = search.run(false, false)) {
     plan->reason =
         "instead of " + plan::to_string(failed.layout) +
-        (failed.zero_stage > 0
-             ? " with ZeRO stage " + std::to_string(failed.zero_stage)
-             : "") +
+        (failed.zero_stage > 0 ? cat(" with ZeRO stage ", failed.zero_stage)
+                               : "") +
         ", which needs " + format_bytes(needed) + " at its leanest; " +
         plan->reason;
     return {plan, plan->reason, ""};
@@ -227,7 +223,7 @@ Replan plan_after_shortage(const configs::RunConfig& config,
 ElasticPlan plan_for_workers(const configs::RunConfig& config,
                              const plan::Plan& wanted, int workers,
                              const std::vector<layers::LayerCost>& layers) {
-  HEADROOM_CHECK(workers >= 1, std::to_string(workers) + " workers");
+  HEADROOM_CHECK(workers >= 1, cat(workers, " workers"));
   const int asked = wanted.layout.world_size();
   const bool keeps = workers == asked || (workers > asked && config.layout);
   if (keeps) return {wanted, wanted.reason};

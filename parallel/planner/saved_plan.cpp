@@ -6,6 +6,7 @@
 
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan_json.h"
@@ -24,9 +25,9 @@ std::string plan_match_error(const configs::RunConfig& config,
                              const plan::Plan& plan, int world_size,
                              size_t num_layers) {
   if (plan.layout.world_size() != world_size) {
-    return plan::to_string(plan.layout) + " is for " +
-           std::to_string(plan.layout.world_size()) +
-           " processes, and there are " + std::to_string(world_size);
+    return cat(plan::to_string(plan.layout), " is for ",
+               plan.layout.world_size(), " processes, and there are ",
+               world_size);
   }
   if (const auto why = plan::groups_error(batch_cut(config, plan))) {
     return *why;
@@ -41,8 +42,8 @@ std::string plan_match_error(const configs::RunConfig& config,
       (plan.activation_policies.empty() ||
        plan.activation_policies.size() == num_layers);
   if (!has_all_layers) {
-    return "it is for a model of another number of layers than " +
-           std::to_string(num_layers);
+    return cat("it is for a model of another number of layers than ",
+               num_layers);
   }
   return "";
 }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/planner/saved_plan.h"
 #include "parallel/predict/memory_model.h"
@@ -111,7 +112,7 @@ class Partitioner {
                          added.fixed_bytes >= 0 &&
                          added.activation_bytes >= 0 && added.busy_bytes >= 0 &&
                          added.map_bytes >= 0,
-                     "layer " + std::to_string(layer) + " has a negative cost");
+                     cat("layer ", layer, " has a negative cost"));
       sum.cost += added.cost;
       sum.fixed_bytes += added.fixed_bytes;
       sum.bytes_in_flight += added.activation_bytes;
@@ -122,8 +123,7 @@ class Partitioner {
       sum.has_parameters |= added.has_parameters;
       for (const int input : added.inputs) {
         HEADROOM_CHECK(input >= -1 && input < layer,
-                       "layer " + std::to_string(layer) + " reads layer " +
-                           std::to_string(input));
+                       cat("layer ", layer, " reads layer ", input));
         if (input < 0 || input >= begin || !received.insert(input).second)
           continue;
         sum.bytes_in_flight += request_.layers[at(input)].map_bytes;
@@ -168,9 +168,8 @@ class Partitioner {
 };
 
 std::string layers_text(int64_t begin, int64_t end) {
-  return end - begin == 1 ? "layer " + std::to_string(begin)
-                          : "layers " + std::to_string(begin) + " to " +
-                                std::to_string(end - 1);
+  return end - begin == 1 ? cat("layer ", begin)
+                          : cat("layers ", begin, " to ", end - 1);
 }
 
 // A share of the least that any cut needs.
@@ -229,18 +228,16 @@ PartitionDecision partition_stages(const PartitionRequest& request) {
       request.layers.begin(), request.layers.end(),
       [](const PartitionLayer& layer) { return layer.has_parameters; });
   if (with_parameters < num_stages)
-    return {std::nullopt, std::to_string(num_stages) + " stages, but only " +
-                              std::to_string(with_parameters) + " of " +
-                              std::to_string(num_layers) +
-                              " layers have parameters"};
+    return {std::nullopt, cat(num_stages, " stages, but only ", with_parameters,
+                              " of ", num_layers, " layers have parameters")};
 
   const double largest_cost = partitioner.smallest_largest_cost();
   if (largest_cost == kInfinity)
-    return {std::nullopt, "no cut into " + std::to_string(num_stages) +
-                              " stages keeps every stage within " +
-                              format_bytes(*request.memory_limit_bytes) +
-                              ": the fullest needs at least " +
-                              format_bytes(*partitioner.smallest_limit())};
+    return {std::nullopt,
+            cat("no cut into ", num_stages, " stages keeps every stage within ",
+                format_bytes(*request.memory_limit_bytes),
+                ": the fullest needs at least ",
+                format_bytes(*partitioner.smallest_limit()))};
 
   StagePartition partition;
   partition.stage_begins = partitioner.cuts(largest_cost);
@@ -262,10 +259,9 @@ PartitionDecision partition_stages(const PartitionRequest& request) {
   const double percent =
       total > 0 ? 100 * partition.stage_costs[slowest] / total : 0;
   std::string reason =
-      "stage " + std::to_string(slowest) + " of " + std::to_string(num_stages) +
-      ", " + layers_text(partition.stage_begins[slowest], ends[slowest]) +
-      ", decides with " + std::to_string(std::lround(percent)) +
-      " % of the work";
+      cat("stage ", slowest, " of ", num_stages, ", ",
+          layers_text(partition.stage_begins[slowest], ends[slowest]),
+          ", decides with ", std::lround(percent), " % of the work");
   if (request.memory_limit_bytes)
     reason +=
         ", every stage within " + format_bytes(*request.memory_limit_bytes);

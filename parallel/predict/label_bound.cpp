@@ -131,10 +131,10 @@ LabelStatistics label_statistics(const std::vector<int64_t>& boxes) {
 
 std::string to_text(const LabelStatistics& statistics) {
   std::string text = joined(statistics.groups, " ", [](const Group& group) {
-    return std::to_string(group.boxes) + "x" + std::to_string(group.images);
+    return cat(group.boxes, "x", group.images);
   });
   if (statistics.outlines > 0) {
-    text += " " + std::string(kOutlines) + std::to_string(statistics.outlines);
+    text += cat(" ", std::string(kOutlines), statistics.outlines);
   }
   return text;
 }
@@ -212,15 +212,13 @@ BoxBound most_boxes(const LabelBound& labels, int64_t samples) {
 std::string bound_text(const LabelBound& labels, int64_t samples) {
   const BoxBound bound = most_boxes(labels, samples);
   if (bound.kind == BoxBound::Kind::kAssumed) {
-    return std::to_string(labels.assumed_boxes_per_image) +
-           " boxes per image assumed";
+    return cat(labels.assumed_boxes_per_image, " boxes per image assumed");
   }
-  return "at most " + std::to_string(bound.boxes) + " boxes in " +
-         counted(samples, "image") + ", from the labels of " +
-         std::to_string(labels.statistics.num_images()) + " images" +
-         (bound.kind == BoxBound::Kind::kLikely
-              ? " (more in one of 1e9 micro-batches)"
-              : "");
+  return cat("at most ", bound.boxes, " boxes in ", counted(samples, "image"),
+             ", from the labels of ", labels.statistics.num_images(), " images",
+             bound.kind == BoxBound::Kind::kLikely
+                 ? " (more in one of 1e9 micro-batches)"
+                 : "");
 }
 
 }  // namespace headroom::predict

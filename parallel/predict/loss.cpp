@@ -6,6 +6,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/head_fields.h"
+#include "parallel/base/text.h"
 
 namespace headroom::predict {
 namespace {
@@ -134,7 +135,7 @@ int64_t packed_target_bytes(const LossShape& shape, int64_t element_bytes) {
 void run_loss(const OpContext& context, const std::vector<Map>& heads,
               const LossShape& shape) {
   HEADROOM_CHECK(heads.size() == shape.matches.size(),
-                 std::to_string(shape.matches.size()) + " levels of matches");
+                 cat(shape.matches.size(), " levels of matches"));
   const MicroBatchShape wide = context.shape.widened();
   const OpContext of_heads = {
       wide,           context.timeline, context.graph,

@@ -10,6 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 
 namespace headroom::spatial {
 namespace {
@@ -66,9 +67,8 @@ CommunicatorHaloExchange::CommunicatorHaloExchange(
     collectives::Communicator& spatial_ranks, const ImageSplit& partition)
     : ranks_(spatial_ranks), partition_(partition) {
   HEADROOM_CHECK(ranks_.size() == partition.spatial_parallel_size(),
-                 std::to_string(ranks_.size()) + " ranks for " +
-                     std::to_string(partition.spatial_parallel_size()) +
-                     " parts of an image");
+                 cat(ranks_.size(), " ranks for ",
+                     partition.spatial_parallel_size(), " parts of an image"));
 }
 
 RowWindow CommunicatorHaloExchange::window(int64_t local_rows) const {

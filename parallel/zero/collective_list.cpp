@@ -3,14 +3,15 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::zero {
 
 using Kind = LayerCollective::Kind;
 
 std::string to_string(const LayerCollective& collective) {
-  return (collective.kind == Kind::kGather ? "gather " : "scatter ") +
-         std::to_string(collective.layer);
+  return cat(collective.kind == Kind::kGather ? "gather " : "scatter ",
+             collective.layer);
 }
 
 std::vector<LayerCollective> forward_list(const std::vector<int64_t>& layers) {

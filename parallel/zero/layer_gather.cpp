@@ -10,25 +10,25 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 
 namespace headroom::zero {
 
 LayerGather::LayerGather(const ShardMap& map, std::vector<at::Tensor> layers,
                          collectives::Communicator& ranks)
     : map_(map), layers_(std::move(layers)), ranks_(ranks) {
-  HEADROOM_CHECK(map.num_ranks() == ranks.size() &&
-                     map.num_layers() == static_cast<int64_t>(layers_.size()),
-                 "a map of " + std::to_string(map.num_layers()) +
-                     " layers for " + std::to_string(map.num_ranks()) +
-                     " ranks, not " + std::to_string(layers_.size()) + " and " +
-                     std::to_string(ranks.size()));
+  HEADROOM_CHECK(
+      map.num_ranks() == ranks.size() &&
+          map.num_layers() == static_cast<int64_t>(layers_.size()),
+      cat("a map of ", map.num_layers(), " layers for ", map.num_ranks(),
+          " ranks, not ", layers_.size(), " and ", ranks.size()));
   if (layers_.empty()) return;
   const at::NoGradGuard no_grad;
   shard_ = at::empty({map.shard_size()}, layers_.front().options());
   for (int64_t layer = 0; layer < map.num_layers(); ++layer) {
     const at::Tensor& whole = layers_[static_cast<size_t>(layer)];
     HEADROOM_CHECK(whole.numel() == map.padded_layer_size(layer),
-                   "layer " + std::to_string(layer));
+                   cat("layer ", layer));
     const int64_t size = map.slice_size(layer);
     shard_.narrow(0, map.shard_offset(layer), size)
         .copy_(whole.narrow(0, ranks.rank() * size, size));

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::zero {
@@ -11,13 +12,11 @@ namespace headroom::zero {
 ShardMap::ShardMap(const std::vector<int64_t>& layer_sizes, int num_ranks,
                    int64_t alignment)
     : layer_sizes_(layer_sizes), num_ranks_(num_ranks), shard_offsets_{0} {
-  HEADROOM_CHECK(num_ranks > 0 && alignment > 0, std::to_string(num_ranks) +
-                                                     " ranks, alignment " +
-                                                     std::to_string(alignment));
+  HEADROOM_CHECK(num_ranks > 0 && alignment > 0,
+                 cat(num_ranks, " ranks, alignment ", alignment));
   const int64_t multiple = num_ranks * alignment;
   for (const int64_t size : layer_sizes) {
-    HEADROOM_CHECK(size >= 0,
-                   "a layer of " + std::to_string(size) + " elements");
+    HEADROOM_CHECK(size >= 0, cat("a layer of ", size, " elements"));
     shard_offsets_.push_back(shard_offsets_.back() +
                              divided_up(size, multiple) * alignment);
   }
@@ -35,9 +34,8 @@ std::vector<RangeCopy> reshard(const ShardMap& from, const ShardMap& to,
                                int64_t layer) {
   const int64_t size = from.layer_size(layer);
   HEADROOM_CHECK(to.layer_size(layer) == size,
-                 "layer " + std::to_string(layer) + " has " +
-                     std::to_string(size) + " elements in one map, " +
-                     std::to_string(to.layer_size(layer)) + " in the other");
+                 cat("layer ", layer, " has ", size, " elements in one map, ",
+                     to.layer_size(layer), " in the other"));
   std::vector<RangeCopy> copies;
   for (int64_t begin = 0; begin < size;) {
     RangeCopy copy;

@@ -11,6 +11,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 
 namespace headroom::zero {
 
@@ -80,9 +81,9 @@ class GradientScatter::Accumulated final
       : state_(std::move(state)), layer_(layer) {}
   void operator()(const at::Tensor& parameter) override {
     if (!state_->active) return;
-    HEADROOM_CHECK(parameter.grad().is_alias_of(state_->gradients(layer_)),
-                   "a gradient of layer " + std::to_string(layer_) +
-                       " has left the layer's buffer");
+    HEADROOM_CHECK(
+        parameter.grad().is_alias_of(state_->gradients(layer_)),
+        cat("a gradient of layer ", layer_, " has left the layer's buffer"));
     size_t& missing = state_->num_missing.at(static_cast<size_t>(layer_));
     HEADROOM_CHECK(missing > 0, "a second backward after one begin_backward()");
     if (--missing == 0) state_->on_final(layer_);
@@ -100,8 +101,7 @@ GradientScatter::GradientScatter(const ShardMap& map, std::vector<Layer> layers,
     : state_(std::make_shared<State>(map, ranks, copies, std::move(on_final))) {
   HEADROOM_CHECK(map.num_ranks() == ranks.size() &&
                      map.num_layers() == static_cast<int64_t>(layers.size()),
-                 std::to_string(layers.size()) + " layers, " +
-                     std::to_string(ranks.size()) + " ranks");
+                 cat(layers.size(), " layers, ", ranks.size(), " ranks"));
   State& state = *state_;
   state.layers = std::move(layers);
   state.num_missing.resize(state.layers.size());
@@ -117,7 +117,7 @@ GradientScatter::GradientScatter(const ShardMap& map, std::vector<Layer> layers,
     const auto index = static_cast<int64_t>(layer);
     HEADROOM_CHECK(
         state.layers[layer].gradients.numel() == map.padded_layer_size(index),
-        "layer " + std::to_string(layer));
+        cat("layer ", layer));
     release_memory(state.layers[layer].gradients);
     for (const at::Tensor& parameter : state.layers[layer].parameters) {
       torch::autograd::impl::add_hook(

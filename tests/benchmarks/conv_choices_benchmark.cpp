@@ -31,7 +31,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
@@ -225,7 +225,7 @@ int benchmark(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   config.image_width = config.image_height;
   try {
-    configs::set_from_text(config, *configs::find_knob("precision"), precision);
+    configs::set_from_text(config, *configs::find_key("precision"), precision);
     at::set_num_threads(config.threads);
     const run::ChosenDevice chosen = run::choose_device(config, 0, 1);
     const Found convolutions = convolutions_of(config, chosen);

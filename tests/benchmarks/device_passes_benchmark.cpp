@@ -30,7 +30,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "configs/run_config.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/devices/device_kernels.h"
@@ -38,7 +38,7 @@
 #include "worker/kernels/map_kernels.h"
 #include "worker/run/run_device.h"
 #include "worker/step/device_prefetcher.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 
 namespace headroom {
 namespace {
@@ -292,7 +292,7 @@ int benchmark(int argc, char** argv) {
   app.add_flag("--describe", request.describes);
   CLI11_PARSE(app, argc, argv);
   try {
-    configs::set_from_text(request.config, *configs::find_knob("precision"),
+    configs::set_from_text(request.config, *configs::find_key("precision"),
                            request.precision);
     at::set_num_threads(1);
     const Passes passes(request);

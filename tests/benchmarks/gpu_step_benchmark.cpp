@@ -53,9 +53,9 @@
 #include <vector>
 
 #include "configs/cluster_catalogue.h"
-#include "configs/knobs.h"
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
+#include "configs/options.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
@@ -135,7 +135,7 @@ void change(Request& request, const std::string& word) {
 Request changed(Request request, const std::string& cell) {
   std::istringstream words(cell);
   for (std::string word; std::getline(words, word, ',');) change(request, word);
-  configs::set_from_text(request.config, *configs::find_knob("precision"),
+  configs::set_from_text(request.config, *configs::find_key("precision"),
                          request.precision);
   request.config.global_batch_size = request.batch * request.ghosts;
   request.config.layout =

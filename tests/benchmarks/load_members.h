@@ -289,10 +289,7 @@ class LoadWorker final : public Caller {
   // --- the generation's keys ------------------------------------------------
   // All that a worker asks of the run's map until it can train, one after the
   // other: generation_loop.cpp says where it is; tensor_port.h introduces the
-  // ranks of the first group. In groups of up to 64 (full_mesh_ranks) Gloo also
-  // wants a record of each rank (GatheredStore), for the first group and for
-  // the data, replicas and statistics axes of a data-parallel run. Larger
-  // groups, the devices' names and NCCL's ids travel between the ranks.
+  // ranks. What more they need to know travels between them.
   struct Exchange {
     enum class Kind { kPublish, kLookUp, kGather };
     Kind kind = Kind::kPublish;
@@ -302,7 +299,6 @@ class LoadWorker final : public Caller {
 
   std::deque<Exchange> exchanges() const {
     using Kind = Exchange::Kind;
-    constexpr int kFullMeshRanks = 64, kAxes = 3;
     const std::string own = std::to_string(rank_);
     const auto size = static_cast<size_t>(world_size_);
     const bool is_first = rank_ == 0;
@@ -321,14 +317,7 @@ class LoadWorker final : public Caller {
       all.push_back({Kind::kPublish, "ranks/secret", std::string(32, 's')});
     }
     all.push_back({Kind::kLookUp, "ranks/secret"});
-    gather("ranks/port/", "ranks/ports", 7);
-    if (world_size_ > kFullMeshRanks) return all;
-    for (int group = 0; group <= kAxes; ++group) {
-      const std::string name =
-          group == 0 ? "ranks/0/"
-                     : "ranks/split" + std::to_string(group) + "/color0/0/";
-      gather(name, name + "all", 200 + 8 * size);
-    }
+    gather("ranks/port/", "ranks/ports", 17);
     return all;
   }
 

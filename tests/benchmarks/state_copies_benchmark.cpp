@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/plan/layout.h"
@@ -136,7 +136,7 @@ int benchmark(int argc, char** argv) {
       std::filesystem::temp_directory_path() /
       ("headroom-state-copies-" + std::to_string(getpid()));
   try {
-    configs::set_from_text(config, *configs::find_knob("precision"),
+    configs::set_from_text(config, *configs::find_key("precision"),
                            request.precision);
     return run_forked_ranks(
         kRanks, folder,

@@ -138,6 +138,14 @@ TEST_F(Bundle, RunsWhereThereIsOnlyLibTorch) {
     EXPECT_EQ(refused.exit_code, 2);
     EXPECT_THAT(refused.err, HasSubstr(why));
   }
+  for (const char* tool : {"pack", "prune", "detect"}) {
+    const ProgramResult refused = run_program(
+        {"env", "-i", "PATH=/usr/bin:/bin", away / "headroom/bin/headroom",
+         tool, "--data", "data.yaml"},
+        away);
+    EXPECT_EQ(refused.exit_code, 2) << tool;
+    EXPECT_THAT(refused.err, HasSubstr("HEADROOM_LIBTORCH is not set"));
+  }
 }
 
 TEST_F(Bundle, TooLargeIsRefusedWithBothNumbers) {

@@ -3,8 +3,8 @@
 #include <array>
 #include <mutex>
 
-#include "configs/knobs.h"
 #include "configs/layers/model_table.h"
+#include "configs/options.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/convolution_workspaces.h"
@@ -38,7 +38,7 @@ predict::MemoryRequest request_of(const FitCell& cell, const plan::Plan& plan) {
 
 RankOptions options_of(const FitCell& cell) {
   RankOptions options;
-  if (cell.between_hosts) options.backend = RankBackend::kGloo;
+  if (cell.between_hosts) options.backend = RankBackend::kNetwork;
   options.operation_timeout = std::chrono::seconds(300);
   options.time_limit = std::chrono::seconds(900);
   return options;
@@ -94,7 +94,7 @@ configs::RunConfig FitCell::config() const {
   config.activations = policy == "mixed" ? "keep" : policy;
   config.freeze = freeze;
   config.teacher = config.teacher_model = teacher;
-  configs::set_from_text(config, *configs::find_knob("precision"), precision);
+  configs::set_from_text(config, *configs::find_key("precision"), precision);
   config.zero_stage = layout == "zero3" ? 3 : 0;
   if (layout != "one")
     config.layout = plan::parse_layout((layout == "zero3" ? "data" : layout) +

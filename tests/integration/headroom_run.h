@@ -72,6 +72,10 @@ std::vector<Json> read_lines(const std::filesystem::path& file);
 // Descendants of `pid`, itself excluded, whose command line contains `text`.
 std::vector<pid_t> descendants(pid_t pid, const std::string& text);
 
+// The TCP ports at which the descendants of `pid` listen whose command line has
+// `text` in it.
+std::vector<int> listening_ports(pid_t pid, const std::string& text = "");
+
 // Waits until `file` has at least `count` lines, or the time is over.
 bool wait_for_lines(const std::filesystem::path& file, size_t count,
                     double seconds);

@@ -216,7 +216,7 @@ const std::vector<Rule>& rules() {
               {"worker/anchors", "worker/chart", "worker/control",
                "worker/detect", "worker/export", "worker/maps", "worker/run",
                "worker/step", "worker/validation", "worker/video"}}),
-       {"torch", "json", "system", "cli"}},
+       {"torch", "json", "system"}},
       {"worker/more_tools",
        rooms({kConfigs,
               plans,
@@ -225,15 +225,15 @@ const std::vector<Rule>& rules() {
               kData,
               {"worker/control", "worker/export", "worker/run", "worker/step",
                "worker/tools", "worker/validation"}}),
-       {"torch", "json", "system", "cli"}},
-      // Only main includes both runs and tools.
+       {"torch", "json", "system"}},
+      // Main alone sees runs and tools.
       {"worker",
        rooms({kConfigs,
               {"parallel/activations", "parallel/base", "proto",
                "worker/control", "worker/kernels/cpu", "worker/more_tools",
                "worker/run", "worker/tools"}}),
-       {"torch", "cli", "system"}},
-      // The files of a run's directory, read while they grow.
+       {"torch", "system"}},
+      // What a run's directory tells while it grows.
       {"deploy/records", {"parallel/base"}, {"json", "system"}},
       // A run in the browser.
       {"deploy/page",
@@ -245,7 +245,7 @@ const std::vector<Rule>& rules() {
       // The program `headroom`.
       {"deploy/cli/args",
        rooms({kConfigs, {"parallel/plan", "parallel/planner", "proto"}}),
-       {"cli", "system"}},
+       {"system"}},
       {"deploy/cli/process",
        rooms({kConfigs,
               plans,
@@ -451,8 +451,6 @@ std::vector<std::string> forbidden_includes(
   std::vector<std::string> found;
   for (const SourceFile& file : files) {
     if (!is_cpp(file)) continue;
-    // Stand-ins for Gloo's headers, which the wheel lacks, mirror its folders.
-    if (lies_in(file.path, "parallel/collectives/gloo_stubs")) continue;
     const Rule* rule = rule_of(file.path);
     for (const Include& include : includes_of(file)) {
       const std::string place = file.path + ":" + std::to_string(include.line) +

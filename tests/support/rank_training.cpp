@@ -14,7 +14,7 @@
 #include "worker/data/loader/loader_options.h"
 #include "worker/step/apply_plan.h"
 #include "worker/step/parallel_context.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 
 namespace headroom {
 namespace {

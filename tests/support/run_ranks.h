@@ -18,7 +18,7 @@
 
 namespace headroom {
 
-enum class RankBackend { kLocal, kGloo, kLazyGloo, kSharedMemory };
+enum class RankBackend { kLocal, kNetwork, kLazyNetwork, kSharedMemory };
 
 // For the names of parameterised tests.
 std::string to_string(RankBackend backend);

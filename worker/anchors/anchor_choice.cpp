@@ -21,7 +21,7 @@ double squared_distance(const Point& a, const Point& b) {
   return dx * dx + dy * dy;
 }
 
-// 1 where all are equal.
+// The standard deviation of one side; 1 in place of 0, as it is a divisor.
 double standard_deviation(const std::vector<BoxSize>& boxes,
                           float BoxSize::*side) {
   double sum = 0, squares = 0;
@@ -50,8 +50,9 @@ class Clusters {
 
   size_t size() const { return centres_.size(); }
 
-  // The next centre is a box, drawn by its squared distance from those there
-  // are. False when every box is one already.
+  // Adds a centre: one of the boxes, drawn with a probability in proportion to
+  // its squared distance from the nearest centre. Returns false if every box is
+  // a centre already.
   bool add(sampling::RandomStream& random) {
     double total = 0;
     for (const double distance : distances_) total += distance;
@@ -78,8 +79,9 @@ class Clusters {
     return true;
   }
 
-  // One round: every box to its nearest centre, every centre to the mean of its
-  // boxes. False when no box has moved.
+  // One round of Lloyd's algorithm: assigns every box to its nearest centre,
+  // then moves every centre to the mean of its boxes. Returns false if no box
+  // changed its centre.
   bool move() {
     struct Sums {
       std::vector<double> x, y, count;
@@ -112,7 +114,7 @@ class Clusters {
         total.y += sum.y[c];
         count += sum.count[c];
       }
-      // One that has lost its boxes stays.
+      // A centre without boxes stays where it is.
       if (count > 0) centres_[c] = {total.x / count, total.y / count};
     }
     return moved;
@@ -143,7 +145,7 @@ class Clusters {
   int64_t num_threads_;
   std::vector<Point> points_, centres_;
   std::vector<int64_t> nearest_;
-  std::vector<double> distances_;  // squared, to the nearest centre
+  std::vector<double> distances_;  // squared distance to the nearest centre
 };
 
 constexpr int64_t kClusterRounds = 30;
@@ -151,7 +153,7 @@ constexpr int64_t kMutations = 1000;
 constexpr double kMutationProbability = 0.9;
 constexpr double kMutationSize = 0.1;
 constexpr double kLeastFactor = 0.3, kLargestFactor = 3;
-// Index of each part's stream of draws.
+// Index of the random stream of each part.
 constexpr uint64_t kClusterDraws = 0, kMutationDraws = 1;
 
 // Box, Muller, "A note on the generation of random normal deviates", 1958.
@@ -161,7 +163,7 @@ double normal(sampling::RandomStream& random) {
 }
 
 double mutated(double side, sampling::RandomStream& random) {
-  // Both are drawn whether they count or not: draws keep their places.
+  // Both are drawn even if only one is used, so that later draws do not change.
   const bool mutates = random.uniform() < kMutationProbability;
   const double drawn = 1 + kMutationSize * normal(random);
   const double factor =
@@ -260,11 +262,9 @@ layers::AnchorList in_levels(const std::vector<Anchor>& anchors,
 // "0.7383 of 107 boxes, 16 of them with a side under 3 px"
 std::string answered_text(double recall, const std::vector<BoxSize>& boxes) {
   const auto tiny = std::count_if(boxes.begin(), boxes.end(), is_tiny);
-  return fixed_text(recall, 4) + " of " + std::to_string(boxes.size()) +
-         " boxes" +
-         (tiny == 0 ? ""
-                    : ", " + std::to_string(tiny) +
-                          " of them with a side under 3 px");
+  return cat(
+      fixed_text(recall, 4), " of ", boxes.size(), " boxes",
+      tiny == 0 ? "" : cat(", ", tiny, " of them with a side under 3 px"));
 }
 
 }  // namespace

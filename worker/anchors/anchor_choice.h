@@ -1,12 +1,12 @@
-// choose_anchors decides which anchors a run trains with, and says why.
+// choose_anchors decides which anchors a run trains with, and gives the reason.
 //
-// The model's anchors stay while they match more than 0.98 of the boxes;
-// else new ones are found from the boxes, and taken if they match more. A
-// run that asks for found anchors (hyp.anchors) gets them however well the
-// model's fit. The number of threads changes no bit.
+// The model's anchors are kept if they match more than 0.98 of the boxes.
+// Otherwise new ones are searched from the boxes, and used if they match more.
+// A run that asks for found anchors (hyp.anchors) gets them even if the model's
+// match well. The number of threads changes no bit of the result.
 //
-// Errors: Error (exit 4) where found anchors are asked for and the boxes are
-// too few.
+// Errors: throws Error (exit 4) if found anchors are asked for and there are
+// too few boxes.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +19,25 @@
 
 namespace headroom::anchors {
 
-// find_anchors finds shapes that match a data set's boxes.
+// find_anchors searches anchors that match a data set's boxes.
 //
-// YOLOv5's AutoAnchor: k-means over the boxes of which a side has 2 pixels or
-// more (30 rounds), then 1,000 mutations, each kept when it raises the fitness
-// (box_fit.h): every side is multiplied by 1 + N(0, 0.1), within 0.3 to 3, with
-// probability 0.9. No side is below 2 pixels. Every draw is a function of the
-// seed.
-// The number of threads changes no bit.
+// YOLOv5's AutoAnchor: k-means (30 rounds) over the boxes with a side of 2
+// pixels or more, then 1,000 mutations. A mutation multiplies every side by 1 +
+// N(0, 0.1), limited to 0.3 to 3, with probability 0.9, and is kept if it
+// raises the fitness (box_fit.h). No side gets below 2 pixels. Every draw is a
+// function of the seed, and the number of threads changes no bit of the result.
+// The search computes the fitness of all boxes 1,001 times; that takes most of
+// its time.
 
-// k-means over box sizes finds the shapes that boxes gather around.
+// k_means finds the sizes around which boxes cluster.
 //
 // Lloyd, "Least squares quantization in PCM", 1982, in the plane of width and
-// height, each divided by its standard deviation; started as k-means++ does
+// height, each divided by its standard deviation. It starts as k-means++ does
 // (Arthur, Vassilvitskii, "k-means++: the advantages of careful seeding",
 // 2007).
 //
-// Returns `num_clusters` centres after at most `num_iterations` rounds; fewer
-// where there are fewer different sizes. REQUIRES: num_clusters > 0.
+// Returns `num_clusters` centres after at most `num_iterations` rounds, or
+// fewer if there are fewer different sizes. REQUIRES: num_clusters > 0.
 std::vector<Anchor> k_means(const std::vector<BoxSize>& boxes,
                             int64_t num_clusters, int64_t num_iterations,
                             sampling::RandomStream& random,
@@ -44,11 +45,11 @@ std::vector<Anchor> k_means(const std::vector<BoxSize>& boxes,
 
 inline constexpr float kLeastSearchedSide = 2;  // pixels
 
-// Boxes that the search looks at.
+// The boxes used in the search: a side has at least kLeastSearchedSide.
 std::vector<BoxSize> searched_boxes(const std::vector<BoxSize>& boxes);
 
-// `num_anchors` by rising area, in hundredths of a pixel; none where the boxes
-// have fewer different sizes. REQUIRES: threshold > 1.
+// Returns `num_anchors` anchors sorted by area, in hundredths of a pixel; none
+// if the boxes have fewer different sizes. REQUIRES: threshold > 1.
 std::vector<Anchor> find_anchors(const std::vector<BoxSize>& boxes,
                                  int64_t num_anchors, double threshold,
                                  uint64_t seed, int64_t num_threads);
@@ -56,22 +57,23 @@ std::vector<Anchor> find_anchors(const std::vector<BoxSize>& boxes,
 inline constexpr double kEnoughRecall = 0.98;
 
 struct AnchorQuestion {
-  layers::AnchorList current;   // the model's
-  std::vector<BoxSize> boxes;   // found from these
-  std::vector<BoxSize> varied;  // judged by these: each image enlarged or
-                                //   reduced a little, as training does
-  double threshold = 4;         // hyp.anchor_t
-  bool must_find = false;       // hyp.anchors
+  layers::AnchorList current;  // anchors of the model
+  std::vector<BoxSize> boxes;  // boxes from which anchors are searched
+  // Boxes by which anchors are judged. Each image is enlarged or reduced a
+  // little, as in training.
+  std::vector<BoxSize> varied;
+  double threshold = 4;    // hyp.anchor_t; larger accepts worse matches
+  bool must_find = false;  // hyp.anchors: never keep the current ones
   uint64_t seed = 0;
   int64_t num_threads = 1;
 };
 
 struct AnchorChoice {
-  layers::AnchorList
-      anchors;         // those to train with; like the question's, in levels
-  bool found = false;  // they are not the question's
+  // Anchors to train with, grouped by level like the question's.
+  layers::AnchorList anchors;
+  bool found = false;  // whether they differ from the question's
   double recall_before = 0, recall = 0;
-  std::string reason;  // one sentence
+  std::string reason;  // one sentence for people
 };
 
 // REQUIRES: question.current has a level.

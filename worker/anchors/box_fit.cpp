@@ -5,6 +5,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::anchors {
 namespace {
@@ -14,11 +15,11 @@ struct Sums {
   double fitness = 0;
 };
 
-// 1 for equal sides.
+// The ratio of the smaller side to the larger: 1 for equal sides.
 float likeness(float a, float b) { return (a < b ? a : b) / (a < b ? b : a); }
 
-// Box by box inside, so that the compiler takes several at once. REQUIRES: no
-// more boxes than a chunk has.
+// The inner loops run over boxes, so that the compiler can vectorise them.
+// REQUIRES: at most kChunkSize boxes.
 Sums sums_of(const std::vector<Anchor>& anchors, std::span<const BoxSize> boxes,
              float least) {
   std::array<float, kChunkSize> best{};
@@ -64,7 +65,7 @@ bool is_tiny(const BoxSize& box) {
 AnchorFit fit_of(const std::vector<Anchor>& anchors,
                  const std::vector<BoxSize>& boxes, double threshold,
                  int64_t num_threads) {
-  HEADROOM_CHECK(threshold > 1, "threshold " + std::to_string(threshold));
+  HEADROOM_CHECK(threshold > 1, cat("threshold ", threshold));
   const auto least = static_cast<float>(1 / threshold);
   std::vector<Sums> sums(static_cast<size_t>(num_chunks(boxes.size())));
   for_each_chunk(

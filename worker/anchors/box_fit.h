@@ -1,15 +1,15 @@
-// How well anchors match boxes, before a step is trained.
+// Measures how well anchors match boxes, before a step is trained.
 //
-// An anchor matches a box when neither side differs by the factor
-// hyp.anchor_t (../loss/target_assignment.h), so a box that no anchor answers
-// for teaches nothing. With x(box, anchor) = min over both sides of
-// min(side ratio, 1 / side ratio), 1 for the same shape:
+// An anchor matches a box if neither side differs by the factor hyp.anchor_t or
+// more (../loss/target_assignment.h). A box that no anchor matches teaches the
+// network nothing. x(box, anchor) is the minimum over both sides of min(side
+// ratio, 1 / side ratio); it is 1 for the same shape.
 //   best possible recall     share of boxes whose best x is above 1 / threshold
 //   anchors above threshold  mean over boxes of the anchors with such an x
 //   fitness                  mean over boxes of the best x, 0 where it is not
 //                            above 1 / threshold
-// (YOLOv5's AutoAnchor.) Ratios are float32, sums float64.
-// The number of threads changes no bit.
+// (YOLOv5's AutoAnchor.) Ratios are float32, sums float64. The number of
+// threads changes no bit.
 #pragma once
 
 #include <algorithm>
@@ -30,12 +30,13 @@ struct BoxSize {
   bool operator==(const BoxSize&) const = default;
 };
 
-// A side is under 3 pixels: hardly to be learnt.
+// Whether a side is under 3 pixels. Such boxes can hardly be learned.
 bool is_tiny(const BoxSize& box);
 
 using Anchor = std::pair<double, double>;  // pixels (w, h)
 
-// A label's size where its image fits the input, times `scale`.
+// The size of a label's box in the network's input, after the image is scaled
+// to fit it and then by `scale`.
 BoxSize size_in_input(const labels::BoxLabel& label,
                       const codecs::ImageSize& image, int64_t input_height,
                       int64_t input_width, double scale);
@@ -46,13 +47,14 @@ struct AnchorFit {
   double fitness = 0;
 };
 
-// Zeros where there is no box. REQUIRES: threshold > 1.
+// All zeros if there is no box. REQUIRES: threshold > 1.
 AnchorFit fit_of(const std::vector<Anchor>& anchors,
                  const std::vector<BoxSize>& boxes, double threshold,
                  int64_t num_threads);
 
-// Work over many boxes in chunks of a fixed size: sums that are kept per chunk
-// and added in their order have the same bits with any number of threads.
+// Work over many boxes is divided into chunks of a fixed size. Sums are kept
+// for each chunk and added in order, so that they have the same bits for any
+// number of threads.
 inline constexpr size_t kChunkSize = 4096;
 
 inline int64_t num_chunks(size_t count) {
@@ -60,7 +62,7 @@ inline int64_t num_chunks(size_t count) {
                     static_cast<int64_t>(kChunkSize));
 }
 
-// body(chunk, begin, end), from up to `num_threads` threads.
+// Calls body(chunk, begin, end) from up to `num_threads` threads.
 template <typename Body>
 void for_each_chunk(size_t count, int64_t num_threads, const Body& body) {
   parallel_for(num_chunks(count), num_threads, [&](int64_t chunk) {

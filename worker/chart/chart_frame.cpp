@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/chart/chart_text.h"
 #include "worker/chart/palette.h"
 
@@ -22,8 +23,7 @@ cv::Rect without_margins(const cv::Rect& place) {
 
 std::vector<double> chart_ticks(double begin, double end) {
   const double length = end - begin;
-  HEADROOM_CHECK(length > 0, "an axis from " + std::to_string(begin) + " to " +
-                                 std::to_string(end));
+  HEADROOM_CHECK(length > 0, cat("an axis from ", begin, " to ", end));
   const double power = std::pow(10, std::floor(std::log10(length / 4)));
   double step = power;
   for (const double factor : {1.0, 2.0, 5.0, 10.0}) {

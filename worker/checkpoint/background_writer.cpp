@@ -20,15 +20,15 @@ void BackgroundWriter::start(std::shared_ptr<Job> job) {
   is_waited_for_ = false;
   try {
     thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error&) {  // the machine has no thread left
+  } catch (const std::system_error&) {  // the system cannot create a thread
     finish_here();
   }
 }
 
 void BackgroundWriter::run() {
   constexpr int kLowest = 19;
-  // The priority of this thread alone (Linux); where it is refused the thread
-  // is as others.
+  // On Linux this sets the priority of this thread only. If it is refused, the
+  // thread keeps its normal priority.
   ::setpriority(PRIO_PROCESS, 0, kLowest);
   activations::CountingAllocator::count_as_host_memory();
   while (!is_waited_for_) {
@@ -47,7 +47,7 @@ bool BackgroundWriter::advance() {
 }
 
 void BackgroundWriter::finish() {
-  const LongWork writing;  // a disk may be slow
+  const LongWork writing;  // disks may be slow
   is_waited_for_ = true;
   if (thread_.joinable()) thread_.join();
   finish_here();

@@ -1,6 +1,7 @@
-// BackgroundWriter: one job at a time beside training, on a thread of lowest
-// priority. Such a thread may not run at all on a busy machine, so whoever has
-// to wait for the job does the rest of it. Threads: methods from one thread.
+// BackgroundWriter: runs one job at a time beside training, on a thread of
+// lowest priority. On a busy machine such a thread may not run at all, so
+// finish() does the rest of the job on the calling thread. Threads: call all
+// methods from one thread.
 #pragma once
 
 #include <atomic>
@@ -12,11 +13,11 @@ namespace headroom::checkpoint {
 
 class BackgroundWriter {
  public:
-  // Work in pieces, each short.
+  // A job in short pieces.
   class Job {
    public:
     virtual ~Job() = default;
-    // Does a piece; false after the last one. An exception ends the job.
+    // Does one piece; false after the last one. An exception ends the job.
     virtual bool advance() = 0;
   };
 
@@ -28,9 +29,10 @@ class BackgroundWriter {
   // REQUIRES: !is_busy().
   void start(std::shared_ptr<Job> job);
   bool is_busy() const { return job_ != nullptr && !is_done_; }
-  // Returns once the job is done.
+  // Waits until the job is done, doing the rest of it on this thread.
   void finish();
-  // The exception that ended the newest job; null if it is done or still runs.
+  // The exception that ended the newest job; nullptr if there was none or the
+  // job is still running.
   std::exception_ptr error() const { return is_busy() ? nullptr : error_; }
 
  private:
@@ -42,7 +44,7 @@ class BackgroundWriter {
   std::thread thread_;
   std::atomic<bool> is_done_ = true;
   std::atomic<bool> is_waited_for_ = false;
-  std::exception_ptr error_;  // set by whoever does the last piece
+  std::exception_ptr error_;  // set by the thread that does the last piece
 };
 
 }  // namespace headroom::checkpoint

@@ -8,6 +8,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/gather.h"
 #include "worker/checkpoint/checkpoint_files.h"
 #include "worker/weights/safetensors.h"
@@ -53,7 +54,8 @@ step::TrainingCounters counters_from_json(const OrderedJson& json) {
   counters.meter = {
       means.at("steps").get<int64_t>(), means.at("box").get<double>(),
       means.at("obj").get<double>(), means.at("cls").get<double>()};
-  if (json.contains("loss_scale")) {  // not in checkpoints of older builds
+  // Missing in checkpoints of older versions.
+  if (json.contains("loss_scale")) {
     const OrderedJson& scale = json.at("loss_scale");
     counters.loss_scale = {scale.at("value").get<double>(),
                            scale.at("good_steps").get<int64_t>()};
@@ -78,7 +80,7 @@ std::map<std::string, const weights::SafetensorsEntry*> by_name(
   return entries;
 }
 
-// Everything is looked at before anything is changed.
+// Checks everything before anything is changed.
 void check_tensors(const fs::path& file,
                    const weights::SafetensorsReader& reader,
                    const std::vector<weights::TensorDescription>& expected) {
@@ -108,7 +110,7 @@ void check_tensors(const fs::path& file,
   }
 }
 
-// A checkpoint that has been found whole.
+// A checkpoint that has been verified.
 struct OpenCheckpoint {
   fs::path folder;
   std::string counters;  // JSON
@@ -127,9 +129,8 @@ OpenCheckpoint open_folder(const fs::path& folder, const StateStream& stream) {
   return open;
 }
 
-// A damaged checkpoint must not count as the newest when old ones are removed,
-// but it is kept for whoever wants to look at it; one that was never finished
-// is not.
+// Renames damaged checkpoints: they must not count as the newest when old ones
+// are removed, but can be examined. Removes those never finished.
 void set_aside(const std::vector<StepFolder>& folders) {
   for (const auto& [step, folder] : folders) {
     const fs::path aside = folder.string() + ".damaged";
@@ -144,7 +145,7 @@ void set_aside(const std::vector<StepFolder>& folders) {
   }
 }
 
-// The newest whole one, at the root.
+// Opens the newest undamaged checkpoint; called at the root.
 OpenCheckpoint open_newest(const fs::path& checkpoints,
                            const StateStream& stream,
                            LoadedCheckpoint& loaded) {
@@ -194,7 +195,7 @@ fs::path save_checkpoint(const fs::path& checkpoints,
                          const std::string& plan_json, int64_t keep,
                          const memory::MemoryRetry& retry) {
   const int64_t step = state.counters.committed_steps;
-  const fs::path folder = checkpoints / ("step-" + std::to_string(step));
+  const fs::path folder = checkpoints / (cat("step-", step));
   std::error_code error;
   StateStream stream = checkpoint_stream(state, mesh);
   if (all_have(mesh, stream.is_root() &&
@@ -202,7 +203,7 @@ fs::path save_checkpoint(const fs::path& checkpoints,
     return folder;
   if (!stream.is_root()) {
     stream.collect({}, retry);
-    all_have(mesh, true);  // waits until rank 0 has finished the files
+    all_have(mesh, true);  // wait until rank 0 has finished the files
     return folder;
   }
   FirstFailure file_work;
@@ -262,8 +263,17 @@ step::TrainingCounters counters_from_text(const std::string& text) {
   return counters_from_json(OrderedJson::parse(text));
 }
 
-int64_t checkpoint_bytes(const step::TrainingState& state) {
-  return state.total_bytes();
+int64_t checkpoint_bytes(const std::vector<layers::LayerCost>& layers,
+                         optim::OptimizerKind optimizer, at::ScalarType type) {
+  // Weights, their average, the accumulated gradient and the moments.
+  const auto per_parameter =
+      static_cast<int64_t>(3 + optim::moment_names(optimizer).size());
+  int64_t elements = 0;
+  for (const layers::LayerCost& layer : layers) {
+    // Running means and variances, and their averages.
+    elements += per_parameter * layer.parameters + 4 * layer.norm_channels;
+  }
+  return elements * static_cast<int64_t>(c10::elementSize(type));
 }
 
 void save_average_weights(const std::filesystem::path& path,

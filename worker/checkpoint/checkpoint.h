@@ -1,20 +1,21 @@
-// Checkpoints: the state after N committed steps, in checkpoints/step-N/.
+// Checkpoints: the training state after N committed steps, in
+// checkpoints/step-N/.
 //
-//   state.safetensors   every flat buffer, entry by entry, under
-//                       "<buffer>.<YOLOv5 name>" (logical tensors, so that a
-//                       later run may split them differently)
+//   state.safetensors   every flat buffer, entry by entry, named
+//                       "<buffer>.<YOLOv5 name>". Entries are whole tensors,
+//                       so that a later run may split them differently
 //   MANIFEST.json       counters, the run's plan, sizes and digests
 //                       (checkpoint_files.h)
 //
-// Rank 0 writes and reads; the others send and receive their parts, layer by
-// layer (state_stream.h).
+// Rank 0 writes and reads the files. Other ranks send and receive their parts,
+// layer by layer (state_stream.h).
 //
-// Here training waits until the files are on disk; beside training they are
-// written by checkpoint_saver.h, to the same bytes.
+// save_checkpoint() blocks training until the files are on disk.
+// checkpoint_saver.h writes the same bytes while training continues.
 //
-// Loading goes from the newest to the oldest: a damaged one is named and the
-// one before is used.
-// Errors: Error naming file and remedy; saving to a full disk is exit 5.
+// Loading tries the newest checkpoint first. If one is damaged it is reported,
+// and the one before it is used. Errors: throws Error with the file and what to
+// do; exit 5 if the disk is full while saving.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +24,20 @@
 #include <string>
 #include <vector>
 
+#include "configs/layers/layer_cost.h"
 #include "worker/checkpoint/state_stream.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::checkpoint {
 
-// Writes checkpoints/step-N for N = state.counters.committed_steps, then
-// removes all but the newest `keep` (and every unfinished older folder).
-// Returns the new folder. Where it cannot be written rank 0 alone throws, the
-// others go on. `plan_json`: the plan the state was made under.
-// Collective over mesh->world, whose rank 0 writes; null: this rank has the
-// whole state and writes alone.
+// Writes checkpoints/step-N for N = state.counters.committed_steps. Then
+// removes all but the newest `keep` checkpoints, and every older folder that is
+// not finished. Returns the new folder. If it cannot be written, only rank 0
+// throws and the others continue. `plan_json` is the plan under which the state
+// was made. Collective over mesh->world. If `mesh` is nullptr, this rank has
+// the whole state and writes alone. A larger `keep` allows going back further
+// but takes more disk space.
 std::filesystem::path save_checkpoint(const std::filesystem::path& checkpoints,
                                       step::TrainingState& state,
                                       collectives::Mesh* mesh,
@@ -42,9 +45,9 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& checkpoints,
                                       int64_t keep,
                                       const memory::MemoryRetry& retry = {});
 
-// Writes the averaged weights as a file under YOLOv5's names, wherever their
-// parts lie. Throws Error (exit 5) at the rank that writes, once all ranks have
-// done their part. Collective as above.
+// Writes the averaged weights to one file under YOLOv5's names, whichever ranks
+// hold them. Throws Error (exit 5) on the rank that writes, after all ranks
+// have done their part. Collective, like save_checkpoint().
 void save_average_weights(const std::filesystem::path& path,
                           step::TrainingState& state, collectives::Mesh* mesh,
                           const std::map<std::string, std::string>& metadata,
@@ -52,29 +55,32 @@ void save_average_weights(const std::filesystem::path& path,
 
 struct LoadedCheckpoint {
   std::filesystem::path folder;
-  // One line for each newer one that is refused; empty but at rank 0.
+  // One line for each newer checkpoint that was refused; only at rank 0.
   std::vector<std::string> damaged;
 };
 
 // Fills `state` from the newest valid checkpoint, whatever layout it was made
-// under. Rank 0 throws Error when there is none, with the newest one's fault.
-// Collective as above.
+// under. If there is none, rank 0 throws Error with the fault of the newest
+// one. Collective, like save_checkpoint().
 LoadedCheckpoint load_newest_checkpoint(
     const std::filesystem::path& checkpoints, step::TrainingState& state,
     collectives::Mesh* mesh);
 
-// Steps of the newest folder that has its manifest; 0 if there is none.
+// The step of the newest finished checkpoint; 0 if there is none.
 int64_t newest_checkpoint(const std::filesystem::path& checkpoints);
 
-// A stream of the whole state in the order of the file. Collective as above.
+// A stream of the whole state in the order of the file. Collective, like
+// save_checkpoint().
 StateStream checkpoint_stream(step::TrainingState& state,
                               collectives::Mesh* mesh);
 
-// All counters, as a text for other ranks.
+// Writes all counters as text, to send them to other ranks.
 std::string counters_to_text(const step::TrainingCounters& counters);
 step::TrainingCounters counters_from_text(const std::string& text);
 
-// Bytes that a checkpoint takes, for the disk check at the start.
-int64_t checkpoint_bytes(const step::TrainingState& state);
+// Bytes that a checkpoint of the whole model takes, for the disk check at the
+// start.
+int64_t checkpoint_bytes(const std::vector<layers::LayerCost>& layers,
+                         optim::OptimizerKind optimizer, at::ScalarType type);
 
 }  // namespace headroom::checkpoint

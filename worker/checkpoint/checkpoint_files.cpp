@@ -19,11 +19,11 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-// Manifests of schema 1, of older builds, have no digest of themselves.
+// Manifests of schema 1, from older versions, have no digest of themselves.
 constexpr int kSchema = 2;
 constexpr const char* kOwnDigest = "manifest_xxh3_128";
 constexpr size_t kDigits = 32;
-// Room for the manifest, and for what else a run writes meanwhile.
+// Space for the manifest, and for other files that the run writes meanwhile.
 constexpr int64_t kMarginBytes = 1 << 20;
 
 std::string digest_of(const std::string& text) {
@@ -32,8 +32,8 @@ std::string digest_of(const std::string& text) {
   return digest.hex();
 }
 
-// The place of the manifest's own digest in its text, which ends with it. npos:
-// it has none.
+// The position of the manifest's own digest in its text; it must be the last
+// entry. Returns npos if there is none.
 size_t own_digest_at(const std::string& text) {
   const std::string key = '"' + std::string(kOwnDigest) + "\": \"";
   const size_t at = text.rfind(key);
@@ -43,7 +43,7 @@ size_t own_digest_at(const std::string& text) {
   return is_last ? at + key.size() : std::string::npos;
 }
 
-// The digest is that of the text with zeros in its place.
+// Adds the digest of the text in which the digest itself is all zeros.
 std::string with_own_digest(OrderedJson manifest) {
   manifest[kOwnDigest] = std::string(kDigits, '0');
   std::string text = manifest.dump(2) + "\n";
@@ -75,9 +75,7 @@ void check_file(const fs::path& folder, const OrderedJson& entry) {
   const uintmax_t expected = entry.at("bytes").get<uintmax_t>();
   if (error) throw damaged_checkpoint(part, "is missing");
   if (size != expected) {
-    throw damaged_checkpoint(part, "has " + std::to_string(size) +
-                                       " bytes, not " +
-                                       std::to_string(expected));
+    throw damaged_checkpoint(part, cat("has ", size, " bytes, not ", expected));
   }
   const std::string digest = file_digest(part);
   if (digest != entry.at("xxh3_128").get<std::string>()) {
@@ -105,7 +103,7 @@ void require_room(const fs::path& folder,
               "free some space", ExitCode::kResource);
 }
 
-// Only a finished newer one replaces an older one.
+// Keeps the newest `keep` finished checkpoints, and any newer than `step`.
 void remove_old(const fs::path& checkpoints, int64_t step, int64_t keep) {
   int64_t kept = 0;
   for (const StepFolder& other : step_folders(checkpoints)) {
@@ -145,7 +143,7 @@ Error damaged_checkpoint(const fs::path& file, const std::string& why) {
   return Error("checkpoint", file.string() + " " + why, "");
 }
 
-// The manifest first: without it the rest does not count.
+// The manifest is removed first: without it the folder does not count.
 void remove_step_folder(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(fs::symlink_status(folder, error))) return;
@@ -170,9 +168,8 @@ std::string read_manifest(const fs::path& folder) {
   }
   const OrderedJson& schema = manifest["schema"];
   if (schema != kSchema && schema != 1) {
-    throw damaged_checkpoint(path, "has schema " + schema.dump() +
-                                       ", this build reads schema " +
-                                       std::to_string(kSchema));
+    throw damaged_checkpoint(path, cat("has schema ", schema.dump(),
+                                       ", this build reads schema ", kSchema));
   }
   check_own_digest(path, text, schema == kSchema);
   for (const OrderedJson& entry : manifest.at("files"))
@@ -186,7 +183,7 @@ CheckpointFile::Folder::~Folder() {
 
 CheckpointFile::CheckpointFile(const fs::path& checkpoints, int64_t step,
                                std::vector<weights::TensorDescription> tensors)
-    : folder_(checkpoints / ("step-" + std::to_string(step))), guard_{folder_} {
+    : folder_(checkpoints / (cat("step-", step))), guard_{folder_} {
   std::error_code error;
   remove_step_folder(folder_);
   fs::create_directories(folder_, error);
@@ -210,7 +207,7 @@ void CheckpointFile::commit(const CheckpointRecord& record, int64_t keep) {
   const std::string text = with_own_digest(manifest);
   write_whole_file(folder_ / run_files::kManifest, text);
   guard_.is_kept = true;
-  // The folder itself has to be on disk before older ones go.
+  // The folder itself must be on disk before older checkpoints are removed.
   if (!sync_folder(folder_.parent_path())) {
     throw Error("checkpoint",
                 folder_.string() + " cannot be brought to disk (" +

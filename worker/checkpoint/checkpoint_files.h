@@ -1,15 +1,15 @@
-// The folders checkpoints/step-N, apart from any training.
+// The folders checkpoints/step-N as files, independent of training.
 //
-//   state.safetensors   tensors, as they come
+//   state.safetensors   the tensors, in the order in which they are written
 //   MANIFEST.json       counters, plan, sizes and XXH3-128 digests of the files
 //                       and of itself; renamed into place last
 //
-// A folder without its manifest does not count. A single byte that differs in
-// either file is found.
+// A folder without its manifest does not count as a checkpoint. Reading detects
+// a change of a single byte in either file.
 //
-// Threads: any; one writer per folder of checkpoints.
-// Errors: reading throws Error naming the file and what is wrong; writing
-// throws Error with exit code 5 and leaves nothing behind.
+// Threads: any, with one writer for each folder of checkpoints. Errors: reading
+// throws Error with the file and its fault; writing throws Error with exit code
+// 5 and leaves no file behind.
 #pragma once
 
 #include <cstdint>
@@ -31,49 +31,48 @@ struct StepFolder {
   bool is_finished() const;
 };
 
-// step-N folders, newest first, finished or not.
+// All step-N folders, newest first, finished or not.
 std::vector<StepFolder> step_folders(const std::filesystem::path& checkpoints);
 
-// Removes the files of a checkpoint, and the folder if nothing else lies in it.
+// Removes a checkpoint's files, and the folder if it is empty then.
 void remove_step_folder(const std::filesystem::path& folder);
 
-// Returns the text of the manifest, once it and every file that it names have
-// been found whole.
+// Verifies the manifest and every file that it names, then returns the
+// manifest's text.
 std::string read_manifest(const std::filesystem::path& folder);
 
 Error damaged_checkpoint(const std::filesystem::path& file,
                          const std::string& why);
 
-// What a checkpoint has beside its tensors.
+// The content of a checkpoint beside its tensors.
 struct CheckpointRecord {
   int64_t step = 0;      // committed steps
   std::string counters;  // JSON
   std::string plan;      // JSON
 };
 
-// One checkpoint that is being written.
+// A checkpoint that is being written.
 class CheckpointFile {
  public:
-  // Throws Error at once where the disk has too little room. Removes what an
-  // earlier attempt left.
+  // Removes what an earlier attempt left. Throws Error if the disk has too
+  // little space.
   CheckpointFile(const std::filesystem::path& checkpoints, int64_t step,
                  std::vector<weights::TensorDescription> tensors);
-  // Removes what was not committed.
+  // Removes the folder unless it was committed.
   ~CheckpointFile();
   CheckpointFile(const CheckpointFile&) = delete;
   CheckpointFile& operator=(const CheckpointFile&) = delete;
 
-  // The next tensor.
   void write(const at::Tensor& tensor) { state_->write(tensor); }
-  // Brings it to disk, then removes all but the newest `keep` (and every
-  // unfinished older folder).
+  // Writes everything to disk, then removes all but the newest `keep`
+  // checkpoints, and every older folder that is not finished.
   void commit(const CheckpointRecord& record, int64_t keep);
 
   const std::filesystem::path& folder() const { return folder_; }
-  int64_t num_bytes() const { return num_bytes_; }  // once committed
+  int64_t num_bytes() const { return num_bytes_; }  // set by commit()
 
  private:
-  // Made before the files, destroyed after them.
+  // Declared before the files: removes the folder after they are closed.
   struct Folder {
     std::filesystem::path path;
     bool is_kept = false;
@@ -86,8 +85,9 @@ class CheckpointFile {
   int64_t num_bytes_ = 0;
 };
 
-// Work on a file in which peers take part. After the first failure the rest of
-// it is left out, so that nobody waits for this rank, until rethrow().
+// For file work between collective operations. After a failure the remaining
+// file work is skipped, so that this rank still takes part in the collectives
+// and no peer waits for it. rethrow() then reports the failure.
 class FirstFailure {
  public:
   // REQUIRES: no communication in `work`.

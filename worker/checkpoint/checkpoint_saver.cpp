@@ -17,8 +17,8 @@
 namespace headroom::checkpoint {
 namespace {
 
-// A piece so short that nobody who waits for one on a thread of lowest priority
-// waits long.
+// Small, so that a thread that waits for a piece on a low-priority thread does
+// not wait long.
 constexpr int64_t kPieceBytes = 512 << 10;
 
 std::string text_of(const std::exception_ptr& failure) {
@@ -96,7 +96,7 @@ bool CheckpointJob::advance() {
   try {
     return advance_or_throw();
   } catch (...) {
-    file_.reset();  // also releases what was written with it
+    file_.reset();  // also removes the files written so far
     states_.clear();
     throw;
   }
@@ -120,7 +120,8 @@ bool CheckpointJob::advance_or_throw() {
   return true;
 }
 
-// A part that is the whole layer is taken as it lies.
+// Assembles a layer from its parts. If one part is the whole layer, returns it
+// without copying.
 at::Tensor CheckpointJob::layer_of(const StateStream::Block& block) {
   std::vector<const HeldPart*> parts;
   for (const HostStateSnapshot& state : states_) {
@@ -137,7 +138,7 @@ at::Tensor CheckpointJob::layer_of(const StateStream::Block& block) {
     const int64_t size =
         std::min(part->values.numel(), block.size - part->begin);
     HEADROOM_CHECK(part->begin <= end, block.name + " has a gap");
-    if (part->begin + size <= end) continue;  // another rank's copy
+    if (part->begin + size <= end) continue;  // a copy from another rank
     if (size == block.size) return part->values.narrow(0, 0, size);
     if (!layer.defined()) {
       const auto bytes = static_cast<int64_t>(c10::elementSize(block.type));
@@ -161,7 +162,8 @@ CheckpointSaver::CheckpointSaver(Options options, step::TrainingState& state,
 
 CheckpointSaver::~CheckpointSaver() { state_.set_before_change(nullptr); }
 
-// One of the ranks with the same part does, rank 0 among them.
+// Whether this rank sends its part. Of the ranks with the same part one sends
+// it; rank 0 is always one of the senders.
 bool CheckpointSaver::sends_its_part() const {
   const plan::MeshCoordinates& here = mesh_.here;
   return here.spatial_rank == 0 &&
@@ -207,8 +209,8 @@ CheckpointSaver::Answer CheckpointSaver::begin(
   return Answer::kBegun;
 }
 
-// Rank 0 answers with all the memory that a copy takes, before peers count on
-// it.
+// Rank 0 allocates all memory for a copy before it answers, so that peers can
+// rely on the answer.
 CheckpointSaver::Answer CheckpointSaver::answer(
     const std::vector<int64_t>& part_bytes, const memory::MemoryRetry& retry) {
   if (writer_.is_busy()) return Answer::kSkipped;
@@ -242,7 +244,7 @@ CheckpointSaver::Answer CheckpointSaver::answer(
 
 void CheckpointSaver::copy_state() {
   copying_ = std::make_shared<StateCopy>(parts_of(state_, ""), copy_);
-  // A device's work is ordered by streams, which are this thread's.
+  // Streams order work on a device and belong to this thread, so copy here.
   if (!state_.device().is_cpu()) finish_copy();
   write({copy_});
 }

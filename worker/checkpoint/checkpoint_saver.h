@@ -1,17 +1,18 @@
-// CheckpointSaver: checkpoints beside training.
+// CheckpointSaver: writes checkpoints while training continues.
 //
-//   begin    at a committed step. A whole state is copied to rank 0's host
-//            memory while the next step runs, until it commits; where ranks
-//            hold parts of it, their newest copies for their buddies
-//            (peer_replicas.h) go there while the next step begins
-//   settle   before the next step's exchanges: those have come
+//   begin    after a committed step. If rank 0 has the whole state, it copies
+//            it to host memory while the next step runs, until that step
+//            commits. If ranks hold parts of it, the newest copies made for
+//            their buddies (peer_replicas.h) are sent to rank 0 while the next
+//            step begins
+//   settle   before the next step's exchanges: waits for these transfers
 //   then     a thread of lowest priority writes the files
 //
-// One at a time: one that is due meanwhile is skipped. Training goes on
-// whatever becomes of the files; the outcome says it.
+// Only one checkpoint is written at a time; one that falls due meanwhile is
+// skipped. Training continues even if writing fails; the outcome reports it.
 //
-// The state asks it before it changes. Its copy stays for the next checkpoint.
-// Errors: CommunicationError.
+// The saver registers with the state, which calls it before it changes. The
+// memory of a copy is kept for the next checkpoint. Errors: CommunicationError.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,20 +34,20 @@
 
 namespace headroom::checkpoint {
 
-// The state between two steps, copied while the next one runs.
+// StateCopy: copies the state after a step while the next step runs.
 //
-// A state changes at its commit alone, so until then a thread that gets what
-// the others leave can copy it, piece by piece. Whoever is about to change the
-// state does the rest (TrainingState::before_change). Any
-// number of threads may copy at a time.
+// A state changes only when a step commits. Until then a background thread can
+// copy it piece by piece with the time that other threads leave. Before the
+// state changes, finish() copies the rest (TrainingState::before_change). Any
+// number of threads may copy at the same time.
 class StateCopy {
  public:
-  // REQUIRES: `to` has the parts of `from`, in memory of their sizes.
+  // REQUIRES: `to` has the same parts as `from`, with memory allocated.
   StateCopy(const HostStateSnapshot& from, const HostStateSnapshot& to);
 
-  // Copies a piece; false: none was left.
+  // Copies one piece. Returns false if none was left.
   bool advance();
-  // Returns once all is copied, by whomever.
+  // Copies what is left, and waits for the pieces of other threads.
   void finish();
 
  private:
@@ -59,26 +60,26 @@ class StateCopy {
   std::atomic<size_t> num_copied_ = 0;
 };
 
-// A checkpoint from a copy of the state in host memory, layer by layer: the
-// bytes that checkpoint.h writes of the state itself. Shares the copies, which
-// must stay as they are meanwhile. Errors: Error with exit code 5;
-// std::bad_alloc, c10::OutOfMemoryError. Whatever was written is removed then.
+// Writes a checkpoint from copies of the state in host memory, layer by layer:
+// the same bytes that save_checkpoint() writes. It shares the copies, which
+// must not change meanwhile. Errors: Error with exit code 5; std::bad_alloc;
+// c10::OutOfMemoryError. After an error the files written so far are removed.
 class CheckpointJob final : public BackgroundWriter::Job {
  public:
   using Blocks = std::shared_ptr<const std::vector<StateStream::Block>>;
 
-  // `states` together have every layer of `blocks`; `copying`: once it is
-  // finished. Null: they have them already.
+  // `states` together contain every layer of `blocks`, once `copying` is
+  // finished; `copying` is nullptr if they contain them already.
   CheckpointJob(std::filesystem::path checkpoints, CheckpointRecord record,
                 int64_t keep, Blocks blocks,
                 std::vector<HostStateSnapshot> states,
                 std::shared_ptr<StateCopy> copying = nullptr);
 
-  // A piece of the copy, then a layer; at last the manifest.
+  // Does one piece: a piece of the copy, then a layer, at last the manifest.
   bool advance() override;
 
   const CheckpointRecord& record() const { return record_; }
-  // Once all is done.
+  // Valid after the last piece.
   const CheckpointFile& file() const { return *file_; }
 
  private:
@@ -92,17 +93,17 @@ class CheckpointJob final : public BackgroundWriter::Job {
   const Blocks blocks_;
   std::vector<HostStateSnapshot> states_;
   std::shared_ptr<StateCopy> copying_;
-  size_t next_ = 0;  // a place in blocks_
+  size_t next_ = 0;  // index of the next block in blocks_
   std::unique_ptr<CheckpointFile> file_;
-  at::Tensor layer_, dense_;  // memory for the largest
+  at::Tensor layer_, dense_;  // buffers for the largest layer
 };
 
-// What became of a checkpoint beside training.
+// The result of a checkpoint that was written beside training.
 struct CheckpointOutcome {
   int64_t step = 0;
   std::filesystem::path folder;
-  int64_t bytes = 0;    // bytes of the checkpoint's files
-  std::string failure;  // "" where it is on disk
+  int64_t bytes = 0;    // size of all files
+  std::string failure;  // "" if it is on disk
 };
 
 class CheckpointSaver {
@@ -110,49 +111,50 @@ class CheckpointSaver {
   struct Options {
     std::filesystem::path checkpoints;
     std::string plan_json;
-    int64_t keep = 2;
-    bool may_copy = true;  // rank 0's host memory has room for the state
+    int64_t keep = 2;      // checkpoints on disk; more need more space
+    bool may_copy = true;  // false if rank 0's host has no room for a copy
   };
 
-  // Collective over the mesh's world.
+  // Collective over the world of the mesh.
   CheckpointSaver(Options options, step::TrainingState& state,
                   collectives::Mesh& mesh);
-  // What has been copied is written first.
+  // Writes what has been copied before it returns.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
   enum class Answer {
     kBegun,
-    kSkipped,  // the one before is still being written
-    kNoRoom    // no copy was possible, so nothing was done
+    kSkipped,  // the previous one is still being written
+    kNoRoom    // no memory for a copy; nothing was done
   };
   // `own_copy` is the newest copy of this rank's part (PeerReplicas::newest),
-  // undefined where it has the whole state. Collective, with the same answer on
+  // undefined if it has the whole state. Collective, with the same answer on
   // all ranks.
   Answer begin(const at::Tensor& own_copy,
                const memory::MemoryRetry& retry = {});
-  // Returns once what is on its way to rank 0 has come. Collective.
+  // Waits until the transfers to rank 0 have arrived. Collective.
   void settle();
-  // Returns when nothing is being written any more. Collective as settle().
+  // Waits until nothing is being written. Collective, like settle().
   void finish();
-  // Lets peers that wait for this rank fail at once; a copy that has not come
-  // whole is given up.
+  // Makes peers that wait for this rank fail at once. A copy that has not fully
+  // arrived is dropped.
   void disconnect();
-  // Goes on over the mesh's world, connected anew. Collective.
+  // Continues over the reconnected world of the mesh. Collective.
   void reconnect();
 
-  // Steps of the checkpoint that rank 0 is writing; 0: none, or another rank.
+  // The step of the checkpoint that rank 0 is writing; 0 if there is none, or
+  // on another rank.
   int64_t writing_steps() const { return job_ ? job_->record().step : 0; }
 
-  // Rank 0 returns each outcome once, as soon as it is known.
+  // On rank 0: returns each outcome once, as soon as it is known.
   std::vector<CheckpointOutcome> take_outcomes();
 
  private:
-  // A copy of a part that is on its way to rank 0.
+  // A copy of a rank's part in transfer to rank 0.
   struct Transfer {
     at::Tensor message;
-    std::unique_ptr<collectives::Work> work;  // null: it is rank 0's own
+    std::unique_ptr<collectives::Work> work;  // nullptr for rank 0's own part
   };
 
   bool is_root() const { return mesh_.world.rank() == 0; }
@@ -168,13 +170,13 @@ class CheckpointSaver {
   step::TrainingState& state_;
   collectives::Mesh& mesh_;
   CheckpointJob::Blocks blocks_;
-  std::unique_ptr<collectives::Communicator>
-      parts_;                           // null: the state is whole
-  CheckpointRecord record_;             // the newest checkpoint's
-  HostStateSnapshot copy_;              // a whole state's
-  std::shared_ptr<StateCopy> copying_;  // null: it is made
+  // nullptr if the state is whole.
+  std::unique_ptr<collectives::Communicator> parts_;
+  CheckpointRecord record_;             // of the newest checkpoint
+  HostStateSnapshot copy_;              // a copy of the whole state
+  std::shared_ptr<StateCopy> copying_;  // nullptr if the copy is complete
   std::vector<Transfer> transfers_;
-  std::shared_ptr<CheckpointJob> job_;  // its outcome is not known yet
+  std::shared_ptr<CheckpointJob> job_;  // nullptr once its outcome is noted
   BackgroundWriter writer_;
   std::vector<CheckpointOutcome> outcomes_;
 };

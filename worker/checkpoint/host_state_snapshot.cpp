@@ -11,6 +11,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/checkpoint/checkpoint.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kAlignment = 64;  // each part's, in a message
+constexpr int64_t kAlignment = 64;  // of each part in a message
 
 int64_t aligned(int64_t bytes) { return round_up(bytes, kAlignment); }
 
@@ -67,7 +68,7 @@ HostStateSnapshot hold_state(step::TrainingState& state,
   return held;
 }
 
-// A header with its length before it, then the parts, each aligned.
+// Layout: the header's length, the header, then the parts, each aligned.
 at::Tensor pack(const HostStateSnapshot& held) {
   const at::NoGradGuard no_grad;
   const activations::CountingAllocator::HostMemory host;
@@ -88,7 +89,7 @@ at::Tensor pack(const HostStateSnapshot& held) {
   int64_t at = begin;
   for (const HeldPart& part : held.parts) {
     const auto size = static_cast<int64_t>(part.values.nbytes());
-    // Also from a device, where the state may lie.
+    // Also copies from a device, if the state is there.
     message.narrow(0, at, size)
         .view(part.values.scalar_type())
         .copy_(part.values);
@@ -102,9 +103,9 @@ HostStateSnapshot unpack(const at::Tensor& message) {
       static_cast<const char*>(message.const_data_ptr()),
       static_cast<size_t>(message.numel()));
   const auto length = number_at<uint64_t>(bytes, 0);
-  HEADROOM_CHECK(length <= bytes.size() - sizeof length,
-                 "a header of " + std::to_string(length) +
-                     " bytes in a message of " + std::to_string(bytes.size()));
+  HEADROOM_CHECK(
+      length <= bytes.size() - sizeof length,
+      cat("a header of ", length, " bytes in a message of ", bytes.size()));
   const Json header = Json::parse(bytes.substr(sizeof length, length));
   const int64_t begin = aligned(static_cast<int64_t>(sizeof length + length));
   HostStateSnapshot held;

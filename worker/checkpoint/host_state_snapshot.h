@@ -1,13 +1,14 @@
-// HostStateSnapshot: a committed state, or a part of it, that outlives its
-// generation in host memory.
+// HostStateSnapshot: a copy in host memory of a committed state, or of a part
+// of it. It outlives the generation that made it.
 //
-// A part is a range of a layer of a flat buffer, named by the buffer and the
-// layer of the model's table: what every layout cuts its own pieces from
-// (state_restore.h). Packed, a state is one message for another rank.
+// A part is a range of one layer of a flat buffer, identified by the buffer's
+// name and the layer's number in the model's table. Every layout can cut its
+// own pieces from such ranges (state_restore.h). pack() turns a snapshot into
+// one message for another rank.
 //
-// Ownership: parts_of() borrows the state's memory, the others own copies in
-// host memory or share them with their message. No limit on tensors counts
-// them.
+// Ownership: parts_of() refers to the state's own memory; hold_state() owns
+// copies; unpack() shares memory with its message. Memory limits for tensors do
+// not count these copies.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,26 +23,26 @@ namespace headroom::checkpoint {
 
 struct HeldPart {
   std::string buffer;
-  int64_t layer = 0;  // a layer of the model's table
-  int64_t begin = 0;  // its first element in the layer
+  int64_t layer = 0;  // number in the model's table
+  int64_t begin = 0;  // offset in the layer, in elements
   at::Tensor values;  // flat
 };
 
 struct HostStateSnapshot {
   step::TrainingCounters counters;
-  std::string newest_line;  // steps.jsonl's; "": no step since the start
+  std::string newest_line;  // last of steps.jsonl; "" before a first step
   std::vector<HeldPart> parts;
 };
 
-// What this rank has of the state, in place and without padding.
+// This rank's parts of the state, without copying and without padding.
 HostStateSnapshot parts_of(step::TrainingState& state,
                            const std::string& newest_line);
 
-// A copy of it.
+// A copy of this rank's parts in host memory.
 HostStateSnapshot hold_state(step::TrainingState& state,
                              const std::string& newest_line);
 
-// One flat uint8 tensor, and back; the unpacked parts are views of it.
+// Packs into one flat uint8 tensor, and back. Unpacked parts are views of it.
 at::Tensor pack(const HostStateSnapshot& held);
 HostStateSnapshot unpack(const at::Tensor& message);
 

@@ -42,10 +42,10 @@ PeerReplicas::~PeerReplicas() = default;
 void PeerReplicas::after_commit(step::TrainingState& state,
                                 const std::string& newest_line) {
   settle();
-  put(own_, {state.counters.committed_steps,
-             pack(parts_of(state, newest_line))});
+  put(own_,
+      {state.counters.committed_steps, pack(parts_of(state, newest_line))});
   const activations::CountingAllocator::HostMemory host;
-  // Step and size of what is sent, then of what arrives.
+  // Step and size that are sent, then step and size that arrive.
   at::Tensor headers = at::empty({4}, at::kLong);
   auto* const header = headers.data_ptr<int64_t>();
   header[0] = own_.front().step;

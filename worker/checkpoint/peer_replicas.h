@@ -1,15 +1,16 @@
-// PeerReplicas: a second home for state that one rank alone has: ZeRO's shards,
-// the layers of a pipeline stage.
+// PeerReplicas: keeps a second copy of state that only one rank has, such as
+// ZeRO shards or the layers of a pipeline stage.
 //
-//   after each commit   a rank packs what it has and sends it to its buddy,
-//                       which has until its next step to take it in
-//   two versions        of its own and of whom it is the buddy of, so that all
-//                       ranks can go back to one step
+//   after each commit   a rank packs its part and sends it to its buddy; the
+//                       transfer has time until the next step
+//   two versions        are kept of the own part and of the part received, so
+//                       that all ranks can go back to the same step
 //
-// The buddy is `shift` ranks on, round the world: with the ranks of a machine
-// together, another machine where there is one (buddy_shift).
+// The buddy of a rank is the one `shift` ranks further, modulo the world's
+// size. As the ranks of a machine are consecutive, it is on another machine if
+// there is one (buddy_shift).
 //
-// It has a communicator of its own and host memory for four copies.
+// It has a communicator of its own, and uses host memory for four copies.
 // Errors: CommunicationError.
 #pragma once
 
@@ -25,7 +26,7 @@
 
 namespace headroom::checkpoint {
 
-// The size of the largest machine; 1 with one machine.
+// The shift to use: the ranks of the largest machine; 1 with one machine.
 int buddy_shift(int world_size, int most_on_a_machine);
 
 class PeerReplicas {
@@ -36,31 +37,31 @@ class PeerReplicas {
   PeerReplicas(const PeerReplicas&) = delete;
   PeerReplicas& operator=(const PeerReplicas&) = delete;
 
-  // Sends this rank's part on its way, in place of the newest copy if that is of
-  // the same step. Collective. REQUIRES: the state is a committed one.
+  // Starts sending this rank's part. Replaces the newest copy if that is of the
+  // same step. Collective. REQUIRES: the state is a committed one.
   void after_commit(step::TrainingState& state, const std::string& newest_line);
 
   // This rank's own part after the newest commit, packed
-  // (host_state_snapshot.h). REQUIRES: there was one.
+  // (host_state_snapshot.h). REQUIRES: after_commit() has been called.
   const at::Tensor& newest() const { return own_.front().bytes; }
 
-  // Waits for what is on its way, so that a step that fails has whole copies.
+  // Waits for the running transfer: the next step may need the copy.
   void settle();
 
-  // Lets peers that wait for this rank fail at once. What is on its way is
-  // given up: waiting for a dead peer may take the time limit of an operation.
+  // Makes peers that wait for this rank fail at once, and drops the running
+  // transfer: waiting for a dead peer could take as long as an operation's time
+  // limit.
   void disconnect();
-  // Goes on over `world`, connected anew, and sends the newest part once more,
-  // since its copy may not have arrived. Collective.
+  // Continues over the reconnected `world` and sends the newest part again,
+  // because its copy may not have arrived. Collective.
   void reconnect(collectives::Communicator& world, step::TrainingState& state,
                  const std::string& newest_line);
 
-  // All complete copies that lie here, whatever became of the ranks. The newest
-  // of the buddy's is complete only once its transfer is.
+  // All complete copies on this rank, of its own part and of the received one.
+  // The newest received copy is complete only when its transfer is.
   std::vector<HostStateSnapshot> take() const;
 
  private:
-  // A copy of the state after so many steps.
   struct Version {
     int64_t step = -1;
     at::Tensor bytes;

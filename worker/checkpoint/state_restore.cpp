@@ -56,7 +56,7 @@ std::vector<StateOffer> offers_of(const std::vector<Json>& ranks) {
   return offers;
 }
 
-// Gathers those of all stages at rank 0.
+// The layers of the whole state; rank 0 knows those of all stages.
 std::vector<HeldRange> ranges_needed(const StateStream& stream) {
   std::vector<HeldRange> needed;
   for (const StateStream::Block& block : stream.blocks()) {
@@ -65,8 +65,8 @@ std::vector<HeldRange> ranges_needed(const StateStream& stream) {
   return needed;
 }
 
-// What rank 0 decides and all carry out: counters, the newest line, and for
-// each piece who has it and how much it is.
+// The decision of rank 0 that all ranks carry out: counters, newest line, and
+// for each piece its rank, snapshot and range.
 Json choose(const StateStream& stream, const std::vector<Json>& ranks,
             int64_t at_least) {
   const std::vector<StateOffer> offers = offers_of(ranks);
@@ -84,12 +84,12 @@ Json choose(const StateStream& stream, const std::vector<Json>& ranks,
           {"pieces", std::move(pieces)}};
 }
 
-// Rank 0's whole layers, by name.
+// Whole layers at rank 0, by name.
 using Layers = std::map<LayerName, at::Tensor>;
 
 void put(Layers& layers, const HeldPart& part, const at::Tensor& values) {
   const at::Tensor& layer = layers.at({part.buffer, part.layer});
-  // What lies beyond the layer's end is padding of another layout.
+  // Values beyond the layer's end are padding of another layout.
   const int64_t size = std::min(values.numel(), layer.numel() - part.begin);
   layer.narrow(0, part.begin, size).copy_(values.narrow(0, 0, size));
 }
@@ -140,7 +140,7 @@ std::optional<RestoreChoice> choose_state(
   std::set<int64_t, std::greater<>> steps;
   for (const StateOffer& offer : offers) steps.insert(offer.step);
   for (const int64_t step : steps) {
-    // Ranges of each layer at this step, by their begin.
+    // Ranges of each layer at this step, keyed by where they begin.
     std::map<LayerName, std::map<int64_t, std::pair<int64_t, StatePiece>>>
         there;
     for (const StateOffer& offer : offers) {

@@ -1,16 +1,16 @@
-// Restores the state that the ranks of a new generation hold together, under
-// its layout.
+// Restores a state from the snapshots that the ranks of a new generation hold
+// together, into the new layout.
 //
-//   offers   every rank says which ranges of which layers it holds, after which
+//   offers   every rank lists the ranges of layers that it holds, with the step
 //            step
 //   choice   a pure function finds the newest step that is complete
-//   fetch    rank 0 gets what it does not hold itself, each range once
-//   share    layer by layer to whoever needs it (state_stream.h)
+//   fetch    rank 0 receives the ranges that it lacks, each of them once
+//   share    rank 0 sends each layer to the ranks that need it (state_stream.h)
 //
-// The bits are those of the held state, whatever the layouts. Rank 0 needs host
-// memory for the whole state meanwhile.
+// The result has the bits of the held state, whatever the two layouts are.
+// Meanwhile rank 0 needs host memory for the whole state.
 //
-// Collective; CommunicationError as the communicator.
+// Collective. Errors: CommunicationError, as thrown by the communicator.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct HeldRange {
 
 struct StateOffer {
   int rank = 0;
-  int64_t index = 0;  // the state's number on that rank
+  int64_t index = 0;  // number of the snapshot on that rank
   int64_t step = 0;   // committed steps
   std::vector<HeldRange> ranges;
 };
@@ -43,16 +43,16 @@ struct StateOffer {
 struct StatePiece {
   int rank = 0;
   int64_t index = 0;
-  int64_t range = 0;  // the range's place in the offer
+  int64_t range = 0;  // index in the offer's ranges
 };
 
 struct RestoreChoice {
   int64_t step = 0;
-  std::vector<StatePiece> pieces;  // together everything that is needed
+  std::vector<StatePiece> pieces;  // together they cover everything needed
 };
 
-// Returns nothing if no step is complete. Of equal ranges it takes the lowest
-// rank's.
+// Returns the newest complete step, nullopt if there is none. Of equal ranges
+// the lowest rank's is taken.
 std::optional<RestoreChoice> choose_state(
     const std::vector<HeldRange>& needed,
     const std::vector<StateOffer>& offers);
@@ -62,8 +62,8 @@ struct RestoredState {
   std::string newest_line;
 };
 
-// Fills `state`, counters included. Returns nothing, and leaves it unchanged,
-// where the ranks do not hold a whole state of at least `at_least` steps.
+// Fills `state`, counters included. If the ranks do not hold a complete state
+// of at least `at_least` steps, leaves it unchanged and returns nullopt.
 std::optional<RestoredState> restore_state(
     const std::vector<HostStateSnapshot>& held, step::TrainingState& state,
     int64_t at_least);

@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 using Block = StateStream::Block;
 
-constexpr int64_t kAlignmentBytes = 64;  // the flat_buffer's
+constexpr int64_t kAlignmentBytes = 64;  // as in flat_buffer.h
 
 Json to_json(const Block& block) {
   Json entries = Json::array();
@@ -54,7 +54,7 @@ Block block_from_json(const Json& json) {
   return block;
 }
 
-// The file's order; layers stay in the order in which they were added.
+// The order of the file. Layers keep the order in which they were added.
 bool comes_before(const Block& a, const Block& b) {
   const auto key = [](const Block& block) {
     return std::tuple(-static_cast<int64_t>(c10::elementSize(block.type)),
@@ -68,7 +68,7 @@ at::Tensor view_of(const at::Tensor& layer, const Block::Entry& entry) {
                           layer.storage_offset() + entry.offset);
 }
 
-// The first `elements` of some bytes.
+// A view of the first `elements` elements of a byte buffer.
 at::Tensor part_of(const at::Tensor& bytes, int64_t elements,
                    at::ScalarType type) {
   return bytes
@@ -110,7 +110,7 @@ void take_tensors(const Block& block, const at::Tensor& layer,
   }
 }
 
-// `size` elements between the whole layer at the root and a rank's part of it.
+// A copy of `size` elements between the root's whole layer and a part.
 struct StateStream::Move {
   int rank = 0;  // a rank of the world
   int64_t part_offset = 0;
@@ -155,7 +155,7 @@ void StateStream::add(const model::NamedTensor& constant) {
   HEADROOM_CHECK(tensor.is_contiguous(), constant.name + " is not contiguous");
   Block block;
   block.stage = mesh_ == nullptr ? 0 : mesh_->here.pipeline_stage;
-  block.buffer = num_buffers_;  // constants come together, behind the rest
+  block.buffer = num_buffers_;  // constants follow all buffers
   block.size = tensor.numel();
   block.type = tensor.scalar_type();
   block.entries.push_back(
@@ -181,7 +181,7 @@ void StateStream::connect() {
   all_ = own_;
   if (mesh_ == nullptr || mesh_->layout.pipeline_parallel_size == 1) return;
 
-  // One rank of each stage speaks for it.
+  // One rank of each stage sends the stage's list of blocks.
   const bool speaks =
       mesh_->here.data_parallel_rank == 0 && mesh_->here.spatial_rank == 0;
   Json mine = Json::array();
@@ -239,7 +239,7 @@ std::vector<StateStream::Move> StateStream::moves_from_root(
       continue;
     }
     for (Move move : moves_to_root(block)) {
-      move.rank += spatial;  // the innermost axis
+      move.rank += spatial;  // spatial ranks are adjacent
       moves.push_back(move);
     }
   }
@@ -261,7 +261,7 @@ void StateStream::collect(const std::function<void(const at::Tensor&)>& take,
                           const memory::MemoryRetry& retry) {
   const at::NoGradGuard no_grad;
   const activations::CountingAllocator::HostMemory host;
-  // Everything that is needed while peers wait.
+  // Allocate everything now, because peers wait once the exchange has begun.
   at::Tensor memory, dense;
   if (is_root()) {
     retry.run([&] {

@@ -1,11 +1,10 @@
-// StateStream: a training state that lies in parts on many ranks, tensor by
-// tensor at rank 0, and back.
+// StateStream: moves a training state that is split over many ranks to rank 0,
+// tensor by tensor, and back.
 //
-// A file knows logical tensors under their names; a rank knows slices of layers
-// of flat buffers. The unit that travels is one layer of one buffer, so rank 0
-// holds, beyond its own state, one layer at a time (a layer and its largest
-// tensor while reading or writing), whatever the layout; other ranks hold
-// nothing.
+// A file contains named whole tensors; a rank holds slices of layers of flat
+// buffers. One layer of one buffer is moved at a time. So rank 0 needs memory
+// for only one layer beyond its own state (for a layer and its largest tensor
+// while reading or writing), whatever the layout. Other ranks need none.
 //
 //   ranks of a stage   --slices, by reshard-->  rank 0  -->  file, in order
 //
@@ -34,43 +33,44 @@ class StateStream {
     struct Entry {
       std::string name;
       std::vector<int64_t> sizes, strides;
-      int64_t offset = 0;  // its first element in the block
+      int64_t offset = 0;  // first element in the block
     };
-    std::string name;   // the buffer's; "" for a constant
-    int64_t layer = 0;  // a layer of the model's table
+    std::string name;   // name of the buffer; "" for a constant
+    int64_t layer = 0;  // number in the model's table
     int stage = 0;
-    int64_t buffer = 0;  // order in the file, then by stage and layer
-    int64_t size = 0;    // counted in elements
+    int64_t buffer = 0;  // order in the file, before stage and layer
+    int64_t size = 0;    // in elements
     bool sharded = false;
     at::ScalarType type = at::kFloat;
     std::vector<Entry> entries;
   };
 
-  // A rank that has everything gives no mesh and acts alone.
+  // `mesh` is nullptr if this rank has the whole state and acts alone.
   explicit StateStream(collectives::Mesh* mesh) : mesh_(mesh) {}
 
-  // Called for the same things on all ranks, in the order of the file. Names
-  // get `prefix`.
+  // Add the parts of the stream. All ranks must add the same things, in the
+  // order of the file. `prefix` is put before names.
   void add(const step::TrainingState::Buffer& buffer,
            const std::string& prefix);
   void add(const model::NamedTensor& constant);
-  // Collective, after the last add(): rank 0 learns what other stages hold.
+  // Call after the last add(): rank 0 receives the lists of blocks of other
+  // stages. Collective.
   void connect();
 
   bool is_root() const { return mesh_ == nullptr || mesh_->world.rank() == 0; }
-  // Blocks in the order of the file; the root has those of all stages.
+  // Blocks in the order of the file; at the root, those of all stages.
   const std::vector<Block>& blocks() const { return all_; }
   std::vector<weights::TensorDescription> tensors() const;
 
-  // The root's `take` gets each of tensors() in order, row-major. The root's
-  // copies are host memory; where that is short it retries before it meets its
-  // peers. Collective.
+  // At the root, calls `take` with each of tensors() in order, row-major. The
+  // root's copies are in host memory; if that is short, it retries before it
+  // communicates. Collective.
   void collect(const std::function<void(const at::Tensor&)>& take,
                const memory::MemoryRetry& retry = {});
-  // The root's `give` fills each of tensors() in order. Collective.
+  // At the root, calls `give` to fill each of tensors() in order. Collective.
   void distribute(
       const std::function<void(const std::string&, at::Tensor&)>& give);
-  // Distributes whole layers: `give` fills each, [block.size], at the root.
+  // Like distribute(), but `give` returns a whole layer, [block.size].
   void distribute_layers(
       const std::function<const at::Tensor&(const Block&)>& give);
 
@@ -80,26 +80,26 @@ class StateStream {
   std::vector<Move> moves_from_root(const Block& block) const;
   int world_rank(int stage, int data_rank, int spatial_rank) const;
   int here() const { return mesh_ == nullptr ? 0 : mesh_->world.rank(); }
-  // This rank's part of own_[index].
+  // Visits the blocks in order. `mine` is this rank's part, undefined for
+  // blocks of other stages.
   void for_each_block(
       const std::function<void(const Block&, const at::Tensor& mine)>& visit);
 
   collectives::Mesh* mesh_;
   int64_t num_buffers_ = 0;
   std::vector<Block> own_;
-  std::vector<at::Tensor> parts_;  // own_'s: whole, or this rank's slice
-  std::vector<Block> all_;         // known to the root alone
+  std::vector<at::Tensor> parts_;  // parts of own_: whole, or this rank's slice
+  std::vector<Block> all_;         // blocks of all stages only at the root
 };
 
 // The tensors of blocks, in the order of the file.
 std::vector<weights::TensorDescription> tensors_of(
     const std::vector<StateStream::Block>& blocks);
 
-// Bytes of the largest block.
 int64_t largest_block_bytes(const std::vector<StateStream::Block>& blocks);
 
-// `take` gets each tensor of a block's whole layer, [block.size], row-major, in
-// `memory` of as many bytes as the layer has.
+// Calls `take` with each tensor of a block, row-major. `layer` is the whole
+// layer, [block.size]; `memory` is a buffer with at least as many bytes.
 void take_tensors(const StateStream::Block& block, const at::Tensor& layer,
                   const at::Tensor& memory,
                   const std::function<void(const at::Tensor&)>& take);

@@ -12,24 +12,25 @@ namespace {
 constexpr unsigned kSecondsToSave = 30;
 
 std::atomic<bool> is_lost = false;
-std::atomic<int> reprieves = 0;  // reprieves that outlast a killed agent
-std::atomic<int> savers = 0;     // who can save when the agent asks
+// Number of objects that can save even if the agent is killed.
+std::atomic<int> reprieves = 0;
+std::atomic<int> savers = 0;  // number that can save if the agent asks
 static_assert(std::atomic<bool>::is_always_lock_free &&
               std::atomic<int>::is_always_lock_free);
 
 pid_t agent = 0;
 
-// Launchers may send the same signal for reasons of their own.
+// Handles SIGUSR1. Launchers may send it too, so its sender is checked.
 void take(int, siginfo_t* about, void*) {
-  // The system's signal names the agent, too, but comes when it is the parent
-  // no more.
+  // The signal of the system also names the agent as sender, but it arrives
+  // after the agent has stopped being the parent.
   const bool is_there = getppid() == agent;
   const bool is_asked =
       is_there && about->si_code == SI_USER && about->si_pid == agent;
   if (is_there && !is_asked) return;
   is_lost = true;
   if ((is_asked ? savers : reprieves) == 0) _exit(128 + SIGKILL);
-  alarm(kSecondsToSave);  // its default action ends the process
+  alarm(kSecondsToSave);  // the default action of SIGALRM ends the process
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ void set_deadline(grpc::ClientContext& context,
 grpc::Status Patience::call(
     std::chrono::milliseconds timeout,
     const std::function<grpc::Status(grpc::ClientContext&)>& send) const {
-  const PeerWait waiting;  // the coordinator may wait for others
+  const PeerWait waiting;  // the coordinator may wait for other workers
   const auto end = SteadyClock::now() + time;
   for (;;) {
     grpc::ClientContext context;

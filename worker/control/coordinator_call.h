@@ -1,10 +1,9 @@
-// CoordinatorCall: a call to the coordinator that has patience with it.
+// CoordinatorCall: calls the coordinator; retries while it is unreachable.
 //
-// A coordinator that is away may be one that is being started again: while
-// nobody is there the call is made anew, until the time is over or the caller
-// gives up.
+// An unreachable coordinator may be restarting. So the call is repeated until
+// the time is over or the caller gives up.
 //
-// Errors: none of its own; the call's status is returned.
+// Errors: throws none of its own; returns the status of the call.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -15,7 +14,7 @@
 
 namespace headroom::control {
 
-// The time of a call that waits for nobody.
+// Time limit of a call that does not wait for other workers.
 inline constexpr std::chrono::milliseconds kCallTimeout{5000};
 
 void set_deadline(grpc::ClientContext& context,
@@ -23,9 +22,10 @@ void set_deadline(grpc::ClientContext& context,
 
 struct Patience {
   std::chrono::milliseconds time;
-  std::function<bool()> is_over;  // it is given up already
+  std::function<bool()> is_over;  // true once the caller has given up
 
-  // The answer of `send`, which is called again while nobody is there.
+  // Calls `send` and returns its status. Repeats it while the coordinator is
+  // unreachable.
   grpc::Status call(
       std::chrono::milliseconds timeout,
       const std::function<grpc::Status(grpc::ClientContext&)>& send) const;

@@ -18,6 +18,7 @@
 #include "parallel/base/log.h"
 #include "parallel/base/peer_patience.h"
 #include "parallel/base/peer_wait.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "proto/beat_answer.h"
 #include "proto/channel.h"
@@ -36,14 +37,14 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr milliseconds kHeartbeatTimeout{1000};
 constexpr milliseconds kNewsOnTheWay{1000};
-// A worker of which nothing came for 2 s is lost: before that it speaks for
-// itself, where the coordinator does not answer through its agent.
+// A worker is lost after 2 s without a message. Before that, if no answer
+// arrives through the agent, it contacts the coordinator directly.
 constexpr milliseconds kPatienceWithAgent{1400};
-// The coordinator may not be there yet at first.
+// The coordinator may not have started yet.
 constexpr milliseconds kFirstContact{30000};
 constexpr milliseconds kMinBackoff{100};
 constexpr milliseconds kMaxBackoff{1000};
-// A failure's message ends up in headers of answers, which gRPC bounds.
+// A failure's message is sent in gRPC headers, whose size is limited.
 constexpr size_t kMaxFailure = 2000;
 
 // REQUIRES: check_assignment(message), and its action is not ACTION_WAIT.
@@ -60,12 +61,12 @@ Assignment to_assignment(const wire::Assignment& message) {
   return assignment;
 }
 
-// One generation's rendezvous map, kept by the coordinator. Borrows the stub,
-// which must outlive it. Errors: CommunicationError, also where the coordinator
-// refuses: to whoever wants to form a generation that is a lost one.
+// The coordinator's rendezvous map of one generation. The stub must outlive it.
+// Errors: CommunicationError, also if the coordinator refuses a request: for a
+// worker that forms a generation, this means the generation is lost.
 class RendezvousClient final : public KeyValueStore {
  public:
-  // `address`: of the coordinator, for messages.
+  // `address` is the coordinator's, for messages only.
   RendezvousClient(wire::Coordinator::Stub& stub, wire::Stamp stamp,
                    std::string address, Patience patience);
 
@@ -76,7 +77,7 @@ class RendezvousClient final : public KeyValueStore {
                                    std::chrono::milliseconds timeout) override;
 
  private:
-  // `count` as the message has it.
+  // `count` as in LookupRequest.
   wire::LookupResponse look_up(const std::string& key, int count,
                                std::chrono::milliseconds timeout);
   [[noreturn]] void fail(const std::string& doing, const std::string& key,
@@ -148,10 +149,9 @@ wire::LookupResponse RendezvousClient::look_up(const std::string& key,
     if (left <= slice && !is_over) deadline = now + std::min(timeout, kSlice);
     if (left <= slice && is_over) {
       throw CommunicationError(
-          "nobody published rendezvous key '" + key +
-          (count == 0 ? "'"
-                      : "0' to '" + key + std::to_string(count - 1) + "'") +
-          " within " + std::to_string(patience.waited().count()) + " ms");
+          cat("nobody published rendezvous key '", key,
+              count == 0 ? "'" : cat("0' to '", key, count - 1, "'"),
+              " within ", patience.waited().count(), " ms"));
     }
   }
 }
@@ -186,7 +186,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       changed_.wait(lock, [&] { return joined_ || failure_; });
       if (!joined_) std::rethrow_exception(failure_);
     } catch (...) {
-      watcher_.join();  // it has ended with the failure
+      watcher_.join();  // the thread has ended with the failure
       throw;
     }
     heartbeats_ = std::thread([this] { send_heartbeats(); });
@@ -206,7 +206,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   Assignment next_assignment() override {
-    const PeerWait waiting;  // others may have to come first, however long
+    const PeerWait waiting;  // other workers may have to join first
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !assignments_.empty() || failure_; });
     if (assignments_.empty()) std::rethrow_exception(failure_);
@@ -251,7 +251,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     wire::ReportEventRequest request;
     *request.mutable_stamp() = current_stamp();
     *request.mutable_event() = wire::to_wire(event);
-    std::lock_guard lock(report_mutex_);  // counted in the order of sending
+    // So that reports are numbered in the order of sending.
+    std::lock_guard lock(report_mutex_);
     request.mutable_event()->set_report(++num_reports_);
     reports_.add([this, request](grpc::ClientContext& context) {
       wire::ReportEventResponse response;
@@ -273,7 +274,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   void leave_generation(const LeftGeneration& left) override {
-    // Nothing more of this generation is accepted.
+    // The coordinator accepts nothing more of this generation afterwards.
     reports_.flush(kCallTimeout);
     auto request = wire::to_message<wire::LeaveGenerationRequest>(left);
     *request.mutable_stamp() = current_stamp();
@@ -342,7 +343,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         if (!take(message)) context.TryCancel();
       }
       if (connected) {
-        // The last message may be long ago: silence begins with the break.
+        // Silence counts from here: the last message may be old.
         silent_since = SteadyClock::now();
         limit = patience_;
         backoff = kMinBackoff;
@@ -361,7 +362,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     }
   }
 
-  // False if the message cannot be followed.
+  // Returns false if the message cannot be followed.
   bool take(const wire::Assignment& message) {
     std::lock_guard lock(mutex_);
     try {
@@ -380,7 +381,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return !failure_;
   }
 
-  // The mutex is held. True if there is nothing to come any more.
+  // Call with the mutex held. True if no further assignment will arrive.
   bool end_of_stream(const grpc::Status& status, SteadyClock::duration silence,
                      milliseconds limit) {
     const std::string whom = "the coordinator at " + address_;
@@ -392,10 +393,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       const auto fault =
           wire::connection_fault(address_, wire::channel_security());
       throw CommunicationError(
-          "no answer from " + whom + " for " +
-          std::to_string(
-              std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
-          " s (" + (fault ? fault->what : status.error_message()) + ")");
+          cat("no answer from ", whom, " for ",
+              std::chrono::duration_cast<std::chrono::seconds>(limit).count(),
+              " s (", fault ? fault->what : status.error_message(), ")"));
     } catch (const Error&) {
       failure_ = std::current_exception();
     }
@@ -409,7 +409,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     while (!ending_) {
       const wire::Beat beat = next_beat();
       lock.unlock();
-      // An agent that stands still, is gone, or is cut off speaks for nobody.
+      // Ask the coordinator directly if the agent hangs, ended or is cut off.
       const bool is_carried =
           agent_.send(beat) && beat.sent - heard_agent_ < kPatienceWithAgent;
       if (!is_carried) hear(ask_coordinator(beat));
@@ -418,14 +418,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     }
   }
 
-  // The mutex is held.
+  // Call with the mutex held.
   wire::Beat next_beat() const {
     wire::Beat beat{.sent = SteadyClock::now(),
                     .generation = stamp_.generation(),
                     .waits_for_peers = PeerWait::is_waiting(),
                     .has_progress = progress_.has_value(),
                     .progress = progress_.value_or(wire::RunProgress())};
-    // Elsewhere nothing says how long it may take.
+    // In other phases it is not known how long work may take without news.
     if (beat.progress.phase == wire::WorkerPhase::kTrain) {
       beat.progress.quiet_ms = PeerWait::quiet().count();
     }
@@ -446,8 +446,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     wire::HeartbeatResponse response;
     grpc::ClientContext context;
     set_deadline(context, kHeartbeatTimeout);
-    // Waiting is right also while the coordinator is away: gRPC makes
-    // connections only while a call waits for one.
+    // Wait also while the coordinator is away: gRPC only opens connections
+    // while a call waits for one.
     context.set_wait_for_ready(true);
     const grpc::Status status = stub_->Heartbeat(&context, request, &response);
     if (!status.ok()) log::debug("heartbeat: " + status.error_message());
@@ -476,9 +476,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     const bool is_of_now = answer.generation == stamp_.generation();
     if (answer.peer_lost && is_of_now) AbortableWait::abort_all();
     if (is_of_now) PeerNews::note(answer.a_peer_works && !answer.peer_lost);
-    // Refused though nothing newer comes: this worker was given up. The news
-    // of the next generation may be on its way, and it has none while it
-    // looks for a coordinator that was started again.
+    // Heartbeats of the current generation are refused: the coordinator has
+    // given up this worker. Wait a short time before failing, because the
+    // assignment of the next generation may be on its way. While the stream of
+    // assignments is not connected, refusals do not count.
     const std::string refusal = answer.refusal;
     if (refusal.empty() || !is_watching_ || !is_of_now) {
       refused_since_ = SteadyClock::now();
@@ -497,22 +498,22 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   const std::string worker_id_;
   const std::string advertise_host_;
   const std::unique_ptr<wire::Coordinator::Stub> stub_;
-  std::atomic<bool> is_watching_{false};  // connected to the assignments
+  std::atomic<bool> is_watching_{false};  // the assignment stream is open
   std::atomic<bool> stop_requested_ = false;
-  std::atomic<uint64_t> leave_requested_ = 0;  // the generation to leave
+  std::atomic<uint64_t> leave_requested_ = 0;  // generation to leave or 0
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   wire::Stamp stamp_;
   std::deque<Assignment> assignments_;
-  int64_t last_order_ = 0;      // the newest of them by the coordinator's count
-  std::exception_ptr failure_;  // why no further assignment will come
+  int64_t last_order_ = 0;  // the coordinator's number of the newest assignment
+  std::exception_ptr failure_;  // why no further assignment will arrive
   grpc::ClientContext* watch_context_ = nullptr;
   std::optional<wire::RunProgress> progress_;
   bool joined_ = false;
   bool ending_ = false;
 
-  // The thread of heartbeats has these.
+  // Used only by the heartbeat thread.
   wire::BeatChannel agent_;
   SteadyClock::time_point heard_agent_;
   SteadyClock::time_point refused_since_;
@@ -521,7 +522,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::thread heartbeats_;
   std::mutex report_mutex_;
   int64_t num_reports_ = 0;
-  ReportQueue reports_;  // ends first: its calls use what is above
+  ReportQueue reports_;  // destroyed first: calls use members above
 };
 
 }  // namespace

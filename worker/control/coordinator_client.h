@@ -1,17 +1,16 @@
-// CoordinatorClient: the worker's side of the coordinator's service.
+// CoordinatorClient: the worker's client of the coordinator's service.
 //
-// No gRPC type shows here, so that files with tensors may include it. A thread
-// of its own sends heartbeats (every 250 ms), to the agent that has left this
-// process a channel, else to the coordinator; another follows the stream of
-// assignments.
+// This header shows no gRPC type, so that files with tensors may include it.
+// One thread sends heartbeats every 250 ms, to the agent if it has given this
+// process a channel, else to the coordinator. Another thread reads the stream
+// of assignments.
 //
-// A coordinator that is away may be one that is being started again: calls are
-// repeated and streams opened anew, at most every second, for as long as
-// `patience`; training goes on meanwhile.
+// An unreachable coordinator may be restarting. So calls are repeated and
+// streams are opened again, at most once a second, for as long as `patience`.
+// Training continues meanwhile.
 //
-// Threads: any thread may call any method.
-// Errors: CommunicationError when the coordinator stays away; Error when it
-// refuses.
+// Threads: any thread may call any method. Errors: CommunicationError if the
+// coordinator stays unreachable; Error if it refuses.
 #pragma once
 
 #include <chrono>
@@ -30,14 +29,14 @@ namespace headroom::control {
 
 enum class Action { kRun, kSaveAndExit, kExit };
 
-// What this worker is to do, in one generation.
+// The task of this worker in one generation.
 struct Assignment : wire::RankAssignment {
   uint64_t generation = 0;
   Action action = Action::kExit;
   std::string reason;
 };
 
-// An event without what its writer sets: sequence, time, report, reporter.
+// An event. Its sequence, time, report and reporter are filled in later.
 using RunEvent = wire::EventRecord;
 using wire::FailureKind;
 using wire::FinishedRun;
@@ -48,8 +47,10 @@ inline constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(30);
 
 class CoordinatorClient {
  public:
-  // `address` is HOST:PORT. Connects, checks versions and joins; waits up to
-  // 30 s for the coordinator to answer. `agent`: this worker's end.
+  // Connects to `address` (HOST:PORT), checks versions and joins. Waits up to
+  // 30 s for the coordinator to answer. `patience` is how long it may be
+  // unreachable later: longer survives a slower restart, shorter notices its
+  // loss sooner. `agent` is this worker's end of the channel to its agent.
   static std::unique_ptr<CoordinatorClient> connect(
       const std::string& address, const wire::MemberIdentity& identity,
       const std::string& advertise_host,
@@ -63,18 +64,20 @@ class CoordinatorClient {
   // The rendezvous map of the current generation. The client must outlive it.
   virtual std::unique_ptr<KeyValueStore> rendezvous(uint64_t generation) = 0;
 
-  // What the next heartbeats carry.
+  // Sets the progress that the next heartbeats report.
   virtual void set_progress(const wire::RunProgress& progress) = 0;
-  // Somebody asked to end at the next committed step (set by heartbeats).
+  // Whether the run was asked to stop at the next committed step. Heartbeats
+  // bring the request.
   virtual bool stop_requested() const = 0;
-  // The generation is to end there (set by heartbeats).
+  // Whether this generation is to end at the next committed step. Heartbeats
+  // bring the request.
   virtual bool leave_requested(uint64_t generation) const = 0;
 
   virtual void commit(int64_t step, double loss,
                       const wire::RunProgress& progress) = 0;
   virtual void report_event(const RunEvent& event) = 0;
   virtual void report_failure(const WorkerFailure& failure) = 0;
-  // The next assignment says how the run goes on.
+  // Leaves the generation. The next assignment tells how the run continues.
   virtual void leave_generation(const LeftGeneration& left) = 0;
   virtual void finish(const FinishedRun& finished) = 0;
 };

@@ -1,11 +1,11 @@
-// ReportQueue: commits and events on their way to the coordinator, in order.
+// ReportQueue: sends commits and events to the coordinator, in order.
 //
-// Training does not wait for them. While the coordinator is away they wait, up
-// to a bound; what comes beyond it is dropped, with one warning.
+// Training does not wait for them. While the coordinator is unreachable up to
+// 1,000 reports are queued; further ones are dropped, with one warning.
 //
-// Ownership: owns its thread, which ends with it; what has not been sent then
-// is lost. Threads: any. Errors: none; a refused report is a warning in the
-// log.
+// Ownership: owns a thread, which the destructor stops; reports that have not
+// been sent by then are lost. Threads: any. Errors: none; a refused report is a
+// warning in the log.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -28,7 +28,7 @@ class ReportQueue {
   ~ReportQueue();
 
   void add(Call send);
-  // Waits until everything is sent, at most so long.
+  // Waits until everything is sent, but at most `timeout`.
   void flush(std::chrono::milliseconds timeout);
 
  private:

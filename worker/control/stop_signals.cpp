@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kOneRequestNanoseconds = 300'000'000;
 
-// The steady clock's time of the first signal; 0: there was none.
+// Time of the first signal on the steady clock; 0 if there was none.
 std::atomic<int64_t> first_at{0};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
@@ -42,7 +42,7 @@ void install() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before = {};
     sigaction(number, nullptr, &before);
-    // nohup: stays ignored.
+    // Under nohup the signal stays ignored.
     if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
   }
 }

@@ -1,10 +1,11 @@
-// stop_signals: Ctrl-C and SIGTERM of a worker that nobody supervises.
+// stop_signals: Ctrl-C, SIGTERM and SIGHUP of a worker without supervisor.
 //
-// The first asks for an end at the next committed step, one that comes later
-// than 0.3 s after it ends the process at once: timeout(1) sends its signal to
-// the process and to its group, and means one.
+// The first signal asks for an end at the next committed step. A signal that
+// arrives more than 0.3 s later ends the process at once. The interval exists
+// because timeout(1) sends its signal to the process and to its group, which is
+// meant as one request.
 //
-// Threads: install() once, from main; requested() from any thread.
+// Threads: call install() once, from main; requested() from any thread.
 #pragma once
 
 namespace headroom::stop_signals {

@@ -222,10 +222,9 @@ std::string csv_lines(const ImageDetections& found,
                       const std::vector<std::string>& class_names) {
   std::string text;
   for (const metrics::Detection& d : found.detections) {
-    text += csv_field(found.image.string()) + "," +
-            std::to_string(d.class_index) + "," +
-            csv_field(class_names.at(static_cast<size_t>(d.class_index))) +
-            "," + fixed_text(d.confidence, 5);
+    text += cat(csv_field(found.image.string()), ",", d.class_index, ",",
+                csv_field(class_names.at(static_cast<size_t>(d.class_index))),
+                ",", fixed_text(d.confidence, 5));
     for (const float value : {d.box.x1, d.box.y1, d.box.x2, d.box.y2}) {
       text += "," + fixed_text(value, 2);
     }
@@ -283,8 +282,7 @@ std::string counts_text(const ImageDetections& found,
   if (counts.empty()) return "nothing";
   return joined(counts, ", ", [&](const auto& entry) {
     const auto& [index, count] = entry;
-    return std::to_string(count) + " " +
-           class_names.at(static_cast<size_t>(index));
+    return cat(count, " ", class_names.at(static_cast<size_t>(index)));
   });
 }
 
@@ -310,7 +308,7 @@ std::string DetectionFolder::name_of(const fs::path& image) {
   const std::string stem = labels::with_suffix(image.filename().native(), "");
   std::string name = stem;
   while (!names_.emplace(name, 1).second) {
-    name = stem + "_" + std::to_string(++names_[stem]);
+    name = cat(stem, "_", ++names_[stem]);
   }
   return name;
 }
@@ -334,7 +332,7 @@ namespace {
 
 fs::path picture_path(const fs::path& video, const std::string& name,
                       int64_t number) {
-  return video.parent_path() / (name + "_" + std::to_string(number));
+  return video.parent_path() / (cat(name, "_", number));
 }
 
 }  // namespace
@@ -386,7 +384,7 @@ void DetectionFolder::write_crop(const ImageDetections& found, size_t number,
                                  const cv::Mat& pixels) {
   const auto index = static_cast<size_t>(found.detections[number].class_index);
   write_picture(fs::path("crops") / folder_name(class_names_.at(index)) /
-                    (name + "_" + std::to_string(number + 1)),
+                    (cat(name, "_", number + 1)),
                 pixels);
 }
 

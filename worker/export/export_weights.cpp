@@ -109,8 +109,7 @@ void check_export(const ExportRequest& request) {
     refuse("--int8 is for ONNX alone", "give --include onnx");
   }
   if (request.dynamic && request.batch != 1) {
-    refuse("--batch " + std::to_string(request.batch) +
-               " fixes what --dynamic leaves open",
+    refuse(cat("--batch ", request.batch, " fixes what --dynamic leaves open"),
            "give one of them");
   }
   if (!request.output.empty()) {
@@ -252,8 +251,8 @@ std::vector<std::string> export_weights(const ExportRequest& request) {
     } else {
       metadata["format"] = "headroom-weights";
       weights::save_weights(path, model.state(), metadata);
-      lines.push_back(path.string() + ": safetensors, " +
-                      std::to_string(model.state().size()) + " tensors");
+      lines.push_back(cat(path.string(), ": safetensors, ",
+                          model.state().size(), " tensors"));
     }
   }
   return lines;

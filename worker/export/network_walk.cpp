@@ -3,6 +3,7 @@
 #include "configs/layers/layer_modules.h"
 #include "configs/layers/table_layer.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/model/conv_block.h"
 
 namespace headroom::exporter {
@@ -35,8 +36,7 @@ class Walk {
     for (size_t level = 0; level < levels.size(); ++level) {
       emitter_.head(
           level,
-          plain_convolution(levels[level],
-                            prefix + "m." + std::to_string(level) + ".", {}));
+          plain_convolution(levels[level], cat(prefix, "m.", level, "."), {}));
     }
   }
 
@@ -140,7 +140,7 @@ void walk_network(const layers::ModelTable& table, model::LayerGraph& model,
   Walk walk(model, emitter);
   std::vector<Value> outputs;
   for (size_t layer = 0; layer < table.layers.size(); ++layer) {
-    const std::string prefix = "model." + std::to_string(layer) + ".";
+    const std::string prefix = cat("model.", layer, ".");
     std::vector<Value> inputs;
     std::vector<layers::MapShape> shapes;
     for (const int from : model.inputs()[layer]) {

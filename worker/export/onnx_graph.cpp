@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "proto/onnx.pb.h"
 #include "proto/version.h"
 
@@ -17,7 +18,7 @@ std::string bytes_of(const std::vector<T>& values) {
 }
 
 std::string constant_name(const OnnxGraph& graph) {
-  return "constant_" + std::to_string(graph.tensors.size());
+  return cat("constant_", graph.tensors.size());
 }
 
 constexpr int64_t kIrVersion = 8;  // introduced with opset 17
@@ -68,10 +69,9 @@ std::vector<std::string> OnnxGraph::add_many(
   node.op = op;
   node.inputs = std::move(node_inputs);
   node.attributes = std::move(attributes);
-  const std::string stem = op + "_" + std::to_string(nodes.size());
+  const std::string stem = cat(op, "_", nodes.size());
   for (size_t i = 0; i < num_outputs; ++i) {
-    node.outputs.push_back(num_outputs == 1 ? stem
-                                            : stem + "_" + std::to_string(i));
+    node.outputs.push_back(num_outputs == 1 ? stem : cat(stem, "_", i));
   }
   nodes.push_back(node);
   return node.outputs;

@@ -1,4 +1,5 @@
 #include "worker/export/onnx_head.h"
+#include "parallel/base/text.h"
 
 namespace headroom::exporter {
 namespace {
@@ -34,11 +35,10 @@ class Head {
     const std::string map = graph_.add(
         "Transpose", {as_float(graph_.add("Reshape", {level.map, shape}))},
         permutation({0, 1, 3, 4, 2}));
-    name_output(map, "level" + std::to_string(index),
+    name_output(map, cat("level", index),
                 {size_or(options_.batch, "batch"), anchors,
-                 size_or(rows_of(level), "rows_" + std::to_string(index)),
-                 size_or(columns_of(level), "columns_" + std::to_string(index)),
-                 fields_});
+                 size_or(rows_of(level), cat("rows_", index)),
+                 size_or(columns_of(level), cat("columns_", index)), fields_});
   }
 
   // [N, anchors * H * W, fields]

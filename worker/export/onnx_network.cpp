@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/export/network_walk.h"
 
 namespace headroom::exporter {
@@ -135,10 +136,9 @@ class OnnxEmitter final : public NetworkEmitter {
 void check_size(int64_t size, int64_t stride) {
   if (size % stride == 0) return;
   throw Error("export",
-              "an image side of " + std::to_string(size) +
-                  " is no multiple of the model's largest stride, " +
-                  std::to_string(stride),
-              "give --img " + std::to_string((size / stride + 1) * stride));
+              cat("an image side of ", size,
+                  " is no multiple of the model's largest stride, ", stride),
+              cat("give --img ", (size / stride + 1) * stride));
 }
 
 }  // namespace

@@ -100,18 +100,15 @@ class Source final : public NetworkEmitter {
   }
 
   Value every_second(const Value& x, int64_t row, int64_t column) override {
-    return x + "[:, :, " + std::to_string(row) + "::2, " +
-           std::to_string(column) + "::2]";
+    return cat(x, "[:, :, ", row, "::2, ", column, "::2]");
   }
 
   Value slice(const Value& x, int64_t begin, int64_t end) override {
-    return value(x + "[:, " + std::to_string(begin) + ":" +
-                 std::to_string(end) + "]");
+    return value(cat(x, "[:, ", begin, ":", end, "]"));
   }
 
   Value shuffle(const Value& x, int64_t groups, int64_t) override {
-    return value("torch.channel_shuffle(" + x + ", " + std::to_string(groups) +
-                 ")");
+    return value(cat("torch.channel_shuffle(", x, ", ", groups, ")"));
   }
 
   // Decodes a level to [N, rows, 5 + classes], rows by anchor, y, x.
@@ -134,8 +131,8 @@ class Source final : public NetworkEmitter {
               ".dtype, device=" + map + ".device).view([-1, 1]).expand([" +
               size + "])");
     const std::string xy =
-        value("(" + s + "[:, :, :, :, 0:2] * 2.0 - 0.5 + torch.stack([" + x +
-              ", " + y + "], 4)) * " + std::to_string(made.stride) + ".0");
+        value(cat("(", s, "[:, :, :, :, 0:2] * 2.0 - 0.5 + torch.stack([", x,
+                  ", ", y, "], 4)) * ", made.stride, ".0"));
     const std::string wh =
         value("torch.square(" + s + "[:, :, :, :, 2:4] * 2.0) * " +
               anchor_buffer(made));
@@ -156,7 +153,7 @@ class Source final : public NetworkEmitter {
   }
 
   std::string value(const std::string& expression) {
-    const std::string name = "v" + std::to_string(num_values_++);
+    const std::string name = cat("v", num_values_++);
     text_ += "    " + name + " = " + expression + "\n";
     return name;
   }
@@ -166,7 +163,7 @@ class Source final : public NetworkEmitter {
   }
 
   std::string add_buffer(const at::Tensor& values) {
-    const std::string name = "b" + std::to_string(num_buffers_++);
+    const std::string name = cat("b", num_buffers_++);
     module_.register_buffer(name, values);
     return "self." + name;
   }

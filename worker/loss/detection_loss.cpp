@@ -7,6 +7,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 #include "worker/loss/device_loss.h"
 #include "worker/loss/level_loss.h"
 
@@ -24,8 +25,8 @@ LevelScales level_scales(const HeadSize& head, size_t level,
   scales.obj_rule = {gains.obj_pos_weight, gains.focal_gamma};
   scales.cls_rule = {gains.cls_pos_weight, gains.focal_gamma};
   HEADROOM_CHECK(head.height <= global_rows,
-                 std::to_string(head.height) + " rows of cells here, " +
-                     std::to_string(global_rows) + " in the whole level");
+                 cat(head.height, " rows of cells here, ", global_rows,
+                     " in the whole level"));
   const int64_t cells = head.anchors * global_rows * head.width;
   scales.obj = gains.obj * gains.balance[level] /
                static_cast<double>(counts.images * cells);
@@ -43,18 +44,17 @@ void check_levels(size_t num_levels, const GlobalCounts& counts,
                      (counts.global_rows.empty() ||
                       counts.global_rows.size() == num_levels) &&
                      gains.balance.size() == num_levels,
-                 std::to_string(num_levels) + " heads, " +
-                     std::to_string(counts.matches.size()) + " counts, " +
-                     std::to_string(counts.global_rows.size()) + " heights, " +
-                     std::to_string(gains.balance.size()) + " balances");
+                 cat(num_levels, " heads, ", counts.matches.size(), " counts, ",
+                     counts.global_rows.size(), " heights, ",
+                     gains.balance.size(), " balances"));
   HEADROOM_CHECK(counts.images > 0,
-                 std::to_string(counts.images) + " images in the global batch");
+                 cat(counts.images, " images in the global batch"));
 }
 
 void check_head(const at::Tensor& head, const LossGains& gains) {
   HEADROOM_CHECK(head.size(-1) == 5 + gains.num_classes,
-                 "head of " + std::to_string(head.size(-1)) + " fields for " +
-                     std::to_string(gains.num_classes) + " classes");
+                 cat("head of ", head.size(-1), " fields for ",
+                     gains.num_classes, " classes"));
 }
 
 Distillation distillation(const at::Tensor& teacher, const LevelScales& scales,
@@ -80,15 +80,13 @@ DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
   const size_t num_levels = heads.size();
   check_levels(num_levels, counts, gains);
   HEADROOM_CHECK(targets.size() == num_levels,
-                 std::to_string(num_levels) + " heads, " +
-                     std::to_string(targets.size()) + " targets");
+                 cat(num_levels, " heads, ", targets.size(), " targets"));
   std::vector<HeadSize> sizes;
   for (size_t i = 0; i < num_levels; ++i) {
     check_head(heads[i], gains);
     HEADROOM_CHECK(targets[i].size() <= counts.matches[i],
-                   std::to_string(targets[i].size()) + " matches here, " +
-                       std::to_string(counts.matches[i]) +
-                       " in the whole global batch");
+                   cat(targets[i].size(), " matches here, ", counts.matches[i],
+                       " in the whole global batch"));
     sizes.push_back(size_of(heads[i]));
   }
   if (kernels::LossKernels* kernels = loss_kernels_for(heads.front())) {
@@ -150,13 +148,12 @@ LossGains scale_gains(const configs::Hyperparameters& hyp, int64_t num_levels,
       num_levels == 3 ? three_levels : more_levels;
   if (num_levels < 1 || num_levels > static_cast<int64_t>(balance.size()))
     throw Error("loss",
-                "the model has " + std::to_string(num_levels) +
+                cat("the model has ", num_levels,
                     " detection levels, the objectness balance is defined "
-                    "for 1 to 5",
+                    "for 1 to 5"),
                 "use a model with at most 5 detection levels");
   HEADROOM_CHECK(num_classes >= 1 && image_size >= 1,
-                 std::to_string(num_classes) + " classes at " +
-                     std::to_string(image_size) + " px");
+                 cat(num_classes, " classes at ", image_size, " px"));
 
   const double per_level = 3.0 / static_cast<double>(num_levels);
   const double size = static_cast<double>(image_size) / 640;

@@ -8,6 +8,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/head_fields.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 
 namespace headroom::loss {
 namespace {
@@ -173,8 +174,8 @@ LevelLoss device_loss(kernels::LossKernels& kernels,
                       const PackedTargets& targets, const at::Tensor& scales,
                       const kernels::LossRules& rules) {
   HEADROOM_CHECK(heads.size() == targets.begins.size(),
-                 std::to_string(heads.size()) + " heads for targets of " +
-                     std::to_string(targets.begins.size()) + " levels");
+                 cat(heads.size(), " heads for targets of ",
+                     targets.begins.size(), " levels"));
   variable_list outputs = DeviceLoss::apply(at::TensorList(heads), &kernels,
                                             targets, &scales, rules);
   return {outputs[0], outputs[1]};

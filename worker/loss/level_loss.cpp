@@ -23,6 +23,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/head_fields.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 #include "worker/kernels/box_iou.h"
 
 namespace headroom::loss {
@@ -83,9 +84,8 @@ class RowPlaces {
           class_index(row) >= 0 && class_index(row) < sizes_[4] - kFirstClass;
       for (size_t i = 0; i < 4; ++i)
         inside = inside && field(row, i) >= 0 && field(row, i) < sizes_[i];
-      HEADROOM_CHECK(inside, "match " + std::to_string(row) + " of " +
-                                 std::to_string(num_rows) +
-                                 " lies outside the head");
+      HEADROOM_CHECK(inside, cat("match ", row, " of ", num_rows,
+                                 " lies outside the head"));
     }
   }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/kernels/loss_kernels.h"
 
 namespace headroom::loss {
@@ -27,9 +28,8 @@ std::vector<int64_t> cells_of(const LevelTargets& targets,
     for (int64_t i = 0; i < kIndexFields; ++i) {
       is_inside = is_inside && index[i] >= 0 && index[i] < sizes[i];
     }
-    HEADROOM_CHECK(is_inside, "match " + std::to_string(match) + " of " +
-                                  std::to_string(targets.size()) +
-                                  " lies outside the head");
+    HEADROOM_CHECK(is_inside, cat("match ", match, " of ", targets.size(),
+                                  " lies outside the head"));
     cells.push_back(
         ((index[0] * head.height + index[2]) * head.width + index[3]) *
             head.anchors +
@@ -89,9 +89,9 @@ std::vector<HeadSize> head_sizes(const std::vector<HeadGrid>& grids,
 PackedTargets pack_targets(const std::vector<LevelTargets>& targets,
                            const std::vector<HeadSize>& heads,
                            int64_t capacity) {
-  HEADROOM_CHECK(!targets.empty() && targets.size() == heads.size(),
-                 std::to_string(targets.size()) + " levels of targets for " +
-                     std::to_string(heads.size()) + " heads");
+  HEADROOM_CHECK(
+      !targets.empty() && targets.size() == heads.size(),
+      cat(targets.size(), " levels of targets for ", heads.size(), " heads"));
   PackedTargets packed;
   std::vector<kernels::MatchLayout> layouts;
   int64_t bytes = 0;

@@ -11,6 +11,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 
 namespace headroom::loss {
 namespace {
@@ -142,7 +143,7 @@ std::vector<LevelTargets> assign_targets(const std::vector<LabelRow>& labels,
                                          double anchor_threshold,
                                          at::ScalarType scalar_type) {
   HEADROOM_CHECK(anchor_threshold > 1,
-                 "anchor_threshold " + std::to_string(anchor_threshold));
+                 cat("anchor_threshold ", anchor_threshold));
   HEADROOM_CHECK(scalar_type == at::kFloat || scalar_type == at::kDouble,
                  std::string("targets in ") + at::toString(scalar_type));
   for (const LabelRow& label : labels) {
@@ -151,11 +152,8 @@ std::vector<LevelTargets> assign_targets(const std::vector<LabelRow>& labels,
     bool is_sane = true;
     for (const double value : {label.cx, label.cy, label.w, label.h})
       is_sane = is_sane && value >= -1 && value <= 2;
-    HEADROOM_CHECK(is_sane, "label of image " + std::to_string(label.image) +
-                                ": " + std::to_string(label.cx) + " " +
-                                std::to_string(label.cy) + " " +
-                                std::to_string(label.w) + " " +
-                                std::to_string(label.h));
+    HEADROOM_CHECK(is_sane, cat("label of image ", label.image, ": ", label.cx,
+                                " ", label.cy, " ", label.w, " ", label.h));
   }
   return scalar_type == at::kDouble
              ? assign<double>(labels, grids, anchor_threshold, scalar_type)

@@ -1,4 +1,5 @@
 #include "worker/maps/gdal_layer.h"
+#include "parallel/base/text.h"
 
 #include <cpl_conv.h>
 #include <cpl_string.h>
@@ -16,7 +17,7 @@
 
 namespace headroom::maps {
 
-// GDAL keeps handlers in a stack of the thread.
+// GDAL keeps a stack of error handlers for each thread.
 GdalMessages::GdalMessages() { CPLPushErrorHandlerEx(&keep, this); }
 
 GdalMessages::~GdalMessages() { CPLPopErrorHandler(); }
@@ -31,7 +32,7 @@ void GdalMessages::keep(CPLErr severity, CPLErrorNum, const char* text) {
 
 ReferenceSystem reference_system(const std::string& wkt_or_name) {
   ReferenceSystem system(OSRNewSpatialReference(nullptr));
-  // A name never leads GDAL to a file or an address.
+  // Limited: a name must not make GDAL open a file or an address.
   if (OGRSpatialReference::FromHandle(system.get())
           ->SetFromUserInput(
               wkt_or_name.c_str(),
@@ -56,7 +57,7 @@ struct Field {
   const char* name;
   OGRFieldType type;
 };
-// Their places are those of the calls in write().
+// In the order in which write() sets them.
 constexpr std::array<Field, 8> kFields = {{{"class", OFTInteger},
                                            {"name", OFTString},
                                            {"confidence", OFTReal},
@@ -76,8 +77,9 @@ using Options = std::unique_ptr<char*, FreeOptions>;
 
 using Corners = std::array<double, 4>;
 
-// Longitudes of one box: its centre within the world, and none beside its edge
-// by rounding alone. Returns false where latitudes lie beyond the poles.
+// Moves a box's longitudes by whole turns so that its centre is within the
+// world, and rounds those that miss the edge only by rounding. Returns false if
+// a latitude is beyond the poles.
 bool put_on_earth(Corners& longitudes, const Corners& latitudes) {
   constexpr double kEdge = 180, kPole = 90, kRounding = 1e-9;
   const double centre =
@@ -206,7 +208,7 @@ class LayerWriter final : public MapLayerWriter {
       list = CSLSetNameValue(list, "COORDINATE_PRECISION", "9");
     }
     const Options options(list);
-    // SQLite writes to disk once for all boxes.
+    // One transaction, so that SQLite writes to disk once for all boxes.
     has_transaction_ = !is_geojson_ && GDALDatasetStartTransaction(
                                            dataset_.get(), 0) == OGRERR_NONE;
     const OGRLayerH layer = GDALDatasetCreateLayer(
@@ -224,14 +226,14 @@ class LayerWriter final : public MapLayerWriter {
 
   Dataset dataset_;
   const bool is_geojson_;
-  const std::string memory_file_;  // "": the data set has one on disk
+  const std::string memory_file_;  // "" if the data set is a file on disk
   bool has_transaction_ = false;
-  OGRLayerH layer_ = nullptr;  // the data set's; null before the first picture
-  ReferenceSystem system_;     // the layer's
-  std::array<double, 6> pixels_{};  // the newest picture's transform
-  std::string from_;                // its system
-  double farthest_ = 0;             // its largest coordinate
-  Transformation transformation_;   // leads to the layer's system
+  OGRLayerH layer_ = nullptr;       // of the data set; nullptr at first
+  ReferenceSystem system_;          // system of the layer
+  std::array<double, 6> pixels_{};  // transform of the newest picture
+  std::string from_;                // reference system of the newest picture
+  double farthest_ = 0;             // largest valid coordinate in that system
+  Transformation transformation_;   // from that system to the layer's
 };
 
 std::unique_ptr<MapLayerWriter> make_layer(const char* driver_name,
@@ -253,11 +255,11 @@ std::unique_ptr<MapLayerWriter> make_layer(const char* driver_name,
 
 }  // namespace
 
-// GDAL's writer of GeoJSON does not look whether the disk took what it wrote.
+// The layer is made in memory, because GDAL's GeoJSON writer does not check
+// whether writing to disk succeeded.
 std::unique_ptr<MapLayerWriter> make_geojson_layer(std::string& reason) {
   static std::atomic<int64_t> number = 0;
-  return make_layer("GeoJSON",
-                    "/vsimem/headroom-" + std::to_string(++number) + ".geojson",
+  return make_layer("GeoJSON", cat("/vsimem/headroom-", ++number, ".geojson"),
                     /*is_geojson=*/true, reason);
 }
 

@@ -1,5 +1,5 @@
-// GDAL's objects as values of C++, its messages as text, and the writer of a
-// layer of boxes. Only this plugin includes GDAL's headers.
+// C++ owners for GDAL's objects, access to its messages, and the writers of
+// layers of boxes. Only this plugin includes GDAL's headers.
 #pragma once
 
 #include <cpl_error.h>
@@ -14,8 +14,8 @@
 
 namespace headroom::maps {
 
-// Keeps the first failure that GDAL reports on this thread, which would else
-// print it.
+// Catches GDAL's messages on this thread, which would be printed otherwise, and
+// keeps the first failure.
 class GdalMessages {
  public:
   GdalMessages();
@@ -24,7 +24,7 @@ class GdalMessages {
   GdalMessages& operator=(const GdalMessages&) = delete;
 
   const std::string& first() const { return first_; }
-  // `otherwise` where GDAL gave no reason.
+  // The first failure, or `otherwise` if GDAL reported none.
   std::string reason(const std::string& otherwise) const {
     return first_.empty() ? otherwise : first_;
   }
@@ -54,12 +54,13 @@ using Transformation =
     std::unique_ptr<std::remove_pointer_t<OGRCoordinateTransformationH>,
                     DestroyTransformation>;
 
-// East or longitude first, whatever the system's authority says. Null: GDAL
-// does not understand it.
+// Coordinates have the easting or longitude first, whatever the system's
+// authority defines. Returns nullptr if GDAL does not understand the name.
 ReferenceSystem reference_system(const std::string& wkt_or_name);
 
-// No place on Earth has a larger one. GDAL, which takes longitudes' turns off
-// one by one, would go on for ever beyond it.
+// An upper limit for coordinates of places on Earth. It must be checked first:
+// GDAL normalises a longitude by subtracting one turn at a time, which would
+// take almost for ever beyond it.
 double farthest_coordinate(OGRSpatialReferenceH system);
 
 std::unique_ptr<MapLayerWriter> make_geojson_layer(std::string& reason);

@@ -1,4 +1,4 @@
-// libheadroom_maps.so: the one exported function, and the MapApi behind it.
+// libheadroom_maps.so: its one exported function, and the MapApi behind it.
 #include <cpl_conv.h>
 #include <gdal_frmts.h>
 #include <ogr_api.h>
@@ -15,16 +15,16 @@
 namespace headroom::maps {
 namespace {
 
-// Such words name no file and no address.
+// Whether the text's characters form neither a path nor an address.
 bool is_word(std::string_view text) {
   return std::ranges::all_of(text, [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
   });
 }
 
-// Do the codes of a system's parts lead to parts of their kind? PROJ 9.1 looks
-// them up, and crashes where a map's tags give its geographic part the code of
-// another kind.
+// Whether the authority codes of the system's parts refer to parts of the right
+// kind. PROJ 9.1 looks codes up, and crashes if the geographic part has a code
+// of another kind.
 bool has_codes_of_its_kind(OGRSpatialReferenceH system) {
   const auto is_right = [system](const char* part, auto is_kind) {
     const char* const authority = OSRGetAuthorityName(system, part);
@@ -44,9 +44,10 @@ class Gdal final : public MapApi {
   std::optional<MapPlace> place_of(const std::string& file,
                                    std::string& reason) override {
     const GdalMessages messages;
-    // Other drivers may follow what a file says to other files and addresses.
+    // Only this driver is allowed: others may open further files and network
+    // addresses that a file names.
     const char* const drivers[] = {"GTiff", nullptr};
-    // A file beside it (.aux.xml, .tfw) has no say: tiles copy the tags.
+    // Ignore files beside it (.aux.xml, .tfw): tiles copy only the tags.
     const char* const options[] = {"GEOREF_SOURCES=INTERNAL", nullptr};
     const Dataset dataset(GDALOpenEx(file.c_str(),
                                      GDAL_OF_RASTER | GDAL_OF_READONLY, drivers,

@@ -12,8 +12,8 @@
 namespace headroom::maps {
 namespace {
 
-// All the way round the Earth, in a system's x; 0 where it is a plane. Of
-// projections, Mercator's alone is known to go on beyond the 180th meridian.
+// The x distance of a whole turn round the Earth; 0 if x does not wrap. Of
+// projections, only Mercator's is known to continue beyond the 180th meridian.
 double turn_of(OGRSpatialReferenceH system) {
   constexpr double kRound = 2 * std::numbers::pi;
   if (OSRIsGeographic(system)) {
@@ -74,8 +74,8 @@ class PicturePoints final : public MapPoints {
            x_.is_within(farthest) && y_.is_within(farthest);
   }
 
-  // Does a projection whose turn is not known give a corner's longitude another
-  // x than the picture does?
+  // Whether the picture extends beyond the 180th meridian in a projection whose
+  // turn is unknown: then a corner's longitude converts back to another x.
   bool goes_round_unseen() const {
     constexpr double kNearZero = 1.5e7;  // metres, less than half a turn
     if (turn_ > 0 || std::max(-x_.low, x_.high) *
@@ -165,9 +165,10 @@ class PicturePoints final : public MapPoints {
     }
   }
 
-  // A ring's way from one vertex to the next, in the picture's units. `by`: as
-  // the points have it. What goes nearly round the Earth is an edge over the
-  // 180th meridian that nobody cut.
+  // The distance between two vertices of a ring in the picture's units. `by` is
+  // the distance in the points' units. An edge of almost a whole turn is taken
+  // for one that crosses the 180th meridian and was not cut there; it counts as
+  // 0.
   double way(double by) const {
     constexpr double kLongestEdge = 0.75;  // turns
     if (points_turn_ == 0 || !(std::abs(by) <= kLongestEdge * points_turn_)) {
@@ -176,9 +177,10 @@ class PicturePoints final : public MapPoints {
     return by / points_turn_ * turn_;
   }
 
-  // One longitude is many numbers, and a map may go on beyond the 180th
-  // meridian: vertices stay beside each other, and the ring comes where the
-  // picture is. `given`: the points' x.
+  // One longitude has many numbers, and a map may continue beyond the 180th
+  // meridian. Moves vertices by whole turns, so that neighbours stay beside
+  // each other and the ring is near the picture. `given` are the x values
+  // before conversion.
   void move_near_picture(std::span<const double> given, std::span<double> x) {
     Range ring;
     for (size_t i = 0; i < x.size(); ++i) {
@@ -190,7 +192,7 @@ class PicturePoints final : public MapPoints {
       ring.add(x[i]);
     }
     const double away = (ring.low + ring.high - x_.low - x_.high) / 2;
-    // What lies half a turn away goes the same way on every machine.
+    // kMiddle: points half a turn away go the same way on every machine.
     constexpr double kMiddle = 1e-6;
     const double turns = std::round(away / turn_ - kMiddle) * turn_;
     for (double& value : x) value -= turns;
@@ -199,11 +201,11 @@ class PicturePoints final : public MapPoints {
   const ReferenceSystem points_, picture_;
   const Transformation to_picture_;
   const std::array<double, 6> transform_;
-  const double turn_;         // the picture's system's
-  const double points_turn_;  // theirs
-  const double farthest_;     // a point's largest coordinate
+  const double turn_;         // of the picture's system
+  const double points_turn_;  // of the points' system
+  const double farthest_;     // largest valid coordinate of a point
   double determinant_ = 0;
-  Range x_, y_;  // the picture's, in its system
+  Range x_, y_;  // extent of the picture in its system
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Points of a reference system as pixels of a picture, through PROJ.
+// Converts points of a reference system to pixels of a picture, through PROJ.
+// Returns nullptr and sets `reason` if it cannot.
 #pragma once
 
 #include <memory>

@@ -1,9 +1,9 @@
-// BoxBoundMonitor: says when a micro-batch has more boxes than the plan's bytes
-// are meant for.
+// BoxBoundMonitor: reports micro-batches with more boxes than planned for.
 //
-// The plan counts on a bound (parallel/predict/label_bound.h) that drawn images
-// may exceed once in a billion, and labels that were not counted at any time.
-// Such a step may not fit; then it is tried again, leaner.
+// The plan relies on a bound (parallel/predict/label_bound.h). Drawn images may
+// exceed it once in a billion, and labels that were not counted may exceed it
+// at any time. Such a step may not fit; then it is tried again with less
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "parallel/base/text.h"
 #include "parallel/predict/label_bound.h"
 #include "worker/data/loader/batch.h"
 #include "worker/data/loader/loader_options.h"
@@ -24,8 +25,8 @@ class BoxBoundMonitor {
   explicit BoxBoundMonitor(predict::LabelBound labels)
       : labels_(std::move(labels)) {}
 
-  // Returns an event where a micro-batch exceeds the bound by more than any
-  // before it.
+  // Returns an event if a micro-batch exceeds the bound by more than all
+  // earlier ones.
   std::optional<StepEvent> look_at(const loader::Batch& batch) {
     std::optional<StepEvent> event;
     for (const plan::SampleRange& part : batch.micro_batches) {
@@ -37,11 +38,10 @@ class BoxBoundMonitor {
       const nlohmann::ordered_json detail = {
           {"samples", part.size()}, {"boxes", boxes}, {"bound", bound}};
       event = StepEvent{EventKind::kLabelBound,
-                        "a micro-batch of " + std::to_string(part.size()) +
-                            " has " + std::to_string(boxes) +
-                            " boxes, and the plan's bytes are for: " +
-                            predict::bound_text(labels_, part.size()) +
-                            "; what does not fit is tried again, leaner",
+                        cat("a micro-batch of ", part.size(), " has ", boxes,
+                            " boxes, and the plan's bytes are for: ",
+                            predict::bound_text(labels_, part.size()),
+                            "; what does not fit is tried again, leaner"),
                         detail.dump()};
     }
     return event;

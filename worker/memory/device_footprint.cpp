@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_split.h"
 #include "parallel/predict/time_model.h"
@@ -48,7 +49,7 @@ StepSegments step_segments(predict::MemoryRequest request,
   StepSegments segments;
   segments.planned = segments.leanest =
       predict::estimate_segments(request, rank);
-  // What is known of one step holds for the planned micro-batches alone.
+  // What is known of a single step is valid only for the planned micro-batches.
   request.step.reset();
   const plan::BatchCut cut = {
       request.global_batch_size, request.plan.layout.data_parallel_size,
@@ -89,16 +90,15 @@ void require_room(int rank, const StepSegments& segments,
   if (needed <= room.bytes) return;
   throw Error(
       "memory",
-      "rank " + std::to_string(rank) + " needs " + exact_bytes(needed) +
-          " of its device in a step however lean it is: " +
-          describe(segments.leanest, footprint) + "; but " +
-          (room.is_limit ? "--memory-limit is " + exact_bytes(room.bytes)
-                         : exact_bytes(room.bytes) + " of its " +
-                               format_bytes(room.card_bytes) +
-                               " are left beside what others use"),
-      (room.is_limit
-           ? "use --memory-limit " + std::to_string(needed) + " or more, or"
-           : std::string("free some of it, or use")) +
+      cat("rank ", rank, " needs ", exact_bytes(needed),
+          " of its device in a step however lean it is: ",
+          describe(segments.leanest, footprint), "; but ",
+          room.is_limit ? "--memory-limit is " + exact_bytes(room.bytes)
+                        : exact_bytes(room.bytes) + " of its " +
+                              format_bytes(room.card_bytes) +
+                              " are left beside what others use"),
+      (room.is_limit ? cat("use --memory-limit ", needed, " or more, or")
+                     : std::string("free some of it, or use")) +
           " a smaller --batch or --img, or more --processes",
       ExitCode::kNoPlan);
 }

@@ -1,12 +1,13 @@
-// DeviceFootprint: what a process has on its device beside the segments that
-// its tensors are cut from, and whether both fit there.
+// DeviceFootprint: the memory that a process uses on its device beside the
+// segments from which its tensors are allocated, and the check that both fit.
 //
-//   context         the driver's bytes and code, from the first call on
+//   context         memory and code of the driver, from the first call on
 //   communication   the communicators of this generation's ranks, connected
 //   libraries       kernels that are loaded during the first step
 //
-// Each is the difference of two samples of the device (bytes_taken). The card,
-// or --memory-limit, must hold the three and the segments of a step.
+// Each is the difference between two samples of the device (bytes_taken). The
+// card, or --memory-limit, must have room for these three and for the segments
+// of a step.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +23,16 @@ struct DeviceFootprint {
   int64_t context = 0;
   int64_t communication = 0;
   int64_t libraries = 0;
-  // False: the driver does not tell, and `context` is what plans reserve.
+  // False if the driver reports nothing; `context` is what plans reserve.
   bool is_measured = true;
 
   int64_t total() const { return context + communication + libraries; }
   bool operator==(const DeviceFootprint&) const = default;
 };
 
-// The bytes, at least 0, that this process took between two samples beside
-// `more_segments`. They are counted from its own bytes where the driver tells
-// these, else from everyone's; nothing where it tells neither.
+// The bytes, at least 0, that this process took between two samples, not
+// counting `more_segments`. Uses the process's own bytes if the driver reports
+// them, else those of all processes. Returns nullopt if it reports neither.
 std::optional<int64_t> bytes_taken(
     const std::optional<devices::DeviceUse>& before,
     const std::optional<devices::DeviceUse>& after, int64_t more_segments);
@@ -41,21 +42,21 @@ DeviceFootprint footprint_of_context(
     const std::optional<devices::DeviceUse>& before,
     const std::optional<devices::DeviceUse>& after);
 
-// The room into which a rank's bytes have to fit.
+// The memory into which a rank must fit.
 struct DeviceRoom {
   int64_t bytes = 0;
-  bool is_limit = false;  // --memory-limit's; else what others leave
+  bool is_limit = false;  // limited by --memory-limit, else by others
   int64_t card_bytes = 0;
 };
 
-// `memory_limit` is 0 where there is none. `held` is what this process has
-// taken, for where the driver does not tell.
+// `memory_limit` is 0 if there is none. `held` is the memory that this process
+// has allocated, for drivers that do not report it.
 DeviceRoom device_room(int64_t memory_limit, int64_t card_bytes,
                        const std::optional<devices::DeviceUse>& use,
                        int64_t held);
 
-// The segments of a step as planned, and on the leanest rung of the memory
-// ladder (memory_ladder.h).
+// The segments of a step as planned, and with the least memory that the memory
+// ladder (memory_ladder.h) can reach.
 struct StepSegments {
   predict::SegmentEstimate planned;
   predict::SegmentEstimate leanest;
@@ -63,12 +64,12 @@ struct StepSegments {
 StepSegments step_segments(predict::MemoryRequest request,
                            const plan::MeshCoordinates& rank);
 
-// The sentence that people read: "segments of 1.2 GiB for 1.1 GiB of tensors,
-// 400 MiB of context, 20 MiB of communication".
+// A text for people: "segments of 1.2 GiB for 1.1 GiB of tensors, 400 MiB of
+// context, 20 MiB of communication".
 std::string describe(const predict::SegmentEstimate& segments,
                      const DeviceFootprint& footprint);
 
-// Throws Error (exit 3) where not even the leanest step fits, with all numbers.
+// Throws Error (exit 3) with all numbers if even the leanest step does not fit.
 void require_room(int rank, const StepSegments& segments,
                   const DeviceFootprint& footprint, const DeviceRoom& room);
 

@@ -1,7 +1,6 @@
-// The bytes that a part of a run needed, beside those that the memory model
-// predicted for it. Where it needed more, the item to blame is the one that
-// grew most over its own prediction: the allocator knows what its bytes were
-// for.
+// Compares the memory that a part of a run needed with the memory model's
+// prediction. If it needed more, the item to blame is the one that exceeds its
+// own prediction by most; the allocator records the purpose of all its bytes.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +14,17 @@
 
 namespace headroom::memory {
 
-// One kind of bytes.
+// Memory of one kind.
 struct MemoryItem {
   std::string name;
   int64_t predicted = 0;
-  int64_t measured = 0;  // its largest, at a moment of its own
+  int64_t measured = 0;  // largest value, each at its own moment
 };
 
-// The item that exceeds its prediction by most.
 MemoryItem item_to_blame(const predict::MemoryEstimate& estimate,
                          const activations::CategoryBytes& peaks);
 
-// What one rank needed in a part of a run.
+// The memory that one rank needed in a part of a run.
 struct MemoryComparison {
   std::string phase;  // "start-up", "step", "validation", "checkpoint"
   predict::MemoryEstimate predicted;
@@ -39,7 +37,7 @@ struct MemoryComparison {
 // A warning. REQUIRES: is_more().
 StepEvent memory_prediction_event(const MemoryComparison& comparison);
 
-// Measures from its construction on, on the thread that trains.
+// Measures the peak from its construction on, for the thread that trains.
 class PhaseWatch {
  public:
   PhaseWatch(std::string phase, activations::MemoryMeter& memory);
@@ -50,7 +48,7 @@ class PhaseWatch {
   activations::MemoryMeter& memory_;
 };
 
-// The most that each rank needed.
+// The peak of each rank.
 struct PhaseMemory {
   struct Rank {
     int64_t predicted_peak_bytes = 0;
@@ -60,7 +58,7 @@ struct PhaseMemory {
   std::vector<Rank> ranks;
 };
 
-// Collective; the same on every rank.
+// Collective; the result is equal on every rank.
 PhaseMemory gather_memory(collectives::Communicator& world,
                           const MemoryComparison& comparison);
 

@@ -10,7 +10,7 @@
 namespace headroom::memory {
 namespace {
 
-// What was passed over on the way to a rung, where anything was.
+// Adds the reasons why rungs were skipped, if any.
 std::string with_skipped(const LadderRungs& rungs, const std::string& text) {
   return rungs.skipped.empty()
              ? text
@@ -21,9 +21,7 @@ bool has_cut_left(const LadderRungs& rungs, const LadderState& state) {
   return state.num_cuts < static_cast<int64_t>(rungs.micro_batches.size());
 }
 
-std::string calm() {
-  return "after " + std::to_string(kCalmSteps) + " calm steps ";
-}
+std::string calm() { return cat("after ", kCalmSteps, " calm steps "); }
 
 }  // namespace
 
@@ -47,11 +45,9 @@ LadderDecision after_failure(const LadderRungs& rungs,
     decision.move = LadderMove::kSmallerMicroBatch;
     ++decision.state.num_cuts;
     decision.reason = with_skipped(
-        rungs,
-        "from now on micro-batches of " +
-            std::to_string(
-                rungs.micro_batches[static_cast<size_t>(state.num_cuts)]) +
-            " on all ranks");
+        rungs, cat("from now on micro-batches of ",
+                   rungs.micro_batches[static_cast<size_t>(state.num_cuts)],
+                   " on all ranks"));
     return decision;
   }
   decision.move = LadderMove::kNothingLeft;
@@ -76,7 +72,7 @@ AgreedRungs take_over(const SharedRungs& maxima, const LadderState& state,
   agreed.state.cut_went_back = maxima[1] != 0;
   agreed.state.calm_steps = 0;
   agreed.state.validation_parts = maxima[3];
-  agreed.state.is_exhausted = false;  // said once
+  agreed.state.is_exhausted = false;  // reported once only
   if (maxima[2] > 0) {
     agreed.exhausted_rank = num_ranks - static_cast<int>(maxima[2]);
   }
@@ -101,11 +97,9 @@ LadderDecision after_commit(const LadderRungs& rungs,
         calm() +
         (next.num_cuts == 0
              ? std::string("the plan's micro-batches again")
-             : "micro-batches of " +
-                   std::to_string(
-                       rungs.micro_batches[static_cast<size_t>(next.num_cuts) -
-                                           1]) +
-                   " again");
+             : cat("micro-batches of ",
+                   rungs.micro_batches[static_cast<size_t>(next.num_cuts) - 1],
+                   " again"));
     return decision;
   }
   if (state.policy_went_back) return decision;

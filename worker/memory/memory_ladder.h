@@ -1,23 +1,26 @@
-// The memory ladder: what a rank does when a step does not fit. Pure.
+// The memory ladder: what a rank does when a step does not fit, as pure
+// functions.
 //
-//   first failure in a step   caches are released, the step is tried again:
-//                             what was in the way may be gone
+//   first failure in a step   caches are released and the step is tried again,
+//                             because other memory may be free by now
 //   each further one          the next rung
 //
 //   rungs of a rank   the plan's policies, then lean, recompute, offload: those
 //                     that make any layer keep less
-//   then              a smaller micro-batch, by all ranks together, as the
+//   then              a smaller micro-batch on all ranks together, because the
 //                     number of micro-batches is part of a step's collectives
 //   then              another plan, or the run ends at its committed step
 //
-// A policy changes no result, so a rank moves alone. The ranks of several leave
-// their generation after a failure, and agree on what is common to them when
-// the next one begins (SharedRungs). The ladder outlives generations of one
-// plan: it is finite, and so is the number of times that a step is tried again.
+// A policy does not change results, so a rank can change it alone. After a
+// failure all ranks leave their generation, if there are several. When the next
+// one begins they agree on the state they share (SharedRungs). The ladder is
+// kept over generations of the same plan. It is finite, and so is the number of
+// times that a step is tried again.
 //
-// After kCalmSteps committed steps in which no rank ran out of memory, one rung
-// is given back, once in a run: of the micro-batch where that is smaller, else
-// of the rank's policies. A rank that fails again after that stays lean.
+// After kCalmSteps committed steps in which no rank ran out of memory, the
+// ladder goes back one rung, once in a run: it enlarges the micro-batch if that
+// was made smaller, else it restores a policy of the rank. A rank that fails
+// again after that stays lean.
 #pragma once
 
 #include <array>
@@ -41,82 +44,82 @@ namespace headroom::memory {
 constexpr int64_t kCalmSteps = 20;
 
 struct LadderRungs {
-  // Policies in order, by name; the first is the plan's own. At least one.
+  // Names of policies in order; the first is the plan's own. At least one.
   std::vector<std::string> policies;
-  // Policies that would change nothing, each with its reason.
+  // Policies that would change nothing, each with the reason.
   std::vector<std::string> skipped;
-  // Sizes of micro-batches after the plan's own, descending; if there is none,
-  // the reason.
+  // Sizes of micro-batches below the plan's own, descending. If there are none,
+  // micro_batch_error has the reason.
   std::vector<int64_t> micro_batches;
   std::string micro_batch_error;
 };
 
-// The rung of one rank. During a generation `num_cuts`, `cut_went_back` and
-// `calm_steps` are the same on all ranks.
+// The current rung of one rank. During a generation `num_cuts`, `cut_went_back`
+// and `calm_steps` are equal on all ranks.
 struct LadderState {
   int64_t policy = 0;    // index into policies
   int64_t num_cuts = 0;  // how many of micro_batches were taken
-  int64_t failures = 0;  // this rank's, in this step
+  int64_t failures = 0;  // of this rank in this step
   int64_t calm_steps = 0;
   bool policy_went_back = false;
   bool cut_went_back = false;
   bool is_exhausted = false;  // this rank failed with nothing leaner left
-  // StageForward::set_num_parts of the validation that is under way.
+  // StageForward::set_num_parts of the current validation.
   int64_t validation_parts = 0;
   bool operator==(const LadderState&) const = default;
 };
 
 enum class LadderMove {
   kStay,
-  kTryAgain,           // unchanged, but with caches released
-  kLeanerPolicy,       // policies[state.policy] is next
-  kSmallerMicroBatch,  // one cut more, for all ranks to take over
-  kNothingLeft,        // the step cannot be done here
-  kPolicyBack,         // policies[state.policy], one rung less
-  kCutBack,            // one cut less, on all ranks
+  kTryAgain,           // unchanged, after releasing caches
+  kLeanerPolicy,       // continue with policies[state.policy]
+  kSmallerMicroBatch,  // one more cut, which all ranks take over
+  kNothingLeft,        // the step cannot be done on this rank
+  kPolicyBack,         // back to policies[state.policy]
+  kCutBack,            // one cut less on all ranks
 };
 
 struct LadderDecision {
   LadderState state;
   LadderMove move = LadderMove::kStay;
-  std::string reason;  // what happens now; "" for kStay
+  std::string reason;  // a sentence for people; "" for kStay
 };
 
-// This rank's attempt at a step ran out of memory.
+// Call after this rank's attempt at a step ran out of memory.
 LadderDecision after_failure(const LadderRungs& rungs,
                              const LadderState& state);
 
-// What all ranks take over from the leanest of them when a generation begins:
-// the element-wise maxima of what each rank tells.
+// The values that all ranks take over from the leanest of them when a
+// generation begins: the element-wise maxima over the ranks.
 using SharedRungs = std::array<int64_t, 4>;
 SharedRungs shared_rungs(const LadderState& state, int rank, int num_ranks);
 struct AgreedRungs {
   LadderState state;
-  std::optional<int> exhausted_rank;  // the lowest that has nothing leaner left
+  std::optional<int> exhausted_rank;  // lowest rank without a leaner rung left
 };
-// A generation begins calm: no rank has counted a step.
+// The state of this rank at the start of a generation; calm steps count from 0.
 AgreedRungs take_over(const SharedRungs& maxima, const LadderState& state,
                       int num_ranks);
 
-// A step was committed.
+// Call after a step was committed.
 LadderDecision after_commit(const LadderRungs& rungs, const LadderState& state);
 
-// What is told of a step: one line of events.jsonl.
+// An event in a step: one line of events.jsonl.
 struct StepEvent {
   EventKind kind{};
-  std::string reason;            // words that people read
-  std::string detail_json = "";  // further fields, an object; "" for none
+  std::string reason;            // text for people
+  std::string detail_json = "";  // further fields as a JSON object; "" for none
 };
 
-// What an allocation that failed was short of, without room_bytes. `refusal` is
-// the allocator's; none where the C++ heap refused.
+// The memory that a failed allocation lacked, without room_bytes. `refusal` is
+// the allocator's; nullopt if the C++ heap failed.
 MemoryShortfall memory_shortfall(
     const std::optional<activations::CountingAllocator::Refusal>& refusal);
 
 // `phase` is "forward", "backward", "validation", "loader" or "checkpoint";
-// `change` says what is done about it. The detail has the fields phase,
-// asked_bytes, free_bytes, limit_bytes and change, null where not known or
-// none.
+// `change` tells what is done about it. The detail has the fields phase,
+// asked_bytes, free_bytes, limit_bytes and change; a number is null if it is
+// not known.
 StepEvent out_of_memory_event(const std::string& phase,
                               const std::string& failure,
                               const MemoryShortfall& shortfall,
@@ -128,22 +131,22 @@ inline StepEvent out_of_memory_event(
   return out_of_memory_event(phase, failure, memory_shortfall(refusal), change);
 }
 
-// Work between steps that may run out of memory on this rank alone, as
-// validation and files do, and is tried again once freed memory has gone back
-// to the system. Work that exchanges with other ranks cannot be tried again by
-// one of them.
+// Retries work between steps that may run out of memory on this rank alone,
+// such as validation and files, after returning freed memory to the system.
+// Work that communicates with other ranks cannot be retried by one of them.
 class MemoryRetry {
  public:
   static constexpr int kAttempts = 3;
 
-  // A retry without a phase tells nobody.
+  // A retry without a phase reports nothing.
   MemoryRetry() = default;
   MemoryRetry(std::string phase, std::function<void(const StepEvent&)> report,
               const devices::ComputeDevice& device = {})
       : phase_(std::move(phase)), report_(std::move(report)), device_(device) {}
 
-  // Returns the result of `work`, which leaves nothing behind when it throws.
-  // Rethrows what its last attempt throws. REQUIRES: no communication in it.
+  // Returns the result of `work`; rethrows the exception of its last attempt.
+  // REQUIRES: `work` does not communicate, and leaves nothing behind when it
+  // throws.
   template <typename Work>
   auto run(const Work& work) const {
     for (int attempt = 1;; ++attempt) {
@@ -161,13 +164,13 @@ class MemoryRetry {
     }
   }
 
-  // Tells of a failure and gives freed memory back.
+  // Reports a failure and returns freed memory to the system.
   void note(const std::string& failure, const std::string& change) const;
 
  private:
   std::string phase_;
   std::function<void(const StepEvent&)> report_;
-  devices::ComputeDevice device_;  // its caches are released, and the host's
+  devices::ComputeDevice device_;  // its caches are released too
 };
 
 }  // namespace headroom::memory

@@ -37,14 +37,14 @@ int64_t first_time(const std::vector<MemoryRecord>& ranks) {
   return first;
 }
 
-// Events of one rank as lines of the trace.
+// Writes the events of one rank as lines of the trace.
 class TraceLines {
  public:
   TraceLines(size_t rank, int64_t origin, std::string& text)
       : rank_(rank), origin_(origin), text_(text) {}
 
   void add(const MemoryRecord& record) {
-    const std::string name = "rank " + std::to_string(rank_);
+    const std::string name = cat("rank ", rank_);
     add("{\"ph\":\"M\",\"pid\":%zu,\"name\":\"process_name\",\"args\":{"
         "\"name\":"
         "\"%s\"}}",
@@ -120,7 +120,7 @@ class TraceLines {
 chart::AreaPanel panel_of(const MemoryRecord& record, size_t rank,
                           int64_t origin) {
   chart::AreaPanel panel;
-  panel.title = "rank " + std::to_string(rank);
+  panel.title = cat("rank ", rank);
   std::vector<double> live(kNumMemoryCategories);
   for (const activations::MemoryTimeline::Event& event : record.events) {
     const double seconds =
@@ -194,7 +194,8 @@ void write_text(const fs::path& file, const std::string& text) {
   }
 }
 
-// Their memory as a tensor, so that nothing is allocated where a limit counts.
+// A tensor that shares the vector's memory, so that nothing is allocated that
+// counts against a limit.
 template <typename T>
 at::Tensor bytes_of(std::vector<T>& values) {
   return at::from_blob(values.data(),
@@ -202,7 +203,7 @@ at::Tensor bytes_of(std::vector<T>& values) {
                        at::kByte);
 }
 
-// Number of events, is_full.
+// Number of events, and is_full.
 using Head = std::vector<int64_t>;
 
 void send_record(collectives::Communicator& world, MemoryRecord record) {

@@ -1,9 +1,9 @@
-// What the memory of each rank held during some steps, as a file for Perfetto
-// (ui.perfetto.dev) or chrome://tracing, and as a picture.
+// Records the memory of each rank during some steps, and writes it as a file
+// for Perfetto (ui.perfetto.dev) or chrome://tracing, and as a picture.
 //
-// The trace shows a process per rank: the phases of the steps as slices, and as
-// counters the live bytes of each category, their sum, and what the process has
-// beyond the most that was counted (code, libraries, threads).
+// The trace has one process for each rank. Phases of steps are slices. Counters
+// show the live bytes of each category, their sum, and the memory of the
+// process beyond the counted peak (code, libraries, threads).
 #pragma once
 
 #include <cstdint>
@@ -19,43 +19,43 @@
 namespace headroom::memory {
 
 struct MemoryRecord {
-  std::vector<activations::MemoryTimeline::Event> events;  // one rank's
-  bool is_full = false;                                    // the end is missing
+  std::vector<activations::MemoryTimeline::Event> events;  // of one rank
+  bool is_full = false;  // true if the end is missing
 };
 
-// The records are in the order of ranks. Times count from the first event of
-// any.
+// `ranks` is in order of ranks. Times count from the first event of all.
 std::string to_chrome_trace(const std::vector<MemoryRecord>& ranks);
 chart::AreaChart to_chart(const std::vector<MemoryRecord>& ranks);
 
-// The largest value of kUncounted; 0 if there is none.
+// The largest kUncounted value; 0 if there is none.
 int64_t most_uncounted_bytes(const MemoryRecord& record);
 
-// --memory-trace: records this rank's tensors during the first steps of a run,
-// and writes all ranks' records after each of them into a trace FILE and a
-// picture beside it, FILE with .png. The meter and the thread refer to it until
-// it is destroyed. Threads: the one that runs the steps. Errors: Error (exit 2)
-// when rank 0 cannot write; CommunicationError.
+// --memory-trace: records this rank's tensors during the first steps of a run.
+// After each of them rank 0 writes the records of all ranks into the trace FILE
+// and into a picture beside it (FILE with suffix .png). The meter and the
+// thread refer to this object until it is destroyed. Threads: the thread that
+// runs the steps. Errors: Error (exit 2) if rank 0 cannot write;
+// CommunicationError.
 class MemoryTracer {
  public:
-  // Makes both files on rank 0, so that a wrong path is refused before the
-  // first step. `num_steps` > 0.
+  // Creates both files on rank 0, so that a wrong path is refused before the
+  // first step. REQUIRES: num_steps > 0.
   MemoryTracer(std::filesystem::path file, int64_t num_steps, int rank,
                activations::MemoryMeter& memory);
   ~MemoryTracer();
   MemoryTracer(const MemoryTracer&) = delete;
   MemoryTracer& operator=(const MemoryTracer&) = delete;
 
-  // Around a step. end_step() is collective; it returns whether this was the
-  // last one.
+  // Call these before and after a step. end_step() is collective; it returns
+  // whether this was the last step to record.
   void begin_step();
   bool end_step(collectives::Communicator& world);
 
-  // What was written, for people.
+  // A text for people about what was written.
   std::string summary() const { return summary_; }
 
  private:
-  static constexpr size_t kMostEvents = 200'000;  // 4.8 MB
+  static constexpr size_t kMostEvents = 200'000;  // 4.8 MB; the rest is lost
 
   void pause();
   void write(collectives::Communicator& world);

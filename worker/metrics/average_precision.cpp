@@ -5,12 +5,13 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::metrics {
 namespace {
 
 constexpr size_t kNumConfidences = kNumCurvePoints;
-constexpr size_t kSmoothing = 101;  // confidences under the box filter
+constexpr size_t kSmoothing = 101;  // width of the box filter, in confidences
 constexpr double kEpsilon = 1e-16;
 
 using ConfidenceCurve = std::vector<double>;  // kNumConfidences values
@@ -19,7 +20,7 @@ double confidence_at(size_t i) {
   return static_cast<double>(i) / (kNumConfidences - 1);
 }
 
-// The precision of the envelope at even recalls.
+// The precision of the envelope at evenly spaced recalls.
 std::vector<double> by_recall(const PrecisionCurve& curve) {
   const PrecisionCurve envelope = envelope_of(curve);
   std::vector<double> values;
@@ -31,8 +32,8 @@ std::vector<double> by_recall(const PrecisionCurve& curve) {
   return values;
 }
 
-// A figure along the ranking, read at even confidences; `above` holds beyond
-// the highest confidence of the ranking.
+// A figure along the ranking, read at evenly spaced confidences. `above` is the
+// value beyond the highest confidence.
 ConfidenceCurve by_confidence(std::span<const DetectionRecord> records,
                               const std::vector<size_t>& ranking,
                               const std::vector<double>& figure, double above) {
@@ -48,7 +49,8 @@ ConfidenceCurve by_confidence(std::span<const DetectionRecord> records,
   return curve;
 }
 
-// Position of the first maximum of the box-filtered curve; its ends repeat.
+// The index of the first maximum of the box-filtered curve. Beyond its ends the
+// curve repeats its end values.
 size_t smoothed_maximum(const ConfidenceCurve& curve) {
   const auto half = static_cast<int64_t>(kSmoothing / 2);
   size_t best = 0;
@@ -114,7 +116,7 @@ AveragePrecision compute_average_precision(
   }
   if (result.classes.empty()) return result;
 
-  // The sum over the classes has its maximum where their mean has.
+  // The sum over classes has its maximum at the same place as their mean.
   const size_t best = smoothed_maximum(f1_sum);
   const auto num_classes = static_cast<double>(result.classes.size());
   result.confidence = confidence_at(best);
@@ -131,7 +133,7 @@ AveragePrecision compute_average_precision(
 }
 
 const std::array<float, kNumIouThresholds>& iou_thresholds() {
-  // Built from both ends, as a float32 linspace rounds it.
+  // Built from both ends, because that is how a float32 linspace rounds.
   static const std::array<float, kNumIouThresholds> thresholds = [] {
     std::array<float, kNumIouThresholds> values = {};
     const float step = (0.95f - 0.5f) / 9;
@@ -150,8 +152,8 @@ std::vector<Matched> match_detections(std::span<const Detection> detections,
   std::vector<Matched> correct(detections.size());
   std::vector<Matched> is_taken(labels.size());
   for (size_t d = 0; d < detections.size(); ++d) {
-    // The best object does not depend on the threshold, only whether it is
-    // good enough does.
+    // The best object is the same for all thresholds; a threshold only decides
+    // whether its IoU is high enough.
     size_t best = labels.size();
     float best_iou = 0;
     for (size_t l = 0; l < labels.size(); ++l) {
@@ -194,9 +196,9 @@ std::vector<std::vector<size_t>> rank_by_class(
   std::vector<std::vector<size_t>> ranking(num_classes);
   for (const size_t i : order) {
     const int32_t c = records[i].class_index;
-    HEADROOM_CHECK(c >= 0 && static_cast<size_t>(c) < num_classes,
-                   "class " + std::to_string(c) + " of a detection, " +
-                       std::to_string(num_classes) + " classes");
+    HEADROOM_CHECK(
+        c >= 0 && static_cast<size_t>(c) < num_classes,
+        cat("class ", c, " of a detection, ", num_classes, " classes"));
     ranking[static_cast<size_t>(c)].push_back(i);
   }
   return ranking;
@@ -226,7 +228,7 @@ void make_envelope(std::vector<double>& precision) {
     precision[i - 1] = std::max(precision[i - 1], precision[i]);
 }
 
-// y at `at`, for ascending x; of equal x the last counts.
+// y at `at`, for ascending x. If several x are equal, the last one counts.
 double interpolate(const std::vector<double>& x, const std::vector<double>& y,
                    double at) {
   const auto above = std::upper_bound(x.begin(), x.end(), at);

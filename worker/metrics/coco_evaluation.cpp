@@ -7,6 +7,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::metrics {
 namespace {
@@ -26,8 +27,8 @@ double coco_iou(const Corners& a, const Corners& b) {
   return w * h / (area(a) + area(b) - w * h);
 }
 
-// The free object of the class that overlaps most, at least `threshold`; of
-// equal ones the last. labels.size() if there is none.
+// The untaken object that overlaps most, by at least the threshold; the last
+// one if several are equal. Returns ious.size() if there is none.
 size_t best_free_label(const std::vector<double>& ious,
                        const std::vector<Matched>& is_taken, size_t t) {
   size_t best = ious.size();
@@ -130,7 +131,7 @@ bool lies_in(const AreaRange& range, double area) {
 // The objects and detections of one class in one image, and their overlaps.
 struct Cell {
   std::vector<const CocoObject*> objects;
-  std::vector<const CocoDetection*> detections;  // descending, cut
+  std::vector<const CocoDetection*> detections;  // descending and cut
   std::vector<std::vector<double>> overlaps;     // [detection][object]
 };
 
@@ -159,14 +160,14 @@ void finish(Cell& cell, size_t max_detections) {
   }
 }
 
-// A detection after matching, per threshold.
+// The result of matching one detection, per threshold.
 struct Judged {
   double score = 0;
-  size_t rank = 0;  // its rank among those of its image
+  size_t rank = 0;  // rank in its image
   Flags matched{}, ignored{};
 };
 
-// Appends the cell's detections; returns how many objects count.
+// Appends the cell's detections. Returns the number of objects that count.
 int64_t judge(const Cell& cell, const AreaRange& range,
               std::vector<Judged>& judged) {
   std::vector<size_t> order(cell.objects.size());
@@ -188,7 +189,8 @@ int64_t judge(const Cell& cell, const AreaRange& range,
       size_t best = order.size();
       for (const size_t o : order) {
         if (taken[o][t] && !cell.objects[o]->crowd) continue;
-        // Objects that are ignored come last: a real match stands.
+        // Ignored objects are last: a match with one that counts is never
+        // replaced by them.
         if (best != order.size() && !is_ignored(best) && is_ignored(o)) break;
         if (cell.overlaps[d][o] < best_iou) continue;
         best_iou = cell.overlaps[d][o];
@@ -209,16 +211,16 @@ int64_t judge(const Cell& cell, const AreaRange& range,
 
 struct Curve {
   double average = 0;  // mean precision over 101 recalls
-  double recall = 0;   // the last
+  double recall = 0;   // last recall
 };
 
-// `judged` in descending score.
+// `judged` is in descending score.
 Curve curve_of(const std::vector<Judged>& judged, size_t t, size_t most,
                int64_t objects) {
   PrecisionCurve curve;
   double hits = 0, misses = 0;
   for (const Judged& one : judged) {
-    // Ignored ones repeat the point before: they change nothing.
+    // Ignored detections repeat the point before, which changes nothing.
     if (one.rank >= most) continue;
     if (!one.ignored[t]) (one.matched[t] ? hits : misses) += 1;
     curve.recall.push_back(hits / static_cast<double>(objects));
@@ -298,9 +300,8 @@ CocoEvaluation evaluate_coco(std::span<const CocoScene> scenes,
       by_class[detection.class_index].detections.push_back(&detection);
     }
     for (auto& [c, cell] : by_class) {
-      HEADROOM_CHECK(
-          c >= 0 && c < num_classes,
-          "class " + std::to_string(c) + " of " + std::to_string(num_classes));
+      HEADROOM_CHECK(c >= 0 && c < num_classes,
+                     cat("class ", c, " of ", num_classes));
       finish(cell, static_cast<size_t>(max_detections));
       cells[static_cast<size_t>(c)].push_back(std::move(cell));
     }

@@ -1,13 +1,13 @@
-// COCO's twelve figures (pycocotools' COCOeval for boxes), in float64, with
-// crowds and object sizes.
+// COCO's twelve figures as pycocotools' COCOeval computes them for boxes, in
+// float64, with crowds and object sizes.
 //
 //   matching   per image and class, detections in descending score; each takes
-//              the object with the best IoU that is free, or a crowd; an object
-//              that counts goes before one that is ignored
+//              the object with the best IoU that is not taken yet, or a crowd;
+//              objects that count are preferred to ignored ones
 //   ignored    crowds, and objects outside the range of areas; detections that
-//              took one, and untaken detections outside the range
-//   crowd      IoU = intersection / area of the detection; may be taken by many
-//   curve      precision by step at 101 recalls, 0 beyond the last
+//              took one of these, and unmatched detections outside the range
+//   crowd      IoU = intersection / area of the detection; may be taken often
+//   curve      step-wise precision at 101 recalls, 0 beyond the last
 #pragma once
 
 #include <array>
@@ -19,25 +19,25 @@
 
 namespace headroom::metrics {
 
-// Average precision by COCO's definition (pycocotools), area "all", maxDets
-// 100.
+// Average precision by COCO's definition (pycocotools), for area "all" and
+// maxDets 100.
 //
-// It differs from average_precision.h in the matching (a detection whose best
-// object is taken may take another; at most 100 detections per image and
-// class) and in the curve (precision by step at 101 recalls, 0 beyond the
-// last; a perfect class has 1). Labels of the YOLO format know no crowds, so
-// nothing is ignored. coco_evaluation.h has all twelve figures, crowds too.
+// It differs from average_precision.h in two ways. Matching: a detection whose
+// best object is taken may take another, and at most 100 detections count per
+// image and class. Curve: step-wise precision at 101 recalls, 0 beyond the
+// last; a perfect class has 1. YOLO's label format has no crowds, so nothing is
+// ignored. evaluate_coco() below has all twelve figures, with crowds.
 
 struct PrecisionCurve;
 
-// Threshold i in float64, from the same formula as the reference: an IoU that
-// equals a threshold must fall on the same side of it.
+// Threshold i in float64, computed by the reference's formula, so that an IoU
+// equal to a threshold falls on the same side.
 double coco_threshold(size_t i);
 
-// Average over 101 recalls of precision by step, 0 beyond the last recall.
+// The mean over 101 recalls of step-wise precision, 0 beyond the last.
 double coco_step_average(const PrecisionCurve& curve);
 
-// One image; returns the detections that count, in the order given.
+// For one image. Returns the detections that count, in the order given.
 // REQUIRES: detections in descending confidence.
 std::vector<DetectionRecord> coco_match_records(
     std::span<const Detection> detections, std::span<const LabelledBox> labels,
@@ -49,19 +49,19 @@ struct CocoClassPrecision {
   double ap = 0;
 };
 
-// Means over the classes that have labels; zeros when none has.
+// Means over the classes that have labels; zeros if none has.
 struct CocoAveragePrecision {
   double map50 = 0;
   double map = 0;
-  std::vector<CocoClassPrecision> classes;  // those with labels, ascending
+  std::vector<CocoClassPrecision> classes;  // classes with labels, ascending
 };
 
-// Records of coco_match_records, pooled in the order of the images.
+// Takes the records of coco_match_records, pooled in the order of the images.
 CocoAveragePrecision compute_coco_average_precision(
     std::span<const DetectionRecord> records,
     std::span<const int64_t> labels_per_class);
 
-// Pixels; `area` is the object's own (of its outline), not the box's.
+// In pixels. `area` is the area of the object's outline, not of its box.
 struct CocoObject {
   double x = 0, y = 0, w = 0, h = 0;
   double area = 0;
@@ -80,29 +80,29 @@ struct CocoScene {
   std::vector<CocoDetection> detections;  // any order; of equals the first
 };
 
-// Sizes: side of a square of the same area below 32 px, to 96 px, above.
+// Sizes by the area: below 32 x 32 pixels, up to 96 x 96, and above.
 enum class CocoArea { kAll, kSmall, kMedium, kLarge };
 inline constexpr size_t kNumCocoAreas = 4;
 inline constexpr std::array<const char*, kNumCocoAreas> kCocoAreaNames{
     "all", "small", "medium", "large"};
 
-// -1 where no object counts, as pycocotools writes it.
+// -1 if no object counts, as in pycocotools.
 struct CocoFigures {
   int64_t objects = 0;  // objects that count
   double ap = -1, ap50 = -1, ap75 = -1;
-  double ar1 = -1, ar10 = -1, ar = -1;  // 1, 10 and max_detections boxes
+  double ar1 = -1, ar10 = -1, ar = -1;  // with 1, 10 and max_detections boxes
 };
 
 struct CocoEvaluation {
   std::array<CocoFigures, kNumCocoAreas> by_area;
-  // [class]; means over classes are taken over those with objects that count.
+  // By class. Means over classes are taken over those with objects that count.
   std::vector<std::array<CocoFigures, kNumCocoAreas>> classes;
 
-  // AP AP50 AP75 APs APm APl AR1 AR10 AR ARs ARm ARl.
+  // In pycocotools' order: AP AP50 AP75 APs APm APl AR1 AR10 AR ARs ARm ARl.
   std::array<double, 12> stats() const;
 };
 
-// `max_detections` per image and class. REQUIRES: 0 <= class_index <
+// `max_detections` applies per image and class. REQUIRES: 0 <= class_index <
 // num_classes.
 CocoEvaluation evaluate_coco(std::span<const CocoScene> scenes,
                              int64_t num_classes, int64_t max_detections = 100);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::metrics {
 namespace {
@@ -10,14 +11,14 @@ namespace {
 constexpr float kIou = 0.45f;
 constexpr float kIouEpsilon = 1e-7f;
 
-// What an object takes so far.
+// The detection that an object takes.
 struct Taken {
   size_t detection = 0;
-  float iou = 0;  // 0: nothing
+  float iou = 0;  // 0 if it takes none
 };
 
-// The counted detection that overlaps each label most; the first of equal ones
-// wins.
+// For each label, the detection that goes to it and overlaps it most. Of equal
+// ones the first wins.
 std::vector<Taken> take(std::span<const Detection> detections,
                         std::span<const LabelledBox> labels) {
   std::vector<Taken> taken(labels.size());
@@ -75,9 +76,9 @@ std::vector<std::vector<int64_t>> confusion_matrix(
       background + 1, std::vector<int64_t>(background + 1));
   const auto place = [&](int32_t c) {
     if (c == ConfusionCount::kBackground) return background;
-    HEADROOM_CHECK(c >= 0 && c < num_classes,
-                   "class " + std::to_string(c) + " of a detection, " +
-                       std::to_string(num_classes) + " classes");
+    HEADROOM_CHECK(
+        c >= 0 && c < num_classes,
+        cat("class ", c, " of a detection, ", num_classes, " classes"));
     return static_cast<size_t>(c);
   };
   for (const ConfusionCount& count : counts) {

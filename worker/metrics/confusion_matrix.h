@@ -1,11 +1,11 @@
-// Confusion matrix by YOLOv5's rule: what detections above a confidence of 0.25
-// are, and what they were taken for.
+// Confusion matrix by YOLOv5's rule, of detections above a confidence of 0.25:
+// their predicted class against the actual one.
 //
-// Per image, whatever the classes: each detection turns to the object that it
-// overlaps most, by an IoU above 0.45; each object takes the one of them that
-// overlaps it most. Objects that nobody took were seen as background, and
-// detections that took none saw background as something; those of an image in
-// which no object was taken are not counted, as in YOLOv5.
+// Per image, ignoring classes: each detection goes to the object that it
+// overlaps most, with an IoU above 0.45. Each object takes the one of these
+// detections that overlaps it most. An object without a detection counts as
+// predicted background. A detection that no object took counts as actual
+// background, but only in images in which some object was taken, as in YOLOv5.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ namespace headroom::metrics {
 
 inline constexpr float kConfusionConfidence = 0.25f;
 
-// One count of the matrix; kBackground for either. Trivially copyable.
+// One count of the matrix; either side may be kBackground. Trivially copyable.
 struct ConfusionCount {
   static constexpr int32_t kBackground = -1;
   int32_t predicted = kBackground, actual = kBackground;
   bool operator==(const ConfusionCount&) const = default;
 };
 
-// One image. REQUIRES: detections in descending confidence.
+// For one image. REQUIRES: detections in descending confidence.
 std::vector<ConfusionCount> count_confusions(
     std::span<const Detection> detections, std::span<const LabelledBox> labels);
 
-// [predicted][actual], the last of each being the background.
+// [predicted][actual]; the last row and column are the background.
 std::vector<std::vector<int64_t>> confusion_matrix(
     std::span<const ConfusionCount> counts, int64_t num_classes);
 

@@ -1,15 +1,15 @@
-// Detection and ground truth as plain values: what post-processing makes and
-// what the metrics compare.
+// Detections and labels as plain values: the output of post-processing, and the
+// input of the metrics.
 //
-// They hold no pointers, so arrays of them travel between ranks as bytes. All
-// arithmetic is in float32, as the reference's.
+// They contain no pointers, so ranks exchange arrays of them as bytes. All
+// arithmetic is float32, as in the reference.
 #pragma once
 
 #include <cstdint>
 
 namespace headroom::metrics {
 
-// Corners in pixels; which image's pixels is the function's business.
+// Corners in pixels. Each function says which picture's pixels it uses.
 struct Corners {
   float x1 = 0, y1 = 0, x2 = 0, y2 = 0;
 };
@@ -25,8 +25,8 @@ struct LabelledBox {
   int32_t class_index = 0;
 };
 
-// Intersection over union in float32, as the reference computes it; `epsilon`
-// is added to the union. 0 where nothing is shared, also between two points.
+// Intersection over union in float32, as the reference computes it. `epsilon`
+// is added to the union. 0 if nothing is shared, also for two equal points.
 inline float corner_iou(const Corners& a, const Corners& b, float epsilon) {
   const float left = a.x1 > b.x1 ? a.x1 : b.x1;
   const float right = a.x2 < b.x2 ? a.x2 : b.x2;
@@ -41,21 +41,21 @@ inline float corner_iou(const Corners& a, const Corners& b, float epsilon) {
   return shared / (area_a + area_b - shared + epsilon);
 }
 
-// How a source image lies in the network's input: input = source*ratio + pad.
+// Maps a source image to the network's input: input = source * ratio + pad.
 struct SourceMapping {
-  int64_t height = 0;  // the source's
+  int64_t height = 0;  // size of the source
   int64_t width = 0;
   double ratio = 1;
   double pad_x = 0;
   double pad_y = 0;
 };
 
-// A label, centre and size as fractions of a picture, in that picture's pixels.
-// (Tiles are cut in float64: data/labels/pixel_box.h.)
+// Converts a label, centre and size as fractions of a picture, to pixels of
+// that picture. (Tiles are cut in float64: data/labels/pixel_box.h.)
 Corners label_corners(double cx, double cy, double w, double h, int64_t height,
                       int64_t width);
 
-// Input pixels to source pixels, clipped to the image.
+// Converts input pixels to source pixels, clipped to the image.
 Corners to_source(const Corners& box, const SourceMapping& mapping);
 
 }  // namespace headroom::metrics

@@ -10,12 +10,14 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/head_fields.h"
+#include "parallel/base/text.h"
 
 namespace headroom::metrics {
 namespace {
 
-// A device picks rows out where at most one of so many is wanted: picking takes
-// memory there, and few are left once a network has learned a little.
+// On a device, rows are selected only if at most one in kMostPicked is wanted,
+// because selecting needs memory there. Few rows are wanted once a network has
+// learned a little.
 constexpr int64_t kMostPicked = 8;
 
 Corners to_corners(const float* row) {
@@ -28,7 +30,7 @@ bool is_wanted(int64_t class_index, const std::vector<int64_t>& classes) {
                                       class_index) != classes.end();
 }
 
-// Candidates of one image in the order of the rows.
+// The candidates of one image in the order of the rows.
 std::vector<Detection> collect(const float* rows, int64_t num_rows,
                                int64_t num_fields, const NmsOptions& options) {
   const float threshold = static_cast<float>(options.confidence_threshold);
@@ -59,7 +61,7 @@ std::vector<Detection> collect(const float* rows, int64_t num_rows,
   return candidates;
 }
 
-// `candidates` are in descending score.
+// REQUIRES: `candidates` in descending score.
 std::vector<Detection> suppress(const std::vector<Detection>& candidates,
                                 int64_t num_classes,
                                 const NmsOptions& options) {
@@ -81,10 +83,10 @@ std::vector<Detection> suppress(const std::vector<Detection>& candidates,
   return kept;
 }
 
-// Rows of predictions on the host, those of an image beside one another.
+// Rows of predictions on the host, image after image.
 struct HostRows {
   at::Tensor fields;            // [rows, fields] float32
-  std::vector<int64_t> begins;  // each image's first, and the end of the last
+  std::vector<int64_t> begins;  // each image's first row, and the end
 };
 
 HostRows all_rows(const at::Tensor& decoded) {
@@ -98,10 +100,11 @@ HostRows all_rows(const at::Tensor& decoded) {
   return rows;
 }
 
-// The products are the host's own, so no candidate is lost and none is new.
+// Selects rows on the device. It computes the same products as the host, so the
+// candidates are the same.
 HostRows rows_above(const at::Tensor& decoded, float threshold) {
   const at::Tensor values = decoded.to(at::kFloat);
-  // A copy of all in one piece would take as much memory again.
+  // A contiguous copy of everything would double the memory.
   if (!values.is_contiguous()) return all_rows(values);
   const int64_t num_fields = values.size(2);
   const at::Tensor objectness = values.select(2, kObjectness);
@@ -136,9 +139,8 @@ std::vector<std::vector<Detection>> non_maximum_suppression(
   HEADROOM_CHECK(decoded.dim() == 3 && decoded.size(2) > kFirstClass,
                  "decoded predictions have 3 dimensions and a class");
   HEADROOM_CHECK(options.max_detections >= 0 && options.max_candidates >= 0,
-                 "max_detections " + std::to_string(options.max_detections) +
-                     ", max_candidates " +
-                     std::to_string(options.max_candidates));
+                 cat("max_detections ", options.max_detections,
+                     ", max_candidates ", options.max_candidates));
   const int64_t num_images = decoded.size(0), num_fields = decoded.size(2);
   const HostRows rows =
       decoded.is_cpu() || decoded.numel() == 0

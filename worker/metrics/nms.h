@@ -1,18 +1,20 @@
-// Non-maximum suppression: from a decoded head to the boxes of each image.
+// Non-maximum suppression: turns the decoded head into the boxes of each image.
 //
 // YOLOv5's steps: keep rows whose objectness exceeds the confidence threshold;
-// score = objectness * class; every class above the threshold (multi-label) or
-// the best one; sort by score, at most max_candidates; greedy suppression of
-// boxes of the same class that overlap by more than the threshold; the first
-// max_detections.
+// score = objectness * class; take every class above the threshold
+// (multi-label) or the best one; sort by score and keep at most max_candidates;
+// suppress greedily boxes of the same class that overlap by more than the
+// threshold; keep the first max_detections.
 //
-// Two deviations, both repairs: classes are true groups (shifting them apart by
-// 7680 px rounds the coordinates of high classes and mixes classes in larger
-// images), and there is no time limit that drops images. Equal scores keep the
-// order of the rows.
-// Images are handled in parallel, on the host. Of predictions on a device the
-// rows that can give a detection are picked out there, and only they are
-// copied, unless most of them are left.
+// It differs from YOLOv5 in two ways, which are both repairs. Classes are real
+// groups: YOLOv5 shifts classes apart by 7680 px, which rounds the coordinates
+// of high classes and mixes classes in larger images. And there is no time
+// limit that drops images. Equal scores keep the order of the rows.
+//
+// Images are processed in parallel on the host. If predictions are on a device,
+// only rows that can give a detection are copied, unless these are many. The
+// suppression compares each candidate with all kept boxes of its class, so its
+// time is quadratic in these; max_candidates and max_detections limit it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,19 +26,22 @@
 
 namespace headroom::metrics {
 
+// A higher confidence_threshold is faster, but lowers mAP, which also counts
+// detections of low confidence. A higher iou_threshold keeps more boxes that
+// overlap. max_candidates limits the time that one image may take.
 struct NmsOptions {
   double confidence_threshold = 0.001;
   double iou_threshold = 0.6;
-  int64_t max_detections = 300;  // the most of an image
-  bool multi_label = true;       // means nothing with one class
+  int64_t max_detections = 300;  // per image
+  bool multi_label = true;       // no effect with one class
   bool agnostic = false;         // boxes of other classes suppress too
-  std::vector<int64_t> classes;  // only these; empty: all
+  std::vector<int64_t> classes;  // only these classes; empty for all
   int64_t max_candidates = 30000;
 };
 
-// decoded [N, rows, 5 + classes]: centre and size in pixels, objectness and
-// class scores in 0..1 (LayerGraph::decode); computed in float32. Detections of
-// an image are in descending confidence.
+// `decoded` is [N, rows, 5 + classes]: centre and size in pixels, objectness
+// and class scores in 0..1 (LayerGraph::decode). Computed in float32.
+// Detections of an image are in descending confidence.
 std::vector<std::vector<Detection>> non_maximum_suppression(
     const at::Tensor& decoded, const NmsOptions& options);
 

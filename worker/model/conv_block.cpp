@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/kernels/cpu/convolution.h"
 #include "worker/kernels/cpu/grouped_batch_norm.h"
 #include "worker/model/derived_maps.h"
@@ -95,9 +96,9 @@ at::Tensor sums_slice(const ConvBlockArguments& arguments,
   const int64_t size = 2 * arguments.weight.size(0);
   HEADROOM_CHECK(
       arguments.sums_offset + size <= context.batch_norm_sums.numel(),
-      "batch_norm_sums has " + std::to_string(context.batch_norm_sums.numel()) +
-          " elements, but this layer's slice ends at " +
-          std::to_string(arguments.sums_offset + size));
+      cat("batch_norm_sums has ", context.batch_norm_sums.numel(),
+          " elements, but this layer's slice ends at ",
+          arguments.sums_offset + size));
   return context.batch_norm_sums.narrow(0, arguments.sums_offset, size);
 }
 
@@ -110,9 +111,8 @@ at::Tensor step_statistics(const at::Tensor& y, BlockPlan& plan,
     plan.norm.global_rows = context.halo->window(y.size(2)).global_rows;
     HEADROOM_CHECK(
         plan.norm.exchange != nullptr || plan.norm.global_rows == y.size(2),
-        "statistics of " + std::to_string(plan.norm.global_rows) +
-            " rows need an exchange: " + std::to_string(y.size(2)) +
-            " are here");
+        cat("statistics of ", plan.norm.global_rows,
+            " rows need an exchange: ", y.size(2), " are here"));
   }
   const auto compute = [&] {
     return kernels::batch_statistics(y, plan.norm, kBatchNormEpsilon,

@@ -14,6 +14,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/device_scratch.h"
+#include "parallel/base/text.h"
 #include "worker/kernels/cpu/convolution.h"
 #include "worker/model/conv_block.h"
 #include "worker/model/model_state.h"
@@ -155,7 +156,7 @@ Detect::Detect(ModelState& state, const std::string& prefix,
   state.add(prefix + "anchors", TensorRole::kConstant, &anchors_,
             anchors_in_cells(inputs, anchors));
   for (std::size_t level = 0; level < inputs.size(); ++level) {
-    const std::string name = prefix + "m." + std::to_string(level) + ".";
+    const std::string name = cat(prefix, "m.", level, ".");
     const int64_t c_in = inputs[level].channels;
     Head& head = heads_[level];
     head.stride = inputs[level].stride;
@@ -194,9 +195,8 @@ at::Tensor Detect::decode(const std::vector<at::Tensor>& heads,
                           const std::vector<int64_t>& first_rows) const {
   HEADROOM_CHECK(heads.size() == heads_.size() &&
                      (first_rows.empty() || first_rows.size() == heads.size()),
-                 std::to_string(heads.size()) + " heads and " +
-                     std::to_string(first_rows.size()) + " first rows of " +
-                     std::to_string(heads_.size()) + " levels");
+                 cat(heads.size(), " heads and ", first_rows.size(),
+                     " first rows of ", heads_.size(), " levels"));
   const at::NoGradGuard no_grad;
   const int64_t images = heads.front().size(0);
   int64_t num_rows = 0;

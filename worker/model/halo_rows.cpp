@@ -7,6 +7,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/model/replay_log.h"
 #include "worker/model/saved_pointer.h"
 
@@ -56,11 +57,10 @@ class WithHaloFunction : public torch::autograd::Function<WithHaloFunction> {
 }  // namespace
 
 HaloReach convolution_reach(int64_t kernel, int64_t stride, int64_t padding) {
-  HEADROOM_CHECK(2 * padding < kernel && kernel - stride <= 2 * padding,
-                 "a convolution of kernel " + std::to_string(kernel) +
-                     ", stride " + std::to_string(stride) + ", padding " +
-                     std::to_string(padding) +
-                     " does not divide maps by its stride");
+  HEADROOM_CHECK(
+      2 * padding < kernel && kernel - stride <= 2 * padding,
+      cat("a convolution of kernel ", kernel, ", stride ", stride, ", padding ",
+          padding, " does not divide maps by its stride"));
   return {padding, std::max<int64_t>(kernel - stride - padding, 0)};
 }
 

@@ -5,6 +5,7 @@
 #include "configs/layers/layer_modules.h"
 #include "configs/layers/table_layer.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/model/resampling.h"
 
 namespace headroom::model {
@@ -26,9 +27,9 @@ ProgramLayer::ProgramLayer(ModelState& state, const std::string& prefix,
 
 std::vector<at::Tensor> ProgramLayer::forward(
     const std::vector<at::Tensor>& inputs, const StepContext& context) {
-  HEADROOM_CHECK(inputs.size() == program_.inputs.size(),
-                 std::to_string(inputs.size()) + " inputs to a layer of " +
-                     std::to_string(program_.inputs.size()));
+  HEADROOM_CHECK(
+      inputs.size() == program_.inputs.size(),
+      cat(inputs.size(), " inputs to a layer of ", program_.inputs.size()));
   std::vector<at::Tensor> values = inputs;
   for (size_t i = 0; i < program_.steps.size(); ++i) {
     const layers::LayerProgram::Step& step = program_.steps[i];
@@ -73,7 +74,7 @@ at::Tensor ProgramLayer::run(const layers::LayerProgram::Step& step,
 BuiltLayer build_layer(const layers::ModelTable& table, std::size_t index,
                        const std::vector<layers::MapShape>& inputs,
                        int64_t num_classes, ModelState& state) {
-  const std::string prefix = "model." + std::to_string(index) + ".";
+  const std::string prefix = cat("model.", index, ".");
   if (table.layers[index].module == layers::kDetectModule) {
     layers::check_detect(table, index, inputs, num_classes);
     auto detect = std::make_unique<Detect>(state, prefix, inputs, table.anchors,

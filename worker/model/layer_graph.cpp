@@ -8,6 +8,7 @@
 #include "configs/layers/model_table.h"
 #include "configs/layers/table_layer.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/model/detect.h"
 #include "worker/model/layer_factory.h"
 #include "worker/model/model_state.h"
@@ -35,14 +36,13 @@ void check_table(const layers::ModelTable& table, int64_t num_classes) {
   if (table.layers.empty())
     fail("there are no layers", "add backbone and head");
   if (num_classes < 1 || num_classes > kMaxClasses)
-    fail(std::to_string(num_classes) + " classes",
-         "use 1 to " + std::to_string(kMaxClasses));
+    fail(cat(num_classes, " classes"), cat("use 1 to ", kMaxClasses));
   if (table.channel_multiple < 1)
-    fail("channel_multiple is " + std::to_string(table.channel_multiple),
+    fail(cat("channel_multiple is ", table.channel_multiple),
          "use 1 or more, usually 8");
   if (table.input_channels < 1 || table.input_channels > kMaxInputChannels)
-    fail("ch is " + std::to_string(table.input_channels),
-         "use 1 to " + std::to_string(kMaxInputChannels) + ", usually 3");
+    fail(cat("ch is ", table.input_channels),
+         cat("use 1 to ", kMaxInputChannels, ", usually 3"));
   const std::size_t last = table.layers.size() - 1;
   for (std::size_t i = 0; i <= last; ++i)
     if ((table.layers[i].module == "Detect") != (i == last))
@@ -85,9 +85,9 @@ struct LayerGraph::Implementation {
             images.size(2) % max_stride == 0 &&
             images.size(3) % max_stride == 0 &&
             may_be_maps(images.scalar_type()),
-        "images " + c10::str(images.sizes(), " ", images.scalar_type()) +
-            ", expected [N, " + std::to_string(input_channels) +
-            ", H, W] with sides in multiples of " + std::to_string(max_stride));
+        cat("images ", c10::str(images.sizes(), " ", images.scalar_type()),
+            ", expected [N, ", input_channels,
+            ", H, W] with sides in multiples of ", max_stride));
     if (makes_gray(images)) return gray(images);
     return images.contiguous(at::MemoryFormat::ChannelsLast);
   }
@@ -178,18 +178,18 @@ std::vector<at::Tensor> LayerGraph::forward_layers(
         ++uses[static_cast<std::size_t>(from)];
     }
   for (auto& [layer, map] : received) {
-    HEADROOM_CHECK(layer >= 0 && layer < graph.kept.begin && map.defined() &&
-                       uses[static_cast<std::size_t>(layer)] > 0,
-                   "no kept layer reads the received map of layer " +
-                       std::to_string(layer));
+    HEADROOM_CHECK(
+        layer >= 0 && layer < graph.kept.begin && map.defined() &&
+            uses[static_cast<std::size_t>(layer)] > 0,
+        cat("no kept layer reads the received map of layer ", layer));
     maps[static_cast<std::size_t>(layer)] = std::move(map);
   }
   received.clear();
   for (const int layer : wanted) {
-    HEADROOM_CHECK(layer >= graph.kept.begin && layer < graph.kept.end &&
-                       graph.detect == nullptr,
-                   "the map of layer " + std::to_string(layer) +
-                       " is not this part's to give");
+    HEADROOM_CHECK(
+        layer >= graph.kept.begin && layer < graph.kept.end &&
+            graph.detect == nullptr,
+        cat("the map of layer ", layer, " is not this part's to give"));
     ++uses[static_cast<std::size_t>(layer)];
   }
 
@@ -199,9 +199,8 @@ std::vector<at::Tensor> LayerGraph::forward_layers(
     for (const int from : graph.inputs[i]) {
       inputs.push_back(from == kImages ? input
                                        : maps[static_cast<std::size_t>(from)]);
-      HEADROOM_CHECK(inputs.back().defined(), "layer " + std::to_string(i) +
-                                                  " lacks the map of layer " +
-                                                  std::to_string(from));
+      HEADROOM_CHECK(inputs.back().defined(),
+                     cat("layer ", i, " lacks the map of layer ", from));
     }
     std::vector<at::Tensor> outputs =
         context.runner != nullptr
@@ -266,10 +265,10 @@ const std::vector<layers::MapShape>& LayerGraph::map_shapes() const {
 
 void LayerGraph::freeze(int64_t num_layers_frozen) {
   if (num_layers_frozen < 0 || num_layers_frozen > num_layers())
-    throw Error("model",
-                "freeze " + std::to_string(num_layers_frozen) + " of " +
-                    std::to_string(num_layers()) + " layers",
-                "use 0 to " + std::to_string(num_layers()));
+    throw Error(
+        "model",
+        cat("freeze ", num_layers_frozen, " of ", num_layers(), " layers"),
+        cat("use 0 to ", num_layers()));
   for (const NamedTensor& entry : implementation_->state.tensors())
     if (entry.is_parameter())
       entry.tensor->set_requires_grad(entry.layer >= num_layers_frozen);

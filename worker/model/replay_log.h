@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::model {
 
@@ -26,9 +27,8 @@ class ReplayLog {
       return recorded_.back();
     }
     HEADROOM_CHECK(next_ < recorded_.size(),
-                   "a replayed layer asks for " + std::to_string(next_ + 1) +
-                       " values, but " + std::to_string(recorded_.size()) +
-                       " were recorded");
+                   cat("a replayed layer asks for ", next_ + 1, " values, but ",
+                       recorded_.size(), " were recorded"));
     return recorded_[next_++];
   }
 

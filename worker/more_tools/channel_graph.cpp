@@ -8,6 +8,7 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/layer_modules.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::tools {
 namespace {
@@ -69,7 +70,7 @@ class Walk {
     Map map;
   };
 
-  std::string prefix() const { return "model." + std::to_string(layer_) + "."; }
+  std::string prefix() const { return cat("model.", layer_, "."); }
   bool has_convolutions() const {
     const auto& program = costs_[layer_].program;
     return program != nullptr && !program->blocks.empty();
@@ -78,8 +79,7 @@ class Walk {
 
   Map head(const std::vector<Map>& inputs) {
     for (size_t level = 0; level < inputs.size(); ++level) {
-      readings_.push_back({layer_,
-                           prefix() + "m." + std::to_string(level) + ".",
+      readings_.push_back({layer_, cat(prefix(), "m.", level, "."),
                            /*normed=*/false, inputs[level]});
     }
     return {};
@@ -160,11 +160,11 @@ class Walk {
       return;
     }
     if (block.groups != block.in_channels || block.groups != block.channels) {
-      refuse("its convolution takes " + std::to_string(block.in_channels) +
-             " channels to " + std::to_string(block.channels) + " in " +
-             std::to_string(block.groups) +
-             " groups, and pruning follows only groups of one channel in and "
-             "one out");
+      refuse(
+          cat("its convolution takes ", block.in_channels, " channels to ",
+              block.channels, " in ", block.groups,
+              " groups, and pruning follows only groups of one channel in and "
+              "one out"));
     }
     for (size_t i = 0; i < x.size(); ++i) tie(x[i], made[i]);
   }

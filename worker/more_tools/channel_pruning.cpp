@@ -13,6 +13,7 @@
 
 #include "configs/layers/layer_cost.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/kernels/element_math.h"
 #include "worker/more_tools/channel_graph.h"
@@ -89,17 +90,16 @@ std::vector<int64_t> choose(const ChannelGraph& graph,
   if (num_removed >= wanted) return removed;
   throw Error(
       "prune",
-      std::to_string(wanted) + " of " + std::to_string(total) +
-          " channels should go, but only " + std::to_string(num_removed) +
-          " can: every convolution " +
-          "keeps a quarter of its own, in multiples of " +
-          std::to_string(multiple),
-      "give --share " +
+      cat(wanted, " of ", total, " channels should go, but only ", num_removed,
+          " can: every convolution "
+          "keeps a quarter of its own, in multiples of ",
+          multiple),
+      cat("give --share ",
           std::to_string(static_cast<double>(num_removed * 100 /
                                              std::max<int64_t>(1, total)) /
                          100)
-              .substr(0, 4) +
-          " or less");
+              .substr(0, 4),
+          " or less"));
 }
 
 // The channels that are kept, ascending, and those that are removed.
@@ -265,16 +265,14 @@ void require_same_layers(const layers::ModelTable& table,
         std::ranges::equal(one.blocks, other.blocks, has_same_groups)) {
       continue;
     }
-    throw Error("prune",
-                yaml::to_string(table.layers[layer].place) + ": " +
-                    before[layer].module + " from " +
-                    std::to_string(one.inputs.front().channels) + " to " +
-                    std::to_string(one.output().channels) +
-                    " channels would become another layer with " +
-                    std::to_string(other.inputs.front().channels) + " and " +
-                    std::to_string(other.output().channels) +
-                    ": what it adds, and its groups, follow from them",
-                "give another --share");
+    throw Error(
+        "prune",
+        cat(yaml::to_string(table.layers[layer].place), ": ",
+            before[layer].module, " from ", one.inputs.front().channels, " to ",
+            one.output().channels, " channels would become another layer with ",
+            other.inputs.front().channels, " and ", other.output().channels,
+            ": what it adds, and its groups, follow from them"),
+        "give another --share");
   }
 }
 

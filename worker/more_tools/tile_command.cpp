@@ -6,6 +6,7 @@
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "worker/control/stop_signals.h"
 #include "worker/data/tiles/tiling.h"
@@ -34,10 +35,8 @@ int tile_command(int argc, char** argv) {
   const PixelSize side = read_image_size("--size", size);
   constexpr int64_t kMaxSide = 65500;  // libjpeg's limit
   if (std::max(side.height, side.width) > kMaxSide) {
-    throw Error(
-        "tile",
-        "--size " + size + " is above " + std::to_string(kMaxSide) + " pixels",
-        "give less, for example --size 640");
+    throw Error("tile", cat("--size ", size, " is above ", kMaxSide, " pixels"),
+                "give less, for example --size 640");
   }
   request.tiles.height = side.height;
   request.tiles.width = side.width;

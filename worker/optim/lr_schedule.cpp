@@ -5,6 +5,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::optim {
 namespace {
@@ -30,10 +31,9 @@ void check_options(const ScheduleOptions& options) {
   HEADROOM_CHECK(
       options.epochs > 0 && options.steps_per_epoch > 0 &&
           options.global_batch_size > 0 && options.nominal_batch_size > 0,
-      "schedule of " + std::to_string(options.epochs) + " epochs, " +
-          std::to_string(options.steps_per_epoch) + " steps per epoch, batch " +
-          std::to_string(options.global_batch_size) + ", nominal batch " +
-          std::to_string(options.nominal_batch_size));
+      cat("schedule of ", options.epochs, " epochs, ", options.steps_per_epoch,
+          " steps per epoch, batch ", options.global_batch_size,
+          ", nominal batch ", options.nominal_batch_size));
 }
 
 // The epoch whose factor the rate of a step uses.
@@ -65,9 +65,8 @@ int64_t last_warmup_step(const ScheduleOptions& options) {
 
 StepSettings settings_at(const ScheduleOptions& options, int64_t step,
                          int64_t epoch) {
-  HEADROOM_CHECK(
-      step >= 0 && epoch >= 0,
-      "step " + std::to_string(step) + " of epoch " + std::to_string(epoch));
+  HEADROOM_CHECK(step >= 0 && epoch >= 0,
+                 cat("step ", step, " of epoch ", epoch));
   const configs::Hyperparameters& hyp = options.hyp;
   const double lr = hyp.lr0 * lr_factor(options, epoch_of_rate(options, epoch));
   StepSettings settings;

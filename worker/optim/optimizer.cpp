@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/optim/flat_kernels.h"
 
@@ -62,11 +63,9 @@ void check_segments(std::span<const Segment> segments, int64_t size) {
                        segment.offset + segment.size <= size &&
                        segment.group >= 0 &&
                        segment.group < kNumParameterGroups,
-                   "segment at " + std::to_string(segment.offset) +
-                       " of size " + std::to_string(segment.size) + ", group " +
-                       std::to_string(segment.group) +
-                       "; the one before ends at " + std::to_string(end) +
-                       ", the flat buffer at " + std::to_string(size));
+                   cat("segment at ", segment.offset, " of size ", segment.size,
+                       ", group ", segment.group, "; the one before ends at ",
+                       end, ", the flat buffer at ", size));
     end = segment.offset + segment.size;
   }
 }
@@ -151,7 +150,7 @@ void adam_step(const at::Tensor& parameters, const at::Tensor& gradients,
   check_flat_pair("parameters", parameters, "gradients", gradients);
   check_flat_pair("parameters", parameters, "first moment", first_moment);
   check_flat_pair("parameters", parameters, "second moment", second_moment);
-  HEADROOM_CHECK(settings.step >= 1, "step " + std::to_string(settings.step));
+  HEADROOM_CHECK(settings.step >= 1, cat("step ", settings.step));
 
   AT_DISPATCH_FLOATING_TYPES(parameters.scalar_type(), "adam_step", [&] {
     scalar_t* p = parameters.mutable_data_ptr<scalar_t>();
@@ -180,7 +179,7 @@ void optimizer_step(OptimizerKind kind, const OptimizerStep& step,
                     std::span<const at::Tensor> moments,
                     std::span<const Segment> segments) {
   HEADROOM_CHECK(moments.size() == moment_names(kind).size(),
-                 std::to_string(moments.size()) + " moments");
+                 cat(moments.size(), " moments"));
   if (kind == OptimizerKind::kSgd) {
     sgd_step(parameters, gradients, moments[0], segments, step.groups,
              step.momentum, step.clip_coefficient, step.step == 1);
@@ -201,7 +200,7 @@ double ema_decay(int64_t updates) {
 void ema_update(const at::Tensor& average, const at::Tensor& value,
                 int64_t updates) {
   check_flat_pair("average", average, "value", value);
-  HEADROOM_CHECK(updates >= 1, "update " + std::to_string(updates));
+  HEADROOM_CHECK(updates >= 1, cat("update ", updates));
   average.lerp_(value, 1 - ema_decay(updates));
 }
 

@@ -16,6 +16,7 @@
 
 #include "configs/optimizer_kind.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/kernels/commit_numbers.h"
 #include "worker/kernels/element_math.h"
 #include "worker/optim/lr_schedule.h"
@@ -68,10 +69,9 @@ inline void check_flat_pair(const char* name_a, const at::Tensor& a,
   const bool alike = a.dim() == 1 && b.dim() == 1 && a.numel() == b.numel() &&
                      a.scalar_type() == b.scalar_type() && a.is_contiguous() &&
                      b.is_contiguous();
-  HEADROOM_CHECK(alike, std::string(name_a) + " with " +
-                            std::to_string(a.numel()) + " elements and " +
-                            name_b + " with " + std::to_string(b.numel()) +
-                            " must be flat, of one size and one type");
+  HEADROOM_CHECK(alike, cat(std::string(name_a), " with ", a.numel(),
+                            " elements and ", name_b, " with ", b.numel(),
+                            " must be flat, of one size and one type"));
 }
 
 // SGD with Nesterov momentum over a flat buffer, in one pass over memory.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/chart/chart_text.h"
 #include "worker/data/augment/augment.h"
@@ -206,7 +207,7 @@ metrics::Detection placed(metrics::Detection detection,
 PictureGrid::PictureGrid(int64_t count, int64_t image_height,
                          int64_t image_width) {
   HEADROOM_CHECK(count > 0 && count <= kMostPictured,
-                 std::to_string(count) + " images of a picture");
+                 cat(count, " images of a picture"));
   columns_ = static_cast<int>(std::ceil(std::sqrt(static_cast<double>(count))));
   cell_ = cell_size(columns_, image_height, image_width);
   const auto rows = static_cast<int>(divided_up(count, columns_));

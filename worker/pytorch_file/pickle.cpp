@@ -7,6 +7,7 @@
 
 #include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::pytorch_file {
 
@@ -183,11 +184,9 @@ class PickleMachine {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(
-        "weights",
-        source_ + ": byte " + std::to_string(instruction_) + ": " + what,
-        "nothing of it was executed; give a file from a source that "
-        "you trust, or .safetensors");
+    throw Error("weights", cat(source_, ": byte ", instruction_, ": ", what),
+                "nothing of it was executed; give a file from a source that "
+                "you trust, or .safetensors");
   }
 
   // --- bytes of the file
@@ -226,8 +225,8 @@ class PickleMachine {
   // --- values
   PickleValue& make(Kind kind) {
     if (result_.values_.size() >= Pickle::kMostValues) {
-      refuse("it has more than " + std::to_string(Pickle::kMostValues) +
-             " values, more than any checkpoint");
+      refuse(cat("it has more than ", Pickle::kMostValues,
+                 " values, more than any checkpoint"));
     }
     PickleValue& value = result_.values_.emplace_back();
     value.kind = kind;
@@ -524,9 +523,8 @@ class PickleMachine {
         push_storage();
         return true;
       default:
-        refuse("instruction " +
-               std::to_string(static_cast<unsigned char>(code)) +
-               " is not one that torch.save writes");
+        refuse(cat("instruction ", static_cast<unsigned char>(code),
+                   " is not one that torch.save writes"));
     }
   }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/pytorch_file/pickle.h"
 
 namespace headroom::pytorch_file {
@@ -105,9 +106,8 @@ class Walk {
   }
   std::string joined(const std::string& prefix, const std::string& name) {
     if (prefix.size() + name.size() > kLongestName) {
-      refuse_checkpoint(source_, "a tensor's name is longer than " +
-                                     std::to_string(kLongestName) +
-                                     " characters");
+      refuse_checkpoint(source_, cat("a tensor's name is longer than ",
+                                     kLongestName, " characters"));
     }
     return prefix + name;
   }
@@ -269,8 +269,7 @@ int64_t check_extent(const std::filesystem::path& path,
                      const PytorchFile::Tensor& tensor, int64_t available) {
   const std::string what = "tensor " + tensor.name;
   if (tensor.sizes.size() > kMostDimensions) {
-    refuse(path, what + " has " + std::to_string(tensor.sizes.size()) +
-                     " dimensions");
+    refuse(path, cat(what, " has ", tensor.sizes.size(), " dimensions"));
   }
   int64_t count = 1, last = tensor.offset;
   bool overflows = tensor.offset < 0;
@@ -284,8 +283,8 @@ int64_t check_extent(const std::filesystem::path& path,
     }
   }
   if (overflows || (count > 0 && last >= available) || count > available) {
-    refuse(path, what + " reaches beyond its storage of " +
-                     std::to_string(available) + " elements");
+    refuse(path, cat(what, " reaches beyond its storage of ", available,
+                     " elements"));
   }
   return count;
 }
@@ -347,8 +346,8 @@ PytorchFile::PytorchFile(const std::filesystem::path& path)
   const std::string name = folder + "data.pkl";
   if (const uint64_t bytes = archive_.find(name)->bytes;
       bytes > kLargestPickle) {
-    refuse(path, "its pickle of " + std::to_string(bytes) +
-                     " bytes is larger than any checkpoint's");
+    refuse(path, cat("its pickle of ", bytes,
+                     " bytes is larger than any checkpoint's"));
   }
   if (archive_.has(folder + "byteorder") &&
       archive_.read(folder + "byteorder") != "little") {

@@ -7,6 +7,7 @@
 #include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
 #include "parallel/base/checksum.h"
+#include "parallel/base/text.h"
 
 namespace headroom::pytorch_file {
 namespace {
@@ -65,9 +66,8 @@ void ZipArchive::refuse(const std::string& what) const {
 
 std::string ZipArchive::bytes_at(uint64_t offset, uint64_t count) {
   if (offset > file_bytes_ || count > file_bytes_ - offset) {
-    refuse("its directory points to byte " + std::to_string(offset) + " + " +
-           std::to_string(count) + ", but it has " +
-           std::to_string(file_bytes_));
+    refuse(cat("its directory points to byte ", offset, " + ", count,
+               ", but it has ", file_bytes_));
   }
   std::string bytes(count, '\0');
   file_.clear();
@@ -121,14 +121,14 @@ ZipArchive::ZipArchive(const std::filesystem::path& path) : path_(path) {
 void ZipArchive::read_directory(uint64_t offset, uint64_t bytes,
                                 uint64_t num_entries) {
   if (bytes > kLargestDirectory) {
-    refuse("its directory of " + std::to_string(bytes) + " bytes is too large");
+    refuse(cat("its directory of ", bytes, " bytes is too large"));
   }
   const std::string directory = bytes_at(offset, bytes);
   size_t at = 0;
   for (uint64_t i = 0; i < num_entries; ++i) {
     if (directory.size() - at < kDirectoryEntryBytes ||
         number_at<uint32_t>(directory, at) != kDirectoryEntry) {
-      refuse("entry " + std::to_string(i) + " of its directory is damaged");
+      refuse(cat("entry ", i, " of its directory is damaged"));
     }
     const uint16_t flags = number_at<uint16_t>(directory, at + 8);
     const uint16_t method = number_at<uint16_t>(directory, at + 10);
@@ -142,7 +142,7 @@ void ZipArchive::read_directory(uint64_t offset, uint64_t bytes,
     entry.header_offset = number_at<uint32_t>(directory, at + 42);
     at += kDirectoryEntryBytes;
     if (directory.size() - at < name_bytes + extra_bytes + comment_bytes) {
-      refuse("entry " + std::to_string(i) + " of its directory is damaged");
+      refuse(cat("entry ", i, " of its directory is damaged"));
     }
     const std::string name = directory.substr(at, name_bytes);
     const std::string extra = directory.substr(at + name_bytes, extra_bytes);
@@ -173,8 +173,8 @@ void ZipArchive::read_directory(uint64_t offset, uint64_t bytes,
       refuse(quoted + " is compressed, which PyTorch's files never are");
     }
     if (entry.bytes > file_bytes_ || entry.header_offset > file_bytes_) {
-      refuse(quoted + " claims " + std::to_string(entry.bytes) +
-             " bytes, but the file has " + std::to_string(file_bytes_));
+      refuse(cat(quoted, " claims ", entry.bytes, " bytes, but the file has ",
+                 file_bytes_));
     }
     if (!entries_.emplace(name, entry).second) {
       refuse(quoted + " is there twice");

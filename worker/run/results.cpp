@@ -66,8 +66,7 @@ Json ranks_json(const std::vector<memory::PhaseMemory::Rank>& ranks) {
 }
 
 std::string epoch_text(const EpochRecord& record, int64_t num_epochs) {
-  return "epoch " + std::to_string(record.epoch + 1) + "/" +
-         std::to_string(num_epochs);
+  return cat("epoch ", record.epoch + 1, "/", num_epochs);
 }
 
 }  // namespace

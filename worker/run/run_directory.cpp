@@ -19,6 +19,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/checkpoint/checkpoint_files.h"
 #include "worker/pictures/batch_pictures.h"
@@ -110,8 +111,8 @@ void RunDirectory::keep_older_run() const {
 
 namespace {
 
-// What a new run would go on with, or take for its own. kFileRecord names those
-// of them that the run of this folder has written.
+// The files that a new run would continue with, or take as its own. kFileRecord
+// names those of them that the run of this folder has written.
 std::vector<std::string> replaced_files() {
   std::vector<std::string> names = {
       run_files::kSteps,  run_files::kResults, run_files::kSummary,
@@ -139,7 +140,7 @@ void set_aside(const fs::path& file) {
   if (!fs::exists(fs::symlink_status(file, error))) return;
   fs::path other = file.string() + ".before";
   for (int number = 2; fs::exists(fs::symlink_status(other, error)); ++number) {
-    other = file.string() + ".before" + std::to_string(number);
+    other = cat(file.string(), ".before", number);
   }
   fs::rename(file, other, error);
 }

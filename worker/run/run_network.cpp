@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/network_measurement.h"
 #include "parallel/network/network_interfaces.h"
 #include "parallel/plan/plan_json.h"
@@ -13,7 +14,7 @@
 namespace headroom::run {
 namespace {
 
-// Ranks say where they are before they connect.
+// Ranks publish their machines before they connect.
 constexpr std::chrono::seconds kPatience{60};
 
 bool is_loopback(const std::string& host) {
@@ -23,7 +24,7 @@ bool is_loopback(const std::string& host) {
 }  // namespace
 
 void say_here(KeyValueStore& store, int rank, int64_t machine) {
-  store.set("here/" + std::to_string(rank), std::to_string(machine));
+  store.set(cat("here/", rank), std::to_string(machine));
 }
 
 void check_address(KeyValueStore& store, int rank, int world_size,
@@ -36,11 +37,10 @@ void check_address(KeyValueStore& store, int rank, int world_size,
       machines, [&](const auto& one) { return one != here; });
   if (elsewhere == machines.end()) return;
   throw Error("network",
-              "rank " + std::to_string(rank) + " would wait for its peers at " +
-                  advertise_host + ", which rank " +
-                  std::to_string(elsewhere - machines.begin()) +
+              cat("rank ", rank, " would wait for its peers at ",
+                  advertise_host, ", which rank ", elsewhere - machines.begin(),
                   " on another machine cannot reach: the coordinator's name "
-                  "stands for loopback here",
+                  "stands for loopback here"),
               "take the name out of the lines of 127.* in /etc/hosts, or give "
               "--interface NAME or the coordinator's address (here: " +
                   interfaces_text(network_interfaces()) + ")");

@@ -8,6 +8,7 @@
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 #include "worker/data/codecs/image_writer.h"
 #include "worker/data/labels/dataset.h"
 #include "worker/pictures/batch_pictures.h"
@@ -148,10 +149,10 @@ void RunPictures::draw_validation() {
   });
   const std::string name = "confusion_matrix.png";
   if (noted_->figures.class_names.size() > pictures::kMostMatrixClasses) {
-    subject_.say(name + " is not drawn: " +
-                 std::to_string(noted_->figures.class_names.size()) +
-                 " classes, but a picture takes at most " +
-                 std::to_string(pictures::kMostMatrixClasses));
+    subject_.say(cat(name,
+                     " is not drawn: ", noted_->figures.class_names.size(),
+                     " classes, but a picture takes at most ",
+                     pictures::kMostMatrixClasses));
     return;
   }
   draw_or_say(subject_.say, name, [&] {
@@ -162,8 +163,7 @@ void RunPictures::draw_validation() {
 
 void RunPictures::draw_batches() {
   for (int64_t i = 0; i < pictures::kPicturedBatches; ++i) {
-    const std::string stem =
-        run_files::kValidationBatchPrefix + std::to_string(i);
+    const std::string stem = cat(run_files::kValidationBatchPrefix, i);
     draw_or_say(subject_.say, stem + "_labels.jpg", [&] {
       pictures::BatchPicture labels(subject_.validation, i);
       if (labels.samples().empty()) return;

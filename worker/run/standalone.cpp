@@ -148,8 +148,8 @@ void settle_value_range(configs::RunConfig& config) {
 // Makes the plan that headroom plan makes for one process.
 plan::Plan make_plan(configs::RunConfig& config) {
   if (config.processes > 1) {
-    throw refusal("run.yaml is for " + std::to_string(config.processes) +
-                      " processes, and there are 1",
+    throw refusal(cat("run.yaml is for ", config.processes,
+                      " processes, and there are 1"),
                   "write processes: 1 into it; several processes need headroom "
                   "train");
   }
@@ -222,13 +222,11 @@ class Control final : public StandaloneControl {
                         now - shown_ >= kProgressInterval;
     if (!is_due) return;
     shown_ = now;
-    log::info("step " + std::to_string(step) + "/" +
-              std::to_string(progress.num_steps) + "  epoch " +
-              std::to_string(progress.epoch + 1) + "/" +
-              std::to_string(progress.num_epochs) + "  loss " +
-              significant_text(loss, 5) + "  " +
-              significant_text(progress.images_per_second, 4) +
-              " images/s  peak " + format_bytes(progress.measured_peak_bytes));
+    log::info(cat(
+        "step ", step, "/", progress.num_steps, "  epoch ", progress.epoch + 1,
+        "/", progress.num_epochs, "  loss ", significant_text(loss, 5), "  ",
+        significant_text(progress.images_per_second, 4), " images/s  peak ",
+        format_bytes(progress.measured_peak_bytes)));
   }
 
   void report_event(const control::RunEvent& event) override {
@@ -246,11 +244,12 @@ class Control final : public StandaloneControl {
   // A coordinator would look for another plan.
   void leave_generation(const control::LeftGeneration& left) override {
     close({.exit_code = static_cast<int>(ExitCode::kResource),
-           .reason = "out of memory with the leanest activations after step " +
-                     std::to_string(left.committed_steps) +
-                     "; a worker on its own has one plan: go on with headroom "
-                     "train --resume " +
-                     assignment_.run_directory + " --processes N",
+           .reason =
+               cat("out of memory with the leanest activations after step ",
+                   left.committed_steps,
+                   "; a worker on its own has one plan: go on with headroom "
+                   "train --resume ",
+                   assignment_.run_directory, " --processes N"),
            .result_json = left.result_json,
            .step = left.committed_steps});
   }
@@ -277,9 +276,8 @@ class Control final : public StandaloneControl {
     write({.event = EventKind::kRunOver,
            .step = finished.step,
            .reason = finished.reason,
-           .detail_json = R"({"exit_code":)" + std::to_string(exit_code) +
-                          R"(,"state":")" +
-                          (as_it_should ? "finished" : "failed") + R"("})",
+           .detail_json = cat(R"({"exit_code":)", exit_code, R"(,"state":")",
+                              as_it_should ? "finished" : "failed", R"("})"),
            .warning = !as_it_should});
   }
 

@@ -10,6 +10,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/checksum.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 #include "proto/tensorboard_event.pb.h"
 
 namespace headroom::run {
@@ -68,9 +69,9 @@ tensorboard::Event event_at(int64_t step, double wall_time) {
 
 TensorboardWriter::TensorboardWriter(const std::filesystem::path& folder,
                                      double wall_time)
-    : path_(folder / (run_files::kTensorboardPrefix +
-                      std::to_string(static_cast<int64_t>(wall_time)) +
-                      ".headroom." + std::to_string(::getpid()))),
+    : path_(folder /
+            (cat(run_files::kTensorboardPrefix, static_cast<int64_t>(wall_time),
+                 ".headroom.", ::getpid()))),
       file_(path_, std::ios::binary) {
   tensorboard::Event event;
   event.set_wall_time(wall_time);

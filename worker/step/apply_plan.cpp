@@ -8,6 +8,7 @@
 
 #include "parallel/activations/recomputation.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/collectives/gather.h"
 #include "worker/model/replay_log.h"
 
@@ -22,7 +23,7 @@ std::vector<at::Tensor> recompute_and_replay(
     const model::StepContext& context,
     const activations::RecomputeOptions& options);
 
-// Maps get derivations, for whoever saves them; pieces are simply run.
+// Maps get derivations, for layers that save them; joined layers just run.
 class NotedMaps : public model::DerivedMaps {
  public:
   void can_be_made(const at::Tensor& map,
@@ -102,7 +103,7 @@ std::vector<at::Tensor> ActivationRunner::run(
   if (!c10::GradMode::is_enabled()) return layer.forward(inputs, context);
   switch (options_.policies.at(static_cast<size_t>(index))) {
     case plan::ActivationPolicy::kKeep: {
-      // The layers behind may derive what this one keeps.
+      // Later layers may derive the maps that this one keeps.
       model::StepContext inside = context;
       if (maps_are_derived_) inside.derived = &noted_maps;
       return layer.forward(inputs, inside);
@@ -119,7 +120,7 @@ std::vector<at::Tensor> ActivationRunner::run(
       return layer.forward(inputs, context);
     }
   }
-  HEADROOM_CHECK(false, "layer " + std::to_string(index) + " has no policy");
+  HEADROOM_CHECK(false, cat("layer ", index, " has no policy"));
 }
 
 std::vector<at::Tensor> ActivationRunner::run_lean(
@@ -151,9 +152,8 @@ std::vector<at::Tensor> ActivationRunner::run_recomputed(
 model::LayerGraph::LayerRange layers_of_stage(const plan::Plan& plan, int stage,
                                               int64_t num_layers) {
   const auto stages = static_cast<int>(plan.stage_begins.size());
-  HEADROOM_CHECK(
-      stage >= 0 && stage < stages,
-      "stage " + std::to_string(stage) + " of " + std::to_string(stages));
+  HEADROOM_CHECK(stage >= 0 && stage < stages,
+                 cat("stage ", stage, " of ", stages));
   const auto index = static_cast<size_t>(stage);
   const model::LayerGraph::LayerRange layers = {
       plan.stage_begins[index],
@@ -161,10 +161,8 @@ model::LayerGraph::LayerRange layers_of_stage(const plan::Plan& plan, int stage,
   if (layers.begin < 0 || layers.begin >= layers.end ||
       layers.end > num_layers || plan.stage_begins.front() != 0) {
     throw Error("plan",
-                "stage " + std::to_string(stage) + " holds layers " +
-                    std::to_string(layers.begin) + " to " +
-                    std::to_string(layers.end) + " of a model with " +
-                    std::to_string(num_layers),
+                cat("stage ", stage, " holds layers ", layers.begin, " to ",
+                    layers.end, " of a model with ", num_layers),
                 "leave the plan out: it is chosen anew");
   }
   return layers;
@@ -236,11 +234,11 @@ ActivationRungs activation_rungs(const plan::Plan& plan, int64_t num_layers,
                             plan::ActivationPolicy::kKeep);
   }
   if (static_cast<int64_t>(options.policies.size()) != num_layers) {
-    throw Error("plan",
-                std::to_string(options.policies.size()) +
-                    " activation policies for a model of " +
-                    std::to_string(num_layers) + " layers",
-                "leave the plan out: it is chosen anew");
+    throw Error(
+        "plan",
+        cat(options.policies.size(), " activation policies for a model of ",
+            num_layers, " layers"),
+        "leave the plan out: it is chosen anew");
   }
   options.layers_join = plan.zero_stage < 3;
   options.host_memory_limit = host_memory_limit;
@@ -285,11 +283,11 @@ void require_same_on_all_ranks(collectives::Communicator& communicator,
       collectives::gather_bytes(communicator, mine);
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
-    throw Error("data",
-                what + " of rank " + std::to_string(rank) +
-                    " differ from those of rank 0 (digests " + all[rank] +
-                    " and " + all[0] + ")",
-                "put the same data set on every node", ExitCode::kData);
+    throw Error(
+        "data",
+        cat(what, " of rank ", rank, " differ from those of rank 0 (digests ",
+            all[rank], " and ", all[0], ")"),
+        "put the same data set on every node", ExitCode::kData);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
+#include "parallel/base/text.h"
 
 namespace headroom::step {
 namespace {
@@ -64,8 +65,7 @@ std::string describe(const FaultReport& report) {
   if (report.fault.kind == configs::Fault::Kind::kBallast) {
     return what + ": there is no room for it";
   }
-  return what + ": not reached, " + std::to_string(report.allocations) +
-         " allocations";
+  return cat(what, ": not reached, ", report.allocations, " allocations");
 }
 
 FaultInjection::FaultInjection(std::vector<configs::Fault> faults,

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/step/apply_plan.h"
 #include "worker/step/device_prefetcher.h"
 
@@ -134,7 +135,7 @@ std::vector<at::Tensor> StageForward::run(const loader::Batch& batch) {
   }
 }
 
-// Called outside the catch: what the attempt held is gone.
+// Called outside the catch, where the memory of the attempt is free again.
 StageForward::Attempt StageForward::attempt(const loader::Batch& batch) {
   Attempt result;
   try {
@@ -151,10 +152,11 @@ void StageForward::prepare_retry(const std::string& failure, int64_t samples) {
   const bool is_first = is_alone() ? !std::exchange(was_tried_again_, true)
                                    : first_num_parts_ == 0;
   const bool is_smallest = !is_first && num_parts_ >= samples;
-  retry_.note(failure, is_first ? "caches are released and it is tried again"
-                       : is_smallest ? "nothing smaller is left"
-                                     : "the batch goes through in parts of " +
-                                           std::to_string(2 * num_parts_));
+  retry_.note(failure,
+              is_first ? "caches are released and it is tried again"
+              : is_smallest
+                  ? "nothing smaller is left"
+                  : cat("the batch goes through in parts of ", 2 * num_parts_));
   if (is_smallest) {
     throw Error("memory", "one image does not fit: " + failure,
                 "use a smaller --batch or --img", ExitCode::kResource);
@@ -202,7 +204,7 @@ std::vector<at::Tensor> StageForward::run_layers(const at::Tensor& pixels) {
   return evaluation.take_heads();
 }
 
-// What the messages need is there before the first of them.
+// Everything that the messages need is allocated before the first of them.
 std::vector<at::Tensor> StageForward::gather_rows(
     const loader::Batch& batch, const std::vector<at::Tensor>& heads) {
   const int ranks = mesh_.layout.spatial_parallel_size;

@@ -7,13 +7,13 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::step {
 namespace {
 
-// Places of the numbers in the tensor; bytes follow, kind by kind, then ballots
-// by rank, then the number of ranks that know the next step's matches, and
-// these.
+// Indices into the tensor. After these come bytes by kind and rank, ballots by
+// rank, the number of ranks that know the next step's matches, and the matches.
 constexpr int64_t kBox = 0, kObj = 1, kCls = 2;
 constexpr int64_t kNumLosses = 3;
 constexpr int64_t kSquaredNorm = 3;
@@ -54,7 +54,7 @@ void StepReports::set_squared_norm_share(double share) {
 
 void StepReports::set_bytes(Bytes which, int64_t bytes) {
   HEADROOM_CHECK(0 <= bytes && bytes <= kMostBytes,
-                 std::to_string(bytes) + " bytes in a step's report");
+                 cat(bytes, " bytes in a step's report"));
   values_.data_ptr<double>()[begin_of(which) + rank_] =
       static_cast<double>(bytes);
 }
@@ -67,8 +67,7 @@ void StepReports::set_ballot(const data_parallel::Ballot& ballot) {
 
 void StepReports::set_following_matches(const std::vector<int64_t>& matches) {
   HEADROOM_CHECK(static_cast<int64_t>(matches.size()) == num_levels_,
-                 std::to_string(matches.size()) + " levels of matches, not " +
-                     std::to_string(num_levels_));
+                 cat(matches.size(), " levels of matches, not ", num_levels_));
   double* const to = values_.data_ptr<double>() + begin_of_matches();
   to[0] = 1;
   std::ranges::copy(matches, to + 1);

@@ -11,8 +11,9 @@
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 #include "worker/weights/open_weights.h"
 
 namespace headroom::step {
@@ -23,10 +24,9 @@ namespace {
 }
 
 std::string text_of(const model::LayerGraph::Level& level) {
-  std::string text = "stride " + std::to_string(level.stride) + ", anchors";
+  std::string text = cat("stride ", level.stride, ", anchors");
   for (const auto& [w, h] : level.anchors) {
-    text += " " + std::to_string(std::lround(w)) + "x" +
-            std::to_string(std::lround(h));
+    text += cat(" ", std::lround(w), "x", std::lround(h));
   }
   return text;
 }
@@ -112,21 +112,21 @@ void Teacher::check(const model::LayerGraph& student) const {
     return layers::picture_channels(model.input_channels());
   };
   if (bands(*model_) != bands(student)) {
-    refuse("the teacher looks at images of " + std::to_string(bands(*model_)) +
-               " bands, the student at " + std::to_string(bands(student)),
+    refuse(cat("the teacher looks at images of ", bands(*model_),
+               " bands, the student at ", bands(student)),
            "give a teacher of the same ch");
   }
   const auto& its = model_->levels();
   const auto& own = student.levels();
   if (its.size() != own.size()) {
-    refuse("the teacher has " + std::to_string(its.size()) +
-               " levels, the student " + std::to_string(own.size()),
+    refuse(cat("the teacher has ", its.size(), " levels, the student ",
+               own.size()),
            "give a teacher with as many");
   }
   for (size_t i = 0; i < its.size(); ++i) {
     if (same_anchors(its[i], own[i])) continue;
-    refuse("level " + std::to_string(i) + " of the teacher: " +
-               text_of(its[i]) + "; of the student: " + text_of(own[i]),
+    refuse(cat("level ", i, " of the teacher: ", text_of(its[i]),
+               "; of the student: ", text_of(own[i])),
            "give a teacher with the same anchors");
   }
 }

@@ -53,10 +53,10 @@ std::vector<int64_t> read_classes(const std::string& text, int64_t classes) {
     const auto index = parse_whole(word, 0, classes - 1);
     if (!index) {
       throw Error("detect",
-                  "--classes " + word +
+                  cat("--classes ", word,
                       " is no class of these weights, which "
-                      "have 0 to " +
-                      std::to_string(classes - 1),
+                      "have 0 to ",
+                      classes - 1),
                   "give numbers, for example --classes 0 2");
     }
     wanted.push_back(*index);
@@ -215,8 +215,7 @@ void DetectRun::check_range(const DetectRequest& request) const {
 void DetectRun::provide_videos(const DetectRequest& request) {
   std::string why;
   if (limits_.bands != codecs::kColours) {
-    why = "videos have colours, but the model's ch is " +
-          std::to_string(limits_.bands);
+    why = cat("videos have colours, but the model's ch is ", limits_.bands);
   } else if (!limits_.ranges.empty()) {
     why = "videos have 8 bits, but the weights were trained on values of " +
           to_text(limits_.ranges);
@@ -296,8 +295,7 @@ void DetectRun::say_what_is_known() {
 }
 
 std::string DetectRun::place_among_images(size_t index) const {
-  return "image " + std::to_string(index + 1) + "/" +
-         std::to_string(sources_.images.size());
+  return cat("image ", index + 1, "/", sources_.images.size());
 }
 
 detect::TileFindings DetectRun::tiles_of(codecs::ImageSize size,
@@ -500,8 +498,8 @@ void DetectRun::look_at_video(size_t index, int64_t stride) {
   if (take_known_video(index, known)) return;
   say_what_is_known();
   const auto& file = sources_.videos[index];
-  const std::string which = "video " + std::to_string(index + 1) + "/" +
-                            std::to_string(sources_.videos.size()) + " (";
+  const std::string which =
+      cat("video ", index + 1, "/", sources_.videos.size(), " (");
   detect::VideoOptions options;
   options.stride = stride;
   options.max_pixels = limits_.max_pixels;
@@ -513,13 +511,11 @@ void DetectRun::look_at_video(size_t index, int64_t stride) {
     return boxes;
   };
   options.on_picture = [&](const detect::VideoPicture& picture) {
-    progress_.reach("video " + std::to_string(index + 1), picture.number,
-                    picture.of);
+    progress_.reach(cat("video ", index + 1), picture.number, picture.of);
     if (picture.is_known) return count(picture.found);
-    const std::string of =
-        picture.of > 0 ? "/" + std::to_string(picture.of) : "";
-    say(which + std::to_string(picture.number) + of + ") " + file.string(),
-        picture.found, picture.seconds);
+    const std::string of = picture.of > 0 ? cat("/", picture.of) : "";
+    say(cat(which, picture.number, of, ") ", file.string()), picture.found,
+        picture.seconds);
     journal_->append({.kind = JournalRecord::Kind::kPicture,
                       .unit = static_cast<int64_t>(index),
                       .number = picture.number,

@@ -18,7 +18,7 @@
 namespace headroom::validation {
 namespace {
 
-// The largest estimate of the shapes that went through the network.
+// The largest estimate over the shapes that went through the network.
 class Prediction {
  public:
   Prediction(predict::MemoryRequest request, const plan::MeshCoordinates& rank)
@@ -30,7 +30,8 @@ class Prediction {
     if (std::ranges::find(shapes_, shape) == shapes_.end())
       shapes_.push_back(shape);
   }
-  // A device's workspaces are those that its library took for these shapes.
+  // On a device, the estimate uses the workspaces that its library allocated
+  // for these shapes.
   predict::MemoryEstimate most() {
     request_.workspaces = &convolution_workspaces();
     predict::MemoryEstimate most;
@@ -88,14 +89,14 @@ ValidatedAverage validate_average(const AverageValidation& of) {
   options.retry = of.retry;
   options.passes_per_batch =
       divided_up(input.global_batch_size, input.micro_batch_size);
-  // The same on every rank, whoever draws.
+  // Equal on every rank, whichever rank draws the pictures.
   if (!of.config.noplots) options.pictured = pictures::pictured_samples(input);
   options.keeps_curves = !of.config.noplots;
   options.before_part = [&](const loader::Batch& part) {
     prediction.add(validation_shape(part));
   };
   if (of.images_done) {
-    // The data ranks have equal shares.
+    // All data-parallel ranks have equal shares.
     options.images_done = [&, all = of.dataset.size()](int64_t mine) {
       of.images_done(std::min(all, mine * input.data_parallel_size), all);
     };
@@ -107,7 +108,7 @@ ValidatedAverage validate_average(const AverageValidation& of) {
     of.num_parts = network->num_parts_after_failure();
     throw;
   }
-  if (of.num_parts == 1) of.num_parts = 0;  // what was in the way is gone
+  if (of.num_parts == 1) of.num_parts = 0;  // the memory shortage is over
   validated.memory = watch.compare(prediction.most());
   return validated;
 }

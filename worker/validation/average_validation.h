@@ -1,5 +1,5 @@
-// Validates the averaged weights of a run over all its ranks, as its plan says,
-// and measures the bytes that it took. Collective, on the thread that trains.
+// Validates the averaged weights of a run over all its ranks, by its plan, and
+// measures the memory that it took. Collective, on the thread that trains.
 // Errors: as validate().
 #pragma once
 
@@ -21,29 +21,28 @@ namespace headroom::validation {
 
 struct AverageValidation {
   const configs::RunConfig& config;
-  const predict::MemoryRequest& memory;  // the run's, with its plan
+  const predict::MemoryRequest& memory;  // of the run, with its plan
   const labels::Dataset& dataset;
   const std::vector<std::string>& class_names;
   const loss::LossGains& gains;
   step::TrainingState& state;
   collectives::Mesh& mesh;
-  // StageForward::set_num_parts; raised where this rank runs out of memory and
-  // throws.
+  // StageForward::set_num_parts; raised if this rank runs out of memory.
   int64_t& num_parts;
   memory::MemoryRetry retry;
-  int64_t host_memory_limit = 0;  // its loader's; 0 for the default
-  // Called with the images that went through all ranks, of so many.
+  int64_t host_memory_limit = 0;  // limit of its loader; 0 for the default
+  // Called with the number of images that all ranks have processed, and of all.
   std::function<void(int64_t images, int64_t all)> images_done = {};
 };
 
 struct ValidatedAverage {
   ValidationResult result;
-  memory::MemoryComparison memory;  // this rank's
+  memory::MemoryComparison memory;  // of this rank
 };
 
 ValidatedAverage validate_average(const AverageValidation& of);
 
-// The shape by which the memory model predicts what these images need at once.
+// The shape from which the memory model predicts a pass of these images.
 predict::ValidationShape validation_shape(const loader::Batch& part);
 
 }  // namespace headroom::validation

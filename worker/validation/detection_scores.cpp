@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "worker/data/labels/coco_json.h"
 #include "worker/data/labels/geojson.h"
@@ -21,18 +22,18 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const fs::path& file, int64_t line,
                          const std::string& what, const std::string& remedy) {
-  throw Error("data", file.string() + ":" + std::to_string(line) + ": " + what,
-              remedy, ExitCode::kData);
+  throw Error("data", cat(file.string(), ":", line, ": ", what), remedy,
+              ExitCode::kData);
 }
 
-// The places of each image's boxes, and the class of each category.
+// The index of each image's scene, and the class of each category.
 class Places {
  public:
   explicit Places(const labels::CocoFile& truth) {
     for (const labels::CocoImage& image : truth.images)
       images_.emplace(image.id, 0);
     size_t next = 0;
-    for (auto& [id, place] : images_) place = next++;  // ids rise
+    for (auto& [id, place] : images_) place = next++;  // in the order of ids
     for (const labels::CocoCategory& category : truth.categories) {
       classes_.emplace(category.id, static_cast<int32_t>(classes_.size()));
     }
@@ -43,8 +44,8 @@ class Places {
     const auto found = images_.find(box.image_id);
     if (found != images_.end()) return found->second;
     refuse(file, box.line,
-           "image " + std::to_string(box.image_id) +
-               " is not among the images of the ground truth",
+           cat("image ", box.image_id,
+               " is not among the images of the ground truth"),
            "score detections of the same images");
   }
   int32_t class_of(const labels::CocoAnnotation& box,
@@ -52,8 +53,8 @@ class Places {
     const auto found = classes_.find(box.category_id);
     if (found != classes_.end()) return found->second;
     refuse(file, box.line,
-           "category " + std::to_string(box.category_id) +
-               " is not among the categories of the ground truth",
+           cat("category ", box.category_id,
+               " is not among the categories of the ground truth"),
            "write category ids, not class indices");
   }
   size_t num_images() const { return images_.size(); }
@@ -68,7 +69,8 @@ metrics::Corners corners_of(double x, double y, double w, double h) {
           static_cast<float>(x + w), static_cast<float>(y + h)};
 }
 
-// YOLOv5's definition, on what its label files hold: no crowds, no areas.
+// YOLOv5's definition, restricted to what YOLO's label files can hold: no
+// crowds, no areas.
 metrics::AveragePrecision yolov5_precision(
     const std::vector<metrics::CocoScene>& scenes, size_t num_classes) {
   std::vector<metrics::DetectionRecord> records;
@@ -122,7 +124,7 @@ std::string row(const char* format, ...) {
   return text.data();
 }
 
-// pycocotools' lines, word for word: scripts read them.
+// pycocotools' lines, word for word, because scripts parse them.
 std::string twelve_lines(const metrics::CocoEvaluation& coco) {
   struct Line {
     const char* title;
@@ -172,7 +174,7 @@ nlohmann::ordered_json figures_json(const metrics::CocoFigures& figures) {
           {"AR100", figures.ar}};
 }
 
-// None where the split is not one COCO JSON: ids of two would meet.
+// Empty if the split is not one COCO JSON: ids of two could collide.
 detect::CocoIds ids_of(const configs::DataConfig& data, labels::Split split,
                        const std::vector<std::string>& class_names) {
   detect::CocoIds ids;

@@ -1,11 +1,10 @@
-// Detections in files. `headroom val --detections FILE --ground-truth FILE`
-// holds a file of detections against a file of objects, by both definitions of
-// average precision; `headroom val` writes what it found as text per image and
-// as COCO's result file.
+// Scores and writes detections. `headroom val --detections FILE --ground-truth
+// FILE` compares a file of detections with a file of objects, by both
+// definitions of average precision. `headroom val` writes its detections as one
+// text file per image and as COCO's result file.
 //
-// Errors: Error (exit 4) for what the files say: a detection of an image or a
-// category that the ground truth has not; Error (exit 5) for files that cannot
-// be written.
+// Errors: Error (exit 4) if a detection names an image or a category that the
+// ground truth does not have; Error (exit 5) if files cannot be written.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +24,9 @@ namespace headroom::validation {
 
 struct DetectionScores {
   int64_t images = 0, objects = 0, crowds = 0, detections = 0;
-  std::vector<std::string> class_names;  // sorted by rising category id
-  metrics::AveragePrecision yolov5;      // crowds absent
-  metrics::CocoEvaluation coco;  // 100 boxes of an image and class, at most
+  std::vector<std::string> class_names;  // sorted by category id
+  metrics::AveragePrecision yolov5;      // without crowds
+  metrics::CocoEvaluation coco;  // at most 100 boxes per image and class
   metrics::CocoEvaluation coco_300;
 };
 
@@ -40,16 +39,16 @@ std::string scores_json(const DetectionScores& scores);
 nlohmann::ordered_json scores_object(const DetectionScores& scores);
 
 // Writes labels/NAME.txt (--save-txt) and predictions.json (--save-json) into
-// `folder`. Where the split is one COCO JSON, ids are its own.
+// `folder`. If the split is one COCO JSON, its ids are used.
 void write_found(const configs::RunConfig& config,
                  const std::filesystem::path& folder,
                  const labels::Dataset& dataset,
                  const configs::DataConfig& data, labels::Split split,
                  std::vector<ImageFindings> found);
 
-// The figures of a file of detections for the boxes that were found. Labels
-// have no outlines and no crowds: an object's size is its box's. REQUIRES: the
-// result keeps all that was found, and the curves.
+// The figures of score_detections() for the detections of a validation. Labels
+// have no outlines and no crowds: an object's area is its box's. REQUIRES: the
+// result keeps all detections and the curves.
 DetectionScores scores_of(const ValidationResult& result,
                           const std::vector<std::string>& class_names);
 

@@ -4,6 +4,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/predict/memory_request.h"
 #include "worker/data/loader/image_weights.h"
@@ -15,7 +16,7 @@ namespace headroom::validation {
 
 loader::LoaderOptions training_options(const configs::RunConfig& config,
                                        const plan::Plan& plan,
-                                       const step::RunInputs& inputs,
+                                       const step::RunData& inputs,
                                        const model::LayerGraph& model,
                                        const collectives::Mesh& mesh) {
   loader::LoaderOptions options = step::loader_options(config, model);
@@ -66,7 +67,7 @@ loader::LoaderOptions validation_options(const configs::RunConfig& config,
 
 predict::HostMemory host_memory_of(
     const configs::RunConfig& config, const plan::Plan& plan,
-    const step::RunInputs& inputs, const model::LayerGraph& model,
+    const step::RunData& inputs, const model::LayerGraph& model,
     const collectives::Mesh& mesh,
     const std::vector<layers::LayerCost>& layers) {
   loader::LoaderOptions training =
@@ -94,9 +95,8 @@ predict::HostMemory host_memory_of(
                     " for a batch of each and the pictures in work, but "
                     "--host-memory-limit is " +
                     format_bytes(limit),
-                "use --host-memory-limit " +
-                    std::to_string(memory.least_bytes()) +
-                    " or more, or a smaller --batch or --img",
+                cat("use --host-memory-limit ", memory.least_bytes(),
+                    " or more, or a smaller --batch or --img"),
                 ExitCode::kNoPlan);
   }
   share_out(predict::host_shares(limit, memory));

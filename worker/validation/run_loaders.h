@@ -1,6 +1,6 @@
-// What a training run asks of its loaders on this rank, and how they share the
-// host's memory. Errors: Error (exit 3) where --host-memory-limit is less than
-// one batch of each needs.
+// The options of a training run's loaders on this rank, and their shares of the
+// host's memory. Errors: Error (exit 3) if --host-memory-limit is too small for
+// one batch of each.
 #pragma once
 
 #include "configs/run_config.h"
@@ -9,15 +9,16 @@
 #include "parallel/predict/host_memory.h"
 #include "worker/data/loader/loader_options.h"
 #include "worker/model/layer_graph.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 
 namespace headroom::validation {
 
-// First step, hooks and a bound on memory are the caller's to add. With
-// --image-weights images are drawn as before the first validation.
+// The caller adds the first step, hooks and a memory limit. With
+// --image-weights images are drawn with the weights of a run before its first
+// validation.
 loader::LoaderOptions training_options(const configs::RunConfig& config,
                                        const plan::Plan& plan,
-                                       const step::RunInputs& inputs,
+                                       const step::RunData& inputs,
                                        const model::LayerGraph& model,
                                        const collectives::Mesh& mesh);
 loader::LoaderOptions validation_options(const configs::RunConfig& config,
@@ -26,14 +27,15 @@ loader::LoaderOptions validation_options(const configs::RunConfig& config,
                                          const model::LayerGraph& model,
                                          const collectives::Mesh& mesh);
 
-// Takes the data set's own image sizes. `layers` are the model's.
-// REQUIRES: inputs with both data sets.
+// Uses the image sizes of the data set. `layers` are those of the model.
+// REQUIRES: both data sets in `inputs`.
 predict::HostMemory host_memory_of(
     const configs::RunConfig& config, const plan::Plan& plan,
-    const step::RunInputs& inputs, const model::LayerGraph& model,
+    const step::RunData& inputs, const model::LayerGraph& model,
     const collectives::Mesh& mesh,
     const std::vector<layers::LayerCost>& layers);
-// "8 threads …", for people.
+// A text for people: "the loader may take 2.1 GiB of the host's memory (8
+// threads, ...".
 std::string describe(const predict::HostMemory& memory);
 
 }  // namespace headroom::validation

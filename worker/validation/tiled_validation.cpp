@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/collectives/communicator.h"
 #include "worker/data/codecs/image.h"
@@ -25,8 +26,9 @@ void check_memory(const labels::Dataset& dataset,
                 dataset.path(i).string() + " is " + format_bytes(bytes) +
                     " decoded, but --host-memory-limit is " +
                     format_bytes(limit),
-                "use --host-memory-limit " + std::to_string(bytes) + "B" +
-                    " or more, or cut the images first: headroom tile",
+                cat("use --host-memory-limit ", bytes,
+                    "B"
+                    " or more, or cut the images first: headroom tile"),
                 ExitCode::kNoPlan);
   }
 }
@@ -43,8 +45,7 @@ std::vector<metrics::LabelledBox> labels_of_image(
   return boxes;
 }
 
-// An image that cannot be decoded any more counts as one without boxes, as in
-// any validation.
+// An image that cannot be decoded now counts as without boxes.
 BatchFindings examine(detect::Detector& detector,
                       const labels::Dataset& dataset, int64_t sample,
                       const codecs::ImageLimits& limits,

@@ -1,14 +1,14 @@
-// validate_in_tiles: `headroom val --tile`. Each image is cut into tiles, their
-// boxes become those of the image as `headroom detect --tile` makes them
-// (detect/detector.h), and these are held against all of the image's labels by
-// the figures of validate.h.
+// validate_in_tiles: `headroom val --tile`. Each image is cut into tiles, and
+// the boxes of the tiles are merged to boxes of the image as in `headroom
+// detect --tile` (detect/detector.h). These are compared with all labels of the
+// image by the figures of validate.h.
 //
-// Rank i % ranks examines image i. No loss is computed of the heads, as no
-// label belongs to a tile alone.
+// Image i is examined by rank i % ranks. No loss is computed, because labels do
+// not belong to single tiles.
 //
 // Memory: a rank holds one decoded image, and one tile in the network.
-// Collective; the same result on every rank, whatever their number.
-// Errors: Error (exit 3) where the largest image, decoded, is beyond the limit.
+// Collective; the result is equal on every rank and for any number of ranks.
+// Errors: Error (exit 3) if the largest image, decoded, is above the limit.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ namespace headroom::validation {
 
 struct TiledValidation {
   detect::DetectionTiles tiles;
-  int64_t image_height = 640, image_width = 640;  // the network's input
-  int64_t host_memory_limit_bytes = 0;            // 0: none
+  int64_t image_height = 640, image_width = 640;  // the network's input size
+  int64_t host_memory_limit_bytes = 0;            // 0 for no limit
   codecs::ImageLimits limits = {};                // bands and range
 };
 

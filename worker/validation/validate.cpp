@@ -13,12 +13,12 @@
 #include "worker/data/loader/loader.h"
 #include "worker/metrics/nms.h"
 #include "worker/step/device_prefetcher.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 
 namespace headroom::validation {
 namespace {
 
-// The whole batch's, whose loss terms are means over it.
+// Counts of the whole batch, because the loss terms are means over it.
 loss::GlobalCounts counts_of(const loader::Batch& batch) {
   loss::GlobalCounts counts{batch.images.size(0), {}};
   counts.matches.resize(batch.targets.front().size());
@@ -30,8 +30,8 @@ loss::GlobalCounts counts_of(const loader::Batch& batch) {
   return counts;
 }
 
-// What goes through the network at once: one part per micro-batch. The parts
-// share the batch's pixels, and leave its faults behind.
+// The parts of a batch that go through the network at once: one for each
+// micro-batch. They share the batch's pixels, and do not contain its faults.
 std::vector<loader::Batch> parts_of(const loader::Batch& batch) {
   std::vector<loader::Batch> parts;
   for (size_t i = 0; i < batch.micro_batches.size(); ++i) {
@@ -229,12 +229,13 @@ configs::RunConfig val_config(const ImagesToScore& images) {
 ValidationResult score_network(model::LayerGraph& model,
                                const ImagesToScore& images, HeadsOf heads_of) {
   const configs::RunConfig config = val_config(images);
-  const step::RunInputs inputs = step::read_inputs(config);
+  const step::RunData inputs = step::read_data(config);
   if (inputs.num_classes() != model.num_classes()) {
-    throw Error("data",
-                images.data + " has " + counted(inputs.num_classes(), "class") +
-                    ", but the model " + std::to_string(model.num_classes()),
-                "give the data set that the weights were trained on");
+    throw Error(
+        "data",
+        cat(images.data, " has ", counted(inputs.num_classes(), "class"),
+            ", but the model ", model.num_classes()),
+        "give the data set that the weights were trained on");
   }
   loader::LoaderOptions options = step::loader_options(config, model);
   options.mode = loader::LoaderMode::kValidation;

@@ -1,11 +1,11 @@
-// validate: mean average precision over a split, spread over all ranks.
+// validate: computes mean average precision over a split, on all ranks.
 //
-// Every replica of the model takes its share of the fixed list of batches and
-// runs the network; the rank where the heads come together does non-maximum
-// suppression and matching, and the per-image results are gathered: averages of
-// averages would be wrong. No image is counted twice.
+// Every replica of the model takes its share of a fixed list of batches and
+// runs the network. The rank that has the network's output does non-maximum
+// suppression and matching. The results of single images are gathered, because
+// an average of averages would be wrong. No image is counted twice.
 //
-// Collective; the same result on every rank.
+// Collective; the result is equal on every rank.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,41 +32,44 @@
 namespace headroom::validation {
 
 struct ValidationOptions {
+  // A higher value is faster, but lowers mAP, which also counts detections of
+  // low confidence.
   double confidence_threshold = 0.001;
   double nms_iou_threshold = 0.6;
   int64_t max_detections = 300;
   loss::LossGains gains;
   std::vector<std::string> class_names;
   at::ScalarType scalar_type = at::kFloat;
-  memory::MemoryRetry retry = {};  // retries of what follows the network
-  // Curves and the counts of the confusion matrix.
+  memory::MemoryRetry retry = {};  // retries the work after the network
+  // Keep the curves and the counts of the confusion matrix.
   bool keeps_curves = false;
-  // The samples whose detections and labels are kept, of the detections only
-  // those above kConfusionConfidence; keeps_all keeps all of all samples.
+  // The samples whose labels and detections are kept; of the detections only
+  // those above kConfusionConfidence. keeps_all keeps everything of all
+  // samples.
   std::set<int64_t> pictured = {};
   bool keeps_all = false;
-  // How often the network runs for a full batch, a micro-batch at a time: the
-  // same on all ranks.
+  // How often the network runs for a full batch, once for each micro-batch;
+  // must be equal on all ranks.
   int64_t passes_per_batch = 1;
-  // Is told what goes through next; may be empty.
+  // Called before each part goes through the network; may be empty.
   std::function<void(const loader::Batch&)> before_part = {};
-  // Is told how many images of this rank have gone through; may be empty.
+  // Called with the number of this rank's images that are done; may be empty.
   std::function<void(int64_t images)> images_done = {};
 };
 
-// The gains of the loss of `model` on images as `input` has them.
+// The loss gains of `model` for images of the size in `input`.
 loss::LossGains loss_gains(const configs::RunConfig& config,
                            const model::LayerGraph& model,
                            const loader::LoaderOptions& input);
 
-// What a configuration says of a validation: thresholds, beside the gains and
-// the names of the classes.
+// The options that a configuration sets for a validation: its thresholds, with
+// the gains and the class names.
 ValidationOptions options_of(const configs::RunConfig& config,
                              const loss::LossGains& gains,
                              const std::vector<std::string>& class_names);
 
-// What the network sees in the images of a batch: boxes in the source images'
-// pixels, in descending confidence.
+// The detections of a batch's images: boxes in pixels of the source images, in
+// descending confidence.
 struct BatchDetections {
   std::vector<at::Tensor> heads;
   std::vector<std::vector<metrics::Detection>> images;
@@ -76,41 +79,41 @@ BatchDetections detect(const model::LayerGraph& model,
                        const loader::Batch& batch,
                        const ValidationOptions& options);
 
-// `source` yields the share of the split (LoaderMode::kValidation) that this
-// rank's replica takes, in the micro-batches that go through at once.
+// `source` yields this rank's share of the split (LoaderMode::kValidation), in
+// the micro-batches that go through the network at once.
 ValidationResult validate(step::StageForward& network,
                           loader::BatchSource& source,
                           collectives::Communicator& world,
                           const ValidationOptions& options);
 
-// The heads of a batch's images.
+// Computes the heads of a batch's images.
 using HeadsOf = std::function<std::vector<at::Tensor>(const loader::Batch&)>;
 
-// The same by one process alone, of whatever makes the heads. `model` decodes
-// them; `source` yields the whole split.
+// validate() in one process, for heads computed by any function. `model`
+// decodes them; `source` yields the whole split.
 ValidationResult validate_heads(const model::LayerGraph& model,
                                 const HeadsOf& heads_of,
                                 loader::BatchSource& source,
                                 const ValidationOptions& options);
 
-// Mean average precision of a network on a data set's val split, by one
-// process: what the commands that make smaller models print. The numbers are
+// Mean average precision of a network on a data set's val split, in one
+// process. The commands that make smaller models print it. The numbers are
 // those of `headroom val` with the same images, size and batch. Errors: Error
 // (exit 2, 4).
 
 struct ImagesToScore {
-  std::string data;                   // data.yaml
-  std::string weights, cfg;           // the model whose classes are to be there
+  std::string data;          // data.yaml
+  std::string weights, cfg;  // the model, whose classes the data must have
   int64_t height = 640, width = 640;  // rounded up to the model's stride
-  int64_t batch = 16;
-  // Is told of each image that has gone through, of so many; may be empty.
+  int64_t batch = 16;                 // larger is faster, but needs more memory
+  // Called for each finished image with the number of all images; may be empty.
   std::function<void(int64_t images)> image_done = {};
 };
 
-// The configuration of `headroom val` on them.
+// The configuration of `headroom val` for these images.
 configs::RunConfig val_config(const ImagesToScore& images);
 
-// The heads are the model's own without `heads_of`.
+// Without `heads_of` the model's own heads are used.
 ValidationResult score_network(model::LayerGraph& model,
                                const ImagesToScore& images,
                                HeadsOf heads_of = nullptr);

@@ -11,8 +11,8 @@
 namespace headroom::validation {
 namespace {
 
-// Findings are written and read by one description of their members: `archive`
-// is a RecordWriter or a RecordReader.
+// One function both writes and reads findings: `archive` is a RecordWriter or a
+// RecordReader.
 template <typename Archive, typename Values>
 void exchange_all(Archive& archive, Values& values) {
   archive.size(values);
@@ -47,7 +47,7 @@ void append(std::vector<T>& all, const std::vector<T>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
-// Keeps an image that was asked for, whose detections are in descending
+// Keeps an image if it was asked for. REQUIRES: detections in descending
 // confidence.
 void keep(ImageFindings image, const ValidationOptions& options,
           BatchFindings& findings) {

@@ -1,9 +1,9 @@
-// The figures of a validation, made of what was found in each image, the same
-// however the boxes were found: in batches (validate.h) or tile by tile
+// Computes the figures of a validation from the findings in single images. The
+// findings may come from batches (validate.h) or from tiles
 // (tiled_validation.h).
 //
-// Rank b % ranks examines batch b. Gathered batches are back in their order, so
-// that equal confidences count the same for any number of ranks.
+// Batch b is examined by rank b % ranks. Gathered batches are put back in their
+// order, so that equal confidences rank the same for any number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,22 @@ namespace headroom::validation {
 
 struct ValidationOptions;  // validate.h
 
-// The boxes found in one image and its labels, both in its pixels.
+// The boxes found in one image and its labels, both in pixels of the image.
 struct ImageFindings {
-  int64_t sample = 0;  // a sample of the data set
+  int64_t sample = 0;  // index in the data set
   std::vector<metrics::Detection> detections;
   std::vector<metrics::LabelledBox> labels;
 };
 
-// What one validation batch contributes to the figures.
+// The contribution of one batch to the figures.
 struct BatchFindings {
   int64_t images = 0;
   double box = 0, obj = 0, cls = 0;  // loss terms of the batch
   std::vector<int64_t> labels_per_class;
-  std::vector<metrics::DetectionRecord> records;       // YOLOv5's matching
-  std::vector<metrics::DetectionRecord> coco_records;  // pycocotools'
+  std::vector<metrics::DetectionRecord> records;       // by YOLOv5's matching
+  std::vector<metrics::DetectionRecord> coco_records;  // pycocotools' matching
   std::vector<metrics::ConfusionCount> confusions;
-  std::vector<ImageFindings> found;  // the images that are asked for
+  std::vector<ImageFindings> found;  // images that were asked for
   std::vector<std::string> faults;   // images that could not be read
 
   void add(const BatchFindings& other);
@@ -53,35 +53,35 @@ struct ClassResult {
 
 struct ValidationResult {
   int64_t images = 0, labels = 0;
-  // YOLOv5's definition, means over the classes that have labels.
+  // By YOLOv5's definition, means over the classes that have labels.
   double precision = 0, recall = 0, map50 = 0, map = 0;
-  // pycocotools' definition, at most 100 detections per image and class.
+  // By pycocotools' definition, at most 100 detections per image and class.
   double coco_map50 = 0, coco_map = 0;
-  // Means over batches of the loss terms, with their gains.
+  // Means over batches of the loss terms, including their gains.
   double box = 0, obj = 0, cls = 0;
-  std::vector<ClassResult> classes;  // those that have labels
+  std::vector<ClassResult> classes;  // classes with labels
   std::vector<std::string> faults;   // images that could not be read
   double seconds = 0;
-  // These are drawn or written where they are asked for.
+  // Set only if the options ask for them; they are drawn or written.
   metrics::AveragePrecision curves;
   std::vector<metrics::ConfusionCount> confusions;
-  std::vector<ImageFindings> found;  // batches in their order
+  std::vector<ImageFindings> found;  // in the order of batches
 
-  // What best.safetensors is chosen by.
+  // The value by which best.safetensors is chosen.
   double fitness() const { return 0.1 * map50 + 0.9 * map; }
 };
 
-// Counts an image into its batch. `image.detections` are in descending
-// confidence. REQUIRES: classes of labels below options.class_names.size().
+// Adds an image to the findings of its batch. REQUIRES: `image.detections` in
+// descending confidence; classes of labels below options.class_names.size().
 void add_image(ImageFindings image, const ValidationOptions& options,
                BatchFindings& findings);
 
-// The figures of all batches, in their order; `seconds` stays 0.
+// The figures of all batches, in their order. `seconds` stays 0.
 ValidationResult summarise(const std::vector<BatchFindings>& batches,
                            const ValidationOptions& options);
 
-// mAP50-95 of each class; as in YOLOv5, the mean over those that have labels
-// for those that have none.
+// mAP50-95 of each class. A class without labels gets the mean of the others,
+// as in YOLOv5.
 std::vector<double> maps_by_class(const ValidationResult& result,
                                   int64_t num_classes);
 

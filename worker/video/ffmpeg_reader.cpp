@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "parallel/base/text.h"
 #include "worker/video/ffmpeg_file.h"
 
 extern "C" {
@@ -31,14 +32,13 @@ bool is_listed(const char* list, const std::string& name) {
 }
 
 std::string size_text(int64_t width, int64_t height) {
-  return std::to_string(width) + " x " + std::to_string(height);
+  return cat(width, " x ", height);
 }
 
 std::string check_size(int64_t width, int64_t height, int64_t max_pixels) {
   if (width > 0 && height > 0 && height <= max_pixels / width) return "";
-  return "pictures of " + size_text(width, height) +
-         " pixels, of which at most " + std::to_string(max_pixels) +
-         " are read";
+  return cat("pictures of ", size_text(width, height),
+             " pixels, of which at most ", max_pixels, " are read");
 }
 
 int quarter_turns(const AVStream& stream) {
@@ -234,14 +234,14 @@ std::string Reader::fault() const {
     text += (text.empty() ? "" : "; ") + what;
   };
   if (!end_error_.empty()) {
-    add("after " + std::to_string(pictures_) + " pictures it " + end_error_);
+    add(cat("after ", pictures_, " pictures it ", end_error_));
   } else if (pictures_ + std::max<int64_t>(2, format_.pictures / 100) <
              format_.pictures) {
-    add("it ends after " + std::to_string(pictures_) + " of " +
-        std::to_string(format_.pictures) + " pictures");
+    add(cat("it ends after ", pictures_, " of ", format_.pictures,
+            " pictures"));
   }
   if (damaged_ > 0) {
-    add(std::to_string(damaged_) + " damaged, taken as far as they go");
+    add(cat(damaged_, " damaged, taken as far as they go"));
   }
   return text;
 }

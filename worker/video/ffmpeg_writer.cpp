@@ -1,3 +1,4 @@
+#include "parallel/base/text.h"
 #include "worker/video/ffmpeg_reader.h"
 
 #include "worker/video/ffmpeg_file.h"
@@ -32,10 +33,9 @@ class Writer final : public VideoWriter {
 
 std::string Writer::open(const std::string& path, const VideoFormat& format) {
   if (format.width > kMostSide || format.height > kMostSide) {
-    return std::to_string(format.width) + " x " +
-           std::to_string(format.height) +
-           " pixels, but pictures in an MPEG-4 video have at most " +
-           std::to_string(kMostSide) + " a side";
+    return cat(format.width, " x ", format.height,
+               " pixels, but pictures in an MPEG-4 video have at most ",
+               kMostSide, " a side");
   }
   std::string reason = file_.open(path, FfmpegFile::Use::kWrite);
   if (!reason.empty()) return reason;

@@ -5,6 +5,7 @@
 
 #include "configs/layers/layer_cost.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "worker/weights/weights.h"
 #include "worker/weights/weights_file.h"
@@ -12,9 +13,9 @@
 namespace headroom::weights {
 namespace {
 
-// A table of a few bytes may ask for terabytes: what the file holds bounds what
-// is built. Half as much is let through to the loader, which names each tensor
-// that is missing.
+// A table of a few bytes may ask for terabytes. So the model may have at most
+// twice as many parameters as the file has numbers. This lets incomplete files
+// through to the loader, which names each missing tensor.
 void check_parameters(const std::filesystem::path& path,
                       layers::ModelTable table, int64_t classes,
                       const Safetensors& file) {
@@ -25,9 +26,8 @@ void check_parameters(const std::filesystem::path& path,
   for (const auto& [name, tensor] : file.tensors) held += tensor.numel();
   if (wanted / 2 <= held) return;
   throw Error("weights",
-              path.string() + " holds " + std::to_string(held) +
-                  " numbers, but " + table.name + " has " +
-                  std::to_string(wanted) + " parameters",
+              cat(path.string(), " holds ", held, " numbers, but ", table.name,
+                  " has ", wanted, " parameters"),
               "name its model: --cfg");
 }
 
@@ -38,7 +38,7 @@ std::vector<std::string> names_of(
   if (static_cast<int64_t>(names.size()) == classes) return names;
   names.clear();
   for (int64_t i = 0; i < classes; ++i) {
-    names.push_back("class" + std::to_string(i));
+    names.push_back(cat("class", i));
   }
   return names;
 }

@@ -1,8 +1,8 @@
-// open_weights: a file of weights as the network it belongs to, for what looks
-// at images and does not train.
+// open_weights: opens a file of weights as a network, for code that processes
+// images and does not train.
 //
-// Errors: Error (exit 2): no such file, damaged, of a model that it does not
-// name or that does not fit.
+// Errors: Error (exit 2) if the file is missing or damaged, or does not name
+// its model, or does not fit the model.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -21,14 +21,14 @@ namespace headroom::weights {
 struct OpenedWeights {
   layers::ModelTable table;
   std::unique_ptr<model::LayerGraph> model;  // CPU
-  std::vector<std::string> class_names;      // "class3" where none is known
-  std::map<std::string, std::string>
-      metadata;        // "model", its "table"; "names", "imgsz", "stride" and
-                       // "range" and "value_range" where the file has them
-  ValueRanges ranges;  // the images' range in training; none: 8 bits
+  std::vector<std::string> class_names;      // "class3" if names are not known
+  // "model" and "table"; also "names", "imgsz", "stride", "range" and
+  // "value_range" if the file has them.
+  std::map<std::string, std::string> metadata;
+  ValueRanges ranges;  // value range of images in training; empty for 8 bits
 };
 
-// `cfg`: the model; "": what the file says.
+// `cfg` is the model; "" for the one that the file names.
 OpenedWeights open_weights(const std::filesystem::path& path,
                            const std::string& cfg,
                            at::ScalarType scalar_type = at::kFloat);

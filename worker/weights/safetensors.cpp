@@ -16,6 +16,7 @@
 #include <set>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::weights {
 namespace {
@@ -37,7 +38,7 @@ constexpr std::array<TypeName, 10> kTypes = {{{"F64", 8},
                                               {"U8", 1},
                                               {"BOOL", 1}}};
 
-// Reads the header token by token and accepts nothing but its form, so that
+// Reads the header token by token and accepts only its exact form, so that
 // neither nesting nor length can make it build anything larger than the text.
 class HeaderReader {
  public:
@@ -54,7 +55,7 @@ class HeaderReader {
                 "the file is damaged or not a safetensors file");
   }
 
-  // The parser's callbacks.
+  // Callbacks of the parser.
   bool null() { refuse("null"); }
   bool boolean(bool) { refuse("a boolean"); }
   bool number_integer(Json::number_integer_t) { refuse("a negative number"); }
@@ -66,9 +67,9 @@ class HeaderReader {
   bool number_unsigned(Json::number_unsigned_t value) {
     if (place_ == Place::kShape) {
       if (entry_.shape.size() == kMaxDimensions)
-        fail("has more than " + std::to_string(kMaxDimensions) + " dimensions");
+        fail(cat("has more than ", kMaxDimensions, " dimensions"));
       if (value > uint64_t{std::numeric_limits<int64_t>::max()})
-        fail("has a dimension of " + std::to_string(value));
+        fail(cat("has a dimension of ", value));
       entry_.shape.push_back(static_cast<int64_t>(value));
     } else if (place_ == Place::kOffsets) {
       if (num_offsets_ == 2) fail("has more than 2 data_offsets");
@@ -148,7 +149,7 @@ class HeaderReader {
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception&) {
     entry_.name.clear();
-    fail("its header is not valid JSON at byte " + std::to_string(position));
+    fail(cat("its header is not valid JSON at byte ", position));
   }
 
  private:
@@ -177,8 +178,8 @@ class HeaderReader {
   std::set<std::string> seen_in_entry_;
 };
 
-// Bytes of a shape; false when the product, or that of the strides a tensor
-// computes even for empty shapes, does not fit.
+// Computes the bytes of a shape. Returns false if the product overflows, or the
+// product of the strides, which a tensor computes even for empty shapes.
 bool shape_bytes(const SafetensorsEntry& entry, uint64_t* bytes) {
   int64_t strides = size_of(entry.type);
   bool empty = false;
@@ -220,25 +221,22 @@ SafetensorsHeader parse_safetensors_header(std::string_view text,
                   file + ": tensor \"" + entry.name + "\" " + what,
                   "the file is damaged or not a safetensors file");
     };
-    const std::string range = "[" + std::to_string(entry.begin) + ", " +
-                              std::to_string(entry.end) + ")";
+    const std::string range = cat("[", entry.begin, ", ", entry.end, ")");
     uint64_t bytes = 0;
     if (!shape_bytes(entry, &bytes)) fail("has a shape that overflows");
     if (entry.begin > entry.end || entry.end > data_bytes)
-      fail("has bytes " + range + " of " + std::to_string(data_bytes));
+      fail(cat("has bytes ", range, " of ", data_bytes));
     if (entry.end - entry.begin != bytes)
-      fail("has bytes " + range + " but its shape and dtype need " +
-           std::to_string(bytes));
+      fail(cat("has bytes ", range, " but its shape and dtype need ", bytes));
     if (entry.begin != covered)
-      fail("begins at byte " + std::to_string(entry.begin) +
-           " but the data before it ends at " + std::to_string(covered));
+      fail(cat("begins at byte ", entry.begin,
+               " but the data before it ends at ", covered));
     covered = entry.end;
   }
   if (covered != data_bytes)
     throw Error("safetensors",
-                file + ": its tensors have " + std::to_string(covered) +
-                    " bytes but " + std::to_string(data_bytes) +
-                    " follow the header",
+                cat(file, ": its tensors have ", covered, " bytes but ",
+                    data_bytes, " follow the header"),
                 "the file is damaged or not a safetensors file");
   return header;
 }
@@ -297,8 +295,8 @@ SafetensorsType safetensors_type_of(at::ScalarType type) {
 
 }  // namespace
 
-// A file open for reading. Reads, not a memory map: a file that shrinks under
-// a map ends the process.
+// A file open for reading. It is read, not memory-mapped, because a file that
+// shrinks while it is mapped kills the process.
 class SafetensorsReader::InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path)
@@ -406,9 +404,8 @@ void SafetensorsWriter::put(const void* data, size_t num_bytes) {
 }
 
 void SafetensorsWriter::commit() {
-  HEADROOM_CHECK(next_ == tensors_.size(), std::to_string(next_) + " of " +
-                                               std::to_string(tensors_.size()) +
-                                               " tensors written");
+  HEADROOM_CHECK(next_ == tensors_.size(),
+                 cat(next_, " of ", tensors_.size(), " tensors written"));
   file_.commit();
 }
 
@@ -417,15 +414,13 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
   InputFile& file = *file_;
   uint64_t header_bytes = 0;
   if (file.size() < sizeof header_bytes)
-    file.fail("it has " + std::to_string(file.size()) +
-              " bytes; the header's length alone needs 8");
+    file.fail(cat("it has ", file.size(),
+                  " bytes; the header's length alone needs 8"));
   file.read(&header_bytes, sizeof header_bytes, 0);
   const uint64_t rest = file.size() - sizeof header_bytes;
   if (header_bytes > rest || header_bytes > kMaxSafetensorsHeaderBytes)
-    file.fail("its header claims " + std::to_string(header_bytes) +
-              " bytes; the file has " + std::to_string(rest) +
-              " and the limit is " +
-              std::to_string(kMaxSafetensorsHeaderBytes));
+    file.fail(cat("its header claims ", header_bytes, " bytes; the file has ",
+                  rest, " and the limit is ", kMaxSafetensorsHeaderBytes));
   std::string text(header_bytes, '\0');
   file.read(text.data(), header_bytes, sizeof header_bytes);
   if (text.empty() || text.front() != '{')

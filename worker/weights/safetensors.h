@@ -1,8 +1,9 @@
-// Safetensors files tensor by tensor, for states that never lie in one place.
+// Reads and writes safetensors files tensor by tensor, for states that are
+// never in one place as a whole.
 //
-// Tensors that are read own their memory (CPU). A path has one writer at a
-// time. Errors: reading throws Error naming the file and what is wrong with it;
-// writing throws Error with exit code 5 and leaves the old file as it was.
+// Tensors that are read own their memory (CPU). A path may have one writer at a
+// time. Errors: reading throws Error with the file and its fault; writing
+// throws Error with exit code 5 and leaves the old file unchanged.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,17 +22,17 @@
 
 namespace headroom::weights {
 
-// SafetensorsHeader: what a safetensors file says about itself, checked.
+// SafetensorsHeader: the checked header of a safetensors file.
 //
 // A file is an 8-byte little-endian header length, a JSON header and the data:
 //   {"__metadata__": {"key": "text"},
 //    "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
 // Offsets count from the end of the header. Data is row-major, little-endian.
 //
-// Files come from strangers, so parsing checks everything before anybody
-// allocates by it: known dtypes, shape products without overflow, sizes that
-// agree with the offsets, and data that is covered without hole or overlap.
-// Memory: a small multiple of the text.
+// Files may come from untrusted sources. So parsing checks everything before
+// anything is allocated by it: known dtypes, shapes whose product does not
+// overflow, sizes that agree with the offsets, and data that is covered without
+// gaps or overlaps. Memory: a small multiple of the text.
 
 inline constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
@@ -47,7 +48,7 @@ enum class SafetensorsType {
   kU8,
   kBool
 };
-// "F32"; the size of one element in bytes.
+// "F32", and the size of one element in bytes.
 const char* to_string(SafetensorsType type);
 int64_t size_of(SafetensorsType type);
 
@@ -55,26 +56,26 @@ struct SafetensorsEntry {
   std::string name;
   SafetensorsType type = SafetensorsType::kF32;
   std::vector<int64_t> shape;
-  uint64_t begin = 0;  // the data's first byte
+  uint64_t begin = 0;  // offset of the first data byte
   uint64_t end = 0;
 };
 
 struct SafetensorsHeader {
-  std::vector<SafetensorsEntry> entries;  // sorted by their data
+  std::vector<SafetensorsEntry> entries;  // sorted by position of their data
   std::map<std::string, std::string> metadata;
 };
 
-// `data_bytes`: what follows the header in the file. `file` names it in errors.
-// Throws Error saying what is wrong, with the tensor's name.
+// `data_bytes` is the length of the data after the header. `file` is the name
+// used in errors. Throws Error with the fault and the tensor's name.
 SafetensorsHeader parse_safetensors_header(std::string_view text,
                                            uint64_t data_bytes,
                                            const std::string& file);
 
-// The header's text for entries whose offsets are set, padded with spaces so
-// that the data begins at a multiple of 8.
+// The header's text for entries with offsets, padded with spaces so that the
+// data begins at a multiple of 8.
 std::string format_safetensors_header(const SafetensorsHeader& header);
 
-// What a file says of a tensor before its values.
+// The description of a tensor in a file, without its values.
 struct TensorDescription {
   std::string name;
   at::ScalarType type = at::kFloat;
@@ -83,24 +84,25 @@ struct TensorDescription {
 
 at::ScalarType scalar_type_of(SafetensorsType type);
 
-// Files have larger elements first, so that every tensor is aligned; order
-// among equals is kept.
+// Sorts tensors by element size, largest first, so that every tensor in the
+// file is aligned. Equal ones keep their order.
 void order_for_file(std::vector<TensorDescription>& tensors);
 
 class SafetensorsWriter {
  public:
-  // Writes the header. REQUIRES: order_for_file's order; names are distinct
-  // and not "__metadata__"; types are those of SafetensorsType.
+  // Writes the header. REQUIRES: tensors in the order of order_for_file;
+  // distinct names other than "__metadata__"; types that SafetensorsType has.
   SafetensorsWriter(const std::filesystem::path& path,
                     std::vector<TensorDescription> tensors,
                     const std::map<std::string, std::string>& metadata);
 
-  // Writes the next tensor, of any memory layout, row-major.
+  // Writes the next tensor row-major, whatever its memory layout.
   void write(const at::Tensor& tensor);
-  // Complete or not at all (atomic_file.h). REQUIRES: all are written.
+  // Makes the complete file visible, or nothing (atomic_file.h). REQUIRES: all
+  // tensors are written.
   void commit();
 
-  // Both count what was written so far; after commit(), the whole file.
+  // Of what was written so far; after commit(), of the whole file.
   int64_t num_bytes() const { return num_bytes_; }
   std::string digest() const { return digest_.hex(); }
 
@@ -122,7 +124,7 @@ class SafetensorsReader {
   SafetensorsReader& operator=(const SafetensorsReader&) = delete;
 
   const SafetensorsHeader& header() const { return header_; }
-  // REQUIRES: an entry of header(). Row-major.
+  // Returns a row-major tensor. REQUIRES: an entry of header().
   at::Tensor read(const SafetensorsEntry& entry);
 
  private:
@@ -132,10 +134,10 @@ class SafetensorsReader {
   uint64_t data_begin_ = 0;
 };
 
-// Named tensors in a file, read and written: the usual format for weights: no
-// code is executed, sizes are checked before anything is allocated, any program
-// can read it. Tensors are row-major on disk and in memory after reading,
-// whatever the memory layout of what was written.
+// Reads and writes files of named tensors, the usual format for weights: no
+// code is executed, sizes are checked before anything is allocated, and any
+// program can read it. On disk, and in memory after reading, tensors are
+// row-major, whatever the memory layout of the written ones.
 //
 // Reading allocates the header and the tensors, never more than the file's
 // size.
@@ -143,19 +145,19 @@ struct Safetensors {
   std::map<std::string, at::Tensor> tensors;
   std::map<std::string, std::string> metadata;
 
-  // Throws Error naming `name` when it is not there.
+  // Throws Error with the name if there is no such tensor.
   const at::Tensor& at(const std::string& name) const;
 };
 
 Safetensors read_safetensors(const std::filesystem::path& path);
 
-// Names, shapes and metadata alone.
+// Reads only names, shapes and metadata.
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 
-// Complete or not at all (atomic_file.h). Within the file, larger elements come
-// first, so that every tensor is aligned; order among equals is kept.
-// REQUIRES: names are distinct and not "__metadata__"; dtypes are those of
-// SafetensorsType.
+// Writes the complete file or nothing (atomic_file.h). In the file, larger
+// elements are first, so that every tensor is aligned; equal ones keep their
+// order. REQUIRES: distinct names other than "__metadata__"; dtypes that
+// SafetensorsType has.
 void write_safetensors(
     const std::filesystem::path& path,
     const std::vector<std::pair<std::string, at::Tensor>>& tensors,

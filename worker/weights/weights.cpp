@@ -46,7 +46,8 @@ void check_strict(const std::filesystem::path& path, const Safetensors& file,
     if (names.count(name) == 0) refuse(path, "the model has no tensor " + name);
 }
 
-// Why an entry is not taken from the file; nullptr: it is not there.
+// Why an entry is not taken from the file; `stored` is nullptr if the file does
+// not have it.
 std::string difference(const model::NamedTensor& entry,
                        const at::Tensor* stored) {
   if (stored == nullptr) return entry.name + " is not there";
@@ -73,9 +74,8 @@ void save_weights(const std::filesystem::path& path,
 std::string to_string(const LoadReport& report,
                       const std::filesystem::path& path) {
   constexpr size_t kNamed = 3;
-  std::string text = "Transferred " + std::to_string(report.transferred) + "/" +
-                     std::to_string(report.total) + " items from " +
-                     path.string();
+  std::string text = cat("Transferred ", report.transferred, "/", report.total,
+                         " items from ", path.string());
   if (report.differences.empty()) return text;
   return text + "; left as they were: " +
          first_of(report.differences, kNamed,
@@ -113,17 +113,17 @@ LoadReport load_weights(const std::filesystem::path& path,
     ++report.transferred;
   }
   if (report.transferred == 0)
-    refuse(path, "none of its " + std::to_string(file.tensors.size()) +
-                     " tensors fits the model");
+    refuse(path,
+           cat("none of its ", file.tensors.size(), " tensors fits the model"));
   report.metadata = file.metadata;
   return report;
 }
 
 std::optional<int64_t> head_classes(const Safetensors& file,
                                     const layers::ModelTable& table) {
-  // Its last convolution has anchors x (5 + classes) outputs.
-  const auto bias = file.tensors.find(
-      "model." + std::to_string(table.layers.size() - 1) + ".m.0.bias");
+  // The head's last convolution has anchors x (5 + classes) outputs.
+  const auto bias =
+      file.tensors.find(cat("model.", table.layers.size() - 1, ".m.0.bias"));
   if (bias == file.tensors.end() || table.anchors.empty()) return std::nullopt;
   const int64_t outputs = bias->second.numel();
   const auto anchors = static_cast<int64_t>(table.anchors.front().size());

@@ -1,13 +1,15 @@
-// weights: a model's state under YOLOv5's names: in from safetensors files and
-// from YOLOv5's own checkpoints (weights_file.h), out to safetensors.
+// weights: loads and saves a model's state under YOLOv5's names. It loads
+// safetensors files and YOLOv5's own checkpoints (weights_file.h), and saves
+// safetensors.
 //
-// Two ways in: kStrict for the same model (validation, resuming), kTransfer for
-// a head start (another number of classes, another size): what matches by name
-// and shape is taken, the rest stays as it is. Values are converted to the
-// model's type; float16 and bfloat16 files load into float32 and float64.
+// There are two ways to load. kStrict is for the same model (validation,
+// resuming). kTransfer is for starting from another model (another number of
+// classes, another size): tensors that match by name and shape are taken, the
+// others keep their values. Values are converted to the model's type; float16
+// and bfloat16 files load into float32 and float64.
 //
-// Errors: Error naming the file, the tensor and both shapes; nothing is changed
-// then.
+// Errors: Error with the file, the tensor and both shapes; the model is not
+// changed then.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +26,7 @@
 
 namespace headroom::weights {
 
-// All entries of `state`, in the types they have.
+// Saves all entries of `state` in their own types.
 void save_weights(const std::filesystem::path& path,
                   const model::NamedTensors& state,
                   const std::map<std::string, std::string>& metadata);
@@ -39,27 +41,27 @@ struct LoadOptions {
 
 struct LoadReport {
   int64_t transferred = 0;
-  int64_t total = 0;                 // entries of the model's state
-  std::vector<std::string> skipped;  // entries left as they were
-  // Why, one for each: "model.24.m.0.bias is [255] there and [24] here".
+  int64_t total = 0;                 // number of entries in the model's state
+  std::vector<std::string> skipped;  // entries that kept their values
+  // The reason for each: "model.24.m.0.bias is [255] there and [24] here".
   std::vector<std::string> differences;
   std::map<std::string, std::string> metadata;
 };
-// "Transferred 343/349 items from yolov5s.pt; left as they were:
-//  model.24.m.0.bias is [255] there and [24] here, ..." (the first three).
+// A text with the first three: "Transferred 343/349 items from yolov5s.pt; left
+// as they were: model.24.m.0.bias is [255] there and [24] here, ...".
 std::string to_string(const LoadReport& report,
                       const std::filesystem::path& path);
 
-// kStrict: every entry is in the file with its shape, and nothing else is.
+// With kStrict the file must have exactly the model's entries and shapes.
 LoadReport load_weights(const std::filesystem::path& path,
                         model::LayerGraph& graph, const LoadOptions& options);
-// The same for a file that was read already; `path` is what errors name.
+// As above, for a file that has been read already; `path` is used in errors.
 LoadReport load_weights(const std::filesystem::path& path,
                         const Safetensors& file, model::LayerGraph& graph,
                         const LoadOptions& options);
 
-// How many classes the head of these weights has, if the model is that table's;
-// nothing where they have no head that such a model could have.
+// The number of classes of these weights' head if the model is that of `table`;
+// nullopt if they have no head that it could have.
 std::optional<int64_t> head_classes(const Safetensors& file,
                                     const layers::ModelTable& table);
 

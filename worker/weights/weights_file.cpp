@@ -12,6 +12,7 @@
 #include "configs/layers/layer_cost.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
 #include "worker/pytorch_file/pytorch_file.h"
 
 namespace headroom::weights {
@@ -39,7 +40,7 @@ at::ScalarType scalar_type_of(Type type) {
       return at::kInt;
     case Type::kLong:
       return at::kLong;
-    case Type::kBool:  // a file may hold other values than zero and one
+    case Type::kBool:  // a file may hold values other than zero and one
       return at::kByte;
   }
   return at::kFloat;
@@ -79,7 +80,7 @@ Safetensors read_weights_file(const std::filesystem::path& path) {
   pytorch_file::PytorchFile file(path);
   Safetensors result;
   for (const pytorch_file::PytorchFile::Tensor& tensor : file.tensors()) {
-    // YOLOv5 6.0 and older hold the anchors a second time.
+    // YOLOv5 6.0 and older store the anchors twice.
     if (tensor.name.ends_with(".anchor_grid")) continue;
     result.tensors.emplace(
         tensor.name, make_tensor(tensor, file.read_storage(tensor.storage)));
@@ -100,8 +101,8 @@ std::map<std::string, std::string> read_weights_metadata(
 std::optional<layers::AnchorList> anchors_in_weights(
     const std::filesystem::path& path, const layers::ModelTable& table) {
   const Safetensors file = read_weights_file(path);
-  const auto found = file.tensors.find(
-      "model." + std::to_string(table.layers.size() - 1) + ".anchors");
+  const auto found =
+      file.tensors.find(cat("model.", table.layers.size() - 1, ".anchors"));
   if (found == file.tensors.end()) return std::nullopt;
   const at::Tensor cells =
       found->second.detach().to(at::kDouble).contiguous();  // [levels, n, 2]
@@ -147,11 +148,11 @@ std::string class_name_note(const std::vector<std::string>& of_weights,
   if (theirs == of_weights.end()) return "";
   const bool is_reordered = std::is_permutation(
       of_weights.begin(), of_weights.end(), of_data.begin());
-  return "class " + std::to_string(theirs - of_weights.begin()) + " is '" +
-         *here + "' in " + data + ", but '" + *theirs + "' in " + weights +
-         ": classes are compared by number, " +
-         (is_reordered ? "and these are the same names in another order"
-                       : "whatever their names");
+  return cat("class ", theirs - of_weights.begin(), " is '", *here, "' in ",
+             data, ", but '", *theirs, "' in ", weights,
+             ": classes are compared by number, ",
+             is_reordered ? "and these are the same names in another order"
+                          : "whatever their names");
 }
 
 }  // namespace headroom::weights

@@ -1,12 +1,12 @@
-// weights_file: named tensors of a file of weights, whatever its format.
+// weights_file: reads the named tensors of a file of weights of any format.
 //
-// The content decides, not the suffix: safetensors, or a checkpoint of
-// torch.save (YOLOv5's and ultralytics' .pt), which is read without executing
-// anything (worker/pytorch_file). A checkpoint's metadata say the model, its
-// class names and epoch, where it knows them, under the keys that a Headroom
-// file has.
+// The content decides, not the suffix. Supported are safetensors and
+// checkpoints of torch.save (the .pt files of YOLOv5 and ultralytics), which
+// are read without executing anything (worker/pytorch_file). If a checkpoint
+// has the model, class names and epoch, they are returned as metadata, under
+// the keys that Headroom's files use.
 //
-// Errors: Error naming the file and what is wrong with it.
+// Errors: Error with the file and its fault.
 #pragma once
 
 #include <filesystem>
@@ -26,20 +26,20 @@ Safetensors read_weights_file(const std::filesystem::path& path);
 std::map<std::string, std::string> read_weights_metadata(
     const std::filesystem::path& path);
 
-// The anchors that a file of weights was trained with, in pixels; nothing where
-// the file has none for as many levels and anchors as `table`, the model it
-// holds.
+// The anchors, in pixels, with which a file of weights was trained. `table` is
+// the model of the file. Returns nullopt if the file has no anchors for its
+// numbers of levels and anchors.
 std::optional<layers::AnchorList> anchors_in_weights(
     const std::filesystem::path& path, const layers::ModelTable& table);
 
-// The classes that a file's metadata name; empty where they name none.
+// The class names in a file's metadata; empty if there are none.
 std::vector<std::string> class_names_of(
     const std::map<std::string, std::string>& metadata);
 
-// The message to show where data and weights have the same number of classes
-// by other names, or in another order: every box would be judged as another
-// class. "": the names are the same, or the weights have none. `weights` and
-// `data` are the files.
+// A warning for people if data and weights have equally many classes with other
+// names, or in another order: every box would be judged as another class.
+// Returns "" if the names are equal or the weights have none. `weights` and
+// `data` are the file names.
 std::string class_name_note(const std::vector<std::string>& of_weights,
                             const std::vector<std::string>& of_data,
                             const std::string& weights,

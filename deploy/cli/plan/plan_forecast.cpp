@@ -179,13 +179,14 @@ std::string sum_text(const PlanForecast& forecast) {
     return text + milliseconds(sum.flat) + " in one ring of all";
   }
   const int64_t cards = forecast.basis.machines.cards();
-  return text + milliseconds(sum.hierarchical) +
-         (forecast.basis.machines.cards_each > 1
-              ? " summed inside a machine, between machines, then inside, as "
-                "NCCL does"
-              : " summed along a tree of machines, as NCCL does") +
-         ": a ring of all would take " + milliseconds(sum.flat) + ", with " +
-         std::to_string(2 * (cards - 1)) + " messages one after the other";
+  return cat(
+      text, milliseconds(sum.hierarchical),
+      forecast.basis.machines.cards_each > 1
+          ? " summed inside a machine, between machines, then inside, as "
+            "NCCL does"
+          : " summed along a tree of machines, as NCCL does",
+      ": a ring of all would take ", milliseconds(sum.flat), ", with ",
+      2 * (cards - 1), " messages one after the other");
 }
 
 }  // namespace
@@ -256,14 +257,14 @@ std::string forecast_text(const PlanForecast& forecast) {
           : "the loaders of a machine make " +
                 fixed_text(forecast.loaded_images_per_second, 0) +
                 " images/s, assumed; more threads: --workers";
-  std::string text =
-      "Forecast of a step of " + std::to_string(forecast.images) + " images\n" +
+  std::string text = cat(
+      "Forecast of a step of ", forecast.images, " images\n",
       text_table({part("compute", step.compute, card_text(forecast)),
                   part("communication", step.communication,
                        "exposed; " + milliseconds(step.hidden_communication) +
                            " more go on beside backward"),
                   part("bubble", step.bubble, "a pipeline fills and drains"),
-                  part("input", step.input, input)});
+                  part("input", step.input, input)}));
   const std::string links = links_text(forecast);
   if (!links.empty()) {
     text += "  links: " + links + "\n  " + sum_text(forecast) + "\n";

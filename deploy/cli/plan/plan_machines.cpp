@@ -22,10 +22,9 @@ int64_t nodes_of(const std::string& text, const std::string& given,
                  const std::string& what) {
   const auto nodes = parse_whole(text, 1, kMostNodes);
   if (!nodes) {
-    throw Error("command line",
-                given + ": '" + text + "' is no number of " + what,
-                "write a whole number from 1 to " + std::to_string(kMostNodes) +
-                    " after the colon");
+    throw Error(
+        "command line", given + ": '" + text + "' is no number of " + what,
+        cat("write a whole number from 1 to ", kMostNodes, " after the colon"));
   }
   return *nodes;
 }
@@ -165,7 +164,7 @@ CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
   }
   if (!is_given(line, "--memory-limit")) {
     line.run_flags.push_back(
-        {"--memory-limit", {std::to_string(machines.budget_bytes) + "B"}});
+        {"--memory-limit", {cat(machines.budget_bytes, "B")}});
   }
   // The number of threads does not depend on this machine's cores.
   if (!is_given(line, "--threads")) {
@@ -184,15 +183,15 @@ void check_layout(const PlanMachines& machines,
   if (!machines.instance) {
     remedy = "name " + counted(wanted, "card") + " with --device";
   } else if (wanted % machines.instance->gpus == 0) {
-    remedy = "use " + machines.flag + " \"" + machines.instance->name + ":" +
-             std::to_string(wanted / machines.instance->gpus) + "\"";
+    remedy = cat("use ", machines.flag, " \"", machines.instance->name, ":",
+                 wanted / machines.instance->gpus, "\"");
   }
-  throw Error("plan",
-              "--layout " + plan::short_text(*config.layout) + " is of " +
-                  counted(wanted, "process") + ", but " + machines.flag +
-                  " has " + counted(there, "GPU"),
-              remedy + (remedy.empty() ? "use" : ", or") + " a layout of " +
-                  std::to_string(there));
+  throw Error(
+      "plan",
+      "--layout " + plan::short_text(*config.layout) + " is of " +
+          counted(wanted, "process") + ", but " + machines.flag + " has " +
+          counted(there, "GPU"),
+      cat(remedy, remedy.empty() ? "use" : ", or", " a layout of ", there));
 }
 
 void bound_remedies(planner::RemedyScope& remedies,
@@ -232,18 +231,17 @@ std::string machines_text(const PlanMachines& machines) {
   std::string text = "machines     ";
   if (const auto& instance = machines.instance) {
     if (machines.flag == "--cluster") {
-      text += std::to_string(machines.nodes) + " x " + instance->provider +
-              " " + instance->name + ": ";
+      text += cat(machines.nodes, " x ", instance->provider, " ",
+                  instance->name, ": ");
     }
-    text += std::to_string(machines.num_gpus()) + " x " + instance->gpu;
+    text += cat(machines.num_gpus(), " x ", instance->gpu);
     if (!instance->link.empty()) text += ", " + instance->link;
     if (instance->link_gigabytes_per_second > 0) {
-      text +=
-          " " + std::to_string(instance->link_gigabytes_per_second) + " GB/s";
+      text += cat(" ", instance->link_gigabytes_per_second, " GB/s");
     }
     if (instance->network_gigabits_per_second > 0) {
-      text += ", network " +
-              std::to_string(instance->network_gigabits_per_second) + " Gbit/s";
+      text +=
+          cat(", network ", instance->network_gigabits_per_second, " Gbit/s");
     }
   } else if (!machines.cards.empty()) {
     for (const nvml::Card& card : machines.cards) {
@@ -255,14 +253,13 @@ std::string machines_text(const PlanMachines& machines) {
   }
   const int64_t communication = machines.communication_bytes(
       {.data_parallel_size = static_cast<int>(machines.num_gpus())}, 0);
-  text +=
-      "\nbudget       " + format_bytes(machines.budget_bytes) + " of " +
-      format_bytes(machines.gpu_memory_bytes) + " for tensors: less " +
-      std::to_string(predict::kGpuSlackPercent) +
-      " % for the caching allocator and " +
-      format_bytes(predict::kGpuReserveBytes) + " for context and workspaces" +
-      (communication > 0 ? ", " + format_bytes(communication) + " for NCCL\n"
-                         : "\n");
+  text += cat(
+      "\nbudget       ", format_bytes(machines.budget_bytes), " of ",
+      format_bytes(machines.gpu_memory_bytes), " for tensors: less ",
+      predict::kGpuSlackPercent, " % for the caching allocator and ",
+      format_bytes(predict::kGpuReserveBytes), " for context and workspaces",
+      communication > 0 ? ", " + format_bytes(communication) + " for NCCL\n"
+                        : "\n");
   if (machines.instance &&
       !predict::wheel_has_code_for(machines.instance->compute_capability)) {
     text +=

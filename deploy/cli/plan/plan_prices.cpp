@@ -57,8 +57,8 @@ PricedMachine machine_named(const std::string& text,
     const auto number = parse_whole(text.substr(colon + 1), 1, kMostMachines);
     if (!number) {
       yaml::refuse(place, "'" + text + "' has no number of machines",
-                   "write a whole number from 1 to " +
-                       std::to_string(kMostMachines) + " after the colon");
+                   cat("write a whole number from 1 to ", kMostMachines,
+                       " after the colon"));
     }
     machine.number = *number;
   }
@@ -265,7 +265,7 @@ CommandLine line_for(CommandLine line, const PricedMachine& machine) {
     line.command_flags.erase(flag);
   }
   line.command_flags[machine.is_card ? "--gpu" : "--cluster"] =
-      machine.name + ":" + std::to_string(machine.number);
+      cat(machine.name, ":", machine.number);
   return line;
 }
 
@@ -408,8 +408,7 @@ PriceAnswer price_plans(const CommandLine& given, const AskData& ask) {
 namespace {
 
 std::string name_of(const PricedMachine& machine) {
-  return machine.name +
-         (machine.number > 1 ? ":" + std::to_string(machine.number) : "");
+  return machine.name + (machine.number > 1 ? cat(":", machine.number) : "");
 }
 
 // Large prices with two decimals, small ones with four digits: an epoch may

@@ -31,9 +31,7 @@ constexpr int kMostParts = 256;
 // Both ends are included: "0-7", "3"; "none" if the range is empty.
 std::string range_text(int64_t begin, int64_t end) {
   if (begin >= end) return "none";
-  return end == begin + 1
-             ? std::to_string(begin)
-             : std::to_string(begin) + "-" + std::to_string(end - 1);
+  return end == begin + 1 ? std::to_string(begin) : cat(begin, "-", end - 1);
 }
 
 // For example 1,872,157 as "1.87 M".
@@ -57,7 +55,7 @@ std::string scales_text(const PlanReport& report) {
   if (!report.config.multi_scale) return "";
   const int64_t stride = layers::largest_stride(report.layers);
   const auto text = [](const configs::InputSize& size) {
-    return std::to_string(size.height) + " x " + std::to_string(size.width);
+    return cat(size.height, " x ", size.width);
   };
   return ", each batch from " +
          text(configs::input_size({image_height(report), image_width(report)},
@@ -108,10 +106,8 @@ std::string micro_batches_text(const plan::BatchPart& part) {
       std::all_of(all.begin(), all.end(), [&](const plan::SampleRange& range) {
         return range.size() == all.front().size();
       });
-  if (equal)
-    return std::to_string(all.size()) + " of " +
-           std::to_string(all.front().size());
-  std::string text = std::to_string(all.size()) + ":";
+  if (equal) return cat(all.size(), " of ", all.front().size());
+  std::string text = cat(all.size(), ":");
   for (size_t i = 0; i < all.size(); ++i) {
     if (i == kMostLines) return text + ", ...";
     text += (i == 0 ? " " : ", ") + range_text(all[i].begin, all[i].end);
@@ -129,8 +125,8 @@ std::string cut_table(const std::vector<std::string>& head, size_t count,
     rows.push_back(line(i));
   }
   if (count <= kMostLines) return text_table(rows);
-  return text_table(rows) + "  ... " +
-         std::to_string(static_cast<int64_t>(count - kMostLines)) + " more\n";
+  return cat(text_table(rows), "  ... ",
+             static_cast<int64_t>(count - kMostLines), " more\n");
 }
 
 std::string stages_table(const PlanReport& report) {
@@ -256,11 +252,11 @@ std::string pipeline_note(const PlanReport& report) {
   }
   const int64_t group = plan::largest_group(report.config.global_batch_size,
                                             report.plan.batch_norm_rule());
-  return group < 4 ? ""
-                   : "one micro-batch: a stage works while the others wait; "
-                     "smaller groups, for example --bn-group " +
-                         std::to_string(group / 4) +
-                         " from the start of a run, make more of them\n";
+  return group < 4
+             ? ""
+             : cat("one micro-batch: a stage works while the others wait; "
+                   "smaller groups, for example --bn-group ",
+                   group / 4, " from the start of a run, make more of them\n");
 }
 
 }  // namespace
@@ -375,14 +371,14 @@ std::string assumptions_text(const configs::RunConfig& config) {
   const predict::LabelBound labels = predict::label_bound(config);
   const predict::LabelStatistics& images = labels.statistics;
   if (images.is_known()) {
-    return "labels       of " + std::to_string(images.num_images()) +
-           " images: up to " + std::to_string(images.most_boxes()) +
-           " boxes, " + fixed_text(images.mean(), 1) + " on average\n" +
-           (knows_classes ? "" : "assumed      80 classes\n");
+    return cat("labels       of ", images.num_images(), " images: up to ",
+               images.most_boxes(), " boxes, ", fixed_text(images.mean(), 1),
+               " on average\n",
+               knows_classes ? "" : "assumed      80 classes\n");
   }
-  return "assumed      " +
-         (knows_classes ? "" : std::string("80 classes and ")) +
-         std::to_string(labels.assumed_boxes_per_image) + " boxes per image\n";
+  return cat("assumed      ",
+             knows_classes ? "" : std::string("80 classes and "),
+             labels.assumed_boxes_per_image, " boxes per image\n");
 }
 
 std::string schedule_text(const PlanReport& report) {
@@ -394,16 +390,26 @@ std::string plan_report_text(const PlanReport& report) {
   const plan::Plan& plan = report.plan;
   const int world_size = plan.layout.world_size();
   std::string text =
-      "plan         " + plan.reason + "\n" + "model        " + report.model +
-      ", " + counted(num_classes(report), "class") + ", " +
-      image_size_text(config, report.layers) + " pixels" + scales_text(report) +
-      "\n" + assumptions_text(config) + "layout       " +
-      plan::to_string(plan.layout) + ": " + counted(world_size, "process") +
-      ", " + plan::to_string(plan.backend) + "\n" + "zero         " +
-      std::to_string(plan.zero_stage) + "\n" + "activations  " +
-      plan::activations_text(plan.activation_policies) + "\n" +
-      "optimizer    " + to_string(config.optimizer) + "\n" + "precision    " +
-      coordinator::precision_text(config) + "\n" + groups_note(report) + "\n";
+      cat("plan         ", plan.reason,
+          "\n"
+          "model        ",
+          report.model, ", ", counted(num_classes(report), "class"), ", ",
+          image_size_text(config, report.layers), " pixels",
+          scales_text(report), "\n", assumptions_text(config), "layout       ",
+          plan::to_string(plan.layout), ": ", counted(world_size, "process"),
+          ", ", plan::to_string(plan.backend),
+          "\n"
+          "zero         ",
+          plan.zero_stage,
+          "\n"
+          "activations  ",
+          plan::activations_text(plan.activation_policies),
+          "\n"
+          "optimizer    ",
+          to_string(config.optimizer),
+          "\n"
+          "precision    ",
+          coordinator::precision_text(config), "\n", groups_note(report), "\n");
   if (report.forecast) text += forecast_text(*report.forecast) + "\n";
   text +=
       "Predicted bytes of tensors of a rank, at the peak of a step: " +
@@ -412,25 +418,24 @@ std::string plan_report_text(const PlanReport& report) {
   text += "In each part of a run" +
           (plan.validation_images == 0
                ? std::string()
-               : ", " + std::to_string(plan.validation_images) + " of " +
-                     std::to_string(predict::validation_batch_size(config)) +
-                     " images of a validation batch at once") +
+               : cat(", ", plan.validation_images, " of ",
+                     predict::validation_batch_size(config),
+                     " images of a validation batch at once")) +
           "; host: of the loader and of files\n" + phases_table(report) +
           (report.segments ? segments_text(*report.segments) : "") + "\n";
   text += "Layers of the model, multiply-adds of one image's forward" +
           std::string(config.multi_scale ? " in the mean of its sizes" : "") +
           ", and predicted memory of a rank\n" + stages_table(report) +
           pipeline_note(report) + "\n";
-  text +=
-      "Samples of a full batch of " + std::to_string(config.global_batch_size) +
-      ", in " + counted(std::ssize(report.groups), "batch-norm group") +
-      " of " +
-      plan::group_sizes_text(config.global_batch_size, plan.batch_norm_rule()) +
-      "\n" + samples_table(report);
+  text += cat(
+      "Samples of a full batch of ", config.global_batch_size, ", in ",
+      counted(std::ssize(report.groups), "batch-norm group"), " of ",
+      plan::group_sizes_text(config.global_batch_size, plan.batch_norm_rule()),
+      "\n", samples_table(report));
   if (!report.schedule.empty()) text += "\n" + schedule_text(report);
   if (!report.others.empty()) {
-    text += "\nOther layouts of " + std::to_string(world_size) +
-            " processes\n" + others_table(report);
+    text += cat("\nOther layouts of ", world_size, " processes\n",
+                others_table(report));
   }
   return text;
 }

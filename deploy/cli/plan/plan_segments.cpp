@@ -45,15 +45,15 @@ PlanSegments segments_of(const configs::RunConfig& config,
   if (fullest.estimate.fits) return fullest;
   throw Error(
       "plan",
-      "the tensors of stage " + std::to_string(fullest.stage) +
-          " fit, but the " +
-          "segments that the caching allocator cuts them from do not: " +
-          exact_bytes(fullest.room_bytes) + " are there for them",
+      cat("the tensors of stage ", fullest.stage,
+          " fit, but the "
+          "segments that the caching allocator cuts them from do not: ",
+          exact_bytes(fullest.room_bytes), " are there for them"),
       remedies != nullptr
           ? planner::remedy_of(config, plan.layout.world_size(), layers,
                                *remedies)
-          : "leave more of the card to it with --memory-limit below " +
-                std::to_string(config.memory_limit),
+          : cat("leave more of the card to it with --memory-limit below ",
+                config.memory_limit),
       ExitCode::kNoPlan);
 }
 
@@ -69,11 +69,11 @@ std::string segments_text(const PlanSegments& segments) {
       fixed_text(static_cast<double>(estimate.segment_bytes) /
                      static_cast<double>(estimate.tensor_bytes),
                  3);
-  return "\nSegments of the caching allocator, in a step of a rank of stage " +
-         std::to_string(segments.stage) + ": " +
-         format_bytes(estimate.segment_bytes) + " for " +
-         format_bytes(estimate.tensor_bytes) + " of tensors (" + ratio +
-         " x); " + format_bytes(segments.room_bytes) + " are there for them\n";
+  return cat(
+      "\nSegments of the caching allocator, in a step of a rank of stage ",
+      segments.stage, ": ", format_bytes(estimate.segment_bytes), " for ",
+      format_bytes(estimate.tensor_bytes), " of tensors (", ratio, " x); ",
+      format_bytes(segments.room_bytes), " are there for them\n");
 }
 
 }  // namespace headroom::cli

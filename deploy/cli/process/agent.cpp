@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "configs/run_config.h"
-#include "configs/worker_flags.h"
+#include "configs/worker_start.h"
 #include "coordinator/service/control_client.h"
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/core_binding.h"
@@ -20,6 +20,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/log.h"
+#include "parallel/base/text.h"
 #include "parallel/network/network_interfaces.h"
 #include "parallel/planner/planner.h"
 #include "proto/beat_channel.h"
@@ -46,13 +47,13 @@ class Agent {
  public:
   explicit Agent(const AgentOptions& options)
       : options_(options),
-        node_id_(host_name() + "-" + std::to_string(getpid())),
+        node_id_(cat(host_name(), "-", getpid())),
         advertise_host_(advertise_host(options)),
         client_(coordinator::ControlClient::connect(options.coordinator)) {}
 
   RunExit run() {
     for (int k = 0; k < options_.processes; ++k) {
-      slots_.emplace_back().worker_id = node_id_ + "-" + std::to_string(k);
+      slots_.emplace_back().worker_id = cat(node_id_, "-", k);
     }
     cards_ = find_node_cards();
     const wire::RegisterResponse run =
@@ -61,8 +62,8 @@ class Agent {
     const interrupts::Watch watch_interrupts;
     // The rank, because a launcher may start several agents on a machine.
     log_ = std::make_unique<LineLog>(
-        run.run_directory(), "workers-" + host_name() + "-" +
-                                 std::to_string(options_.launcher_rank));
+        run.run_directory(),
+        cat("workers-", host_name(), "-", options_.launcher_rank));
     configs::RunConfig config = configs::parse_run_config(
         run.run_config_yaml(), "the coordinator's run.yaml");
     if (is_automatic_device(config.device)) {
@@ -220,8 +221,7 @@ class Agent {
       Slot& slot = slots_[k];
       if (!slot.restart_at || Clock::now() < *slot.restart_at) continue;
       const std::string before = slot.worker_id;
-      slot.worker_id = node_id_ + "-" + std::to_string(k) + "." +
-                       std::to_string(slot.successors + 1);
+      slot.worker_id = cat(node_id_, "-", k, ".", slot.successors + 1);
       try {
         client_->register_successors(registration());
       } catch (const CommunicationError&) {
@@ -306,8 +306,7 @@ class Agent {
   // and to end. Kills those that take longer than kTimeToSave. Returns nullopt
   // while they are still saving.
   std::optional<RunExit> leave_the_silent(const std::string& refusal) {
-    const std::string limit =
-        std::to_string(options_.silence_timeout.count()) + " s";
+    const std::string limit = cat(options_.silence_timeout.count(), " s");
     const std::string silence =
         "the coordinator at " + options_.coordinator +
         (is_forsaken_ ? " is gone"

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::cli {
 
@@ -68,7 +69,7 @@ std::vector<Cores> numa_nodes(const std::filesystem::path& folder) {
   };
   std::vector<Cores> nodes;
   for (const int node : read("online")) {
-    Cores cores = read("node" + std::to_string(node) + "/cpulist");
+    Cores cores = read(cat("node", node, "/cpulist"));
     if (!cores.empty()) nodes.push_back(std::move(cores));
   }
   return nodes;

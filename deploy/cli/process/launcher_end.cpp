@@ -16,6 +16,7 @@
 
 #include "deploy/cli/process/interrupts.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::cli {
 namespace {
@@ -34,9 +35,8 @@ struct Address {
 
 // A name with a leading zero byte is in Linux's abstract namespace: no file.
 Address address_of(const LauncherJob& job) {
-  const std::string name =
-      "headroom-verdict-" + std::to_string(geteuid()) + "-" +
-      std::to_string(std::hash<std::string>{}(job.local_key));
+  const std::string name = cat("headroom-verdict-", geteuid(), "-",
+                               std::hash<std::string>{}(job.local_key));
   Address address;
   address.value.sun_family = AF_UNIX;
   std::memcpy(address.value.sun_path + 1, name.data(), name.size());
@@ -167,8 +167,7 @@ int wait_for_verdict(const LauncherJob& job,
     if (agent.is_there()) return agent.wait();
     std::this_thread::sleep_for(kPause);
   } while (Clock::now() < end);
-  throw no_agent("did not start within " +
-                 std::to_string(patience.count() / 1000) + " s");
+  throw no_agent(cat("did not start within ", patience.count() / 1000, " s"));
 }
 
 }  // namespace headroom::cli

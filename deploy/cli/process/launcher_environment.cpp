@@ -176,8 +176,8 @@ class Reader {
     }
     const auto number = parse_whole(variable->value, 0, kMostRanks);
     if (!number) {
-      throw refusal(shown(names) + " is no whole number from 0 to " +
-                    std::to_string(kMostRanks));
+      throw refusal(
+          cat(shown(names), " is no whole number from 0 to ", kMostRanks));
     }
     return static_cast<int>(*number);
   }
@@ -185,9 +185,9 @@ class Reader {
   void require_below(std::string_view rank_name, int rank,
                      std::string_view size_name, int size) const {
     if (rank < size) return;
-    throw refusal(shown(rank_name) + " and " + shown(size_name) +
-                  " contradict each other: ranks go from 0 to " +
-                  std::to_string(std::max(0, size - 1)));
+    throw refusal(cat(shown(rank_name), " and ", shown(size_name),
+                      " contradict each other: ranks go from 0 to ",
+                      std::max(0, size - 1)));
   }
 
   std::string_view size_name() const {
@@ -201,9 +201,8 @@ class Reader {
     if (size < 1)
       throw refusal(shown(row_.size) + " is no number of processes");
     if (!hosts.empty() && static_cast<int>(hosts.size()) != size) {
-      throw refusal(std::string(row_.hosts) + " lists " +
-                    std::to_string(hosts.size()) + " machines, and " +
-                    shown(row_.size));
+      throw refusal(cat(std::string(row_.hosts), " lists ", hosts.size(),
+                        " machines, and ", shown(row_.size)));
     }
     return size;
   }
@@ -391,7 +390,7 @@ class Reader {
     if (host.find(':') != std::string::npos && !host.starts_with('[')) {
       host = "[" + host + "]";
     }
-    job.coordinator = host + ":" + std::to_string(read_port());
+    job.coordinator = cat(host, ":", read_port());
   }
 
   // torchrun writes its error files into a folder of its own process:
@@ -410,8 +409,8 @@ class Reader {
     const std::string name = text_of(row_.run_id);
     const std::string place = text_of(row_.address) + ":" + text_of(row_.port);
     job.run_key = name == "none" ? "" : name;
-    job.local_key = name + " " + place + " " + std::to_string(job.place.rank) +
-                    " " + std::to_string(job.restarts);
+    job.local_key =
+        cat(name, " ", place, " ", job.place.rank, " ", job.restarts);
   }
 
   int read_port() const {
@@ -571,11 +570,11 @@ void require_descriptors() {
   constexpr rlim_t kLeast = 32;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kLeast) return;
-  throw Error("launch",
-              "this process may open " + std::to_string(limit.rlim_cur) +
-                  " files at once, and a run takes at least " +
-                  std::to_string(kLeast) + " descriptors",
-              "allow it more, for example ulimit -n 1024", ExitCode::kResource);
+  throw Error(
+      "launch",
+      cat("this process may open ", limit.rlim_cur,
+          " files at once, and a run takes at least ", kLeast, " descriptors"),
+      "allow it more, for example ulimit -n 1024", ExitCode::kResource);
 }
 
 }  // namespace headroom::cli

@@ -11,6 +11,7 @@
 #include "parallel/base/log.h"
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
@@ -66,7 +67,7 @@ bool LineLog::open() {
   fs::create_directory(folder, error);
   const std::string wanted = name_;
   for (int k = 1; k <= kMostProcesses && lock_ < 0; ++k) {
-    name_ = k == 1 ? wanted : wanted + "-" + std::to_string(k);
+    name_ = k == 1 ? wanted : cat(wanted, "-", k);
     const fs::path path = folder / ("." + name_ + ".lock");
     const int descriptor =
         ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -108,7 +109,7 @@ void LineLog::rotate() {
 
 fs::path LineLog::file(int age) const {
   return run_directory_ / run_files::kLogs /
-         (name_ + (age == 0 ? "" : "." + std::to_string(age)) + ".jsonl");
+         (name_ + (age == 0 ? "" : cat(".", age)) + ".jsonl");
 }
 
 }  // namespace headroom::cli

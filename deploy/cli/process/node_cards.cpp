@@ -5,12 +5,13 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "configs/worker_flags.h"
+#include "configs/worker_start.h"
 #include "deploy/cli/process/agent.h"
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/host.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/plugin_library.h"
+#include "parallel/base/text.h"
 #include "parallel/nvml/nvml.h"
 
 namespace headroom::cli {
@@ -71,10 +72,9 @@ NodeCards cards_of_driver() {
       plugin_path(kDevicePluginVariable, "libheadroom_cuda.so");
   if (!plugin_exists(plugin)) {
     found.no_card_reason = found.unusable_cards =
-        "the driver has " + std::to_string(cards.size()) + " x " +
-        cards.front().name +
-        ", but this build is for the CPU alone (there is no " + plugin +
-        ": install the build for CUDA)";
+        cat("the driver has ", cards.size(), " x ", cards.front().name,
+            ", but this build is for the CPU alone (there is no ", plugin,
+            ": install the build for CUDA)");
     return found;
   }
   for (const nvml::Card& card : cards) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::cli {
 namespace {
@@ -34,7 +35,7 @@ std::filesystem::path file_of(const RendezvousFolder& folder,
 }
 
 std::string private_prefix(unsigned user_id) {
-  return "headroom-" + std::to_string(user_id) + "-";
+  return cat("headroom-", user_id, "-");
 }
 
 int opened(const std::filesystem::path& folder) {
@@ -110,8 +111,8 @@ void require_private(const RendezvousFolder& folder, const struct stat& found,
                      unsigned user_id) {
   if (!S_ISDIR(found.st_mode)) refuse_folder(folder, "is no folder");
   if (found.st_uid != user_id) {
-    refuse_folder(folder, "belongs to user " + std::to_string(found.st_uid) +
-                              ", not to user " + std::to_string(user_id));
+    refuse_folder(folder, cat("belongs to user ", found.st_uid,
+                              ", not to user ", user_id));
   }
   if ((found.st_mode & 077) != 0) {
     refuse_folder(folder, "is open to other users");
@@ -160,9 +161,8 @@ RendezvousFolder rendezvous_folder(
     const std::filesystem::path& temporary_directory, unsigned user_id) {
   if (place.job_id.empty()) {
     throw Error("rendezvous",
-                place.launcher + " gives its job no name, so its " +
-                    std::to_string(place.size) +
-                    " processes cannot meet in a folder",
+                cat(place.launcher, " gives its job no name, so its ",
+                    place.size, " processes cannot meet in a folder"),
                 "give --coordinator HOST:PORT, an address of rank 0's host");
   }
   if (!flag.empty()) {
@@ -170,10 +170,9 @@ RendezvousFolder rendezvous_folder(
   }
   if (!place.one_host()) {
     throw Error("rendezvous",
-                std::to_string(place.local_size) + " of " +
-                    std::to_string(place.size) +
+                cat(place.local_size, " of ", place.size,
                     " processes are on this host and nothing says where the "
-                    "others find the coordinator",
+                    "others find the coordinator"),
                 "give --rendezvous DIR, a folder that all hosts share, or "
                 "--coordinator HOST:PORT");
   }
@@ -216,8 +215,7 @@ FolderHold prepare_folder(const RendezvousFolder& folder, unsigned user_id) {
 void publish_address(const RendezvousFolder& folder, const std::string& job_id,
                      const MeetingPoint& meeting) {
   const std::filesystem::path file = file_of(folder, job_id);
-  const std::filesystem::path partial =
-      file.string() + "." + std::to_string(getpid());
+  const std::filesystem::path partial = cat(file.string(), ".", getpid());
   const std::string text = meeting.address + "\n" + meeting.token + "\n";
   std::filesystem::remove(partial);
   const int out =

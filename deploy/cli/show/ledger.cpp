@@ -83,29 +83,28 @@ class Check {
   void add(int64_t line, const std::string& what) {
     ++report_.num_problems;
     if (report_.problems.size() < LedgerReport::kMaxProblems) {
-      report_.problems.push_back("line " + std::to_string(line) + ": " + what);
+      report_.problems.push_back(cat("line ", line, ": ", what));
     }
   }
 
   void check(const Entry& entry) {
     if (entry.num_samples <= 0 || entry.step < 0) {
-      problem("step " + std::to_string(entry.step) + " of a data set of " +
-              counted(entry.num_samples, "sample"));
+      problem(cat("step ", entry.step, " of a data set of ",
+                  counted(entry.num_samples, "sample")));
       return;
     }
     if (report_.num_samples == 0) report_.num_samples = entry.num_samples;
     if (entry.num_samples != report_.num_samples) {
-      problem("the data set has " + counted(entry.num_samples, "sample") +
-              ", before it had " + std::to_string(report_.num_samples));
+      problem(cat("the data set has ", counted(entry.num_samples, "sample"),
+                  ", before it had ", report_.num_samples));
       return;
     }
     check_order(entry);
     const sampling::EpochStep at = sampling::epoch_step(
         entry.step, report_.num_samples, rules_.global_batch_size);
     if (entry.epoch != at.epoch) {
-      problem("step " + std::to_string(entry.step) + " belongs to epoch " +
-              std::to_string(at.epoch) + ", not " +
-              std::to_string(entry.epoch));
+      problem(cat("step ", entry.step, " belongs to epoch ", at.epoch, ", not ",
+                  entry.epoch));
     }
     if (at.epoch != epoch_) {
       close_epoch(/*is_last=*/false);
@@ -121,18 +120,16 @@ class Check {
 
   void check_order(const Entry& entry) {
     if (entry.step < next_step_) {
-      problem("step " + std::to_string(entry.step) +
-              " was there before: the next is step " +
-              std::to_string(next_step_));
+      problem(cat("step ", entry.step, " was there before: the next is step ",
+                  next_step_));
     } else if (entry.step > next_step_) {
-      problem("step " + std::to_string(entry.step) + " follows step " +
-              std::to_string(next_step_ - 1) + ": " +
-              counted(entry.step - next_step_, "step") + " missing");
+      problem(cat("step ", entry.step, " follows step ", next_step_ - 1, ": ",
+                  counted(entry.step - next_step_, "step"), " missing"));
     }
     // A resumed run counts generations from 1 again.
     if (entry.generation < generation_ && entry.generation != 1) {
-      problem("generation " + std::to_string(entry.generation) +
-              " after generation " + std::to_string(generation_));
+      problem(cat("generation ", entry.generation, " after generation ",
+                  generation_));
     }
     generation_ = entry.generation;
     report_.generations = std::max(report_.generations, entry.generation);
@@ -142,9 +139,8 @@ class Check {
   bool check_samples(const Entry& entry, const sampling::EpochStep& at) {
     const auto count = static_cast<int64_t>(entry.samples.size());
     if (count != at.positions.size()) {
-      problem("step " + std::to_string(entry.step) + " has " +
-              counted(count, "sample") + ", not " +
-              std::to_string(at.positions.size()));
+      problem(cat("step ", entry.step, " has ", counted(count, "sample"),
+                  ", not ", at.positions.size()));
       return false;
     }
     if (!rules_.order_is_known || rules_.by_weight) return true;
@@ -153,10 +149,9 @@ class Check {
     if (entry.samples == expected) return true;
     const auto [is, should] = std::mismatch(
         entry.samples.begin(), entry.samples.end(), expected.begin());
-    problem("step " + std::to_string(entry.step) + " used sample " +
-            std::to_string(*is) + " where the run's order has " +
-            std::to_string(*should) + " (position " +
-            std::to_string(is - entry.samples.begin()) + ")");
+    problem(cat("step ", entry.step, " used sample ", *is,
+                " where the run's order has ", *should, " (position ",
+                is - entry.samples.begin(), ")"));
     return true;
   }
 
@@ -173,11 +168,10 @@ class Check {
           drawn != drawn_.begin() && std::prev(drawn)->second > sample;
       const bool rises = next != drawn_.end() && next->second < sample;
       if (!falls && !rises) continue;
-      problem("step " + std::to_string(entry.step) + " used sample " +
-              std::to_string(sample) + " (position " + std::to_string(i) +
-              "), but its draw lies " + (falls ? "above" : "below") +
-              " that of sample " +
-              std::to_string(falls ? std::prev(drawn)->second : next->second));
+      problem(cat("step ", entry.step, " used sample ", sample, " (position ",
+                  i, "), but its draw lies ", falls ? "above" : "below",
+                  " that of sample ",
+                  falls ? std::prev(drawn)->second : next->second));
       drawn_.erase(drawn);
     }
   }
@@ -186,16 +180,15 @@ class Check {
     used_.resize(static_cast<size_t>(report_.num_samples), 0);
     for (const int64_t sample : entry.samples) {
       if (sample < 0 || sample >= report_.num_samples) {
-        problem("there is no sample " + std::to_string(sample));
+        problem(cat("there is no sample ", sample));
         continue;
       }
       int64_t& line = used_[static_cast<size_t>(sample)];
       if (rules_.by_weight) {
         ++num_used_;
       } else if (line != 0) {
-        problem("sample " + std::to_string(sample) + " was used in epoch " +
-                std::to_string(epoch_) + " before, by line " +
-                std::to_string(line));
+        problem(cat("sample ", sample, " was used in epoch ", epoch_,
+                    " before, by line ", line));
       } else {
         line = line_;
         ++num_used_;
@@ -211,9 +204,8 @@ class Check {
         ++report_.complete_epochs;
       } else {
         add(is_last ? line_ : line_ - 1,
-            "epoch " + std::to_string(epoch_) + " ends with " +
-                counted(num_used_, "sample") + ", not " +
-                std::to_string(report_.num_samples));
+            cat("epoch ", epoch_, " ends with ", counted(num_used_, "sample"),
+                ", not ", report_.num_samples));
       }
     } else if (report_.num_samples > 0 && finished) {
       std::vector<int64_t> unused;
@@ -224,9 +216,9 @@ class Check {
         ++report_.complete_epochs;
       } else {
         add(is_last ? line_ : line_ - 1,
-            "epoch " + std::to_string(epoch_) + " ends without " +
-                counted(static_cast<int64_t>(unused.size()), "sample") + ": " +
-                listed(unused));
+            cat("epoch ", epoch_, " ends without ",
+                counted(static_cast<int64_t>(unused.size()), "sample"), ": ",
+                listed(unused)));
       }
     }
     report_.used_in_open_epoch = finished ? 0 : num_used_;
@@ -270,18 +262,18 @@ LedgerReport check_ledger(const LedgerRules& rules, std::istream& steps_jsonl) {
 
 std::string ledger_text(const LedgerReport& report) {
   std::string text =
-      "ledger     " + counted(report.num_steps, "step") + ", " +
-      counted(report.complete_epochs, "complete epoch") + " of " +
-      counted(report.num_samples, "sample") +
-      (report.used_in_open_epoch > 0
-           ? ", " + std::to_string(report.used_in_open_epoch) + " of the next"
-           : "") +
-      "; generation " + std::to_string(report.generations) + "\n";
+      cat("ledger     ", counted(report.num_steps, "step"), ", ",
+          counted(report.complete_epochs, "complete epoch"), " of ",
+          counted(report.num_samples, "sample"),
+          report.used_in_open_epoch > 0
+              ? cat(", ", report.used_in_open_epoch, " of the next")
+              : "",
+          "; generation ", report.generations, "\n");
   if (report.torn_last_line) text += "           the last line is cut off\n";
   for (const std::string& problem : report.problems) text += problem + "\n";
   const auto shown = static_cast<int64_t>(report.problems.size());
   if (report.num_problems > shown) {
-    text += "and " + std::to_string(report.num_problems - shown) + " more\n";
+    text += cat("and ", report.num_problems - shown, " more\n");
   }
   return text + verdict_text(report);
 }

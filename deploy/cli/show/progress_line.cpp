@@ -12,8 +12,7 @@ namespace headroom::cli {
 namespace {
 
 std::string epoch_of(int64_t epoch, int64_t num_epochs) {
-  return "epoch " + std::to_string(epoch + 1) + "/" +
-         std::to_string(num_epochs);
+  return cat("epoch ", epoch + 1, "/", num_epochs);
 }
 
 std::string losses_text(double box, double obj, double cls) {
@@ -56,8 +55,7 @@ namespace {
 
 std::string memory_text(const coordinator::RunStatus& status) {
   const RankBytes fullest = fullest_rank(status);
-  return (fullest.ranks > 1 ? "rank " + std::to_string(fullest.rank) + ": "
-                            : "") +
+  return (fullest.ranks > 1 ? cat("rank ", fullest.rank, ": ") : "") +
          size_or_dash(fullest.measured) +
          (status.memory_limit > 0 ? " of " + format_bytes(status.memory_limit)
                                   : "") +
@@ -87,16 +85,16 @@ std::string progress_line(const coordinator::RunStatus& status,
                           std::optional<double> eta_seconds) {
   const wire::RunProgress& progress = status.progress;
   if (is_validation(status)) {
-    return "validating  " + std::to_string(progress.step) + "/" +
-           counted(progress.num_steps, "image") + "  " +
-           fixed_text(progress.images_per_second, 1) + " img/s" +
-           eta_text(eta_seconds);
+    return cat("validating  ", progress.step, "/",
+               counted(progress.num_steps, "image"), "  ",
+               fixed_text(progress.images_per_second, 1), " img/s",
+               eta_text(eta_seconds));
   }
   if (progress.num_epochs == 0) return "starting";
-  std::string line = epoch_of(progress.epoch, progress.num_epochs) + "  " +
-                     std::to_string(progress.step_in_epoch);
+  std::string line = cat(epoch_of(progress.epoch, progress.num_epochs), "  ",
+                         progress.step_in_epoch);
   if (progress.steps_per_epoch > 0) {
-    line += "/" + std::to_string(progress.steps_per_epoch);
+    line += cat("/", progress.steps_per_epoch);
   }
   if (progress.phase == wire::WorkerPhase::kValidate) line += "  validating";
   if (progress.phase == wire::WorkerPhase::kCheckpoint) line += "  saving";
@@ -161,8 +159,8 @@ std::string validation_line(const wire::EventRecord& event,
 
 std::string event_line(const wire::EventRecord& event) {
   std::string line = event.warning ? "warning: " : "";
-  if (event.step > 0) line += "step " + std::to_string(event.step) + ", ";
-  if (event.rank >= 0) line += "rank " + std::to_string(event.rank) + ", ";
+  if (event.step > 0) line += cat("step ", event.step, ", ");
+  if (event.rank >= 0) line += cat("rank ", event.rank, ", ");
   if (line.ends_with(", ")) line.replace(line.size() - 2, 2, ": ");
   return line + event.reason;
 }

@@ -64,11 +64,11 @@ std::string size_table(const Json& summary) {
   }
   for (const auto& [name, figures] : summary["per_size"].items()) {
     if (!figures.is_object()) continue;
-    text += "          " + padded("COCO, " + name, 16) +
-            metric(figures, "AP", "AP") + metric(figures, "AP50", "AP50") +
-            metric(figures, "AP75", "AP75") +
-            metric(figures, "AR100", "AR100") + "  of " +
-            std::to_string(figures.value("objects", 0)) + " objects\n";
+    text +=
+        cat("          ", padded("COCO, " + name, 16),
+            metric(figures, "AP", "AP"), metric(figures, "AP50", "AP50"),
+            metric(figures, "AP75", "AP75"), metric(figures, "AR100", "AR100"),
+            "  of ", figures.value("objects", 0), " objects\n");
   }
   return text;
 }
@@ -97,7 +97,7 @@ std::string size_flag(const configs::RunConfig& config) {
   return " --img " + height +
          (config.image_width == config.image_height
               ? ""
-              : " " + std::to_string(config.image_width));
+              : cat(" ", config.image_width));
 }
 
 }  // namespace
@@ -263,12 +263,10 @@ std::string folder_summary(const std::string& run_directory) {
   status.result_json = folder.summary_json;
   std::string text = "state:    " + state_of(folder);
   if (!folder.end.empty()) text += " at " + folder.end.value("time", "?");
-  text += "\nprogress: " +
-          counted(folder.step.value("step", int64_t{-1}) + 1, "step") +
-          ", epoch " +
-          std::to_string(folder.step.value("epoch", int64_t{-1}) + 1) + "/" +
-          std::to_string(folder.config.epochs) + "\n" +
-          result_text(folder.config, status);
+  text += cat("\nprogress: ",
+              counted(folder.step.value("step", int64_t{-1}) + 1, "step"),
+              ", epoch ", folder.step.value("epoch", int64_t{-1}) + 1, "/",
+              folder.config.epochs, "\n", result_text(folder.config, status));
   const int exit_code =
       folder.end.value("exit_code", static_cast<int>(ExitCode::kInterrupted));
   const std::string hint =

@@ -38,9 +38,8 @@ Colour colour_of(coordinator::RunPhase state) {
 }
 
 std::string state_text(const coordinator::RunStatus& status) {
-  return to_string(status.state) + ", generation " +
-         std::to_string(status.generation) +
-         (status.reason.empty() ? "" : ": " + status.reason);
+  return cat(to_string(status.state), ", generation ", status.generation,
+             status.reason.empty() ? "" : ": " + status.reason);
 }
 
 struct RankLine {
@@ -75,9 +74,8 @@ size_t keep_fullest(std::vector<RankLine>& ranks, size_t most) {
 
 std::string rank_text(const RankLine& rank, int64_t limit, size_t columns,
                       const TerminalStyle& style) {
-  const std::string head = "  " +
-                           padded("rank " + std::to_string(rank.rank), 8) +
-                           " " + padded(short_line(rank.host, 24), 10) + " ";
+  const std::string head = "  " + padded(cat("rank ", rank.rank), 8) + " " +
+                           padded(short_line(rank.host, 24), 10) + " ";
   const std::string tail = " " + size_or_dash(rank.measured) + " | " +
                            size_or_dash(rank.predicted) + " | " +
                            size_or_dash(limit);
@@ -185,25 +183,22 @@ std::vector<std::string> StatusPage::lines(const coordinator::RunStatus& status,
   lines.push_back(headed("progress", progress_text(status, room)));
   if (progress.num_epochs > 0) {
     const std::string phase = wire::to_string(progress.phase);
-    add(headed("epoch",
-               std::to_string(progress.epoch + 1) + "/" +
-                   std::to_string(progress.num_epochs) + "  " +
-                   std::to_string(progress.step_in_epoch) +
-                   (progress.steps_per_epoch > 0
-                        ? "/" + std::to_string(progress.steps_per_epoch)
-                        : std::string()) +
-                   " steps" + (phase.empty() ? "" : "  " + phase)));
+    add(headed("epoch", cat(progress.epoch + 1, "/", progress.num_epochs, "  ",
+                            progress.step_in_epoch,
+                            progress.steps_per_epoch > 0
+                                ? cat("/", progress.steps_per_epoch)
+                                : std::string(),
+                            " steps", phase.empty() ? "" : "  " + phase)));
     add(headed("losses", "box " + fixed_text(progress.box, 3) + "  obj " +
                              fixed_text(progress.obj, 3) + "  cls " +
                              fixed_text(progress.cls, 3)));
   }
   if (validated_) {
-    add(headed("validated", "mAP50 " + fixed_text(validated_->map50, 3) +
-                                "  mAP " + fixed_text(validated_->map, 3) +
-                                "  P " + fixed_text(validated_->precision, 3) +
-                                "  R " + fixed_text(validated_->recall, 3) +
-                                "  after epoch " +
-                                std::to_string(validated_->epoch + 1)));
+    add(headed("validated", cat("mAP50 ", fixed_text(validated_->map50, 3),
+                                "  mAP ", fixed_text(validated_->map, 3),
+                                "  P ", fixed_text(validated_->precision, 3),
+                                "  R ", fixed_text(validated_->recall, 3),
+                                "  after epoch ", validated_->epoch + 1)));
   }
   const size_t num_events = std::min(kNewestEvents, status.events.size());
   const size_t all = size.lines > 0 ? size.lines : kUsualLines;

@@ -21,17 +21,15 @@ std::string seconds_text(double seconds) {
 }
 
 std::string plan_text(const plan::Plan& plan) {
-  return plan::to_string(plan.layout) + ", micro-batch " +
-         std::to_string(plan.micro_batch_size) + ", batch-norm groups of " +
-         (plan.even_batch_norm_groups ? "about " : "") +
-         std::to_string(plan.batch_norm_group_size) +
-         (plan.zero_stage > 0 ? ", ZeRO " + std::to_string(plan.zero_stage)
-                              : "") +
-         (plan.activation_policies.empty()
-              ? ""
-              : ", activations " +
-                    plan::activations_text(plan.activation_policies)) +
-         ", " + plan::to_string(plan.backend);
+  return cat(
+      plan::to_string(plan.layout), ", micro-batch ", plan.micro_batch_size,
+      ", batch-norm groups of ", plan.even_batch_norm_groups ? "about " : "",
+      plan.batch_norm_group_size,
+      plan.zero_stage > 0 ? cat(", ZeRO ", plan.zero_stage) : "",
+      plan.activation_policies.empty()
+          ? ""
+          : ", activations " + plan::activations_text(plan.activation_policies),
+      ", ", plan::to_string(plan.backend));
 }
 
 Json progress_json(const wire::RunProgress& progress) {
@@ -80,10 +78,10 @@ Json event_json(const wire::EventRecord& event) {
 }  // namespace
 
 std::string status_table(const coordinator::RunStatus& status) {
-  std::string text = "run        " + status.run_directory + "\nstate      " +
-                     to_string(status.state) + ", generation " +
-                     std::to_string(status.generation) +
-                     (status.reason.empty() ? "" : ": " + status.reason) + "\n";
+  std::string text =
+      cat("run        ", status.run_directory, "\nstate      ",
+          to_string(status.state), ", generation ", status.generation,
+          status.reason.empty() ? "" : ": " + status.reason, "\n");
   if (status.plan) {
     text += "plan       " + plan_text(*status.plan) +
             (status.plan->reason.empty() ? "" : ": " + status.plan->reason) +
@@ -92,9 +90,9 @@ std::string status_table(const coordinator::RunStatus& status) {
   for (const coordinator::LeftOutCard& card : status.left_out_cards) {
     text += "left out   " + coordinator::to_string(card) + "\n";
   }
-  text += "progress   step " + std::to_string(status.progress.step) + "/" +
-          std::to_string(status.progress.num_steps) + "  " +
-          progress_line(status, std::nullopt) + "\n\n";
+  text += cat("progress   step ", status.progress.step, "/",
+              status.progress.num_steps, "  ",
+              progress_line(status, std::nullopt), "\n\n");
   std::vector<std::vector<std::string>> rows = {
       {"rank", "state", "heartbeat", "peak", "host", "worker"}};
   for (const coordinator::MemberStatus& member : status.members) {

@@ -155,7 +155,7 @@ TEST(Connections, BytesWithoutACompleteCallCountAsASignOfLife) {
   ASSERT_TRUE(eventually([&] { return served >= 0; }));
   const std::string name = "ipv4:127.0.0.1:" + std::to_string(peer.port());
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  connections.note_call(clock.now(), name, Standing::kMember);
+  connections.note_call(clock.now(), name);
   connections.note_heartbeat(name, "w0");
   EXPECT_EQ(connections.unread_since(clock.now(), "w0"), std::nullopt);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -168,10 +168,10 @@ TEST(Connections, BytesWithoutACompleteCallCountAsASignOfLife) {
   const std::chrono::milliseconds precision(50);
   EXPECT_GT(*heard, before - precision);
   EXPECT_LT(*heard, after + precision);
-  connections.note_call(clock.now(), name, Standing::kMember);
+  connections.note_call(clock.now(), name);
   connections.note_heartbeat(name, "w0");
   EXPECT_EQ(connections.unread_since(clock.now(), "w0"), std::nullopt);
-  EXPECT_EQ(connections.count(Standing::kMember), 1u);
+  EXPECT_EQ(connections.count(Standing::kAdmitted), 1u);
   ::close(served);
 }
 

@@ -46,6 +46,21 @@ class Supervision : public ::testing::Test {
     return command;
   }
 
+  // The coordinator's address, as the run printed it.
+  static std::string address_in(const std::string& said) {
+    const size_t at = said.find("--coordinator ") + 14;
+    return said.substr(at, said.find_first_of(" \n", at) - at);
+  }
+
+  // Who gives credentials gets a coordinator at a port.
+  std::string token_file() const {
+    const std::filesystem::path file = folder_ / "token";
+    std::ofstream(file) << std::string(32, 't') << "\n";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_read |
+                                           std::filesystem::perms::owner_write);
+    return file.string();
+  }
+
   static std::string text_of(const std::filesystem::path& file) {
     std::ifstream in(file);
     std::ostringstream text;

@@ -1,10 +1,17 @@
 // The whole program, with workers that only pretend to train.
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "tests/deploy/cli/supervision.h"
@@ -354,7 +361,7 @@ TEST_F(Supervision, NoProcessOutlivesAKilledSupervisor) {
 
 TEST_F(Supervision, APortInUseIsOneLine) {
   setenv("FAKE_WORKER", "stubborn", 1);
-  Program first(train(), folder_);
+  Program first(train({"--token-file", token_file()}), folder_);
   ASSERT_TRUE(wait_for("--coordinator "));
   const std::string said = standard_error();
   std::string address = said.substr(said.find("--coordinator ") + 14);
@@ -369,43 +376,104 @@ TEST_F(Supervision, APortInUseIsOneLine) {
   EXPECT_THAT(second.err, HasSubstr(address));
 }
 
-// Only clients with the token get an answer: other users of the machine do not
-// have it.
+// The run's processes meet in a folder that other users cannot enter.
 TEST_F(Supervision, StatusShowsProcessesAndPlan) {
   setenv("FAKE_WORKER", "slow", 1);
   Program run(train({"--processes", "2"}), folder_);
   ASSERT_TRUE(wait_for("rank 1 of 2"));
-  const std::string said = standard_error();
-  std::string address = said.substr(said.find("--coordinator ") + 14);
-  const std::string token_flag = " --token-file ";
-  const size_t blank = address.find(token_flag);
-  ASSERT_NE(blank, std::string::npos) << said;
-  const std::string token_file =
-      address.substr(blank + token_flag.size(),
-                     address.find('\n') - blank - token_flag.size());
-  address = address.substr(0, blank);
+  const std::string address = address_in(standard_error());
+  ASSERT_TRUE(address.starts_with("unix:/")) << address;
+  const fs::path socket = address.substr(5);
+  EXPECT_EQ(fs::status(socket.parent_path()).permissions(),
+            fs::perms::owner_all);
   fs::create_directories(folder_ / "status");
-  std::vector<std::string> words = {headroom(), "status", "--coordinator",
-                                    address, "--json"};
-  const ProgramResult stranger = run_program(words, folder_ / "status");
-  EXPECT_EQ(stranger.exit_code, 2) << stranger.err;
-  EXPECT_THAT(stranger.err, HasSubstr("wrong join token"));
-  EXPECT_THAT(stranger.err, HasSubstr("join.token"));
-  words.insert(words.end(), {"--token-file", token_file});
-  const ProgramResult status = run_program(words, folder_ / "status");
+  const ProgramResult status =
+      run_program({headroom(), "status", "--coordinator", address, "--json"},
+                  folder_ / "status");
   EXPECT_EQ(status.exit_code, 0) << status.err;
-  EXPECT_EQ(fs::status(token_file).permissions(),
-            fs::perms::owner_read | fs::perms::owner_write);
-  std::string token = text_of(token_file);
-  ASSERT_EQ(token.size(), 65u);
-  token.pop_back();
-  EXPECT_TRUE(descendants(run.pid(), token).empty()) << "on a command line";
   const Json json = Json::parse(status.out);
   EXPECT_EQ(json["state"], "running");
   EXPECT_EQ(json["members"].size(), 2u);
   run.signal(SIGINT);
   EXPECT_EQ(run.join().exit_code, 130);
-  EXPECT_FALSE(fs::exists(token_file));
+  EXPECT_FALSE(fs::exists(socket.parent_path()));
+}
+
+// Whoever knows the token of a run that was given one is answered.
+TEST_F(Supervision, ARunWithATokenAnswersWhoKnowsIt) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--token-file", token_file()}), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  const std::string address = address_in(standard_error());
+  EXPECT_TRUE(address.starts_with("127.0.0.1:")) << address;
+  fs::create_directories(folder_ / "status");
+  std::vector<std::string> words = {headroom(), "status", "--coordinator",
+                                    address};
+  const ProgramResult stranger = run_program(words, folder_ / "status");
+  EXPECT_EQ(stranger.exit_code, 2) << stranger.err;
+  EXPECT_THAT(stranger.err, HasSubstr("wrong join token"));
+  words.insert(words.end(), {"--token-file", token_file()});
+  EXPECT_EQ(run_program(words, folder_ / "status").exit_code, 0);
+  EXPECT_TRUE(descendants(run.pid(), std::string(32, 't')).empty())
+      << "on a command line";
+  run.signal(SIGINT);
+  EXPECT_EQ(run.join().exit_code, 130);
+}
+
+// The exit code of `body` as another user of this machine.
+int as_another_user(const std::function<int()>& body) {
+  constexpr uid_t kNobody = 65534;
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool is_other = setgroups(0, nullptr) == 0 && setgid(kNobody) == 0 &&
+                          setuid(kNobody) == 0;
+    _exit(is_other ? body() : 100);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 101;
+}
+
+TEST_F(Supervision, AnotherUserOfTheMachineReachesNothingOfARun) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--processes", "2", "--page", "off"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  const fs::path socket = address_in(standard_error()).substr(5);
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  socket.string().copy(name.sun_path, sizeof(name.sun_path) - 1);
+  const auto connects = [&] {
+    const int handle = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int failed =
+        connect(handle, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0
+            ? 0
+            : errno;
+    close(handle);
+    return failed;
+  };
+  EXPECT_EQ(connects(), 0) << "this user";
+  EXPECT_EQ(as_another_user(connects), EACCES);
+  EXPECT_EQ(as_another_user(
+                [&] { return access(socket.c_str(), F_OK) == 0 ? 0 : errno; }),
+            EACCES);
+  EXPECT_EQ(as_another_user([&] {
+              const int folder =
+                  open(socket.parent_path().c_str(), O_RDONLY | O_DIRECTORY);
+              return folder >= 0 ? 0 : errno;
+            }),
+            EACCES);
+  // Ten thousand attempts cost the run nothing: none arrives.
+  EXPECT_EQ(as_another_user([&] {
+              int last = 0;
+              for (int i = 0; i < 10000; ++i) last = connects();
+              return last;
+            }),
+            EACCES);
+  EXPECT_TRUE(testing::listening_ports(run.pid()).empty());
+  run.signal(SIGINT);
+  EXPECT_EQ(run.join().exit_code, 130);
+  expect_nobody_left();
 }
 
 TEST_F(Supervision, UnderMpirunTheSlotsBecomeAgentsOfOneRun) {

@@ -58,7 +58,8 @@ TEST(Mesh, CountsTheBytesOfEachAxis) {
 }
 
 TEST(Communicator, MessagesUnderWayMatchInOrderOfIssue) {
-  for (const RankBackend backend : {RankBackend::kLocal, RankBackend::kGloo}) {
+  for (const RankBackend backend :
+       {RankBackend::kLocal, RankBackend::kNetwork}) {
     RankOptions options;
     options.backend = backend;
     run_ranks(
@@ -96,7 +97,8 @@ TEST(Mesh, ARankThatDisconnectsFreesThoseThatWaitForIt) {
   RankOptions options;
   options.operation_timeout = std::chrono::seconds(60);
   options.time_limit = std::chrono::seconds(40);
-  for (const RankBackend backend : {RankBackend::kLocal, RankBackend::kGloo}) {
+  for (const RankBackend backend :
+       {RankBackend::kLocal, RankBackend::kNetwork}) {
     options.backend = backend;
     run_ranks(
         4,

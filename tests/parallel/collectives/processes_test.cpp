@@ -179,7 +179,7 @@ TEST_P(TensorPortTest, StrangersCostNothing) {
   // From then on it accepts no connection, unless ranks may connect later.
   strangers.push_back(stranger_at(port));
   EXPECT_EQ(is_any_answered({strangers.back()}, std::chrono::milliseconds(300)),
-            GetParam() == "lazy_gloo");
+            GetParam() == "lazy_network");
   send(strangers.back(), "let me in", 9, MSG_NOSIGNAL);
   store.set("go", "");
   for (const pid_t rank : {first, second}) {
@@ -192,22 +192,21 @@ TEST_P(TensorPortTest, StrangersCostNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, TensorPortTest,
-                         testing::Values("gloo", "lazy_gloo"),
+                         testing::Values("network", "lazy_network"),
                          [](const auto& info) { return info.param; });
 
 TEST(TensorPort, IsNoneOfAProgramThatIsStartedMeanwhile) {
   const std::string folder = new_folder();
   const auto store = std::make_shared<FolderStore>(folder);
   const auto connect = [&](int rank) {
-    return make_gloo_communicator(store, "parent", rank, 2, {});
+    return make_network_communicator(store, "parent", rank, 2, {});
   };
   auto connecting = std::async(std::launch::async, connect, 1);
   const auto first = connect(0), second = connecting.get();
   ASSERT_NE(listening_port(getpid()), 0);
 
-  // It opens a port of its own once its peers have started; none of them
-  // connects.
-  const pid_t started = start_rank("gloo", 0, 2, folder, "check");
+  // It opens a port of its own once its peers have started, of whom none comes.
+  const pid_t started = start_rank("network", 0, 2, folder, "check");
   store->get("started 0", seconds(60));
   EXPECT_EQ(listening_port(started), 0);
   kill(started, SIGKILL);
@@ -216,7 +215,8 @@ TEST(TensorPort, IsNoneOfAProgramThatIsStartedMeanwhile) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ProcessesTest,
-                         testing::Values("gloo", "lazy_gloo", "shared_memory"),
+                         testing::Values("network", "lazy_network",
+                                         "shared_memory"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -1,7 +1,7 @@
 // One rank as a process, for the tests of this folder:
 //
-//   rank_process gloo RANK SIZE FOLDER MODE     rendezvous through FOLDER
-//   rank_process lazy_gloo …                    the same
+//   rank_process network RANK SIZE FOLDER MODE     rendezvous through FOLDER
+//   rank_process lazy_network …                    the same
 //   rank_process shared_memory …                the same
 //   rank_process mpi MODE                       under mpirun
 //
@@ -89,12 +89,12 @@ void run(const std::vector<std::string>& arguments) {
   } else {
     wait_for_all(*store, rank, size);
   }
-  GlooOptions options;
+  NetworkOptions options;
   options.timeout = milliseconds(arguments.at(4) == "hang" ? 2000 : 20000);
-  if (arguments.at(0) == "lazy_gloo") options.full_mesh_up_to = 1;
+  if (arguments.at(0) == "lazy_network") options.full_mesh_up_to = 1;
   const auto ranks =
       arguments.at(0) != "shared_memory"
-          ? make_gloo_communicator(store, "test", rank, size, options)
+          ? make_network_communicator(store, "test", rank, size, options)
           : make_communicator(plan::Backend::kGloo, store, "test", rank, size,
                               options);
   if (is_besieged) {

@@ -53,10 +53,10 @@ class Rank {
  public:
   Rank(devices::DeviceApi& api, const std::string& folder, int rank)
       : api_(api), rank_(rank) {
-    collectives::GlooOptions gloo;
-    gloo.timeout = kTimeout;
-    host_ = collectives::make_gloo_communicator(
-        std::make_shared<FolderStore>(folder), "host", rank, kRanks, gloo);
+    collectives::NetworkOptions network;
+    network.timeout = kTimeout;
+    host_ = collectives::make_network_communicator(
+        std::make_shared<FolderStore>(folder), "host", rank, kRanks, network);
   }
 
   void run(const std::string& variant) {

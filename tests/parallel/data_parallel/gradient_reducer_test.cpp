@@ -327,7 +327,7 @@ TEST_P(GradientReducerTest, ALostPeerComesOutOfBackwardOrFinish) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, GradientReducerTest,
                          testing::Values(RankBackend::kLocal,
-                                         RankBackend::kGloo,
+                                         RankBackend::kNetwork,
                                          RankBackend::kSharedMemory),
                          [](const auto& info) {
                            return to_string(info.param);

@@ -103,7 +103,7 @@ TEST(Executor, MicroBatchesWithoutSamples) {
 
 TEST(Executor, OverGloo) {
   RankOptions options;
-  options.backend = RankBackend::kGloo;
+  options.backend = RankBackend::kNetwork;
   expect_equal_to_one_process(neck({0, 2, 5}, 4), 3, false, options);
   expect_equal_to_one_process(neck({0, 2, 4, 7}, 3), 4, true, options);
 }
@@ -145,7 +145,8 @@ class EvaluatingStage final : public ToyStage {
 };
 
 TEST(Executor, ForwardOnly) {
-  for (const RankBackend backend : {RankBackend::kLocal, RankBackend::kGloo}) {
+  for (const RankBackend backend :
+       {RankBackend::kLocal, RankBackend::kNetwork}) {
     RandomPipeline pipeline =
         neck({0, 2, 5}, 6, PipelineSchedule::kForwardOnly);
     const ToyBatch batch = toy_batch(9, 6, true);
@@ -199,8 +200,8 @@ class FailingStage final : public ToyStage {
   }
 };
 
-// Stage `failing` fails in its instruction number `at`; the others detect its
-// loss, all connect anew, and the step is right.
+// Stage `failing` fails in its instruction number `at`; the others find it
+// gone, all connect anew, and the step is right.
 void expect_recovery(const RandomPipeline& pipeline, int failing, size_t at,
                      const RankOptions& options = {}) {
   const int num_stages = pipeline.num_stages();
@@ -253,7 +254,7 @@ TEST(Executor, AfterAStageWithoutMemoryTheStepIsRightOverNewConnections) {
                     seed % static_cast<size_t>(2 * pipeline.num_micro_batches));
   }
   RankOptions options;
-  options.backend = RankBackend::kGloo;
+  options.backend = RankBackend::kNetwork;
   for (int failing = 0; failing < 3; ++failing)
     expect_recovery(neck({0, 2, 5}, 3), failing, 2, options);
 }

@@ -13,6 +13,8 @@
 namespace headroom::predict {
 namespace {
 
+using InputGradients = layers::LayerProgram::InputGradients;
+
 layers::LayerProgram::Block block(int64_t in, int64_t out, int64_t kernel,
                                   int64_t stride) {
   return {"", in, out, kernel, stride, kernel / 2};
@@ -87,7 +89,7 @@ class Resampling : public PassFixture {
 
 TEST_F(Resampling, AnAdditionKeepsNothingAndSharesItsGradient) {
   Map a = made_map(16, 4), b = made_map(16, 4);
-  Map sum = add(context(), a, b);
+  Map sum = derived_map(context(), {a, b}, {16, 4}, InputGradients::kShared);
   EXPECT_EQ(timeline_.live_bytes(), 3 * kMap);
   a.memory = b.memory = sum.memory = nullptr;
   EXPECT_EQ(timeline_.live_bytes(), 0);
@@ -97,7 +99,7 @@ TEST_F(Resampling, AnAdditionKeepsNothingAndSharesItsGradient) {
 
 TEST_F(Resampling, AConcatenationHandsOutSlicesOfOneGradient) {
   Map a = made_map(16, 4), b = made_map(16, 4);
-  Map both = concatenate(context(), {a, b});
+  Map both = derived_map(context(), {a, b}, {32, 4}, InputGradients::kSlices);
   EXPECT_EQ(both.channels, 32);
   EXPECT_EQ(both.memory->bytes, 2 * kMap);
   a.memory = b.memory = both.memory = nullptr;
@@ -107,7 +109,7 @@ TEST_F(Resampling, AConcatenationHandsOutSlicesOfOneGradient) {
 
 TEST_F(Resampling, UpsamplingHasFourTimesTheCells) {
   Map x = made_map(16, 4);
-  Map fine = upsample(context(), x);
+  Map fine = derived_map(context(), {x}, {16, 2}, InputGradients::kOfDense);
   EXPECT_EQ(fine.stride, 2);
   EXPECT_EQ(fine.memory->bytes, 4 * kMap);
   x.memory = fine.memory = nullptr;

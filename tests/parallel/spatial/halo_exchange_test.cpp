@@ -115,7 +115,7 @@ TEST(HaloExchange, RowsMayComeFromSeveralRanks) {
 }
 
 TEST(HaloExchange, OverGlooToo) {
-  check_exchange({2, 3, 4, 1, 5, 3, 2, 2}, RankBackend::kGloo);
+  check_exchange({2, 3, 4, 1, 5, 3, 2, 2}, RankBackend::kNetwork);
 }
 
 TEST(HaloExchange, RandomShapes) {

@@ -134,8 +134,8 @@ TEST_P(ShardedLayersTest, SpatialCopiesAddTheirParts) {
   });
 }
 
-// A rank fails at every point of a step in turn: nothing stays allocated, and
-// the next step is right.
+// A rank fails at every place of a step in turn: nothing is left behind, and
+// the step after is right.
 TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
   const std::vector<at::Tensor> expected = undivided();
   run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
@@ -171,9 +171,9 @@ TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
 INSTANTIATE_TEST_SUITE_P(
     Cases, ShardedLayersTest,
     testing::Values(Case{2, 2}, Case{3, 2}, Case{4, 2}, Case{2, 3}, Case{3, 3},
-                    Case{4, 3}, Case{2, 2, RankBackend::kGloo},
-                    Case{2, 3, RankBackend::kGloo},
-                    Case{3, 3, RankBackend::kGloo},
+                    Case{4, 3}, Case{2, 2, RankBackend::kNetwork},
+                    Case{2, 3, RankBackend::kNetwork},
+                    Case{3, 3, RankBackend::kNetwork},
                     Case{3, 3, RankBackend::kSharedMemory}),
     [](const auto& info) {
       return "Zero" + std::to_string(info.param.zero_stage) + "Over" +

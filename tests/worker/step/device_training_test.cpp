@@ -24,6 +24,7 @@
 #include "tests/support/gray_images.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/state_bytes.h"
 #include "tests/support/test_device/test_device_api.h"
 #include "tests/support/test_device/test_graph.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -522,8 +523,7 @@ TEST_F(OneDevice, MemoryIsCountedAndGivenBack) {
     const StepResult first = rank.training.step();
     const StepResult second = rank.training.step();
     EXPECT_EQ(second.live_bytes, first.live_bytes);
-    EXPECT_GE(second.live_bytes.front(),
-              rank.training.state().resident_bytes());
+    EXPECT_GE(second.live_bytes.front(), resident_bytes(rank.training.state()));
     const activations::CategoryBytes peaks =
         TestDeviceMemory::of(0).peak_by_category();
     for (const MemoryCategory category :

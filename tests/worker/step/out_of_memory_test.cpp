@@ -11,7 +11,7 @@
 #include "tests/support/run_ranks.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/step/parallel_context.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 #include "worker/step/trainer.h"
 
 namespace headroom::step {
@@ -225,7 +225,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"pipeline2", "pipeline=2", 0, 4, 1, 1},
                     // Layers are fetched ahead.
                     Case{"zero3_spanning_gloo", "data=2", 3, 4, 4, 4,
-                         plan::ActivationPolicy::kKeep, 3, RankBackend::kGloo},
+                         plan::ActivationPolicy::kKeep, 3,
+                         RankBackend::kNetwork},
                     Case{"zero3_spatial2_shared", "data=2,spatial=2", 3, 4, 2,
                          2, plan::ActivationPolicy::kKeep, 3,
                          RankBackend::kSharedMemory}),
@@ -284,7 +285,7 @@ TEST(OutOfMemoryPhases, NothingIsAllocatedAfterTheVote) {
       }
     }
     Case zero{"zero", "data=2", zero_stage};
-    zero.backend = RankBackend::kGloo;
+    zero.backend = RankBackend::kNetwork;
     const Trained run = train(zero, faults);
     ASSERT_EQ(count(run, EventKind::kFault), 4) << "stage " << zero_stage;
     for (const memory::StepEvent& event : run.events) {

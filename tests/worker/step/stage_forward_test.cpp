@@ -14,7 +14,7 @@
 #include "tests/support/run_ranks.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/step/apply_plan.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::step {

@@ -16,7 +16,7 @@
 #include "parallel/predict/memory_request.h"
 #include "tests/support/run_ranks.h"
 #include "worker/data/loader/synthetic.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 #include "worker/step/trainer.h"
 
 namespace headroom::step {

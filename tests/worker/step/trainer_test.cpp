@@ -12,7 +12,7 @@
 #include "tests/support/run_ranks.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/step/parallel_context.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 
 namespace headroom::step {
 namespace {

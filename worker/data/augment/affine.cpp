@@ -13,14 +13,15 @@
 namespace headroom::augment {
 namespace {
 
-// `Level` is what a band of a pixel is.
+// `Level` is the type of one band of a pixel.
 template <typename Level>
 class Tiles {
  public:
   Tiles(const std::vector<TileView>& tiles, int bands, const Level* gray)
       : tiles_(tiles), bands_(bands), gray_(gray) {}
 
-  // Neighbours are mostly in the tile of the last one.
+  // Tries the tile of the previous pixel first, because neighbours are mostly
+  // in the same tile.
   const Level* pixel_at(int x, int y) {
     if (has(last_, x, y)) return address(last_, x, y);
     for (size_t i = 0; i < tiles_.size(); ++i) {
@@ -51,13 +52,13 @@ class Tiles {
   size_t last_ = 0;
 };
 
-// Makes a row of a warped picture of any number of bands, as RowKernels::fetch
-// does for three, with the same arithmetic, so that a band has the bytes that
-// it would have as a colour.
+// Computes a row of a warped picture with any number of bands. Uses the
+// arithmetic of RowKernels::fetch, which handles three bands, so that a band
+// gets the same bytes as a colour would.
 //
-// target[bands * i ..] = the pixel at (xs[i], ys[i]), in 32nds of a pixel.
-// Tiles do not overlap, and have as many bands; gray where none is.
-// REQUIRES: as many places in x as in y.
+// Sets target[bands * i ..] to the pixel at (xs[i], ys[i]), given in 32nds of a
+// pixel; gray outside all tiles. Tiles must not overlap and must have `bands`
+// bands. REQUIRES: xs and ys have the same length.
 template <typename Level>
 void fetch_bands(const std::vector<int>& xs, const std::vector<int>& ys,
                  const std::vector<TileView>& tiles, int bands, Level* target) {
@@ -92,7 +93,7 @@ double symmetric(sampling::RandomStream& draws, double bound) {
   return draws.uniform(-bound, bound);
 }
 
-// Corners of the hull of a box's four moved corners.
+// Corners of the bounding box of a box's four transformed corners.
 labels::PixelBox moved_hull(const labels::PixelBox& box,
                             const cv::Matx33d& matrix) {
   const std::array<cv::Vec3d, 4> corners{

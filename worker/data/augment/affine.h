@@ -6,10 +6,10 @@
 //                     S  shear, +-degrees
 //                     T  back to (0.5 +- translate) of the new size
 //
-// Pixels are fetched bilinearly, what lies outside is gray 114. Boxes become
-// the hull of their four moved corners, clipped; what is left too small, too
-// thin or too little of its former self is dropped.
-// Geometry is in double.
+// Pixels are interpolated bilinearly, and pixels outside the source are gray
+// 114. A box becomes the bounding box of its four transformed corners, clipped
+// to the picture. It is dropped if the result is too small, too thin, or too
+// small a part of the former box. Geometry is computed in double.
 #pragma once
 
 #include <opencv2/core/matx.hpp>
@@ -28,35 +28,35 @@ struct Warp {
   double scale = 1;
 };
 
-// Always takes eight draws, whatever is switched off.
+// Always takes eight draws, also if parts of the warp are switched off.
 Warp draw_warp(const configs::Hyperparameters& hyp, codecs::ImageSize source,
                codecs::ImageSize target, sampling::RandomStream& draws);
 
-// Does the warp leave every pixel where it is?
+// Whether the warp leaves every pixel in place.
 bool is_identity(const Warp& warp);
 
-// The rows of the picture that rows `rows` of the warped one, `width` pixels
-// wide, are made from; may be none.
+// The rows of `picture` from which rows `rows` of the warped picture, `width`
+// pixels wide, are computed. May be empty.
 codecs::PixelRows rows_to_warp(const Warp& warp, int width,
                                codecs::PixelRows rows,
                                const PlacedPicture& picture);
 
-// Rows `rows` of the warped picture of tiles that do not overlap, gray around
-// them: the bytes that the whole one would have. Tiles are of `type`, or have
-// no pixel. REQUIRES: what the rows are made from (rows_to_warp) is in memory,
-// as far as a tile has it.
+// Computes rows `rows` of the warped picture of tiles that do not overlap, on a
+// gray background. The bytes are those of the same rows of the whole picture.
+// Tiles have type `type` or are empty. REQUIRES: of each tile, the rows that
+// are read (rows_to_warp) are in memory.
 cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
                    int width, codecs::PixelRows rows, int type = CV_8UC3);
 
-// The rows of a picture of that size, tiles or not, that are touched.
+// As above, for a source that is one picture of that size, held whole.
 codecs::PixelRows rows_to_warp(const Warp& warp, int width,
                                codecs::PixelRows rows, codecs::ImageSize size);
 
-// May return pixels shared with `image` when there is nothing to do.
+// If there is nothing to do, the result shares its pixels with `image`.
 labels::BoxedImage apply_warp(const labels::BoxedImage& image, const Warp& warp,
                               codecs::ImageSize target);
 
-// The boxes alone, in the order of `boxes`.
+// Transforms only the boxes, keeping their order.
 std::vector<labels::PixelBox> warp_boxes(
     const std::vector<labels::PixelBox>& boxes, const Warp& warp,
     codecs::ImageSize target);

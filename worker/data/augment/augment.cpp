@@ -23,7 +23,7 @@ sampling::RandomStream stream_of(
   return {id.seed, static_cast<uint64_t>(id.epoch), id.stream(), purpose};
 }
 
-// What follows the geometry.
+// The steps that follow the geometric ones.
 struct Finish {
   PixelChanges changes;
   HsvGains gains{1, 1, 1};
@@ -41,8 +41,8 @@ Finish draw_finish(const configs::Hyperparameters& hyp,
   return finish;
 }
 
-// Rows of a sample of that height before the flips: what is kept of it, and
-// what is made for that.
+// Rows of a sample of that height, before flipping: the rows that are kept, and
+// the rows that have to be computed to get them.
 struct FinishedRows {
   codecs::PixelRows kept, made;
 };
@@ -54,7 +54,8 @@ FinishedRows rows_before(const Finish& finish, codecs::PixelRows rows,
                                                 : rows};
 }
 
-// What the sample will be: `boxes` in its pixels, of all that is seen.
+// Fills in the rest of the sample and its recipe. `boxes` are all visible boxes
+// in pixels of the sample.
 void finish_plan(std::vector<labels::PixelBox> boxes, codecs::ImageSize size,
                  const Finish& finish, const FinishedRows& rows,
                  const ImageSource& images, PlannedSample& planned) {
@@ -74,14 +75,14 @@ void finish_plan(std::vector<labels::PixelBox> boxes, codecs::ImageSize size,
   recipe.mirrored = finish.mirrored;
 }
 
-// A picture that is to be made, and the boxes that will be on it.
+// The recipe of a picture, and the boxes on it.
 struct PlannedPicture {
   PictureRecipe recipe;
   std::vector<labels::PixelBox> boxes;
 };
 
-// Rows `rows` of the sample letterboxed, then warped; the boxes are yet to be
-// warped. Fills all of `result` but its pixels and boxes.
+// Plans rows `rows` of the letterboxed and warped sample. The returned boxes
+// are not warped yet. Fills in `result` except for its pixels and boxes.
 PlannedPicture letterboxed(int64_t sample, codecs::ImageSize target,
                            codecs::PixelRows rows, bool enlarge,
                            const Warp& warp, ImageSource& images,
@@ -92,8 +93,8 @@ PlannedPicture letterboxed(int64_t sample, codecs::ImageSize target,
   const Letterbox geometry =
       letterbox_geometry(loaded, target.height, target.width, options);
   PlacedPicture picture = placed_picture(geometry);
-  // What is resized here is resized whole; and a whole image is remembered,
-  // which some rows of it are not, however many.
+  // An image that is resized here is read whole. So is one of which all rows
+  // are needed, because the store caches whole images only.
   if (picture.size == loaded && rows.size() < target.height) {
     picture.held = is_identity(warp)
                        ? picture.own_rows(rows)
@@ -117,13 +118,14 @@ PlannedPicture letterboxed(int64_t sample, codecs::ImageSize target,
           labels::place_boxes(image.labels, placement)};
 }
 
-// A mosaic and its way into the network's image.
+// A mosaic, and the warp that maps it to the network's image.
 struct WarpedMosaic {
   MosaicPlan plan;
   Warp warp;
 };
 
-// A sample that joins a mosaic: of the data set, or of the epoch's draws.
+// Draws a sample to join a mosaic: from the data set, or from the epoch's
+// weighted draws.
 int64_t draw_partner(const SampleId& id, int64_t num_samples,
                      sampling::RandomStream& draws) {
   const int64_t drawn = draws.below(num_samples);
@@ -164,15 +166,15 @@ PlannedPicture load_mosaic(const WarpedMosaic& mosaic, codecs::ImageSize target,
           warp_boxes(built.boxes, mosaic.warp, target)};
 }
 
-// The draws of a sample, up to those that depend on what images hold.
+// All draws of a sample that do not depend on the content of images.
 struct MosaicDraws {
   WarpedMosaic first;
   std::optional<WarpedMosaic> second;
-  double ratio = 1;  // the first one's share
+  double ratio = 1;  // weight of the first one
   Finish finish;
 };
 
-// Nothing where the sample is no mosaic.
+// Returns nullopt if the sample is not a mosaic.
 std::optional<MosaicDraws> draw_mosaic_sample(
     const SampleId& id, int64_t num_samples, codecs::ImageSize target,
     const configs::Hyperparameters& hyp) {
@@ -213,7 +215,7 @@ PlannedSample plan_mosaic_sample(const SampleId& id, int64_t num_samples,
                                  const configs::Hyperparameters& hyp,
                                  ImageSource& images) {
   const codecs::ImageSize target = size_of(height, width);
-  // All draws come first: which rows are needed follows from them.
+  // Make all draws first, because they decide which rows are needed.
   const auto drawn = draw_mosaic_sample(id, num_samples, target, hyp);
   if (!drawn) return plan_rect_sample(id, height, width, rows, hyp, images);
   const FinishedRows needed = rows_before(drawn->finish, rows, height);
@@ -244,7 +246,7 @@ PlannedSample plan_rect_sample(const SampleId& id, int64_t height,
                                const configs::Hyperparameters& hyp,
                                ImageSource& images) {
   sampling::RandomStream draws = stream_of(id);
-  draws.uniform();  // the mosaic's
+  draws.uniform();  // the draw that decides about a mosaic
   const codecs::ImageSize target = size_of(height, width);
   const Warp warp = draw_warp(hyp, target, target, draws);
   const Finish finish = draw_finish(hyp, draws);

@@ -1,4 +1,4 @@
-// augment: from samples to what the network sees, in YOLOv5's order.
+// augment: turns samples into the network's input, in YOLOv5's order of steps.
 //
 //   training, mosaic      mosaic -> copy-paste -> random perspective [-> mixup
 //                         with a second one] -> pixel changes -> HSV -> flips
@@ -6,17 +6,19 @@
 //                         HSV -> flips
 //   validation            letterbox
 //
-// Images without colours of 8 bits (ImageSource::has_colours) have no HSV, gray
-// and CLAHE; their draws are made all the same.
+// Images that are not 8-bit colours (ImageSource::has_colours) skip HSV, gray
+// and CLAHE. The draws for these are made in any case.
 //
-// Every draw comes from the sample's own streams (seed, epoch, sample; where
-// samples are drawn by weight, its place in the epoch), so the result depends
-// on nothing else. Copy-paste has a stream of its own: it draws as often as
-// there are objects, which is known only once images are loaded.
+// Every draw comes from the sample's own random streams (seed, epoch, sample;
+// if samples are drawn by weight, the place in the epoch), so the result
+// depends on nothing else. Copy-paste has a separate stream: the number of its
+// draws depends on the number of objects, which is known only after loading the
+// images.
 //
-// A sample can be made in part: `rows` of its height x width pixels are made,
-// the bytes that the whole one has there, from as few rows of the image as they
-// need. Boxes, geometry and faults are those of the whole.
+// A sample can be computed in part: only rows `rows` of its height x width
+// pixels, with the bytes that they have in the whole sample, reading as few
+// rows of the images as possible. Boxes, geometry and faults are always those
+// of the whole sample.
 #pragma once
 
 #include <cstdint>
@@ -33,18 +35,18 @@
 namespace headroom::augment {
 
 struct NetworkSample {
-  cv::Mat pixels;  // rows x width as asked for; not shared
+  cv::Mat pixels;  // the rows asked for x width; not shared
   std::vector<labels::NormalizedBox> boxes;
-  // Letterbox of the source image; of no meaning after augmentation.
+  // The letterbox of the source image. Not meaningful after augmentation.
   codecs::ImageSize source;
   double ratio = 1;
   double pad_x = 0, pad_y = 0;
   std::vector<std::string> faults;
 };
 
-// A sample whose pixels are still to be made.
+// A sample whose pixels are not computed yet.
 struct PlannedSample {
-  NetworkSample sample;  // its pixels are missing
+  NetworkSample sample;  // without pixels
   SampleRecipe recipe;
 };
 
@@ -52,26 +54,27 @@ struct SampleId {
   uint64_t seed = 0;
   int64_t epoch = 0;
   int64_t sample = 0;
-  // Set where samples are drawn by weight: a sample may then come again in an
-  // epoch, and its place in the epoch gives it its own draws.
+  // Set if samples are drawn by weight. A sample may then occur several times
+  // in an epoch, so its draws follow from its place in the epoch.
   const sampling::WeightedSampler* weights = nullptr;
   int64_t place = 0;
 
-  // The epoch's random streams that are its own.
+  // The number of the sample's own random stream within the epoch.
   uint64_t stream() const {
     return static_cast<uint64_t>(weights != nullptr ? place : sample);
   }
 };
 
-// Makes the draws and loads the images. Mosaic with probability hyp.mosaic;
-// partners are any of `num_samples`, by weight any of the epoch's draws.
+// Makes the draws and loads the images. With probability hyp.mosaic the sample
+// is a mosaic. Its partners are drawn from all `num_samples` samples, or by
+// weight from the epoch's draws.
 PlannedSample plan_mosaic_sample(const SampleId& id, int64_t num_samples,
                                  int64_t height, int64_t width,
                                  codecs::PixelRows rows,
                                  const configs::Hyperparameters& hyp,
                                  ImageSource& images);
 
-// The samples whose images that loads.
+// The samples whose images plan_mosaic_sample() loads for `id`.
 std::vector<int64_t> samples_of_mosaic(const SampleId& id, int64_t num_samples,
                                        int64_t height, int64_t width,
                                        const configs::Hyperparameters& hyp);
@@ -85,10 +88,10 @@ PlannedSample plan_validation_sample(int64_t sample, int64_t height,
                                      int64_t width, codecs::PixelRows rows,
                                      ImageSource& images);
 
-// Makes the pixels.
+// Computes the pixels.
 NetworkSample with_pixels(PlannedSample planned);
 
-// Plan and make a sample in one call.
+// These plan a sample and compute its pixels in one call.
 NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
                                  int64_t height, int64_t width,
                                  codecs::PixelRows rows,

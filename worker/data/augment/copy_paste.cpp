@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNoArea = 1e-16;
 
-// The share of `hidden` that `box` covers.
+// The part of the area of `hidden` that `box` covers, 0 to 1.
 double covered_share(const labels::PixelBox& box,
                      const labels::PixelBox& hidden) {
   const double w = std::min(box.x2, hidden.x2) - std::max(box.x1, hidden.x1);
@@ -20,16 +20,15 @@ double covered_share(const labels::PixelBox& box,
          (hidden.width() * hidden.height() + kNoArea);
 }
 
-// The places at which the line through the middles of a row's pixels crosses
-// the outline, by rising x.
+// The sorted x positions at which the horizontal line at `y` crosses.
 std::vector<double> crossings(const PixelOutline& outline, double y) {
   std::vector<double> result;
   for (size_t i = 0; i < outline.size(); ++i) {
     const cv::Point2d* above = &outline[i];
     const cv::Point2d* below = &outline[(i + 1) % outline.size()];
     if ((above->y <= y) == (below->y <= y)) continue;
-    // One order, so that an edge that goes there and back crosses twice at the
-    // same place.
+    // Order the ends of an edge, so that an edge that runs forth and back gives
+    // exactly the same position twice.
     if (above->y > below->y) std::swap(above, below);
     result.push_back(above->x + (y - above->y) / (below->y - above->y) *
                                     (below->x - above->x));
@@ -38,7 +37,7 @@ std::vector<double> crossings(const PixelOutline& outline, double y) {
   return result;
 }
 
-// The first pixel whose centre is not left of x.
+// The first pixel whose centre is at x or to the right of it.
 int first_pixel(double x, int width) {
   return static_cast<int>(
       std::clamp(std::ceil(x - 0.5), 0.0, static_cast<double>(width)));
@@ -52,11 +51,12 @@ std::vector<PixelOutline> draw_pastes(double share, double width,
                                       sampling::RandomStream& draws) {
   std::vector<size_t> order(objects.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // Half to even, as Python rounds.
+  // Rounds half to even, like Python.
   const auto count = static_cast<size_t>(
       std::nearbyint(share * static_cast<double>(objects.size())));
   std::vector<PixelOutline> pastes;
-  for (size_t i = 0; i < count; ++i) {  // Fisher and Yates, as far as needed
+  // Fisher and Yates, only as far as needed
+  for (size_t i = 0; i < count; ++i) {
     const auto rest = static_cast<int64_t>(order.size() - i);
     std::swap(order[i], order[i + static_cast<size_t>(draws.below(rest))]);
     const OutlinedBox& object = objects[order[i]];

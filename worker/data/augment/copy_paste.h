@@ -1,10 +1,11 @@
-// Copy-paste: objects with an outline, put once more into their own picture,
-// mirrored left-right (YOLOv5's form of Ghiasi and others: "Simple Copy-Paste
-// is a Strong Data Augmentation Method for Instance Segmentation", 2021).
+// Copy-paste: pastes objects that have an outline a second time into their own
+// picture, mirrored left-right (YOLOv5's variant of Ghiasi and others: "Simple
+// Copy-Paste is a Strong Data Augmentation Method for Instance Segmentation",
+// 2021).
 //
-// A mirrored object is kept where it hides less than kMostHidden of the area of
-// every box that is there, those pasted before it included. A mirrored pixel
-// lies in the row it came from, so rows of a picture can be made alone.
+// A mirrored object is pasted only if it hides less than kMostHidden of the
+// area of every box, including those pasted before it. A mirrored pixel stays
+// in its row, so some rows of a picture can be computed alone.
 #pragma once
 
 #include <cstddef>
@@ -19,27 +20,29 @@
 
 namespace headroom::augment {
 
-inline constexpr double kMostHidden = 0.3;  // this much is too much
+// Objects that hide this share or more are not pasted.
+inline constexpr double kMostHidden = 0.3;
 
-// An outline in pixels of the picture; its last point is joined to its first.
+// An outline in pixels of the picture. The last point connects to the first.
 using PixelOutline = std::vector<cv::Point2d>;
 
 struct OutlinedBox {
-  size_t box = 0;  // its place among the picture's
+  size_t box = 0;  // index among the picture's boxes
   PixelOutline outline;
 };
 
-// Draws round(share x objects) objects without repetition, one draw each.
-// Returns the mirrored outlines of those that are pasted and appends their
-// boxes. REQUIRES: 0 <= share <= 1.
+// Draws round(share x objects) objects without repetition, with one draw for
+// each. Returns the mirrored outlines of those that are pasted, and appends
+// their boxes. REQUIRES: 0 <= share <= 1.
 std::vector<PixelOutline> draw_pastes(double share, double width,
                                       std::span<const OutlinedBox> objects,
                                       std::vector<labels::PixelBox>& boxes,
                                       sampling::RandomStream& draws);
 
-// `pixels` are rows of the picture, the first of them its
-// `first_row`. Where a pixel's centre is inside an outline (crossing the
-// outline an odd number of times), it becomes the mirrored one of before.
+// `pixels` are consecutive rows of the picture that begin at row `first_row`.
+// Each pixel whose centre is inside an outline takes the value that its mirror
+// pixel had before. A centre is inside if the line to it crosses the outline an
+// odd number of times.
 void paste_mirrored(cv::Mat& pixels, int64_t first_row,
                     std::span<const PixelOutline> outlines);
 

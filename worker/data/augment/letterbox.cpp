@@ -9,7 +9,7 @@
 namespace headroom::augment {
 namespace {
 
-// Half to even, as Python rounds.
+// Rounds half to even, like Python.
 int64_t round_even(double value) {
   return static_cast<int64_t>(std::nearbyint(value));
 }
@@ -63,7 +63,7 @@ Letterbox letterbox_geometry(codecs::ImageSize source, int64_t height,
   }
   box.pad_x = static_cast<double>(pad_x) / 2;
   box.pad_y = static_cast<double>(pad_y) / 2;
-  // 0.1 sends the odd pixel to the right and to the bottom.
+  // Subtracting 0.1 puts an odd pixel of padding on the right or at the bottom.
   box.left = round_even(box.pad_x - 0.1);
   box.top = round_even(box.pad_y - 0.1);
   box.width = box.resized_width + pad_x;
@@ -72,7 +72,7 @@ Letterbox letterbox_geometry(codecs::ImageSize source, int64_t height,
 }
 
 PlacedPicture placed_picture(const Letterbox& geometry) {
-  // A very flat image may round to nothing; it still gets a row.
+  // A very flat image may be rounded to no rows; it still gets one.
   const int64_t height = std::max<int64_t>(geometry.resized_height, 1);
   const int64_t width = std::max<int64_t>(geometry.resized_width, 1);
   PlacedPicture picture;

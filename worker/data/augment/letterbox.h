@@ -1,8 +1,8 @@
-// Letterbox: an image brought to the network's size with its shape kept, the
-// rest filled with gray 114, half of it on each side (YOLOv5's rounding).
+// Letterbox: scales an image to the network's size, keeping its aspect ratio.
+// The rest is gray 114, half of it on each side (YOLOv5's rounding).
 //
-// Before it every image is resized once as it is loaded, so that its longer
-// side fits the network: fit_size and resize_loaded.
+// Before that, every image is resized once while it is loaded, so that its
+// longer side fits the network: see fit_size and resize_loaded.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@
 
 namespace headroom::augment {
 
-// The largest size of the image's shape within height x width, both sides
-// rounded up (but not beyond it).
+// The largest size with the image's aspect ratio within height x width. Sides
+// are rounded up, but stay within it.
 codecs::ImageSize fit_size(codecs::ImageSize source, int64_t height,
                            int64_t width);
 
-// Bilinear as in training and where it enlarges, area otherwise; `pixels`
-// itself where nothing changes.
+// Resizes bilinearly in training and when enlarging, else by area. Returns
+// `pixels` itself if the size is right already.
 cv::Mat resize_loaded(const cv::Mat& pixels, codecs::ImageSize size,
                       bool bilinear);
 
 struct LetterboxOptions {
-  bool enlarge = true;    // may pixels be made larger?
+  bool enlarge = true;    // whether the image may be enlarged
   bool smallest = false;  // pad only to the next multiple of the stride
-  bool stretch = false;   // fill the target, shape not kept
+  bool stretch = false;   // fill the target, changing the aspect ratio
   int64_t stride = 32;
 };
 
 struct Letterbox {
-  int64_t height = 0, width = 0;  // the result's
+  int64_t height = 0, width = 0;  // size of the result
   int64_t resized_height = 0, resized_width = 0;
   int64_t top = 0, left = 0;        // first row and column of the picture
   double ratio_x = 1, ratio_y = 1;  // ratios before rounding
@@ -43,43 +43,45 @@ struct Letterbox {
 Letterbox letterbox_geometry(codecs::ImageSize source, int64_t height,
                              int64_t width, const LetterboxOptions& options);
 
-// A picture of that size, its first pixel at (left, top) of a larger one that
-// is gray around it. Only its rows `held` are in memory.
+// A picture of that size, placed with its first pixel at (left, top) of a
+// larger gray picture. Only its rows `held` are in memory.
 struct PlacedPicture {
   codecs::ImageSize size;
   int left = 0, top = 0;
   codecs::PixelRows held;
 
-  // Those of the larger picture's rows `rows` that this one covers, counted
+  // Those of the larger picture's rows `rows` that this picture covers, counted
   // from its own first row.
   codecs::PixelRows own_rows(codecs::PixelRows rows) const {
     return codecs::clamp_rows({rows.begin - top, rows.end - top}, size.height);
   }
 };
 
-// Pixels on a larger picture: the first of them at `origin`, of which what is
-// in `seen` is not covered by others. Both in pixels of the larger one.
+// Pixels placed on a larger picture with the first at `origin`. Only the part
+// in `seen` is visible, because other tiles cover the rest. Both are in pixels
+// of the larger picture.
 struct PlacedTile {
   cv::Mat pixels;
   cv::Point origin;
   cv::Rect seen;
 };
 
-// All rows held.
+// The picture of a letterbox, with all its rows held.
 PlacedPicture placed_picture(const Letterbox& geometry);
 
-// Resizes to placed_picture's size; `pixels` itself if it has that.
+// Resizes to placed_picture()'s size; `pixels` itself if it has that size.
 cv::Mat resize_to_letterbox(const cv::Mat& pixels, const Letterbox& geometry);
 
-// Its rows `picture.held`, on the larger one.
+// Places pixels that are the rows `picture.held` of the picture.
 PlacedTile placed_tile(const cv::Mat& pixels, const PlacedPicture& picture);
 
-// Rows `rows`, `width` pixels wide, of tiles that do not overlap, gray around
-// them. A new image. REQUIRES: tiles are of `type`, or have no pixel.
+// Returns rows `rows`, `width` pixels wide, of a picture of tiles that do not
+// overlap, on gray. Always a new image. REQUIRES: tiles have type `type` or are
+// empty.
 cv::Mat place_tiles(const std::vector<PlacedTile>& tiles, int width,
                     codecs::PixelRows rows, int type);
 
-// A new image; never shares pixels with `pixels`.
+// Always returns a new image that shares no pixels with `pixels`.
 cv::Mat letterbox(const cv::Mat& pixels, const Letterbox& geometry);
 
 }  // namespace headroom::augment

@@ -1,5 +1,5 @@
-// LoadedImage: a sample as augmentation receives it: decoded, resized to fit
-// the network, with its labels.
+// LoadedImage: the image of a sample as augmentation receives it: decoded,
+// resized to fit the network, and with its labels.
 #pragma once
 
 #include <cstdint>
@@ -16,35 +16,36 @@
 namespace headroom::augment {
 
 struct LoadedImage {
-  // RGB or bands, of 8 or 16 bits; may be shared with a cache: never written to
+  // RGB or bands, of 8 or 16 bits. Read only, because a cache may share them.
   cv::Mat pixels;
-  codecs::ImageSize source;  // the size before resizing
+  codecs::ImageSize source;  // size before resizing
   std::span<const labels::BoxLabel> labels;
-  // Holds `labels` where they are not the data set's: cut, of a window.
+  // Owns `labels` if they are not the data set's own (cropped images).
   std::shared_ptr<const std::vector<labels::BoxLabel>> own_labels;
-  labels::Outlines outlines;  // the labels'
-  std::string fault;          // gray pixels, no labels, if not empty
+  labels::Outlines outlines;  // outlines of the labels
+  std::string fault;  // if not empty, pixels are gray and there are no labels
 };
 
-// Safe to call from several threads.
+// Loads the images of samples. Safe to call from several threads.
 class ImageSource {
  public:
   virtual ~ImageSource() = default;
 
-  // The type of every sample's pixels.
+  // The type of all samples' pixels.
   virtual int type() const { return CV_8UC3; }
-  // Are they red, green and blue of 8 bits, as colours' changes take them?
+  // Whether pixels are 8-bit red, green and blue, which steps that change
+  // colours need.
   virtual bool has_colours() const { return type() == CV_8UC3; }
 
-  // The size of a whole sample once load() has resized it to fit the network.
+  // The size of the whole sample after load() has resized it.
   virtual codecs::ImageSize loaded_size(int64_t sample) const = 0;
 
-  // `pixels` are the given rows of the sample, `fault` and `labels` are about
-  // the whole of it: the same whatever the rows.
+  // `pixels` are the given rows of the sample. `fault` and `labels` concern the
+  // whole sample and do not depend on the rows.
   virtual LoadedImage load(int64_t sample, codecs::PixelRows rows) = 0;
 };
 
-// A whole sample. Safe to call from several threads.
+// Loads a whole sample. Safe to call from several threads.
 using LoadImage = std::function<LoadedImage(int64_t sample)>;
 
 }  // namespace headroom::augment

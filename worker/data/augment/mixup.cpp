@@ -10,7 +10,8 @@ namespace {
 
 constexpr int kShape = 32;
 
-// Gamma of a whole shape: that many exponential waiting times.
+// A gamma distribution with a whole-number shape is the sum of that many
+// exponential waiting times.
 double draw_gamma(sampling::RandomStream& draws) {
   double sum = 0;
   for (int i = 0; i < kShape; ++i) sum -= std::log1p(-draws.uniform());

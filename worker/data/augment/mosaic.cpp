@@ -8,8 +8,8 @@
 namespace headroom::augment {
 namespace {
 
-// What of the tile is in rows `rows` of the canvas. Pixels that are not needed
-// are released where rows are few, since memory counts then.
+// The part of the tile that is in rows `rows` of the canvas. If only some rows
+// are needed, memory is scarce, so the other pixels are released.
 PlacedTile place_tile(const cv::Mat& image, const MosaicTile& tile,
                       codecs::PixelRows rows, codecs::ImageSize canvas) {
   const cv::Rect kept(0, static_cast<int>(rows.begin), canvas.width,
@@ -24,7 +24,7 @@ PlacedTile place_tile(const cv::Mat& image, const MosaicTile& tile,
   return placed;
 }
 
-// Moves outlines to a canvas of that size.
+// Moves the outlines of an image's boxes to the canvas.
 void place_outlines(const labels::Outlines& outlines,
                     const labels::Placement& placement,
                     codecs::ImageSize canvas, size_t first_box,
@@ -58,7 +58,7 @@ MosaicTile mosaic_tile(int quarter, cv::Point centre, codecs::ImageSize image,
       top ? centre.y : std::min(centre.y + image.height, canvas.height);
   MosaicTile tile;
   tile.canvas = {x1, y1, x2 - x1, y2 - y1};
-  // The inner corner is kept, the outer one cut.
+  // The inner corner is kept and the outer one is cut off.
   tile.image = tile.canvas;
   tile.image.x = left ? image.width - tile.canvas.width : 0;
   tile.image.y = top ? image.height - tile.canvas.height : 0;
@@ -69,8 +69,8 @@ MosaicTile mosaic_tile_of_nine(int place, cv::Point corner,
                                codecs::ImageSize image,
                                codecs::ImageSize canvas) {
   const int height = canvas.height / 2, width = canvas.width / 2;
-  // An image is pushed within its place: to the far end before the middle, to
-  // the near one behind.
+  // Aligns an image within its place: before the middle to the far end, in the
+  // middle centred, after it to the near end.
   const auto pushed = [](int which, int side, int size) {
     constexpr int kMiddle = 1;
     if (which == kMiddle) return (side - size) / 2;
@@ -82,7 +82,7 @@ MosaicTile mosaic_tile_of_nine(int place, cv::Point corner,
   MosaicTile tile;
   tile.canvas = cv::Rect(origin.x, origin.y, image.width, image.height) &
                 cv::Rect(0, 0, canvas.width, canvas.height);
-  // What is not on the canvas is nowhere.
+  // A tile outside the canvas gets empty rectangles.
   tile.image = tile.canvas.empty() ? cv::Rect() : tile.canvas - origin;
   if (tile.canvas.empty()) tile.canvas = {origin.x, origin.y, 0, 0};
   return tile;
@@ -94,7 +94,7 @@ MosaicPlan draw_mosaic(int64_t sample, const DrawPartner& partner,
   const auto h = static_cast<double>(height);
   const auto w = static_cast<double>(width);
   MosaicPlan plan;
-  // No draw is spent on nine unless they are asked for.
+  // No draw is made for mosaics of nine if they are switched off.
   const bool is_nine = nine > 0 && draws.uniform() < nine;
   if (is_nine) {
     plan.centre.y = static_cast<int>(draws.uniform(0, h));

@@ -3,16 +3,16 @@
 // Four images around a point:
 //
 //        +------------------+   centre: uniform in [W/2, 3W/2] x [H/2, 3H/2]
-//        |       1st |2nd   |   each image touches it with its inner corner
-//        |   --------+----- |   and is cut where it leaves the canvas
+//        |       1st |2nd   |   each image has its inner corner there and is
+//        |   --------+----- |   cut at the edge of the canvas
 //        |       3rd |4th   |
 //        +------------------+   2H x 2W, filled with gray 114
 //
-// Nine in a square of 3 x 3 places of the network's size, each pushed towards
-// the middle one, where an image lies centred; of this the canvas is a random
-// part, 2H x 2W.
+// Nine images are placed in a square of 3 x 3 places, each of the network's
+// size. Each image is moved towards the middle place, where one is centred. The
+// canvas is a random part of this square, 2H x 2W.
 //
-// The random perspective that follows cuts the network's H x W out of it.
+// The random perspective that follows takes H x W out of the canvas.
 #pragma once
 
 #include <cstdint>
@@ -31,55 +31,57 @@
 
 namespace headroom::augment {
 
-// A part of an image and its place on the canvas; both have one size.
+// A part of an image, and its place on the canvas. Both have the same size.
 struct MosaicTile {
   cv::Rect canvas;
   cv::Rect image;
 };
 
-// REQUIRES: 0 <= quarter < 4 (left to right, top to bottom).
+// The tile of one of four images. REQUIRES: 0 <= quarter < 4 (left to right,
+// top to bottom).
 MosaicTile mosaic_tile(int quarter, cv::Point centre, codecs::ImageSize image,
                        codecs::ImageSize canvas);
 
-// A tile of a mosaic of nine; `corner` is the canvas's first pixel in the
-// square, `place` counts from left to right and top to bottom.
-// REQUIRES: 0 <= place < 9; the image fits a place.
+// The tile of one of nine images. `corner` is the position of the canvas's
+// first pixel in the square; `place` counts from left to right and top to
+// bottom. REQUIRES: 0 <= place < 9; the image fits a place.
 MosaicTile mosaic_tile_of_nine(int place, cv::Point corner,
                                codecs::ImageSize image,
                                codecs::ImageSize canvas);
 
 struct MosaicPlan {
-  cv::Point centre;  // nine tiles: the canvas's corner
-  // The tiles' samples, 4 by quarter or 9 by place.
+  cv::Point centre;  // for nine tiles: corner of the canvas
+  // The samples of the tiles: 4 by quarter or 9 by place.
   std::vector<int64_t> samples = std::vector<int64_t>(4);
 };
 
-// A sample that joins another's mosaic.
+// Draws a sample to join another sample's mosaic.
 using DrawPartner = std::function<int64_t()>;
 
-// `sample` itself and three drawn with replacement, in random order; with
-// probability `nine` eight. `partner` takes its numbers from `draws` too.
+// Plans a mosaic of `sample` and three others, drawn with replacement, in
+// random order; with probability `nine` there are eight others. `partner` must
+// take its numbers from `draws`.
 MosaicPlan draw_mosaic(int64_t sample, const DrawPartner& partner,
                        int64_t height, int64_t width, double nine,
                        sampling::RandomStream& draws);
 
-// A mosaic: tiles side by side, and the boxes on it.
+// A mosaic: tiles that do not overlap, and the boxes on them.
 struct Mosaic {
   std::vector<PlacedTile> tiles;
-  int type = CV_8UC3;                   // their pixels' type
+  int type = CV_8UC3;                   // type of their pixels
   std::vector<labels::PixelBox> boxes;  // clipped to the canvas
-  // The boxes that have an outline, clipped to the canvas too.
+  // The boxes that have an outline; outlines are clipped to the canvas.
   std::vector<OutlinedBox> outlines;
 };
 
-// Builds the parts of the tiles that lie in rows `rows` of the canvas, and all
+// Builds the parts of tiles that are in rows `rows` of the canvas, and all
 // boxes. Appends the faults of the images.
 Mosaic build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
                     codecs::PixelRows rows, const LoadImage& load,
                     std::vector<std::string>& faults);
 
-// Replaces the mosaic's tiles by one of that width, which shows rows `rows`
-// with objects pasted into them (copy_paste.h).
+// Replaces the mosaic's tiles by a single one of that width. It has rows `rows`
+// of the canvas with the objects pasted into them (copy_paste.h).
 void paste_objects(Mosaic& mosaic, std::span<const PixelOutline> outlines,
                    int width, codecs::PixelRows rows);
 

@@ -22,7 +22,7 @@ bool draw(double probability, sampling::RandomStream& draws) {
   return probability > 0 && draws.uniform() < probability;
 }
 
-// Rec. 601 in sixteenths of a bit.
+// Rec. 601 luma with weights in 65536ths.
 uint8_t luma(const uint8_t* rgb) {
   return static_cast<uint8_t>(
       (19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 32768) >> 16);
@@ -38,7 +38,7 @@ cv::Mat luma_of(const cv::Mat& pixels) {
   return result;
 }
 
-// What each pixel's brightness gains, its colours gain alike.
+// Applies CLAHE to the brightness; all colours get each pixel's gain.
 void spread_brightness(cv::Mat& pixels, double clip_limit) {
   const cv::Mat before = luma_of(pixels);
   cv::Mat after;
@@ -69,8 +69,9 @@ uint16_t median_of(std::vector<uint16_t>& levels) {
   return *middle;
 }
 
-// 16 bits: OpenCV's median has no side of 7 for them, and its mean is of
-// floating point. `border` is OpenCV's name of what is beyond the edges.
+// For 16 bits, because OpenCV has no 16-bit median with side 7 and its mean
+// uses floating point. `border` is OpenCV's constant for values beyond the
+// edges. The cost per value grows with side x side, and it is not vectorised.
 template <typename Reduce>
 void change_levels(cv::Mat& pixels, int side, int border,
                    const Reduce& reduce) {

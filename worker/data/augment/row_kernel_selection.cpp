@@ -2,7 +2,7 @@
 
 namespace headroom::augment {
 
-// Defined by the objects that row_kernels.cpp is compiled to.
+// row_kernels.cpp is compiled once for each of these functions.
 const RowKernels& row_kernels_baseline();
 #if defined(__x86_64__)
 const RowKernels& row_kernels_avx2();

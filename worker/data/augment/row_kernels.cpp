@@ -1,5 +1,5 @@
-// Compiled once per instruction set: HEADROOM_ROW_KERNELS names the function
-// that hands the result out.
+// Compiled once per instruction set. HEADROOM_ROW_KERNELS is the name of the
+// function that returns the kernels of that set.
 #include "worker/data/augment/row_kernels.h"
 
 #include <cstring>
@@ -11,15 +11,17 @@
 namespace headroom::augment {
 namespace {
 
-// What a place of a row is made from.
+// The source of a pixel in the row: gray, several tiles or gray at a border, or
+// for k > 0 tile k - 1 alone.
 enum Kind : int { kGray = 0, kBorder = -1 };  // k > 0: tile k - 1 alone
 
-// Choices without a branch: loops of them become vector instructions.
+// Selects without a branch, so that the compiler can vectorise loops.
 inline int all_bits(bool condition) { return -static_cast<int>(condition); }
 inline int pick(int mask, int yes, int no) {
   return (mask & yes) | (~mask & no);
 }
-// The place's pixel and the ones right of and below it.
+// Determines the kind of each place from its pixel and the neighbours to the
+// right and below.
 void find_kinds(const int* __restrict xs, const int* __restrict ys, int count,
                 const TileView* tiles, int num_tiles, int* __restrict kinds) {
   for (int i = 0; i < count; ++i) kinds[i] = kGray;
@@ -28,7 +30,8 @@ void find_kinds(const int* __restrict xs, const int* __restrict ys, int count,
     const auto width = static_cast<unsigned>(view.end_x - view.begin_x);
     const auto height = static_cast<unsigned>(view.end_y - view.begin_y);
     if (width == 0 || height == 0) continue;
-    // Eight bytes are read from the left pixel on: it is not the last but one.
+    // fetch_inner reads eight bytes, more than two pixels, from the left pixel
+    // on, so the last two columns do not count as inner.
     const unsigned inner_width = width > 2 ? width - 2 : 0;
     const unsigned inner_height = height - 1;
     const int number = tile + 1;
@@ -83,8 +86,8 @@ void fetch_border(int place_x, int place_y, const TileView* tiles,
 }
 
 #if defined(__SSSE3__)
-// Weights by 32nds: of the upper and lower row, byte by byte, and of the left
-// and right column, word by word.
+// Blending weights for each 32nd of a pixel: of the upper and lower row as
+// bytes, and of the left and right column as 16-bit words.
 struct Weights {
   alignas(16) int8_t rows[kernels::kPlaces][16];
   alignas(16) int16_t columns[kernels::kPlaces][8];
@@ -104,7 +107,7 @@ constexpr Weights make_weights() {
 }
 constexpr Weights kWeights = make_weights();
 
-// Writes four bytes, the pixel's three first.
+// Writes four bytes: the pixel's three, and one to be overwritten.
 inline void fetch_inner(const uint8_t* upper, const uint8_t* lower, int along_x,
                         int along_y, uint8_t* target) {
   const auto load = [](const void* bytes) {
@@ -113,7 +116,7 @@ inline void fetch_inner(const uint8_t* upper, const uint8_t* lower, int along_x,
   const auto weights = [](const void* of_place) {
     return _mm_load_si128(static_cast<const __m128i*>(of_place));
   };
-  // r g b r' g' b' . .  of both rows, weighted: at most 32 * 255.
+  // r g b r' g' b' . .  of both rows, weighted: at most 32 * 255
   const __m128i columns =
       _mm_maddubs_epi16(_mm_unpacklo_epi8(load(upper), load(lower)),
                         weights(kWeights.rows[along_y]));
@@ -177,7 +180,7 @@ void fetch(const int* xs, const int* ys, int count, const TileView* tiles,
   }
 }
 
-// Vectors of as many pixels as a register holds numbers.
+// Vectors that hold one number per pixel and fill a register.
 using Ints __attribute__((vector_size(HEADROOM_VECTOR_BYTES))) = int32_t;
 using Floats __attribute__((vector_size(HEADROOM_VECTOR_BYTES))) = float;
 constexpr int kLanes = HEADROOM_VECTOR_BYTES / 4;
@@ -204,7 +207,7 @@ void jitter_colours(int32_t* colours, const kernels::HsvFactors& factors) {
   std::memcpy(colours, &packed, sizeof(packed));
 }
 
-// Three bytes a pixel to a number each, and back.
+// Convert three bytes per pixel to one number per pixel, and back.
 void unpack(const uint8_t* pixels, int count, int32_t* colours) {
   int i = 0;
 #if defined(__SSSE3__)

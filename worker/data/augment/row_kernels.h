@@ -1,7 +1,7 @@
-// row_kernels: the arithmetic of augmentation over a row of pixels.
+// row_kernels: the inner loops of augmentation over one row of pixels.
 //
-// row_kernels.cpp is compiled once per instruction set and chosen at run time.
-// The arithmetic is pixel_math's: every set gives the same bytes.
+// row_kernels.cpp is compiled once per instruction set; the fastest is chosen
+// at run time. All use pixel_math.h's arithmetic and give the same bytes.
 #pragma once
 
 #include <cstddef>
@@ -11,38 +11,40 @@
 
 namespace headroom::augment {
 
-// Pixels, RGB uint8 for RowKernels, seen through a window of a larger picture.
-// Coordinates are those of the larger one.
+// A tile as RowKernels read it: pixels (RGB uint8 for RowKernels) and the part
+// of them that is visible in a larger picture. Coordinates are those of the
+// larger picture.
 struct TileView {
-  const uint8_t* pixels = nullptr;  // its first row and column
+  const uint8_t* pixels = nullptr;  // first row and column
   // Bytes between rows; all rows together are less than 2 GiB.
   ptrdiff_t step = 0;
-  int left = 0, top = 0;  // its first pixel's place
-  // What is seen of it, [begin, end); all of it is in memory.
+  int left = 0, top = 0;  // position of the first pixel
+  // The visible part, [begin, end). All of it is in memory.
   int begin_x = 0, end_x = 0, begin_y = 0, end_y = 0;
 };
 
 inline constexpr int kMaxLanes = 16;
 
 struct RowKernels {
-  // target[3i .. 3i + 2] = the pixel at (xs[i], ys[i]), in 32nds of a pixel,
-  // blended from the four around it; gray where no tile is. Tiles do not
-  // overlap. Writes 3 * count + 1 bytes; `kinds` has room for `count`.
+  // Sets target[3i .. 3i + 2] to the pixel at (xs[i], ys[i]), given in 32nds of
+  // a pixel and blended from the four pixels around it; gray outside all tiles.
+  // Tiles must not overlap. Writes 3 * count + 1 bytes. `kinds` is scratch
+  // memory for `count` numbers.
   void (*fetch)(const int* xs, const int* ys, int count, const TileView* tiles,
                 int num_tiles, uint8_t gray, int* kinds, uint8_t* target);
 
-  // jittered_colour of each pixel, RGB, in place. `colours` has room for
-  // `count` + kMaxLanes.
+  // Applies jittered_colour to each RGB pixel in place. `colours` is scratch
+  // memory for `count` + kMaxLanes numbers.
   void (*jitter)(uint8_t* pixels, int count, const kernels::HsvFactors& factors,
                  int32_t* colours);
 };
 
 enum class RowInstructionSet { kBaseline, kAvx2, kAvx512 };
 
-// Null where the processor lacks it.
+// Returns nullptr if the processor does not have the instruction set.
 const RowKernels* row_kernels_of(RowInstructionSet instruction_set);
 
-// The fastest that the processor has.
+// The kernels of the fastest instruction set that the processor has.
 const RowKernels& row_kernels();
 
 }  // namespace headroom::augment

@@ -15,7 +15,7 @@ int64_t aligned(int64_t bytes) {
   return round_up(bytes, kernels::kPackedAlignment);
 }
 
-// The rectangle of the canvas that the made rows are fetched from.
+// The rectangle of the canvas from which the computed rows take their pixels.
 cv::Rect reach_of(const WarpMap& map, codecs::PixelRows rows) {
   if (rows.size() == 0) return {};
   const PixelBounds bounds = map.bounds(rows);

@@ -1,6 +1,6 @@
-// SamplePacking writes a recipe as bytes for a device that renders it
-// (worker/kernels/packed_sample.h). It takes along only the rectangles of the
-// tiles that the warp reaches.
+// SamplePacking: serialises a recipe for a device that renders it
+// (worker/kernels/packed_sample.h). Of the tiles it includes only the
+// rectangles that the warp reads.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace headroom::augment {
 
-// Can a device render the whole recipe? It has neither the changes that need
-// neighbouring pixels nor gray.
+// Whether a device can render the whole recipe. It cannot do changes that need
+// neighbouring pixels, nor gray.
 bool can_be_packed(const SampleRecipe& recipe);
 
-// The recipe of a sample whose pixels are finished.
+// The recipe of a sample whose pixels are computed already.
 SampleRecipe recipe_of(const cv::Mat& pixels);
 
 class SamplePacking {
@@ -34,7 +34,7 @@ class SamplePacking {
   void add(const PictureRecipe& picture);
 
   struct Tile {
-    cv::Mat pixels;  // the rectangle that is sent
+    cv::Mat pixels;  // the rectangle that is included
     cv::Rect place;
     int64_t offset = 0;
   };

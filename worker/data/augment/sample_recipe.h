@@ -1,11 +1,12 @@
-// SampleRecipe: what is left to do for a sample once its draws are made and its
-// images are loaded. It holds no draw, file or label: a CPU (render_sample())
-// and a device (sample_packing.h) make the same bytes of it.
+// SampleRecipe: the steps that remain for a sample after its draws are made and
+// its images are loaded. It contains no random draw, file or label. A CPU
+// (render_sample()) and a device (sample_packing.h) compute the same bytes from
+// it.
 //
 //   tiles on a canvas -> warp [-> mixed with a second canvas's] -> pixel
 //   changes -> HSV -> upside down -> mirrored
 //
-// Its tiles share their pixels with whoever loaded them and never write them.
+// The tiles share their pixels with the image cache, and are never written.
 #pragma once
 
 #include <cstdint>
@@ -20,31 +21,31 @@
 
 namespace headroom::augment {
 
-// Tiles that do not overlap, gray around them. They hold the pixels that the
-// made rows can touch.
+// Tiles that do not overlap, on gray. They contain all pixels that the computed
+// rows can read.
 struct PictureRecipe {
   std::vector<PlacedTile> tiles;
   Warp warp;
 };
 
 struct SampleRecipe {
-  int64_t width = 0;        // the sample's
-  int type = CV_8UC3;       // its pixels' type
-  bool has_colours = true;  // else neither gray, CLAHE nor HSV
-  // The rows that are made, and the part of them that is kept, before the
-  // sample is turned upside down.
+  int64_t width = 0;        // width of the sample
+  int type = CV_8UC3;       // type of its pixels
+  bool has_colours = true;  // if false: no gray, CLAHE or HSV
+  // The rows that are computed, and the part of them that is kept, both counted
+  // before the sample is turned upside down.
   codecs::PixelRows made, kept;
   PictureRecipe picture;
   std::optional<PictureRecipe> mixed_in;
-  double ratio = 1;  // the first picture's share
+  double ratio = 1;  // weight of the first picture
   PixelChanges changes;
   HsvGains gains{1, 1, 1};
   bool upside_down = false;
   bool mirrored = false;
 };
 
-// Makes those rows of the sample that are kept, on the CPU, in memory of their
-// own. Tiles are released as soon as they have been used.
+// Computes the rows `kept` of the sample on the CPU, into memory of their own.
+// Frees each picture's tiles as soon as they have been used.
 cv::Mat render_sample(SampleRecipe recipe);
 
 }  // namespace headroom::augment

@@ -8,7 +8,7 @@
 namespace headroom::augment {
 namespace {
 
-// Inverts as warpAffine does; a matrix without an inverse gives zeros.
+// Inverts as OpenCV's warpAffine does; a matrix without an inverse gives zeros.
 cv::Matx33d inverse_affine(const cv::Matx33d& matrix) {
   double determinant =
       matrix(0, 0) * matrix(1, 1) - matrix(0, 1) * matrix(1, 0);
@@ -93,7 +93,7 @@ codecs::PixelRows WarpMap::touched_rows(codecs::PixelRows rows, int origin_x,
   for (int64_t y = rows.begin; y < rows.end; ++y) {
     place_row(y, xs.data(), ys.data());
     for (int x = 0; x < width_; ++x) {
-      // Four pixels are blended, this one and those right of and below it.
+      // This pixel and its neighbours to the right and below are blended.
       const int left = (xs[x] >> kernels::kPlaceBits) - origin_x;
       const int above = (ys[x] >> kernels::kPlaceBits) - origin_y;
       if (left < -1 || left >= source.width || above < -1 ||
@@ -111,8 +111,8 @@ codecs::PixelRows WarpMap::touched_rows(codecs::PixelRows rows, int origin_x,
 PixelBounds WarpMap::bounds(codecs::PixelRows rows) const {
   std::vector<int> xs(static_cast<size_t>(width_));
   std::vector<int> ys(static_cast<size_t>(width_));
-  // Rows of a turned and scaled picture are straight, and lie side by side:
-  // unless numbers wrap, the first and the last one have the extremes.
+  // In an affine warp, rows are straight and parallel. So the first and the
+  // last row have the extreme values, unless numbers overflow.
   const bool is_straight = inverse_.is_affine != 0 && !may_wrap(rows);
   const int64_t step = is_straight ? std::max<int64_t>(1, rows.size() - 1) : 1;
   int left = INT_MAX, right = INT_MIN, top = INT_MAX, bottom = INT_MIN;
@@ -125,7 +125,7 @@ PixelBounds WarpMap::bounds(codecs::PixelRows rows) const {
     top = std::min(top, *least_y);
     bottom = std::max(bottom, *most_y);
   }
-  // The pixels right of and below the last one are blended in.
+  // The neighbours to the right and below are read too.
   constexpr int kBehind = 2;
   return {left >> kernels::kPlaceBits, (right >> kernels::kPlaceBits) + kBehind,
           top >> kernels::kPlaceBits,
@@ -141,7 +141,7 @@ bool WarpMap::may_wrap(codecs::PixelRows rows) const {
     return std::abs(at[3 * row]) * columns + std::abs(at[3 * row + 1]) * last +
            std::abs(at[3 * row + 2]);
   };
-  // Not the other way round: of what is no number either is false.
+  // Written as a negation so that NaN also counts as too far.
   return !(reach(0) < kFarAway && reach(1) < kFarAway);
 }
 

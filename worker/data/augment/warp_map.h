@@ -1,9 +1,9 @@
-// WarpMap: where each pixel of a warped picture comes from.
+// WarpMap: computes the source position of each pixel of a warped picture.
 //
-// The fixed-point arithmetic of OpenCV's warpAffine and warpPerspective (4.6):
-// whole pixels and 32nds of them (worker/kernels/pixel_math.h). OpenCV warps a
-// whole picture at once; here a row depends on nothing but its number, so that
-// some rows of a warped picture have the bytes that they have in the whole one.
+// Uses the fixed-point arithmetic of OpenCV's warpAffine and warpPerspective
+// (4.6): whole pixels and 32nds of them (worker/kernels/pixel_math.h). OpenCV
+// warps a whole picture at once; here a row depends only on its number, so that
+// some rows can be computed with the bytes that they have in the whole picture.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace headroom::augment {
 
-// Pixels [left, right) x [top, bottom).
+// A rectangle of pixels, [left, right) x [top, bottom).
 struct PixelBounds {
   int left = 0, right = 0, top = 0, bottom = 0;
 };
@@ -29,23 +29,24 @@ class WarpMap {
   int width() const { return width_; }
   const kernels::WarpInverse& inverse() const { return inverse_; }
 
-  // Row `y` of the target: for each pixel its place in the source, in 32nds of
-  // a pixel. REQUIRES: room for width() numbers of each.
+  // Computes for each pixel of row `y` of the target its position in the
+  // source, in 32nds of a pixel. REQUIRES: xs and ys have room for width()
+  // numbers.
   void place_row(int64_t y, int* xs, int* ys) const;
 
-  // The rows of a source picture of that size, its first pixel at
-  // (origin_x, origin_y) of the map, that rows `rows` of the target touch.
+  // The rows that rows `rows` of the target read from a source picture of that
+  // size whose first pixel is at (origin_x, origin_y) of the map.
   codecs::PixelRows touched_rows(codecs::PixelRows rows, int origin_x,
                                  int origin_y, codecs::ImageSize source) const;
 
-  // A rectangle of the source, of whatever size that is, outside of which rows
-  // `rows` of the target touch nothing. REQUIRES: rows that are not empty.
+  // A rectangle that contains all source pixels that rows `rows` of the target
+  // read, whatever the size of the source. REQUIRES: rows that are not empty.
   PixelBounds bounds(codecs::PixelRows rows) const;
 
  private:
   void place_affine(double y, int* xs, int* ys) const;
   void place_perspective(double y, int* xs, int* ys) const;
-  // Are affine places of those rows so far out that an int may overflow?
+  // Whether affine positions of those rows may overflow an int.
   bool may_wrap(codecs::PixelRows rows) const;
 
   int width_;

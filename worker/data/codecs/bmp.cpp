@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/base/text.h"
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/scanline_reader.h"
 
@@ -45,8 +46,7 @@ void read_masks(ImageFile& file, uint32_t compression, Bitmap& bitmap) {
                      ? std::array<uint32_t, 3>{0x7C00, 0x03E0, 0x001F}
                      : std::array<uint32_t, 3>{0xFF0000, 0x00FF00, 0x0000FF};
   if (compression == kUncompressed) return;
-  // The masks lie inside newer headers or right behind the 40 bytes of the
-  // common one.
+  // The masks are inside newer headers, or directly after the common one.
   std::array<uint8_t, 12> stored{};
   read_exactly(file, kFileHeaderBytes + 40, stored);
   for (size_t c = 0; c < 3; ++c) {
@@ -77,8 +77,7 @@ Bitmap read_bitmap(ImageFile& file, const ImageLimits& limits) {
   const int64_t info_bytes = u32(info);
   const bool core = info_bytes == 12;  // OS/2
   if (!core && (info_bytes < 40 || info_bytes > 1024 || got < head.size())) {
-    throw ImageRefusal("damaged BMP: header of " + std::to_string(info_bytes) +
-                       " bytes");
+    throw ImageRefusal(cat("damaged BMP: header of ", info_bytes, " bytes"));
   }
   Bitmap bitmap;
   bitmap.pixel_offset = u32(head.data() + 10);
@@ -94,20 +93,20 @@ Bitmap read_bitmap(ImageFile& file, const ImageLimits& limits) {
   const bool deep = bitmap.bits == 16 || bitmap.bits == 32;
   const bool palette = bitmap.bits == 1 || bitmap.bits == 4 || bitmap.bits == 8;
   if (!deep && !palette && bitmap.bits != 24) {
-    throw ImageRefusal("BMP with " + std::to_string(bitmap.bits) +
-                       " bits per pixel is not supported");
+    throw ImageRefusal(
+        cat("BMP with ", bitmap.bits, " bits per pixel is not supported"));
   }
   if (compression != kUncompressed &&
       !(deep &&
         (compression == kBitFields || compression == kAlphaBitFields))) {
-    throw ImageRefusal("compressed BMP (kind " + std::to_string(compression) +
-                       ") is not supported");
+    throw ImageRefusal(
+        cat("compressed BMP (kind ", compression, ") is not supported"));
   }
   bitmap.row_bytes = (bitmap.width * bitmap.bits + 31) / 32 * 4;
   if (bitmap.pixel_offset + bitmap.row_bytes * bitmap.height > file.size()) {
-    throw ImageRefusal("truncated BMP: " + std::to_string(file.size()) +
-                       " bytes cannot hold " + std::to_string(bitmap.width) +
-                       " x " + std::to_string(bitmap.height) + " pixels");
+    throw ImageRefusal(cat("truncated BMP: ", file.size(),
+                           " bytes cannot hold ", bitmap.width, " x ",
+                           bitmap.height, " pixels"));
   }
   if (deep) read_masks(file, compression, bitmap);
   if (palette) {
@@ -119,7 +118,7 @@ Bitmap read_bitmap(ImageFile& file, const ImageLimits& limits) {
   return bitmap;
 }
 
-// The bits under `mask`, spread to 0..255.
+// The bits under `mask`, scaled to 0..255.
 uint8_t channel(uint32_t value, uint32_t mask) {
   const uint64_t largest = mask >> std::countr_zero(mask);
   const uint64_t bits = (value & mask) >> std::countr_zero(mask);
@@ -144,7 +143,7 @@ void convert_row(const Bitmap& bitmap, const uint8_t* row, uint8_t* rgb) {
   }
 }
 
-// The rows from `first` on that `pixels` has room for.
+// Reads as many rows from `first` on as `pixels` has.
 void read_rows(ImageFile& file, const Bitmap& bitmap, int64_t first,
                cv::Mat& pixels) {
   std::vector<uint8_t> row(static_cast<size_t>(bitmap.row_bytes));
@@ -165,8 +164,8 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
   return {bitmap.height, bitmap.width, 1};
 }
 
-// Only the wanted rows are read: without compression, whether the file is long
-// enough is all that there is to know about the others.
+// Reads only the wanted rows. The format has no compression, so the other rows
+// can be damaged only if the file is too short, which read_bitmap checks.
 RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   const Bitmap bitmap = read_bitmap(file, limits);
   RawImage image = allocate_rows({bitmap.height, bitmap.width, 1}, wanted);
@@ -199,7 +198,7 @@ std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
                                       read_bitmap(file, streamed(limits)));
 }
 
-// read_header has compared the file's length with its size already.
+// read_header has already compared the file's length with the size.
 bool ends_well(ImageFile&) { return true; }
 
 }  // namespace

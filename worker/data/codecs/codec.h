@@ -1,10 +1,12 @@
-// Codec: what image.cpp needs from one image format. One file per format
-// implements it, and alone includes the headers of its library.
+// Codec: the functions that image.cpp needs for one image format. Each format
+// implements it in one file, and only that file includes the headers of the
+// format's library.
 //
-// A decoder throws ImageRefusal, and leaves nothing allocated. It does not
-// apply the orientation, which image.cpp does for all formats. It keeps the
-// wanted rows or more, and refuses the same damage whichever rows are wanted:
-// ranks that share an image must agree on whether it is sound.
+// A decoder throws ImageRefusal for a bad file and frees everything it
+// allocated. It does not apply the orientation; image.cpp does that for all
+// formats. It may keep more rows than were asked for. It refuses the same
+// damage whichever rows are wanted, because ranks that share an image must
+// agree on whether the image is sound.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +26,8 @@ struct ImageHeader {
 
 struct RawImage {
   ImageHeader header;
-  PixelRows kept;  // rows of the image as stored
-  cv::Mat pixels;  // those rows; RGB, or the bands of a TIFF
+  PixelRows kept;  // range of rows in stored order
+  cv::Mat pixels;  // those rows: RGB, or the bands of a TIFF
 };
 
 class ScanlineReader;
@@ -38,10 +40,10 @@ struct Codec {
   // `wanted`: rows of the upright image.
   RawImage (*decode)(ImageFile& file, const ImageLimits& limits,
                      PixelRows wanted);
-  // Cheap: does the file end as files of this format do? If not it is decoded
-  // for its verdict.
+  // A cheap test: whether the end of the file looks complete. If it does not,
+  // the caller decodes the file to find out whether it is damaged.
   bool (*ends_well)(ImageFile& file);
-  // Reads nothing but headers; `file` has to outlive it (scanline_reader.h).
+  // Reads only headers. `file` must outlive the returned reader.
   std::unique_ptr<ScanlineReader> (*open_rows)(ImageFile& file,
                                                const ImageLimits& limits);
 };
@@ -53,20 +55,20 @@ extern const Codec kBmpCodec;
 extern const Codec kTiffCodec;
 extern const Codec kWebpCodec;
 
-// The samples of a TIFF; all other formats have colours.
+// How the samples of a TIFF are read. All other formats have colours.
 ImageSamples tiff_samples(ImageFile& file, const ImageLimits& limits);
 
-// The page of a TIFF that shows the whole picture smaller: the smallest whose
-// longer side has `longest` pixels or more; 0 where there is none, or where the
-// file's name asks for a page.
+// Looks for a page of a TIFF that shows the whole picture at a smaller size.
+// Returns the smallest one whose longer side has at least `longest` pixels, or
+// 0 if there is none or the file's name asks for a page.
 int tiff_overview(ImageFile& file, const ImageLimits& limits, int64_t longest);
 
-// Throws ImageRefusal unless 0 < width, 0 < height and width x height is within
-// the limit. To be called before anything is allocated by size.
+// Throws ImageRefusal unless width and height are positive and their product is
+// within the limit. Call it before allocating anything by size.
 void check_pixels(int64_t width, int64_t height, const ImageLimits& limits);
 
-// The rows as stored that make rows `wanted` of the upright image, with room
-// for their pixels: all where the orientation swaps the axes.
+// Allocates pixels for the stored rows that make up rows `wanted` of the
+// upright image. If the orientation swaps the axes, these are all rows.
 RawImage allocate_rows(const ImageHeader& header, PixelRows wanted,
                        int type = CV_8UC3);
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/data/codecs/image_bands.h"
 
 namespace headroom::codecs {
@@ -14,7 +15,8 @@ constexpr uint16_t kOrientationTag = 0x0112;
 constexpr uint16_t kShortType = 3;
 constexpr size_t kEntryBytes = 12;
 
-// Reads past the end give 0: no tag, no entry, no orientation.
+// Reading past the end returns 0, which means no tag, no entry or no
+// orientation.
 class TiffReader {
  public:
   explicit TiffReader(std::span<const uint8_t> bytes)
@@ -64,7 +66,7 @@ int exif_orientation(std::span<const uint8_t> exif) {
 
 cv::Mat upright(cv::Mat pixels, int orientation) {
   HEADROOM_CHECK(orientation >= 1 && orientation <= 8,
-                 "orientation " + std::to_string(orientation));
+                 cat("orientation ", orientation));
   if (swaps_axes(orientation)) {
     pixels = transposed(pixels);
   }

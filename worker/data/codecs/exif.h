@@ -12,13 +12,13 @@
 namespace headroom::codecs {
 
 // `exif` is a TIFF structure ("II*" or "MM*"), with or without "Exif" and two
-// zero bytes before it. 1 if it has no orientation or makes no sense.
+// zero bytes before it. Returns 1 if it has no valid orientation.
 int exif_orientation(std::span<const uint8_t> exif);
 
-// Does the orientation swap height and width?
+// Whether the orientation swaps height and width.
 inline bool swaps_axes(int orientation) { return orientation >= 5; }
 
-// REQUIRES: 1 <= orientation <= 8.
+// Returns the pixels turned upright. REQUIRES: 1 <= orientation <= 8.
 cv::Mat upright(cv::Mat pixels, int orientation);
 
 }  // namespace headroom::codecs

@@ -20,7 +20,7 @@ TIFFFieldInfo described(uint32_t tag, TIFFDataType type, const char* name) {
           1,   const_cast<char*>(name)};
 }
 
-// An open file refers to them.
+// Static, because an open TIFF keeps pointers to these entries.
 const std::array<TIFFFieldInfo, 7> kFields = {
     described(kPixelScale, TIFF_DOUBLE, "ModelPixelScale"),
     described(kTiePoints, TIFF_DOUBLE, "ModelTiepoint"),
@@ -32,8 +32,9 @@ const std::array<TIFFFieldInfo, 7> kFields = {
 
 constexpr size_t kTiePointSize = 6, kTransformationSize = 16;
 
-// The content of a tag that libtiff does not know by itself. Another library of
-// this process may have told it of the tag, with a count of another width.
+// The content of a tag that libtiff does not define itself. Another library in
+// this process may have registered the tag with a count of another width, so
+// both widths are handled.
 template <typename Value>
 std::vector<Value> numbers_of(TIFF* tiff, uint32_t tag, TIFFDataType type) {
   const TIFFField* const field = TIFFFindField(tiff, tag, TIFF_ANY);
@@ -64,7 +65,7 @@ std::string text_of(TIFF* tiff, uint32_t tag) {
   if (TIFFFieldPassCount(field) != 0) {
     const std::vector<char> text = numbers_of<char>(tiff, tag, TIFF_ASCII);
     const std::string all(text.begin(), text.end());
-    return all.c_str();  // up to the zero that ends it
+    return all.c_str();  // up to the terminating zero
   }
   const char* text = nullptr;
   if (TIFFGetField(tiff, tag, &text) != 1 || text == nullptr) return "";
@@ -76,7 +77,7 @@ void set_values(TIFF* tiff, uint32_t tag, const Values& values) {
   if (values.empty()) return;
   const bool has_count =
       TIFFFieldPassCount(TIFFFindField(tiff, tag, TIFF_ANY)) != 0;
-  // Text ends with a zero, which counts.
+  // The count of a text includes its terminating zero.
   constexpr bool kIsText = std::is_same_v<Values, std::string>;
   const int count = static_cast<int>(values.size()) + (kIsText ? 1 : 0);
   HEADROOM_CHECK((has_count ? TIFFSetField(tiff, tag, count, values.data())
@@ -107,7 +108,7 @@ GeoTags GeoTags::moved(int64_t row, int64_t column) const {
 
 namespace {
 
-// None where the file is no TIFF.
+// Returns nullopt if the file is not a TIFF.
 std::optional<GeoTags> tags_of(const std::filesystem::path& file) {
   try {
     ImageFile opened(file, kMaxStreamedFileBytes);

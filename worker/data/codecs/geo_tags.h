@@ -1,9 +1,10 @@
-// GeoTags: the tags of a GeoTIFF that say where its pixels lie, as they are in
-// the file, so that a part of a map is a map: no library of maps is needed for
-// that, and nothing of its reference system is lost.
+// GeoTags: the tags of a GeoTIFF that give the position of its pixels on Earth.
+// They are copied as they are in the file, so that a tile cut from a map is
+// itself a map. This needs no map library and loses nothing of the reference
+// system.
 //
-// Errors: none; tags that are not of their type, or too long to be copied into
-// every tile, are taken as missing.
+// Throws nothing for a bad file: tags of an unexpected type, or too long to be
+// copied into every tile, count as missing.
 #pragma once
 
 #include <tiffio.h>
@@ -17,28 +18,28 @@
 namespace headroom::codecs {
 
 struct GeoTags {
-  // Pixels and the coordinates of them: of six numbers each, column and row
-  // first.
+  // Pairs of a pixel and its map coordinates. Each pair is six numbers, which
+  // begin with column and row.
   std::vector<double> tie_points;
   std::vector<double> pixel_scale;
   std::vector<double> transformation;  // 4 x 4, row by row
   std::vector<uint16_t> keys;
   std::vector<double> key_numbers;
   std::string key_text;
-  std::string no_data;  // GDAL's: the value of pixels that are none
+  std::string no_data;  // GDAL's tag: the value that marks a pixel without data
 
-  // The tags of the part that begins there.
+  // The tags of a part of the picture whose first pixel is at (row, column).
   GeoTags moved(int64_t row, int64_t column) const;
 };
 
-// None where the file is no TIFF or its tags give no pixel coordinates.
+// Returns nullopt if the file is not a TIFF or its tags give no map position.
 std::optional<GeoTags> read_geo_tags(const std::filesystem::path& file);
 
-// The value of pixels that are none, which a map needs not to have; none where
-// the file names no number.
+// The value that marks pixels without data; the file need not be a map. Returns
+// nullopt if the file names no such number.
 std::optional<double> no_data_of(const std::filesystem::path& file);
 
-// REQUIRES: a file that is being written, before its first row.
+// Writes the tags. REQUIRES: a file open for writing, without rows yet.
 void set_geo_tags(TIFF* tiff, const GeoTags& tags);
 
 }  // namespace headroom::codecs

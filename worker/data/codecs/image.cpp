@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/exif.h"
@@ -119,7 +120,7 @@ namespace {
 constexpr std::array<const Codec*, 5> kCodecs{
     &kJpegCodec, &kPngCodec, &kBmpCodec, &kTiffCodec, &kWebpCodec};
 
-// What people find in their data folders instead of images.
+// Names common kinds of files that people have in place of images.
 std::string describe_foreign(std::span<const uint8_t> head) {
   const ForeignKind kind =
       foreign_kind({reinterpret_cast<const char*>(head.data()), head.size()});
@@ -150,8 +151,8 @@ const Codec& find_codec(ImageFile& file, const ImageLimits& limits) {
   throw ImageRefusal(describe_foreign(head));
 }
 
-// Runs `body`, turning every way a decoder can fail into a reason. Memory that
-// is used up says nothing about the image: std::bad_alloc passes.
+// Runs `body` and returns why it failed, "" if it succeeded. Running out of
+// memory is no fault of the image, so std::bad_alloc is passed on.
 template <typename Body>
 std::string reason_of(Body&& body) {
   try {
@@ -169,7 +170,7 @@ bool turns_upside_down(int orientation) {
   return orientation == 3 || orientation == 4;
 }
 
-// The wanted rows of the upright picture.
+// Cuts and turns `raw` to the wanted rows of the upright picture.
 cv::Mat finished(RawImage& raw, PixelRows wanted, ImageSize size) {
   const int orientation = raw.header.orientation;
   PixelRows held = raw.kept;
@@ -198,15 +199,15 @@ std::unique_ptr<ScanlineReader> open_rows(const Codec& codec, ImageFile& file,
   const ImageHeader& header = rows->header();
   constexpr int64_t kMaxSide = 1 << 28;  // offsets in a row are int in OpenCV
   if (std::max(header.width, header.height) > kMaxSide) {
-    throw ImageRefusal(
-        std::to_string(header.width) + " x " + std::to_string(header.height) +
-        " pixels have a side above the limit of " + std::to_string(kMaxSide));
+    throw ImageRefusal(cat(header.width, " x ", header.height,
+                           " pixels have a side above the limit of ",
+                           kMaxSide));
   }
   if (limits.ranges.empty()) return rows;
   return std::make_unique<LevelReader>(std::move(rows), limits);
 }
 
-// Reads the file through, for its verdict.
+// Reads all rows of the file, so that damage anywhere is found.
 RawImage decode_levels(const Codec& codec, ImageFile& file,
                        const ImageLimits& limits, PixelRows wanted) {
   const auto rows = open_rows(codec, file, limits);
@@ -232,9 +233,9 @@ RawImage decode_levels(const Codec& codec, ImageFile& file,
 void check_pixels(int64_t width, int64_t height, const ImageLimits& limits) {
   if (width <= 0 || height <= 0) throw ImageRefusal("an image without pixels");
   if (height > limits.max_pixels / width) {
-    throw ImageRefusal(std::to_string(width) + " x " + std::to_string(height) +
-                       " pixels are above the limit of " +
-                       std::to_string(limits.max_pixels));
+    throw ImageRefusal(cat(width, " x ", height,
+                           " pixels are above the limit of ",
+                           limits.max_pixels));
   }
 }
 

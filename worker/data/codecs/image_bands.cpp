@@ -5,6 +5,7 @@
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
 
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/codec.h"
 
@@ -23,23 +24,21 @@ void refuse_bands(int has, int wanted) {
   throw ImageRefusal(counted(has, "band") + ", but the model's ch is " +
                      (colours ? "3 or 1" : std::to_string(wanted)) +
                      ": use a model with ch: " + number + ", or images of " +
-                     (colours ? "colours" : std::to_string(wanted) + " bands"));
+                     (colours ? "colours" : cat(wanted, " bands")));
 }
 
 void check_num_bands(int bands) {
   if (bands >= 1 && bands <= kMostBands) return;
-  throw ImageRefusal(std::to_string(bands) + " bands are above the limit of " +
-                     std::to_string(kMostBands));
+  throw ImageRefusal(cat(bands, " bands are above the limit of ", kMostBands));
 }
 
 void check_samples(int64_t width, int64_t height, int bands,
                    const ImageLimits& limits) {
   check_pixels(width, height, limits);
   if (width * height <= limits.max_pixels * kColours / bands) return;
-  throw ImageRefusal(std::to_string(width) + " x " + std::to_string(height) +
-                     " pixels of " + std::to_string(bands) +
-                     " bands are above the limit of " +
-                     std::to_string(limits.max_pixels * kColours) + " samples");
+  throw ImageRefusal(cat(width, " x ", height, " pixels of ", bands,
+                         " bands are above the limit of ",
+                         limits.max_pixels * kColours, " samples"));
 }
 
 cv::Mat plain_picture(int rows, int cols, int type, uint8_t value) {

@@ -1,11 +1,12 @@
-// Bands: the numbers of a pixel, 8 bits each, or 16 where a data set declares a
-// range (level_reader.h). Pictures have three, red, green and blue, whatever
-// their files hold, unless more or fewer are wanted (a model whose `ch` is
-// neither 3 nor 1): then only TIFFs of so many bands are read, and what is
-// about colours is left out of their augmentation.
+// Bands: the numbers of a pixel. They have 8 bits each, or 16 if a data set
+// declares a range of values (level_reader.h). By default a picture has three
+// (red, green, blue), whatever its file holds. If a model's `ch` is neither 3
+// nor 1, only TIFFs with that number of bands are read, and augmentation skips
+// the steps that change colours.
 //
-// Operators that OpenCV has for some numbers of bands only work on each band
-// alone here; of three bands they are OpenCV's, to the bit.
+// Some OpenCV functions support only some numbers of bands. The functions here
+// apply them to each band alone. Pictures of three bands go to OpenCV
+// unchanged, so that the result is OpenCV's to the bit.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +20,33 @@ namespace headroom::codecs {
 
 inline constexpr int kMostBands = CV_CN_MAX;
 
-// Throw ImageRefusal. `has`: "colours", or a number of bands; `wanted`: not
+// Throw ImageRefusal. `has` is "colours" or a number of bands; `wanted` is not
 // kAnyBands.
 [[noreturn]] void refuse_bands(const std::string& has, int wanted);
 [[noreturn]] void refuse_bands(int has, int wanted);
 void check_num_bands(int bands);
-// Refuses a picture with more samples than the largest one in colours, as it is
-// held whole.
+// Refuses a picture with more samples than the largest allowed picture of three
+// colours has, because the whole picture is held in memory.
 void check_samples(int64_t width, int64_t height, int bands,
                    const ImageLimits& limits);
 
-// A picture of that type, CV_8U or CV_16U, of an 8-bit value in all bands.
+// A picture of that type, CV_8U or CV_16U, filled with an 8-bit value.
 cv::Mat plain_picture(int rows, int cols, int type, uint8_t value);
 
-// `change` gets all of it where there are three bands, else one after another.
-// It keeps size and type.
+// Calls `change` with the whole picture if it has three bands, else with each
+// band alone. `change` must keep size and type.
 void change_bands(cv::Mat& pixels, const std::function<void(cv::Mat&)>& change);
 
-// cv::resize into a picture that is there. Bilinearly, 16 bits are computed in
-// whole numbers: every processor has the same.
+// cv::resize into a picture that is already allocated. Bilinear resizing of 16
+// bits uses integer arithmetic, so that every processor gives the same result.
 void resize_bands(const cv::Mat& pixels, cv::Mat& target, int interpolation);
 
-// Rows become columns; pixels of any size.
+// Swaps rows and columns, for pixels with any number of bands.
 cv::Mat transposed(const cv::Mat& pixels);
 
-// What people can be shown, 8 bits: the first three bands, or the first one as
-// gray. `pixels` itself where it is that.
+// An 8-bit picture to show to people: the first three bands, or the first one
+// as gray if there are fewer. Returns `pixels` itself if it already has that
+// form.
 cv::Mat shown_colours(const cv::Mat& pixels);
 
 }  // namespace headroom::codecs

@@ -39,7 +39,8 @@ void append(png_structp png, png_bytep data, size_t size) {
       ->bytes.append(reinterpret_cast<const char*>(data), size);
 }
 
-// libpng must not be thrown through; no object with a destructor in here.
+// No exception may pass through libpng, which is C: errors longjmp to this
+// frame. So it must hold no object with a destructor.
 bool guarded_compress(PngWriter& writer, const cv::Mat& pixels) {
   if (setjmp(writer.jump) != 0) return false;
   png_structp png = writer.png;
@@ -71,7 +72,8 @@ struct JpegWriter {
   }
 };
 
-// libjpeg must not be thrown through; no object with a destructor in here.
+// No exception may pass through libjpeg, which is C: errors longjmp to this
+// frame. So it must hold no object with a destructor.
 bool guarded_compress(JpegWriter& writer, const cv::Mat& pixels, int quality) {
   if (setjmp(writer.jump) != 0) return false;
   jpeg_create_compress(&writer.info);
@@ -216,7 +218,7 @@ std::string encode_tiff_bytes(const cv::Mat& pixels, const GeoTags* place) {
                  static_cast<int>(extra.size()), extra.data());
   }
   if (place != nullptr) set_geo_tags(tiff.get(), *place);
-  // libtiff changes what it is given to write.
+  // libtiff modifies the buffer that it writes, so it gets a copy.
   std::vector<uint8_t> row(static_cast<size_t>(row_bytes));
   for (int y = 0; y < pixels.rows; ++y) {
     std::memcpy(row.data(), pixels.ptr(y), row.size());

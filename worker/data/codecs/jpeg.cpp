@@ -1,8 +1,9 @@
 // JPEG through libjpeg-turbo.
 //
-// The library reports errors by a callback that must not return and must not
-// throw (it is C): it longjmps to the guard of one of the two functions below,
-// which hold no object with a destructor.
+// The library reports errors through a callback that must not return and,
+// because the library is C, must not throw. The callback therefore longjmps to
+// the guarded_ function that called the library. These functions hold no object
+// with a destructor.
 #include <csetjmp>
 #include <cstdio>  // jpeglib.h needs it first
 
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/base/text.h"
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/scanline_reader.h"
@@ -23,10 +25,10 @@
 namespace headroom::codecs {
 namespace {
 
-// Ordinary encoders write 2, and 4 for each component.
+// An ordinary encoder writes 2 scans plus 4 for each component.
 constexpr int64_t kOrdinaryScans = 20;
-// Most pixels of all scans together, where there are more: each costs a pass
-// over all pixels, though it may have hardly a byte.
+// Above kOrdinaryScans, the limit for scans times pixels: every scan costs a
+// pass over all pixels, even if it has hardly any bytes.
 constexpr int64_t kScannedPixels = 200'000'000;
 
 struct Reader {
@@ -38,7 +40,7 @@ struct Reader {
   std::array<char, JMSG_LENGTH_MAX> message{};
   std::array<JOCTET, 1 << 16> buffer;
   ImageFile* file = nullptr;
-  int64_t offset = 0;  // the file's place behind the buffer
+  int64_t offset = 0;  // file position of the next read into `buffer`
   int max_scans = 0;
   bool in_header = true;
 
@@ -58,15 +60,15 @@ Reader& reader_of(j_decompress_ptr info) {
   std::longjmp(reader.jump, 1);
 }
 
-// Complaints about headers that leave the pixels sound.
+// Warnings about headers, after which the pixels are still correct.
 bool is_harmless(int code, bool in_header) {
   return (code == JWRN_EXTRANEOUS_DATA && in_header) ||
          code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR ||
          code == JWRN_NOT_SEQUENTIAL;
 }
 
-// The library would go on after damaged data and fill up with gray. The first
-// warning settles the verdict, so decoding stops there.
+// After damaged data the library would continue and fill the rest with gray.
+// The first warning is enough to refuse the file, so decoding stops there.
 void on_message(j_common_ptr info, int level) {
   if (level < 0 &&
       !is_harmless(info->err->msg_code, reader_of(info).in_header)) {
@@ -126,8 +128,8 @@ bool guarded_header(Reader& reader) {
   return true;
 }
 
-// Inks multiply what the paper reflects; Adobe's programs store them inverted.
-// The integer form is OpenCV's, and so YOLOv5's.
+// Each ink reduces the light that the paper reflects; Adobe's programs store
+// inks inverted. The integer formula is OpenCV's, and so YOLOv5's.
 void cmyk_to_rgb(const JSAMPLE* cmyk, uint8_t* rgb, JDIMENSION width,
                  bool inverted) {
   for (JDIMENSION x = 0; x < width; ++x, cmyk += 4, rgb += 3) {
@@ -150,7 +152,7 @@ bool guarded_start(Reader& reader) {
   return true;
 }
 
-// The rows' target, and room for a row in the library's colours.
+// Where rows are written, and space for one row in the library's colours.
 struct Target {
   uint8_t* pixels = nullptr;
   size_t stride = 0;
@@ -174,9 +176,9 @@ bool guarded_read(Reader& reader, const Target& target, JDIMENSION rows) {
   return true;
 }
 
-// The entropy code of the rows is read all the same: damage shows. The last row
-// of a picture is not to be skipped: the library would take that for the end of
-// the file and look at nothing more.
+// The entropy-coded data of skipped rows is still read, so that damage is
+// found. The last row of the picture is decoded, not skipped: after skipping it
+// the library would assume the end of the file and check nothing more.
 bool guarded_skip(Reader& reader, JSAMPLE* scratch, JDIMENSION rows) {
   if (setjmp(reader.jump) != 0) return false;
   jpeg_decompress_struct* info = &reader.info;
@@ -193,7 +195,7 @@ bool guarded_skip(Reader& reader, JSAMPLE* scratch, JDIMENSION rows) {
   return true;
 }
 
-// Reads to the end marker: data left over is corruption too.
+// Reads up to the end marker: left-over data is damage too.
 bool guarded_finish(Reader& reader) {
   if (setjmp(reader.jump) != 0) return false;
   jpeg_finish_decompress(&reader.info);
@@ -241,7 +243,7 @@ ImageHeader header_of(const Reader& reader) {
   return header;
 }
 
-// Huffman coding spends at least one bit on each 8x8 block, in its first scan.
+// Huffman coding uses at least one bit for each 8x8 block.
 void check_length(const Reader& reader, int64_t file_bytes) {
   if (reader.info.arith_code != FALSE) return;
   int64_t blocks = 0;
@@ -250,9 +252,8 @@ void check_length(const Reader& reader, int64_t file_bytes) {
     blocks += int64_t{component.width_in_blocks} * component.height_in_blocks;
   }
   if (blocks / 8 > file_bytes) {
-    throw ImageRefusal("truncated JPEG: " + std::to_string(file_bytes) +
-                       " bytes cannot hold " + std::to_string(blocks) +
-                       " blocks of pixels");
+    throw ImageRefusal(cat("truncated JPEG: ", file_bytes,
+                           " bytes cannot hold ", blocks, " blocks of pixels"));
   }
 }
 
@@ -295,7 +296,7 @@ class JpegRows : public ScanlineReader {
   }
 
  private:
-  // Not before a row is wanted: a progressive file is read to its end here.
+  // At the first wanted row only: it reads progressive files to the end.
   void start() {
     if (!started_ && !guarded_start(*reader_)) refuse(*reader_);
     started_ = true;
@@ -322,7 +323,7 @@ std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
                                           const ImageLimits& limits) {
   auto reader = open_reader(file, streamed(limits));
   check_length(*reader, file.size());
-  // The coefficients of all of it are held: two bytes each.
+  // Several scans: all coefficients are held, two bytes each.
   if (jpeg_has_multiple_scans(&reader->info) != FALSE) {
     check_pixels(reader->info.image_width, reader->info.image_height, limits);
   }

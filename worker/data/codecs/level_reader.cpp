@@ -6,12 +6,13 @@
 #include <type_traits>
 #include <utility>
 
+#include "parallel/base/text.h"
 #include "worker/data/codecs/image_bands.h"
 
 namespace headroom::codecs {
 namespace {
 
-// Gray becomes colours where these are wanted.
+// Gray becomes three bands if colours are wanted.
 int bands_of(const ScanlineReader& stored, const ImageLimits& limits) {
   const int channels = CV_MAT_CN(stored.type());
   return channels == 1 && limits.bands == kColours ? kColours : channels;
@@ -49,10 +50,9 @@ void LevelReader::convert(const cv::Mat& samples, cv::Mat& rows) const {
         if constexpr (std::is_floating_point_v<Sample>) {
           if (std::isnan(value)) {
             throw ImageRefusal(
-                "the value in row " + std::to_string(next_ + y) + ", column " +
-                std::to_string(x) +
-                " is no number (NaN): fill such places, for example with "
-                "gdal_fillnodata");
+                cat("the value in row ", next_ + y, ", column ", x,
+                    " is no number (NaN): fill such places, for example with "
+                    "gdal_fillnodata"));
           }
         }
         target[band] = scales_[band].level_of(value);
@@ -61,8 +61,8 @@ void LevelReader::convert(const cv::Mat& samples, cv::Mat& rows) const {
   }
 }
 
-// Slices are read: what is stored may be as large as what becomes of it, or
-// twice.
+// Converts in slices to save memory: the stored samples may be as large as the
+// levels, or twice as large.
 void LevelReader::read(cv::Mat& rows) {
   constexpr int kSlice = 16;
   for (int begin = 0; begin < rows.rows; begin += kSlice) {
@@ -90,8 +90,8 @@ void LevelReader::read_slice(cv::Mat& rows) {
   next_ += rows.rows;
 }
 
-// Floating values are looked at, too: damage is the same whichever rows are
-// wanted.
+// Floating-point rows are converted even if skipped, so that a NaN refuses the
+// file whichever rows are wanted.
 void LevelReader::skip(int64_t rows) {
   if (CV_MAT_DEPTH(stored_->type()) == CV_32F) {
     ScanlineReader::skip(rows);

@@ -1,13 +1,15 @@
-// LevelReader: the rows of an image file as levels of 16 bits, by the range of
-// values that a data set declares (ImageLimits::ranges).
+// LevelReader: reads the rows of an image file as 16-bit levels. The data set
+// declares the range of values that is spread over the levels
+// (ImageLimits::ranges).
 //
 //   level = 65535 (value - low) / (high - low), rounded, within 0 .. 65535
 //
-// Two whole values of a range no wider than 16 bits never share a level, and
-// float32 keeps 1/65535 of its range. What follows, augmentation and network,
-// needs to know of no range: 65535 is 1, as 255 is where pixels have 8 bits.
+// Two different integers never share a level if the range is no wider than 16
+// bits; float32 keeps a precision of 1/65535 of the range. Augmentation and
+// network need no knowledge of the range: level 65535 means 1, as 255 does in
+// 8-bit pixels.
 //
-// A value that is no number (NaN) is damage: the file is refused.
+// A NaN value counts as damage: the file is refused.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +23,12 @@
 
 namespace headroom::codecs {
 
-// The levels of a range's values.
+// Maps the values of a range to levels.
 struct LevelScale {
   explicit LevelScale(const ValueRange& range)
       : low(range.low),
         levels_per_unit(kMostLevel / (range.high - range.low)) {}
-  // REQUIRES: `value` is a number.
+  // REQUIRES: `value` is not NaN.
   uint16_t level_of(double value) const {
     const double level = (value - low) * levels_per_unit;
     return static_cast<uint16_t>(std::clamp(level, 0.0, double{kMostLevel}) +
@@ -38,8 +40,7 @@ struct LevelScale {
 
 class LevelReader : public ScanlineReader {
  public:
-  // Throws ImageRefusal where the file has not as many bands as ranges.
-  // REQUIRES: limits.ranges is not empty.
+  // Throws ImageRefusal if the file's bands do not match the ranges.
   LevelReader(std::unique_ptr<ScanlineReader> stored,
               const ImageLimits& limits);
 
@@ -54,7 +55,7 @@ class LevelReader : public ScanlineReader {
   void read_slice(cv::Mat& rows);
 
   std::unique_ptr<ScanlineReader> stored_;
-  std::vector<LevelScale> scales_;  // one a band
+  std::vector<LevelScale> scales_;  // one for each band
   cv::Mat samples_;
   int64_t next_ = 0;  // the next row
 };

@@ -1,7 +1,7 @@
 // PNG through libpng.
 //
-// As in jpeg.cpp, errors longjmp to a guard that holds no object with a
-// destructor.
+// As in jpeg.cpp, errors longjmp to a guarded_ function, which holds no object
+// with a destructor.
 #include <png.h>
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/base/text.h"
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/scanline_reader.h"
@@ -21,7 +22,7 @@
 namespace headroom::codecs {
 namespace {
 
-// Deflate cannot shrink further (zlib's technical notes).
+// The highest compression ratio of Deflate (zlib's technical notes).
 constexpr int64_t kMaxDeflateRatio = 1032;
 
 struct Reader {
@@ -41,7 +42,8 @@ struct Reader {
   std::longjmp(reader.jump, 1);
 }
 
-// Ancillary chunks (profiles, times) may be wrong; the pixels have checksums.
+// Warnings are ignored: they concern ancillary chunks (profiles, times), and
+// the pixel data has checksums of its own.
 void on_warning(png_structp, png_const_charp) {}
 
 void read_bytes(png_structp png, png_bytep buffer, size_t count) {
@@ -55,7 +57,7 @@ void read_bytes(png_structp png, png_bytep buffer, size_t count) {
 bool guarded_header(Reader& reader, const ImageLimits& limits) {
   if (setjmp(reader.jump) != 0) return false;
   png_set_read_fn(reader.png, &reader, read_bytes);
-  // libpng refuses sides above a million by default, in an unclear message.
+  // By default libpng refuses sides above one million with an unclear message.
   png_set_user_limits(reader.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
   png_set_chunk_cache_max(reader.png, 1000);
   png_set_chunk_malloc_max(reader.png,
@@ -65,7 +67,7 @@ bool guarded_header(Reader& reader, const ImageLimits& limits) {
   return true;
 }
 
-// What is kept of the picture, and room for any other row of it.
+// Where wanted rows are written, and one scratch row for all others.
 struct Rows {
   png_uint_32 begin = 0, end = 0;
   uint8_t* pixels = nullptr;  // row `begin`
@@ -74,8 +76,9 @@ struct Rows {
   size_t row_bytes = 0;
 };
 
-// An interlaced picture comes in seven passes that fill up what the row holds;
-// what becomes of the others' scratch does not matter.
+// An interlaced picture arrives in seven passes, each of which fills in more
+// pixels of the same row. Rows that are not kept share one scratch row; its
+// content is never used.
 bool guarded_pixels(Reader& reader, const Rows& rows) {
   if (setjmp(reader.jump) != 0) return false;
   png_structp png = reader.png;
@@ -119,9 +122,9 @@ void open_reader(Reader& reader, ImageFile& file, const ImageLimits& limits) {
   const auto row_bytes =
       static_cast<int64_t>(png_get_rowbytes(reader.png, reader.info));
   if (row_bytes * height / kMaxDeflateRatio > file.size()) {
-    throw ImageRefusal("truncated PNG: " + std::to_string(file.size()) +
-                       " bytes cannot hold " + std::to_string(width) + " x " +
-                       std::to_string(height) + " pixels");
+    throw ImageRefusal(cat("truncated PNG: ", file.size(),
+                           " bytes cannot hold ", width, " x ", height,
+                           " pixels"));
   }
 }
 
@@ -150,8 +153,9 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
 RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   Reader reader;
   open_reader(reader, file, limits);
-  // Read here as in read_header: an orientation that follows the pixels would
-  // turn them after their size has been announced.
+  // The orientation is read before the pixels, as in read_header. One that
+  // follows the pixels in the file is ignored, because the size has been
+  // reported by then.
   RawImage image = allocate_rows(header_of(reader), wanted);
   Rows rows;
   rows.row_bytes = size_t{3} * static_cast<size_t>(image.header.width);
@@ -165,7 +169,8 @@ RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   return image;
 }
 
-// Starts to read rows with all their bits; `passes` is how often a row comes.
+// Prepares to read rows with all their bits. Sets `passes` to the number of
+// times that each row is read.
 bool guarded_start(Reader& reader, int& passes) {
   if (setjmp(reader.jump) != 0) return false;
   png_structp png = reader.png;
@@ -223,7 +228,7 @@ class PngRows : public ScanlineReader {
 
   std::unique_ptr<Reader> reader_;
   int passes_;
-  cv::Mat whole_;  // an interlaced picture
+  cv::Mat whole_;  // all pixels of an interlaced picture
   int next_ = 0;
 };
 

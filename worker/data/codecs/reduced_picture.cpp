@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "parallel/base/text.h"
 #include "worker/data/codecs/exif.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/scanline_reader.h"
@@ -17,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using GoOn = std::function<bool(int64_t, int64_t)>;
 
-// Each row of the file has a part in one row of the picture, or in two. Returns
-// false where `go_on` ended it.
+// Averages the rows of the file into the picture. A row of the file contributes
+// to one row of the picture or to two. Returns false if `go_on` stopped it.
 bool reduce(ScanlineReader& reader, cv::Size size, const GoOn& go_on,
             cv::Mat& picture) {
   const int64_t height = reader.header().height;
@@ -30,7 +31,8 @@ bool reduce(ScanlineReader& reader, cv::Size size, const GoOn& go_on,
                  static_cast<double>(part) / static_cast<double>(height), sum,
                  sum);
   };
-  // Places are counted in parts of a row of the picture, `height` a row.
+  // Positions are counted in fractions of a picture row: one picture row is
+  // `height` units, one file row is size.height units.
   for (int64_t y = 0, at = 0; y < height; ++y, at += size.height) {
     reader.read(row);
     cv::resize(shown_colours(row), bytes, {size.width, 1}, 0, 0,
@@ -48,7 +50,7 @@ bool reduce(ScanlineReader& reader, cv::Size size, const GoOn& go_on,
   return true;
 }
 
-// The size whose longer side is `longest`, or that of the image.
+// The size whose longer side is `longest`, or the image's if smaller.
 cv::Size reduced_size(const ImageHeader& image, int64_t longest) {
   const int64_t longer = std::max(image.height, image.width);
   const int64_t side = std::min(longer, longest);
@@ -78,13 +80,13 @@ ReducedPicture reduced_from(const fs::path& source, const ImageLimits& limits,
 ReducedPicture reduced_picture(const fs::path& file, const ImageLimits& limits,
                                int64_t longest, const GoOn& go_on) {
   if (const int page = overview_page(file, limits, longest); page > 0) {
-    const std::string overview = file.native() + "#" + std::to_string(page);
-    // Pages are named of files whose names end as TIFFs' do, and a file may
-    // itself have such a name.
+    const std::string overview = cat(file.native(), "#", page);
+    // A page can be named only if its file has a TIFF's suffix, and another
+    // file may have exactly the name that is formed here.
     std::error_code none;
     if (names_page(overview) && !fs::exists(overview, none)) {
       ReducedPicture result = reduced_from(overview, limits, longest, go_on);
-      // A damaged overview is no damage of the image.
+      // If the overview is damaged, read the image itself.
       if (result.reason.empty()) return result;
     }
   }

@@ -1,9 +1,10 @@
-// A picture, made small for people, of an image that is too large to be held.
+// Makes a small picture, for people to look at, of an image that is too large
+// to be held in memory.
 //
-// A TIFF may have smaller pictures of itself (overviews; cloud optimized
-// GeoTIFFs have them): the smallest that is large enough is read. Other files
-// are read row by row. Memory is that of the small picture and a few rows, or
-// those that the file stores together.
+// A TIFF may contain smaller copies of itself, called overviews; cloud
+// optimized GeoTIFFs do. The smallest one that is large enough is read. Other
+// files are read row by row. Memory is needed for the small picture and for a
+// few rows, or for as many as the file compresses together.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,15 @@
 namespace headroom::codecs {
 
 struct ReducedPicture {
-  cv::Mat pixels;      // RGB of 8 bits, upright; empty if refused or ended
+  cv::Mat pixels;      // 8-bit RGB, upright; empty if refused or stopped
   std::string reason;  // why refused; empty if not
 };
 
-// The picture keeps its shape, and its longer side is `longest` pixels, or that
-// of the image if it has fewer. Each pixel is the mean of those that it covers.
-// `go_on` is told how many rows of all have been read as long as some are left,
-// and returns false to end it. REQUIRES: longest > 0.
+// The picture keeps its aspect ratio. Its longer side has `longest` pixels, or
+// the image's own number if that is smaller. Each pixel is the mean of the
+// pixels that it covers. `go_on` is called with the rows read so far and all
+// rows, while rows are left; if it returns false, reading stops. REQUIRES:
+// longest > 0.
 ReducedPicture reduced_picture(
     const std::filesystem::path& file, const ImageLimits& limits,
     int64_t longest, const std::function<bool(int64_t, int64_t)>& go_on);

@@ -1,4 +1,5 @@
 #include "worker/data/codecs/scanline_reader.h"
+#include "parallel/base/text.h"
 
 #include <algorithm>
 
@@ -29,9 +30,10 @@ ImageLimits streamed(ImageLimits limits) {
 
 void check_held_file(int64_t bytes, const ImageLimits& limits) {
   if (bytes <= limits.max_file_bytes) return;
-  throw ImageRefusal("a file of " + std::to_string(bytes) +
-                     " bytes that has to be read whole is above the limit of " +
-                     std::to_string(limits.max_file_bytes));
+  throw ImageRefusal(
+      cat("a file of ", bytes,
+          " bytes that has to be read whole is above the limit of ",
+          limits.max_file_bytes));
 }
 
 }  // namespace headroom::codecs

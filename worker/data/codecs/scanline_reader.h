@@ -1,23 +1,23 @@
-// ScanlineReader: the rows of an image file one after another, so that a
-// picture too large to be held can be cut into parts. Implemented beside each
-// codec.
+// ScanlineReader: reads the rows of an image file one after another, so that a
+// picture too large for memory can be cut into parts. Each codec implements it.
 //
-//   JPEG             as coded, row by row; progressive ones hold coefficients
+//   JPEG             row by row; progressive files hold all coefficients
 //   TIFF             a strip or a row of tiles at a time
-//   PNG, BMP         row by row; interlaced PNG as a whole
-//   WebP             as a whole
+//   PNG, BMP         row by row; interlaced PNG whole
+//   WebP             whole
 //
-// What has to be held as a whole is refused above ImageLimits::max_pixels, what
-// is not only above kMaxStreamedPixels. Rows come as they are stored: the
-// orientation is the caller's business.
+// A picture that has to be held whole is refused above ImageLimits::max_pixels,
+// others only above kMaxStreamedPixels. Rows arrive as stored: the caller
+// applies the orientation.
 //
-// 16 bits stay 16 in PNG, and in TIFF of gray or RGB samples; everything else
-// has 8. Colours become RGB; gray PNG and 16-bit gray TIFF keep one channel;
-// alpha is dropped. Bands (ImageLimits::bands) stay bands, of 8 or 16 bits.
-// Signed 16 bits and float32 are read from TIFFs where limits take any samples;
-// with ranges, rows are levels (level_reader.h).
+// PNG, and gray or RGB TIFF, keep 16 bits; everything else has 8. Colours
+// become RGB. Gray PNG and 16-bit gray TIFF keep one channel. Alpha is dropped.
+// If the limits ask for bands (ImageLimits::bands), the bands are kept with 8
+// or 16 bits. Signed 16 bits and float32 are read from TIFFs if the limits
+// accept any samples. If the limits give ranges, rows are levels
+// (level_reader.h).
 //
-// Errors: ImageRefusal, which read_image_rows turns into a reason.
+// Errors: throws ImageRefusal, which read_image_rows turns into a reason.
 #pragma once
 
 #include <cstdint>
@@ -43,23 +43,24 @@ class ScanlineReader {
   ScanlineReader(const ScanlineReader&) = delete;
   ScanlineReader& operator=(const ScanlineReader&) = delete;
 
-  // The picture as stored.
+  // Size as stored, before the orientation is applied.
   const ImageHeader& header() const { return header_; }
-  // CV_8U, CV_16U, CV_16S or CV_32F, with channels as above.
+  // CV_8U, CV_16U, CV_16S or CV_32F, with the number of channels.
   int type() const { return type_; }
 
-  // The next rows.rows rows. REQUIRES: the picture's width, type(), and so many
-  // rows left.
+  // Reads the next rows.rows rows. REQUIRES: `rows` has the picture's width and
+  // type(), and that many rows are left.
   virtual void read(cv::Mat& rows) = 0;
 
-  // Skips that many rows; damage in them is found all the same.
+  // Skips that many rows. Damage in them is still found.
   virtual void skip(int64_t rows);
 
-  // Skips that many rows without looking for damage, undecoded where possible.
+  // Skips that many rows without looking for damage, without decoding them
+  // where the format allows it.
   virtual void pass(int64_t rows) { skip(rows); }
 
-  // Says what the file's end says, after the last row. REQUIRES: no row is
-  // left.
+  // Throws ImageRefusal if the file is damaged after its last row. REQUIRES: no
+  // row is left.
   virtual void finish() {}
 
  private:
@@ -67,7 +68,7 @@ class ScanlineReader {
   int type_;
 };
 
-// Formats without parts: decoded when the first row is asked for.
+// For formats without parts: decodes the whole picture at the first row.
 class WholeRows : public ScanlineReader {
  public:
   WholeRows(const ImageHeader& header, std::function<RawImage()> decode)
@@ -80,29 +81,31 @@ class WholeRows : public ScanlineReader {
   int next_ = 0;
 };
 
-// `limits` for a reader that goes row by row.
+// Raises the pixel limit in `limits` for a reader that works row by row.
 ImageLimits streamed(ImageLimits limits);
 
-// Throws ImageRefusal if a file of that length is to be held whole, and may
-// not.
+// Throws ImageRefusal if a file of that length, which has to be read whole, is
+// above the limit.
 void check_held_file(int64_t bytes, const ImageLimits& limits);
 
-// Opens a file and hands its rows to `use`, which may leave rows unread.
-// Returns why the file is refused, "" if it is sound. What `use` throws passes.
+// Opens a file and calls `use` with its rows; `use` may leave rows unread.
+// Returns why the file is refused, or "" if it is sound. Exceptions of `use`
+// other than refusals are passed on.
 std::string read_image_rows(const std::filesystem::path& file,
                             const ImageLimits& limits,
                             const std::function<void(ScanlineReader&)>& use);
 
-// tiff_overview() of any file; 0 where it is no TIFF, or is refused.
+// tiff_overview() of any file; 0 if it is not a TIFF or is refused.
 int overview_page(const std::filesystem::path& file, const ImageLimits& limits,
                   int64_t longest);
 
-// What headers say; refused is what read_image_rows would refuse by them.
+// Facts from the headers alone. Refuses the files that read_image_rows refuses
+// because of their headers.
 struct StreamedImage {
   ImageSize size;  // upright
   bool is_jpeg = false;
-  bool is_upright = true;  // Its pixels are stored as they are seen.
-  bool has_alpha = false;  // a TIFF whose pixels have samples called so
+  bool is_upright = true;  // Pixels are stored in upright order.
+  bool has_alpha = false;  // a TIFF with samples that it calls alpha
   std::string reason;
   bool ok() const { return reason.empty(); }
 };

@@ -1,6 +1,6 @@
-// TIFF and BigTIFF through libtiff: strips or tiles, any compression and
-// colour space that libtiff can turn into RGBA, or bands as they are.
-// The first page is taken, or the one that the file's name asks for.
+// Reads TIFF and BigTIFF through libtiff, in strips or tiles. Any compression
+// and colour space that libtiff can turn into RGBA is read, or bands as they
+// are. Takes the first page, or the one that the file's name asks for.
 #include <tiffio.h>
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/codec.h"
 #include "worker/data/codecs/image_bands.h"
@@ -22,23 +23,24 @@
 
 namespace headroom::codecs {
 
-// The samples of a TIFF as they are: bands of 8 or 16 bits (and float32 where
-// ImageLimits take any samples), side by side or plane after plane, in strips
+// The samples of a TIFF as stored: bands of 8 or 16 bits (and float32 if
+// ImageLimits accept any samples), interleaved or in separate planes, in strips
 // or tiles.
 //
-//   samples of a pixel                 bands     with ch 3 or 1   as they come
+//   samples of a pixel                 bands     with ch 3 or 1   kAnyBands
 //   gray; gray and another one         1, 2      gray             1, 2
 //   three that are not called RGB      3         these three      3
 //   RGB; RGB and alpha                 3         RGB              RGB
 //   RGB and one that is not alpha      4         RGB              4
 //   more                               all       refused          all
 //
-// Samples that the file calls alpha are counted only where `ch` asks for as
-// many. Palettes, CMYK, YCbCr and Lab are colours: libtiff makes RGB of them.
+// Samples that the file calls alpha are read only if `ch` asks for exactly that
+// many samples. Palettes, CMYK, YCbCr and Lab count as colours: libtiff
+// converts them to RGB.
 
 struct TiffLayout {
   int samples = 1;  // samples of a pixel
-  int alphas = 0;   // the last ones that are alpha
+  int alphas = 0;   // number of trailing alpha samples
   int bits = 1;     // bits of a sample
   bool is_rgb = false;
   bool is_plain = false;  // gray or RGB, black at 0
@@ -46,7 +48,7 @@ struct TiffLayout {
   bool is_planar = false;
 
   int bands() const { return samples - alphas; }
-  // OpenCV's name of what a sample is; kNoDepth where it has none here.
+  // OpenCV's depth for a sample; kNoDepth if it has none that is read here.
   static constexpr int kNoDepth = -1;
   int depth() const;
   bool has_whole_samples(bool takes_any) const {
@@ -56,29 +58,29 @@ struct TiffLayout {
 };
 TiffLayout tiff_layout(TIFF* tiff);
 
-// How many samples of a pixel are to be read as they are; 0: colours are.
-// Throws ImageRefusal where the file has not what is wanted
-// (ImageLimits::bands and ranges).
+// The number of samples of a pixel to read as bands; 0 if the picture is to be
+// read as colours. Throws ImageRefusal if the file does not have the bands that
+// ImageLimits::bands asks for, or has samples of a kind that is not read.
 int tiff_bands(const TiffLayout& layout, const ImageLimits& limits);
 
-// May colours be made of them, as tiff_bands does for kColours?
+// Whether tiff_bands() accepts the samples for kColours.
 bool reads_as_colours(const TiffLayout& layout);
 
 class TiffBandReader {
  public:
-  // The first `bands` samples of each pixel. Throws ImageRefusal where a strip
-  // or tile is larger than the limits allow. REQUIRES: has_whole_samples(), and
-  // that the layout has so many.
+  // Reads the first `bands` samples of each pixel. Throws ImageRefusal if a
+  // strip or tile is larger than the limits allow. REQUIRES:
+  // has_whole_samples() and at least that many samples in the layout.
   TiffBandReader(TIFF* tiff, const TiffLayout& layout,
                  const ImageHeader& header, int bands,
                  const ImageLimits& limits);
 
-  // The type has as many bits as the file.
+  // Samples have as many bits as in the file.
   int type() const { return CV_MAKETYPE(layout_.depth(), bands_); }
 
-  // The rows of the strip, or of the row of tiles, that begins at `first_row`.
-  // False: libtiff cannot. REQUIRES: the picture's width, type(), and all rows
-  // that the strip or tiles have.
+  // Reads the rows of the strip, or row of tiles, that begins at `first_row`.
+  // Returns false if libtiff fails. REQUIRES: `rows` has the picture's width,
+  // type() and exactly the rows of that strip or row of tiles.
   bool read(int64_t first_row, cv::Mat& rows);
 
  private:
@@ -93,15 +95,17 @@ class TiffBandReader {
   int bands_;
   int64_t part_width_ = 0;  // a tile's or the picture's
   int64_t part_bytes_ = 0;
-  std::unique_ptr<uint8_t[]> part_;  // resident where it is read into
+  // Only the part that is read into becomes resident.
+  std::unique_ptr<uint8_t[]> part_;
 };
 
-// 16 bits to 8, as libtiff's RGBA has them. REQUIRES: equal sizes and bands.
+// Reduces 16 bits to 8 as libtiff's RGBA does. REQUIRES: equal sizes and bands.
 void narrow_samples(const cv::Mat& wide, cv::Mat& narrow);
 
 namespace {
 
-// Alone beside RGB or two of gray a further sample says of itself what it is.
+// One further sample, beside RGB or beside two that are gray, is dropped when
+// colours are made.
 constexpr int kMostColours = 4;
 
 int trailing_alphas(TIFF* tiff) {
@@ -122,13 +126,13 @@ int checked(const TiffLayout& layout, int bands, bool takes_any) {
   check_num_bands(bands);
   if (layout.has_whole_samples(takes_any)) return bands;
   const bool is_unsigned = layout.format == SAMPLEFORMAT_UINT;
-  throw ImageRefusal(
-      counted(bands, "band") + " of " + std::to_string(layout.bits) +
-      (is_unsigned ? "" : " signed or floating") +
-      " bits, but those of 8 and 16 unsigned bits are read: " +
-      (layout.depth() == TiffLayout::kNoDepth
-           ? "convert them"
-           : "say in data.yaml which values are 0 and 1, range: [low, high]"));
+  throw ImageRefusal(cat(
+      counted(bands, "band"), " of ", layout.bits,
+      is_unsigned ? "" : " signed or floating",
+      " bits, but those of 8 and 16 unsigned bits are read: ",
+      layout.depth() == TiffLayout::kNoDepth
+          ? "convert them"
+          : "say in data.yaml which values are 0 and 1, range: [low, high]"));
 }
 
 }  // namespace
@@ -166,7 +170,7 @@ int tiff_bands(const TiffLayout& layout, const ImageLimits& limits) {
   const int bands = layout.bands();
   const int wanted = limits.bands;
   const bool takes_any = limits.takes_any_samples();
-  // libtiff makes no colours of them.
+  // libtiff cannot convert float32 to colours.
   if (layout.is_plain && layout.depth() == CV_32F) {
     checked(layout, bands, takes_any);
   }
@@ -211,11 +215,10 @@ TiffBandReader::TiffBandReader(TIFF* tiff, const TiffLayout& layout,
       refuse_tiff("tiles smaller than they say");
     }
   }
-  // What libtiff may take at once, too.
+  // Also the limit that open_source sets for a single allocation of libtiff.
   if (part_bytes_ / 8 > limits.max_pixels) {
-    refuse_tiff("strips or tiles of " + std::to_string(part_bytes_) +
-                " bytes, above the limit of " +
-                std::to_string(limits.max_pixels * 8));
+    refuse_tiff(cat("strips or tiles of ", part_bytes_,
+                    " bytes, above the limit of ", limits.max_pixels * 8));
   }
   part_ = std::make_unique_for_overwrite<uint8_t[]>(
       static_cast<size_t>(part_bytes_));
@@ -229,9 +232,9 @@ bool TiffBandReader::read(int64_t first_row, cv::Mat& rows) {
   return true;
 }
 
-// libtiff reads a part that is not compressed without asking how much of it
-// there is: of one that was never written, as in sparse files, it would give
-// whatever the file begins with.
+// libtiff reads an uncompressed part without checking how many of its bytes are
+// stored. For a part that was never written, as in sparse files, it would
+// return the beginning of the file.
 void TiffBandReader::check_stored(uint32_t part, int64_t wanted) const {
   uint16_t compression = COMPRESSION_NONE;
   TIFFGetFieldDefaulted(tiff_, TIFFTAG_COMPRESSION, &compression);
@@ -241,8 +244,8 @@ void TiffBandReader::check_stored(uint32_t part, int64_t wanted) const {
       TIFFGetStrileOffset(tiff_, part) > 0) {
     return;
   }
-  refuse_tiff("strip or tile " + std::to_string(part) + " has " +
-              std::to_string(stored) + " bytes of " + std::to_string(wanted));
+  refuse_tiff(
+      cat("strip or tile ", part, " has ", stored, " bytes of ", wanted));
 }
 
 bool TiffBandReader::read_plane(int plane, int64_t first_row, cv::Mat& rows) {
@@ -308,24 +311,24 @@ void narrow_samples(const cv::Mat& wide, cv::Mat& narrow) {
 
 namespace {
 
-// Gray or RGB of more than 8 bits: to be read without libtiff's RGBA, which has
-// 8. Returns how many samples that takes; else 0. Plane after plane they are
-// left to RGBA unless limits take any samples.
+// Decides whether a gray or RGB picture of more than 8 bits is read without
+// libtiff's RGBA, which has 8 bits. Returns the number of samples to read, or 0
+// to use RGBA. Separate planes use RGBA, unless the limits accept any samples.
 int plain_samples(const TiffLayout& layout, const ImageLimits& limits) {
   const bool is_read = limits.takes_any_samples()
                            ? layout.depth() > CV_8U
                            : layout.depth() == CV_16U && !layout.is_planar;
   if (!is_read || !layout.is_plain || layout.samples > kMostBands) {
     if (layout.bits <= 8 || limits.ranges.empty()) return 0;
-    throw ImageRefusal("samples of " + std::to_string(layout.bits) +
-                       " bits that are neither gray, RGB nor bands, or not "
-                       "read with range: convert them, for example with "
-                       "gdal_translate -ot UInt16");
+    throw ImageRefusal(cat("samples of ", layout.bits,
+                           " bits that are neither gray, RGB nor bands, or not "
+                           "read with range: convert them, for example with "
+                           "gdal_translate -ot UInt16"));
   }
   return layout.is_rgb || layout.samples >= kColours ? kColours : 1;
 }
 
-// Throws ImageRefusal where libtiff makes no colours of the samples.
+// Throws ImageRefusal if libtiff cannot convert the samples to colours.
 void check_colours(TIFF* tiff, const TiffSource& source) {
   std::array<char, 1024> message{};
   if (TIFFRGBAImageOK(tiff, message.data()) != 0) return;
@@ -341,7 +344,7 @@ class RgbaReader {
     if (TIFFRGBAImageBegin(&image_, tiff, kStopOnError, message.data()) == 0) {
       refuse_tiff(source.error.empty() ? message.data() : source.error);
     }
-    // Rows in the order of the file; turning is done once, for all formats.
+    // Keep rows in stored order: image.cpp applies the orientation.
     image_.req_orientation = image_.orientation;
   }
   ~RgbaReader() { TIFFRGBAImageEnd(&image_); }
@@ -358,7 +361,7 @@ class RgbaReader {
   TIFFRGBAImage image_{};
 };
 
-// Takes those of the rows `rows` in `raster` that `image` keeps.
+// `raster` holds the rows `rows`. Copies those of them that `image` keeps.
 void copy_kept(const uint32_t* raster, PixelRows rows, RawImage& image) {
   const int64_t begin = std::max(rows.begin, image.kept.begin);
   const int64_t end = std::min(rows.end, image.kept.end);
@@ -400,8 +403,8 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
   refuse_tiff(source.error.empty() ? "pixels cannot be read" : source.error);
 }
 
-// Calls `take` with each chunk's rows, whatever is kept of them: damage shows
-// only where data is decoded.
+// Calls `take` for every chunk, also for those of which no row is kept: damage
+// is found only in data that is decoded.
 template <typename Take>
 void for_each_chunk(TIFF* tiff, const ImageHeader& header, const Take& take) {
   const int64_t chunk = tiff_chunk_rows(tiff, header.height);
@@ -418,7 +421,7 @@ RawImage decode_colours(OpenTiff& opened, const ImageHeader& header,
   source.reading_pixels = true;
   source.error.clear();
   RawImage image = allocate_rows(header, wanted);
-  // Not cleared: only what is decoded into it becomes resident.
+  // Not cleared, so that only the part that is decoded into becomes resident.
   const auto raster = std::make_unique_for_overwrite<uint32_t[]>(
       static_cast<size_t>(tiff_chunk_rows(tiff, header.height) * header.width));
   for_each_chunk(tiff, header, [&](PixelRows rows) {
@@ -478,7 +481,7 @@ RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
 
 class TiffRows : public ScanlineReader {
  public:
-  // `bands`: the reader of samples as they are; none: colours.
+  // `bands` reads samples as stored; empty: libtiff makes colours.
   TiffRows(std::unique_ptr<OpenTiff> opened, const ImageHeader& header,
            int64_t chunk_rows, std::optional<TiffBandReader> bands)
       : ScanlineReader(header, bands ? bands->type() : CV_8UC3),
@@ -529,7 +532,7 @@ class TiffRows : public ScanlineReader {
   std::optional<TiffBandReader> bands_;
   int64_t chunk_rows_;
   int64_t next_ = 0;
-  cv::Mat chunk_;  // the rows that hold next_
+  cv::Mat chunk_;  // the chunk that contains row next_
   std::vector<uint32_t> raster_;
 };
 
@@ -550,7 +553,7 @@ std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
                                     std::move(reader));
 }
 
-// The directory may stand anywhere: the end says nothing.
+// The directory may be anywhere in the file, so its end proves nothing.
 bool ends_well(ImageFile&) { return true; }
 
 }  // namespace

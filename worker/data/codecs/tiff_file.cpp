@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/scanline_reader.h"
 
@@ -41,8 +42,8 @@ toff_t seek(thandle_t handle, toff_t offset, int whence) {
 
 int close_source(thandle_t) { return 0; }
 
-// "Maps" the file by handing out a copy: a real map of a file that shrinks
-// would be a fault.
+// Pretends to map the file by returning a copy in memory. A real mapping would
+// crash the process if the file shrinks while it is read.
 int map_bytes(thandle_t handle, void** base, toff_t* size) {
   std::vector<uint8_t>& bytes = source_of(handle).bytes;
   *base = bytes.data();
@@ -69,8 +70,8 @@ int on_error(TIFF*, void* user, const char*, const char* format,
   return 1;
 }
 
-// Unknown tags are no fault, but libjpeg's complaints about damaged data come
-// as warnings.
+// Warnings about unknown tags are harmless, but libjpeg's errors about damaged
+// data arrive as warnings and must be kept.
 int on_warning(TIFF*, void* user, const char* module, const char* format,
                va_list arguments) {
   TiffSource& source = source_of(user);
@@ -81,7 +82,7 @@ int on_warning(TIFF*, void* user, const char* module, const char* format,
   return 1;
 }
 
-// The compressions that libtiff knows by no codec, as people know them.
+// Common names of compressions for which libtiff has no codec.
 std::string compression_name(uint16_t compression) {
   switch (compression) {
     case 33003:
@@ -90,7 +91,7 @@ std::string compression_name(uint16_t compression) {
     case COMPRESSION_JP2000:
       return "JPEG 2000";
     default:
-      return "method " + std::to_string(compression);
+      return cat("method ", compression);
   }
 }
 
@@ -103,22 +104,22 @@ void check_compression(TIFF* tiff) {
                      "vips or gdal_translate, as JPEG or deflate");
 }
 
-// The name asks for a page that counts from 1; none: the first.
+// Opens the page that the name asks for. Pages count from 1; 0 means the first.
 void go_to_page(TIFF* tiff, const TiffSource& source) {
   const int page = source.file->page();
   if (page <= 1) return;
   if (TIFFSetDirectory(tiff, static_cast<tdir_t>(page - 1)) != 0) return;
   const int64_t pages = TIFFNumberOfDirectories(tiff);
   if (pages >= page) refuse_tiff(source.error);
-  throw ImageRefusal("there is no page " + std::to_string(page) +
-                     ": the file has " + counted(pages, "page"));
+  throw ImageRefusal(cat("there is no page ", page, ": the file has ",
+                         counted(pages, "page")));
 }
 
 TiffHandle open_source(TiffSource& source, const ImageLimits& limits) {
   const std::unique_ptr<TIFFOpenOptions, decltype(&TIFFOpenOptionsFree)>
       options(TIFFOpenOptionsAlloc(), TIFFOpenOptionsFree);
   if (!options) throw ImageRefusal("no memory for libtiff");
-  source.offset = 0;  // libtiff starts where the file stands
+  source.offset = 0;  // libtiff begins reading at the current position
   TIFFOpenOptionsSetErrorHandlerExtR(options.get(), on_error, &source);
   TIFFOpenOptionsSetWarningHandlerExtR(options.get(), on_warning, &source);
   TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), limits.max_pixels * 8);
@@ -132,9 +133,9 @@ TiffHandle open_source(TiffSource& source, const ImageLimits& limits) {
   return tiff;
 }
 
-// libtiff 4.5 compares the size of an uncompressed tile with that of its read
-// buffer, which it rounds up to 1 KiB unless the file is mapped: it refuses
-// sound files otherwise.
+// libtiff 4.5 compares the size of an uncompressed tile with the size of its
+// read buffer, which it rounds up to 1 KiB unless the file is mapped. Without
+// mapping it would refuse sound files.
 bool has_to_be_mapped(TIFF* tiff) {
   uint16_t compression = COMPRESSION_NONE;
   TIFFGetFieldDefaulted(tiff, TIFFTAG_COMPRESSION, &compression);
@@ -142,7 +143,7 @@ bool has_to_be_mapped(TIFF* tiff) {
          TIFFTileSize(tiff) % 1024 != 0;
 }
 
-// What a picture's pixels are made of, as far as a smaller one has to have it.
+// The tags that an overview must share with the picture.
 std::array<uint16_t, 3> sample_tags(TIFF* tiff) {
   std::array<uint16_t, 3> tags{1, 1, SAMPLEFORMAT_UINT};
   TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLESPERPIXEL, &tags[0]);
@@ -162,7 +163,7 @@ bool has_shape_of(const ImageHeader& small, const ImageHeader& whole) {
              static_cast<double>(std::max(whole.height, whole.width));
 }
 
-// The page that is being looked at; none where its sizes make no sense.
+// The header of the current page; nullopt if its sizes are not valid.
 std::optional<ImageHeader> header_if_sound(TIFF* tiff,
                                            const ImageLimits& limits) {
   try {
@@ -189,7 +190,7 @@ int tiff_overview(ImageFile& file, const ImageLimits& limits, int64_t longest) {
        ++page) {
     uint32_t kind = 0;
     TIFFGetFieldDefaulted(tiff, TIFFTAG_SUBFILETYPE, &kind);
-    // Another picture, whose overviews follow it.
+    // This page is a different picture; overviews that follow belong to it.
     if ((kind & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK)) == 0) break;
     if ((kind & FILETYPE_MASK) != 0) continue;
     const auto small = header_if_sound(tiff, any_size);

@@ -18,9 +18,9 @@ namespace headroom::codecs {
 struct TiffSource {
   ImageFile* file = nullptr;
   int64_t offset = 0;
-  std::string error;  // the first
+  std::string error;  // the first one reported
   bool reading_pixels = false;
-  std::vector<uint8_t> bytes;  // all of the file, if libtiff is to have it so
+  std::vector<uint8_t> bytes;  // whole file if libtiff must map it
 };
 
 struct CloseTiff {
@@ -28,24 +28,24 @@ struct CloseTiff {
 };
 using TiffHandle = std::unique_ptr<TIFF, CloseTiff>;
 
-// An open file with what libtiff refers to.
+// An open file together with the source that libtiff points to.
 struct OpenTiff {
   TiffSource source;
   TiffHandle tiff;
 };
 
-// Reads the directory of the page that the file's name asks for; the file as a
-// whole only where libtiff wants it so.
+// Opens the page that the file's name asks for. Reads the whole file into
+// memory only if libtiff needs it mapped.
 std::unique_ptr<OpenTiff> open_tiff(ImageFile& file, const ImageLimits& limits);
 
-// The same for its header alone.
+// Opens the page to read its header only; never reads the whole file.
 std::unique_ptr<OpenTiff> open_tiff_header(ImageFile& file,
                                            const ImageLimits& limits);
 
-// Size, checked against the limits, and orientation.
+// The size, checked against the limits, and the orientation.
 ImageHeader tiff_header(TIFF* tiff, const ImageLimits& limits);
 
-// Rows that libtiff decodes together: of a strip or a tile.
+// The number of rows that libtiff decodes together: those of a strip or a tile.
 int64_t tiff_chunk_rows(TIFF* tiff, int64_t height);
 
 [[noreturn]] void refuse_tiff(const std::string& message);

@@ -1,4 +1,4 @@
-// WebP through libwebp; of an animation the first frame, on black.
+// WebP through libwebp. Of an animation, the first frame on black is read.
 #include <webp/decode.h>
 #include <webp/demux.h>
 
@@ -66,9 +66,9 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
   return open_container(file, limits).header;
 }
 
-// All rows, whatever is wanted: where libwebp crops, it stops at the last row
-// of the crop, with what damage there is behind it, and its chroma along the
-// cut is not that of the whole picture.
+// Decodes all rows, whichever are wanted. If libwebp crops, it stops after the
+// last row of the crop and does not see damage behind it, and the colours along
+// the cut differ from those of the whole picture.
 RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows) {
   const Container container = open_container(file, limits);
   RawImage image;
@@ -95,7 +95,7 @@ std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
       [&file, limits] { return decode(file, limits, kAllRows); });
 }
 
-// The demuxer has followed the container to its end already.
+// The demuxer has already read the container to its end.
 bool ends_well(ImageFile&) { return true; }
 
 }  // namespace

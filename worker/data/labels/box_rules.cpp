@@ -32,8 +32,8 @@ double area_of(std::span<const PixelRing> rings) {
   return area;
 }
 
-// What of a ring has coordinates above an edge, or below it (Sutherland and
-// Hodgman). `axis`: 0 for x, 1 for y.
+// Cuts a ring at an edge and returns the part with coordinates above it, or
+// below it (Sutherland and Hodgman). `axis` is 0 for x and 1 for y.
 PixelRing cut_at(const PixelRing& ring, size_t axis, double edge,
                  bool keep_above) {
   PixelRing left;
@@ -57,7 +57,8 @@ PixelRing cut_at(const PixelRing& ring, size_t axis, double edge,
   return left;
 }
 
-// A ring that left the image more than once goes along its edge there and back.
+// After cutting, a ring that left the image several times runs along the
+// image's edge and back again. Removes these parts.
 void drop_ways_back(PixelRing& ring) {
   const auto turns_back = [](const auto& a, const auto& b, const auto& c) {
     for (const size_t axis : {0, 1}) {
@@ -187,7 +188,7 @@ void BoxRules::add(int32_t class_index, const BoxExtent& extent,
       extent.x2 <= 1 + kLabelTolerance && extent.y2 <= 1 + kLabelTolerance;
   BoxLabel box{class_index, 0, 0, 0, 0};
   if (inside && as_written) {
-    // Corners there and back would change the last bits.
+    // Kept as written: going through corners would change the last bits.
     box = *as_written;
   } else {
     const BoxExtent clipped{

@@ -1,5 +1,5 @@
-// BoxRules keeps, clips or drops each labelled box, whichever format wrote it,
-// and reports what it changed. (README, "Labels".)
+// BoxRules decides for each labelled box, in every format, whether it is kept,
+// clipped or dropped, and reports each change.
 #pragma once
 
 #include <array>
@@ -17,39 +17,40 @@
 
 namespace headroom::labels {
 
-// A box's corners, normalised to the image unless said otherwise.
+// The corners of a box, by default as fractions of the image.
 struct BoxExtent {
   double x1 = 0, y1 = 0, x2 = 0, y2 = 0;
 };
 
-// "0.25", six digits.
+// The value with six significant digits: "0.25".
 std::string short_number(double value);
 
-// A number between spaces; nothing if the text is anything else.
+// Parses a number with spaces around it. Returns nullopt for any other text.
 std::optional<double> parse_number(std::string_view text);
 
-// Parts of one outline, each x and y in turn in pixels, joined by a line there
-// and back, which paste_mirrored() does not see. REQUIRES: every part has 3 or
-// more pairs.
+// Joins the parts of one outline into one ring. Each part holds x and y in
+// turn, in pixels. The connecting lines run forth and back over the same
+// points, so that paste_mirrored() is not affected by them. REQUIRES: every
+// part has 3 or more pairs.
 Outline joined_outline(const std::vector<std::vector<double>>& parts,
                        codecs::ImageSize size);
 
-// A polygon's outer ring in pixels, its first vertex once.
+// The outer ring of a polygon in pixels, without repeating its first vertex.
 using PixelRing = std::vector<std::array<double, 2>>;
 
 // REQUIRES: there is a ring, and none is empty.
 BoxExtent extent_of(std::span<const PixelRing> rings);
 
-// What an image has of the rings; none where it has no pixel of them.
+// Cuts the rings at the image's edges. Empty if no part is inside.
 std::vector<PixelRing> parts_in(const std::vector<PixelRing>& rings,
                                 double width, double height);
 
-// What `tile` keeps unless it is told otherwise.
+// The default of `headroom tile`.
 inline constexpr double kLeastVisible = 0.3;
 
-// Is a polygon that the image's edges cut still worth a box? A share of its own
-// area counts, where `tile`, which knows boxes only, takes theirs; and a pixel
-// of each side.
+// Whether a polygon that the image's edges cut is still worth a box. It needs
+// at least kLeastVisible of its area and one pixel on each side. `tile` knows
+// only boxes and uses the area of the box.
 bool shows_enough(const std::vector<PixelRing>& parts,
                   const std::vector<PixelRing>& rings);
 
@@ -57,20 +58,22 @@ class BoxRules {
  public:
   explicit BoxRules(LabelFile& result) : result_(result) {}
 
-  // Says where the next boxes are written: "a.txt:3"; `box` names one of a
-  // line's many.
+  // Sets the place that is named in faults of the next boxes: "a.txt:3". `box`
+  // names one of several boxes of that place.
   void at(std::string where, std::string box = "");
 
   void fault(DataFaultKind kind, std::string what, std::string fix);
   void drop(DataFaultKind kind, std::string what);
 
-  // `as_written` is kept to its bits where the box needs no repair. An outline
-  // is clipped as its box is.
+  // Adds a box, or reports why it is dropped. If the box needs no repair,
+  // `as_written` is kept to the bit. The outline is clipped like its box.
+  // `said_before` is the text of a duplicate's fault.
   void add(int32_t class_index, const BoxExtent& extent,
            const std::optional<BoxLabel>& as_written,
            std::string_view said_before, Outline outline = {});
 
-  // Corners in pixels of an image of that size; the outline in fractions of it.
+  // Adds a box with corners in pixels of an image of that size; the outline is
+  // in fractions of the image.
   void add_pixels(int32_t class_index, const BoxExtent& pixels,
                   codecs::ImageSize size, Outline outline = {});
 

@@ -48,8 +48,7 @@ class Handler {
     if (key_ == "name") category_.name = std::move(value);
     if (key_ != "id" && !key_.ends_with("_id")) return true;
     if (const auto id = parse_whole(value)) return whole(*id);
-    refuse(file_, ":" + std::to_string(line_),
-           key_ + " is text that is no whole number",
+    refuse(file_, cat(":", line_), key_ + " is text that is no whole number",
            "number images, annotations and categories");
   }
 
@@ -101,7 +100,7 @@ class Handler {
   }
 
   bool parse_error(size_t, const std::string&, const Json::exception& error) {
-    refuse(file_, ":" + std::to_string(line_), json_error_text(error),
+    refuse(file_, cat(":", line_), json_error_text(error),
            "export the file again");
   }
 
@@ -173,7 +172,7 @@ class Handler {
       annotation_.score = value;
     }
     if (key_ == "id" || key_ == "image_id" || key_ == "category_id") {
-      refuse(file_, ":" + std::to_string(line_), key_ + " is no whole number",
+      refuse(file_, cat(":", line_), key_ + " is no whole number",
              "number images, annotations and categories");
     }
     return true;
@@ -213,7 +212,7 @@ class Handler {
   void require(bool present, const std::string& what, const std::string& key,
                int64_t line) {
     if (present) return;
-    refuse(file_, ":" + std::to_string(line), what + " has no " + key,
+    refuse(file_, cat(":", line), what + " has no " + key,
            "export the file again");
   }
 
@@ -224,7 +223,7 @@ class Handler {
   int64_t depth_ = 0;
   int64_t record_depth_ = -1;
   bool in_record_ = false, in_bbox_ = false, in_outline_ = false;
-  int64_t part_size_ = 0;  // numbers in this part of the outline
+  int64_t part_size_ = 0;  // number of values in this part of the outline
   bool has_id_ = false, has_image_id_ = false, has_category_id_ = false,
        has_score_ = false;
   std::string key_;
@@ -257,15 +256,14 @@ CocoFile read_coco_annotations(const fs::path& file, bool keep_outlines) {
   for (size_t i = 1; i < result.categories.size(); ++i) {
     if (result.categories[i].id != result.categories[i - 1].id) continue;
     refuse(file, "",
-           "category " + std::to_string(result.categories[i].id) +
-               " is there twice",
+           cat("category ", result.categories[i].id, " is there twice"),
            "give every category an id of its own");
   }
   std::set<int64_t> seen;
   for (const CocoImage& image : result.images) {
     if (seen.insert(image.id).second) continue;
-    refuse(file, ":" + std::to_string(image.line),
-           "image " + std::to_string(image.id) + " is there twice",
+    refuse(file, cat(":", image.line),
+           cat("image ", image.id, " is there twice"),
            "give every image an id of its own");
   }
   return result;

@@ -1,9 +1,9 @@
 // COCO's JSON files: annotations of a data set, and results of a detector.
 //
-// A file is read in one pass without a tree: it costs its own length, 120 bytes
-// per box, and 16 bytes per point where outlines are asked for. Ids may be any
-// whole numbers, also written as text; nothing needs to be in order. Unknown
-// keys are skipped.
+// A file is read in one pass without building a tree. Memory: the length of the
+// file, 120 bytes per box, and 16 bytes per point if outlines are wanted. Ids
+// may be any whole numbers, also written as text; records may be in any order.
+// Unknown keys are skipped.
 //
 // Errors: Error (exit 4), one line with file:line.
 #pragma once
@@ -19,8 +19,8 @@ namespace headroom::labels {
 
 struct CocoImage {
   int64_t id = 0;
-  std::string file_name;  // "" if the file does not say
-  int64_t width = 0;      // 0 if the file does not say
+  std::string file_name;  // "" if the file has none
+  int64_t width = 0;      // 0 if the file has none
   int64_t height = 0;
   int64_t line = 0;
 };
@@ -30,16 +30,17 @@ struct CocoAnnotation {
   int64_t image_id = 0;
   int64_t category_id = 0;
   std::array<double, 4> bbox{};  // x, y, w, h in pixels
-  int num_bbox = 0;  // numbers that bbox has in the file: 4 is right
+  int num_bbox = 0;  // number of values of bbox in the file; valid only if 4
   std::optional<double> area;
   bool crowd = false;
-  // Is `segmentation` a list with something in it? Masks are not.
+  // Whether `segmentation` is a list that is not empty. Masks are not lists.
   bool has_outline = false;
-  // Is a part of it not a list of 3 or more pairs of numbers?
+  // Whether a part of the outline is not a list of 3 or more pairs of numbers.
   bool has_bad_outline = false;
-  // Its parts, x and y in turn in pixels; only where they are asked for.
+  // The parts of the outline, x and y in turn, in pixels. Empty unless the
+  // caller asked for outlines.
   std::vector<std::vector<double>> outline;
-  double score = 0;  // results have it alone
+  double score = 0;  // used only in results
   int64_t line = 0;
 };
 
@@ -49,18 +50,19 @@ struct CocoCategory {
 };
 
 struct CocoFile {
-  std::vector<CocoImage> images;            // the file's order
-  std::vector<CocoAnnotation> annotations;  // likewise
-  std::vector<CocoCategory> categories;     // sorted by rising id
+  std::vector<CocoImage> images;            // in the order of the file
+  std::vector<CocoAnnotation> annotations;  // in the order of the file
+  std::vector<CocoCategory> categories;     // sorted by id
 };
 
-// Refused: no such file, over 4 GiB, no JSON, no list of images and categories,
-// records without their ids, ids twice.
+// Throws for a missing file, one over 4 GiB, text that is not JSON, a file
+// without lists of images and categories, records without their ids, and
+// repeated ids.
 CocoFile read_coco_annotations(const std::filesystem::path& file,
                                bool keep_outlines = false);
 
-// A list of {image_id, category_id, bbox, score}. Refused: records without one
-// of these.
+// Reads a list of {image_id, category_id, bbox, score}. Throws for records
+// without one of these.
 std::vector<CocoAnnotation> read_coco_results(
     const std::filesystem::path& file);
 

@@ -1,8 +1,8 @@
-// Categories are found in `names` by their names, whatever their ids are. Boxes
-// are pixels of the upright image; the sizes that the file states are not used.
-// Crowds are regions, not objects, and no boxes to train on.
+// Categories are matched to `names` by name, whatever their ids are. Boxes are
+// in pixels of the upright image; the image sizes stated in the file are not
+// used. Crowds are regions, not objects, so they are not trained on.
 //
-// `segmentation`, where it is a list, is the outline of its box.
+// If `segmentation` is a list, it becomes the outline of its box.
 
 #include <algorithm>
 #include <map>
@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/base/text.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/coco_json.h"
 #include "worker/data/labels/file_list.h"
@@ -47,7 +48,7 @@ class CocoLabels : public LabelReader {
       const auto image = index_of.find(box.image_id);
       if (image == index_of.end()) {
         report.add({DataFaultKind::kUnknownImage, place(box.line),
-                    name_of(box) + ": image_id " + std::to_string(box.image_id),
+                    cat(name_of(box), ": image_id ", box.image_id),
                     "box dropped"});
       } else if (image->second != kLeftOut && !box.crowd) {
         boxes_[image->second].push_back(std::move(box));
@@ -71,7 +72,7 @@ class CocoLabels : public LabelReader {
       const auto name = category_names_.find(box.category_id);
       if (name == category_names_.end()) {
         rules.drop(DataFaultKind::kBadClass,
-                   "there is no category " + std::to_string(box.category_id));
+                   cat("there is no category ", box.category_id));
         continue;
       }
       const auto class_index =
@@ -100,11 +101,11 @@ class CocoLabels : public LabelReader {
   static constexpr size_t kLeftOut = SIZE_MAX;
 
   std::string place(int64_t line) const {
-    return file_.string() + ":" + std::to_string(line);
+    return cat(file_.string(), ":", line);
   }
   static std::string name_of(const CocoAnnotation& box) {
-    return box.id ? "annotation " + std::to_string(*box.id)
-                  : "a box of image " + std::to_string(box.image_id);
+    return box.id ? cat("annotation ", *box.id)
+                  : cat("a box of image ", box.image_id);
   }
 
   fs::path file_;

@@ -1,11 +1,12 @@
-// One box a line, as the tutorials of TensorFlow's detectors write them:
+// One box per line, as the tutorials of TensorFlow's detectors write them:
 //
 //   filename,width,height,class,xmin,ymin,xmax,ymax
 //   a.jpg,640,480,cat,10,20,110,220
 //
-// Corners are pixels of the upright image; width and height are often stale and
-// not read. In a table that the data file names, an image without a line is not
-// part of the data set; in one that lies beside the images, it is background.
+// Corners are pixels of the upright image. The columns width and height are
+// often stale and are not read. If the data file names the table, an image
+// without a line is not part of the data set. If the table was only found
+// beside the images, such an image is background.
 
 #include <algorithm>
 #include <array>
@@ -21,6 +22,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/label_reader.h"
@@ -35,15 +37,16 @@ constexpr std::array<std::string_view, 6> kColumns{"filename", "class", "xmin",
 
 struct Field {
   std::string text;
-  size_t column = 1;  // its first character in its line
+  size_t column = 1;  // column of its first character
 };
 
 struct Fields {
   std::vector<Field> all{1};
-  size_t open_quote = 0;  // the column of a quote that is not closed; 0: none
+  size_t open_quote = 0;  // column of an unclosed quote; 0 for none
 };
 
-// The fields of a line; one in quotes may hold commas, and quotes twice.
+// Splits a line into fields. A quoted field may contain commas, and doubled
+// quotes for a quote.
 Fields fields_of(std::string_view line) {
   Fields fields;
   for (size_t i = 0; i < line.size(); ++i) {
@@ -65,24 +68,24 @@ Fields fields_of(std::string_view line) {
 struct CsvBox {
   int64_t line = 0;
   Field class_name;
-  std::array<Field, 4> corners = {};  // xmin ymin xmax ymax, as written
+  std::array<Field, 4> corners = {};  // xmin, ymin, xmax, ymax as written
 };
 
-// Finds the images of a table's file names.
+// Finds the image that a file name of a table means.
 class ImageNames {
  public:
   virtual ~ImageNames() = default;
-  // The image of that name; nothing, and `why`, where there is none.
+  // Returns nullopt and sets `why` if there is no such image.
   virtual std::optional<std::string> find(const std::string& name,
                                           std::string& why) const = 0;
 };
 
-// Looks in folders: the first that has the name counts.
+// Looks in folders and takes the first that contains the name.
 class NamesInFolders : public ImageNames {
  public:
   NamesInFolders(const fs::path& file, const fs::path& images) {
     if (images.empty()) {
-      // train of train_labels.csv
+      // "train" for train_labels.csv
       const std::string stem = file.stem().string();
       folders_ = {file.parent_path(),
                   file.parent_path() / stem.substr(0, stem.find("_labels"))};
@@ -105,7 +108,7 @@ class NamesInFolders : public ImageNames {
   std::vector<fs::path> folders_;
 };
 
-// Looks among a split's images, of which one alone may have the name.
+// Looks among the images of a split. The name must match exactly one of them.
 class NamesOfImages : public ImageNames {
  public:
   explicit NamesOfImages(const std::vector<std::string>& images) {
@@ -134,8 +137,8 @@ class NamesOfImages : public ImageNames {
   std::map<std::string, std::vector<std::string>> by_name_;
 };
 
-// Indices of the images that a table has named so far. An image may have
-// several names.
+// Indices of the images that the table has named so far. Several names may mean
+// the same image.
 struct NamedImages {
   std::map<std::string, std::optional<size_t>> by_name;
   std::map<std::string, size_t> by_path;
@@ -191,10 +194,9 @@ class CsvLabels : public LabelReader {
   }
 
  private:
-  // "train_labels.csv:7:12", as compilers say it.
+  // A place as compilers print it: "train_labels.csv:7:12".
   std::string place(int64_t line, size_t column) const {
-    return file_.string() + ":" + std::to_string(line) + ":" +
-           std::to_string(column);
+    return cat(file_.string(), ":", line, ":", column);
   }
 
   void read_header(std::string_view line) {
@@ -229,7 +231,7 @@ class CsvLabels : public LabelReader {
     }
     if (fields.size() <= std::ranges::max(columns_)) {
       report.add({DataFaultKind::kBadLine, place(line, fields.back().column),
-                  std::to_string(fields.size()) + " fields", "box dropped"});
+                  cat(fields.size(), " fields"), "box dropped"});
       return;
     }
     const Field& name = fields[columns_[0]];
@@ -250,8 +252,8 @@ class CsvLabels : public LabelReader {
     boxes_[*at].push_back(std::move(box));
   }
 
-  // The index of the image of that name. An image that is not there has none,
-  // and is reported once.
+  // Returns the index of the image with that name, nullopt if there is none. A
+  // name without an image is reported once.
   std::optional<size_t> index_of(const std::string& name,
                                  const std::string& where,
                                  const ImageNames& names, NamedImages& known,

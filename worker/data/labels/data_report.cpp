@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
@@ -44,7 +45,8 @@ std::string_view to_string(DataFaultKind kind) {
   return "fault";
 }
 
-// Names of files and words out of them come from anywhere.
+// File names and quoted text may contain anything, so both are shortened to one
+// printable line.
 std::string to_string(const DataFault& fault) {
   constexpr size_t kLongest = 8192;
   std::string text = short_line(fault.where, kLongest) + ": ";
@@ -72,16 +74,16 @@ std::string DataReport::counts_text() const {
   std::string text;
   for (size_t kind = 0; kind < counts.size(); ++kind) {
     if (counts[kind] == 0) continue;
-    text += (text.empty() ? "" : ", ") + std::to_string(counts[kind]) + " ";
+    text += cat(text.empty() ? "" : ", ", counts[kind], " ");
     text += to_string(static_cast<DataFaultKind>(kind));
   }
   return text;
 }
 
 std::vector<std::string> DataReport::lines(int64_t max_lines) const {
-  std::string head = split + ": " + counted(images, "image") + " (" +
-                     std::to_string(background) + " without boxes), " +
-                     counted(boxes, "box");
+  std::string head =
+      cat(split, ": ", counted(images, "image"), " (", background,
+          " without boxes), ", counted(boxes, "box"));
   if (!table.empty()) head += ", labels of " + short_line(table, 8192);
   if (num_faults() > 0) {
     head += "; " + counted(num_faults(), "fault") + ": " + counts_text();
@@ -94,7 +96,7 @@ std::vector<std::string> DataReport::lines(int64_t max_lines) const {
       std::min<int64_t>(max_lines, static_cast<int64_t>(faults.size()));
   for (int64_t i = 0; i < shown; ++i) result.push_back(to_string(faults[i]));
   if (shown < num_faults() && max_lines > 0) {
-    result.push_back("and " + std::to_string(num_faults() - shown) + " more");
+    result.push_back(cat("and ", num_faults() - shown, " more"));
   }
   return result;
 }

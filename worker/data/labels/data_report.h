@@ -1,4 +1,4 @@
-// DataReport: what was wrong with a data set and what was done about it.
+// DataReport: the faults found in a data set and how each was handled.
 #pragma once
 
 #include <array>
@@ -16,15 +16,15 @@ enum class DataFaultKind {
   kZeroSize,   // no width or height
   kNegativeSize,
   kOutOfRange,        // sticks out by more than the rounding of 6 decimals
-  kOutside,           // nothing of it lies in the image
-  kInPixels,          // numbers that can be no fractions of the image
+  kOutside,           // entirely outside the image
+  kInPixels,          // too large to be fractions of the image
   kDuplicate,         // the same row twice
-  kExtraValue,        // a sixth value, as detectors write it
+  kExtraValue,        // a sixth value, as detectors write
   kUnreadableLabels,  // the label file exists and cannot be read
   kUnreadableImage,   // not an image, damaged, too large
   kUnsupportedImage,  // a format that is not decoded here
   kListedTwice,
-  kUnknownImage  // a box of an image that its file does not list
+  kUnknownImage  // a box of an image that is not listed
 };
 inline constexpr int kNumDataFaultKinds = 15;
 
@@ -32,41 +32,43 @@ std::string_view to_string(DataFaultKind kind);
 
 struct DataFault {
   DataFaultKind kind = DataFaultKind::kBadLine;
-  std::string where;  // file or file:line
+  std::string where;  // file or file:line of the fault
   std::string what;   // the offending values
-  std::string fix;    // what was done
+  std::string fix;    // how it was handled
 };
 
 // "labels/a.txt:3: zero size (w 0, h 0.1): box dropped"
 std::string to_string(const DataFault& fault);
 
 struct DataReport {
-  std::string split;       // "train"
-  std::string table;       // a table with its boxes that nobody named; "": none
+  std::string split;  // "train"
+  // A table of labels that was found and used although the data file does not
+  // name it; "" if there is none.
+  std::string table;
   int64_t images = 0;      // kept
   int64_t background = 0;  // kept images without a box
   int64_t boxes = 0;       // kept
-  // Label files with a class that `names` does not have.
+  // Number of label files with a class that is not in `names`.
   int64_t files_of_unknown_classes = 0;
-  int64_t largest_class = -1;  // the largest of all numbers of classes
+  int64_t largest_class = -1;  // largest class number in the label files
   bool has_class_zero = false;
   std::array<int64_t, kNumDataFaultKinds> counts{};
   // Faults in the order of files and lines; at most kMaxDataFaults are kept,
   // but all are counted.
   std::vector<DataFault> faults;
-  // What readers and the index of the files (folder_index.h) have to say, a
-  // line each.
+  // Notes of label readers and the file index (folder_index.h), a line each.
   std::vector<std::string> notes;
 
   void add(DataFault fault);
-  // Are classes 1 to `num_classes` there, and none is 0?
+  // Whether classes count from 1: the largest is `num_classes` and none is 0.
   bool counts_classes_from_one(int64_t num_classes) const {
     return largest_class == num_classes && !has_class_zero;
   }
   int64_t num_faults() const;
-  // "3 bad line, 1 duplicate".
+  // The counts by kind: "3 bad line, 1 duplicate".
   std::string counts_text() const;
-  // One line of numbers, then the first `max_lines` faults, then how many more.
+  // One line of totals, then the first `max_lines` faults, then the number of
+  // faults left out.
   std::vector<std::string> lines(int64_t max_lines) const;
 };
 

@@ -9,6 +9,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/parallel_for.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/folder_index.h"
 #include "worker/data/packs/pack_index.h"
@@ -18,21 +19,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the threads find out about one image.
+// The result of examining one image.
 struct Examined {
   codecs::ImageSizeResult size;
   int64_t file_bytes = 0;
   ImageLabels labels;
-  std::optional<ImageBoxes> undecodable;  // set if there is no size
+  // Boxes of an image that cannot be decoded, if its labels can be read.
+  std::optional<ImageBoxes> undecodable;
 };
 
 ImageBoxes boxes_of(const LabelFile& labels) {
   return {static_cast<int64_t>(labels.boxes.size()), labels.num_polygons};
 }
 
-// The boxes of an image, from the text that `known` has where its label file is
-// as it was; else from the file, and `found` has the text then. REQUIRES: where
-// the boxes are in pixels, the size.
+// Returns the boxes of an image. If its label file is unchanged, uses the text
+// in `known`; else reads the file and stores the text in `found`. REQUIRES:
+// `size` is set if the boxes are in pixels.
 ImageLabels labels_of(const SplitImage& image, codecs::ImageSize size,
                       const KnownImage* known, KnownImage& found) {
   std::string file;
@@ -54,7 +56,7 @@ ImageLabels labels_of(const SplitImage& image, codecs::ImageSize size,
   }
   ImageLabels labels =
       image.reader->read_text(image.index, size, file, found.label_text);
-  // Thousands of them are held at once.
+  // Thousands of texts are in memory at once, so a long one is not kept.
   constexpr size_t kMostHeld = size_t{64} << 10;
   found.believes_labels = found.label_text.size() <= kMostHeld;
   if (!found.believes_labels) found.label_text = {};
@@ -87,7 +89,7 @@ Examined examine(const SplitImage& image, const IndexOptions& options,
 
 }  // namespace
 
-// Appends images in order; the digest grows with them.
+// Builds a Dataset, and its digest, from images that are added in order.
 class DatasetBuilder {
  public:
   DatasetBuilder(const configs::DataConfig& config, bool single_cls)
@@ -118,7 +120,7 @@ class DatasetBuilder {
   void begin_pack(std::shared_ptr<const packs::PackIndex> pack) {
     dataset_.packs_.push_back(std::move(pack));
   }
-  // An image of the newest pack.
+  // Adds an image of the newest pack.
   void add_packed(int64_t number, const Examined& examined) {
     dataset_.packed_.push_back(
         {static_cast<uint32_t>(dataset_.packs_.size() - 1),
@@ -178,14 +180,15 @@ class DatasetBuilder {
   }
 
   fs::path root_;
-  std::string root_text_;  // the same, ended by a slash
+  std::string root_text_;  // root_ with a slash at its end
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
   Dataset dataset_;
 };
 
 namespace {
 
-// `first`: the labels with the first class that is unknown; null: none is.
+// Throws if a label has a class that is not in `names`. `first` is the first
+// such label file, nullptr if there is none.
 void refuse_unknown_class(const configs::DataConfig& config,
                           const ImageLabels* first, const DataReport& report) {
   if (first == nullptr) return;
@@ -193,15 +196,14 @@ void refuse_unknown_class(const configs::DataConfig& config,
   const bool from_one = report.counts_classes_from_one(classes);
   throw Error(
       "data",
-      first->file + ":" + std::to_string(first->labels.unknown_class->line) +
-          " has class " + first->labels.unknown_class->class_name +
-          ", but names in " + config.file.string() + " has " +
-          counted(classes, "class") + ", 0 to " + std::to_string(classes - 1) +
-          " (label files with such a class: " +
-          std::to_string(report.files_of_unknown_classes) +
-          (from_one ? "; with class 0: none, so these labels count "
-                      "classes from 1)"
-                    : ")"),
+      cat(first->file, ":", first->labels.unknown_class->line, " has class ",
+          first->labels.unknown_class->class_name, ", but names in ",
+          config.file.string(), " has ", counted(classes, "class"), ", 0 to ",
+          classes - 1,
+          " (label files with such a class: ", report.files_of_unknown_classes,
+          from_one ? "; with class 0: none, so these labels count "
+                     "classes from 1)"
+                   : ")"),
       from_one ? "take 1 from the class of every line"
                : "complete names, or correct the label",
       ExitCode::kData);
@@ -267,8 +269,8 @@ void count_kept(const LabelFile& labels, DataReport& report) {
   if (boxes == 0) ++report.background;
 }
 
-// Adds an image to the report, in the order of the files. True if the image is
-// kept.
+// Adds an image to the report; called in the order of the files. Returns
+// whether the image is kept.
 bool report_image(std::string_view image, const Examined& examined,
                   DataReport& report) {
   if (!examined.size.ok()) {
@@ -313,8 +315,9 @@ Outlines Dataset::outlines(int64_t index) const {
 
 namespace {
 
-// What the images of a split that lies in packs are, as far as they are there:
-// no image is opened.
+// Calls `image` for each image of a pack with what the pack's index says of it.
+// Images whose shard is missing or too short get a reason instead of a size. No
+// image is opened.
 template <typename Image>
 void each_packed_image(const configs::DataConfig& config,
                        const packs::Pack& pack, const IndexOptions& options,
@@ -359,8 +362,9 @@ void each_packed_image(const configs::DataConfig& config,
   }
 }
 
-// The packs of a split, where they say all that a run has to know: which
-// images of other bands than colours a model reads is said by their headers.
+// Opens the packs of a split. Returns an empty list if the packs' indexes are
+// not enough: if the model reads bands other than colours, or an image has
+// other bands, the headers of the images have to be read.
 std::vector<packs::Pack> packs_of(const configs::DataConfig& config,
                                   Split split, const IndexOptions& options) {
   std::vector<packs::Pack> packs;
@@ -482,7 +486,7 @@ std::optional<ImageBoxes> count_boxes(const SplitImage& image,
 
 BoxCounts count_boxes(const configs::DataConfig& config, Split split,
                       const IndexOptions& options) {
-  DataReport ignored;  // the run's own report has the same faults
+  DataReport ignored;  // the run's own report lists these faults
   std::vector<std::optional<ImageBoxes>> counts;
   const std::vector<packs::Pack> packs = packs_of(config, split, options);
   if (!packs.empty()) {
@@ -497,7 +501,8 @@ BoxCounts count_boxes(const configs::DataConfig& config, Split split,
         open_split(config, split, options.single_cls, ignored);
     const std::vector<SplitImage>& images = split_images.images;
     counts.resize(images.size());
-    // Boxes do not depend on bands: the index of most models serves.
+    // The number of boxes does not depend on bands, so use the index that most
+    // models write.
     codecs::ImageLimits limits = options.limits;
     if (limits.bands == codecs::kAnyBands) limits.bands = codecs::kColours;
     FolderIndex index(index_place(options.kept_in, config, split, limits),

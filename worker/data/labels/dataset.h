@@ -1,11 +1,11 @@
 // Dataset: the index of one split: paths, sizes and boxes, never pixels.
 //
-// Built once per process at start; a line or an image that is faulty costs
-// that box or that image, is repaired where it can be, and is named in the
+// Built once in each process when it starts. A faulty line costs its box, a
+// faulty image itself. Faults are repaired where possible and named in the
 // report (data_report.h).
 //
-// Memory: about path + 16 bytes per image and 20 bytes per box; with outlines
-// 8 bytes more per box and per point. An image in a pack: 76 bytes and its
+// Memory: about the path and 16 bytes per image, and 20 bytes per box. Outlines
+// add 8 bytes per box and per point. An image in a pack takes 76 bytes and its
 // name.
 #pragma once
 
@@ -35,13 +35,13 @@ struct KnownImage;
 struct IndexOptions {
   bool single_cls = false;     // all classes become class 0
   bool keep_outlines = false;  // outlines of polygon labels
-  int64_t num_threads = 8;     // image headers are read in parallel
+  int64_t num_threads = 8;     // for headers; more help on slow disks
   codecs::ImageLimits limits;
-  // Where what is found out about files is kept for the next start
-  // (folder_index.h); "": nowhere.
+  // Folder in which facts about files are kept for the next start
+  // (folder_index.h); "" to keep none.
   std::filesystem::path kept_in = {};
-  // Is told, from any thread, of each image that a tool has gone through, with
-  // its split and how many images that has.
+  // A tool calls this after each image, from any thread, with the split and its
+  // number of images.
   std::function<void(const std::string& split, int64_t images)> image_done = {};
 };
 
@@ -49,19 +49,19 @@ class Dataset {
  public:
   int64_t size() const { return static_cast<int64_t>(sizes_.size()); }
 
-  // REQUIRES of these three: 0 <= index < size().
+  // All functions with an index require 0 <= index < size().
   std::filesystem::path path(int64_t index) const;
   // Height and width with the EXIF orientation applied.
   codecs::ImageSize image_size(int64_t index) const { return sizes_[index]; }
-  // Normalised to the image, clipped to it, no duplicates.
+  // Boxes as fractions of the image, clipped to it, without duplicates.
   std::span<const BoxLabel> labels(int64_t index) const;
-  // The labels' outlines; none unless IndexOptions::keep_outlines.
+  // The labels' outlines; empty unless IndexOptions::keep_outlines is set.
   Outlines outlines(int64_t index) const;
 
   const std::vector<codecs::ImageSize>& image_sizes() const { return sizes_; }
   const std::vector<std::string>& class_names() const { return class_names_; }
   int64_t num_labels() const { return static_cast<int64_t>(labels_.size()); }
-  // Labels that are polygons.
+  // Number of labels that are polygons.
   int64_t num_polygons() const { return num_polygons_; }
 
   // A hash of names, relative paths, file lengths, sizes and boxes: equal on
@@ -73,7 +73,8 @@ class Dataset {
 
   std::string path_text_;               // all paths, one after another
   std::vector<uint64_t> path_offsets_;  // size() + 1
-  // Images in packs instead: which pack, and their numbers in its index.
+  // Used in place of paths for images in packs: the pack and the image's number
+  // in its index.
   struct PackedImage {
     uint32_t pack = 0, number = 0;
   };
@@ -82,7 +83,7 @@ class Dataset {
   std::vector<codecs::ImageSize> sizes_;
   std::vector<BoxLabel> labels_;         // all boxes, image after image
   std::vector<uint64_t> label_offsets_;  // size() + 1
-  // Outlines that are kept, box after box, and where each box's end.
+  // The points of all outlines, box after box, and where each box's end.
   std::vector<IndexedPoint> points_;
   std::vector<uint64_t> point_ends_;
   std::vector<std::string> class_names_;
@@ -90,17 +91,16 @@ class Dataset {
   uint64_t digest_ = 0;
 };
 
-// How many boxes an image has.
 struct ImageBoxes {
   int64_t boxes = 0;
-  int64_t polygons = 0;  // How many of the boxes are polygons.
+  int64_t polygons = 0;  // boxes that are polygons
 };
 
 struct IndexedDataset {
   Dataset dataset;
   DataReport report;
-  // How many boxes the images have that were left out because no decoder takes
-  // them, as far as their labels can be read.
+  // Box counts of the images that were left out because they cannot be decoded.
+  // An image whose labels cannot be read is not listed.
   std::vector<ImageBoxes> undecodable;
 };
 
@@ -109,28 +109,28 @@ struct IndexedDataset {
 IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
                              const IndexOptions& options = {});
 
-// The next three functions count the boxes of images from their label files
-// alone: thousands of images take a fraction of a second, for none is opened.
-// (For formats whose boxes are in pixels, the headers of images are read.) An
-// image that cannot be decoded counts here and is left out of training.
+// The next three functions count boxes from label files alone and open no
+// image, so that thousands of images take a fraction of a second. (If boxes are
+// in pixels, image headers are read.) Images that cannot be decoded are counted
+// here although training leaves them out.
 
-// The boxes of one image; nothing if its labels cannot be read. `known`: what
-// an earlier start found; null: nothing.
+// Counts the boxes of one image. Returns nullopt if its labels cannot be read.
+// `known` holds facts of an earlier start, nullptr if there are none.
 std::optional<ImageBoxes> count_boxes(const SplitImage& image,
                                       const codecs::ImageLimits& limits,
                                       const KnownImage* known = nullptr);
 
 struct BoxCounts {
-  // One number an image; images whose labels cannot be read are left out.
+  // One number for each image. Images whose labels cannot be read are left out.
   std::vector<int64_t> boxes;
-  int64_t polygons = 0;  // how many of all these boxes are polygons
+  int64_t polygons = 0;  // boxes that are polygons
 };
 
 // Counts boxes in order of path. Throws Error (exit 4) if the split is empty.
 BoxCounts count_boxes(const configs::DataConfig& config, Split split,
                       const IndexOptions& options);
 
-// The images that cannot be decoded come last.
+// Images that cannot be decoded are listed last.
 BoxCounts count_boxes(const IndexedDataset& indexed);
 
 }  // namespace headroom::labels

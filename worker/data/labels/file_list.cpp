@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 12> kDecodedSuffixes{
 constexpr std::array<std::string_view, 13> kOtherSuffixes{
     ".dng", ".pfm", ".gif", ".heic", ".heif", ".avif", ".jp2",
     ".dcm", ".jxl", ".tga", ".ppm",  ".pgm",  ".exr"};
-// Labels and what else lies beside images: not looked into.
+// Labels and other files that are usual beside images: not examined.
 constexpr std::array<std::string_view, 11> kForeignSuffixes{
     ".txt", ".xml", ".json",  ".geojson", ".csv", ".yaml",
     ".yml", ".md",  ".cache", ".npy",     ".zip"};
@@ -72,7 +72,7 @@ class Lister {
   }
 
   std::vector<std::string> take() {
-    // A folder's files come in order; those of several sources may not.
+    // The files of one folder are sorted; those of several may not be.
     if (!std::ranges::is_sorted(files_, path_precedes)) {
       std::ranges::sort(files_, path_precedes);
     }
@@ -90,7 +90,7 @@ class Lister {
 
  private:
   void add_directory(const fs::path& directory) {
-    // Links may lead back up: a directory is entered once.
+    // Links may lead back to a parent: each directory is entered once.
     struct stat status {};
     if (::stat(directory.c_str(), &status) != 0 ||
         !entered_.insert({status.st_dev, status.st_ino}).second) {
@@ -111,14 +111,15 @@ class Lister {
       errno = 0;
     }
     if (errno != 0) refuse(errno);
-    // A folder's content stands where its name does: path_precedes().
+    // A folder's files are sorted in at the place of the folder's name:
+    // path_precedes().
     std::ranges::sort(entries);
     const std::string inside = (directory / "").string();
     for (const auto& [name, type] : entries) add_entry(inside + name, type);
   }
 
   void add_entry(std::string path, unsigned char type) {
-    std::error_code ignored;  // a dangling link is no directory
+    std::error_code ignored;  // a dangling link is not a directory
     const bool may_lead_on = type == DT_LNK || type == DT_UNKNOWN;
     if (type == DT_DIR || (may_lead_on && fs::is_directory(path, ignored))) {
       add_directory(path);
@@ -163,8 +164,8 @@ class Lister {
       if (line.empty()) continue;
       fs::path file(line);
       if (file.is_relative()) {
-        // "./x" is relative to the list by definition; other relative paths
-        // are where either the list or the working directory has them.
+        // "./x" is always relative to the list. Other relative paths are looked
+        // for beside the list first, then in the working directory.
         const fs::path beside = list.parent_path() / file;
         const bool in_list_folder =
             line.starts_with("./") || image_exists(beside);
@@ -183,7 +184,8 @@ class Lister {
 
 namespace {
 
-// Where a path's suffix begins, ".jpg" of "a/b.jpg"; its end where it has none.
+// The position at which a path's suffix begins: ".jpg" in "a/b.jpg". The end of
+// the path if it has none.
 size_t suffix_begin(std::string_view file) {
   const size_t slash = file.rfind('/');
   const size_t name = slash == std::string_view::npos ? 0 : slash + 1;
@@ -196,7 +198,7 @@ size_t suffix_begin(std::string_view file) {
 bool path_precedes(std::string_view a, std::string_view b) {
   const size_t length = std::min(a.size(), b.size());
   size_t at = 0;
-  // Neighbours have long beginnings in common.
+  // Neighbours share long beginnings, so compare in large steps.
   constexpr size_t kStep = 16;
   while (at + kStep <= length &&
          std::memcmp(a.data() + at, b.data() + at, kStep) == 0) {

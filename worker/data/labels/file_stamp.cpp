@@ -25,8 +25,8 @@ bool keeps_status_times(int64_t filesystem_type) {
       0x3153464A,  // JFS
       0x01021994,  // tmpfs
       0x858458F6,  // ramfs
-      0x794C7630,  // overlayfs, whose lower layers nobody may change
-      // The server sets it.
+      0x794C7630,  // overlayfs; its lower layers must not change
+      // Network file systems whose server sets the time.
       0x6969,      // NFS
       0x0BD00BD0,  // Lustre
       0x00C36400,  // Ceph
@@ -43,7 +43,8 @@ int64_t nanoseconds(const auto& time) {
   return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
 }
 
-// Threads: any. Images of a data set lie on few file systems.
+// May be called from any thread. The answer is cached per device, because the
+// images of a data set are on few file systems.
 bool device_keeps_status_times(const std::string& path, uint64_t device) {
   static std::mutex mutex;
   static std::map<uint64_t, bool> known;
@@ -55,7 +56,7 @@ bool device_keeps_status_times(const std::string& path, uint64_t device) {
   struct statfs system {};
   if (packs::with_patience([&] { return ::statfs(path.c_str(), &system); }) !=
       0) {
-    return false;  // this once
+    return false;  // not cached, so the next file tries again
   }
   const bool keeps = keeps_status_times(system.f_type);
   const std::lock_guard lock(mutex);

@@ -1,5 +1,5 @@
-// FileStamp: how an index of files (folder_index.h) notices that a file is
-// another one, without reading it.
+// FileStamp: detects that a file has changed without reading it. Used by the
+// index of files (folder_index.h).
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,28 @@
 
 namespace headroom::labels {
 
-// What tells one state of a file from another without reading it.
+// The properties by which two states of a file are told apart.
 struct FileStamp {
   uint64_t bytes = 0;
   int64_t modified = 0;  // nanoseconds
-  // Nanoseconds: content, name, owner or permissions; 0: nobody knows.
+  // Time of the last change of content, name, owner or permissions, in
+  // nanoseconds; 0 if the file system does not keep it reliably.
   int64_t changed = 0;
   uint64_t inode = 0;
 
   bool operator==(const FileStamp&) const = default;
-  // Are length and date the same, as programs that copy can make them?
+  // Whether length and modification time are equal. Programs that copy files
+  // can make them equal for different content.
   bool looks_like(const FileStamp& other) const {
     return bytes == other.bytes && modified == other.modified;
   }
 };
-// Nothing where there is no such file. A network's file system is asked, not
-// what this machine remembers of it.
+// Returns nullopt if there is no such file. Asks the server of a network file
+// system, not this machine's cache.
 std::optional<FileStamp> stamp_of(const std::string& file);
 
-// Does a file system of this type (statfs(2), f_type) set the time of the last
-// change of status itself?
+// Whether a file system of this type (f_type of statfs(2)) sets the time of the
+// last status change itself.
 bool keeps_status_times(int64_t filesystem_type);
 
 }  // namespace headroom::labels

@@ -11,6 +11,7 @@
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/index_cache.h"
@@ -23,11 +24,12 @@ namespace fs = std::filesystem;
 
 constexpr std::array<char, 8> kMagic{'H', 'R', 'F', 'I', 'L', 'E', '\r', '\n'};
 constexpr uint32_t kVersion = 1;
-// It rises where an image that was usable would be refused, or have another
-// size.
+// Part of the key. Raise it when a change of the code makes a usable image be
+// refused or have another size.
 constexpr int kVerdicts = 2;
 constexpr uint64_t kMostBlockBytes = uint64_t{16} << 20;
-// A block ends where it has so many; a longer label file is read each time.
+// A block ends when its texts and paths reach this size. A label file above
+// kMostText is not stored and is read at each start.
 constexpr uint64_t kBlockBytes = uint64_t{4} << 20;
 constexpr size_t kMostText = size_t{1} << 20;
 
@@ -39,8 +41,8 @@ struct IndexHeader {
 };
 struct BlockHeader {
   uint64_t images = 0;
-  uint64_t bytes = 0;   // what follows
-  uint64_t digest = 0;  // XXH3 of these, with the key's as seed
+  uint64_t bytes = 0;   // bytes of the payload that follows
+  uint64_t digest = 0;  // XXH3 of the payload, seeded with the key's digest
 };
 struct Entry {
   FileStamp image, labels;
@@ -80,7 +82,7 @@ Entry entry_of(const KnownImage& image) {
           .believes_labels = image.believes_labels ? 1U : 0U};
 }
 
-// `images` none: the end of an index.
+// A block without images marks the end of an index.
 std::string block_bytes(const std::vector<KnownImage>& images, uint64_t seed) {
   std::string payload;
   for (const KnownImage& image : images) append(payload, entry_of(image));
@@ -100,7 +102,7 @@ bool is_possible(const Entry& entry) {
   return entry.believes_image == 0 || (fits(entry.height) && fits(entry.width));
 }
 
-// The images of a block; none where it cannot be one.
+// Decodes the images of a block. Returns an empty list if it is not valid.
 std::vector<KnownImage> images_of(std::string_view payload, uint64_t count) {
   std::vector<Entry> entries(count);
   std::memcpy(entries.data(), payload.data(), count * sizeof(Entry));
@@ -156,7 +158,8 @@ class FolderIndex::Reader {
     }
   }
 
-  // The next block; none at the end, and where damage() says why.
+  // Returns the next block. It is empty at the end, and if the index is
+  // damaged; then damage() says why.
   std::vector<KnownImage> next() {
     begin_ = position_;
     BlockHeader header;
@@ -189,11 +192,11 @@ class FolderIndex::Reader {
   bool is_there() const { return is_there_; }
   bool has_ended() const { return has_ended_ || !damage_.empty(); }
   const std::string& damage() const { return damage_; }
-  // The bytes of the newest block.
+  // The bytes of the newest block, header included.
   const std::string& raw() const { return raw_; }
 
-  // Calls `write` with all that stands before the newest block, or before what
-  // next() could not read. False where it cannot be read again.
+  // Calls `write` with everything before the newest block, or before the place
+  // that next() could not read. Returns false if it cannot be read again.
   template <typename Write>
   bool copy_before(const Write& write) {
     std::vector<char> bytes(size_t{1} << 20);
@@ -230,14 +233,14 @@ class FolderIndex::Reader {
   bool is_there_ = true, has_ended_ = false;
 };
 
-// Writes an index beside the old one, which it replaces in the end. While it
-// lives it has the lock.
+// Writes a new index beside the old one and replaces it on commit. Holds the
+// lock while it exists.
 class FolderIndex::Writer {
  public:
-  // Throws Error where the folder cannot be written.
+  // Throws Error if the folder cannot be written.
   explicit Writer(const Place& place)
       : place_(place), seed_(digest_of(place.key)) {
-    std::error_code ignored;  // what follows says why
+    std::error_code ignored;  // taking the lock below reports the reason
     const fs::path folder = place.file.parent_path();
     if (fs::create_directories(folder, ignored)) {
       fs::permissions(folder, fs::perms::owner_all, ignored);
@@ -254,7 +257,7 @@ class FolderIndex::Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  // False where another process writes the same index.
+  // False if another process is writing the same index.
   bool has_lock() const { return file_.has_value(); }
 
   void write(const void* bytes, size_t num_bytes) {
@@ -285,7 +288,8 @@ class FolderIndex::Writer {
   const Place& place_;
   const uint64_t seed_;
   std::optional<IndexLock> lock_;
-  // What is not committed is removed while there is a lock.
+  // Declared after lock_, so that an uncommitted file is removed while the lock
+  // is still held.
   std::optional<AtomicFile> file_;
 };
 
@@ -318,7 +322,7 @@ void FolderIndex::note_failure(const std::string& what) {
                    what + ": files that it lacks are read");
 }
 
-// Leaves block_ empty where nothing more is known.
+// Leaves block_ empty if the index has no more blocks.
 void FolderIndex::load_block() {
   block_.clear();
   in_block_ = 0;
@@ -337,7 +341,7 @@ const FolderIndex::Chunk& FolderIndex::next() {
   const size_t begin = chunk_.end;
   chunk_ = {begin, begin, {}};
   if (in_block_ == block_.size()) load_block();
-  // Blocks whose images all come before what is left.
+  // Skip blocks whose images all precede the images that are left.
   while (!block_.empty() &&
          (begin == images_.size() ||
           path_precedes(block_.back().path, images_[begin].path))) {
@@ -345,7 +349,7 @@ const FolderIndex::Chunk& FolderIndex::next() {
     load_block();
   }
   size_t end = std::min(begin + kMostImages, images_.size());
-  bool reaches_last = false;  // does it end with the block?
+  bool reaches_last = false;  // whether the chunk ends where the block ends
   if (!block_.empty()) {
     const auto first = images_.begin() + static_cast<std::ptrdiff_t>(begin);
     const auto after = std::ranges::upper_bound(
@@ -463,8 +467,8 @@ std::vector<std::string> FolderIndex::finish() {
   std::string text;
   const auto say = [&text](const Difference& difference, const char* what) {
     if (difference.count == 0) return;
-    text += (text.empty() ? "" : "; ") + std::to_string(difference.count) +
-            what + ", first " + difference.first;
+    text += cat(text.empty() ? "" : "; ", difference.count, what, ", first ",
+                difference.first);
   };
   say(changed_, " changed");
   say(added_, " new");

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "worker/data/labels/json_text.h"
 
@@ -15,9 +16,10 @@ namespace headroom::labels {
 namespace {
 
 constexpr const char* kCollection = "FeatureCollection";
-constexpr size_t kMostShownOfGeoJson = 80;  // bytes of a word out of a file
+constexpr size_t kMostShownOfGeoJson = 80;  // bytes shown of a word from a file
 
-// Names that lead to no file and no address.
+// Accepts only names of reference systems that cannot refer to a file or a
+// network address.
 bool is_name_of_system(std::string_view name) {
   constexpr size_t kLongestName = 128;
   constexpr std::array<std::string_view, 3> kBeginnings = {
@@ -40,7 +42,7 @@ bool is_name_of_system(std::string_view name) {
          std::ranges::all_of(name.substr(colon + 1), is_letter);
 }
 
-// What an object or list of the text is.
+// The role of an object or list in the text.
 enum class GeoPlace : uint8_t {
   kElsewhere,
   kRoot,
@@ -50,14 +52,14 @@ enum class GeoPlace : uint8_t {
   kFeature,
   kProperties,
   kGeometry,
-  kCoordinates,  // the list, and those inside it
+  kCoordinates,  // the list and all lists inside it
 };
 
 class GeoJsonHandler {
  public:
   explicit GeoJsonHandler(int64_t& line) : line_(line) {}
 
-  // REQUIRES: the text is at its end.
+  // REQUIRES: the whole text has been parsed.
   GeoJson finish() {
     if (!result_.ok()) return std::move(result_);
     if (root_type_ != kCollection || !has_features_) {
@@ -228,7 +230,7 @@ class GeoJsonHandler {
     return GeoPlace::kElsewhere;
   }
 
-  // A value that no member wants where it stands.
+  // A value of a type that is not expected at this place.
   bool other_value() {
     if (place() == GeoPlace::kFeatures) return add_foreign_feature();
     if (place() == GeoPlace::kCoordinates) has_bad_coordinates_ = true;
@@ -264,8 +266,8 @@ class GeoJsonHandler {
     level_ = level_of_positions_ = numbers_ = rings_of_polygon_ = 0;
   }
 
-  // A list of numbers is a position, a list of these a ring, a list of rings a
-  // polygon.
+  // A list of numbers is a position, a list of positions is a ring, and a list
+  // of rings is a polygon.
   void end_coordinates() {
     if (numbers_ > 0) {
       if (level_of_positions_ == 0) level_of_positions_ = level_;
@@ -288,7 +290,7 @@ class GeoJsonHandler {
   void end_ring() {
     const size_t begin = feature_.rings.empty() ? 0 : feature_.rings.back().end;
     size_t end = feature_.x.size();
-    // The last vertex of a closed ring is its first once more.
+    // A closed ring repeats its first vertex at its end.
     if (end > begin + 1 && feature_.x[begin] == feature_.x.back() &&
         feature_.y[begin] == feature_.y.back()) {
       feature_.x.pop_back();
@@ -331,40 +333,41 @@ class GeoJsonHandler {
     }
   }
 
-  // Returns false where the text is refused.
+  // Adds a member of `features` that is not an object. Returns false if there
+  // are too many, which refuses the text.
   bool add_foreign_feature() {
     begin_feature();
     end_feature();
     if (++num_foreign_ <= kMostForeignFeatures) return true;
-    refuse("more than " + std::to_string(kMostForeignFeatures) +
-               " of its features are no objects",
+    refuse(cat("more than ", kMostForeignFeatures,
+               " of its features are no objects"),
            line_);
     return false;
   }
 
   int64_t& line_;
   GeoJson result_;
-  std::vector<GeoPlace> places_;  // What is open, from the root.
-  std::string key_;               // the newest
+  std::vector<GeoPlace> places_;  // open objects and lists, from the root
+  std::string key_;               // the newest key
   std::string root_type_, crs_name_;
   bool has_features_ = false, has_crs_ = false;
   int64_t crs_line_ = 0;
 
   int64_t num_features_ = 0, num_faulty_ = 0, num_foreign_ = 0;
 
-  // The newest feature.
+  // The feature that is being read.
   GeoFeature feature_;
   bool is_feature_ = false;
   std::string geometry_type_;
   bool has_bad_coordinates_ = false;
-  size_t level_ = 0;               // lists of coordinates that are open
-  size_t level_of_positions_ = 0;  // 0: there was none so far
-  size_t numbers_ = 0;             // The newest list has them.
+  size_t level_ = 0;               // number of open lists of coordinates
+  size_t level_of_positions_ = 0;  // level of positions; 0 before any
+  size_t numbers_ = 0;             // count of numbers in the newest list
   size_t rings_of_polygon_ = 0;
   std::array<double, 2> position_{};
 };
 
-// The events of a text up to what says which kind of JSON it is.
+// Reads the events of a text only until they show which kind of JSON it is.
 class KindHandler {
  public:
   bool is_collection = false;
@@ -387,7 +390,7 @@ class KindHandler {
     return true;
   }
   bool start_array(size_t) {
-    // A root that is a list is no collection.
+    // If the root is a list, the file is no FeatureCollection.
     const bool is_coco =
         depth_ == 1 && (key_ == "images" || key_ == "annotations");
     return depth_++ > 0 && !is_coco;
@@ -400,7 +403,7 @@ class KindHandler {
 
  private:
   int64_t depth_ = 0;
-  std::string key_;  // the root's newest
+  std::string key_;  // the newest key of the root
 };
 
 }  // namespace

@@ -1,13 +1,13 @@
-// GeoJSON's polygons, before anything is known of the pictures that they lie
-// in.
+// Parses the polygons of a GeoJSON text. The images that they belong to are
+// found later.
 //
 // Coordinates are longitude and latitude (RFC 7946), or those of the member
-// `crs` that files of 2008 have: a name as urn:ogc:def:crs:EPSG::32633 or
-// EPSG:32633, east or longitude first. Nothing needs to be in order, and
-// unknown members are skipped.
+// `crs` that files of the 2008 format have. It must be a name, such as
+// urn:ogc:def:crs:EPSG::32633 or EPSG:32633; the easting or longitude is the
+// first number. Members may be in any order, and unknown ones are skipped.
 //
-// A text costs at most 48 bytes per vertex and some 700 per feature, whatever
-// it holds: of what is no polygon, only the first features are kept.
+// Memory is at most 48 bytes per vertex and about 700 per feature for any
+// input. Of the features that are not polygons, only the first are kept.
 #pragma once
 
 #include <cstddef>
@@ -22,32 +22,32 @@ namespace headroom::labels {
 
 inline constexpr const char* kLongitudeLatitude = "OGC:CRS84";
 
-// Features that are no objects: more are no GeoJSON.
+// With more features that are not objects, the text is no GeoJSON.
 inline constexpr int64_t kMostForeignFeatures = 1000;
-// Features that are no polygons: more are counted.
+// Features that are not polygons: beyond this number they are only counted.
 inline constexpr int64_t kMostFaultyFeatures = 2000;
 
-// A member of `features`, in order.
+// One member of `features`; members keep their order.
 struct GeoFeature {
   struct Ring {
-    size_t end = 0;        // vertices before it, and in it
-    bool is_hole = false;  // not a polygon's first
+    size_t end = 0;        // index after its last vertex in x and y
+    bool is_hole = false;  // true for all rings of a polygon except its first
   };
-  int64_t number = 0;  // 1 is the first member
+  int64_t number = 0;  // counted from 1
   int64_t line = 0;
-  std::string fault;  // why it is no polygon; "": it is one
-  // The property `class`: none, a name or a number.
+  std::string fault;  // why it is no polygon; "" if it is one
+  // The property `class`: missing, a name or a number.
   std::variant<std::monostate, std::string, double> class_value;
-  std::string name, image;  // the properties; "" where they are no text
+  std::string name, image;  // properties; "" if missing or not text
   std::vector<double> x, y;
-  std::vector<Ring> rings;  // Each has 3 vertices or more.
+  std::vector<Ring> rings;  // each has 3 or more vertices
 };
 
 struct GeoJson {
   std::string reference_system = kLongitudeLatitude;
   std::vector<GeoFeature> features;
-  int64_t other_faults = 0;  // features that are not among them
-  // Why the text as a whole is refused, and where; "": it is not.
+  int64_t other_faults = 0;  // faulty features beyond those kept in `features`
+  // Why the whole text is refused, and in which line; "" if it is not.
   std::string reason;
   int64_t reason_line = 0;
   bool ok() const { return reason.empty(); }
@@ -55,8 +55,9 @@ struct GeoJson {
 
 GeoJson parse_geojson(std::string_view text);
 
-// Is it a FeatureCollection, whatever its name? Reads no further than to the
-// root's type, or to a list that COCO has. False where it cannot be read.
+// Whether the file is a FeatureCollection, whatever its name. Stops reading at
+// the root's type or at a list that COCO files have. Returns false if the file
+// cannot be read.
 bool is_geojson(const std::filesystem::path& file);
 
 }  // namespace headroom::labels

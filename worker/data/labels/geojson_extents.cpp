@@ -7,11 +7,12 @@
 namespace headroom::labels {
 namespace {
 
-// Never false where may_meet() is true of a box inside `extent`: the whole
-// moves to where it is nearest to the picture, and so reaches it where a part
-// of it does, but for rounding.
+// Returns true if may_meet() is true of any box inside `extent`. may_meet()
+// moves an extent by whole turns to where it is nearest to the picture, so a
+// larger extent reaches the picture whenever a box inside it does, except for
+// rounding. The margin below allows for rounding.
 bool may_hold_some(BoxExtent extent, const MapBounds& bounds) {
-  // Turns. Coordinates further out are lost in rounding.
+  // kFarthest is in turns: coordinates further out lose too much precision.
   constexpr double kFarthest = 1e6, kRounding = 1e-6;
   if (bounds.turn > 0) {
     if (std::max(-extent.x1, extent.x2) > kFarthest * bounds.turn) return true;
@@ -24,7 +25,7 @@ bool may_hold_some(BoxExtent extent, const MapBounds& bounds) {
 }  // namespace
 
 bool may_meet(BoxExtent extent, const MapBounds& bounds) {
-  constexpr double kMargin = 0.01;  // edges of maps are bent
+  constexpr double kMargin = 0.01;  // edges of maps may be curved
   auto [west, south, east, north] = bounds.sides;
   const double turn = bounds.turn;
   const double high = (north - south) * kMargin;

@@ -1,8 +1,9 @@
-// ExtentTree: which of many boxes on a map may lie in a picture, found without
-// looking at all of them.
+// ExtentTree: finds which of many boxes on a map may be inside a picture
+// without testing all of them.
 //
-// The boxes are halved by their middles, along the longer side of what they
-// cover, and again, down to a few; each half knows the box around it.
+// The boxes are split into halves by their centres, along the longer side of
+// the area that they cover. The halves are split again until few boxes are
+// left. Each node stores the extent of its boxes.
 //
 // Threads: immutable once built; any thread may read.
 #pragma once
@@ -16,13 +17,15 @@
 
 namespace headroom::labels {
 
-// A picture's bounds and all the way round the Earth, as MapPoints has them.
+// The bounds of a picture, and the length of a whole turn round the Earth (see
+// MapPoints); turn is 0 if coordinates do not wrap.
 struct MapBounds {
   std::array<double, 4> sides{};  // west, south, east, north
   double turn = 0;
 };
 
-// May the box lie in the picture, on whichever turn round the Earth?
+// Whether the box may be inside the picture after moving it by any number of
+// whole turns round the Earth.
 bool may_meet(BoxExtent extent, const MapBounds& bounds);
 
 class ExtentTree {
@@ -33,22 +36,22 @@ class ExtentTree {
   };
   explicit ExtentTree(std::vector<Entry> entries);
 
-  // The numbers of the entries that may_meet() a picture, in no order; of one
-  // without bounds, all.
+  // The numbers of the entries that may_meet() a picture, in no particular
+  // order; all entries if the picture has no bounds.
   std::vector<size_t> meeting(const std::optional<MapBounds>& bounds) const;
 
  private:
   struct Node {
     BoxExtent extent;
-    size_t begin = 0, end = 0;  // its entries
-    // The node of its second half; the first half's follows this one. 0 where
-    // it is not halved.
+    size_t begin = 0, end = 0;  // range of its entries
+    // Index of the node of the second half, 0 for a leaf. The node of the first
+    // half directly follows this one.
     size_t second = 0;
   };
   void build(size_t begin, size_t end);
 
   std::vector<Entry> entries_;
-  std::vector<Node> nodes_;  // the root first
+  std::vector<Node> nodes_;  // the root is first
 };
 
 }  // namespace headroom::labels

@@ -1,10 +1,10 @@
-// Polygons on the map as boxes in pixels: of all vertices, where the image's
-// own coordinates have them, the smallest and the largest. Holes and the order
-// of a ring's vertices do not matter. Of a file for many images, an image has
-// what its edges leave of each polygon.
+// Turns polygons on a map into boxes in pixels. A box spans the smallest and
+// largest pixel coordinates of all vertices in the image. Holes and the
+// direction of a ring do not matter. If one file serves many images, each image
+// gets the part of a polygon that is inside its edges.
 //
-// The class is the property `class`, a name or a number; where `detect` wrote a
-// number and a `name` beside it, the name counts.
+// The class is the property `class`, a name or a number. If `name` is present
+// beside a number, as `detect` writes them, `name` is used.
 
 #include <algorithm>
 #include <cmath>
@@ -19,6 +19,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/parallel_for.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "worker/data/codecs/scanline_reader.h"
@@ -37,8 +38,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostOfClassName = 1000;  // bytes
 
-// The place of an image whose pixels are stored as they are seen; none, and
-// `reason`, where it has none.
+// The map position of an image whose pixels are stored upright. Returns nullopt
+// and sets `reason` if it has none.
 std::optional<maps::MapPlace> place_of_upright(maps::MapApi& maps,
                                                const std::string& image,
                                                codecs::ImageSize size,
@@ -63,15 +64,15 @@ std::optional<maps::MapPlace> place_of_upright(maps::MapApi& maps,
   } else if (!stored.is_upright) {
     reason = "its pixels are stored turned or mirrored";
   } else {
-    reason = "its map has " + std::to_string(place->width) + " x " +
-             std::to_string(place->height) + " pixels, its picture " +
-             std::to_string(size.width) + " x " + std::to_string(size.height);
+    reason = cat("its map has ", place->width, " x ", place->height,
+                 " pixels, its picture ", size.width, " x ", size.height);
   }
   return std::nullopt;
 }
 
-// Coordinates of nine decimals of a degree lie beside the image's edge by
-// rounding, and the last digits of libraries differ.
+// Coordinates with nine decimals of a degree miss the image's edge by rounding,
+// and libraries differ in the last digits. So values near an edge become the
+// edge, and others are rounded.
 double rounded(double pixel, double edge) {
   constexpr double kBesideEdge = 0.01, kSteps = 1024, kFarthest = 1e12;
   for (const double side : {0.0, edge}) {
@@ -80,7 +81,7 @@ double rounded(double pixel, double edge) {
   return std::round(std::clamp(pixel, -kFarthest, kFarthest) * kSteps) / kSteps;
 }
 
-// Outer rings in pixels; none where a vertex has no place.
+// Outer rings in pixels; empty if a vertex cannot be converted.
 std::vector<PixelRing> rings_in_pixels(const GeoFeature& feature,
                                        maps::MapPoints& points, double width,
                                        double height) {
@@ -104,7 +105,7 @@ std::vector<PixelRing> rings_in_pixels(const GeoFeature& feature,
   return rings;
 }
 
-// Features as boxes of one image.
+// Converts features to boxes of one image.
 class FeatureReader {
  public:
   FeatureReader(const std::string& file, const GeoJson& content,
@@ -118,12 +119,12 @@ class FeatureReader {
         labels_(labels),
         rules_(labels) {}
 
-  // `cut`: what sticks out of the image is no fault, and what it hardly shows
-  // is another image's.
+  // If `cut` is set, a polygon beyond the image's edge is clipped without a
+  // fault, and one that is hardly visible is skipped, because another image
+  // shows it.
   void add(size_t index, bool cut) {
     const GeoFeature& feature = content_.features[index];
-    rules_.at(file_ + ":" + std::to_string(feature.line),
-              "feature " + std::to_string(feature.number));
+    rules_.at(cat(file_, ":", feature.line), cat("feature ", feature.number));
     if (!feature.fault.empty()) {
       return rules_.drop(DataFaultKind::kBadLine, feature.fault);
     }
@@ -213,7 +214,7 @@ class FeatureReader {
   BoxRules rules_;
 };
 
-// Those beyond the faults that are kept one by one.
+// One fault for all features beyond the number kept one by one.
 DataFault fault_of_rest(const std::string& file, const GeoJson& content) {
   return {DataFaultKind::kBadLine, file,
           counted(content.other_faults, "feature") +
@@ -221,7 +222,7 @@ DataFault fault_of_rest(const std::string& file, const GeoJson& content) {
           "dropped"};
 }
 
-// Null: see `reason`.
+// Returns nullptr and sets `reason` if the image has no usable coordinates.
 std::unique_ptr<maps::MapPoints> points_in_image(maps::MapApi& maps,
                                                  const std::string& image,
                                                  codecs::ImageSize size,
@@ -265,7 +266,7 @@ class GeoJsonFiles : public LabelReader {
     const GeoJson content = parse_geojson(text);
     if (!content.ok()) {
       ImageLabels refused = unreadable_labels(file, content.reason);
-      refused.fault->where += ":" + std::to_string(content.reason_line);
+      refused.fault->where += cat(":", content.reason_line);
       return refused;
     }
     std::string reason;
@@ -290,7 +291,7 @@ class GeoJsonFiles : public LabelReader {
   maps::MapApi& maps_;
 };
 
-// A file for many images.
+// One GeoJSON file for many images.
 class GeoJsonTable : public LabelReader {
  public:
   GeoJsonTable(fs::path file, const fs::path& folder, ClassRules classes,
@@ -299,11 +300,10 @@ class GeoJsonTable : public LabelReader {
     content_ = parse_geojson(read_json_text(file, "GeoJSON"));
     if (!content_.ok()) {
       throw Error("data",
-                  file_ + ":" + std::to_string(content_.reason_line) + ": " +
-                      content_.reason,
+                  cat(file_, ":", content_.reason_line, ": ", content_.reason),
                   "export the layer again as GeoJSON", ExitCode::kData);
     }
-    DataReport ignored;  // what is no image here is nobody's image
+    DataReport ignored;  // files that are no images do not matter
     const std::vector<std::string> all = list_images({folder}, ignored);
     std::vector<Candidate> candidates = features_by_image(all);
     std::vector<bool> is_used(content_.features.size());
@@ -351,18 +351,18 @@ class GeoJsonTable : public LabelReader {
   }
 
  private:
-  // A feature in an image, by its place or because it names the image.
+  // A feature used in an image, by its position or because it names the image.
   struct Use {
     size_t feature = 0;
     bool is_named = false;
   };
   struct Candidate {
     std::vector<Use> features;
-    std::vector<size_t> touched;  // features of which it shows too little
-    std::string reason;           // why it has no coordinates; "": it has
+    std::vector<size_t> touched;  // features that are visible, but too little
+    std::string reason;           // why it has no coordinates; "" if it has
   };
 
-  // The image that each feature names, of which there may be none.
+  // For each feature the image that it names, nullopt if there is none.
   std::vector<std::optional<size_t>> named_images(
       const std::vector<std::string>& all) const {
     std::map<std::string, std::vector<size_t>> by_name;
@@ -409,9 +409,9 @@ class GeoJsonTable : public LabelReader {
       unnamed.push_back({{west, south, east, north}, i});
     }
     const ExtentTree tree(std::move(unnamed));
-    // GDAL keeps one transformation between two systems for whoever asks next.
-    // While that is in use a second has to be made, which takes as long as this
-    // many polygons.
+    // GDAL caches one transformation between two systems. If it is in use, a
+    // second has to be created, which takes as long as this many polygons. So
+    // the lock is released only for images with more polygons.
     constexpr size_t kWorthASecond = 1000;
     std::mutex transforming;
     constexpr int64_t kThreads = 8;
@@ -452,8 +452,8 @@ class GeoJsonTable : public LabelReader {
     }
   }
 
-  // What lies in no image may lie in those of another split: a note says how
-  // much it is.
+  // Polygons outside all images may belong to another split, so only a note
+  // states their number.
   void report_unused(const std::vector<bool>& is_used,
                      const std::vector<bool>& is_touched,
                      const fs::path& folder, DataReport& report) const {
@@ -461,9 +461,8 @@ class GeoJsonTable : public LabelReader {
     for (size_t i = 0; i < is_used.size(); ++i) {
       if (is_used[i]) continue;
       const GeoFeature& feature = content_.features[i];
-      const std::string name =
-          "feature " + std::to_string(feature.number) + ": ";
-      const std::string where = file_ + ":" + std::to_string(feature.line);
+      const std::string name = cat("feature ", feature.number, ": ");
+      const std::string where = cat(file_, ":", feature.line);
       if (!feature.fault.empty()) {
         report.add({DataFaultKind::kBadLine, where, name + feature.fault,
                     "box dropped"});
@@ -478,10 +477,9 @@ class GeoJsonTable : public LabelReader {
     }
     if (content_.other_faults > 0) report.add(fault_of_rest(file_, content_));
     if (outside > 0) {
-      report.notes.push_back(counted(outside, "polygon") + " of " + file_ +
-                             " in no image of " + folder.string() +
-                             ": not used; the first is in line " +
-                             std::to_string(first_line));
+      report.notes.push_back(cat(
+          counted(outside, "polygon"), " of ", file_, " in no image of ",
+          folder.string(), ": not used; the first is in line ", first_line));
     }
   }
 
@@ -490,7 +488,7 @@ class GeoJsonTable : public LabelReader {
   maps::MapApi& maps_;
   GeoJson content_;
   std::vector<std::string> images_;
-  std::vector<std::vector<Use>> features_;  // each image's
+  std::vector<std::vector<Use>> features_;  // features of each image
 };
 
 }  // namespace

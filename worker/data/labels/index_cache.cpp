@@ -30,11 +30,12 @@ bool is_index_before(const fs::path& file, time_t time) {
          status.st_uid == ::geteuid() && status.st_mtime < time;
 }
 
-// Nobody writes it meanwhile.
+// Checks again under the lock, so that no index is removed while another
+// process writes it.
 void remove_index_before(const fs::path& file, time_t time) {
   const IndexLock held(file);
   if (!held.is_held() || !is_index_before(file, time)) return;
-  std::error_code ignored;  // what cannot be removed stays
+  std::error_code ignored;  // a file that cannot be removed is left
   fs::remove(file.string() + ".partial", ignored);
   fs::remove(file, ignored);
   fs::remove(lock_of(file), ignored);

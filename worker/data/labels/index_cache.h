@@ -1,5 +1,5 @@
-// Where the indexes of files lie (folder_index.h), who may write one, and which
-// have been of no use for long.
+// Where the indexes of files are stored (folder_index.h), the lock for writing
+// one, and the removal of those long unused.
 //
 // An index INDEX has a lock INDEX.lock beside it.
 #pragma once
@@ -9,12 +9,12 @@
 
 namespace headroom::labels {
 
-// The folder where indexes are kept: $XDG_CACHE_HOME/headroom/folders, else
-// ~/.cache/headroom/folders; "" where neither variable is set.
+// The folder for indexes: $XDG_CACHE_HOME/headroom/folders, else
+// ~/.cache/headroom/folders; "" if neither variable is set.
 std::filesystem::path index_folder();
 
-// The lock of an index, for as long as this lives, unless another process has
-// it.
+// Holds the lock of an index while it exists, unless another process has it:
+// see is_held().
 class IndexLock {
  public:
   explicit IndexLock(const std::filesystem::path& index);
@@ -23,7 +23,7 @@ class IndexLock {
   IndexLock& operator=(const IndexLock&) = delete;
 
   bool is_held() const { return is_held_; }
-  // Why there can be no lock; 0 where another process has it.
+  // The errno if the lock cannot be used; 0 if another process holds it.
   int error() const { return error_; }
 
  private:
@@ -32,8 +32,8 @@ class IndexLock {
   int error_ = 0;
 };
 
-// `used` is the index that a start goes by. Others of this user beside it that
-// no start has used for `unused`, and that nobody writes, are removed.
+// Marks `used` as used now. Removes the other indexes of this user in its
+// folder that no start has used for `unused` and that no process is writing.
 void remove_unused_beside(const std::filesystem::path& used,
                           std::chrono::hours unused);
 

@@ -1,6 +1,6 @@
-// The JSON files of labels, read in one pass without a tree: events of
-// nlohmann's parser, which keeps no stack of its own for them, so that nesting
-// costs a bit per level, with the line that each stands in.
+// Reads JSON label files in one pass without a tree, as events of nlohmann's
+// parser. The parser keeps no stack for events, so nesting costs one bit per
+// level. Each event comes with its line number.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,16 @@ namespace headroom::labels {
 
 inline constexpr int64_t kMostJsonBytes = int64_t{4} << 30;
 
-// The text of a JSON file. Throws Error (exit 4): no such file, over 4 GiB,
-// another kind of file. `what`: "COCO's JSON".
+// Reads a whole JSON file. Throws Error (exit 4) if it does not exist, is over
+// 4 GiB or is another kind of file. `what` names the expected kind: "COCO's
+// JSON".
 std::string read_json_text(const std::filesystem::path& file,
                            const std::string& what);
 
-// Why a text is no JSON, in a few words.
+// Says in a few words why a text is not JSON.
 std::string json_error_text(const nlohmann::json::exception& error);
 
-// Characters of the text that count the lines as they go by.
+// Iterates over a text and counts its lines.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -53,8 +54,8 @@ class CountingIterator {
   int64_t* line_;
 };
 
-// Hands the events of the text to `handler`; `line` is the one that it stands
-// in. REQUIRES: line is 1.
+// Calls `handler` with the events of the text. `line` is updated to the current
+// line. REQUIRES: line is 1.
 template <typename JsonHandler>
 void parse_json_events(std::string_view text, int64_t& line,
                        JsonHandler& handler) {

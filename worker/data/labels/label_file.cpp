@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/packs/packed_file.h"
@@ -19,10 +20,10 @@ namespace {
 
 constexpr int64_t kMaxLabelFileBytes = int64_t{64} << 20;
 constexpr size_t kBoxValues = 5;
-// The largest class that is still exact and plainly not a typing error of
-// another column.
+// Above this, the number is probably a value of another column.
 constexpr double kMaxClass = 1e6;
-// A box may stick out of its image, but not by more than the image's own size.
+// A box may extend beyond its image, but by at most the image's own size.
+// Larger numbers are taken for pixels.
 constexpr double kMostFraction = 2;
 
 std::string quoted(std::string_view line) {
@@ -38,7 +39,7 @@ bool is_space(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v';
 }
 
-// The numbers of a line; nothing if anything in it is not a number.
+// The numbers of a line; nullopt if any part of it is not a number.
 std::optional<std::vector<double>> parse_numbers(std::string_view line) {
   std::vector<double> values;
   size_t at = 0;
@@ -52,7 +53,8 @@ std::optional<std::vector<double>> parse_numbers(std::string_view line) {
     const auto next = static_cast<size_t>(end - line.data());
     const bool ends = next == line.size() || is_space(line[next]);
     if (end == line.data() + at || !ends) return std::nullopt;
-    // No sane coordinate is beyond the range of double, at either end.
+    // No valid coordinate is beyond the range of double, so a value that is too
+    // small or too large becomes infinite and is rejected later.
     if (status == std::errc::result_out_of_range) value = HUGE_VAL;
     values.push_back(value);
     at = next;
@@ -72,7 +74,7 @@ class LineParser {
   void parse(std::string_view line, int64_t line_number) {
     line_ = line;
     line_number_ = line_number;
-    rules_.at(std::string(file_) + ":" + std::to_string(line_number));
+    rules_.at(cat(std::string(file_), ":", line_number));
     const auto values = parse_numbers(line);
     if (!values) {
       return drop(DataFaultKind::kBadLine, "not numbers: " + quoted(line));
@@ -99,13 +101,12 @@ class LineParser {
   bool check_count(size_t count) {
     if (count < kBoxValues) {
       drop(DataFaultKind::kBadLine,
-           std::to_string(count) + " values instead of 5: " + quoted(line_));
+           cat(count, " values instead of 5: ", quoted(line_)));
       return false;
     }
     if (count > kBoxValues + 1 && count % 2 == 0) {
-      drop(DataFaultKind::kBadLine, "a polygon of " +
-                                        std::to_string(count - 1) +
-                                        " numbers: x and y do not pair");
+      drop(DataFaultKind::kBadLine,
+           cat("a polygon of ", count - 1, " numbers: x and y do not pair"));
       return false;
     }
     return true;
@@ -284,7 +285,7 @@ std::string label_text(std::span<const BoxLabel> boxes,
 std::string data_yaml_text(const std::vector<std::string>& class_names,
                            const std::vector<std::string>& splits,
                            const std::string& range) {
-  // JSON's quoting is YAML's too.
+  // JSON's quoting is valid YAML.
   std::string text =
       "names: " + nlohmann::json(class_names).dump() + "\n" + range;
   for (const std::string& split : splits) {

@@ -1,13 +1,13 @@
-// One YOLO label file: lines to boxes, faults repaired line by line.
+// Parses one YOLO label file into boxes. Faults are handled line by line.
 //
 //   class cx cy w h             a box, normalised by image width and height
 //   class x1 y1 x2 y2 x3 y3 ..  a polygon: its bounding box, and its outline
 //
-// The numbers are fractions of the image; a line with one above 2 is taken to
-// be in pixels, and dropped. Which of the two is decided per line, so that a
-// mixed file means what it says. Files written with six decimals stick out of
-// the image by up to 5e-7: boxes within kLabelTolerance are neither faults nor
-// changed.
+// Numbers are fractions of the image; a line with a number above 2 is taken to
+// be in pixels and is dropped. Whether a line is a box or a polygon is decided
+// for each line, so one file may contain both. Files written with six decimals
+// exceed the image by up to 5e-7: boxes within kLabelTolerance are not faults
+// and are not changed.
 #pragma once
 
 #include <array>
@@ -32,8 +32,8 @@ struct BoxLabel {
   bool operator==(const BoxLabel&) const = default;
 };
 
-// A point of an object's outline in fractions of the image; the last point is
-// joined to the first.
+// A point of an object's outline in fractions of the image. The last point
+// connects to the first.
 struct OutlinePoint {
   double x = 0, y = 0;
   bool operator==(const OutlinePoint&) const = default;
@@ -41,42 +41,42 @@ struct OutlinePoint {
 using Outline = std::vector<OutlinePoint>;
 
 struct LabelFile {
-  // A class that `names` does not have: not repairable, as it is `names` that
-  // is wrong.
+  // A class that is not in `names`. It cannot be repaired, because `names` may
+  // be the part that is wrong.
   struct UnknownClass {
     int64_t line = 0;
-    std::string class_name;  // "7", or the word that the file has
+    std::string class_name;  // "7", or the text in the file
   };
   std::vector<BoxLabel> boxes;
-  std::vector<Outline> outlines;  // each box's; empty if it has none
+  std::vector<Outline> outlines;  // one for each box, empty if it has none
   std::vector<DataFault> faults;
   std::optional<UnknownClass> unknown_class;  // the first
-  int64_t largest_class = -1;                 // the largest number in the file
+  int64_t largest_class = -1;                 // largest number in the file
   bool has_class_zero = false;
   int64_t num_polygons = 0;
 };
 
-// `file` is used in faults only. With `single_cls` every class becomes 0 and
-// none is unknown.
+// `file` is used only in faults. With `single_cls` every class becomes 0, so
+// that no class is unknown.
 LabelFile parse_label_file(std::string_view text, std::string_view file,
                            int64_t num_classes, bool single_cls);
 
 // Adds the classes of a file to the report of its split.
 void add_classes(const LabelFile& labels, DataReport& report);
 
-// The text of a label file, "" if there is no such file; nothing, and `reason`,
-// if it cannot be read or is beyond 64 MiB.
+// The text of a label file; "" if there is no such file. Returns nullopt and
+// sets `reason` if it cannot be read or is above 64 MiB.
 std::optional<std::string> read_label_text(const std::string& file,
                                            std::string& reason);
 
-// The lines of a label file, with all digits: read again, the boxes are these
-// to the bit. A box with an outline (of `outlines`, one per box or none at all)
-// is a polygon's line.
+// The lines of a label file, with all digits: reading them gives the same boxes
+// to the bit. A box with an outline is written as a polygon. `outlines` has one
+// entry per box or is empty.
 std::string label_text(std::span<const BoxLabel> boxes,
                        std::span<const Outline> outlines = {});
 
-// The text of a data.yaml whose splits are images/SPLIT beside it. `range` is a
-// line of it, or "".
+// The text of a data.yaml whose splits are the folders images/SPLIT beside it.
+// `range` is an extra line, or "".
 std::string data_yaml_text(const std::vector<std::string>& class_names,
                            const std::vector<std::string>& splits,
                            const std::string& range = "");
@@ -84,19 +84,19 @@ std::string data_yaml_text(const std::vector<std::string>& class_names,
 // A point of an outline, in fractions of the image's width and height.
 using IndexedPoint = std::array<float, 2>;
 
-// The outlines of one image's boxes, where labels are polygons. They borrow the
-// data set's memory.
+// The outlines of one image's boxes, for labels that are polygons. It refers to
+// memory of the data set, which must outlive it.
 class Outlines {
  public:
-  Outlines() = default;  // no box has one
+  Outlines() = default;  // without any outline
 
-  // `ends`: of each box, where its points end, counted from where `begin`
-  // counts; `points` start there.
+  // `ends` has the end of each box's points. Ends count from the start of the
+  // data set, where `begin` is the position of `points`.
   Outlines(std::span<const uint64_t> ends, uint64_t begin,
            const IndexedPoint* points)
       : ends_(ends), begin_(begin), points_(points) {}
 
-  // The outline of the image's box number `box`; empty where it has none.
+  // The outline of box number `box` of the image; empty if it has none.
   std::span<const IndexedPoint> of(size_t box) const {
     if (box >= ends_.size()) return {};
     const uint64_t from = box == 0 ? begin_ : ends_[box - 1];

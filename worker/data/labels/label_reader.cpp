@@ -57,7 +57,7 @@ class YoloLabels : public LabelReader {
 
   ImageLabels read_text(size_t, codecs::ImageSize, const std::string& file,
                         std::string_view text) const override {
-    // An empty file says that its image has no box.
+    // An empty file means that its image has no box.
     const std::string kind =
         text.empty() ? ""
                      : to_string(foreign_kind(text.substr(0, kFileHeadBytes)));
@@ -75,8 +75,9 @@ class YoloLabels : public LabelReader {
   bool single_cls_;
 };
 
-// Says whether files are there by listing their folders: one question a folder
-// instead of one a file. REQUIRES, to be quick: files that come by folder.
+// Tests whether files exist by listing their folders: one request per folder
+// instead of one per file. Only the newest folder is cached, so it is fast only
+// if files arrive folder by folder.
 class FolderLists {
  public:
   bool has(const std::string& file) {
@@ -93,13 +94,13 @@ class FolderLists {
   std::vector<std::string> names_;  // sorted
 };
 
-// Images by the form of their boxes, each list in order.
+// Images grouped by the format of their labels; each list keeps the order.
 struct ImagesByForm {
   std::vector<std::string> yolo, geojson, voc;
 };
 
 ImagesByForm by_form(std::vector<std::string> images) {
-  std::array<FolderLists, 2> lists;  // one for each of label_paths()
+  std::array<FolderLists, 2> lists;  // one for each candidate of label_paths()
   const auto has_one_of = [&lists](const std::vector<std::string>& paths) {
     for (size_t i = 0; i < paths.size(); ++i) {
       if (lists[i].has(paths[i])) return true;
@@ -119,7 +120,7 @@ ImagesByForm by_form(std::vector<std::string> images) {
   return result;
 }
 
-// `what`: labels in coordinates of maps.
+// Returns the map plugin or throws. `what` names the labels that need it.
 maps::MapApi& required_maps(const std::string& what) {
   const maps::MapPlugin plugin = maps::load_map_plugin();
   if (plugin.api != nullptr) return *plugin.api;
@@ -127,9 +128,9 @@ maps::MapApi& required_maps(const std::string& what) {
               "or give the images labels in pixels", ExitCode::kData);
 }
 
-// Folders where an image's table may lie: the data file's, then
-// ROOT/images/train, ROOT/images and ROOT if the image is
-// ROOT/images/train/a.jpg.
+// The folders in which a table for the image may be: the folder of the data
+// file, then for ROOT/images/train/a.jpg the folders ROOT/images/train,
+// ROOT/images and ROOT.
 std::vector<fs::path> folders_of_tables(const configs::DataConfig& config,
                                         const fs::path& first_image) {
   std::vector<fs::path> folders = {config.file.parent_path()};
@@ -145,7 +146,7 @@ std::vector<fs::path> folders_of_tables(const configs::DataConfig& config,
   return folders;
 }
 
-// "" where there is none.
+// Returns "" if there is none.
 fs::path find_table(const std::vector<fs::path>& folders,
                     const std::vector<std::string>& names) {
   for (const fs::path& folder : folders) {
@@ -157,9 +158,9 @@ fs::path find_table(const std::vector<fs::path>& folders,
   return "";
 }
 
-// The table of images that have no labels of their own: named after the split,
-// after their folder (test_labels.csv of images/test), or after train where the
-// split has its images.
+// Finds the table for images that have no label files of their own. It is named
+// after the split, after their folder (test_labels.csv for images/test), or
+// after train if the split uses train's images.
 fs::path table_of(const configs::DataConfig& config, Split split,
                   const std::vector<std::string>& images) {
   if (images.empty()) return "";

@@ -1,23 +1,23 @@
-// LabelReader: the images of one source of a split and their boxes. One
-// implementation per format; what is done with a box is the same for all
+// LabelReader: the images of one source of a split, and their boxes. Each
+// format has one implementation; all formats treat the boxes by the same rules
 // (box_rules.h).
 //
-//   a folder, a .txt list, an image   YOLO's text files (file_list,
-//   label_file);
-//                                     where an image has none, a STEM.geojson
-//                                     in such a file's place
-//                                     (geojson_labels.cpp), then a STEM.xml of
-//                                     Pascal VOC beside it (voc_labels.cpp)
-//                                     where no image has either, a table
-//                                     train_labels.csv beside them or the data
-//                                     file
-//   a .csv                            one box a line (csv_labels.cpp)
+//   a folder, a .txt list, an image   YOLO's text files (file_list.h,
+//                                     label_file.h). An image without one may
+//                                     have a STEM.geojson in the same place
+//                                     (geojson_labels.cpp), or else a STEM.xml
+//                                     of Pascal VOC (voc_labels.cpp). If no
+//                                     image has any of these, a table
+//                                     train_labels.csv beside them or beside
+//                                     the data file is used.
+//   a .csv                            one box per line (csv_labels.cpp)
 //   a .json                           COCO (coco_labels.cpp), or GeoJSON
 //   a .geojson                        polygons on the map (geojson_labels.cpp)
 //   ImageSets/Main/NAME.txt           Pascal VOC (voc_labels.cpp)
 //   a .index                          packs (packed_labels.cpp)
 //
-// Threads: read() from any number of threads; the rest from one.
+// Threads: read() and read_text() may be called from any number of threads, all
+// else from one.
 #pragma once
 
 #include <cstdint>
@@ -42,10 +42,10 @@ struct Pack;
 
 namespace headroom::labels {
 
-// One of a data set's three parts, as its data.yaml names them.
+// One of the three parts of a data set that a data.yaml names.
 enum class Split : uint8_t { kTrain, kVal, kTest };
 
-// "train".
+// The name of a split as in data.yaml: "train".
 std::string split_name(Split split);
 
 // The folders and lists of a split. Throws Error (exit 4) if the data.yaml
@@ -53,17 +53,18 @@ std::string split_name(Split split);
 const std::vector<std::filesystem::path>& split_sources(
     const configs::DataConfig& config, Split split);
 
-// The folder at which file names of a COCO JSON start; empty: the JSON's own.
+// The folder that file names of a COCO JSON are relative to; empty for the
+// JSON's own folder.
 const std::filesystem::path& split_images(const configs::DataConfig& config,
                                           Split split);
 
 struct ImageLabels {
-  std::string file;                // the place of the labels, present or not
-  LabelFile labels;                // empty where `fault` is set
+  std::string file;  // path of the labels, whether it exists or not
+  LabelFile labels;  // empty if `fault` is set
   std::optional<DataFault> fault;  // a fault of the file as a whole
 };
 
-// Labels that cost their image.
+// Labels that cannot be read. Their image is left out.
 ImageLabels unreadable_labels(const std::string& file, std::string reason);
 
 class LabelReader {
@@ -73,25 +74,26 @@ class LabelReader {
   // Absolute paths in any order; they need not exist.
   virtual const std::vector<std::string>& images() const = 0;
 
-  // Are boxes in pixels, so that read() needs the image's size?
+  // Whether boxes are in pixels. Then read() needs the image's size.
   virtual bool is_in_pixels() const = 0;
 
-  // REQUIRES: index < images().size(); `size` positive where is_in_pixels().
+  // REQUIRES: index < images().size(); `size` is positive if is_in_pixels().
   virtual ImageLabels read(size_t index, codecs::ImageSize size) const = 0;
 
-  // The files of which the first that is there has the boxes of this image
-  // alone; none where many images share a file.
+  // The candidates for this image's own label file; the first that exists is
+  // used. Empty if many images share a file.
   virtual std::vector<std::string> label_files(size_t) const { return {}; }
 
-  // What read() gives where `file`, one of label_files(), has this text.
+  // As read(), for a label file with the given text. `file` is one of
+  // label_files().
   virtual ImageLabels read_text(size_t index, codecs::ImageSize size,
                                 const std::string& file,
                                 std::string_view text) const;
 };
 
-// An image of a split, and who knows its boxes.
+// An image of a split, and the reader of its boxes.
 struct SplitImage {
-  std::string_view path;  // the reader's
+  std::string_view path;  // stored in the reader
   const LabelReader* reader = nullptr;
   size_t index = 0;
 
@@ -102,106 +104,109 @@ struct SplitImage {
 
 struct SplitImages {
   std::vector<std::unique_ptr<LabelReader>> readers;
-  std::vector<SplitImage> images;  // sorted by rising path, each once
+  std::vector<SplitImage> images;  // sorted by path, each once
 };
 
-// Faults of the lists themselves go to `report`. Throws Error (exit 4): a
-// source that cannot be read, a split that is not named, GeoJSON where no
-// plugin reads maps. A COCO file's outlines are read only with `keep_outlines`.
+// Opens all sources of a split. Faults in lists go to `report`. Throws Error
+// (exit 4) if a source cannot be read, the split is not named, or there is
+// GeoJSON but no map plugin. Outlines of a COCO file are read only with
+// `keep_outlines`.
 SplitImages open_split(const configs::DataConfig& config, Split split,
                        bool single_cls, DataReport& report,
                        bool keep_outlines = false);
 
-// A table of labels that lies where people put them, beside the data file or in
-// a folder of the images, and that nobody reads: what to tell somebody whose
-// split has no box. "" where there is none.
+// Finds a table of labels at a usual place, beside the data file or in a folder
+// of the images, that is not in use. It serves the message for a split without
+// boxes. Returns "" if there is none.
 std::string unused_table(const configs::DataConfig& config,
                          const std::string& split,
                          const std::vector<SplitImage>& images);
 
-// What a reader of `config` has to know of classes.
+// The class names that readers match labels against.
 struct ClassRules {
   std::vector<std::string> names;
   bool single_cls = false;
 
-  // The class of that name; nothing, and labels.unknown_class set, if `names`
-  // has none.
+  // The index of the class with that name. If `names` has no such class,
+  // returns nullopt and sets labels.unknown_class.
   std::optional<int32_t> find(const std::string& name, int64_t line,
                               LabelFile& labels) const;
 };
 
-// The images and boxes of a COCO JSON whose file names start at `images`, or
-// beside the file where that is "". Without `keep_outlines` outlines are
-// counted alone. Throws Error (exit 4) for a file that is not such a JSON; a
-// box of an image that the file does not have, and an image whose name leads
-// out of its folder, are faults.
+// The images and boxes of a COCO JSON. File names are relative to `images`, or
+// to the file's folder if that is "". Without `keep_outlines` outlines are only
+// counted. Throws Error (exit 4) if the file is not such a JSON. A box of an
+// unknown image, and an image whose name leads out of its folder, are faults.
 std::unique_ptr<LabelReader> open_coco_labels(
     const std::filesystem::path& file, const std::filesystem::path& images,
     const ClassRules& classes, DataReport& report, bool keep_outlines);
 
 // The images and boxes of a split of a Pascal VOC folder. Throws Error (exit 4)
-// for a list that cannot be read; a stem without an image and a file that is
-// not XML are faults. REQUIRES: is_voc_split(split).
+// if the list cannot be read. A stem without an image, and an annotation that
+// is not XML, are faults. REQUIRES: is_voc_split(split).
 std::unique_ptr<LabelReader> open_voc_labels(const std::filesystem::path& split,
                                              const ClassRules& classes,
                                              DataReport& report);
 
-// STEM.xml beside an image.
+// The annotation file of an image, STEM.xml beside it or in a folder beside its
+// images folder.
 std::string voc_file_of(std::string_view image);
 
-// Images whose boxes are in such files.
+// Reads images whose boxes are in files of voc_file_of().
 std::unique_ptr<LabelReader> open_voc_files(std::vector<std::string> images,
                                             const ClassRules& classes);
 
-// The images and boxes of a CSV whose first line names the columns filename,
+// The images and boxes of a CSV. Its first line must name the columns filename,
 // class, xmin, ymin, xmax and ymax, in any order and among others. File names
-// start at `images`, or where that is "", at the CSV's own folder or at one
-// beside it: train of train_labels.csv. Throws Error (exit 4) for a file
-// without these columns.
+// are relative to `images`. If that is "", they are relative to the CSV's
+// folder or to one beside it (train for train_labels.csv). Throws Error (exit
+// 4) if a column is missing.
 std::unique_ptr<LabelReader> open_csv_labels(
     const std::filesystem::path& file, const std::filesystem::path& images,
     const ClassRules& classes, DataReport& report);
 
-// The same of those of `images` that such a table names; a name that none of
-// them or more than one has is a fault. Null, and a fault, where the file is no
-// such table.
+// As open_csv_labels, but for those of `images` that the table names. A name
+// that matches none or several of them is a fault. If the file is not such a
+// table, reports a fault and returns nullptr.
 std::unique_ptr<LabelReader> open_csv_labels_of(
     const std::filesystem::path& file, const std::vector<std::string>& images,
     const ClassRules& classes, DataReport& report);
 
-// The places of an image's GeoJSON: those of label_paths().
+// The candidates for an image's GeoJSON: label_paths() with .geojson.
 std::vector<std::string> geojson_paths(std::string_view image);
 
-// The first of them that is there; the first of all where none is.
+// The first candidate that exists, else the first of all.
 std::string geojson_file_of(std::string_view image);
 
-// Images whose boxes are in such files; each needs coordinates of its own.
-// Borrows the plugin, and so does the next.
+// Reads images whose boxes are in such files. Each image must have map
+// coordinates of its own. `maps` must outlive the reader.
 std::unique_ptr<LabelReader> open_geojson_files(std::vector<std::string> images,
                                                 const ClassRules& classes,
                                                 maps::MapApi& maps);
 
-// The images below the folder `images`, or below the file's own where that is
-// "", in which polygons of the file lie, and these as boxes, cut as tiles cut
-// them. A polygon whose property `image` names one of the images belongs to
-// that alone; one that lies in none is a fault. Throws Error (exit 4) for a
-// file that is no GeoJSON.
+// The images below the folder `images`, or below the file's own folder if that
+// is "", that show polygons of the file. Each image gets the polygons as boxes,
+// clipped as in tiles. A polygon whose property `image` names one of the images
+// belongs to that image only. A polygon of which every image shows too little
+// is a fault; polygons outside all images are counted in a note. Throws Error
+// (exit 4) if the file is not GeoJSON. `maps` must outlive the reader.
 std::unique_ptr<LabelReader> open_geojson_labels(
     const std::filesystem::path& file, const std::filesystem::path& images,
     const ClassRules& classes, DataReport& report, maps::MapApi& maps);
 
-// Do all of these sources lie in packs?
+// Whether all of these sources are indexes of packs.
 bool is_packed(const std::vector<std::filesystem::path>& sources);
 
-// The images whose entries are damaged become faults.
+// Reports a fault for every image whose entry in the pack is damaged.
 void report_damage(const packs::Pack& pack, DataReport& report);
 
-// An image's boxes as its index has them. REQUIRES: it is not damaged.
+// The boxes of an image as stored in the pack's index. REQUIRES: its entry is
+// not damaged.
 LabelFile labels_of(const packs::Pack& pack, int64_t number,
                     const ClassRules& classes, bool keep_outlines);
 
-// The images and boxes of an index of packs. Throws Error (exit 4) where that
-// cannot be read.
+// The images and boxes of an index of packs. Throws Error (exit 4) if it is
+// unreadable.
 std::unique_ptr<LabelReader> open_packed_labels(
     const std::filesystem::path& index, const ClassRules& classes,
     DataReport& report, bool keep_outlines);

@@ -10,28 +10,31 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/parallel_for.h"
+#include "parallel/base/text.h"
 #include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/scanline_reader.h"
 
 namespace headroom::labels {
 namespace {
 
-// The values of each band; numbers alone.
+// The values of each band; finite numbers only.
 using BandValues = std::vector<std::vector<double>>;
 
-// The first of the `most` places, evenly spread over `length`, from `number`.
+// Element `number` of `most` positions that are spread evenly over `length`.
 int64_t spread_place(int64_t number, int64_t most, int64_t length) {
   return number * length / std::min(most, length);
 }
 
-// The text that names a value may have fewer digits than pixels have.
+// Compares as float32 too, because the text that names a value may have fewer
+// digits than the pixels.
 bool is_same(double value, double named) {
   return value == named ||
          (std::abs(named) <= std::numeric_limits<float>::max() &&
           static_cast<float>(value) == static_cast<float>(named));
 }
 
-// What stands for no pixel has no part in it: NaN, and what the file names.
+// Adds up to `most` pixels of a row. NaN, and the value that the file names for
+// pixels without data, are skipped.
 void take_row(const cv::Mat& row, int64_t most, std::optional<double> no_data,
               BandValues& values) {
   cv::Mat numbers;
@@ -49,7 +52,7 @@ void take_row(const cv::Mat& row, int64_t most, std::optional<double> no_data,
   }
 }
 
-// Nothing of an image that cannot be read.
+// The sampled values of an image; empty if it cannot be read.
 BandValues values_of(const std::filesystem::path& file) {
   constexpr int64_t kMostLines = 64;
   codecs::ImageLimits limits;
@@ -115,8 +118,8 @@ ValueRanges measured_range(const Dataset& dataset,
                            percentile(values, wish.high_percentile)};
     if (range.low == range.high) {
       throw Error("data",
-                  "both percentiles that range asks for are " +
-                      std::to_string(range.low) + " in the training images",
+                  cat("both percentiles that range asks for are ", range.low,
+                      " in the training images"),
                   "write percentiles further apart, or range: [low, high]",
                   ExitCode::kData);
     }

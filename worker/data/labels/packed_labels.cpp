@@ -1,4 +1,4 @@
-// A split that lies in packs: its index has the boxes.
+// A split in packs. The boxes are in the packs' index.
 #include <algorithm>
 #include <utility>
 
@@ -40,7 +40,7 @@ class PackedLabels : public LabelReader {
   const ClassRules classes_;
   const bool keep_outlines_;
   std::vector<std::string> images_;
-  std::vector<int64_t> numbers_;  // each image's in the index
+  std::vector<int64_t> numbers_;  // number of each image in the index
 };
 
 }  // namespace
@@ -72,7 +72,7 @@ LabelFile labels_of(const packs::Pack& pack, int64_t number,
     first_point += packed.num_points;
     const BoxLabel box = {classes.single_cls ? 0 : packed.class_index,
                           packed.cx, packed.cy, packed.w, packed.h};
-    // Boxes of two classes in one place are one twice where classes are one.
+    // With a single class, boxes of two classes at one place are duplicates.
     if (classes.single_cls && std::ranges::count(labels.boxes, box) > 0) {
       continue;
     }

@@ -23,7 +23,7 @@ fs::path folder_of(const configs::DataConfig& config) {
   return fs::absolute(config.file).lexically_normal().parent_path();
 }
 
-// The names of an image and of its labels in the archives.
+// Names of an image and of its labels inside the archives.
 struct MemberNames {
   std::string image, labels;
 };
@@ -44,13 +44,14 @@ std::vector<MemberNames> names_of(const Dataset& dataset,
   }
   for (MemberNames& name : names) {
     name.labels = fs::path(name.image).replace_extension(".txt").string();
-    // An a.png beside a.jpg has labels of its own.
+    // An a.png beside an a.jpg needs a label file with another name.
     if (!taken.insert(name.labels).second) name.labels = name.image + ".txt";
   }
   return names;
 }
 
-// What would be found only after gigabytes were written is looked for first.
+// Checks the lengths of all images first, so that one that is too long is not
+// found after gigabytes have been written.
 std::vector<uint64_t> lengths_of(const Dataset& dataset, int64_t num_threads) {
   std::vector<uint64_t> lengths(static_cast<size_t>(dataset.size()));
   parallel_for(dataset.size(), num_threads, [&](int64_t i) {
@@ -88,7 +89,7 @@ ImageToPack read_image(const fs::path& path) {
   }
 }
 
-// An image's labels as an index has them, and as text.
+// The labels of an image, both as stored in an index and as text.
 struct LabelsToPack {
   std::vector<packs::PackedBox> boxes;
   std::vector<packs::PackedPoint> points;
@@ -114,7 +115,8 @@ LabelsToPack labels_to_pack(const Dataset& dataset, int64_t image) {
   return result;
 }
 
-// The end of the images that are read together with `begin`.
+// The end of the group of images, beginning at `begin`, that are read into
+// memory together.
 int64_t end_of_chunk(const std::vector<uint64_t>& lengths, int64_t begin) {
   constexpr int64_t kMostImages = 64;
   uint64_t bytes = 0;
@@ -198,7 +200,7 @@ std::vector<PackedSplit> pack_data(const configs::DataConfig& config,
     try {
       indexed = index_dataset(config, split, options);
     } catch (const Error& error) {
-      // Published sets have test images without labels.
+      // Published data sets often have test images without labels.
       if (split != Split::kTest) throw;
       packed.refusal = error.text();
       continue;

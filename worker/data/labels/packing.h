@@ -1,11 +1,11 @@
-// packing: a data set written as packs (packs/pack_index.h), with the boxes and
-// in the order that training would use, so that training on the packs computes
-// what training on the files does. (Images that cannot be read are left out, so
-// a plan no longer counts on their boxes.)
+// packing: writes a data set as packs (packs/pack_index.h). Boxes and order are
+// those that training would use, so that training on the packs computes exactly
+// what training on the files computes. (One difference: images that cannot be
+// read are left out, so a plan does not count their boxes.)
 //
-// Errors: Error; exit 2 for an image that cannot be packed, named with what to
-// do; exit 4 for a split that training would refuse; exit 5 where the folder
-// cannot be written. Nothing is written then.
+// Errors: throws Error, and then writes nothing. Exit 2 for an image that
+// cannot be packed, with its name and what to do; exit 4 for a split that
+// training would refuse; exit 5 if the folder cannot be written.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@
 namespace headroom::labels {
 
 struct PackingRequest {
-  std::filesystem::path output;  // a new folder
+  std::filesystem::path output;  // must not exist, or be an empty folder
+  // Larger archives mean fewer files; smaller ones are easier to copy.
   uint64_t shard_bytes = uint64_t{1} << 30;
   IndexOptions index;
   std::function<bool()> stopped;
@@ -30,20 +31,20 @@ struct PackingRequest {
 struct PackedSplit {
   DataReport report;
   int64_t shards = 0;
-  uint64_t bytes = 0;   // the shards'
+  uint64_t bytes = 0;   // total bytes of the shards
   std::string refusal;  // why a test split was not packed; "" if it was
 };
 
-// The name of an image in its pack: its path from the data file's folder,
-// without leading "..".
+// The name of an image in its pack: its path relative to the data file's
+// folder, without leading "..".
 std::string packed_name(const std::filesystem::path& image,
                         const std::filesystem::path& data_folder);
 
-// Train, val and, where there is one, test.
+// Packs train, val and, if the data file names it, test.
 std::vector<PackedSplit> pack_data(const configs::DataConfig& config,
                                    const PackingRequest& request);
 
-// What people read, and what programs read.
+// The summary as text for people, and as JSON for programs.
 std::string packing_text(const std::vector<PackedSplit>& splits,
                          const std::filesystem::path& output);
 std::string packing_json(const std::vector<PackedSplit>& splits,

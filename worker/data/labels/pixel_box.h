@@ -1,7 +1,7 @@
-// Boxes on their way from a label to the network.
+// The three forms that a box takes on its way from a label to the network.
 //
 //   BoxLabel       as indexed, normalised to the source image, float32
-//   PixelBox       corners in pixels of the picture at hand, float64
+//   PixelBox       corners in pixels of the current picture, float64
 //   NormalizedBox  centre and size as fractions of the network's image
 #pragma once
 
@@ -28,14 +28,14 @@ struct NormalizedBox {
   bool operator==(const NormalizedBox&) const = default;
 };
 
-// A picture, uint8, with its boxes in its pixels.
+// A picture with boxes in its pixels.
 struct BoxedImage {
   cv::Mat pixels;
   std::vector<PixelBox> boxes;
 };
 
-// A picture's place inside a larger one: scaled to width x height, then moved
-// by (x, y), all in pixels of the larger one.
+// The position of a picture inside a larger one: it is scaled to width x
+// height, then moved by (x, y), all in pixels of the larger one.
 struct Placement {
   double width = 0, height = 0;
   double x = 0, y = 0;
@@ -45,8 +45,8 @@ std::vector<PixelBox> place_boxes(std::span<const BoxLabel> labels,
 
 void clip_boxes(std::vector<PixelBox>& boxes, double width, double height);
 
-// Clips to the image less a thousandth of a pixel, so that a centre never
-// falls on the first cell beyond it.
+// Clips to the image less a thousandth of a pixel, so that no centre falls into
+// the first cell beyond the image.
 std::vector<NormalizedBox> normalize_boxes(std::vector<PixelBox> boxes,
                                            int64_t width, int64_t height);
 

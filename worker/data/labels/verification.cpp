@@ -68,7 +68,7 @@ void add_to(VerifiedSplit& split, ExaminedImage& examined,
   add_classes(labels, report);
   if (const auto& unknown = labels.unknown_class) {
     report.add({DataFaultKind::kBadClass,
-                examined.labels.file + ":" + std::to_string(unknown->line),
+                cat(examined.labels.file, ":", unknown->line),
                 "class " + unknown->class_name + ", but " +
                     config.file.string() + " names " +
                     counted(static_cast<int64_t>(config.names.size()), "class"),
@@ -78,7 +78,8 @@ void add_to(VerifiedSplit& split, ExaminedImage& examined,
   split.images.push_back(std::move(examined.verdict));
 }
 
-// What is damaged in packs beside images: other programs read it, too.
+// Reports damage of shards outside the images' bytes, because other programs
+// read the archives too.
 void check_shards(const configs::DataConfig& config, Split split,
                   DataReport& report) {
   for (const fs::path& source : split_sources(config, split)) {
@@ -115,10 +116,10 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
   const bool from_one =
       report.counts_classes_from_one(static_cast<int64_t>(config.names.size()));
   if (!result.refusal.empty() && from_one) {
-    result.refusal += ": they count classes from 1, for " +
-                      counted(report.files_of_unknown_classes, "label file") +
-                      " reach class " + std::to_string(report.largest_class) +
-                      " and none has class 0";
+    result.refusal +=
+        cat(": they count classes from 1, for ",
+            counted(report.files_of_unknown_classes, "label file"),
+            " reach class ", report.largest_class, " and none has class 0");
   }
   if (result.refusal.empty() && result.report.images == 0) {
     result.refusal = "no image can be used";
@@ -137,7 +138,7 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
   return result;
 }
 
-// The `ch` of the models that take such images.
+// The values of `ch` with which a model reads such images.
 std::string channels_text(const codecs::ImageSamples& samples) {
   std::vector<std::string> channels;
   if (samples.are_colours) channels = {std::to_string(codecs::kColours), "1"};
@@ -149,15 +150,14 @@ std::string channels_text(const codecs::ImageSamples& samples) {
   return "ch: " + either_of(channels);
 }
 
-// A line; "" where all have colours and nothing else.
+// One line; "" if all images have colours and no other samples.
 std::string text_of_bands(const VerifiedSplit& split) {
   std::string text;
   for (const auto& [samples, images] : split.images_by_samples) {
     if (!text.empty()) text += ", ";
     text += counted(images, "image") + (images == 1 ? " has " : " have ") +
-            (samples.bands == codecs::kColours
-                 ? "colours"
-                 : std::to_string(samples.bands) + " bands") +
+            (samples.bands == codecs::kColours ? "colours"
+                                               : cat(samples.bands, " bands")) +
             (samples.with_alpha > 0 ? " and alpha" : "") + " (" +
             channels_text(samples) + ")";
   }
@@ -169,7 +169,7 @@ std::string text_of_bands(const VerifiedSplit& split) {
          "; training leaves out what its model does not read\n";
 }
 
-// "file:12" as file and line; line 0 where there is none.
+// Splits "file:12" into file and line. The line is 0 if there is none.
 std::pair<std::string, int64_t> file_and_line(const std::string& where) {
   const size_t colon = where.rfind(':');
   if (colon == std::string::npos) return {where, 0};
@@ -187,7 +187,7 @@ OrderedJson fault_json(const DataFault& fault) {
   return json;
 }
 
-// Byte for byte, also out of a pack.
+// Copies an image byte for byte, also from a pack.
 void copy_image(const NewFolder& copy, const fs::path& image,
                 const fs::path& file) {
   refuse_page(image, "verify");
@@ -206,7 +206,8 @@ void copy_image(const NewFolder& copy, const fs::path& image,
 std::vector<VerifiedSplit> verify_data(const configs::DataConfig& config,
                                        const IndexOptions& given) {
   IndexOptions options = given;
-  // Whatever is measured, the same images can be read.
+  // The range does not decide which images can be read, so any range will do
+  // where it is measured later.
   if (config.range) {
     options.limits.ranges = config.range->is_measured()
                                 ? ValueRanges{ValueRange()}
@@ -238,7 +239,7 @@ void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
       if (!verdict.reason.empty()) continue;
       std::string stem = verdict.image.stem().string();
       for (int i = 2; !taken.insert(stem).second; ++i) {
-        stem = verdict.image.stem().string() + "_" + std::to_string(i);
+        stem = cat(verdict.image.stem().string(), "_", i);
       }
       copy_image(copy, verdict.image,
                  images / (stem + verdict.image.extension().string()));
@@ -263,9 +264,9 @@ std::string verification_text(const std::vector<VerifiedSplit>& splits,
       text +=
           verdict.image.string() + ": " +
           (verdict.reason.empty()
-               ? "sound, " + std::to_string(verdict.size.width) + " x " +
-                     std::to_string(verdict.size.height) + ", " +
-                     counted(static_cast<int64_t>(verdict.boxes.size()), "box")
+               ? cat("sound, ", verdict.size.width, " x ", verdict.size.height,
+                     ", ",
+                     counted(static_cast<int64_t>(verdict.boxes.size()), "box"))
                : verdict.reason) +
           "\n";
     }

@@ -1,14 +1,14 @@
-//   FOLDER/ImageSets/Main/train.txt   a stem a line; what follows it is ignored
+//   FOLDER/ImageSets/Main/train.txt   one stem per line; the rest is ignored
 //   FOLDER/Annotations/STEM.xml       object: name, bndbox: xmin ymin xmax ymax
 //   FOLDER/JPEGImages/**/STEM.*       the image; else
 //   FOLDER/../images/**/STEM.*
 //
 // or an annotation beside its image, STEM.xml, with the same content.
 //
-// Corners are taken as they are written, without the offset of one pixel that
-// the format's first tools had; `filename`, `path` and `size` are often stale
-// and not read. `difficult` objects are boxes like others. An image without an
-// annotation is background.
+// Corners are taken as written, without the offset of one pixel that the first
+// tools for this format had. `filename`, `path` and `size` are often stale and
+// are not read. `difficult` objects count as ordinary boxes. An image without
+// an annotation is background.
 
 #include <algorithm>
 #include <fstream>
@@ -24,6 +24,7 @@
 #include "configs/voc_folder.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/label_reader.h"
@@ -33,15 +34,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A tree costs up to twenty times the text.
+// The parsed tree can take twenty times as much memory as the text.
 constexpr size_t kMostBytes = size_t{4} << 20;
 
-// Every image below the folder by its stem; of equal stems the first.
+// All images below the folder by stem; of equal stems the first.
 std::map<std::string, std::string> images_by_stem(const fs::path& folder) {
   std::map<std::string, std::string> result;
   std::error_code error;
   if (!fs::is_directory(folder, error)) return result;
-  DataReport ignored;  // what is no image here is nobody's image
+  DataReport ignored;  // files that are no images do not matter
   for (const std::string& image : list_images({folder}, ignored)) {
     result.emplace(fs::path(image).stem().string(), image);
   }
@@ -66,7 +67,7 @@ std::vector<std::string> read_stems(const fs::path& list) {
   return stems;
 }
 
-// Positions of a text as lines.
+// Converts positions in a text to line numbers.
 class Lines {
  public:
   explicit Lines(std::string_view text) {
@@ -92,7 +93,7 @@ void read_objects(const pugi::xml_document& document, std::string_view text,
        document.child("annotation").children("object")) {
     const std::string name = object.child("name").text().get();
     const int64_t line = lines.at(object.offset_debug());
-    rules.at(result.file + ":" + std::to_string(line),
+    rules.at(cat(result.file, ":", line),
              "object '" + name.substr(0, 40) + "'");
     const pugi::xml_node box = object.child("bndbox");
     const auto x1 = parse_number(box.child("xmin").text().get());
@@ -134,9 +135,9 @@ ImageLabels read_annotation_text(const std::string& file, std::string_view text,
   const pugi::xml_parse_result parsed =
       document.load_buffer(text.data(), text.size());
   if (!parsed) {
-    return unreadable_labels(file,
-                             std::string(parsed.description()) + ", in line " +
-                                 std::to_string(Lines(text).at(parsed.offset)));
+    return unreadable_labels(
+        file, cat(std::string(parsed.description()), ", in line ",
+                  Lines(text).at(parsed.offset)));
   }
   if (!document.child("annotation")) {
     return unreadable_labels(file, "its root is not 'annotation'");
@@ -147,7 +148,7 @@ ImageLabels read_annotation_text(const std::string& file, std::string_view text,
   return result;
 }
 
-// The same; none where there is no such file.
+// As read_annotation_text, for a file; no boxes if it does not exist.
 ImageLabels read_annotation(const std::string& file, const ClassRules& classes,
                             codecs::ImageSize size) {
   std::string reason;
@@ -177,7 +178,7 @@ class VocLabels : public LabelReader {
       }
       if (!has_image) {
         report.add({DataFaultKind::kUnreadableImage,
-                    split.string() + ":" + std::to_string(line),
+                    cat(split.string(), ":", line),
                     "no image '" + stem + "' in JPEGImages or in ../images",
                     "left out"});
         continue;
@@ -210,7 +211,7 @@ class VocLabels : public LabelReader {
   std::vector<std::string> stems_;  // the images' stems
 };
 
-// STEM.xml beside an image, and where else it may lie.
+// The candidates for an image's STEM.xml: beside it, or in usual folders.
 std::vector<std::string> voc_files_of(std::string_view image) {
   std::vector<std::string> files = {with_suffix(image, ".xml")};
   constexpr std::string_view kImages = "/images/";

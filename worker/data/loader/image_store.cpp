@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "parallel/base/text.h"
 #include "worker/data/augment/letterbox.h"
 #include "worker/data/codecs/image_bands.h"
 
@@ -27,9 +28,8 @@ ImageStore::Entry ImageStore::decode(int64_t sample,
   const codecs::ImageSize found = decoded.size;
   if (decoded.ok() && found != indexed) {
     decoded.reason =
-        std::to_string(found.width) + " x " + std::to_string(found.height) +
-        " pixels, but " + std::to_string(indexed.width) + " x " +
-        std::to_string(indexed.height) + " when the data set was indexed";
+        cat(found.width, " x ", found.height, " pixels, but ", indexed.width,
+            " x ", indexed.height, " when the data set was indexed");
   }
   if (!decoded.ok()) {
     entry.fault = dataset_.path(sample).string() + ": " + decoded.reason;

@@ -1,13 +1,12 @@
-// ImageStore: samples decoded and resized to fit the network, some of them
-// remembered.
+// ImageStore: decodes samples, resizes them to fit the network, caches some.
 //
-// A mosaic needs four images per sample, so each image is met four times an
-// epoch. The first ones that fit into `cache_bytes` stay for good: under a
-// random order evicting would gain nothing, and a full cache of half the data
-// set saves half the decoding.
+// A mosaic needs four images, so each image is used about four times an epoch.
+// The first images that fit into `cache_bytes` stay in the cache for ever: in
+// random order, evicting would gain nothing, and a full cache of half the data
+// set saves half of the decoding.
 //
-// A sample that needs no resizing has only the asked rows decoded, and these
-// are not remembered: augmentation asks for others the next time, and ranks
+// If a sample needs no resizing, only the rows asked for are decoded, and they
+// are not cached: augmentation will need other rows the next time, and ranks
 // that share an image have no memory for the whole of it.
 #pragma once
 
@@ -24,9 +23,9 @@ namespace headroom::loader {
 class ImageStore : public augment::ImageSource {
  public:
   struct Options {
-    int64_t height = 0, width = 0;  // the network's input, to be fitted
-    bool training = true;           // how images are made smaller
-    int64_t cache_bytes = 0;        // 0: nothing is remembered
+    int64_t height = 0, width = 0;  // the network's input size
+    bool training = true;           // selects how images are made smaller
+    int64_t cache_bytes = 0;        // 0 disables the cache; more saves decoding
     codecs::ImageLimits limits;
   };
   ImageStore(const labels::Dataset& dataset, const Options& options);
@@ -34,8 +33,8 @@ class ImageStore : public augment::ImageSource {
   int type() const override { return options_.limits.type(); }
   codecs::ImageSize loaded_size(int64_t sample) const override;
 
-  // An image that cannot be decoded, or has changed its size since it was
-  // indexed, is gray, without labels, and has a fault naming its file.
+  // If an image cannot be decoded, or its size has changed since it was
+  // indexed, the result is gray, without labels, with a fault naming the file.
   augment::LoadedImage load(int64_t sample, codecs::PixelRows rows) override;
 
   bool remembers(int64_t sample);
@@ -43,11 +42,12 @@ class ImageStore : public augment::ImageSource {
  private:
   struct Entry {
     cv::Mat pixels;
-    codecs::PixelRows held;  // rows of the sample
+    codecs::PixelRows held;  // range of rows of the sample
     std::string fault;
   };
   Entry decode(int64_t sample, codecs::PixelRows rows) const;
-  // Remembered or decoded; holds `rows` at least.
+  // Returns the sample from the cache or decodes it. The entry has at least the
+  // rows `rows`.
   Entry entry_with(int64_t sample, codecs::PixelRows rows);
 
   const labels::Dataset& dataset_;

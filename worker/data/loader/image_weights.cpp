@@ -6,6 +6,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::loader {
 
@@ -13,8 +14,8 @@ std::vector<double> class_weights(const std::vector<int64_t>& labels_per_class,
                                   const std::vector<double>& class_maps) {
   HEADROOM_CHECK(
       class_maps.empty() || class_maps.size() == labels_per_class.size(),
-      std::to_string(class_maps.size()) + " mAPs for " +
-          std::to_string(labels_per_class.size()) + " classes");
+      cat(class_maps.size(), " mAPs for ", labels_per_class.size(),
+          " classes"));
   std::vector<double> weights;
   double sum = 0;
   for (const int64_t labels : labels_per_class) {

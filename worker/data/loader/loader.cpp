@@ -20,6 +20,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/device_scratch.h"
+#include "parallel/base/text.h"
 #include "worker/data/augment/augment.h"
 #include "worker/data/augment/sample_packing.h"
 #include "worker/data/augment/sample_recipe.h"
@@ -35,15 +36,16 @@ namespace {
 
 constexpr int kMemoryAttempts = 200;
 constexpr std::chrono::milliseconds kMemoryPause{5};
-// Longer files are read in parts.
+// Longer files are not read ahead.
 constexpr uint64_t kMostReadAhead = uint64_t{8} << 20;
 
-// A batch while threads fill it. Each sample writes to its own place.
+// A batch that is being filled by the loader's threads. Each sample writes to
+// its own place.
 struct PendingBatch {
   BatchPlan plan;
   Batch batch;
-  std::vector<augment::NetworkSample> made;  // Their pixels are in `batch`.
-  int64_t next_sample = 0;                   // the next that a thread claims
+  std::vector<augment::NetworkSample> made;  // pixels are in `batch`
+  int64_t next_sample = 0;  // the next one for a thread to claim
   int64_t unfinished = 0;
   bool ready = false;
 
@@ -59,8 +61,8 @@ int64_t image_bytes(const at::Tensor& images) {
          static_cast<int64_t>(images.element_size());
 }
 
-// Bilinearly where the batch has another size, with pixels as areas: YOLOv5's
-// interpolation, rounded to levels.
+// Copies the pixels, or resizes them bilinearly if the batch has another size.
+// Pixels count as areas, as in YOLOv5, and results are rounded to levels.
 void fit_pixels(const cv::Mat& pixels, cv::Mat& target) {
   if (target.size() == pixels.size()) {
     pixels.copyTo(target);
@@ -77,8 +79,8 @@ void copy_pixels(const cv::Mat& pixels, const at::Tensor& images,
   fit_pixels(pixels, target);
 }
 
-// What no device does, and what has too many tiles for its room, is finished
-// here.
+// Packs a recipe for a device. A recipe that no device can render, or that does
+// not fit into `room`, is rendered here and packed as pixels.
 augment::SamplePacking packing_of(augment::SampleRecipe recipe,
                                   const at::Tensor& images, int64_t room) {
   const cv::Size made(static_cast<int>(recipe.width),
@@ -111,7 +113,8 @@ class Loader::Implementation {
               return packs::warm(options_.dataset->path(sample),
                                  kMostReadAhead);
             }) {
-    // Loader threads are the parallelism; OpenCV's own would add to them.
+    // The loader's threads already use all cores; OpenCV's own threads would
+    // come on top.
     cv::setNumThreads(0);
     for (int64_t i = 0; i < budget_.num_threads; ++i) {
       threads_.emplace_back([this] {
@@ -133,7 +136,7 @@ class Loader::Implementation {
   Batch next() {
     std::unique_lock lock(mutex_);
     HEADROOM_CHECK(num_yielded_ < last_index(),
-                   "no batch left after " + std::to_string(num_yielded_));
+                   cat("no batch left after ", num_yielded_));
     batch_ready_.wait(lock, [this] {
       return failure_ || (!pending_.empty() && pending_.front()->ready);
     });
@@ -169,7 +172,7 @@ class Loader::Implementation {
     return options_.mode == LoaderMode::kValidation;
   }
 
-  // Batches there will ever be.
+  // The total number of batches that this loader yields.
   int64_t last_index() const {
     return is_validation() ? batches_per_epoch_ : INT64_MAX;
   }
@@ -184,8 +187,9 @@ class Loader::Implementation {
     return result;
   }
 
-  // A batch with samples to make or, if all are taken and the queue has room,
-  // a new one. Null: nothing to do now. Under the lock.
+  // Returns a batch with unclaimed samples. If there is none and the queue has
+  // room, opens a new batch. Returns nullptr if there is nothing to do now.
+  // Call with the lock held.
   PendingBatch* find_work() {
     for (const auto& pending : pending_) {
       if (pending->next_sample < pending->size()) return pending.get();
@@ -206,7 +210,7 @@ class Loader::Implementation {
     pending->batch.global_samples = plan.global_samples;
     pending->batch.image_height = plan.input.height;
     pending->batch.image_width = plan.input.width;
-    // Who resizes images has all their rows.
+    // With multi-scale, images are resized, so they are held whole.
     const int64_t rows =
         options_.multi_scale ? plan.input.height : plan.rows.size();
     make_room(pending->batch, {pending->size(), rows, plan.input.width,
@@ -219,7 +223,8 @@ class Loader::Implementation {
     return pending_.back().get();
   }
 
-  // The files of the batches that will be opened next. Under the lock.
+  // Requests read-ahead for the files of the batches that will be opened next.
+  // Call with the lock held.
   void want_files() {
     const int64_t end =
         std::min(next_index_ + budget_.queue_depth, last_index());
@@ -262,7 +267,8 @@ class Loader::Implementation {
           work_available_.wait(lock);
           continue;
         }
-        // A rank without samples still gets a batch, made by who opened it.
+        // A rank without samples still gets a batch; the thread that opened it
+        // finishes it.
         if (pending->size() > 0) {
           const int64_t index = pending->next_sample++;
           lock.unlock();
@@ -332,7 +338,7 @@ class Loader::Implementation {
     batch.packed_bytes[static_cast<size_t>(index)] = packing.bytes();
   }
 
-  // All samples are made: what is left is about the batch as a whole.
+  // Completes the batch after all its samples are done.
   void finish(PendingBatch& pending) const {
     Batch& batch = pending.batch;
     for (int64_t i = 0; i < pending.size(); ++i) {
@@ -363,7 +369,8 @@ class Loader::Implementation {
     if (hooks.targets_end) hooks.targets_end(batch.step);
   }
 
-  // A loader has time to wait for memory. `work` may be done again.
+  // Retries `work` when memory runs out: a loader can wait until the step has
+  // freed some. `work` may be called several times.
   template <typename Work>
   void when_there_is_memory(int64_t step, const Work& work) const {
     for (int attempt = 1;; ++attempt) {
@@ -392,12 +399,12 @@ class Loader::Implementation {
   ImageStore store_;
   ReadAhead read_ahead_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable work_available_;
   std::condition_variable batch_ready_;
   std::deque<std::unique_ptr<PendingBatch>> pending_;  // oldest first
-  int64_t next_index_ = 0;                             // the next batch to open
-  int64_t next_wanted_ = 0;  // the next batch whose files are read ahead
+  int64_t next_index_ = 0;   // index of the next batch to open
+  int64_t next_wanted_ = 0;  // index of the next batch to read ahead
   int64_t num_yielded_ = 0;
   bool stopping_ = false;
   std::exception_ptr failure_;

@@ -1,27 +1,29 @@
-// Loader: this rank's batches of a data set, prefetched by threads.
+// Loader: prefetches this rank's batches of a data set with threads of its own.
 //
-// Sample for sample the content follows from (seed, epoch, sample) and the
-// data set alone (with --image-weights, from the weights too): the number of
-// ranks and threads changes who makes a sample, never its bytes. Training
-// starts at any step, so a resumed run continues the very sequence.
+// The content of a sample follows only from (seed, epoch, sample) and the data
+// set (with --image-weights, also from the weights). The numbers of ranks and
+// threads decide which thread makes a sample, but never change its bytes.
+// Training can start at any step, so a resumed run continues with exactly the
+// same sequence.
 //
 //   training     step s of the run is step s % steps of epoch s / steps; its
 //                samples are consecutive positions of the epoch's permutation
-//                (sampler.h); this rank makes share_of() of them
+//                (sampler.h); this rank makes its share of them (part_of())
 //   validation   batches of fixed composition (loader_plan.h); batch b
 //                belongs to rank b % data_parallel_size; `local_begin` is 0
 //                and `global_size` the batch's own size; micro_batch_size
 //                images of it go through the network at once
 //
-// An image that cannot be decoded (it was readable when indexed) becomes gray,
-// without boxes, and is named in Batch::faults each time it is met: the run
-// goes on, and the caller says each file once.
+// An image that was readable when it was indexed but cannot be decoded now
+// becomes gray, without boxes. It is named in Batch::faults each time it is
+// used. Training continues, and the caller reports each file once.
 //
-// Ownership: borrows the data set. Pixels lie in memory of the loader's own,
-// not LibTorch's allocator: host memory is bounded apart from the step's.
-// Threads: next() from one thread; the loader's own threads stop with it.
-// Errors: Error for options that contradict each other (exit 2); what a thread
-// throws reaches next(), and every next() after it.
+// Ownership: the data set must outlive the loader. Pixels are in memory of the
+// loader, not of LibTorch's allocator, so that host memory has a limit apart
+// from the step's. Threads: call next() from one thread; the destructor stops
+// the loader's threads. Errors: throws Error for options that contradict each
+// other (exit 2). An exception in a thread is rethrown by next(), and by every
+// next() after it.
 #pragma once
 
 #include <memory>
@@ -34,7 +36,7 @@ namespace headroom::loader {
 class Loader : public BatchSource {
  public:
   explicit Loader(LoaderOptions options);
-  ~Loader() override;  // takes the time of one sample at most
+  ~Loader() override;  // waits for at most one sample per thread
 
   Batch next() override;
   const Batch* made_ahead() override;
@@ -42,7 +44,7 @@ class Loader : public BatchSource {
   void draw_from(std::shared_ptr<const sampling::WeightedSampler> weights,
                  int64_t epochs) override;
 
-  // Batches that may wait, and threads that work, under the memory limit.
+  // Prefetched batches, and threads, that the memory limit allows.
   int64_t queue_depth() const;
   int64_t num_threads() const;
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/augment/letterbox.h"
 #include "worker/data/sampling/random.h"
@@ -20,20 +21,17 @@ void check_options(const LoaderOptions& options) {
                  "a loader needs a data set");
   HEADROOM_CHECK(options.data_parallel_rank >= 0 &&
                      options.data_parallel_rank < options.data_parallel_size,
-                 "rank " + std::to_string(options.data_parallel_rank) + " of " +
-                     std::to_string(options.data_parallel_size));
+                 cat("rank ", options.data_parallel_rank, " of ",
+                     options.data_parallel_size));
   HEADROOM_CHECK(options.global_batch_size > 0 &&
                      options.micro_batch_size > 0 && options.first_step >= 0,
-                 "global batch " + std::to_string(options.global_batch_size) +
-                     ", micro-batch " +
-                     std::to_string(options.micro_batch_size));
+                 cat("global batch ", options.global_batch_size,
+                     ", micro-batch ", options.micro_batch_size));
   HEADROOM_CHECK(options.image_height > 0 && options.image_width > 0 &&
                      options.image_height % options.stride == 0 &&
                      options.image_width % options.stride == 0,
-                 std::to_string(options.image_height) + " x " +
-                     std::to_string(options.image_width) +
-                     " is no multiple of stride " +
-                     std::to_string(options.stride));
+                 cat(options.image_height, " x ", options.image_width,
+                     " is no multiple of stride ", options.stride));
   HEADROOM_CHECK(
       !options.multi_scale || (options.mode == LoaderMode::kTrainMosaic &&
                                options.rows_of(options.image_height) ==
@@ -45,8 +43,8 @@ void check_options(const LoaderOptions& options) {
                  "weights of other samples");
 }
 
-// Objects are pasted into a picture of twice the network's sides, whose rows
-// are addressed with 31 bits.
+// Objects are pasted into a picture with twice the network's sides, and offsets
+// in it are limited to 31 bits.
 void check_canvas(const LoaderOptions& options) {
   constexpr int64_t kMostBytes = (int64_t{1} << 31) - 1;
   const int64_t bytes = 3 * 4 * sample_bytes(!options.ranges.empty()) *
@@ -85,7 +83,7 @@ RectBatches make_rect_batches(const std::vector<codecs::ImageSize>& sizes,
                  side / static_cast<double>(options.stride) + options.pad)) *
              options.stride;
     };
-    // A flat image fills the width, a tall one the height.
+    // A flat image fills the network's width, a tall one its height.
     RectBatches::Shape shape;
     shape.height = padded(tallest < network ? tallest * width : height);
     shape.width = padded(flattest > network ? 1 / flattest * height : width);
@@ -121,7 +119,7 @@ int64_t LoaderPlan::batches_per_epoch() const {
   return divided_up(num_batches() - options_.data_parallel_rank, ranks);
 }
 
-// Validation gives whole batches to ranks, training parts of each.
+// In validation ranks get whole batches, in training parts of every batch.
 int64_t LoaderPlan::step_of(int64_t index) const {
   return is_validation()
              ? options_.data_parallel_rank + index * options_.data_parallel_size
@@ -211,8 +209,8 @@ int64_t LoaderPlan::largest_pixels() const {
   return pixels;
 }
 
-// What a thread holds of an image: its rows that are needed, or where it has to
-// be resized, or goes into a mosaic, all of it.
+// The pixels of an image that a thread holds: the rows that are needed, or all
+// rows if the image is resized or goes into a mosaic.
 int64_t LoaderPlan::largest_source_pixels() const {
   const bool mosaic = options_.mode == LoaderMode::kTrainMosaic;
   const int64_t reached = is_validation()
@@ -224,8 +222,8 @@ int64_t LoaderPlan::largest_source_pixels() const {
     const codecs::ImageSize window =
         tiles::crop_size(size, options_.image_height, options_.image_width);
     if (!is_validation() && options_.random_crop && window != size) {
-      // The rows that the window lies in (or columns, where the picture is
-      // stored on its side), and the window.
+      // The stored rows that contain the window (columns if the picture is
+      // stored on its side), and the window itself.
       const int64_t band = std::max(int64_t{window.height} * size.width,
                                     int64_t{window.width} * size.height);
       largest = std::max(largest, band + int64_t{window.height} * window.width);

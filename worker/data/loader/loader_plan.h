@@ -1,7 +1,7 @@
-// LoaderPlan: which samples this rank's n-th batch holds, and its shape. With
-// LoaderOptions::multi_scale the shape is drawn from (seed, step).
+// LoaderPlan: decides which samples this rank's n-th batch contains, and its
+// shape. With LoaderOptions::multi_scale the shape is drawn from (seed, step).
 //
-// The loader's threads follow it. draw_from() is its only change.
+// Immutable except for draw_from(). The loader's threads share it under a lock.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@
 
 namespace headroom::loader {
 
-// --- Rectangular batches: images of similar shape together, each batch just
-// large enough for its own.
+// --- Rectangular batches: groups images of similar shape, and makes each batch
+// just large enough for its images.
 //
-// YOLOv5's rule: sort by height / width; the batch's shape follows from its
-// flattest and tallest image, each fitted into the network's size, rounded up
-// to the stride after adding `pad` strides. Networks that are not square are
-// handled likewise.
+// YOLOv5's rule: sort images by height / width. The shape of a batch follows
+// from its flattest and its tallest image. Each is fitted into the network's
+// size; `pad` strides are added, and the result is rounded up to a multiple of
+// the stride. The same rule is applied to networks that are not square.
 
 struct RectOptions {
   int64_t batch_size = 16;
   int64_t height = 640, width = 640;
   int64_t stride = 32;
-  double pad = 0;  // strides: 0.5 in validation, 0 in training
+  double pad = 0;  // in strides: 0.5 in validation, 0 in training
 };
 
 struct RectBatches {
@@ -38,14 +38,14 @@ struct RectBatches {
     int64_t height = 0, width = 0;
   };
   std::vector<int64_t> order;  // batch b has order[b * batch_size ..]
-  std::vector<Shape> shapes;   // each batch's
+  std::vector<Shape> shapes;   // one for each batch
 };
 
 RectBatches make_rect_batches(const std::vector<codecs::ImageSize>& sizes,
                               const RectOptions& options);
 
 struct BatchPlan {
-  // What samples[index] is made from.
+  // Identifies samples[index] for augmentation.
   augment::SampleId id_of(uint64_t seed, int64_t index) const {
     return {seed, epoch, samples[static_cast<size_t>(index)], weights.get(),
             first_place + index};
@@ -54,37 +54,37 @@ struct BatchPlan {
   int64_t step = 0, epoch = 0;
   int64_t global_size = 0;
   plan::BatchPart part;          // samples of the global batch
-  std::vector<int64_t> samples;  // this rank's
-  int64_t first_place = 0;       // samples[0]'s place in the epoch
-  std::shared_ptr<const sampling::WeightedSampler>
-      weights;                          // null: each sample once
-  std::vector<int64_t> global_samples;  // training: the samples of all ranks
-  int64_t height = 0, width = 0;        // whole images' size as they are made
-  configs::InputSize input;             // their size as the network gets them
-  plan::SampleRange rows;               // this rank's rows of the images
+  std::vector<int64_t> samples;  // samples of this rank
+  int64_t first_place = 0;       // place of samples[0] in the epoch
+  // nullptr if each sample is used once.
+  std::shared_ptr<const sampling::WeightedSampler> weights;
+  std::vector<int64_t> global_samples;  // training: samples of all ranks
+  int64_t height = 0, width = 0;  // size of whole images when they are made
+  configs::InputSize input;       // their size as network input
+  plan::SampleRange rows;         // this rank's rows of the images
 };
 
 class LoaderPlan {
  public:
-  // Throws Error (exit 2): impossible options.
+  // Throws Error (exit 2) for impossible options.
   explicit LoaderPlan(LoaderOptions options);
 
-  // Batches of one pass, for this rank.
+  // The number of this rank's batches in one pass.
   int64_t batches_per_epoch() const;
 
-  // The `index`-th batch this loader yields; in validation
-  // REQUIRES: index < batches_per_epoch().
+  // The `index`-th batch that this loader yields. REQUIRES: index <
+  // batches_per_epoch() in validation.
   BatchPlan batch(int64_t index) const;
 
-  // Are the samples of the `index`-th batch's epoch known?
+  // Whether the samples of the `index`-th batch can be computed: the weights
+  // for its epoch must be set.
   bool is_known(int64_t index) const;
 
-  // Draws samples by these weights from now on, up to the end of epoch
-  // `epochs` - 1.
+  // Draws samples by these weights from now on, until epoch `epochs` - 1.
   void draw_from(std::shared_ptr<const sampling::WeightedSampler> weights,
                  int64_t epochs);
 
-  // How the host memory is shared out.
+  // How host memory is divided between batches, threads and the cache.
   configs::LoaderBudget budget() const;
 
  private:
@@ -96,7 +96,7 @@ class LoaderPlan {
   int64_t own_rows() const;        // rows of an image of the network's size
   int64_t largest_pixels() const;  // pixels of the largest whole sample
   configs::InputSize draw_input(int64_t step) const;
-  int64_t largest_source_pixels() const;  // held at once while one is made
+  int64_t largest_source_pixels() const;  // held while making a sample
 
   LoaderOptions options_;
   RectBatches rect_;  // empty in mosaic mode

@@ -13,7 +13,8 @@ constexpr double kSlow = 1000;  // microseconds
 }  // namespace
 
 void ReadingPace::note(std::chrono::microseconds took) {
-  // One stall alone does not make a disk slow, nor one cached file it fast.
+  // An average, because one slow read does not mean a slow disk, nor one cached
+  // file a fast one.
   mean_ +=
       (std::min(static_cast<double>(took.count()), 16 * kSlow) - mean_) / 8;
 }
@@ -42,7 +43,7 @@ void ReadAhead::want(const std::vector<int64_t>& samples) {
   try {
     while (threads_.size() < threads) threads_.emplace_back([this] { work(); });
   } catch (const std::system_error&) {
-    // The system has no more threads: those that there are read.
+    // The system cannot create more threads: continue with those that exist.
   }
   wanted_.notify_all();
 }
@@ -61,7 +62,7 @@ void ReadAhead::work() {
     try {
       took = read_(sample);
     } catch (const std::exception&) {
-      // Whoever needs the file meets the same failure, and says so.
+      // Ignored: the loader will meet the same failure and report it.
     }
     lock.lock();
     if (took) pace_.note(*took);

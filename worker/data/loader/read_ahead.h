@@ -1,13 +1,15 @@
-// ReadAhead: files that are wanted soon are read by threads of their own, so
-// that the system has them in memory when the loader's threads, which are as
-// many as there are cores, come to them. What is read is thrown away.
+// ReadAhead: reads files that will be needed soon, on threads of its own, so
+// that the system has them in its cache when the loader's threads read them.
+// The loader has only as many threads as cores. The content that is read here
+// is discarded.
 //
-// On a local disk that is not worth a thread: one file in kProbe is read, and
-// only while the first bytes of a file are slow to come (shared and distant
-// file systems: milliseconds) are all of them, by kThreads threads at once.
+// On a local disk that would not be worth a thread. So only one file in kProbe
+// is read as a sample. If the first bytes of these files take milliseconds to
+// arrive, as on shared and remote file systems, all files are read, by kThreads
+// threads at once.
 //
-// Threads: want() from any. Errors: none; without memory or threads for it
-// there is no reading ahead.
+// Threads: want() may be called from any thread. Errors: none; if memory or
+// threads run out, less is read ahead.
 #pragma once
 
 #include <chrono>
@@ -22,29 +24,29 @@
 
 namespace headroom::loader {
 
-// Whether files are slow to come, by the times to their first bytes.
+// Decides from the time to the first bytes whether files are slow to read.
 class ReadingPace {
  public:
   void note(std::chrono::microseconds took);
   bool is_slow() const;
 
  private:
-  double mean_ = 0;  // microseconds, of some eight newest ones
+  double mean_ = 0;  // microseconds, over about the last eight reads
 };
 
 class ReadAhead {
  public:
   static constexpr int kThreads = 32;
   static constexpr int kProbe = 16;
-  // More wait for nothing: what is oldest is forgotten.
+  // If more are waiting, the oldest are dropped.
   static constexpr size_t kMostWaiting = 4096;
 
-  // Brings the file of a sample into the system's memory. Returns the time to
-  // its first bytes; nothing where there was nothing to read.
+  // Reads the file of a sample into the system's cache. Returns the time to its
+  // first bytes, or nullopt if nothing had to be read.
   using Read =
       std::function<std::optional<std::chrono::microseconds>(int64_t sample)>;
   explicit ReadAhead(Read read);
-  ~ReadAhead();  // takes the time of one file
+  ~ReadAhead();  // waits for at most one file per thread
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
@@ -54,7 +56,7 @@ class ReadAhead {
   void work();
 
   const Read read_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable wanted_;
   std::deque<int64_t> waiting_;
   ReadingPace pace_;

@@ -9,7 +9,7 @@
 namespace headroom::loader {
 namespace {
 
-constexpr double kSmallestSide = 0.05;  // a share of the image's side
+constexpr double kSmallestSide = 0.05;  // fraction of the image's side
 constexpr double kLargestSide = 0.5;
 
 void fill_random(uint8_t* bytes, int64_t count, sampling::RandomStream& draws) {

@@ -1,9 +1,9 @@
-// SyntheticInput: fixed random images with 8 boxes each, 80 classes, for
+// SyntheticInput: constant random images with 8 boxes each and 80 classes, for
 // benchmarks that must not measure files or decoders.
 //
-// One global batch is drawn from the seed, the same for any number of ranks;
-// a rank holds its share of it and hands the same tensors out at every step.
-// An epoch is 1,000 steps.
+// One global batch is drawn from the seed, equal for any number of ranks. A
+// rank holds its share and returns the same tensors at every step. An epoch has
+// 1,000 steps.
 #pragma once
 
 #include "worker/data/loader/batch.h"
@@ -17,8 +17,8 @@ inline constexpr int64_t kSyntheticClasses = 80;
 
 class SyntheticInput : public BatchSource {
  public:
-  // Uses seed, first_step, image size, batch and layout fields, `assign` and
-  // `allocate_images`.
+  // Uses only seed, first_step, image size, batch and layout options, `assign`,
+  // `pack` and `allocate_images`.
   explicit SyntheticInput(const LoaderOptions& options);
 
   Batch next() override;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
 namespace headroom::packs {
@@ -32,7 +33,7 @@ struct PackHeader {
   uint32_t version = kVersion;
   uint32_t reserved = 0;
   uint64_t shards = 0, images = 0, name_bytes = 0, boxes = 0, points = 0;
-  uint64_t digest = 0;  // XXH3 of the bytes before it
+  uint64_t digest = 0;  // XXH3 of the header's bytes before this field
 };
 static_assert(sizeof(PackHeader) == 64 && sizeof(PackedShard) == 16 &&
               sizeof(PackedImage) == 80 && sizeof(PackedBox) == 24 &&
@@ -54,8 +55,8 @@ uint64_t bytes_of(const Part& part) {
   return part.size() * sizeof(typename Part::value_type);
 }
 
-// An index that is open for reading; sizes are held against the file's length
-// before memory is taken for them.
+// An index that is open for reading. Sizes in it are checked against the file's
+// length before memory is allocated for them.
 class IndexFile {
  public:
   explicit IndexFile(const fs::path& path) : path_(path), file_(path) {
@@ -69,10 +70,9 @@ class IndexFile {
     if (!S_ISREG(status.st_mode)) refuse(path, "is no file");
     length_ = static_cast<uint64_t>(status.st_size);
     if (length_ < sizeof(PackHeader)) {
-      refuse(path, "is no index of packs: it has " +
-                       counted(status.st_size, "byte") +
-                       ", fewer than the header's " +
-                       std::to_string(sizeof(PackHeader)));
+      refuse(path, cat("is no index of packs: it has ",
+                       counted(status.st_size, "byte"),
+                       ", fewer than the header's ", sizeof(PackHeader)));
     }
   }
 
@@ -82,9 +82,8 @@ class IndexFile {
     if (header.magic != kMagic) refuse(path_, "is no index of packs");
     if (header.version != kVersion) {
       throw Error("data",
-                  path_.string() + " is an index of version " +
-                      std::to_string(header.version) + ", not " +
-                      std::to_string(kVersion),
+                  cat(path_.string(), " is an index of version ",
+                      header.version, ", not ", kVersion),
                   "write the packs again with this version's headroom pack",
                   ExitCode::kData);
     }
@@ -112,13 +111,14 @@ class IndexFile {
   }
 
   void check_length(const PackHeader& header) const {
-    // Each number stands for a byte at least: the sum cannot overflow.
+    // Each element takes at least one byte, so these checks keep the sum below
+    // from overflowing.
     for (const uint64_t number :
          {header.shards, header.images, header.name_bytes, header.boxes,
           header.points}) {
       if (number > length_ || number > UINT32_MAX) {
-        refuse(path_, "is cut off: its header speaks of " +
-                          std::to_string(number) + " elements");
+        refuse(path_,
+               cat("is cut off: its header speaks of ", number, " elements"));
       }
     }
     const uint64_t wanted =
@@ -127,8 +127,8 @@ class IndexFile {
         header.name_bytes + sizeof(PackedBox) * header.boxes +
         sizeof(PackedPoint) * header.points;
     if (wanted == length_) return;
-    refuse(path_, "has " + counted(static_cast<int64_t>(length_), "byte") +
-                      ", but its header says " + std::to_string(wanted));
+    refuse(path_, cat("has ", counted(static_cast<int64_t>(length_), "byte"),
+                      ", but its header says ", wanted));
   }
 
   const fs::path path_;
@@ -140,7 +140,7 @@ bool lies_within(uint64_t first, uint64_t count, uint64_t size) {
   return first <= size && count <= size - first;
 }
 
-// A box's numbers may stick out by the rounding of its text.
+// Numbers may exceed their range by the rounding of their text.
 bool is_possible(const PackedBox& box) {
   constexpr float kRounding = 1e-4F;
   const auto fits = [](float value) {
@@ -164,7 +164,7 @@ bool is_possible(const PackIndex& index, const PackedImage& image,
          std::find(path.begin(), path.end(), "..") == path.end();
 }
 
-// Whether an image's entry is what was written, and can be.
+// Whether an image's entry has valid values and matches its check.
 bool is_sound(const PackIndex& index, const PackedLabels& labels,
               int64_t number) {
   const PackedImage& image = index.image(number);
@@ -184,7 +184,7 @@ bool is_sound(const PackIndex& index, const PackedLabels& labels,
          image.check == check_of(name, image, own);
 }
 
-// The index of each shard that the process has met, by its path.
+// The index of each shard that this process has opened, by the shard's path.
 std::mutex known_mutex;
 std::unordered_map<std::string, std::shared_ptr<const PackIndex>>
     known_shards;  // guarded by known_mutex
@@ -250,8 +250,8 @@ PackIndex::ShardState PackIndex::shard_state(uint32_t number) const {
   ShardState state{static_cast<uint64_t>(status.st_size), ""};
   const uint64_t wanted = content_.shards[number].bytes;
   if (state.bytes != wanted) {
-    state.fault = path.string() + " has " + counted(status.st_size, "byte") +
-                  ", not " + std::to_string(wanted);
+    state.fault = cat(path.string(), " has ", counted(status.st_size, "byte"),
+                      ", not ", wanted);
   }
   return state;
 }
@@ -276,8 +276,8 @@ std::string PackIndex::shard_damage(uint32_t number) const {
   return shard(number).string() + " is not what was written";
 }
 
-// A shard stays open once it was read, unless there are many. Nobody waits for
-// another's opening: it may take seconds.
+// Keeps shards open after the first read, up to kMostOpen. Opens outside the
+// lock, because opening may take seconds and must not block other threads.
 std::shared_ptr<const OpenFile> PackIndex::open_shard(uint32_t number,
                                                       bool anew) const {
   if (!anew) {
@@ -298,7 +298,7 @@ std::shared_ptr<const OpenFile> PackIndex::open_shard(uint32_t number,
 std::string PackIndex::read(uint32_t number, uint64_t offset, void* bytes,
                             uint64_t num_bytes) const {
   int why = 0;
-  // Once more with another descriptor: a server's that has come back is new.
+  // Try again with a new descriptor: old ones fail after a server restarts.
   for (const bool anew : {false, true}) {
     const auto file = open_shard(number, anew);
     why = file->error();

@@ -1,16 +1,16 @@
-// PackIndex: where the images of a split lie in its packs, and what is known of
-// them, so that a run starts without opening millions of files.
+// PackIndex: the index of a split in packs. It has the position and the known
+// facts of every image, so that a run starts without opening millions of files.
 //
 //   packs/data.yaml         names, and an index for each split
 //   packs/train.index       this file
-//   packs/train-00000.tar   images, and beside each its labels as YOLO text:
-//   packs/train-00001.tar   any program that reads tar reads them
+//   packs/train-00000.tar   images, each with its labels as YOLO text beside
+//   it; packs/train-00001.tar   any program that reads tar can read them
 //
-// An image in a pack has a path like any other: packs/train-00000.tar/NAME
+// An image in a pack has an ordinary path: packs/train-00000.tar/NAME
 // (packed_file.h), where NAME is its path in the data set that was packed.
 //
-// The parts of the file follow each other without a gap; numbers have the least
-// significant byte first.
+// The parts of the file follow each other without gaps. Numbers are
+// little-endian.
 //
 //   part     element                          how many
 //   header   PackHeader, 64 bytes             1
@@ -22,11 +22,11 @@
 //   boxes    PackedBox, 24 bytes              header.boxes
 //   points   x and y of outlines, 8 bytes     header.points
 //
-// An image's entry says where its own name, boxes and points lie and has a
-// check of all of them: damage costs the images whose bytes it struck.
+// An image's entry says where its name, boxes and points are, and has a
+// checksum of them. So damage affects only the images whose bytes it hits.
 //
-// Errors: Error (exit 4) for a file that is no index, cut off, or damaged in
-// its header.
+// Errors: throws Error (exit 4) for a file that is not an index, is cut off, or
+// has a damaged header.
 #pragma once
 
 #include <array>
@@ -46,24 +46,24 @@ namespace headroom::packs {
 
 inline constexpr const char* kIndexSuffix = ".index";
 
-// A longer file is not packed: it is held whole while it is read.
+// Longer files are not packed, because a file is read into memory whole.
 inline constexpr uint64_t kMostFileBytes = uint64_t{64} << 20;
 
 struct PackedShard {
   uint64_t bytes = 0;
-  uint64_t digest = 0;  // XXH3 of all of it
+  uint64_t digest = 0;  // XXH3 of the whole shard
 };
 
 struct PackedImage {
-  uint64_t offset = 0;  // the image's first byte in the shard
+  uint64_t offset = 0;  // position of the image's first byte in the shard
   uint64_t bytes = 0;
-  uint64_t digest = 0;  // XXH3 of these bytes
-  // What is its own of the names, boxes and points begins there.
+  uint64_t digest = 0;  // XXH3 of the image's bytes
+  // Where the image's own name, boxes and points begin.
   uint64_t first_name_byte = 0, first_box = 0, first_point = 0;
   uint32_t name_bytes = 0, num_boxes = 0, num_points = 0;
   uint32_t shard = 0;
   int32_t height = 0, width = 0;  // upright
-  // Whether a model that reads colours reads it: not a TIFF of other bands.
+  // 1 if a model that reads colours can read it; 0 for a TIFF of bands.
   uint32_t has_colours = 1;
   uint32_t check = 0;  // check_of()
 };
@@ -71,7 +71,7 @@ struct PackedImage {
 struct PackedBox {
   int32_t class_index = 0;
   float cx = 0, cy = 0, w = 0, h = 0;  // fractions of the image
-  uint32_t num_points = 0;  // the outline's; the image's follow each other
+  uint32_t num_points = 0;             // of its outline; stored box after box
 };
 using PackedPoint = std::array<float, 2>;
 
@@ -96,25 +96,25 @@ class PackIndex {
     std::string names;
     std::vector<uint32_t> by_name;
   };
-  // `file`: the index's own path, whose folder has the shards. Numbers of
-  // images that do not rise by name are put right.
+  // `file` is the path of the index; the shards are in its folder. If
+  // content.by_name is not sorted by name, it is rebuilt.
   PackIndex(std::filesystem::path file, Content content);
   PackIndex(const PackIndex&) = delete;
   PackIndex& operator=(const PackIndex&) = delete;
 
   const std::filesystem::path& file() const { return file_; }
   int64_t size() const { return static_cast<int64_t>(content_.images.size()); }
-  // REQUIRES of the next three: 0 <= number < size().
+  // The next three require 0 <= number < size().
   const PackedImage& image(int64_t number) const {
     return content_.images[static_cast<size_t>(number)];
   }
-  // The name is empty where the entry is damaged beyond the names' end.
+  // Empty if the entry is damaged and points beyond the end of the names.
   std::string_view name(int64_t number) const;
   std::filesystem::path path(int64_t number) const;
   const std::vector<uint32_t>& order_by_name() const {
     return content_.by_name;
   }
-  // The number of the image of that name.
+  // The number of the image with that name.
   std::optional<int64_t> find(std::string_view name) const;
 
   int64_t num_shards() const {
@@ -123,15 +123,15 @@ class PackIndex {
   std::filesystem::path shard(uint32_t number) const;
 
   struct ShardState {
-    uint64_t bytes = 0;  // those that are there
-    std::string fault;   // it is missing or has another length; "" if not
+    uint64_t bytes = 0;  // actual length
+    std::string fault;   // missing or of another length; "" if neither
   };
   ShardState shard_state(uint32_t number) const;
-  // Reads all of a shard. Returns why it is not what was written, "" if it is.
+  // Reads a whole shard. Returns how it is damaged, "" if it is not.
   std::string shard_damage(uint32_t number) const;
 
-  // Fills `bytes` from `offset` of the shard on. Returns why it could not, ""
-  // where it could. From any thread.
+  // Reads into `bytes` from `offset` of the shard on. Returns why it failed, ""
+  // if it succeeded. May be called from any thread.
   std::string read(uint32_t shard, uint64_t offset, void* bytes,
                    uint64_t num_bytes) const;
 
@@ -141,32 +141,30 @@ class PackIndex {
   const std::filesystem::path file_;
   Content content_;
   mutable std::mutex mutex_;
-  // Guarded; null: not open.
+  // Guarded by mutex_; nullptr if not open.
   mutable std::vector<std::shared_ptr<const OpenFile>> open_;
-  mutable int num_open_ = 0;  // guarded
+  mutable int num_open_ = 0;  // guarded by mutex_
 };
 
-// The index's file name, and a shard's: "train.index", "train-00003.tar".
+// The file names of the index and of a shard: "train.index", "train-00003.tar".
 std::string index_name(const std::string& split);
 std::string shard_name(const std::string& split, uint32_t number);
 
-// The check of an image's name, entry and labels.
+// The checksum of an image's name, entry and labels.
 uint32_t check_of(std::string_view name, PackedImage image,
                   const ImageLabels& labels);
 
 struct Pack {
   std::shared_ptr<const PackIndex> index;
   PackedLabels labels;
-  std::vector<int64_t> damaged;  // numbers of images with a wrong check, rising
+  std::vector<int64_t> damaged;  // sorted numbers of damaged images
 };
-// Reads a whole index.
 Pack read_pack(const std::filesystem::path& file);
 
-// The index of a shard, by the shard's path, which the process has met; null:
-// not yet.
+// The index of a shard by the shard's path; nullptr if this process has not
+// read that index yet.
 std::shared_ptr<const PackIndex> known_index(const std::string& shard);
 
-// The bytes of an index.
 std::string index_bytes(const PackIndex::Content& content,
                         const PackedLabels& labels);
 

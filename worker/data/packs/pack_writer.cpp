@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/data/packs/tar_format.h"
 
 namespace headroom::packs {
@@ -54,7 +55,7 @@ void PackWriter::end_shard() {
 
 void PackWriter::add(const Image& image) {
   HEADROOM_CHECK(!image.bytes.empty() && image.bytes.size() <= kMostFileBytes,
-                 std::to_string(image.bytes.size()) + " bytes to pack");
+                 cat(image.bytes.size(), " bytes to pack"));
   const uint64_t room = image.bytes.size() + image.label_text.size() +
                         8 * kTarBlock + 4 * image.name.size();
   if (shard_ != nullptr && content_.shards.back().bytes + room > shard_bytes_) {
@@ -92,7 +93,7 @@ void PackWriter::add(const Image& image) {
 void PackWriter::finish() {
   if (shard_ != nullptr) end_shard();
   const fs::path file = folder_ / index_name(split_);
-  // The index's own order by name is not written yet; a PackIndex has it.
+  // by_name is not set yet; creating a PackIndex computes it.
   content_.by_name = PackIndex(file, content_).order_by_name();
   write_whole_file(file, index_bytes(content_, labels_));
 }

@@ -1,6 +1,6 @@
-// PackWriter: the packs of one split, file by file.
+// PackWriter: writes the packs of one split, image by image.
 //
-// Errors: Error, exit 5 where a file cannot be written.
+// Errors: throws Error, exit 5 if a file cannot be written.
 #pragma once
 
 #include <cstdint>
@@ -18,30 +18,32 @@ namespace headroom::packs {
 
 class PackWriter {
  public:
-  // A shard ends before it would be longer than `shard_bytes`, but has a file.
+  // A shard ends before it would exceed `shard_bytes`, but has at least one
+  // file. Larger shards mean fewer files; smaller ones are easier to copy and
+  // to replace.
   PackWriter(std::filesystem::path folder, std::string split,
              uint64_t shard_bytes);
   ~PackWriter();
 
   struct Image {
-    std::string name;        // its path in the data set, without ".."
-    std::string_view bytes;  // those of the file; at most kMostFileBytes
+    std::string name;        // path in the data set, without ".."
+    std::string_view bytes;  // content of the file; at most kMostFileBytes
     int32_t height = 0, width = 0;
     bool has_colours = true;
     ImageLabels labels;
-    std::string label_name;  // its label file's in the archive
-    std::string label_text;  // the lines of that file
+    std::string label_name;  // name of its label file in the archive
+    std::string label_text;  // content of that file
   };
-  // REQUIRES: names that are new.
+  // REQUIRES: the names have not been used before.
   void add(const Image& image);
 
-  // Writes the index. REQUIRES: once, and nothing after it.
+  // Writes the index. REQUIRES: called once, as the last call.
   void finish();
 
   int64_t num_shards() const {
     return static_cast<int64_t>(content_.shards.size());
   }
-  uint64_t total_bytes() const;  // the shards'
+  uint64_t total_bytes() const;  // total of all shards
 
  private:
   void write(std::string_view bytes);
@@ -52,7 +54,7 @@ class PackWriter {
   const std::filesystem::path folder_;
   const std::string split_;
   const uint64_t shard_bytes_;
-  std::unique_ptr<AtomicFile> shard_;  // null: the next file begins one
+  std::unique_ptr<AtomicFile> shard_;  // nullptr before a shard begins
   std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> digest_;
   PackIndex::Content content_;
   PackedLabels labels_;

@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::string_view kInArchive = ".tar/";
 constexpr uint64_t kBlock = uint64_t{256} << 10;
 
-// "train" of "train-00003.tar"; "" of other names.
+// "train" for "train-00003.tar"; "" for other names.
 std::string split_of(const fs::path& shard) {
   const std::string stem = shard.stem().string();
   const size_t dash = stem.rfind('-');
@@ -34,8 +34,8 @@ bool is_file(const fs::path& path) {
          S_ISREG(status.st_mode);
 }
 
-// Why there is no index of a shard that was not met before; "" and the index
-// where there is one.
+// Opens the index of a shard that is not known yet. Returns why it failed, or
+// "" and sets `index`.
 std::string open_index_of(const fs::path& shard,
                           std::shared_ptr<const PackIndex>& index) {
   const std::string split = split_of(shard);
@@ -51,21 +51,21 @@ std::string open_index_of(const fs::path& shard,
   }
 }
 
-// Where a path in a pack leads.
+// The image that a path in a pack means.
 struct Place {
   std::shared_ptr<const PackIndex> index;
   const PackedImage* image = nullptr;
   std::string error;
 };
 
-// Nothing where the path goes through no archive.
+// Returns nullopt if the path does not go through an archive.
 std::optional<Place> place_of(const fs::path& path) {
   const std::string& text = path.native();
   for (size_t at = text.find(kInArchive); at != std::string::npos;
        at = text.find(kInArchive, at + 1)) {
     const std::string shard = text.substr(0, at + kInArchive.size() - 1);
     Place place;
-    // A shard that is known costs no question to its file system.
+    // For a known shard the file system need not be asked.
     place.index = known_index(shard);
     if (place.index == nullptr && !is_file(shard)) continue;
     if (place.index == nullptr) {
@@ -94,7 +94,7 @@ std::chrono::microseconds since(Clock::time_point begin) {
                                                                begin);
 }
 
-// Calls `read` for block after block; the time that the first one took.
+// Calls `read` for one block after another. Returns the time of the first call.
 template <typename Read>
 std::chrono::microseconds read_blocks(uint64_t num_bytes, const Read& read) {
   std::vector<char> bytes(std::min(num_bytes, kBlock));
@@ -186,7 +186,7 @@ std::optional<std::chrono::microseconds> warm(const fs::path& path,
                                   read_at(file.descriptor(), at, bytes, count);
                                 });
   } catch (const std::exception&) {
-    return {};  // whoever reads it next says why it cannot be read
+    return {};  // the next reader of the file reports the failure
   }
 }
 

@@ -1,8 +1,10 @@
-// Files of their own and files in packs, read alike: a path that goes through
-// an archive, packs/train-00000.tar/images/a.jpg, means the file in it.
+// Reads ordinary files and files in packs through the same functions. A path
+// that goes through an archive, packs/train-00000.tar/images/a.jpg, means the
+// file in it.
 //
-// Shared and distant file systems fail now and then: what may pass is tried
-// again, a few times within some seconds, before it is an error.
+// Shared and remote file systems sometimes fail for a short time. Errors that
+// may be temporary are retried a few times, within a few seconds, before they
+// count.
 #pragma once
 
 #include <sys/stat.h>
@@ -19,16 +21,16 @@
 
 namespace headroom::packs {
 
-// The pauses before the second and later attempts.
+// Pauses before the retries.
 inline constexpr std::array<std::chrono::milliseconds, 3> kPauses{
     std::chrono::milliseconds(100), std::chrono::milliseconds(500),
     std::chrono::milliseconds(2000)};
 
-// May an error of a file system pass?
+// Whether an error of a file system may be temporary.
 bool may_pass(int error);
 
-// Calls a system call, which returns a negative number and sets errno where it
-// fails, until it succeeds or fails for good.
+// Calls a system call until it succeeds or fails permanently. The call returns
+// a negative number and sets errno if it fails.
 template <typename Call>
 auto with_patience(const Call& call) {
   auto result = call();
@@ -40,16 +42,16 @@ auto with_patience(const Call& call) {
   return result;
 }
 
-// A file that is open for reading.
+// A file that is open for reading; closed by the destructor.
 class OpenFile {
  public:
-  // error() says why it could not be opened.
+  // If it cannot be opened, error() has the errno.
   explicit OpenFile(const std::filesystem::path& file);
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
-  int descriptor() const { return descriptor_; }  // -1: not open
+  int descriptor() const { return descriptor_; }  // -1 if not open
   int error() const { return error_; }
 
  private:
@@ -57,22 +59,24 @@ class OpenFile {
   int error_ = 0;
 };
 
-// Fills `bytes` from `offset` on and returns how many there were: fewer only
-// where the file ends, or where it cannot be read; errno is 0 or says why.
+// Reads into `bytes` from `offset` on and returns the number of bytes read. It
+// is smaller than asked for only at the file's end (errno is 0) or after a
+// failure (errno says why).
 uint64_t read_at(int descriptor, uint64_t offset, void* bytes,
                  uint64_t num_bytes) noexcept;
 
 struct PackedFile {
   std::vector<uint8_t> bytes;
-  std::string error;  // why it cannot be had; "" if it can
+  std::string error;  // why it cannot be read; "" if it can
 };
-// The file that `path` means in a pack: bytes that are those that were packed,
-// or an error that names the shard. Nothing where the path goes through none.
+// Reads the file that `path` means in a pack. The bytes are verified to be
+// those that were packed; otherwise `error` names the shard. Returns nullopt if
+// the path does not go through an archive.
 std::optional<PackedFile> read_packed(const std::filesystem::path& path);
 
-// Reads the file that `path` means, so that the system has it in memory when it
-// is wanted, unless it is longer than `most` bytes. Returns the time to its
-// first bytes; nothing where it was not read. Never fails.
+// Reads the file that `path` means into the system's cache, unless it is longer
+// than `most` bytes. Returns the time to its first bytes, nullopt if it was not
+// read. Never throws.
 std::optional<std::chrono::microseconds> warm(const std::filesystem::path& path,
                                               uint64_t most) noexcept;
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::packs {
 namespace {
@@ -16,7 +17,7 @@ void put(std::string& block, size_t at, std::string_view text) {
             block.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-// `digits` octal ones, and the zero byte that is there already.
+// Writes `digits` octal digits; the terminating zero is in the block already.
 void put_octal(std::string& block, size_t at, int digits, uint64_t number) {
   char text[24];
   std::snprintf(text, sizeof text, "%0*llo", digits,
@@ -32,7 +33,7 @@ std::string header_block(std::string_view name, uint64_t num_bytes, char kind) {
   put_octal(block, 116, 7, 0);  // group
   put_octal(block, 124, 11, num_bytes);
   put_octal(block, 136, 11, 0);  // date
-  put(block, 148, "        ");   // the sum is taken with blanks in its place
+  put(block, 148, "        ");   // the sum is computed with blanks here
   block[156] = kind;
   put(block, 257, std::string_view("ustar\00000", 8));
   uint64_t sum = 0;
@@ -42,21 +43,21 @@ std::string header_block(std::string_view name, uint64_t num_bytes, char kind) {
   return block;
 }
 
-// "LENGTH path=NAME\n", where LENGTH counts itself.
+// "LENGTH path=NAME\n", where LENGTH includes its own digits.
 std::string pax_record(std::string_view name) {
   const size_t rest = std::string_view(" path=\n").size() + name.size();
   size_t length = rest + 1;
   while (rest + std::to_string(length).size() != length) {
     length = rest + std::to_string(length).size();
   }
-  return std::to_string(length) + " path=" + std::string(name) + "\n";
+  return cat(length, " path=", std::string(name), "\n");
 }
 
 }  // namespace
 
 std::string tar_header(std::string_view name, uint64_t num_bytes) {
   HEADROOM_CHECK(num_bytes < uint64_t{1} << 33,
-                 std::to_string(num_bytes) + " bytes in a tar archive");
+                 cat(num_bytes, " bytes in a tar archive"));
   HEADROOM_CHECK(!name.empty() && name.find('\0') == std::string_view::npos,
                  "a name in a tar archive");
   std::string bytes;

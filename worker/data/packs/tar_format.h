@@ -1,5 +1,5 @@
-// Tar archives, as POSIX.1-2001 has them (pax): every program that reads tar
-// reads a shard.
+// Writes tar archives in the POSIX.1-2001 (pax) format, so that any program
+// that reads tar can read a shard.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,14 @@ namespace headroom::packs {
 
 inline constexpr uint64_t kTarBlock = 512;
 
-// What precedes the bytes of a file in the archive. The same name and length
-// give the same bytes: there is no date and no owner.
-// REQUIRES: a name without a zero byte, fewer than 8 GiB.
+// The bytes that precede a file in the archive. Equal names and lengths give
+// equal bytes, because dates and owners are not stored. REQUIRES: a name
+// without a zero byte; fewer than 8 GiB.
 std::string tar_header(std::string_view name, uint64_t num_bytes);
 
 // Zeros that fill the last block of a file of that length.
 std::string tar_padding(uint64_t num_bytes);
 
-// What ends an archive.
 std::string tar_end();
 
 }  // namespace headroom::packs

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::sampling {
 namespace {
@@ -39,8 +40,8 @@ RandomStream::RandomStream(uint64_t seed, uint64_t epoch, uint64_t index,
                static_cast<uint32_t>(index >> 32) |
                    static_cast<uint32_t>(purpose) << 24},
       key_(philox_key(seed)) {
-  HEADROOM_CHECK(epoch >> 32 == 0, "epoch " + std::to_string(epoch));
-  HEADROOM_CHECK(index >> 56 == 0, "index " + std::to_string(index));
+  HEADROOM_CHECK(epoch >> 32 == 0, cat("epoch ", epoch));
+  HEADROOM_CHECK(index >> 56 == 0, cat("index ", index));
 }
 
 uint64_t RandomStream::bits() {
@@ -62,10 +63,11 @@ double RandomStream::uniform(double low, double high) {
   return low + (high - low) * uniform();
 }
 
-// Lemire, "Fast random integer generation in an interval", 2019: the high half
-// of bits x n, rejecting the low halves that would favour some results.
+// Lemire, "Fast random integer generation in an interval", 2019: takes the high
+// half of bits x n, and rejects low halves that would make some results more
+// likely.
 int64_t RandomStream::below(int64_t n) {
-  HEADROOM_CHECK(n > 0, "below(" + std::to_string(n) + ")");
+  HEADROOM_CHECK(n > 0, cat("below(", n, ")"));
   const auto bound = static_cast<uint64_t>(n);
   const uint64_t reject_below = -bound % bound;
   while (true) {

@@ -1,9 +1,9 @@
-// Random numbers as a function of what they are for.
+// Random numbers as a pure function of their purpose and position.
 //
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy
 // as 1, 2, 3", SC11) turns a counter and a key into 128 random bits without any
-// state. So a draw depends on (seed, epoch, sample, its place among the
-// sample's draws) and on nothing that ranks or threads could change.
+// state. So a draw depends only on (seed, epoch, sample, number of the draw),
+// and ranks and threads cannot change it.
 //
 // Layout of the counter: word 0 draw, word 1 epoch, words 2 and 3 index (56
 // bits), top byte of word 3 purpose. The key is the seed.
@@ -32,7 +32,7 @@ enum class RandomPurpose : uint32_t {
   kWeightedSample = 8
 };
 
-// The draws of one sample, one after another.
+// The random draws of one sample, in sequence.
 class RandomStream {
  public:
   // REQUIRES: epoch < 2^32, index < 2^56.

@@ -5,28 +5,27 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::sampling {
 namespace {
 
-// Four rounds suffice against distinguishers for large domains; small ones
-// want more, and the cost is nothing beside decoding an image.
+// Four rounds are enough for large domains; small ones need more. The cost is
+// negligible beside decoding an image.
 constexpr uint32_t kFeistelRounds = 12;
 
 }  // namespace
 
 Permutation::Permutation(uint64_t seed, int64_t epoch, int64_t n)
     : key_(philox_key(seed)), epoch_(static_cast<uint32_t>(epoch)), n_(n) {
-  HEADROOM_CHECK(n > 0 && n >> 56 == 0, "n " + std::to_string(n));
-  HEADROOM_CHECK(epoch >= 0 && epoch >> 32 == 0,
-                 "epoch " + std::to_string(epoch));
+  HEADROOM_CHECK(n > 0 && n >> 56 == 0, cat("n ", n));
+  HEADROOM_CHECK(epoch >= 0 && epoch >> 32 == 0, cat("epoch ", epoch));
   while (int64_t{1} << (2 * half_bits_) < n) ++half_bits_;
 }
 
 int64_t Permutation::operator()(int64_t position) const {
-  HEADROOM_CHECK(
-      position >= 0 && position < n_,
-      "position " + std::to_string(position) + " of " + std::to_string(n_));
+  HEADROOM_CHECK(position >= 0 && position < n_,
+                 cat("position ", position, " of ", n_));
   auto value = static_cast<uint64_t>(position);
   do {
     value = encrypt(value);
@@ -63,7 +62,7 @@ WeightedSampler::WeightedSampler(uint64_t seed,
   double sum = 0;
   for (const double weight : weights) {
     HEADROOM_CHECK(std::isfinite(weight) && weight >= 0,
-                   "a weight of " + std::to_string(weight));
+                   cat("a weight of ", weight));
     sums_.push_back(sum += weight);
   }
   HEADROOM_CHECK(sum > 0 && std::isfinite(sum), "no sample has a weight");
@@ -72,21 +71,22 @@ WeightedSampler::WeightedSampler(uint64_t seed,
 
 int64_t WeightedSampler::sample(int64_t epoch, int64_t position) const {
   const double drawn = weighted_draw(seed_, epoch, position) * sums_.back();
-  // Rounding can make the product the whole sum: the sample is then the last.
+  // Rounding can make the product equal to the whole sum; then the last sample
+  // with a weight is taken.
   return std::upper_bound(sums_.begin(), sums_.begin() + last_, drawn) -
          sums_.begin();
 }
 
 int64_t steps_per_epoch(int64_t num_samples, int64_t global_batch_size) {
-  HEADROOM_CHECK(num_samples > 0 && global_batch_size > 0,
-                 std::to_string(num_samples) + " samples in batches of " +
-                     std::to_string(global_batch_size));
+  HEADROOM_CHECK(
+      num_samples > 0 && global_batch_size > 0,
+      cat(num_samples, " samples in batches of ", global_batch_size));
   return (num_samples - 1) / global_batch_size + 1;
 }
 
 EpochStep epoch_step(int64_t step, int64_t num_samples,
                      int64_t global_batch_size) {
-  HEADROOM_CHECK(step >= 0, "step " + std::to_string(step));
+  HEADROOM_CHECK(step >= 0, cat("step ", step));
   const int64_t steps = steps_per_epoch(num_samples, global_batch_size);
   EpochStep result;
   result.epoch = step / steps;

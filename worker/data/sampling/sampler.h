@@ -1,9 +1,9 @@
-// Sampler: which samples a training step uses.
+// Sampler: decides which samples a training step uses.
 //
-// Pure: a function of (seed, step, number of samples, global batch); ranks
-// share them out by parallel/plan/batch_split.h. In every epoch each sample is
-// used exactly once, unless they are drawn by weight; the last batch of an
-// epoch may be short.
+// A pure function of (seed, step, number of samples, global batch);
+// parallel/plan/batch_split.h divides the result between ranks. In every epoch
+// each sample is used exactly once, unless samples are drawn by weight. The
+// last batch of an epoch may be short.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,13 @@
 
 namespace headroom::sampling {
 
-// Permutation: the order of an epoch's samples, without a list of them.
+// Permutation: the order of an epoch's samples, without storing a list.
 //
-// Position -> sample by a keyed bijection: a Feistel network over the smallest
-// even number of bits that holds n, walked along its cycle until it lands
-// below n (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
-// Any rank can ask for any position of any epoch, in any order, in O(1) memory.
+// Maps position to sample by a keyed bijection: a Feistel network over the
+// smallest even number of bits that holds n, applied repeatedly until the
+// result is below n (Black and Rogaway, "Ciphers with arbitrary finite
+// domains", 2002). Any rank can compute any position of any epoch, in any
+// order, in O(1) memory.
 class Permutation {
  public:
   // REQUIRES: 0 < n < 2^56, epoch < 2^32.
@@ -37,21 +38,21 @@ class Permutation {
   int half_bits_ = 1;
 };
 
-// WeightedSampler: the samples of an epoch drawn with replacement, each as
-// likely as its weight says (--image-weights).
+// WeightedSampler: draws the samples of an epoch with replacement, with
+// probabilities in proportion to their weights (--image-weights).
 //
-// Position -> sample, without a list of them: a number u in [0, 1) follows from
-// (seed, epoch, position), and the sample is where u falls in the table of
-// summed weights:
+// Maps position to sample without storing a list. A number u in [0, 1) follows
+// from (seed, epoch, position), and the sample is found by looking u up in the
+// table of summed weights:
 //
 //   weights   2     0  1   3        u x 6 = 2.4 draws the third
-//   sums      2     2  3   6        what has no weight is never drawn
+//   sums      2     2  3   6        a sample of weight 0 is never drawn
 //
-// So any rank can ask for any position of any epoch in O(log n); the table
-// costs 8 bytes a sample. With one table samples rise with u: that is what a
-// ledger can check that knows no weights.
+// So any rank can compute any position of any epoch in O(log n). The table
+// takes 8 bytes per sample. For one table, samples rise with u; a ledger can
+// check this without the weights.
 //
-// weighted_draw() is the number u.
+// Returns the number u.
 double weighted_draw(uint64_t seed, int64_t epoch, int64_t position);
 
 class WeightedSampler {
@@ -67,31 +68,31 @@ class WeightedSampler {
  private:
   const uint64_t seed_;
   std::vector<double> sums_;
-  int64_t last_ = 0;  // the last that has a weight
+  int64_t last_ = 0;  // index of the last sample with a weight
 };
 
 // REQUIRES: num_samples > 0, global_batch_size > 0.
 int64_t steps_per_epoch(int64_t num_samples, int64_t global_batch_size);
 
-// The place of step `step` of a run.
+// The position of a run's step within its epoch.
 struct EpochStep {
   int64_t epoch = 0;
-  int64_t step = 0;             // its number within the epoch
+  int64_t step = 0;             // number within the epoch
   plan::SampleRange positions;  // positions of the epoch's order
 };
 EpochStep epoch_step(int64_t step, int64_t num_samples,
                      int64_t global_batch_size);
 
-// The samples of a step's positions: indices into the data set, in the order of
+// The samples at a step's positions: indices into the data set, in the order of
 // the epoch's permutation.
 std::vector<int64_t> shuffled_samples(uint64_t seed, const EpochStep& step,
                                       int64_t num_samples);
 
-// A step's samples drawn by weight: a sample may come again.
+// A step's samples drawn by weight; a sample may occur several times.
 std::vector<int64_t> weighted_samples(const WeightedSampler& weights,
                                       const EpochStep& step);
 
-// A step's samples in a fixed order, equal in every epoch.
+// A step's samples in a fixed order that is the same in every epoch.
 std::vector<int64_t> ordered_samples(const EpochStep& step,
                                      const std::vector<int64_t>& order);
 

@@ -42,7 +42,7 @@ codecs::ImageSize RandomCrops::loaded_size(int64_t sample) const {
 
 TileRect RandomCrops::window_of(int64_t sample) const {
   const auto epoch = static_cast<uint64_t>(made_.epoch);
-  // Two numbers make one stream: the first one's bits are the second's seed.
+  // One stream from two numbers: bits of the first seed the second.
   sampling::RandomStream of_made(made_.seed, epoch, made_.stream(),
                                  sampling::RandomPurpose::kRandomCrop);
   sampling::RandomStream draws(of_made.bits(), epoch,
@@ -64,7 +64,8 @@ augment::LoadedImage RandomCrops::load(int64_t sample, codecs::PixelRows rows) {
   rows = codecs::clamp_rows(rows, window.height);
   augment::LoadedImage image;
   image.source = dataset_.image_size(sample);
-  // All of its rows: a rank that wants some must meet the damage of all.
+  // Reads all rows of the window even if only some are wanted: ranks that share
+  // an image must agree on whether it is damaged.
   codecs::ImageResult cut = cut_window(dataset_.path(sample), window, limits_);
   if (cut.ok() && cut.size != image.source) {
     cut.reason = "another size than when the data set was indexed";

@@ -1,19 +1,19 @@
-// RandomCrops: samples as windows of their images. Where an image is larger
-// than the network's input, what is seen of it is a window of that size (or as
-// large as the image's side) at a random place, its pixels as they are; smaller
-// images are what they are without windows.
+// RandomCrops: replaces large images by windows of them. If an image is larger
+// than the network's input, the sample shows a window at a random place,
+// without scaling. The window has the input's size, or the image's own on a
+// side that is smaller. Other images are loaded as without windows.
 //
 //   +-----------------------+
-//   |      +-------+        |   Every place is as likely. A box is clipped to
-//   |      |window |        |   the window, and stays where at least
-//   |      +-------+        |   kLeastVisible of its area is seen
+//   |      +-------+        |   All places are equally likely. A box is clipped
+//   |      |window |        |   to the window, and is kept if at least
+//   |      +-------+        |   kLeastVisible of its area is in the window
 //   +-----------------------+   (tile_plan.h).
 //
 // The place follows from (seed, epoch, the sample that is made, the sample
-// whose image it is): each part of a mosaic has its own, the same for any
-// number of threads and ranks, and after a resume. (An image that is twice in
-// one mosaic shows the same window twice.) Only the window's rows of the file
-// are kept, and nothing is cached.
+// whose image it is). So each part of a mosaic has its own window, which does
+// not depend on the number of threads and ranks and is the same after a resume.
+// (An image that occurs twice in one mosaic shows the same window twice.) Only
+// the window's rows of the file are kept in memory, and nothing is cached.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +27,15 @@ namespace headroom::tiles {
 
 inline constexpr double kLeastVisible = 0.3;  // headroom tile's default
 
-// The size of the window of an image; the image's where it is not cut.
+// The size of an image's window; the image's own size if it is not cut.
 codecs::ImageSize crop_size(codecs::ImageSize image, int64_t height,
                             int64_t width);
 
 class RandomCrops : public augment::ImageSource {
  public:
-  // Crops the samples that make up `made`; `whole` loads images that are not
-  // cut. height x width is the network's input.
-  // Windows whose rows have more pixels than the limit are faults.
+  // Crops the images that sample `made` consists of; `whole` loads those that
+  // are not cut. height x width is the network's input. A window whose rows
+  // have more pixels than the limit is a fault.
   RandomCrops(const labels::Dataset& dataset, augment::ImageSource& whole,
               const augment::SampleId& made, int64_t height, int64_t width,
               const codecs::ImageLimits& limits = {});
@@ -44,10 +44,10 @@ class RandomCrops : public augment::ImageSource {
   codecs::ImageSize loaded_size(int64_t sample) const override;
   augment::LoadedImage load(int64_t sample, codecs::PixelRows rows) override;
 
-  // REQUIRES: the sample's image is larger.
+  // REQUIRES: is_cut(sample).
   TileRect window_of(int64_t sample) const;
 
-  // Is the sample's image larger?
+  // Whether the sample's image is larger than the network's input.
   bool is_cut(int64_t sample) const;
 
  private:

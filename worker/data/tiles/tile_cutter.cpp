@@ -15,7 +15,7 @@
 namespace headroom::tiles {
 namespace {
 
-// The rows [begin_, end_) of the picture as stored.
+// The part of the picture in memory: rows [begin_, end_) as stored.
 class Band {
  public:
   Band(codecs::ScanlineReader& reader, int64_t height)
@@ -23,8 +23,8 @@ class Band {
         pixels_(static_cast<int>(height),
                 static_cast<int>(reader.header().width), reader.type()) {}
 
-  // REQUIRES: `rows` begins no earlier than those before, and is no higher than
-  // the band.
+  // REQUIRES: `rows` begins no earlier than in the last call, and has at most
+  // as many rows as the band.
   void move_to(codecs::PixelRows rows) {
     if (rows.begin >= end_) {
       reader_.skip(rows.begin - end_);
@@ -91,7 +91,7 @@ void cut_stored(codecs::ScanlineReader& reader, std::vector<StoredTile> tiles,
   for (const StoredTile& tile : tiles) {
     band.move_to({tile.rect.y, tile.rect.y + tile.rect.height});
     const cv::Mat pixels = band.at(tile.rect);
-    // Turning is done in place, and the next tile may share these pixels.
+    // upright() works in place, and the next tile may share these pixels.
     take(tile.index, orientation == 1
                          ? pixels
                          : codecs::upright(pixels.clone(), orientation));
@@ -150,7 +150,7 @@ codecs::ImageResult cut_window(const std::filesystem::path& file,
             codecs::upright(std::move(result.pixels), header.orientation);
       });
   if (!result.ok() || is_as_wanted) return result;
-  // How 16 bits become 8 is the format's business.
+  // The format's codec decides how 16 bits become 8, so let it decode the rows.
   result =
       codecs::decode_rows(file, {window.y, window.y + window.height}, limits);
   if (result.ok() && window.x + window.width <= result.size.width) {

@@ -1,5 +1,6 @@
-// Tiles out of an image file whose picture is never held: rows go by in a band
-// as high as a tile, each file is read once, from top to bottom.
+// Cuts tiles out of an image file without holding the whole picture. A band as
+// high as a tile moves over the picture; each file is read once, from top to
+// bottom.
 //
 //   memory   a band: the tile's height x the picture's width, besides what the
 //            format needs (scanline_reader.h); for pictures that are stored on
@@ -18,26 +19,26 @@
 
 namespace headroom::tiles {
 
-// The place of a tile of the upright image in the picture as stored. `stored`:
-// the size of the latter; orientation 1..8.
+// The position of a tile of the upright image in the picture as stored.
+// `stored` is the size of the stored picture; orientation is 1..8.
 TileRect stored_rect(const TileRect& upright, codecs::ImageSize stored,
                      int orientation);
 
-// One rectangle of the upright image, as decode_image has it there.
-// Rows above it are passed over and those below not read: damage there is not
-// found. `size` of the result is that of the whole image.
+// Decodes one rectangle of the upright image, with the pixels that decode_image
+// gives there. Rows above it are skipped and rows below it are not read, so
+// damage there is not found. `size` of the result is that of the whole image.
 codecs::ImageResult cut_window(const std::filesystem::path& file,
                                const TileRect& window,
                                const codecs::ImageLimits& limits = {});
 
-// Why a file is refused that no longer has all of its tiles.
+// The reason for refusing a file that no longer contains all its tiles.
 inline constexpr const char* kOtherSize = "its size has changed";
 
-// Calls `take` with the index and the upright pixels (valid during the call) of
-// each tile, in the order in which the file has them. Reads to the file's end,
-// whatever is wanted. Returns why the file is refused, "" if it is sound; one
-// that lacks a tile is refused. `take` may have been called before. What
-// `take` throws passes.
+// Calls `take` for each tile, with its index and its upright pixels (valid
+// during the call), in the order of the file. Reads to the end of the file in
+// any case. Returns why the file is refused, or "" if it is sound; a file that
+// lacks a tile is refused. Even then `take` may have been called for some
+// tiles. Exceptions of `take` are passed on.
 std::string cut_tiles(const std::filesystem::path& file,
                       std::span<const TileRect> tiles,
                       const codecs::ImageLimits& limits,

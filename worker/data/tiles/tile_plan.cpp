@@ -23,7 +23,7 @@ std::vector<int64_t> tile_starts(int64_t length, int64_t tile, double overlap) {
   const int64_t steps = divided_up(way, stride);
   std::vector<int64_t> starts;
   starts.reserve(static_cast<size_t>(steps) + 1);
-  // i * way / steps, in parts that cannot overflow.
+  // Computes i * way / steps without overflow.
   for (int64_t i = 0; i <= steps; ++i) {
     starts.push_back(i * (way / steps) + i * (way % steps) / steps);
   }
@@ -50,8 +50,8 @@ namespace {
 
 double area(const labels::PixelBox& box) { return box.width() * box.height(); }
 
-// What of the box lies in the tile, in pixels of the image; nothing where they
-// do not meet.
+// The part of the box in the tile, in pixels of the image; nullopt if they do
+// not overlap.
 std::optional<labels::PixelBox> visible_part(const labels::PixelBox& box,
                                              const TileRect& tile) {
   labels::PixelBox part = box;
@@ -63,7 +63,7 @@ std::optional<labels::PixelBox> visible_part(const labels::PixelBox& box,
   return part;
 }
 
-// Rounded labels stick out by a hair, which no tile shows.
+// Rounded labels may slightly exceed the image, so boxes are clipped to it.
 std::vector<labels::PixelBox> boxes_of(
     codecs::ImageSize size, std::span<const labels::BoxLabel> boxes) {
   const auto width = static_cast<double>(size.width);
@@ -79,7 +79,7 @@ bool shows_enough(const labels::PixelBox& part, const labels::PixelBox& box,
   return area(part) >= min_visible * area(box);
 }
 
-// Two boxes that fill the tile are one there.
+// Two boxes that both fill the tile become equal, so only one is kept.
 void add_once(const labels::BoxLabel& label,
               std::vector<labels::BoxLabel>& boxes) {
   if (std::find(boxes.begin(), boxes.end(), label) == boxes.end()) {

@@ -1,15 +1,15 @@
-// TilePlan: which tiles of an image are written, and with which boxes.
+// TilePlan: decides which tiles of an image are written, and with which boxes.
 //
-//   box    clipped to the tile; it stays where at least `min_visible` of its
-//          area is in the tile, in float64 and without a division
-//   tile   with a box: always. Without any part of a box: the share
-//          `empty_share`, chosen by the image's name and the tile's place
-//          alone, so that neither order nor other images matter. With parts of
-//          boxes, none of them large enough: never, for as background it would
-//          teach that the object is none
+//   box    clipped to the tile; kept if at least `min_visible` of its area is
+//          in the tile, computed in float64 without a division
+//   tile   with a box: always written. Without any part of a box: the share
+//          `empty_share` is written, chosen by the image's name and the tile's
+//          position alone, so that order and other images do not matter. With
+//          parts of boxes that are all too small: never written, because as
+//          background it would teach the network to ignore the object
 //
-// A box no higher and no wider than the overlap lies whole in some tile, for
-// neighbours share at least that much along each side.
+// A box that is no higher and no wider than the overlap is entirely in some
+// tile, because neighbours share at least that much along each side.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 
 namespace headroom::tiles {
 
-// The tiles that a large image is cut into: for cutting a data set, and for
-// looking at an image tile by tile.
+// The tiles of a large image, used to cut a data set and to validate an image
+// tile by tile.
 //
 // Along a side of `length` pixels, with tiles of `tile` pixels:
 //
@@ -33,7 +33,7 @@ namespace headroom::tiles {
 //                    edge; neighbouring overlaps differ by at most one pixel
 //
 //   |--------|          So the last tile ends where the image ends, no tile
-//        |--------|     sticks out, and none is a sliver.
+//        |--------|     is beyond the edge, and all have the full size.
 //             |--------|
 
 struct TileRect {
@@ -41,49 +41,50 @@ struct TileRect {
   bool operator==(const TileRect&) const = default;
 };
 
-// The beginnings of the tiles of one side, rising. REQUIRES: as tile_grid.
+// The rising start positions of tiles along one side. REQUIRES: as tile_grid.
 std::vector<int64_t> tile_starts(int64_t length, int64_t tile, double overlap);
 
-// Row by row. REQUIRES: sizes > 0, 0 <= overlap < 1.
+// All tiles, row by row. REQUIRES: sizes > 0, 0 <= overlap < 1.
 std::vector<TileRect> tile_grid(int64_t height, int64_t width,
                                 int64_t tile_height, int64_t tile_width,
                                 double overlap);
 
 struct TileOptions {
-  int64_t height = 640;  // pixels; images that are smaller stay as they are
+  int64_t height = 640;  // pixels; a smaller image becomes one tile
   int64_t width = 640;
-  double overlap = 0;      // a share of a tile's side, [0, 1)
-  double min_visible = 0;  // a share of a box's area, [0, 1]
-  double empty_share = 0;  // [0, 1]
+  // Share of a tile's side, [0, 1); larger cuts fewer objects, adds tiles.
+  double overlap = 0;
+  double min_visible = 0;  // of a box's area; larger drops more cut boxes
+  double empty_share = 0;  // of empty tiles kept; larger adds background
 };
 
 struct PlannedTile {
-  TileRect rect;                        // its place in the upright image
-  std::vector<labels::BoxLabel> boxes;  // normalised to the tile
+  TileRect rect;                        // position in the upright image
+  std::vector<labels::BoxLabel> boxes;  // as fractions of the tile
   bool operator==(const PlannedTile&) const = default;
 };
 
 struct TilePlan {
   std::vector<PlannedTile> tiles;  // row by row
-  int64_t in_grid = 0;             // tiles that the image has
-  int64_t without_box = 0;  // How many tiles of the grid show no part of a box.
-  int64_t lost_boxes = 0;   // boxes that no tile shows enough of
+  int64_t in_grid = 0;             // number of tiles in the grid
+  int64_t without_box = 0;         // tiles of the grid with no part of a box
+  int64_t lost_boxes = 0;          // boxes of which no tile shows enough
 };
 
-// `name` stands for the image: its file name without the folder. REQUIRES: the
-// bounds above, a positive size.
+// `name` identifies the image: its file name without the folder. REQUIRES:
+// options within the ranges above, and a positive size.
 TilePlan plan_tiles(codecs::ImageSize size,
                     std::span<const labels::BoxLabel> boxes,
                     std::string_view name, const TileOptions& options);
 
-// What one rectangle of the image shows of its boxes, by the same rule.
+// The boxes that are visible in one rectangle of the image, by the same rule.
 std::vector<labels::BoxLabel> boxes_in(const TileRect& rect,
                                        codecs::ImageSize size,
                                        std::span<const labels::BoxLabel> boxes,
                                        double min_visible);
 
-// Is a tile without boxes kept? Of many, about `share` are; those kept at a
-// smaller share are kept at a larger one.
+// Whether to keep a tile without boxes. About `share` of many tiles are kept. A
+// tile that is kept for a small share is also kept for every larger one.
 bool keeps_empty_tile(std::string_view name, const TileRect& tile,
                       double share);
 

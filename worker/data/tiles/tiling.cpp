@@ -8,6 +8,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/parallel_for.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/image_writer.h"
@@ -24,9 +25,9 @@ using Json = nlohmann::ordered_json;
 
 struct LargeImage {
   fs::path path;
-  std::string stem;  // its tiles' names begin so; unique in the split
+  std::string stem;  // prefix of its tiles' names; unique in the split
   codecs::StreamedImage file;
-  std::optional<codecs::GeoTags> place;  // none: it is no map
+  std::optional<codecs::GeoTags> place;  // nullopt if it is not a map
   labels::ImageLabels labels;
   TilePlan plan;
 };
@@ -40,16 +41,16 @@ void refuse_unknown_class(const configs::DataConfig& config,
                           const LargeImage& image) {
   const auto& unknown = image.labels.labels.unknown_class;
   if (!unknown) return;
-  throw Error("tile",
-              image.labels.file + ":" + std::to_string(unknown->line) +
-                  " has class " + unknown->class_name + ", but names in " +
-                  config.file.string() + " has " +
-                  counted(static_cast<int64_t>(config.names.size()), "class"),
-              "complete names, or correct the label", ExitCode::kData);
+  throw Error(
+      "tile",
+      cat(image.labels.file, ":", unknown->line, " has class ",
+          unknown->class_name, ", but names in ", config.file.string(), " has ",
+          counted(static_cast<int64_t>(config.names.size()), "class")),
+      "complete names, or correct the label", ExitCode::kData);
 }
 
-// All that a file has; what is no whole number of 8 or 16 bits is read only
-// where data.yaml says by a range what it means.
+// Reads all bands of a file. Samples other than unsigned 8 or 16 bits are
+// accepted only if data.yaml gives a range of values for them.
 codecs::ImageLimits limits_of(const configs::DataConfig& config,
                               const TilingRequest& request) {
   codecs::ImageLimits limits = request.index.limits;
@@ -72,7 +73,7 @@ PlannedSplit plan_split(const configs::DataConfig& config, labels::Split split,
     image.path = sources.images[i].path;
     image.stem = image.path.stem().string();
     for (int n = 2; !taken.insert(image.stem).second; ++n) {
-      image.stem = image.path.stem().string() + "_" + std::to_string(n);
+      image.stem = cat(image.path.stem().string(), "_", n);
     }
   }
   parallel_for(
@@ -91,7 +92,7 @@ PlannedSplit plan_split(const configs::DataConfig& config, labels::Split split,
       });
   for (LargeImage& image : planned.images) {
     refuse_unknown_class(config, image);
-    // Their coordinates are those of the pixels as stored.
+    // Map coordinates refer to stored pixels, so they do not fit turned tiles.
     if (!image.place || image.file.is_upright) continue;
     image.place.reset();
     report.notes.push_back(
@@ -122,7 +123,7 @@ TileFile tile_file(const LargeImage& image, const TileRect& rect,
   return {".tif", codecs::encode_tiff_bytes(pixels)};
 }
 
-// Returns why the image is refused, then with nothing written; "" if it is not.
+// Returns why the image is refused, then leaving no file; else "".
 std::string write_tiles(const configs::DataConfig& config,
                         const LargeImage& image, const std::string& split,
                         const NewFolder& folder, const TilingRequest& request) {
@@ -142,8 +143,7 @@ std::string write_tiles(const configs::DataConfig& config,
                       "start it again", ExitCode::kInterrupted);
         }
         const TileRect& rect = rects[index];
-        const std::string name = image.stem + "_" + std::to_string(rect.y) +
-                                 "_" + std::to_string(rect.x);
+        const std::string name = cat(image.stem, "_", rect.y, "_", rect.x);
         const TileFile file = tile_file(image, rect, pixels);
         write(fs::path("images") / split / (name + file.suffix), file.bytes);
         write(fs::path("labels") / split / (name + ".txt"),
@@ -155,7 +155,7 @@ std::string write_tiles(const configs::DataConfig& config,
   return reason;
 }
 
-// An image whose tiles are written, or that is left out for `reason`.
+// Adds an image to the report, with its tiles or the `reason` against it.
 void add_to(TiledSplit& split, const LargeImage& image,
             const std::string& reason) {
   labels::DataReport& report = split.report;
@@ -204,7 +204,7 @@ void write_split(const configs::DataConfig& config, PlannedSplit& planned,
   }
 }
 
-// Training would refuse it.
+// Training would refuse the split, so refuse it here.
 void refuse_without_box(const configs::DataConfig& config,
                         const TiledSplit& split) {
   if (split.boxes > 0) return;
@@ -239,7 +239,7 @@ std::vector<TiledSplit> tile_data(const configs::DataConfig& config,
   for (PlannedSplit& split : planned) {
     write_split(config, split, folder, request);
     names.push_back(split.result.report.split);
-    // Published sets have test images without labels.
+    // Published data sets often have test images without labels.
     if (names.back() != "test") refuse_without_box(config, split.result);
     splits.push_back(std::move(split.result));
   }
@@ -259,11 +259,11 @@ std::string tiling_text(const std::vector<TiledSplit>& splits) {
     for (const std::string& line : split.report.lines(labels::kMaxDataFaults)) {
       text += line + "\n";
     }
-    text += split.report.split + ": " + std::to_string(split.tiles) + " of " +
-            counted(split.in_grid, "tile") + " written, with " +
-            counted(split.boxes, "box") + "; " +
-            std::to_string(split.empty_tiles) + " of the " +
-            counted(split.without_box, "tile") + " without a box among them\n";
+    text +=
+        cat(split.report.split, ": ", split.tiles, " of ",
+            counted(split.in_grid, "tile"), " written, with ",
+            counted(split.boxes, "box"), "; ", split.empty_tiles, " of the ",
+            counted(split.without_box, "tile"), " without a box among them\n");
     if (split.images_with_alpha > 0) {
       text += split.report.split + ": of " +
               counted(split.images_with_alpha, "image") +
@@ -272,9 +272,10 @@ std::string tiling_text(const std::vector<TiledSplit>& splits) {
               "(gdal_translate -co ALPHA=NO) and tile it again\n";
     }
     if (split.lost_boxes > 0) {
-      text += split.report.split + ": " + std::to_string(split.lost_boxes) +
+      text +=
+          cat(split.report.split, ": ", split.lost_boxes,
               " boxes are in no tile, for none shows enough of them: give a "
-              "larger --size or a smaller --min-visible\n";
+              "larger --size or a smaller --min-visible\n");
     }
   }
   return text;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::kernels {
 namespace {
@@ -67,9 +68,10 @@ at::Tensor device_batch_statistics(MapKernels& kernels, const at::Tensor& y,
                                    const at::Tensor& batch_norm_sums) {
   const std::vector<MapGroup> groups = groups_of(norm, y);
   for (const MapGroup& group : groups) {
-    HEADROOM_CHECK(group.values > 1,
-                   "a batch-norm group needs two values per channel, but has " +
-                       std::to_string(group.values));
+    HEADROOM_CHECK(
+        group.values > 1,
+        cat("a batch-norm group needs two values per channel, but has ",
+            group.values));
   }
   const StatisticsResult result = {empty_values(y, groups.size()),
                                    batch_norm_sums};

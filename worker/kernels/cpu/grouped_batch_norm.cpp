@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "worker/kernels/cpu/batch_norm_passes.h"
 #include "worker/kernels/cpu/device_batch_norm.h"
 
@@ -109,14 +110,12 @@ void check_groups(const std::vector<BatchNormGroup>& groups, int64_t samples) {
   for (const BatchNormGroup& group : groups) {
     HEADROOM_CHECK(
         group.local_begin == next && group.local_end >= group.local_begin,
-        "batch-norm group of samples [" + std::to_string(group.local_begin) +
-            ", " + std::to_string(group.local_end) + ") should begin at " +
-            std::to_string(next));
+        cat("batch-norm group of samples [", group.local_begin, ", ",
+            group.local_end, ") should begin at ", next));
     next = group.local_end;
   }
-  HEADROOM_CHECK(next == samples, "batch-norm groups cover " +
-                                      std::to_string(next) + " samples of " +
-                                      std::to_string(samples));
+  HEADROOM_CHECK(next == samples, cat("batch-norm groups cover ", next,
+                                      " samples of ", samples));
 }
 
 // The inputs of the normalisation for each group.
@@ -186,8 +185,7 @@ at::Tensor batch_statistics(const at::Tensor& y, const GroupedBatchNorm& norm,
   HEADROOM_CHECK(
       !batch_norm_sums.defined() || (batch_norm_sums.numel() == 2 * channels &&
                                      batch_norm_sums.is_contiguous()),
-      "sums of another map than one of " + std::to_string(channels) +
-          " channels");
+      cat("sums of another map than one of ", channels, " channels"));
   if (MapKernels* const kernels = map_kernels_for(y)) {
     return device_batch_statistics(*kernels, y, norm, epsilon, batch_norm_sums);
   }
@@ -209,9 +207,9 @@ at::Tensor batch_statistics(const at::Tensor& y, const GroupedBatchNorm& norm,
   const GroupRows<double> rows(statistics.data_ptr<double>(), channels);
   for (size_t g = 0; g < norm.groups.size(); ++g) {
     const double n = values_per_channel(norm, g, y);
-    HEADROOM_CHECK(n > 1,
-                   "a batch-norm group needs two values per channel, but has " +
-                       std::to_string(n));
+    HEADROOM_CHECK(
+        n > 1,
+        cat("a batch-norm group needs two values per channel, but has ", n));
     for (int64_t c = 0; c < channels; ++c) {
       const double mean = sums.first(g)[c] / n;
       const double squares = sums.second(g)[c] - n * mean * mean;

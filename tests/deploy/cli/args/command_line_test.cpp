@@ -5,7 +5,6 @@
 
 #include <sstream>
 
-#include "configs/command_flags.h"
 #include "deploy/cli/args/help_text.h"
 #include "parallel/base/check.h"
 
@@ -43,7 +42,7 @@ std::string refusal(const std::string& words) {
   return "accepted";
 }
 
-TEST(CommandLine, EverySpellingSetsItsKnob) {
+TEST(CommandLine, EverySpellingSetsItsKey) {
   EXPECT_EQ(config_of("--data d.yaml").data, "d.yaml");
   EXPECT_EQ(config_of("--cfg yolov5n").cfg, "yolov5n");
   EXPECT_EQ(config_of("--weights w.safetensors").weights, "w.safetensors");
