@@ -1,15 +1,15 @@
-// What activation policies cost in time and save in memory: trainings of one
-// process take turns step by step, under each policy and under the planner's
-// mixtures for limits between them; each round gives a ratio to keep's step,
-// and the median counts. The order changes from round to round.
+// The cost of activation policies in time and their savings in memory:
+// trainings of one process take turns step by step, under each policy and under
+// the planner's mixtures for limits between them; each round gives a ratio to
+// keep's step, and the median counts. The order changes from round to round.
 //
 //   benchmark_activations [--rounds N] [--img S] [--images N] [--cfg MODEL]
 //                         [--parts 0.8,0.5] [--rows "lean 0-24"]… [--plot FILE]
 //
-// --parts: what a mixture may take, of the bytes that keep's step adds to those
-// between steps. --rows: a further contender, policies of ranges of layers over
-// keep, for calibrating configs/layers/layer_cost.h. --plot: time against
-// bytes, PNG.
+// --parts: a mixture's limit, as a part of the bytes that keep's step adds to
+// those between steps. --rows: a further contender, policies of ranges of
+// layers over keep, for calibrating configs/layers/layer_cost.h. --plot: time
+// against bytes, PNG.
 //
 // "kept" are the bytes held when backward begins, and the heads, loss excluded,
 // over those that plain autograd keeps (tests/support/plain_autograd.h).

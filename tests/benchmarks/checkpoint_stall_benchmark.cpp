@@ -5,8 +5,9 @@
 // A step is timed on both processes together, from its start to its commit, or
 // to the copy of the state where there is one. Files are written while the next
 // step runs, which must be one of the same kind: so a few steps of a kind come
-// in a row, the first of which, with nothing behind it, does not count; what is
-// still being written after the last one ends before the other kind begins.
+// in a row, the first of which, without a checkpoint in the background, does
+// not count; a checkpoint still being written after the last one is finished
+// before the other kind begins.
 //
 //   benchmark_checkpoint_stall [PAIRS [IMAGE_SIZE [IMAGES [MODEL [BLOCK]]]]]
 //

@@ -8,12 +8,12 @@
 // to core 1. Agents of 8 workers register and gather their heartbeats; workers
 // join, and each exchanges all keys of a formation (load_members.h).
 //
-//   keys      exchanges of a worker with the run's map until it has met the
-//             others, on average
-//   forms     from the first registration until all have met in generation 1
-//   calls     answered per second while all say that they live and rank 0
-//             commits ten steps a second; beats: of workers, in these
-//   re-forms  from the death of 1 % until all have met in generation 2
+//   keys      exchanges of a worker with the run's map until it is connected
+//             with the others, on average
+//   forms     from the first registration until all form generation 1
+//   calls     answered per second while all send heartbeats and rank 0 commits
+//             ten steps a second; beats: the heartbeats of workers in these
+//   re-forms  from the death of 1 % until all form generation 2
 //   returns   from the coordinator's death until all follow its successor
 #include <sched.h>
 #include <sys/resource.h>

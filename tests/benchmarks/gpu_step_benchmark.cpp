@@ -11,25 +11,24 @@
 //
 // The batch is on the device; --from-host copies it in each step, as a run
 // does. --wait: a window for each line of standard input, so that programs on
-// one card can take turns (gpu_step.py). --trace writes what LibTorch's
-// profiler saw of one step more. --cell measures several settings in one
-// process, each given by what it changes: cfg, img, batch, precision,
-// activations and ghosts with a value; graphs, host, benchmark, tf32 and count
-// without.
+// one card can take turns (gpu_step.py). --trace writes one step more as
+// LibTorch's profiler recorded it. --cell measures several settings in one
+// process, each given by its changes: cfg, img, batch, precision, activations
+// and ghosts with a value; graphs, host, benchmark, tf32 and count without.
 //
 // --ghosts N: the step of one rank of N, the others modelled as cards of
 // machines of --cluster (tests/support/ghost_ranks); --batch is this rank's.
-// The first cell with a setting and ghosts=1 is what its others are compared
-// with, and what a forecast starts from; without --cell that cell comes first.
+// The first cell with a setting and ghosts=1 is the reference of its others,
+// and the start of a forecast; without --cell that cell is first.
 //
 // Prints a line of JSON per window: images per second, milliseconds of a step
-// for the host and for the device, the loss, and what was measured, predicted,
+// for the host and for the device, the loss, and the bytes measured, predicted,
 // reserved and simulated at the peak. With ghosts also: the ratio to one rank;
 // the sums of a step, their modelled milliseconds, those in which the device
-// had nothing else to do (exposed), those for which the host waited, and
-// microseconds of the host for a sum. --count adds what one step more gives the
-// device and reads of it; a card is slower from then on, since its profiler
-// stays.
+// had no other work (exposed), those for which the host waited, and
+// microseconds of the host for a sum. --count adds the launches and read-backs
+// of one step more; a card is slower from then on, since its profiler stays
+// active.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/ones.h>
@@ -435,7 +434,7 @@ class Benchmark {
   const plan::Plan plan_;
   const run::ChosenDevice& chosen_;
   OneRankRates& one_rank_;
-  const std::unique_ptr<GhostRanks> ghosts_;  // null: none
+  const std::unique_ptr<GhostRanks> ghosts_;  // null: no ghosts
   const std::unique_ptr<collectives::Communicator> world_;
   RankTraining training_;
 };

@@ -6,14 +6,14 @@
 //                           [--probe SIDE]
 //
 // plain autograd is LibTorch's operators; the others are Headroom under one
-// policy, under what the planner chooses for the limit, and under spatial 2,
+// policy, under the planner's choice for the limit, and under spatial 2,
 // where each of two ranks has the limit. --only: those whose name contains it;
 // ratios need plain autograd among them. Exits with 1 when Headroom's largest
 // without offload and on one process is below 1.7 times plain autograd's.
 //
 // spatial 2, recompute takes minutes a step, and its threads' heaps keep the
 // memory of earlier images: it starts at the largest side that the memory model
-// lets pass, goes up from there, and each side is a process of its own
+// accepts, goes up from there, and each side is a process of its own
 // (--probe: one side, of the contender that --only names; prints its bytes),
 // which has no more address space than its ranks may need.
 #include <ATen/Parallel.h>

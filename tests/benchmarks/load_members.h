@@ -287,9 +287,9 @@ class LoadWorker final : public Caller {
   }
 
   // --- the generation's keys ------------------------------------------------
-  // All that a worker asks of the run's map until it can train, one after the
-  // other: generation_loop.cpp says where it is; tensor_port.h introduces the
-  // ranks. What more they need to know travels between them.
+  // The requests of a worker to the run's map until it can train, one after the
+  // other: generation_loop.cpp defines them; tensor_port.h introduces the
+  // ranks. All further information travels between the ranks.
   struct Exchange {
     enum class Kind { kPublish, kLookUp, kGather };
     Kind kind = Kind::kPublish;

@@ -66,7 +66,7 @@ TEST(AbsentFlags, EveryPublishedFlagHasAnAnswer) {
   EXPECT_TRUE(published_flags("tile").empty());
 }
 
-TEST(AbsentFlags, AChoiceThatIsMissingHasAnAnswer) {
+TEST(AbsentFlags, AMissingChoiceIsExplained) {
   EXPECT_EQ(absent_choice("task", "speed"),
             "leave it out, and take the time of the command");
   EXPECT_EQ(absent_choice("task", "test"), std::nullopt);

@@ -248,7 +248,7 @@ class HostileRun : public ::testing::Test {
   }
 
   // Connects to all ports at which workers wait for each other's tensors: half
-  // of the strangers say nothing, half make something up. None is answered.
+  // of the strangers send nothing, half send garbage. None is answered.
   void knock_at_tensor_ports(pid_t run) const {
     const std::vector<int> ports = listening_ports(run, "headroom-worker");
     EXPECT_EQ(ports.size(), 2u) << "a port for each rank";

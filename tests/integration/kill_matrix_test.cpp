@@ -5,9 +5,9 @@
 //
 //   a worker       kills itself in the middle of the phase (--inject kill@…)
 //   others         are killed from outside while a rank waits in the middle of
-//                  the phase (--inject pause@…); the coordinator and the agent
-//                  of slot 0 are started again by their supervisor, the agent
-//                  of slot 1 by nobody
+//                  the phase (--inject pause@…); the supervisor restarts the
+//                  coordinator and the agent of slot 0, but not the agent of
+//                  slot 1
 //
 // Prints for each kill how long detection and the next committed step took,
 // both seen from outside the program, and all of them as a table at the end.

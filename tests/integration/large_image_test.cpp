@@ -66,7 +66,7 @@ std::string make_data(const fs::path& folder, uint32_t height, uint32_t width) {
       write_bitmap(folder / "images" / split / (name + ".bmp"), height, width,
                    static_cast<uint32_t>(i) * 50);
       std::ofstream labels(folder / "labels" / split / (name + ".txt"));
-      // The boxes have all sizes, and some lie across the cuts between ranks.
+      // The boxes have all sizes, and some cross the cuts between ranks.
       for (int box = 0; box < 12; ++box) {
         labels << box % 2 << ' ' << 0.08 * (box + 0.5) + 0.02 * i << ' '
                << 0.125 * (box % 7 + 1) << ' ' << 0.02 * (box % 4 + 1) << ' '

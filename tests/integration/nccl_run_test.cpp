@@ -4,11 +4,11 @@
 // is reported lost, and at most one step is done again.
 //
 //   kill          a rank is killed in the middle of its backward
-//   stop          a rank's process is stopped for 15 s, and goes on then
-//   late          a rank is 13 s late for a collective: longer than a stuck
-//                 training thread is left alone
+//   stop          a rank's process is stopped for 15 s, and then continues
+//   late          a rank is 13 s late for a collective: longer than a
+//                 training thread may be stuck
 //   aborted       a collective fails: the sum is worthless, and no peer is gone
-//   coordinator   it is killed, and started again by its supervisor
+//   coordinator   it is killed, and its supervisor restarts it
 //
 // Prints a table at the end. The suites named Slow run with the label `slow`.
 #include <gtest/gtest.h>

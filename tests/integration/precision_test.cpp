@@ -7,8 +7,8 @@
 // another order: a rank's maps are the same up to their last bit, and a
 // gradient is rounded per micro-batch instead of once. The tolerances of the
 // loss are 1 % and 0.2 % on steps 1-3, some four units in the last place;
-// beyond that training is chaotic. Losses are held to float32's with 3 % and 1
-// % of it over 20 steps at a learning rate that keeps runs together.
+// beyond that training is chaotic. Losses are within 3 % and
+// 1 % of float32's over 20 steps, at a learning rate at which runs stay close.
 #include <ATen/Parallel.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>

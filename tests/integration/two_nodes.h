@@ -1,14 +1,14 @@
 // TwoNodes: two machines with a network between them, made of name spaces: each
 // has its own network, host name and process numbers, so that programs on one
-// share nothing with those on the other but files.
+// share only files with those on the other.
 //
 //   node 0 (10.77.0.1) --veth-- switch --veth-- node 1 (10.77.0.2)
 //
-// The switch is a bridge in a name space of its own. Cutting node 1's cable
-// there is silence to node 0, as between real machines.
+// The switch is a bridge in a name space of its own. If node 1's cable
+// is cut there, node 0 receives nothing more, as between real machines.
 //
-// Everything goes with the object, or with its process, however it ends.
-// Threads: one. Errors: what fails is a failure of the running test.
+// Everything is removed with the object, or with its process, however it ends.
+// Threads: one. Errors: failures of the running test.
 #pragma once
 
 #include <memory>

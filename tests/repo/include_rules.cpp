@@ -233,7 +233,7 @@ const std::vector<Rule>& rules() {
                "worker/control", "worker/kernels/cpu", "worker/more_tools",
                "worker/run", "worker/tools"}}),
        {"torch", "system"}},
-      // What a run's directory tells while it grows.
+      // The files of a run's directory, read while they grow.
       {"deploy/records", {"parallel/base"}, {"json", "system"}},
       // A run in the browser.
       {"deploy/page",

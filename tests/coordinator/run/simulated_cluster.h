@@ -7,13 +7,13 @@
 //   workers    join, train in lockstep with their generation, hold the newest
 //              step that they committed; in a commit some may be a step ahead
 //   faults     a worker or an agent is killed, a worker is stopped (silent), a
-//              link is cut, an agent is drained, another comes; the coordinator
-//              is killed and started again from what it wrote down: streams
-//              that ended meanwhile it does not hear of, calls are repeated
+//              link is cut, an agent is drained, another starts; the
+//              coordinator is killed and restarted from its log: it does not
+//              learn of streams that ended meanwhile, and calls are repeated
 //
 // Invariants, checked at every event: a generation's number only rises; a
 // worker gets one order to run per generation and none after its exit; only
-// members that live and have left form the next one; no step that a member of
+// living members that have left form the next one; no step that a member of
 // the next generation has committed is done again; finished and failed are
 // final. At the end: a run with an agent left finishes.
 #pragma once

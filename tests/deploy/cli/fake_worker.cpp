@@ -4,17 +4,17 @@
 // - "": 3 epochs of 4 steps, two validations, a warning, results;
 // - slow: commits a step, and one each half second, until it is asked to stop,
 //   then ends with 130;
-// - die: ends before it joins, with last words;
+// - die: ends before it joins, with a last line of output;
 // - refuse: reports that the data is bad;
-// - crash: rank 1 is killed in mid-run, with last words; rank 0 saves;
-// - late: as "", but needs 7 s to leave, and says so in the file "left";
+// - crash: rank 1 is killed in mid-run, after a line of output; rank 0 saves;
+// - late: as "", but needs 7 s to leave, and then writes the file "left";
 // - stubborn: commits a step, then ignores every request to end;
 // - idle: the same without a step;
-// - hesitate: the first of all never joins, or answers; the others as "";
-// - host: as "", and says which host it is to NCCL;
-// - told: as "", and says what it was told to compute on.
-// Asked for devices, as where HEADROOM_DEVICE_PLUGIN is set, it shows as many
-// as FAKE_DEVICES says, of the capability FAKE_CAPABILITY.
+// - hesitate: the first process never joins or answers; the others as "";
+// - host: as "", and prints its host for NCCL;
+// - told: as "", and prints its device flags.
+// A query for devices (HEADROOM_DEVICE_PLUGIN is set) gives FAKE_DEVICES
+// devices of the capability FAKE_CAPABILITY.
 #include <unistd.h>
 
 #include <algorithm>

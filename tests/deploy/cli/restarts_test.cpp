@@ -51,8 +51,8 @@ TEST_F(Restarts, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
   EXPECT_THAT(standard_error(),
               HasSubstr("the coordinator was killed by signal 9 (SIGKILL): it "
                         "is started again at unix:/"));
-  // Everybody is still there, and hears what the new one says: an attempt to
-  // connect that comes too early lasts 3 s.
+  // All processes are alive and get replies of the new coordinator: an attempt
+  // to connect that is too early lasts 3 s.
   std::this_thread::sleep_for(std::chrono::seconds(5));
   run.signal(SIGINT);
   const ProgramResult result = run.join();
@@ -62,7 +62,7 @@ TEST_F(Restarts, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
   expect_nobody_left();
 }
 
-// Somebody wants the port as soon as the coordinator is gone.
+// Another process tries to take the port as soon as the coordinator is gone.
 TEST_F(Restarts, AKilledCoordinatorsPortStaysReserved) {
   setenv("FAKE_WORKER", "slow", 1);
   Program run(train({"--token-file", token_file()}), folder_);

@@ -52,7 +52,7 @@ class Supervision : public ::testing::Test {
     return said.substr(at, said.find_first_of(" \n", at) - at);
   }
 
-  // Who gives credentials gets a coordinator at a port.
+  // With credentials the coordinator listens on a port.
   std::string token_file() const {
     const std::filesystem::path file = folder_ / "token";
     std::ofstream(file) << std::string(32, 't') << "\n";

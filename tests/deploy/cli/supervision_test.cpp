@@ -399,8 +399,8 @@ TEST_F(Supervision, StatusShowsProcessesAndPlan) {
   EXPECT_FALSE(fs::exists(socket.parent_path()));
 }
 
-// Whoever knows the token of a run that was given one is answered.
-TEST_F(Supervision, ARunWithATokenAnswersWhoKnowsIt) {
+// If a run was given a token, every client with that token is answered.
+TEST_F(Supervision, ARunWithATokenAnswersClientsThatHaveIt) {
   setenv("FAKE_WORKER", "slow", 1);
   Program run(train({"--token-file", token_file()}), folder_);
   ASSERT_TRUE(wait_for("rank 0 of 1"));
@@ -463,7 +463,7 @@ TEST_F(Supervision, AnotherUserOfTheMachineReachesNothingOfARun) {
               return folder >= 0 ? 0 : errno;
             }),
             EACCES);
-  // Ten thousand attempts cost the run nothing: none arrives.
+  // Ten thousand attempts have no effect on the run: none arrives.
   EXPECT_EQ(as_another_user([&] {
               int last = 0;
               for (int i = 0; i < 10000; ++i) last = connects();

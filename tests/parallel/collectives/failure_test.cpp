@@ -338,8 +338,8 @@ TEST(LocalCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
                CheckFailure);
 }
 
-// Whoever learns of a loss frees who waits. Behind a cable that was cut a peer
-// says nothing, and neither does the network.
+// A rank that learns of a loss releases those that wait. Behind a cut cable
+// neither the peer nor the network reports anything.
 using NetworkLossTest = testing::TestWithParam<RankBackend>;
 
 TEST_P(NetworkLossTest, ReleasesRanksThatWaitForAnyOperation) {
@@ -444,8 +444,8 @@ TEST(NetworkCommunicatorTest, ALazyConnectionHasTheTimeLimitOfAnOperation) {
   }
 }
 
-// A rank that gives up connects with nobody for that, and its peers, of whom
-// each knows only some, fail at once.
+// A rank that gives up opens no connection to report it; its peers, which are
+// connected to only some of the others, fail at once.
 TEST(NetworkCommunicatorTest, AFailureOfALazyGroupOpensNoConnection) {
   constexpr int kRanks = 24;
   RankOptions options;

@@ -6,14 +6,14 @@
 //
 // Two processes share device 0, and find each other through FOLDER, which must
 // be empty. A line of JSON for each variant, from rank 0, bytes of one rank:
-// the world's, and what another group adds whose ranks are in another order,
-// since groups of the same ranks share one communicator.
+// those of the world, and those that another group adds whose ranks are in
+// another order, since groups of the same ranks share one communicator.
 //
-//   as it is    what a run has
+//   as it is    the settings of a run
 //   8 blocks    at most 8 of the device for an operation (NCCL_MAX_CTAS)
-//   NVLS        with NVSwitch's sums, where there is one
+//   NVLS        with NVSwitch's sums, if the machine has one
 //
-// NCCL's stand-in for the tests' device knows none of these variables.
+// NCCL's stand-in for the tests' device ignores these variables.
 #include <sys/wait.h>
 #include <unistd.h>
 

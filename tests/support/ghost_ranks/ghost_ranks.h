@@ -1,12 +1,12 @@
 // GhostRanks: a world of n ranks of which only rank 0 exists, so that one
 // device runs the whole code of a step with several ranks at full speed: hooks,
-// buckets, NCCL's threads, events, the tail behind backward.
+// buckets, NCCL's threads, events, the sums after backward.
 //
 //   a tensor of the device   a real NCCL call on a communicator of one rank;
 //                            behind it, on NCCL's stream, a kernel that holds
 //                            `blocks` blocks for as long as the ranks would
 //                            take
-//   a tensor of the host     wait() returns when the ranks would be done
+//   a tensor of the host     wait() returns when real ranks would be done
 //
 // The time is that of forecasts (predict::sum_time): a device's sum takes the
 // faster algorithm, as NCCL does; the host's is a ring.

@@ -5,7 +5,7 @@
 //
 // The blocks of a grid run one after another. The threads of a block are fibers
 // of the calling thread: each runs until it has to wait for others (a barrier,
-// a shuffle) or ends, and then the next goes on. Memory is the host's.
+// a shuffle) or ends, and then the next continues. Memory is the host's.
 //
 // Not detected: races between the threads of a block, and effects of a card's
 // weaker memory order.

@@ -1,8 +1,8 @@
 // LibTorch's operators on the test device: dispatch key PrivateUse1, computed
 // by the CPU's kernels on the device's own memory, so that every result has the
-// CPU's bits, in the order of the current stream (streams.h): the host goes on
-// meanwhile, and waits only for numbers, for sizes that depend on values and
-// for copies from and to memory that is not page-locked.
+// CPU's bits, in the order of the current stream (streams.h): the host
+// continues meanwhile, and waits only for numbers, for sizes that depend on
+// values and for copies from and to memory that is not page-locked.
 //
 // An operator that mixes tensors of the device with tensors of the host is
 // refused, but for scalars without dimensions, as CUDA does. Convolutions are

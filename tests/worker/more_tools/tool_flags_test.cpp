@@ -132,7 +132,7 @@ TEST(ToolFlags, AWrongNumberIsRefusedByTheFlagAsItWasTyped) {
   EXPECT_EQ(prune_refusal("--imgsz=64"), "accepted");
 }
 
-TEST(ToolFlags, AFlagThatIsNoneOfTheTools_IsRefused) {
+TEST(ToolFlags, AFlagThatTheToolDoesNotHave_IsRefused) {
   EXPECT_EQ(prune_refusal("--strict"),
             "[command line] unknown flag --strict: headroom prune --help shows "
             "what may stand where");

@@ -187,7 +187,7 @@ TEST(FolderSummary, ReportsTheLastStepAndHowTheRunEnded) {
             "results:  mAP50 0.500\nin:       " +
                 folder + "\nend:      none is written: the run was killed\n" +
                 resume);
-  // The coordinator of a run that goes on holds its log.
+  // The coordinator of a running run holds its log.
   root.write("coordinator.log.lock", "");
   const int lock = ::open((folder + "/coordinator.log.lock").c_str(), O_RDWR);
   ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
