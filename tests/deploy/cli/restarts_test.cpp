@@ -17,6 +17,7 @@ namespace headroom::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::count_of;
 using testing::descendants;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -24,15 +25,6 @@ using testing::Program;
 using testing::ProgramResult;
 
 using Restarts = testing::Supervision;
-
-size_t count_of(const std::string& text, const std::string& what) {
-  size_t count = 0;
-  for (size_t at = text.find(what); at != std::string::npos;
-       at = text.find(what, at + 1)) {
-    ++count;
-  }
-  return count;
-}
 
 TEST_F(Restarts, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
   setenv("FAKE_WORKER", "slow", 1);

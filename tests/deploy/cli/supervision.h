@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,16 @@
 #include "tests/integration/headroom_run.h"
 
 namespace headroom::testing {
+
+// How often `what` occurs in `text`.
+inline size_t count_of(const std::string& text, const std::string& what) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos;
+       at = text.find(what, at + 1)) {
+    ++count;
+  }
+  return count;
+}
 
 class Supervision : public ::testing::Test {
  protected:

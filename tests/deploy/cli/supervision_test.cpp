@@ -21,6 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ContainsRegex;
+using testing::count_of;
 using testing::descendants;
 using ::testing::HasSubstr;
 using testing::Json;
@@ -29,15 +30,6 @@ using testing::Program;
 using testing::ProgramResult;
 using testing::run_program;
 using testing::Supervision;
-
-size_t count_of(const std::string& text, const std::string& what) {
-  size_t count = 0;
-  for (size_t at = text.find(what); at != std::string::npos;
-       at = text.find(what, at + 1)) {
-    ++count;
-  }
-  return count;
-}
 
 TEST_F(Supervision, ARunEndsWithItsResults) {
   const ProgramResult run = run_program(train({"--processes", "2"}), folder_);
