@@ -31,7 +31,7 @@ TEST(Hyperparameters, ShippedSets) {
   EXPECT_EQ(config.hyp.momentum, 0.74832);
 }
 
-TEST(Hyperparameters, AFileOverlaysWhatItNames) {
+TEST(Hyperparameters, AFileReplacesTheKeysThatItNames) {
   const TemporaryFolder folder;
   RunConfig config;
   config.hyp.box = 0.9;

@@ -161,7 +161,7 @@ TEST(AutoAnchor, ResumesBitForBitAndGoesWithTheWeights) {
   EXPECT_EQ(value_of(folder / "with_cfg", "anchors"), "");
 }
 
-TEST(AutoAnchor, KeepsWhatFitsToTheBit) {
+TEST(AutoAnchor, KeepsFittingAnchorsToTheBit) {
   const fs::path folder = fresh_folder();
   const auto command = train_fp64("8");
   const std::vector<std::string> steps = {"--max-steps", "2"};

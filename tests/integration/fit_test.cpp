@@ -448,7 +448,7 @@ int64_t resident_bytes(const std::string& field) {
 
 // The cells take above 1 GiB. Memory that was free before a cell has been
 // returned to the system, so that the growth is the cell's.
-TEST(MatrixResident, GrowsByWhatIsCounted) {
+TEST(MatrixResident, GrowsByTheCountedBytes) {
   const std::vector<FitCell> cells = {{"yolov5s", 640, 8, "keep", "one", 0},
                                       {"yolov5m", 320, 8, "keep", "one", 0},
                                       {"yolov5l", 320, 4, "lean", "one", 0},

@@ -146,7 +146,7 @@ TEST_F(ImageWeights, SamplesMayRepeatAndTheLedgerReportsIt) {
 }
 
 // Without the validations' figures other samples are drawn from epoch 1 on.
-TEST_F(ImageWeights, ValidationsChangeWhatIsDrawn) {
+TEST_F(ImageWeights, ValidationsChangeTheDraws) {
   const std::vector<Json> unjudged =
       train("noval", {"--processes", "1", "--noval"});
   ASSERT_EQ(unjudged.size(), kSteps);

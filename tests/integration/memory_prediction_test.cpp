@@ -79,7 +79,7 @@ TEST(MemoryPrediction, HoldsBesideTheSteps) {
 }
 
 // Under a limit the validation splits its batches from the start.
-TEST(MemoryPrediction, AValidationIsPlannedWithWhatFits) {
+TEST(MemoryPrediction, AValidationIsPlannedWithTheImagesThatFit) {
   const auto metrics = [](const fs::path& run) {
     const Json summary = read_json(run / "summary.json");
     return std::vector<Json>{summary.at("map50"), summary.at("map"),

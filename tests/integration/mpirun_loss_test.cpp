@@ -115,7 +115,7 @@ class AllKilled : public Mpirun {
   void TearDown() override { ::unsetenv("TMPDIR"); }
 };
 
-TEST_F(AllKilled, TheNextStartRemovesWhatIsLeft) {
+TEST_F(AllKilled, TheNextStartRemovesLeftoverFiles) {
   const fs::path temporary = folder_ / "tmp";
   fs::create_directories(temporary);
   ::setenv("TMPDIR", temporary.c_str(), 1);

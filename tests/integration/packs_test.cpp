@@ -73,7 +73,7 @@ TEST_F(PackedRun, HasTheStepsOfTheFiles) {
   }
 }
 
-TEST_F(PackedRun, GoesOnAfterAKillWithTheStepsOfTheFiles) {
+TEST_F(PackedRun, ContinuesAfterAKillWithTheStepsOfTheFiles) {
   train(shapes_data(), "files", {"--processes", "2"});
   Program run(words(packs_, "packs", {"--processes", "2"}), folder_);
   const fs::path steps = folder_ / "runs/train/packs/steps.jsonl";

@@ -243,7 +243,7 @@ TEST_F(RandomFaults, ChangeNothing) { run(25, 5, 3); }
 class Slow : public RandomFaults {};
 
 // Longer than the time after which a rank counts as stuck.
-TEST_F(Slow, AnAgentThatComesBackLateFindsTheStateOfTheOther) {
+TEST_F(Slow, AnAgentThatReturnsLateGetsTheStateOfTheOther) {
   run(25, [&] { kill_agent(1, 12'000); });
 }
 

@@ -156,7 +156,7 @@ TEST(UnfinishedRun, ItsLastLineGoesOnWithItAndItsWeightsAreThere) {
 }
 
 // The last line gives a resume command, and it works.
-TEST(RemovedRunFolder, IsMadeAgainWithWhatAResumptionNeeds) {
+TEST(RemovedRunFolder, IsMadeAgainWithAllFilesForAResumption) {
   const fs::path folder = fresh_folder();
   Program run(train_shapes("8", {"--epochs", "500", "--noval", "--nosave"}),
               folder);

@@ -102,7 +102,7 @@ class Spot : public ::testing::Test {
   FakeMetadata services_[2];
 };
 
-TEST_F(Spot, AMachineIsTakenAwayAndThenTheLastAndTheRunGoesOnElsewhere) {
+TEST_F(Spot, AfterOneMachineAndThenTheLastIsTakenTheRunContinuesElsewhere) {
   const auto server = coordinator();
   const auto first = agent(0);
   const auto second = agent(1);

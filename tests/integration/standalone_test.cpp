@@ -197,7 +197,7 @@ TEST(Standalone, JudgesWeights) {
   EXPECT_EQ(Json::parse(val.out), read_json(judged / "results.json"));
 }
 
-TEST(Standalone, RefusesWhatItCannotDo) {
+TEST(Standalone, RefusesUnsupportedRequests) {
   const fs::path folder = fresh_folder();
   const auto refused = [&](const std::vector<std::string>& words,
                            const std::string& why) {

@@ -160,7 +160,7 @@ void TwoNodesRun::expect_steps_of(
   expect_ledger();
 }
 
-TEST_F(TwoNodesRun, TheLinkIsMeasuredAtTheStartSaidAndKept) {
+TEST_F(TwoNodesRun, TheLinkIsMeasuredAtTheStartReportedAndKept) {
   nodes_->limit_to(200);
   start({"--max-steps", "2", "--layout", "data=2"});
   expect_all_end_well();

@@ -33,7 +33,7 @@ TEST(Channel, AnUnreachableServerIsACommunicationError) {
 
 // gRPC resets streams with HTTP/2's ENHANCE_YOUR_CALM; the coordinator's own
 // refusal of a message that is too long is still a refusal.
-TEST(Channel, AServerThatIsShortOfRoomMayBeAskedAgain) {
+TEST(Channel, ACallToAServerShortOfMemoryMayBeRepeated) {
   EXPECT_TRUE(is_unreachable(Status(StatusCode::RESOURCE_EXHAUSTED,
                                     "Received RST_STREAM with error code 11")));
   EXPECT_FALSE(is_unreachable(

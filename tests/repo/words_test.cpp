@@ -110,7 +110,7 @@ TEST(Words, NoPathOfOneMachine) {
   }
 }
 
-TEST(Words, TheChecksFindWhatTheyLookFor) {
+TEST(Words, TheChecksFindPlantedFaults) {
   EXPECT_TRUE(has_word("// LATER: that", "LATER"));
   EXPECT_FALSE(has_word("mktemp LATERX", "LATER"));
   EXPECT_TRUE(has_absolute_path("x = \"/place/y\"", "/place"));

@@ -77,7 +77,7 @@ class WriteAheadLogTest : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(WriteAheadLogTest, GivesBackWhatWasAppended) {
+TEST_F(WriteAheadLogTest, ReturnsTheAppendedRecords) {
   EXPECT_THAT(records(), IsEmpty());
   const std::string binary("\0\1\xff", 3);
   write({"one", binary});

@@ -186,7 +186,7 @@ TEST(CardLoss, CostsItsWorkerAndTheRunGoesOnWithASuccessor) {
             "2 workers are there");
 }
 
-TEST(CardLoss, AReportThatComesTwiceCountsOnce) {
+TEST(CardLoss, ARepeatedReportCountsOnce) {
   CardRun run(2);
   run.start();
   run.state.card_failed(run.now, "w1", report(1, 3));

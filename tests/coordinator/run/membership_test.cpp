@@ -99,7 +99,7 @@ TEST(Membership, MoreWorkersThanExpectedAreRefusedWithAllNumbers) {
   EXPECT_EQ(membership.nodes().size(), 1u);
 }
 
-TEST(Membership, AWorkerIdIsThereOnce) {
+TEST(Membership, AWorkerIdIsUnique) {
   Membership membership = four();
   membership.register_node(at(0), node_of("n", {"a"}));
   EXPECT_EQ(membership.register_node(at(0), node_of("m", {"b", "a"})),

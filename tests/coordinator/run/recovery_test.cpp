@@ -183,7 +183,7 @@ TEST(Recovery, StepsAndALadderThatMovesAreProgress) {
   }
 }
 
-TEST(Recovery, AReportOfAnExitThatComesTwiceCountsOnce) {
+TEST(Recovery, ARepeatedReportOfAnExitCountsOnce) {
   ScriptedRun run(2);
   run.start();
   for (int i = 0; i < 9; ++i) {
@@ -504,7 +504,7 @@ TEST(Recovery, AnAgentThatIsStartedAgainBringsTheLayoutBack) {
   EXPECT_EQ(run.state.generation().begin, (ResumePoint{4, ""}));
 }
 
-TEST(Recovery, ALayoutThatWasAskedForTakesNoMore) {
+TEST(Recovery, ARequestedLayoutTakesNoFurtherWorkers) {
   configs::RunConfig config = ScriptedRun::config();
   config.layout = plan::parse_layout("data=2");
   ScriptedRun run(ScriptedRun::options(2), config);

@@ -46,7 +46,7 @@ class BusyCoordinator final : public wire::Coordinator::Service {
   std::atomic<int> calls_ = 0;
 };
 
-TEST(ControlClient, ABusyCoordinatorIsAskedAgain) {
+TEST(ControlClient, ACallToABusyCoordinatorIsRepeated) {
   BusyCoordinator busy;
   int port = 0;
   grpc::ServerBuilder builder;

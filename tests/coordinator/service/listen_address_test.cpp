@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-TEST(ListenAddress, HostAndPortComeBackAsTheyWere) {
+TEST(ListenAddress, HostAndPortAreReadBackUnchanged) {
   for (const char* text : {"127.0.0.1:0", "localhost:65535", "[::1]:29400",
                            "0.0.0.0:80", "node-3.cluster:1"}) {
     EXPECT_EQ(parse_listen_address(text).to_string(), text);

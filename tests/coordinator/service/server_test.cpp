@@ -156,7 +156,7 @@ TEST(Server, AnotherVersionIsRefusedWithBoth) {
   EXPECT_EQ(run.state(), "waiting");
 }
 
-TEST(Server, AMessageThatIsTooLargeIsRefusedAndTheRestGoesOn) {
+TEST(Server, ATooLargeMessageIsRefusedAndTheRunContinues) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
   w0->next_assignment();

@@ -31,7 +31,7 @@ TEST(Headline, ShowsTheSizeThatIsTrained) {
   EXPECT_THAT(headline_for("yolov5n", 320, 640), HasSubstr("320 x 640, batch"));
 }
 
-TEST(Headline, ShowsWhatWasAskedWhereTheModelIsNotHere) {
+TEST(Headline, ShowsTheRequestedModelWhereItsFileIsMissing) {
   EXPECT_THAT(headline_for("elsewhere.yaml", 65, 65),
               HasSubstr("65 x 65, batch"));
   RunRequest request;

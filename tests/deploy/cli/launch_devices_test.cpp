@@ -130,7 +130,7 @@ TEST_P(LaunchDevices, WithoutCardsTheRunIsOnTheCpu) {
   EXPECT_THAT(run.err, Not(HasSubstr("idle")));
 }
 
-TEST_P(LaunchDevices, CardsThatAreAskedForAndAbsentAreRefused) {
+TEST_P(LaunchDevices, RequestedCardsThatAreAbsentAreRefused) {
   const ProgramResult run = start(0, {"--device", "all"});
   if (run.exit_code == 77) GTEST_SKIP() << "no mpirun here";
   EXPECT_EQ(run.exit_code, 2) << run.err;

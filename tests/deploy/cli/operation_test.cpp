@@ -74,7 +74,7 @@ class Leftovers : public Operation {
   const std::set<std::string> shared_memory_ = names_in("/dev/shm");
 };
 
-TEST_F(Leftovers, ThereAreNoneAndFoldersOfTheUsersStay) {
+TEST_F(Leftovers, NoneAreLeftAndFoldersOfTheUserStay) {
   for (const char* name :
        {"headroom-log-mine00", "headroom-new-mine00", "headroom-0-mine"}) {
     fs::create_directories(temporary_ / name);

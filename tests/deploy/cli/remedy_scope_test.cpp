@@ -20,7 +20,7 @@ TEST(RemedyScope, AFlagIsChangedInItsPlaceWhicheverItsSpelling) {
             "headroom train --img 320 --batch 4");
 }
 
-TEST(RemedyScope, AFlagThatIsNotThereComesLast) {
+TEST(RemedyScope, AMissingFlagIsAppended) {
   EXPECT_EQ(changed({"plan", "--cfg", "yolov5s", "--json"},
                     {{"--activations", {"offload"}}}),
             "headroom plan --cfg yolov5s --json --activations offload");

@@ -181,7 +181,7 @@ TEST_F(RunRequestTest, TheRangeOfDataYamlBecomesTheRuns) {
 
 // A child that reads labels also checks anchors, on behalf of the process that
 // owns the run.
-TEST_F(RunRequestTest, OneQuestionIsAskedOfTheData) {
+TEST_F(RunRequestTest, TheDataIsReadOnceForAllQuestions) {
   std::vector<bool> anchors;
   const AskData ask = [&](configs::RunConfig& config, WantedFacts question) {
     anchors.push_back(question.anchors);

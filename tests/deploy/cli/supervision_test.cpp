@@ -54,7 +54,7 @@ TEST_F(Supervision, JsonIsTheOnlyOutput) {
   EXPECT_EQ(json["run_directory"], (folder_ / "runs/train/exp").string());
 }
 
-TEST_F(Supervision, ARefusedCommandLineIsOneLineAndJsonIfAsked) {
+TEST_F(Supervision, ARefusedCommandLineIsOneLineAndJsonOnRequest) {
   const ProgramResult run =
       run_program({headroom(), "train", "--epcohs", "3", "--json"}, folder_);
   EXPECT_EQ(run.exit_code, 2);

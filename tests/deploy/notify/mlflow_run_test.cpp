@@ -325,7 +325,7 @@ TEST_F(MlflowRunTest, AnotherRunInTheFolderIsAnotherRunThere) {
   EXPECT_EQ(server_.runs().size(), 2u);
 }
 
-TEST_F(MlflowRunTest, ARunThatIsGoneThereIsMadeAnew) {
+TEST_F(MlflowRunTest, ARunDeletedOnTheServerIsMadeAnew) {
   const auto mlflow = begun_run();
   mlflow->advance(nullptr, kLimit);
   server_.forget_runs();
@@ -351,7 +351,7 @@ TEST_F(MlflowRunTest, AServerWithoutArtifactsIsNamed) {
 }
 
 // A path from a hostile or broken server must not leave its artifacts.
-TEST_F(MlflowRunTest, AnArtifactPathWithOddPartsIsNone) {
+TEST_F(MlflowRunTest, AnArtifactPathWithOddPartsIsRejected) {
   server_.set_artifact_root("mlflow-artifacts:/../../x?y=");
   folder_.write("results.png", "png");
   const auto mlflow = begun_run();

@@ -180,7 +180,7 @@ TEST_F(TrainJobTest,
   EXPECT_THROW(trainjob_server(plain), Error);
 }
 
-TEST(TrainerStatus, StaysWithinWhatTheApiTakes) {
+TEST(TrainerStatus, StaysWithinTheLimitsOfTheApi) {
   const auto status = [](const TrainProgress& progress, double rest) {
     return Json::parse(trainer_status(progress, rest, "t"))["trainerStatus"];
   };

@@ -76,7 +76,7 @@ TEST_F(EncryptedServer, UnderAnotherNameIsRefused) {
               HasSubstr("certificate is not valid"));
 }
 
-TEST_F(EncryptedServer, IsAskedForSlashWhereTheAddressHasNoPath) {
+TEST_F(EncryptedServer, RequestsSlashWhereTheAddressHasNoPath) {
   trust_its_authority();
   for (const char* path : {"", "/", "?x=1"}) {
     WebClient client({.is_encrypted = true,

@@ -180,7 +180,7 @@ std::string refusal(const NotifierRequest& request) {
   }
 }
 
-TEST(Addressees, AnAddressThatIsNoneIsRefusedWithoutItsText) {
+TEST(Addressees, AnInvalidAddressIsRefusedWithoutItsText) {
   for (const char* address :
        {"ml.example", "ftp://ml.example", "https://", "https://:80",
         "https://name:hunter2@ml.example", "https://ml.example:99999",

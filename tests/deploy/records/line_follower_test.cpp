@@ -45,7 +45,7 @@ TEST_F(LineFollowerTest, EachWholeLineComesOnce) {
 }
 
 // A restarted process cuts off the partial line of a killed writer.
-TEST_F(LineFollowerTest, AHalfLineThatIsTakenBackIsNone) {
+TEST_F(LineFollowerTest, AHalfLineThatIsCutOffIsNoLine) {
   write("a\ntorn");
   EXPECT_THAT(lines(), ElementsAre("a"));
   std::filesystem::resize_file(file_, 2);

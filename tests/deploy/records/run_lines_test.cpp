@@ -83,7 +83,7 @@ TEST(LastObjects, AreSearchedInTheLastMebibytes) {
   EXPECT_EQ(objects[0].at("a"), 2);
 }
 
-TEST(ShallowJson, IsNoneBeyond64Levels) {
+TEST(ShallowJson, BeyondDepth64IsRefused) {
   const auto nested = [](size_t levels) {
     return std::string(levels, '[') + std::string(levels, ']');
   };

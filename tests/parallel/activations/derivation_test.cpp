@@ -60,7 +60,7 @@ TEST_F(DerivationTest, AMapIsDerivedOnceForAllReaders) {
   EXPECT_EQ(live(), 1);
 }
 
-TEST_F(DerivationTest, AUseThatIsNeverTakenHoldsNothing) {
+TEST_F(DerivationTest, AnUnusedReaderHoldsNoMemory) {
   at::Tensor source = at::rand({kSize}, at::kDouble);
   at::Tensor map = derived(source);
   std::optional<KeptTensor> first(keep(map)), second(keep(map));

@@ -27,7 +27,7 @@ std::vector<char> bytes_of(char value, size_t count) {
   return std::vector<char>(count, value);
 }
 
-TEST(OffloadFile, BytesComeBackAndRoomIsUsedAgain) {
+TEST(OffloadFile, BytesAreReadBackAndRoomIsReused) {
   OffloadFile file(0);
   const auto a = bytes_of('a', 1000), b = bytes_of('b', 3000),
              c = bytes_of('c', 1000);
@@ -126,7 +126,7 @@ TEST(OffloadPolicy, TensorsComeBackToTheBitAndMemoryIsFree) {
   EXPECT_EQ(offload.file()->used_bytes(), 0);
 }
 
-TEST(OffloadPolicy, WindowsIntoOneMemoryAreToldApart) {
+TEST(OffloadPolicy, WindowsIntoOneMemoryAreDistinguished) {
   install_saved_tensor_policies();
   const at::Tensor whole = at::rand({2, 4096}, at::kDouble);
   OffloadPolicy offload(0);

@@ -31,7 +31,7 @@ TEST(FileKind, IsSeenInTheFirstBytes) {
   EXPECT_EQ(kind_of("0 .5 .5 .2 .2\n"), "");
 }
 
-TEST(FileKind, OfImagesIsAnImageAndOfNothingElse) {
+TEST(FileKind, OnlyFormatsOfImagesAreImages) {
   EXPECT_TRUE(is_image(foreign_kind("\x89PNG")));
   EXPECT_TRUE(is_image(ForeignKind::kAvif));
   EXPECT_FALSE(is_image(ForeignKind::kVideo));

@@ -43,7 +43,7 @@ TEST(Units, RefusesTextThatIsNoSize) {
   }
 }
 
-TEST(Units, WhatIsFormattedParsesBackNearly) {
+TEST(Units, FormattedSizesParseBackApproximately) {
   for (int64_t bytes = 1; bytes < (int64_t{1} << 50); bytes = bytes * 3 + 1) {
     const auto back = parse_bytes(format_bytes(bytes));
     ASSERT_TRUE(back.has_value()) << format_bytes(bytes);

@@ -577,7 +577,7 @@ TEST(NetworkCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
   });
 }
 
-TEST(NetworkCommunicatorTest, APeerThatNeverComesIsNamedInTime) {
+TEST(NetworkCommunicatorTest, APeerThatNeverConnectsIsNamedInTime) {
   NetworkOptions options;
   options.timeout = milliseconds(500);
   const auto store = std::make_shared<InMemoryStore>();

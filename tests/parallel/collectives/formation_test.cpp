@@ -70,7 +70,7 @@ std::vector<int> calls_of(int ranks, int parts, int full_mesh_up_to) {
   return calls;
 }
 
-TEST(Formation, AGroupAsksThreeTimesAndItsPartsNever) {
+TEST(Formation, AGroupCallsTheStoreThreeTimesAndItsPartsNever) {
   for (const int full_mesh_up_to : {1, 64}) {
     for (const int ranks : {3, 12}) {
       const std::vector<int> calls = calls_of(ranks, 3, full_mesh_up_to);

@@ -9,7 +9,7 @@
 namespace headroom::collectives {
 namespace {
 
-TEST(NetworkMeasurement, EveryPairMeetsOnceAndNoRankIsInTwoPairsAtATime) {
+TEST(NetworkMeasurement, EveryPairMeasuresOnceAndNoRankIsInTwoPairsAtATime) {
   for (int machines = 2; machines <= kMostMachinesOfAllPairs; ++machines) {
     std::set<std::pair<int, int>> met;
     const std::vector<MachinePairs> rounds = measuring_rounds(machines);
@@ -28,7 +28,8 @@ TEST(NetworkMeasurement, EveryPairMeetsOnceAndNoRankIsInTwoPairsAtATime) {
   }
 }
 
-TEST(NetworkMeasurement, ManyMachinesMeetNeighboursAndOneFarAwayInThreeRounds) {
+TEST(NetworkMeasurement,
+     ManyMachinesMeasureNeighboursAndOneFarAwayInThreeRounds) {
   for (const int machines : {17, 64, 511}) {
     const std::vector<MachinePairs> rounds = measuring_rounds(machines);
     ASSERT_EQ(rounds.size(), 3u);

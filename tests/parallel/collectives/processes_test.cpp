@@ -195,7 +195,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, TensorPortTest,
                          testing::Values("network", "lazy_network"),
                          [](const auto& info) { return info.param; });
 
-TEST(TensorPort, IsNoneOfAProgramThatIsStartedMeanwhile) {
+TEST(TensorPort, IsNotInheritedByAProgramStartedMeanwhile) {
   const std::string folder = new_folder();
   const auto store = std::make_shared<FolderStore>(folder);
   const auto connect = [&](int rank) {

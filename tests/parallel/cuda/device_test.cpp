@@ -41,7 +41,7 @@ TEST(CudaDevice, CountsTensorsByCategory) {
   EXPECT_EQ(memory.peak_bytes(), before);
 }
 
-TEST(CudaDevice, LimitBoundsWhatIsReserved) {
+TEST(CudaDevice, LimitBoundsTheReservedBytes) {
   HEADROOM_NEEDS_DEVICE();
   devices::DeviceMemory& memory = plugin().api->memory(0);
   memory.release_caches();

@@ -86,7 +86,7 @@ TEST_F(Ghosts, ASumOnTheHostIsThatOfEqualRanksAndTakesTheRingsTime) {
   EXPECT_EQ(ghosts.take().host_waits, 2);
 }
 
-TEST_F(Ghosts, APartHasAllRanksAndAnswersNoMessage) {
+TEST_F(Ghosts, APartHasAllRanksAndRefusesMessages) {
   GhostRanks ghosts(two_ranks(1e-3), device);
   const auto world = ghosts.make_world();
   const auto part = world->split(0, 0);

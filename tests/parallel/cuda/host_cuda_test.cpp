@@ -21,7 +21,7 @@ TEST(HostCuda, EveryThreadOfEveryBlockRunsOnce) {
 }
 
 // A sum in halves, as in kernels: wrong if a barrier is missed.
-TEST(HostCuda, BarriersSeparateWhatThreadsDo) {
+TEST(HostCuda, BarriersSeparateTheWorkOfThreads) {
   constexpr unsigned kThreads = 256;
   std::vector<int> values(kThreads), sums;
   run_grid(dim3(2), dim3(kThreads), [&] {

@@ -19,7 +19,7 @@ OperationWatch::Operation operation(const std::string& name,
   return {name, [&] { return progress.begun; }, [&] { return progress.ended; }};
 }
 
-TEST(OperationWatch, TimeStartsWhenTheDeviceComesToIt) {
+TEST(OperationWatch, TimeStartsWhenTheDeviceReachesIt) {
   const OperationWatch::Time start;
   OperationWatch watch(seconds(2));
   Progress sum;

@@ -302,7 +302,7 @@ TEST_P(GradientReducerTest, HooksOutliveTheReducerHarmlessly) {
   });
 }
 
-TEST_P(GradientReducerTest, ALostPeerComesOutOfBackwardOrFinish) {
+TEST_P(GradientReducerTest, BackwardOrFinishThrowsForALostPeer) {
   RankOptions options;
   options.backend = GetParam();
   EXPECT_THROW(run_ranks(

@@ -213,7 +213,7 @@ TEST(VisibleCards, EndAtTheFirstTextThatNamesNoCard) {
   }
 }
 
-TEST(VisibleCards, AreSaidWhereOneIsRefused) {
+TEST(VisibleCards, AreListedWhereOneIsRefused) {
   EXPECT_EQ(
       refusal([] { cards_asked_for("1", fake_showing("1")); }),
       "[device] --device 1: there is no card 1; here is 0 (Fake A24); "

@@ -153,7 +153,7 @@ TEST(BatchSplit, WholeSharesMayCutGroups) {
   EXPECT_TRUE(groups_span_ranks(cut, 13, 100));
 }
 
-TEST(BatchSplit, TheRefusalSaysTheEquation) {
+TEST(BatchSplit, TheRefusalShowsTheEquation) {
   EXPECT_EQ(groups_error({16, 2, 2, 4}),
             "micro_batch_size 2 is neither a multiple of batch_norm_group_size "
             "4 nor a rank's whole share of 8 (16 images / 2 ranks)");

@@ -93,7 +93,7 @@ TEST(ActivationMixture, EnoughMemoryKeepsEverything) {
             (ActivationPolicies{kKeep, kKeep, kKeep}));
 }
 
-TEST(ActivationMixture, TheLastLayersKeepWhatTheyCanAfford) {
+TEST(ActivationMixture, TheLastLayersKeepAsMuchAsFits) {
   const std::vector<MixtureLayer> layers(3, layer_of(10));
   // Layers of the last stage do not wait: lean layers in front save as much and
   // cost as much.

@@ -34,7 +34,7 @@ TEST_F(Elastic, TheRunsOwnPlanWhereItsRanksAreThere) {
   EXPECT_EQ(*plan_for_workers(config, wanted, 2, layers).plan, wanted);
 }
 
-TEST_F(Elastic, ALayoutThatWasAskedForIsLeftAndComesBack) {
+TEST_F(Elastic, ARequestedLayoutIsLeftAndReturns) {
   const configs::RunConfig open = config;
   config.layout = plan::parse_layout("pipeline=2,spatial=2");
   const plan::Plan wanted = plan(4);

@@ -42,7 +42,7 @@ TEST(FitMemory, AShareThatFitsAtOnceIsNotCut) {
   EXPECT_EQ(plan::activations_text(decision.plan->activation_policies), "keep");
 }
 
-TEST(FitMemory, ARefusalSaysInWhichPartOfARunTheBytesAreNeeded) {
+TEST(FitMemory, ARefusalNamesThePartOfARunThatNeedsTheBytes) {
   configs::RunConfig config = request(16, kGiB);
   config.activations = "keep";
   config.micro_batch_size = 16;
@@ -103,7 +103,7 @@ TEST(FitMemory, OffloadComesBeforeSmallerGroups) {
   EXPECT_LE(bytes_of(decision), kGiB / 2);
 }
 
-TEST(FitMemory, SmallerGroupsAreTheLastResortAndSaidWithWhatKeepsTheUsual) {
+TEST(FitMemory, SmallerGroupsAreTheLastResortAndNameTheFlagsForUsualGroups) {
   const auto layers =
       layers::layer_costs(layers::load_model_table(request(64, 1).cfg));
   const configs::RunConfig config = request(64, kGiB / 2);
@@ -166,7 +166,7 @@ TEST(FitMemory, TheLastBatchOfAnEpochCounts) {
   EXPECT_GT(bytes_of(decide(config)), full * 5 / 4);
 }
 
-TEST(FitMemory, WhatIsGivenIsRefusedWithBothNumbersAndWhatFits) {
+TEST(FitMemory, GivenValuesAreRefusedWithBothNumbersAndAFittingOne) {
   configs::RunConfig config = request(64, 2 * kGiB);
   config.activations = "keep";
   config.micro_batch_size = 64;
@@ -181,7 +181,7 @@ TEST(FitMemory, WhatIsGivenIsRefusedWithBothNumbersAndWhatFits) {
   EXPECT_THAT(decision.remedy, HasSubstr(", or --memory-limit "));
 }
 
-TEST(FitMemory, BytesAreForTheLabelsThatAreKnown) {
+TEST(FitMemory, BytesAreForTheKnownLabels) {
   configs::RunConfig config = request(64, 2 * kGiB);
   EXPECT_THAT(decide(config).reason,
               HasSubstr("needed with 100 boxes per image, as assumed"));

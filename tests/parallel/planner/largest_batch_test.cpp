@@ -72,7 +72,7 @@ TEST(LargestBatch, AnyNumberOfImagesIsOne) {
   }
 }
 
-TEST(LargestBatch, AGroupThatIsAskedForIsTheLeast) {
+TEST(LargestBatch, ARequestedGroupIsTheMinimum) {
   configs::RunConfig config = request(1);
   config.batch_norm_group_size = 8;
   config.memory_limit = bytes_of(config, 9);
@@ -164,7 +164,7 @@ TEST(LargestBatch, OneImageTooManyIsRefusedWithBothNumbers) {
   }
 }
 
-TEST(LargestBatch, OnlyWhatHelpsIsAdvised) {
+TEST(LargestBatch, OnlyUsefulRemediesAreAdvised) {
   try {
     choose(request(kGiB / 64));  // less than the model state
     FAIL() << "16 MiB do not hold the state";
@@ -174,7 +174,7 @@ TEST(LargestBatch, OnlyWhatHelpsIsAdvised) {
   }
 }
 
-TEST(LargestBatch, TheEndOfTheSearchIsSaid) {
+TEST(LargestBatch, TheEndOfTheSearchIsReported) {
   configs::RunConfig config = request(kGiB << 20);
   config.image_height = config.image_width = 64;
   const BatchChoice choice = choose(config);

@@ -34,7 +34,7 @@ configs::RunConfig with_weights(const std::string& file) {
   return config;
 }
 
-TEST(ModelLayers, TheModelIsCfgElseWhatTheWeightsSayElseYolov5s) {
+TEST(ModelLayers, TheModelIsCfgElseThatOfTheWeightsElseYolov5s) {
   EXPECT_EQ(model_of_run(configs::RunConfig()), "yolov5s");
   configs::RunConfig config = with_weights(
       weights_file("m.safetensors", R"({"__metadata__":{"model":"yolov5m"}})"));

@@ -58,7 +58,7 @@ TEST(Planner, WithoutAWishAllRanksShareTheBatch) {
   EXPECT_EQ(decision.exit_code, ExitCode::kDone);
 }
 
-TEST(Planner, ATeacherLooksAtWholeImagesWithItsWholeNetwork) {
+TEST(Planner, ATeacherEvaluatesWholeImagesWithItsWholeNetwork) {
   configs::RunConfig config = batch_of(16);
   config.teacher = "teacher.safetensors";
   config.teacher_model = "yolov5s";
@@ -99,7 +99,7 @@ TEST(Planner, UnevenGroupsAreWholeOnTheirRanks) {
   EXPECT_THAT(decision.reason, testing::HasSubstr("groups of 17 and 16"));
 }
 
-TEST(Planner, ARunThatGoesOnKeepsItsRule) {
+TEST(Planner, AResumedRunKeepsItsRule) {
   configs::RunConfig config = batch_of(17);
   config.batch_norm_rule = plan::BatchNormRule{1, false};
   for (const int world_size : {1, 2}) {
@@ -183,7 +183,7 @@ TEST(Planner, TheBackendFollowsTheDevice) {
   EXPECT_THAT(refused.remedy, testing::HasSubstr("--device"));
 }
 
-TEST(Planner, WhatIsGivenIsObeyed) {
+TEST(Planner, GivenValuesAreUsed) {
   configs::RunConfig config = batch_of(64);
   config.layout = plan::parse_layout("pipeline=1,data=2");
   config.micro_batch_size = 16;
@@ -220,7 +220,7 @@ TEST(Planner, AllThreeAxes) {
 }
 
 // NCCL runs collectives only.
-TEST(Planner, WhatPassesThroughTheHostBesideNcclIsSaid) {
+TEST(Planner, TensorsThatGoThroughTheHostBesideNcclAreReported) {
   configs::RunConfig config = batch_of(16);
   config.device = "0,1";
   config.backend = plan::Backend::kNccl;

@@ -55,7 +55,7 @@ TEST_F(Saved, ThePlanIsTheOneThatWasSaved) {
   EXPECT_NE(plan_or_throw(config(), 2, layers()).layout, another_plan().layout);
 }
 
-TEST_F(Saved, WithoutAFileThereIsNone) {
+TEST_F(Saved, WithoutAFileThereIsNoPlan) {
   const SavedPlan saved = read(config());
   EXPECT_FALSE(saved.plan);
   EXPECT_EQ(saved.plan_error, "");

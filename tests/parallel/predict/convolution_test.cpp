@@ -80,7 +80,7 @@ TEST_F(Convolutions, WithAmxTheyTakeNoMoreThanItsBounds) {
 }
 
 // The bytes measured for the shape; another shape has none.
-TEST_F(Convolutions, ADevicesLibraryTakesWhatItTook) {
+TEST_F(Convolutions, ADevicesLibraryTakesTheMeasuredBytes) {
   shape_.on_device = true;
   EXPECT_EQ(forward_scratch(kThree, shape_), 0);
   ConvolutionWorkspaces workspaces;
@@ -177,7 +177,7 @@ TEST_F(Convolutions, GroupsFillBlocksOfTheirOwn) {
   EXPECT_LE(weight_gradient_bytes(five, shape_), 9'347'464 + 1'024);
 }
 
-TEST_F(Convolutions, AFewPixelsOfOneByOneTakeNothing) {
+TEST_F(Convolutions, AFewPixelsOfOneByOneTakeNoScratch) {
   const ConvolutionShape one = {16, 32, 1, 1, 4, true};  // 128 pixels
   EXPECT_EQ(forward_scratch(one, shape_), 0);
   EXPECT_EQ(weight_gradient_bytes(one, shape_), 16 * 32 * 4);

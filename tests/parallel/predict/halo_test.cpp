@@ -9,7 +9,7 @@ namespace {
 
 class Halos : public PassFixture {};
 
-TEST_F(Halos, RowsAroundAreWhatAKernelReadsBeyondItsStride) {
+TEST_F(Halos, RowsAroundAreThoseThatAKernelReadsBeyondItsStride) {
   EXPECT_EQ(rows_around(shape_, 3, 1), 0) << "whole images";
   shape_.neighbours = 1;
   EXPECT_EQ(rows_around(shape_, 1, 1), 0);

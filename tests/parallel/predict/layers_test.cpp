@@ -118,7 +118,7 @@ TEST_F(Layers, AnExcitationKeepsItsInputAndLittleElse) {
 
 // A device copies the map to float64 for the sum; here both samples fit at
 // once.
-TEST_F(Layers, AnExcitationOnADeviceCopiesWhatItSums) {
+TEST_F(Layers, AnExcitationOnADeviceCopiesItsInputForTheSum) {
   layers::LayerProgram squeeze_excite = on({{32, 1}});
   layers::LayerProgram::Block block = {"", 32, 32};
   block.squeezed = 8;

@@ -67,7 +67,7 @@ TEST(PhaseMemory, MatchesOfTheLabelsCountInTheLoss) {
 }
 
 // At first twice the model, with the flat buffers in between.
-TEST(PhaseMemory, AtTheStartAModelIsThereThreeTimes) {
+TEST(PhaseMemory, AtTheStartAModelIsHeldThreeTimes) {
   MemoryRequest request = small_request();
   const MemoryEstimate start = estimate_start_up(request, {});
   EXPECT_GE(start.total(), 3 * (kConvParameters + kHeadParameters) * 4);

@@ -127,7 +127,7 @@ TEST(StepMemory, OneMicroBatchIsHeldAtATime) {
 
 // The image, the convolution and its statistics stay; the output is sent to the
 // other stage, and held until that one has replied.
-TEST(StepMemory, AFirstStageHoldsTwoMicroBatchesAndWhatItSends) {
+TEST(StepMemory, AFirstStageHoldsTwoMicroBatchesAndItsMessages) {
   StepRequest request = request_of(4);
   request.stage.end = 1;
   request.stage_begins = {0, 1};

@@ -43,7 +43,7 @@ TEST(ChartText, AsciiIsInOpencvsFontOnEveryMachine) {
 
 // With a font the letters are drawn, without one their code points: two names
 // never look the same.
-TEST(ChartText, OtherLettersAreToldApart) {
+TEST(ChartText, OtherLettersAreDistinguishable) {
   EXPECT_GT(inked(drawn(kCat)), 40);
   EXPECT_GT(cv::norm(drawn(kCat), drawn(kDog), cv::NORM_INF), 100);
   EXPECT_GT(cv::norm(drawn(kCat), drawn("?"), cv::NORM_INF), 100);

@@ -224,7 +224,7 @@ TEST_F(LargeImages, ThatWereInterruptedAreInNoTable) {
 }
 
 // The picture's sides are rounded each for itself.
-TEST_F(LargeImages, BoxesOfNarrowOnesLieWhereTheObjectsAre) {
+TEST_F(LargeImages, BoxesOfNarrowImagesAreAtTheirObjects) {
   options_.crops = false;
   cv::Mat tall(10001, 41, CV_8UC3, cv::Scalar(40, 80, 120));
   codecs::write_png(tall, image_);
@@ -254,7 +254,7 @@ TEST_F(LargeImages, ThatHaveChangedAreRefused) {
   EXPECT_THAT(refusal(found_), HasSubstr("large.png cannot be read again"));
 }
 
-TEST_F(FolderTest, NothingAskedForNothingWritten) {
+TEST_F(FolderTest, WithoutARequestNothingIsWritten) {
   FolderOptions options;
   options.pictures = false;
   DetectionFolder out(folder_ / "out", kNames, options);

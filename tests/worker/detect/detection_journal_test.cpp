@@ -82,7 +82,7 @@ class DetectionJournalTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(DetectionJournalTest, GivesWhatWasWrittenInItsOrder) {
+TEST_F(DetectionJournalTest, ReturnsTheWrittenRecordsInOrder) {
   write_three();
   auto journal = go_on();
   EXPECT_FALSE(journal->next(Kind::kImage, 0));
@@ -265,7 +265,7 @@ TEST_F(DetectionJournalTest, RecordsOfOtherSizesAreTorn) {
 }
 
 // With any damage of a disk: no crash, and no record that was not written.
-TEST_F(DetectionJournalTest, MutationsGiveNothingThatWasNotWritten) {
+TEST_F(DetectionJournalTest, MutationsGiveNoRecordThatWasNotWritten) {
   write_three();
   const std::string whole = read_bytes(file());
   std::mt19937 random(1);

@@ -185,7 +185,7 @@ TEST_F(DetectorTest, AFileThatIsNeverHeldHasTheSameBoxes) {
 }
 
 // As left by an unfinished run.
-TEST_F(DetectorTest, TilesThatAreKnownAreNotLookedAtAgain) {
+TEST_F(DetectorTest, KnownTilesAreNotProcessedAgain) {
   const TemporaryFolder folder;
   const fs::path file = folder.write("a.bmp", encode_bmp(picture_));
   Detector low = detector(DetectionTiles{128, 128, 0.25}, 0.001);

@@ -73,7 +73,7 @@ TEST(MosaicFinder, MapsThatTouchOrOverlapAreParts) {
   EXPECT_FALSE(mosaics[0].has_pixels(80, 140));
 }
 
-TEST(MosaicFinder, OtherSystemsPixelsAndDistantMapsAreNone) {
+TEST(MosaicFinder, OtherSystemsOtherPixelsAndDistantMapsAreNoParts) {
   EXPECT_TRUE(
       mosaics_of({map_at(0, 0, 100, 100), map_at(100, 0, 100, 100, "UTM 32"),
                   map_at(100, 0, 100, 100, "UTM 33", 0.2),

@@ -35,7 +35,7 @@ TEST(TileMerge, TwoViewsOfOneObjectAreOne) {
 }
 
 // The piece has the higher confidence; the whole box is right.
-TEST(TileMerge, AWholeBoxBeatsASurerPieceOfIt) {
+TEST(TileMerge, AWholeBoxReplacesAPieceOfHigherConfidence) {
   const auto merged = merge_tiles(
       {{at(10, 10, 18, 30, .9F), true}, {at(10, 10, 30, 30, .5F), false}},
       kUsual);
@@ -88,7 +88,7 @@ TEST(TileMerge, AtMostSoManyByConfidence) {
 }
 
 // Objects no larger than the overlap, each found in every tile that it touches.
-TEST(TileMerge, EveryObjectOnceWhateverTheTiles) {
+TEST(TileMerge, EveryObjectOnceForAnyTiles) {
   std::mt19937 random(3);
   const auto draw = [&](int n) { return static_cast<int>(random() % n); };
   for (int round = 0; round < 200; ++round) {

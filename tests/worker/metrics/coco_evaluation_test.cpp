@@ -12,7 +12,7 @@ CocoDetection detection(double x, double y, double w, double h, double score) {
   return {x, y, w, h, score, 0};
 }
 
-TEST(CocoEvaluation, ACrowdIsARegionWhereNothingCounts) {
+TEST(CocoEvaluation, DetectionsInACrowdAreIgnored) {
   CocoScene scene;
   scene.objects = {object(0, 0, 100, 100), object(200, 0, 200, 100, true)};
   scene.detections = {detection(210, 10, 20, 20, .9),

@@ -42,7 +42,7 @@ class Pictures : public testing::Test {
 };
 
 // The picture is the same on every rank and under every layout.
-TEST_F(Pictures, ABatchLooksTheSameWhateverTheLayout) {
+TEST_F(Pictures, ABatchLooksTheSameUnderAnyLayout) {
   for (const loader::LoaderMode mode :
        {loader::LoaderMode::kTrainMosaic, loader::LoaderMode::kTrainRect,
         loader::LoaderMode::kValidation}) {

@@ -98,7 +98,7 @@ TEST(CardFaults, AnInjectedErrorStaysAndIsFoundBehindAnyFailure) {
   EXPECT_FALSE(device.api()->failure(1));
 }
 
-TEST(CardFaults, ASuccessorDoesNotMeetThoseOfStepsBefore) {
+TEST(CardFaults, ASuccessorSkipsInjectedErrorsOfEarlierSteps) {
   const devices::ComputeDevice device = test_compute_device(3);
   step::FaultInjection faults(
       configs::parse_faults("device_error@rank=0,step=3"), device, 0,

@@ -59,7 +59,7 @@ TEST(RunMilestones, PatienceEndsARunAtAnEpochsEnd) {
       << "no epoch was judged";
 }
 
-TEST(RunMilestones, CheckpointsAreDueAfterEpochsAndAsAskedFor) {
+TEST(RunMilestones, CheckpointsAreDueAfterEpochsAndOnRequest) {
   configs::RunConfig config = config_of(100);
   EXPECT_EQ(newest_due_checkpoint(config, kStepsInEpoch, 9), 0);
   EXPECT_EQ(newest_due_checkpoint(config, kStepsInEpoch, 27), 20);

@@ -117,7 +117,7 @@ Seen train(const std::function<void(predict::MemoryRequest&)>& change) {
   return seen;
 }
 
-TEST(StepPrediction, IsAboutWhatIsMeasured) {
+TEST(StepPrediction, IsCloseToTheMeasuredBytes) {
   const Seen seen = train([](predict::MemoryRequest&) {});
   for (const memory::StepEvent& event : seen.events) {
     ADD_FAILURE() << event.reason << event.detail_json;

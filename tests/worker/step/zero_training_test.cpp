@@ -312,7 +312,7 @@ TEST_F(ZeroFiles, CheckpointsFitEveryOtherLayout) {
   }
 }
 
-TEST_F(ZeroFiles, AverageWeightsAreOneFileWhateverTheLayout) {
+TEST_F(ZeroFiles, AverageWeightsAreOneFileUnderAnyLayout) {
   for (const int ranks : {1, 3}) {
     run_ranks(ranks, [&](int, collectives::Communicator& world) {
       ZeroRun run;

@@ -119,7 +119,7 @@ TEST_F(DetectCommand, WarnsThatALargeImageMayHaveMoreBoxesThanAreKept) {
   EXPECT_THAT(boxes({}), Not(HasSubstr("are kept")));
 }
 
-TEST_F(DetectCommand, ShrinksBilinearlyUnlessToldOtherwise) {
+TEST_F(DetectCommand, ShrinksBilinearlyByDefault) {
   // To a third: to a half the four nearest pixels are the area.
   cv::Mat noise(96, 96, CV_8UC3);
   cv::randu(noise, 0, 256);

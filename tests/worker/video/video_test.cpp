@@ -302,7 +302,7 @@ TEST(VideoPluginTest, WithoutThePluginThereIsAReasonAndARemedy) {
             "and libswscale-dev");
 }
 
-TEST(VideoPluginTest, APluginThatCannotBeLoadedAsksForFfmpeg) {
+TEST(VideoPluginTest, APluginThatCannotBeLoadedNamesFfmpeg) {
   const std::string file = ::testing::TempDir() + "libheadroom_video.so";
   std::ofstream(file) << "no library";
   setenv("HEADROOM_VIDEO_PLUGIN", file.c_str(), 1);

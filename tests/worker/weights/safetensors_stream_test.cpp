@@ -46,7 +46,7 @@ TEST(SafetensorsStreamTest, AnUnannouncedTensorIsRefused) {
   EXPECT_THROW(writer.write(at::zeros({2}, at::kDouble)), CheckFailure);
 }
 
-TEST(SafetensorsStreamTest, AnUnfinishedFileIsNone) {
+TEST(SafetensorsStreamTest, AnUnfinishedFileDoesNotExist) {
   fs::remove(kFile);
   { SafetensorsWriter writer(kFile, {{"a", at::kFloat, {2}}}, {}); }
   EXPECT_FALSE(fs::exists(kFile));

@@ -74,7 +74,7 @@ std::string bytes_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-TEST_F(SafetensorsTest, EveryTypeComesBackAsItWas) {
+TEST_F(SafetensorsTest, EveryTypeIsReadBackUnchanged) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   for (const at::ScalarType type :
        {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt,
@@ -170,7 +170,7 @@ TEST_F(SafetensorsTest, AHeaderBeginsWithABrace) {
                 HasSubstr("bytes.safetensors: its header does not begin"));
 }
 
-TEST_F(SafetensorsTest, TheLargestHeaderIsAskedForBeforeItIsAllocated) {
+TEST_F(SafetensorsTest, TheLargestHeaderIsCheckedBeforeItIsAllocated) {
   const auto with_length = [](uint64_t length) {
     std::string bytes(16, '{');
     std::memcpy(bytes.data(), &length, 8);

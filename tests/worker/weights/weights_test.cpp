@@ -81,7 +81,7 @@ TEST_F(WeightsTest, ComeBackInBothPrecisions) {
   }
 }
 
-TEST_F(WeightsTest, TransferTakesWhatFits) {
+TEST_F(WeightsTest, TransferTakesFittingTensors) {
   model::LayerGraph saved = nano(80, at::kFloat, 1);
   save_weights(path("w"), saved.state(), {});
   model::LayerGraph other = nano(3, at::kFloat, 2);

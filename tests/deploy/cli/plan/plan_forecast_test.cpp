@@ -116,7 +116,7 @@ TEST(PlanForecast, ARunsNetworkIsReadFromItsFolder) {
               HasSubstr("has no measured network"));
 }
 
-TEST(PlanForecast, WithoutASpeedThereIsNone) {
+TEST(PlanForecast, WithoutASpeedThereIsNoForecast) {
   EXPECT_FALSE(answer("--processes 2 --batch 16").forecast.has_value());
 }
 

@@ -146,7 +146,7 @@ TEST(PlanReport, ManyRanksAreCutShortForPeopleOnly) {
   EXPECT_EQ(json["ranks_left_out"], 744);
 }
 
-TEST(PlanReport, WhatTrainRefusesIsAnErrorHereToo) {
+TEST(PlanReport, ARefusalOfTrainIsAnErrorHereToo) {
   EXPECT_THROW(make_plan_report(config_of("pipeline=20", 0), 20, false), Error);
 }
 

@@ -198,7 +198,7 @@ TEST(Offspring, OutlivesItsParentAndIsWaitedFor) {
   EXPECT_TRUE(offspring.wait(seconds(20)));
 }
 
-TEST(Offspring, OfAChildThatHasNoneIsGone) {
+TEST(Offspring, OfAChildWithoutDescendantsIsEmpty) {
   ChildProcess child(shell("echo ready; read never"));
   EXPECT_TRUE(Offspring(child).wait(milliseconds(0)));
 }

@@ -113,7 +113,7 @@ TEST(CoreBinding, AWorkerIsBoundNearItsCard) {
   EXPECT_NE(machine.of_card(2), machine.of_card(6));
 }
 
-TEST(CoreBinding, APartOfACardIsWhereTheWholeCardIs) {
+TEST(CoreBinding, APartOfACardHasTheWholeCardsPlace) {
   // parallel/nvml gives a part (MIG) the bus address of its card.
   const DevicesOfNps4 machine;
   EXPECT_EQ(machine.near("0000:47:00.0"), parse_cores("16-31,144-159"));

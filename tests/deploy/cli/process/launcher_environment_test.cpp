@@ -246,7 +246,7 @@ TEST(ReadLauncher, EachRowIsDocumentedHereAndInTheGuide) {
   }
 }
 
-TEST(ReadLauncher, OutsideALauncherThereIsNone) {
+TEST(ReadLauncher, OutsideALauncherThereIsNoJob) {
   for (const char* list : {
            "HOME=/root",
            "SLURM_JOB_ID=7",

@@ -163,7 +163,7 @@ TEST(Rendezvous, FoldersWithoutAHolderAreRemoved) {
 
 // A process that arrives while another removes the unused folder of the job
 // makes it anew, and never takes its remains for another user's folder.
-TEST(Rendezvous, ProcessesThatComeAndGoTogetherMeet) {
+TEST(Rendezvous, ProcessesThatStartAndEndTogetherFindEachOther) {
   const TemporaryFolder root;
   const RendezvousFolder folder =
       rendezvous_folder(place_of(2, 2), "", root.path(), geteuid());

@@ -37,7 +37,7 @@ TEST(RunFolder, ATakenFolderIsNotGivenTwice) {
   EXPECT_EQ(second.path(), parent.path() / "runs/exp2");
 }
 
-TEST(RunFolder, OneInWhichNothingWasWrittenLeavesNothing) {
+TEST(RunFolder, AnUnusedFolderIsRemoved) {
   const TemporaryFolder parent;
   {
     const RunFolder folder(parent.path() / "runs/train/exp", false);

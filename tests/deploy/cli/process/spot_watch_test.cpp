@@ -23,7 +23,7 @@ constexpr const char* kAction = "/latest/meta-data/spot/instance-action";
 constexpr const char* kRebalance =
     "/latest/meta-data/events/recommendations/rebalance";
 
-TEST(SpotReason, SaysWhatHappensAndWhen) {
+TEST(SpotReason, NamesTheEventAndItsTime) {
   EXPECT_EQ(spot_reason(R"({"action":"terminate",)"
                         R"("time":"2026-11-26T12:34:56Z"})"),
             "spot notice: this machine is taken away at 12:34:56 UTC");
@@ -74,7 +74,7 @@ TEST(SpotPoll, AnUnreachableServiceIsAskedOnceAndNothingIsConcluded) {
   EXPECT_EQ(script.calls, 1);
 }
 
-TEST(SpotPoll, ATokenThatNoHeaderMayHoldIsNone) {
+TEST(SpotPoll, ATokenThatIsInvalidInAHeaderIsIgnored) {
   for (const std::string& token :
        {std::string(), std::string("a\r\nHost: b"), std::string(5000, 'a')}) {
     Script script{.answers = {{"/latest/api/token", {200, token}},

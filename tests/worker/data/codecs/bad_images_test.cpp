@@ -109,7 +109,7 @@ TEST_F(BadImages, EachHasItsVerdict) {
 }
 
 // Cut-off files are found without decoding the others.
-TEST_F(BadImages, InspectionFindsWhatIsCutOff) {
+TEST_F(BadImages, InspectionFindsTruncatedFiles) {
   for (const char* name : {"made_truncated_half.jpg", "sharp_truncated.jpg",
                            "sharp_truncated.png"}) {
     EXPECT_FALSE(inspect_image(folder_ / name).ok()) << name;

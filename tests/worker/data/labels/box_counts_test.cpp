@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Faulty lines cost their box, as in training; images are not opened.
-TEST(BoxCounts, CountsWhatTrainingKeeps) {
+TEST(BoxCounts, CountsTheBoxesThatTrainingKeeps) {
   const TemporaryFolder folder;
   folder.write("images/1.bmp", "no picture");
   folder.write("labels/1.txt",

@@ -188,7 +188,7 @@ TEST(Dataset, TheDigestIsOfTheContentNotOfThePlace) {
             }));
 }
 
-TEST(Dataset, OutlinesAreKeptWhereTheyAreAskedFor) {
+TEST(Dataset, OutlinesAreKeptOnRequest) {
   const TemporaryFolder folder;
   const configs::DataConfig config = write_data_set(folder, 3);
   folder.write("labels/train/100.txt", "0 .5 .5 .2 .2\n");

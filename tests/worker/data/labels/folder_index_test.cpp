@@ -240,7 +240,7 @@ TEST_F(FolderIndexFiles, BoxesAreCountedWithTheIndex) {
   EXPECT_THAT(notes_of_scan(), ElementsAre(HasSubstr("1 changed")));
 }
 
-TEST_F(FolderIndexFiles, AnnotationsBesideImagesAreKnownToo) {
+TEST_F(FolderIndexFiles, AnnotationsBesideImagesAreIndexedToo) {
   write(folder_.path() / "images/train/400.bmp",
         encode_bmp(test_picture(24, 32, 1)));
   const fs::path voc = folder_.path() / "labels/train/400.xml";

@@ -40,7 +40,7 @@ BoxExtent random_extent(sampling::RandomStream& draws) {
   return {x, y, x + size(), y + size()};
 }
 
-TEST(ExtentTree, FindsWhatLookingAtAllFinds) {
+TEST(ExtentTree, FindsThePolygonsOfAFullSearch) {
   size_t total = 0;
   for (const size_t count : {0, 1, 16, 17, 1000, 5000}) {
     sampling::RandomStream draws = draws_of(count);
@@ -169,7 +169,7 @@ std::vector<std::string> told(const std::filesystem::path& file,
   return lines;
 }
 
-TEST(GeoJsonTable, MapsHaveThePolygonsThatLookingAtAllFinds) {
+TEST(GeoJsonTable, MapsHaveThePolygonsOfAFullSearch) {
   constexpr int kMaps = 60;
   constexpr int kFeatures = 3000;
   const TemporaryFolder folder;

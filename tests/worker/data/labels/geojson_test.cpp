@@ -146,7 +146,7 @@ TEST(GeoJsonText, ATextThatIsNoCollectionIsRefusedAsAWhole) {
   }
 }
 
-TEST(GeoJsonText, ACollectionIsKnownByItsRootWhateverItsName) {
+TEST(GeoJsonText, ACollectionIsRecognisedByItsRootUnderAnyName) {
   const TemporaryFolder folder;
   const auto is_one = [&](const std::string& text) {
     return is_geojson(folder.write("a.json", text));
@@ -298,7 +298,7 @@ TEST_F(GeoJsonLabels, WhyAnImageHasNoCoordinatesIsNamed) {
                                           "are read as maps"));
 }
 
-TEST_F(GeoJsonLabels, FeaturesThatAreNoneCostNoMemory) {
+TEST_F(GeoJsonLabels, InvalidFeaturesTakeNoMemory) {
   const auto many = [](const std::string& one, int64_t count) {
     std::string text = one;
     for (int64_t i = 1; i < count; ++i) text += "," + one;
@@ -454,7 +454,7 @@ TEST(PartsOfRings, AnEdgeThatIsGoneAlongThereAndBackIsNoPart) {
   EXPECT_EQ(extent.y2, 8);
 }
 
-TEST_F(GeoJsonLabels, AFileForManyImagesThatIsNoneIsRefused) {
+TEST_F(GeoJsonLabels, AnInvalidFileForManyImagesIsRefused) {
   add_image("left.bmp");
   folder_.write("all.geojson", "{\n]");
   try {

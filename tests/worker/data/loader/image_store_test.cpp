@@ -63,7 +63,7 @@ TEST_F(Store, AnImageThatChangedItsSizeIsAFault) {
       std::string::npos);
 }
 
-TEST_F(Store, RemembersWhatFits) {
+TEST_F(Store, CachesImagesThatFit) {
   ImageStore store(dataset_, options(64 * 64 * 3));
   const cv::Mat first =
       store.load(0, codecs::kAllRows).pixels;  // half of the room
@@ -73,7 +73,7 @@ TEST_F(Store, RemembersWhatFits) {
   EXPECT_TRUE(same_pixels(store.load(1, codecs::kAllRows).pixels, second));
 }
 
-TEST_F(Store, DecodesTheRowsAskedForAndForgetsThem) {
+TEST_F(Store, DecodesTheRequestedRowsAndFreesThem) {
   ImageStore store(dataset_, options(1 << 20));
   const cv::Mat first = store.load(1, {10, 20}).pixels;
   EXPECT_TRUE(same_pixels(first, test_picture(64, 64, 2).rowRange(10, 20)));

@@ -204,7 +204,7 @@ TEST_F(LoaderTest, ThreadsPasteTheSameObjects) {
 }
 
 // Sizes follow from the seed and the step, for any ranks, threads and start.
-TEST_F(LoaderTest, BatchesAreResizedAsTheirStepSays) {
+TEST_F(LoaderTest, BatchesHaveTheSizeOfTheirStep) {
   const std::vector<Batch> plain = take(options(), 12);
   LoaderOptions scaled = options();
   scaled.multi_scale = true;

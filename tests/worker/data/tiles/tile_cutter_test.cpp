@@ -216,7 +216,7 @@ TEST_F(TileCutter, ATileThatTheFileDoesNotHaveRefusesIt) {
 }
 
 // The verdict is decode_image's, for any bytes.
-TEST_F(TileCutter, DamagedFilesMeetTheVerdictOfTraining) {
+TEST_F(TileCutter, DamagedFilesGetTheVerdictOfTraining) {
   JpegForm progressive;
   progressive.progressive = true;
   TiffForm tiles;
