@@ -25,7 +25,7 @@ bool is_taken(const std::string& command, const std::string& spelling) {
   return option != nullptr && !option->is_internal;
 }
 
-TEST(AbsentFlags, NoneIsAFlagAndEachSaysWhy) {
+TEST(AbsentFlags, NoneIsAFlagAndEachGivesTheReason) {
   for (const char* command : {"train", "val", "detect", "export"}) {
     std::set<std::string> seen;
     for (const AbsentFlag& flag : absent_flags(command)) {
@@ -66,7 +66,7 @@ TEST(AbsentFlags, EveryPublishedFlagHasAnAnswer) {
   EXPECT_TRUE(published_flags("tile").empty());
 }
 
-TEST(AbsentFlags, AChoiceThatIsMissingHasAnAnswer) {
+TEST(AbsentFlags, AMissingChoiceIsExplained) {
   EXPECT_EQ(absent_choice("task", "speed"),
             "leave it out, and take the time of the command");
   EXPECT_EQ(absent_choice("task", "test"), std::nullopt);

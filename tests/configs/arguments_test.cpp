@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(Arguments, WhatIsRequiredIsSaidAndDefaultsAreNot) {
+TEST(Arguments, RequiredFlagsAreWrittenAndDefaultsAreNot) {
   WorkerStart start{.coordinator = "127.0.0.1:4",
                     .node_id = "n",
                     .worker_id = "n-0",
@@ -35,7 +35,7 @@ TEST(Arguments, WhatIsRequiredIsSaidAndDefaultsAreNot) {
                           "GPU-1"));
 }
 
-TEST(Arguments, WordsAreReadIntoTheFieldsThatMadeThem) {
+TEST(Arguments, ArgumentsSetTheFieldsThatTheyWereMadeFrom) {
   const WorkerStart start{.coordinator = "127.0.0.1:4",
                           .node_id = "n",
                           .worker_id = "n-0",
@@ -55,7 +55,7 @@ StandaloneRequest standalone(const std::vector<std::string>& words) {
   return request;
 }
 
-TEST(Arguments, WordsWithoutAFlagAndFlagsStandInAnyOrder) {
+TEST(Arguments, PositionalArgumentsAndFlagsMayBeInAnyOrder) {
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"a.yaml", "--plan=b", "--resume"},
         {"--plan", "b", "a.yaml", "--resume"},
@@ -68,7 +68,7 @@ TEST(Arguments, WordsWithoutAFlagAndFlagsStandInAnyOrder) {
   }
 }
 
-TEST(Arguments, WhatIsWrongIsRefusedInOneLine) {
+TEST(Arguments, FaultsAreRefusedInOneLine) {
   const auto refusal = [](const std::vector<std::string>& words) {
     return refusal_of([&] { standalone(words); });
   };
@@ -98,7 +98,7 @@ TEST(Arguments, WhatIsWrongIsRefusedInOneLine) {
             "--threads N");
 }
 
-TEST(Arguments, AListTakesAllItsWordsAndASingleValueOne) {
+TEST(Arguments, AListTakesSeveralValuesAndOtherFlagsTakeOne) {
   const Option pair =
       option("--size HEIGHT [WIDTH]", {}, "", {.most_values = 2});
   const std::vector<std::string> words = {"--size", "4", "5", "--all"};

@@ -75,7 +75,8 @@ TEST(Flags, LaterSourcesWin) {
   const std::string run = folder.file(
       "run.yaml",
       "epochs: 7\nseed: 7\nhyp:\n  lr0: 0.7\n  cls: 0.7\n  lrf: 0.7\n");
-  // In any place: --config, then --hyp, then the rest in order.
+  // Sources in any order: --config is applied first, then --hyp, then the rest
+  // in order.
   const RunConfig config =
       run_config_from_flags("train", {{"--set", {"hyp.box=0.1"}},
                                       {"--epochs", {"8"}},
@@ -107,7 +108,7 @@ TEST(Flags, ARunFileMayNameItsHyperparameters) {
             Hyperparameters());
 }
 
-// The file that a run leaves behind asks for the same run again.
+// The file that a run writes requests the same run again.
 TEST(Flags, AWrittenRunFileReadsBack) {
   const TemporaryFolder folder;
   const RunConfig config =

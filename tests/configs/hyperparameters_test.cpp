@@ -31,7 +31,7 @@ TEST(Hyperparameters, ShippedSets) {
   EXPECT_EQ(config.hyp.momentum, 0.74832);
 }
 
-TEST(Hyperparameters, AFileOverlaysWhatItNames) {
+TEST(Hyperparameters, AFileReplacesTheKeysThatItNames) {
   const TemporaryFolder folder;
   RunConfig config;
   config.hyp.box = 0.9;
@@ -69,7 +69,7 @@ TEST(Hyperparameters, ShippedSetsArePublished) {
     for (const Option& option : run_options()) {
       if (!option.key.starts_with("hyp.")) continue;
       const std::string key = option.key.substr(4);
-      // What YOLOv5 does not have stays as it is.
+      // A value that YOLOv5 does not have stays unchanged.
       EXPECT_EQ(number_of(config, option),
                 values.value(key, number_of(RunConfig(), option)))
           << name << " " << key;

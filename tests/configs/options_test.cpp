@@ -52,7 +52,7 @@ TEST(Options, EveryMemberHasARow) {
   for (const Option& option : run_options()) {
     members.push_back(std::visit(extent_of, option.member));
   }
-  // The coordinator reads it from the plan of a run that goes on.
+  // The coordinator reads it from the plan of a resumed run.
   members.push_back(extent_of(&RunConfig::batch_norm_rule));
   // A run measures it.
   members.push_back(extent_of(&RunConfig::network));
@@ -123,7 +123,7 @@ TEST(Options, ByteSizesOnlyWhereTheyAreMeant) {
   EXPECT_FALSE(set_from_text(config, *find_key("epochs"), "1k"));
 }
 
-TEST(Options, AFormIsItsNamesAndItsValue) {
+TEST(Options, ADeclarationHasNamesAndAValue) {
   const Option img = option("--img, --imgsz HEIGHT [WIDTH]", {"val"}, "It is.");
   EXPECT_EQ(img.names, (std::vector<std::string>{"--img", "--imgsz"}));
   EXPECT_EQ(img.value_name, "HEIGHT [WIDTH]");

@@ -180,7 +180,7 @@ TEST(CheckRunConfig, ControlCharactersInNamesAreRefusedAndNotRepeated) {
             "nothing was refused");
 }
 
-TEST(CheckRunConfig, ChoicesOfWords) {
+TEST(CheckRunConfig, NamedChoices) {
   EXPECT_EQ(refusal([](RunConfig& c) { c.task = "speed"; }),
             "[config] task is 'speed': use train, val or test");
 }

@@ -63,7 +63,7 @@ TEST(RunConfig, TextsThatLookLikeOtherThingsSurviveYaml) {
   }
 }
 
-TEST(RunConfig, ALayoutThatIsNoneIsRefusedWhereItStands) {
+TEST(RunConfig, AnInvalidLayoutIsRefusedWithItsPlace) {
   EXPECT_EQ(refusal_of([] {
               parse_run_config("seed: 1\nlayout: data=2,data=2\n", "run.yaml");
             }),

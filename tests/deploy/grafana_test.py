@@ -91,7 +91,7 @@ def queries(dashboard):
 
 
 def faults(dashboard, samples):
-    """What the dashboard asks for and the run does not have."""
+    """Metrics that the dashboard queries and the run does not export."""
     found = []
     for where, expression, legend in queries(dashboard):
         selectors = SELECTOR.findall(expression)

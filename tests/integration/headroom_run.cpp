@@ -116,8 +116,8 @@ std::string program(const std::string& name) {
 
 namespace {
 
-// What a test that passed leaves behind is a few hundred MB of checkpoints, and
-// there are many tests; what a failed one leaves is wanted.
+// A passed test leaves a few hundred MB of checkpoints, and there are many
+// tests: they are removed. The files of a failed test are kept.
 class PassedFolders : public ::testing::EmptyTestEventListener {
  public:
   static void note(const fs::path& folder) {

@@ -1,6 +1,6 @@
-// A real training with certificates and a token, while everybody who has
-// neither, or says what is stale or too much, knocks at its coordinator: each
-// is refused, counted and logged, and the training does not notice.
+// A real training with certificates and a token, while clients without them,
+// stale clients and floods connect to its coordinator: each is refused, counted
+// and logged, and training is undisturbed.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ class HostileRun : public ::testing::Test {
     return read_lines(where / kRun / "steps.jsonl");
   }
 
-  // Where the coordinator of the run in `where` listens.
+  // The address of the coordinator of the run in `where`.
   static std::string address_in(const fs::path& where) {
     const std::string mark = "headroom status --coordinator ";
     std::string address;
@@ -160,7 +160,7 @@ class HostileRun : public ::testing::Test {
         << reason << ": " << refused(reason);
   }
 
-  // --- who knocks -----------------------------------------------------------
+  // --- hostile clients ------------------------------------------------------
   void knock_with_a_wrong_token() const {
     wire::ChannelSecurity wrong = ours_;
     wrong.token = std::string(64, 'a');
@@ -184,7 +184,7 @@ class HostileRun : public ::testing::Test {
     expect_refused("broken handshake", 3);
   }
 
-  // What a member said in the generation before, again.
+  // Repeats the calls of a member of the generation before.
   void replay_the_old_generation() const {
     const wire::GetStatusResponse now = status();
     ASSERT_EQ(now.stamp().generation(), 2u);
@@ -248,7 +248,7 @@ class HostileRun : public ::testing::Test {
   }
 
   // Connects to all ports at which workers wait for each other's tensors: half
-  // of the strangers say nothing, half make something up. None is answered.
+  // of the strangers send nothing, half send garbage. None is answered.
   void knock_at_tensor_ports(pid_t run) const {
     const std::vector<int> ports = listening_ports(run, "headroom-worker");
     EXPECT_EQ(ports.size(), 2u) << "a port for each rank";
@@ -275,7 +275,7 @@ class HostileRun : public ::testing::Test {
     for (const int stranger : strangers) ::close(stranger);
   }
 
-  // They say nothing.
+  // Connections that send nothing.
   std::vector<std::unique_ptr<coordinator::RawConnection>> idle_connections(
       int count) const {
     std::vector<std::unique_ptr<coordinator::RawConnection>> idle;
@@ -317,7 +317,8 @@ class HostileRun : public ::testing::Test {
     }
   }
 
-  // Everybody knocks at a run of so many steps, `idle` connections among them.
+  // All hostile clients act during a run of so many steps, with `idle` idle
+  // connections beside them.
   void expect_undisturbed(int num_steps, int idle) {
     const fs::path calm = folder_ / "calm";
     const fs::path disturbed = folder_ / "disturbed";
@@ -367,14 +368,14 @@ class HostileRun : public ::testing::Test {
   int metrics_ = 0;
 };
 
-TEST_F(HostileRun, StrangersAreRefusedAndTheTrainingDoesNotNotice) {
+TEST_F(HostileRun, StrangersAreRefusedAndTrainingIsUndisturbed) {
   expect_undisturbed(/*num_steps=*/60, /*idle=*/0);
 }
 
 class Slow : public HostileRun {};
 
-// They are shown out after 5 s, of which the run must still know.
-TEST_F(Slow, AThousandMoreSayNothing) {
+// The coordinator closes them after 5 s, and must report them during the run.
+TEST_F(Slow, AThousandIdleStrangersChangeNothing) {
   allow_many_files();
   expect_undisturbed(/*num_steps=*/150, kIdleConnections);
 }

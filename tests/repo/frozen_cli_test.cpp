@@ -79,7 +79,7 @@ TEST(FrozenCommandLine, TheHelpShowsEveryFlag) {
   }
 }
 
-TEST(Reference, ThePageIsWhatTheDeclarationsSay) {
+TEST(Reference, ThePageEqualsTheDeclarations) {
   const std::string path = HEADROOM_SOURCE_DIR "/deploy/guide/reference.md";
   if (std::getenv("HEADROOM_WRITE_REFERENCE") != nullptr) {
     std::ofstream(path) << reference_page();

@@ -130,7 +130,7 @@ std::string other_flags() {
   return text;
 }
 
-// The rest of headroom-worker's flags is what the processes say to each other.
+// The other flags of headroom-worker are internal to the processes of a run.
 std::string standalone_flags() {
   configs::StandaloneRequest request;
   std::string text = head({"flag", "meaning"});

@@ -45,7 +45,7 @@ Factory make_factory(int size, const RankOptions& options) {
   };
 }
 
-// The first error that tells a cause, else the first.
+// The first error that names a cause, else the first.
 std::exception_ptr choose(const std::vector<std::exception_ptr>& errors) {
   std::exception_ptr first;
   for (const std::exception_ptr& error : errors) {

@@ -1,5 +1,5 @@
-// What each module consists of: names in the state, shapes, values of its
-// steps; and what a table may not ask of it.
+// The parts of each module: names in the state, shapes, values of its steps;
+// and refused arguments.
 #include "configs/layers/layer_modules.h"
 
 #include <gtest/gtest.h>
@@ -127,8 +127,8 @@ TEST(LayerModules, SppIsAChainOfPools) {
   EXPECT_EQ(two.steps[1].windows, (std::vector<int64_t>{3, 7}));
 }
 
-// MobileNetV3's widest block; then one of as many channels as come, which adds
-// its input.
+// MobileNetV3's widest block; then one with equal numbers of channels, which
+// adds its input.
 TEST(LayerModules, InvertedResidual) {
   const LayerProgram wide =
       program_of("[-1, 1, InvertedResidual, [24, 72, 5, 2, True, RE]]");

@@ -1,4 +1,4 @@
-// An agent or a person whose coordinator is gone or busy.
+// An agent or a command whose coordinator is gone or busy.
 #include "coordinator/service/control_client.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ class BusyCoordinator final : public wire::Coordinator::Service {
   std::atomic<int> calls_ = 0;
 };
 
-TEST(ControlClient, ABusyCoordinatorIsAskedAgain) {
+TEST(ControlClient, ACallToABusyCoordinatorIsRepeated) {
   BusyCoordinator busy;
   int port = 0;
   grpc::ServerBuilder builder;
@@ -63,8 +63,8 @@ TEST(ControlClient, ABusyCoordinatorIsAskedAgain) {
   EXPECT_EQ(busy.calls(), 4);
 }
 
-// A coordinator that does not know the agent (any more) is not silent.
-TEST(ControlClient, ARefusalOfHeartbeatsIsTold) {
+// A coordinator that does not know the agent answers, so it is not silent.
+TEST(ControlClient, ARefusalOfHeartbeatsIsReported) {
   ServerOptions options = LocalRun::options(1, "/runs/exp");
   auto server = Server::start(options);
   options.listen = server->address();
@@ -80,7 +80,7 @@ TEST(ControlClient, ARefusalOfHeartbeatsIsTold) {
   EXPECT_GT(agent->node_orders().silence_seconds, 0);
 }
 
-TEST(ControlClient, NobodyToAskIsACommunicationErrorAtOnce) {
+TEST(ControlClient, WithoutAServerACallIsACommunicationErrorAtOnce) {
   const auto begin = std::chrono::steady_clock::now();
   const auto client = ControlClient::connect("127.0.0.1:1");
   EXPECT_THROW(client->status(), CommunicationError);

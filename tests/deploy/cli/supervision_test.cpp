@@ -21,6 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ContainsRegex;
+using testing::count_of;
 using testing::descendants;
 using ::testing::HasSubstr;
 using testing::Json;
@@ -29,15 +30,6 @@ using testing::Program;
 using testing::ProgramResult;
 using testing::run_program;
 using testing::Supervision;
-
-size_t count_of(const std::string& text, const std::string& what) {
-  size_t count = 0;
-  for (size_t at = text.find(what); at != std::string::npos;
-       at = text.find(what, at + 1)) {
-    ++count;
-  }
-  return count;
-}
 
 TEST_F(Supervision, ARunEndsWithItsResults) {
   const ProgramResult run = run_program(train({"--processes", "2"}), folder_);
@@ -48,7 +40,7 @@ TEST_F(Supervision, ARunEndsWithItsResults) {
   EXPECT_THAT(run.err, HasSubstr("warning rank 1 of 2, threads "));
   EXPECT_THAT(run.err, HasSubstr("warning: step 12: 2 images were skipped\n"));
   EXPECT_THAT(run.err, HasSubstr("epoch 3/3  P 0.500 R 0.250 mAP50 0.750"));
-  // An epoch takes 80 ms, the status is asked for every 250.
+  // An epoch takes 80 ms, and the status is polled every 250.
   EXPECT_THAT(run.err, ContainsRegex("trained epoch 1\n(.*\n)*trained epoch 2\n"
                                      "(.*\n)*trained epoch 3\n"));
   expect_nobody_left();
@@ -62,7 +54,7 @@ TEST_F(Supervision, JsonIsTheOnlyOutput) {
   EXPECT_EQ(json["run_directory"], (folder_ / "runs/train/exp").string());
 }
 
-TEST_F(Supervision, ARefusedCommandLineIsOneLineAndJsonIfAsked) {
+TEST_F(Supervision, ARefusedCommandLineIsOneLineAndJsonOnRequest) {
   const ProgramResult run =
       run_program({headroom(), "train", "--epcohs", "3", "--json"}, folder_);
   EXPECT_EQ(run.exit_code, 2);
@@ -91,7 +83,7 @@ TEST_F(Supervision, UnderALauncherRankZeroAloneRefusesTheCommandLine) {
     EXPECT_EQ(second.err, "");
     EXPECT_EQ(second.out, "");
   }
-  // An address that nobody can reach is not waited for.
+  // An unreachable address is not waited for.
   const ProgramResult lost = refused_as(1, "train --coordinator foo --data x");
   EXPECT_EQ(lost.exit_code, 2);
   EXPECT_LT(lost.seconds, 10);
@@ -115,7 +107,7 @@ TEST_F(Supervision, AResultThatCannotBeWrittenIsNoSuccess) {
     EXPECT_EQ(run.exit_code, 5) << words;
     EXPECT_THAT(run.err, HasSubstr("could not be written to standard output"));
   }
-  // Nor does a refusal turn into another one.
+  // Nor is a refusal replaced by another one.
   EXPECT_EQ(run_program({"/bin/sh", "-c",
                          program + "plan --batch 0 --json > /dev/full"},
                         folder_)
@@ -123,7 +115,7 @@ TEST_F(Supervision, AResultThatCannotBeWrittenIsNoSuccess) {
             2);
 }
 
-// Its exit code is that of other programs: 128 + SIGPIPE.
+// Its exit code is the usual one: 128 + SIGPIPE.
 TEST_F(Supervision, AReaderThatLeavesIsNoError) {
   const std::string program = "'" + headroom().string() + "' ";
   for (const std::string words :
@@ -138,7 +130,7 @@ TEST_F(Supervision, AReaderThatLeavesIsNoError) {
   }
 }
 
-TEST_F(Supervision, APlanIsSaidWithoutDataOrWorkers) {
+TEST_F(Supervision, APlanIsPrintedWithoutDataOrWorkers) {
   fs::remove(folder_ / "bin/headroom-worker");
   const ProgramResult run =
       run_program({headroom(), "plan", "--cfg", "yolov5s", "--layout",
@@ -155,7 +147,7 @@ TEST_F(Supervision, APlanIsSaidWithoutDataOrWorkers) {
   EXPECT_EQ(Json::parse(refused.out)["exit_code"], 2);
 }
 
-TEST_F(Supervision, AMissingWorkerProgramIsSaidBeforeAnythingStarts) {
+TEST_F(Supervision, AMissingWorkerProgramIsReportedBeforeAnythingStarts) {
   fs::remove(folder_ / "bin/headroom-worker");
   const ProgramResult run = run_program(train(), folder_);
   EXPECT_EQ(run.exit_code, 2);
@@ -182,7 +174,7 @@ TEST_F(Supervision, TooFewDescriptorsAreNamedBeforeAnythingStarts) {
                    "--expected-workers", "1"});
 }
 
-TEST_F(Supervision, AWorkerThatDiesAtOnceIsToldWithItsLastWords) {
+TEST_F(Supervision, AWorkerThatDiesAtOnceIsReportedWithItsLastOutput) {
   setenv("FAKE_WORKER", "die", 1);
   const ProgramResult run = run_program(train(), folder_);
   EXPECT_EQ(run.exit_code, 5) << run.err;
@@ -211,7 +203,7 @@ TEST_F(Supervision, ARefusalOfTheDataIsTheChildsOwn) {
   EXPECT_EQ(run.err, "[data] [odd] no labels: write some\n");
 }
 
-TEST_F(Supervision, AReaderOfLabelsThatIsKilledIsToldWithItsLastWords) {
+TEST_F(Supervision, AReaderOfLabelsThatIsKilledIsReportedWithItsLastOutput) {
   setenv("FAKE_WORKER", "crash", 1);
   const ProgramResult run =
       run_program({(folder_ / "bin/headroom").string(), "plan", "--cfg",
@@ -265,7 +257,7 @@ TEST_F(Supervision, OneInterruptStopsAtACommittedStep) {
   expect_nobody_left();
 }
 
-TEST_F(Supervision, ASecondInterruptStopsWhoeverIgnoresTheFirst) {
+TEST_F(Supervision, ASecondInterruptStopsProcessesThatIgnoreTheFirst) {
   setenv("FAKE_WORKER", "stubborn", 1);
   Program run(train(), folder_);
   ASSERT_TRUE(wait_for("rank 0 of 1"));
@@ -318,7 +310,7 @@ TEST_F(Supervision, AnInterruptBeforeTheFirstStepEndsTheRunAtOnce) {
 }
 
 // NCCL refuses two processes of one host on one card.
-TEST_F(Supervision, WorkersThatShareACardAreHostsOfTheirOwnToNccl) {
+TEST_F(Supervision, WorkersThatShareACardAreSeparateHostsToNccl) {
   setenv("FAKE_WORKER", "host", 1);
   setenv("HEADROOM_DEVICE_PLUGIN", "/none", 1);
   setenv("FAKE_DEVICES", "2", 1);
@@ -336,8 +328,8 @@ TEST_F(Supervision, WorkersThatShareACardAreHostsOfTheirOwnToNccl) {
   EXPECT_THAT(apart, HasSubstr("rank 1 is host ''"));
 }
 
-// Under MPI all processes leave together, which a busy machine delays: who is
-// killed then makes mpirun call a good run a failure.
+// Under MPI all processes leave together, which a busy machine delays: a kill
+// at that time makes mpirun report a good run as failed.
 TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {
   setenv("FAKE_WORKER", "late", 1);
   const ProgramResult run = run_program(train(), folder_);
@@ -350,7 +342,7 @@ TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {
   expect_nobody_left();
 }
 
-TEST_F(Supervision, NobodyOutlivesAKilledSupervisor) {
+TEST_F(Supervision, NoProcessOutlivesAKilledSupervisor) {
   setenv("FAKE_WORKER", "stubborn", 1);
   Program run(train({"--processes", "2"}), folder_);
   ASSERT_TRUE(wait_for("rank 1 of 2"));
@@ -399,8 +391,8 @@ TEST_F(Supervision, StatusShowsProcessesAndPlan) {
   EXPECT_FALSE(fs::exists(socket.parent_path()));
 }
 
-// Whoever knows the token of a run that was given one is answered.
-TEST_F(Supervision, ARunWithATokenAnswersWhoKnowsIt) {
+// If a run was given a token, every client with that token is answered.
+TEST_F(Supervision, ARunWithATokenAnswersClientsThatHaveIt) {
   setenv("FAKE_WORKER", "slow", 1);
   Program run(train({"--token-file", token_file()}), folder_);
   ASSERT_TRUE(wait_for("rank 0 of 1"));
@@ -463,7 +455,7 @@ TEST_F(Supervision, AnotherUserOfTheMachineReachesNothingOfARun) {
               return folder >= 0 ? 0 : errno;
             }),
             EACCES);
-  // Ten thousand attempts cost the run nothing: none arrives.
+  // Ten thousand attempts have no effect on the run: none arrives.
   EXPECT_EQ(as_another_user([&] {
               int last = 0;
               for (int i = 0; i < 10000; ++i) last = connects();
@@ -491,7 +483,7 @@ TEST_F(Supervision, UnderMpirunTheSlotsBecomeAgentsOfOneRun) {
   expect_nobody_left();
 }
 
-TEST_F(Supervision, UnderMpirunARefusalIsSaidOnceAndTheExitCodeIsTheRuns) {
+TEST_F(Supervision, UnderMpirunARefusalIsPrintedOnceAndTheExitCodeIsTheRuns) {
   if (system("command -v mpirun >/dev/null") != 0) {
     GTEST_SKIP() << "there is no mpirun here";
   }

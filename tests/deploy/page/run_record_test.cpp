@@ -21,7 +21,7 @@ Json run_of(RunRecord& record, const coordinator::RunStatus* live = nullptr,
       [](const Picture& picture) { return "/files?name=" + picture.name; }));
 }
 
-TEST(RunRecord, AFinishedRunIsToldFromItsFiles) {
+TEST(RunRecord, AFinishedRunIsShownFromItsFiles) {
   const RunDirectory folder;
   RunRecord record("exp", folder.path());
   const Json run = run_of(record);
@@ -69,7 +69,7 @@ TEST(RunRecord, SettingsAreNamedAsTheirFlags) {
   EXPECT_EQ(value("batch"), "16");
 }
 
-TEST(RunRecord, ARunWithoutAWrittenEndWasKilledAndSaysHowToGoOn) {
+TEST(RunRecord, ARunWithoutARecordedEndWasKilledAndShowsTheResumeCommand) {
   const RunDirectory folder;
   folder.write("events.jsonl",
                "{\"event\":\"join\",\"step\":0,\"reason\":\"a worker\"}\n");
@@ -126,7 +126,7 @@ TEST(RunRecord, ARunThatGrowsIsReadOn) {
   EXPECT_EQ(overview["model"], "yolov5n");
 }
 
-TEST(RunRecord, BrokenFilesLeaveWhatIsUnknownNull) {
+TEST(RunRecord, BrokenFilesLeaveUnknownValuesNull) {
   const headroom::testing::TemporaryFolder folder;
   folder.write("run.yaml", "cfg: [");
   folder.write("plan.json", "{");
@@ -163,7 +163,7 @@ TEST(RunRecord, NestingThatIsTooDeepIsRefused) {
   EXPECT_EQ(run_of(record)["num_events"], 3);
 }
 
-TEST(RunRecord, NumbersThatNobodyCountedAreUnknown) {
+TEST(RunRecord, NumbersThatWereNotCountedAreUnknown) {
   const RunDirectory folder;
   folder.write("results.csv",
                "epoch,metrics/mAP_0.5,metrics/mAP_0.5:0.95\n1e300,0.5,0.3\n");
@@ -177,7 +177,7 @@ TEST(RunRecord, NumbersThatNobodyCountedAreUnknown) {
   EXPECT_TRUE(run["ranks"][0]["measured_peak"].is_null());
 }
 
-TEST(RunRecord, TheResultsOfAnOlderRunAreNoneOfTheOneThatHoldsItsFolder) {
+TEST(RunRecord, ResultsOfAnOlderRunInTheFolderAreNotTheNewRuns) {
   const RunDirectory folder;
   folder.write(".older-run", "");
   RunRecord record("exp", folder.path());
@@ -233,8 +233,8 @@ TEST(RunRecord, TheTimelineReachesThePredictedPeakOfAStep) {
   EXPECT_FALSE(record.timeline(2).has_value());
 }
 
-// Nothing is worked out from a plan that the model does not fit.
-TEST(RunRecord, APlanOfAnotherModelIsSaidAndEndsNothing) {
+// Nothing is derived from a plan that does not fit the model.
+TEST(RunRecord, APlanOfAnotherModelIsReportedAndEndsNothing) {
   const RunDirectory folder;
   configs::RunConfig config = small_config();
   config.layout = plan::parse_layout("pipeline=2");

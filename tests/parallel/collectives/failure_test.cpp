@@ -1,4 +1,4 @@
-// What the surviving ranks see when one dies, hangs, or errs.
+// The errors of the surviving ranks when one dies, hangs, or makes a mistake.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
@@ -78,7 +78,7 @@ std::pair<std::string, Clock::duration> communication_error_of(
   return {"no CommunicationError", Clock::now() - start};
 }
 
-// Soon, as the heartbeats' thread of a worker does.
+// Runs soon, as the heartbeats' thread of a worker does.
 void learn_of_a_loss() {
   std::this_thread::sleep_for(milliseconds(300));
   AbortableWait::abort_all();
@@ -273,7 +273,7 @@ TEST(SharedMemoryCommunicatorTest, ItsMemoryOutlivesItAndCountsUntilThen) {
       options);
 }
 
-// Who has no memory for it says so, and nobody waits.
+// The rank without memory reports it, and no rank waits.
 TEST(SharedMemoryCommunicatorTest, MemoryBeyondTheLimitIsRefusedOnOneRank) {
   activations::CountingAllocator::install();
   RankOptions options;
@@ -297,7 +297,7 @@ TEST(SharedMemoryCommunicatorTest, MemoryBeyondTheLimitIsRefusedOnOneRank) {
       options);
 }
 
-// The two ways to a peer fail together.
+// The two connections to a peer fail together.
 TEST(SharedMemoryCommunicatorTest, AFailureEndsTheNetworkToo) {
   RankOptions options;
   options.backend = RankBackend::kSharedMemory;
@@ -338,11 +338,11 @@ TEST(LocalCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
                CheckFailure);
 }
 
-// Whoever learns of a loss frees who waits. Behind a cable that was cut a peer
-// says nothing, and neither does the network.
+// A rank that learns of a loss releases those that wait. Behind a cut cable
+// neither the peer nor the network reports anything.
 using NetworkLossTest = testing::TestWithParam<RankBackend>;
 
-TEST_P(NetworkLossTest, FreesWhoWaitsForAnyOperation) {
+TEST_P(NetworkLossTest, ReleasesRanksThatWaitForAnyOperation) {
   using Operation = std::function<void(Communicator&)>;
   // Allocated here: on a busy machine filling it inside the operation could
   // take longer than the 300 ms after which the loss is announced.
@@ -395,7 +395,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, NetworkLossTest,
                          });
 
 // The message is the first between the two, and the peer never begins one.
-TEST(NetworkCommunicatorTest, ALossFreesWhoWaitsForALazyConnection) {
+TEST(NetworkCommunicatorTest, ALossReleasesRanksThatWaitForALazyConnection) {
   RankOptions options;
   options.backend = RankBackend::kLazyNetwork;
   options.operation_timeout = seconds(60);
@@ -444,8 +444,8 @@ TEST(NetworkCommunicatorTest, ALazyConnectionHasTheTimeLimitOfAnOperation) {
   }
 }
 
-// A rank that gives up connects with nobody for that, and its peers, of whom
-// each knows only some, fail at once.
+// A rank that gives up opens no connection to report it; its peers, which are
+// connected to only some of the others, fail at once.
 TEST(NetworkCommunicatorTest, AFailureOfALazyGroupOpensNoConnection) {
   constexpr int kRanks = 24;
   RankOptions options;
@@ -481,7 +481,7 @@ TEST(NetworkCommunicatorTest, AFailureOfALazyGroupOpensNoConnection) {
   EXPECT_LE(after, before);
 }
 
-// A rank that writes a checkpoint is late, and nobody is lost.
+// A rank that writes a checkpoint is late, and no rank is reported lost.
 TEST(PeerNewsTest, ARankThatWorksIsWaitedForBeyondTheLimit) {
   for (const RankBackend backend :
        {RankBackend::kNetwork, RankBackend::kLazyNetwork,
@@ -520,7 +520,8 @@ TEST(PeerNewsTest, ARankThatWorksIsWaitedForBeyondTheLimit) {
 }
 
 // Buckets of gradients are held until the next generation.
-TEST(NetworkCommunicatorTest, WhoLeavesFreesItsPeersThoughItsWorksAreHeld) {
+TEST(NetworkCommunicatorTest,
+     ARankThatLeavesReleasesItsPeersThoughItsWorksAreHeld) {
   for (const RankBackend backend :
        {RankBackend::kNetwork, RankBackend::kLazyNetwork}) {
     SCOPED_TRACE(to_string(backend));
@@ -576,7 +577,7 @@ TEST(NetworkCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
   });
 }
 
-TEST(NetworkCommunicatorTest, APeerThatNeverComesIsNamedInTime) {
+TEST(NetworkCommunicatorTest, APeerThatNeverConnectsIsNamedInTime) {
   NetworkOptions options;
   options.timeout = milliseconds(500);
   const auto store = std::make_shared<InMemoryStore>();
@@ -586,7 +587,8 @@ TEST(NetworkCommunicatorTest, APeerThatNeverComesIsNamedInTime) {
   EXPECT_THAT(taken, AllOf(Ge(milliseconds(450)), Lt(seconds(5))));
 }
 
-TEST(NetworkCommunicatorTest, WhoeverLearnsOfALossFreesWhoWaitsForAConnection) {
+TEST(NetworkCommunicatorTest,
+     AThreadThatLearnsOfALossReleasesOneThatIsConnecting) {
   NetworkOptions options;
   options.timeout = seconds(8);
   const auto store = std::make_shared<InMemoryStore>();

@@ -1,5 +1,5 @@
-// What ranks ask of the run's map until they are connected: the same number of
-// times however many they are.
+// The lookups of ranks in the run's key-value store until they are connected:
+// their number does not depend on the number of ranks.
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ class CountedStore final : public KeyValueStore {
     ++calls_;
     return all_.get(key, timeout);
   }
-  // One call, as the coordinator answers it.
+  // One call, with the reply of a coordinator.
   std::vector<std::string> get_all(const std::string& prefix, int count,
                                    milliseconds timeout) override {
     ++calls_;
@@ -70,7 +70,7 @@ std::vector<int> calls_of(int ranks, int parts, int full_mesh_up_to) {
   return calls;
 }
 
-TEST(Formation, AGroupAsksThreeTimesAndItsPartsNever) {
+TEST(Formation, AGroupCallsTheStoreThreeTimesAndItsPartsNever) {
   for (const int full_mesh_up_to : {1, 64}) {
     for (const int ranks : {3, 12}) {
       const std::vector<int> calls = calls_of(ranks, 3, full_mesh_up_to);

@@ -36,7 +36,7 @@ std::vector<at::Tensor> undivided(int frozen = 0) {
   return layers;
 }
 
-// The rank's part of what the undivided computation has.
+// The rank's slice of the undivided result.
 void expect_slices(LayeredNetwork& network,
                    const std::vector<at::Tensor>& expected, int rank) {
   const ShardMap& map = *network.map;
@@ -78,7 +78,7 @@ TEST_P(ShardedLayersTest, GradientsEqualOneProcess) {
   });
 }
 
-// The parameters' hooks know the layers, which know the parameters.
+// The parameters' hooks refer to the layers, which refer to the parameters.
 TEST_P(ShardedLayersTest, NothingOutlivesThem) {
   run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
     at::Tensor shard;
@@ -155,7 +155,7 @@ TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
           ADD_FAILURE() << failing;
         } catch (const LocalFailure&) {
         }
-        ranks.barrier();  // a gather that was begun is done, here on every rank
+        ranks.barrier();  // waits for the gather on every rank
         network.layers->abandon();
         for (int64_t layer = 0; layer < kLayers; ++layer) {
           EXPECT_FALSE(has_memory(network.flat_buffer->layer_gradients(layer)));

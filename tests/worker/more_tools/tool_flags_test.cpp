@@ -17,7 +17,8 @@ namespace {
 
 class EveryTool : public ::testing::TestWithParam<const char*> {};
 
-// The bindings are checked before the arguments, of which all tools need some.
+// The bindings are checked before the arguments, some of which every tool
+// requires.
 TEST_P(EveryTool, ReadsTheFlagsOfTheTable) {
   std::string name = GetParam();
   std::vector<char*> arguments = {name.data(), nullptr};
@@ -86,7 +87,7 @@ TEST(ToolFlags, ThatAreNotGiven_HaveTheDefaultsOfTheTable) {
   EXPECT_EQ(threads, 7);  // without a default
 }
 
-// What `prune` says of a flag that is written so.
+// The refusal of `prune` for a flag in this form.
 std::string prune_refusal(const std::string& flag) {
   std::string weights, cfg, data, size;
   std::filesystem::path output;
@@ -131,7 +132,7 @@ TEST(ToolFlags, AWrongNumberIsRefusedByTheFlagAsItWasTyped) {
   EXPECT_EQ(prune_refusal("--imgsz=64"), "accepted");
 }
 
-TEST(ToolFlags, AFlagThatIsNoneOfTheTools_IsRefused) {
+TEST(ToolFlags, AFlagThatTheToolDoesNotHave_IsRefused) {
   EXPECT_EQ(prune_refusal("--strict"),
             "[command line] unknown flag --strict: headroom prune --help shows "
             "what may stand where");

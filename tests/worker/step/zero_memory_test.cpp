@@ -1,5 +1,5 @@
-// What ZeRO 3 leaves on a rank, measured: between steps, and at the peak of a
-// step whose activations are small beside the state.
+// The memory of a rank under ZeRO 3, measured: between steps, and at the peak
+// of a step whose activations are small beside the state.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -86,7 +86,8 @@ double share(int64_t bytes, const Measured& measured) {
 
 struct Bound {
   std::string model;
-  double peak;  // of the state; yolov5n's activations weigh more beside it
+  double
+      peak;  // of the state; yolov5n's activations have more weight beside it
 };
 
 class ZeroMemoryTest : public testing::TestWithParam<Bound> {};

@@ -104,8 +104,8 @@ class ZeroFiles : public testing::Test {
   fs::path folder_ = fs::path(HEADROOM_BUILD_DIR) / "tests" / "zero_files";
 };
 
-// Layers that are run twice, or whose maps are derived: gathered once in
-// backward, and not a bit different.
+// Layers that are recomputed, or whose maps are derived: gathered once in
+// backward, and equal to the bit.
 TEST(ZeroTraining, ActivationPoliciesChangeNoBit) {
   activations::install_saved_tensor_policies();
   using enum plan::ActivationPolicy;
@@ -210,7 +210,8 @@ TEST_F(ZeroFiles, AMeshOfAllAxesSavesAndLoads) {
   }
 }
 
-// Ranks of one image hold the same slices and other parts of the gradient.
+// Ranks that share an image hold the same slices, but different parts of the
+// gradient.
 TEST(ZeroTraining, SpatialRanksShareTheirSlices) {
   ZeroRun run;
   const Trained one = train(run);
@@ -259,8 +260,8 @@ TEST(ZeroTraining, AFailedStepLeavesTheStateAlone) {
   }
 }
 
-// Saved under one layout, loaded under another: the same bits, and the same
-// file when it is saved again.
+// Saved under one layout and loaded under another: the bits are the same, and
+// so is the file when it is saved again.
 TEST_F(ZeroFiles, CheckpointsFitEveryOtherLayout) {
   ZeroRun saved_run;
   saved_run.ranks = 3;
@@ -311,7 +312,7 @@ TEST_F(ZeroFiles, CheckpointsFitEveryOtherLayout) {
   }
 }
 
-TEST_F(ZeroFiles, AverageWeightsAreOneFileWhateverTheLayout) {
+TEST_F(ZeroFiles, AverageWeightsAreOneFileUnderAnyLayout) {
   for (const int ranks : {1, 3}) {
     run_ranks(ranks, [&](int, collectives::Communicator& world) {
       ZeroRun run;

@@ -109,7 +109,7 @@ TEST_F(TrainedModel, FindsTheBoxesThatYolov5Finds) {
          box[1].get<double>(), box[2].get<double>(), box[3].get<double>(),
          row.at("score").get<double>()});
   }
-  // Category numbers count from one, or from zero where YOLOv5 knew the names.
+  // Category numbers begin at one, or at zero where YOLOv5 had the names.
   int lowest = 1;
   for (const auto& [image, boxes] : expected) {
     for (const ExpectedBox& box : boxes)
