@@ -61,7 +61,7 @@ constexpr size_t kFewestBarColumns = 24;
 
 // The width of "100/100" with its margin.
 size_t epoch_width(int64_t num_epochs) {
-  return std::max<size_t>(7, cat(2 * std::to_string(num_epochs).size(), 2));
+  return std::max<size_t>(7, 2 * std::to_string(num_epochs).size() + 2);
 }
 
 size_t width_of(const ColumnShape& shape, int64_t num_epochs) {
