@@ -9,14 +9,15 @@ namespace {
 
 constexpr int64_t kElementBytes = 2;
 constexpr int64_t kTileChannels = 32;
-constexpr int64_t kPrimitiveBytes = 28'824;  // tiles' own memory included
+constexpr int64_t kPrimitiveBytes = 28'824;  // includes the tiles' memory
 constexpr int64_t kBytesOfAChannel = 64;
 constexpr int64_t kStridedBytes = 52 << 10;
-constexpr int64_t kOddOutputs = 160 << 10;  // that fill no block of 16
+// output channels not a multiple of 16
+constexpr int64_t kOddOutputs = 160 << 10;
 
 int64_t in_tiles(int64_t channels) { return round_up(channels, kTileChannels); }
 
-// Outputs come in blocks of 64; `weights` knows pairs of 16.
+// AMX pads output channels to blocks of 64; `weights` pads them to 32.
 int64_t in_wide_blocks(const ConvolutionShape& convolution, int64_t weights) {
   const int64_t outputs = convolution.out_channels;
   return outputs > 64 ? weights * round_up(outputs, 64) / outputs : weights;
@@ -33,8 +34,8 @@ Map output_of(const ConvolutionShape& convolution,
           shape.image_width / convolution.out_stride};
 }
 
-// A padded map of so many channels, by tiles: all of a narrow one, a block of a
-// wide one. Of few channels each row of the kernel has a block of its own.
+// The padded copy of a map, in tiles: the whole map if it is narrow, else one
+// block. With few channels each kernel row has its own block.
 int64_t tiled_map(const ConvolutionShape& convolution, const Map& map,
                   int64_t channels) {
   const int64_t kernel = convolution.kernel, stride = convolution.stride;
@@ -69,7 +70,8 @@ int64_t input_gradient_scratch(const ConvolutionShape& convolution,
   const int64_t outputs = convolution.out_channels;
   const Map map = output_of(convolution, shape);
   const int64_t more = convolution.kernel - 1;
-  // A strided one gathers from a padded copy of the output's gradient.
+  // A strided convolution gathers its input gradient from a padded copy of the
+  // output's gradient.
   const int64_t copy =
       convolution.stride == 1
           ? kPrimitiveBytes + outputs * kBytesOfAChannel +
@@ -81,11 +83,11 @@ int64_t input_gradient_scratch(const ConvolutionShape& convolution,
   return in_wide_blocks(convolution, weights) + shape.num_threads * copy;
 }
 
-// Input and gradient are transposed in blocks, for pairs of pixels.
+// Input and gradient are transposed in blocks, as pairs of pixels.
 int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
                               const MicroBatchShape& shape, int64_t weights) {
   constexpr int64_t kLeast = 112 << 10;
-  // Pixels of 1x1 kernels are taken with all their channels.
+  // A 1x1 kernel's block holds all channels of its pixels.
   const int64_t most =
       std::max(convolution.stride * (896 << 10),
                (convolution.in_channels + convolution.out_channels) * 1024);

@@ -1,6 +1,6 @@
-// Bounds of the scratch memory of oneDNN's convolutions of bfloat16 with AMX,
-// which choose blocks by the size of caches: fitted to what those of yolov5 n
-// to x took at 64 to 1,280 pixels, on one thread.
+// Upper bounds for the scratch memory of oneDNN's bfloat16 convolutions with
+// AMX. oneDNN chooses block sizes by the CPU caches, so the bounds are fitted
+// to measurements of yolov5 n to x at 64 to 1,280 pixels on one thread.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace headroom::predict::amx {
 
-// `weights`: bytes of the weights in blocks. Bytes as of the functions of the
-// same names in convolution.h.
+// `weights`: bytes of the weights in oneDNN's blocked form. convolution.h
+// describes the results of the functions with the same names.
 int64_t forward_scratch(const ConvolutionShape& convolution,
                         const MicroBatchShape& shape, int64_t weights);
 int64_t input_gradient_scratch(const ConvolutionShape& convolution,

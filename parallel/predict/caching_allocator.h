@@ -1,19 +1,20 @@
-// CachingAllocator: what LibTorch's caching allocator makes of a sequence of
-// requests on a CUDA device, without a device: which segments it takes from the
-// driver, how it cuts them, and when it gives them back.
+// CachingAllocator: simulates LibTorch's caching allocator of a CUDA device,
+// without a device: which segments it takes from the driver, how it cuts them,
+// and when it gives them back.
 //
-//   a request  is rounded up to 512 B, at least that
-//   its pool   small up to 1 MiB, else large; a segment is of one pool
-//   its block  the smallest free one that holds it (of equal ones the lowest),
-//              else of a new segment: 2 MiB; of the large pool 20 MiB below a
-//              request of 10 MiB, from there on the request in steps of 2 MiB
-//   the rest   is cut off from 512 B on, in the large pool above 1 MiB
-//   freed      a block joins its free neighbours
-//   the limit  where a new segment passes it, all segments that are wholly
-//              free go back first; else the request is refused
+//   request  rounded up to multiples of 512 B
+//   pool     small up to 1 MiB, else large; a segment belongs to one pool
+//   block    the smallest free block that is large enough (the lowest address
+//            among equals), else a new segment. Small pool: 2 MiB. Large pool:
+//            20 MiB, or from 10 MiB on the request in steps of 2 MiB
+//   rest     split off from 512 B on, in the large pool above 1 MiB
+//   free     a freed block joins its free neighbours
+//   limit    if a new segment would exceed it, wholly free segments are given
+//            back to the driver; if that is not enough, the request fails
 //
 // These are the rules of c10/cuda/CUDACachingAllocator with its default
-// settings, for one stream; a segment is taken to lie above those before it.
+// settings, for one stream. Each new segment is assumed to have a higher
+// address than all earlier ones.
 #pragma once
 
 #include <array>
@@ -31,23 +32,23 @@ class CachingAllocator {
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
   using Block = size_t;
 
-  // `limit` bytes of segments.
+  // `limit`: the most bytes that all segments may have together.
   explicit CachingAllocator(int64_t limit = kNoLimit) : limit_(limit) {}
 
-  // Nothing where the limit does not allow it. REQUIRES: bytes > 0.
+  // Returns nothing if the limit does not allow it. REQUIRES: bytes > 0.
   std::optional<Block> allocate(int64_t bytes);
   void free(Block block);
-  // Segments that are wholly free go back to the driver.
+  // Gives segments without used blocks back to the driver.
   void release_caches();
 
-  // Bytes that were asked for; that blocks have, rounded and cut; that segments
-  // have.
+  // Bytes requested by callers, bytes of the used blocks (rounded and cut), and
+  // bytes of all segments.
   int64_t requested_bytes() const { return requested_; }
   int64_t allocated_bytes() const { return allocated_; }
   int64_t reserved_bytes() const { return reserved_; }
   int64_t peak_requested_bytes() const { return peak_requested_; }
   int64_t peak_reserved_bytes() const { return peak_reserved_; }
-  // How often segments had to go back for the limit.
+  // How often free segments were given back because of the limit.
   int64_t retries() const { return retries_; }
 
  private:
@@ -56,7 +57,7 @@ class CachingAllocator {
   struct Piece {
     int64_t address = 0;
     int64_t bytes = 0;
-    int64_t requested = 0;  // 0: free
+    int64_t requested = 0;  // 0 if the piece is free
     Pool pool = kSmall;
     Block before = kNone;  // neighbours in the segment
     Block after = kNone;
@@ -73,7 +74,7 @@ class CachingAllocator {
 
   const int64_t limit_;
   std::vector<Piece> pieces_;
-  std::vector<Block> unused_;  // places in pieces_
+  std::vector<Block> unused_;  // unused entries of pieces_
   std::array<std::set<FreePiece>, 2> free_;
   int64_t next_address_ = 0;
   int64_t requested_ = 0;

@@ -9,19 +9,19 @@
 namespace headroom::predict {
 namespace {
 
-// LibTorch leaves oneDNN for small batches of 1x1 convolutions on one thread;
-// below so many pixels samples are not flattened either.
+// On one thread LibTorch uses oneDNN for 1x1 convolutions only from this batch
+// size on, or if the map is flattened, which needs this many pixels.
 constexpr int64_t kLeastBatch = 16;
 constexpr int64_t kLeastPixels = 200;
-// Elements of a single map that is small to LibTorch.
+// LibTorch treats a map of up to this many elements as small.
 constexpr int64_t kSmallMap = 20480;
-// A primitive's own scratch, and that of one without AVX-512.
+// Scratch of a oneDNN primitive with AVX-512 and without.
 constexpr int64_t kPrimitiveBytes = 8344;
 constexpr int64_t kAvx2PrimitiveBytes = 12'464;
 constexpr int64_t kStridedBytes = 32 << 10;
 constexpr int64_t kBlockChannels = 16;
-// The channels of a sample that a 1x1 weight gradient in bfloat16 transposes at
-// a time, and what a primitive takes beside that.
+// A bfloat16 1x1 weight gradient transposes this many channels of a sample at a
+// time; the primitive needs kTurningBytes more.
 constexpr int64_t kTurnedInputs = 128;
 constexpr int64_t kTurnedOutputs = 256;
 constexpr int64_t kTurningBytes = 9 << 10;
@@ -37,7 +37,7 @@ bool is_float(const MicroBatchShape& shape) {
   return shape.element_bytes == kFloatBytes;
 }
 
-// A single small map may be left to LibTorch's own code, which unfolds it.
+// LibTorch may convolve a single small map itself, by unfolding it.
 bool may_unfold(const ConvolutionShape& convolution,
                 const MicroBatchShape& shape) {
   return convolution.groups == 1 && shape.samples == 1 &&
@@ -65,12 +65,12 @@ bool is_depthwise(const ConvolutionShape& convolution) {
          convolution.out_channels == convolution.groups;
 }
 
-// Each group's channels fill blocks of their own.
+// Pads each group's channels to whole blocks.
 int64_t in_blocks_by_group(int64_t channels, int64_t groups) {
   return groups * round_up(channels / groups, kBlockChannels);
 }
 
-// Each group is a matrix of whole blocks; groups of one channel share a block.
+// Bytes of weights whose groups are each padded to whole blocks.
 int64_t group_weight_bytes(const ConvolutionShape& convolution,
                            const MicroBatchShape& shape) {
   return convolution.kernel * convolution.kernel *
@@ -85,7 +85,7 @@ int64_t depthwise_weight_bytes(const ConvolutionShape& convolution,
          round_up(convolution.groups, kBlockChannels) * shape.element_bytes;
 }
 
-// A weight gradient of one channel each has code of its own up to 3x3.
+// oneDNN has special code for depthwise weight gradients up to 3x3.
 bool has_small_gradient(const ConvolutionShape& convolution) {
   return is_depthwise(convolution) && convolution.kernel > 1 &&
          convolution.kernel <= 3;
@@ -99,9 +99,9 @@ int64_t inputs_in_blocks(const ConvolutionShape& convolution) {
              : round_up(convolution.in_channels, 16);
 }
 
-// Blocks of 16 channels and, for some shapes, a row of sums beside them;
-// without AVX-512 one for every eighth row of 64 to 255 output channels, at
-// most.
+// Weights are padded to blocks of 16 channels. Some shapes also have a row of
+// sums; without AVX-512 that is at most one row for every eighth row of 64 to
+// 255 output channels.
 int64_t blocked_weight_bytes(const ConvolutionShape& convolution,
                              const MicroBatchShape& shape) {
   if (is_depthwise(convolution))
@@ -109,7 +109,7 @@ int64_t blocked_weight_bytes(const ConvolutionShape& convolution,
   if (convolution.groups > 1) return group_weight_bytes(convolution, shape);
   const auto blocks = [](int64_t channels) { return round_up(channels, 16); };
   if (shape.is_mixed()) {
-    // Blocks come in pairs from 64 channels on.
+    // From 64 channels on, oneDNN pads to pairs of blocks.
     const int64_t outputs = round_up(convolution.out_channels, 16);
     return convolution.kernel * convolution.kernel *
            inputs_in_blocks(convolution) *
@@ -141,8 +141,8 @@ int64_t columns_bytes(const ConvolutionShape& convolution,
       convolution.out_stride);
 }
 
-// Without AVX-512 oneDNN unfolds inputs that are narrower than the kernel, a
-// sample for each thread, and adds up a gradient for each.
+// Without AVX-512 oneDNN unfolds inputs narrower than the kernel: each thread
+// unfolds one sample and has a gradient of its own to add up.
 int64_t narrow_gradient(const ConvolutionShape& convolution,
                         const MicroBatchShape& shape) {
   const int64_t in_stride = convolution.out_stride / convolution.stride;
@@ -155,9 +155,9 @@ int64_t narrow_gradient(const ConvolutionShape& convolution,
          shape.num_threads * windows + kSmallGradientBytes * 3;
 }
 
-// A bfloat16 weight gradient multiplies pairs of pixels: for one sample per
-// thread, input and gradient are transposed so that pixels of a channel are
-// neighbours.
+// A bfloat16 weight gradient multiplies pairs of pixels, so each thread
+// transposes the input and the gradient of one sample to make the pixels of a
+// channel adjacent.
 int64_t turned_bytes(const ConvolutionShape& convolution,
                      const MicroBatchShape& shape) {
   const int64_t outputs =
@@ -181,7 +181,7 @@ int64_t turned_bytes(const ConvolutionShape& convolution,
 int64_t input_bytes(const ConvolutionShape& convolution,
                     const MicroBatchShape& shape) {
   const int64_t stride = convolution.out_stride / convolution.stride;
-  // A kernel that reaches beyond a rank's rows gets those around them.
+  // With a split image the input includes rows of neighbouring ranks.
   const int64_t halo = shape.is_split()
                            ? shape.rows_bytes(convolution.kernel,
                                               convolution.in_channels, stride)
@@ -194,13 +194,13 @@ int64_t output_bytes(const ConvolutionShape& convolution,
   return shape.map_bytes(convolution.out_channels, convolution.out_stride);
 }
 
-// LibTorch convolves groups one after the other and joins them afterwards.
+// LibTorch convolves each group separately and joins the outputs.
 int64_t apart(const ConvolutionShape& convolution,
               const MicroBatchShape& shape) {
   return convolution.groups > 1 ? output_bytes(convolution, shape) : 0;
 }
 
-// The workspace of a device's library.
+// The observed workspace of the card's convolution library.
 int64_t observed_workspace(const ConvolutionShape& convolution,
                            const MicroBatchShape& shape, bool is_backward) {
   if (shape.workspaces == nullptr) return 0;
@@ -211,8 +211,8 @@ int64_t observed_workspace(const ConvolutionShape& convolution,
        shape.element_bytes});
 }
 
-// Copies of float64 for a device's library, which wants a channel's pixels
-// together. One channel, or one pixel, lies so already.
+// Whether the card's library works on copies: in float64 it needs the pixels of
+// a channel adjacent. Maps of one channel or one pixel already are.
 bool is_copied(const MicroBatchShape& shape) {
   return shape.on_device && shape.element_bytes == kDoubleBytes;
 }
@@ -228,7 +228,7 @@ int64_t copied_output_bytes(const ConvolutionShape& convolution,
   return copied_map_bytes(shape, convolution.out_channels,
                           convolution.out_stride);
 }
-// The rows that come from other ranks.
+// Rows received from neighbouring ranks.
 int64_t halo_rows(const ConvolutionShape& convolution,
                   const MicroBatchShape& shape) {
   return shape.is_split()
@@ -247,8 +247,8 @@ int64_t copied_input_bytes(const ConvolutionShape& convolution,
                                    halo_rows(convolution, shape));
 }
 
-// What a convolution that a device folds takes: the map, the weight and its
-// gradient once more.
+// Bytes of a folded convolution on a card: copies of the map, the weight and
+// its gradient.
 int64_t folded_bytes(const ConvolutionShape& convolution,
                      const MicroBatchShape& shape) {
   if (!shape.on_device || !shape.is_mixed() || convolution.groups > 1 ||
@@ -266,9 +266,9 @@ int64_t folded_bytes(const ConvolutionShape& convolution,
          2 * taps * channels * convolution.out_channels * shape.element_bytes;
 }
 
-// What a device's library takes for the output, or for either gradient. The
-// output is copied back once the copies of what was read are gone; so are
-// gradients, which are no larger than those.
+// Scratch of the card's library for the output, or for either gradient. Copies
+// of the inputs are freed before the result is copied back, and the result's
+// copy is no larger than they are.
 int64_t device_forward_scratch(const ConvolutionShape& convolution,
                                const MicroBatchShape& shape) {
   return std::max(
@@ -285,8 +285,7 @@ int64_t device_gradient_scratch(const ConvolutionShape& convolution,
          observed_workspace(convolution, shape, /*is_backward=*/true);
 }
 
-// Input, weight and output as float32, beside an output of 16 bits that is not
-// there yet.
+// float32 copies of input, weight and output, made before the 16-bit output.
 int64_t widened_bytes(const ConvolutionShape& convolution,
                       const MicroBatchShape& wide) {
   return input_bytes(convolution, wide) + convolution.weight_bytes(wide) +
@@ -315,7 +314,7 @@ int64_t forward_scratch(const ConvolutionShape& convolution,
     return columns + apart(convolution, shape);
   int64_t bytes =
       blocked_weight_bytes(convolution, shape) + primitive_bytes(shape);
-  // Groups of less than a block, strided: some rows of the input in blocks.
+  // Strided with groups: each thread copies some input rows into blocks.
   if (shape.is_mixed() && convolution.groups > 1 && convolution.stride > 1)
     bytes +=
         shape.num_threads * convolution.kernel * inputs_in_blocks(convolution) *
@@ -380,7 +379,7 @@ int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
                                       blocked_weight_bytes(convolution, shape));
   }
   if (shape.is_mixed()) {
-    // The gradients lie in blocks, and as sums in float32.
+    // The gradients in blocks, and their sums in float32.
     const int64_t blocked = convolution.groups > 1
                                 ? group_weight_bytes(convolution, shape)
                                 : blocked_weight_bytes(convolution, shape);
@@ -390,7 +389,7 @@ int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
   const int64_t plain = convolution.weight_bytes(shape);
   const int64_t unfolded = plain + columns_bytes(convolution, shape);
   if (!uses_onednn(convolution, shape)) {
-    // A group's channels of both maps, apart.
+    // Copies of one group's channels of the input and the output.
     return convolution.groups == 1 ? unfolded
                                    : unfolded + plain +
                                          (input_bytes(convolution, shape) +
@@ -399,7 +398,7 @@ int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
   }
   if (convolution.groups > 1)
     return group_weight_bytes(convolution, shape) + 2 * plain;
-  // Blocked, plain, and in the weight's memory format.
+  // Three copies: blocked, plain, and in the weight's memory format.
   const int64_t reordered =
       blocked_weight_bytes(convolution, shape) + 2 * plain;
   if (shape.onednn_isa != OnednnIsa::kAvx2) {

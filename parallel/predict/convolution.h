@@ -1,18 +1,18 @@
-// Convolution: what a library's convolution takes beside its input, output and
-// gradients.
+// Convolution: the memory that a library's convolution needs besides its input,
+// output and gradients.
 //
-// oneDNN reorders weights into blocks of its own, and in backward their
-// gradient back again; a strided 3x3 convolution's input gradient is gathered
-// from a padded copy of a sample. A bfloat16 weight gradient turns a sample of
-// the input and of the gradient round. In float64 LibTorch unfolds the input's
-// windows into columns instead. Where channels form groups, each group's fill
-// blocks of their own. A card's library takes what it was observed to take for
-// that shape, its workspace; nothing is known of it before. For float64 all
-// that it reads and makes is copied, and of 16 bits a map of few channels is
-// folded (worker/kernels/cpu/convolution.h).
+// On a CPU oneDNN copies the weights into its own blocks, and copies their
+// gradient back in backward. For a strided 3x3 convolution it gathers the input
+// gradient from a padded copy of a sample. For a bfloat16 weight gradient it
+// transposes a sample of the input and of the gradient. With channel groups,
+// each group is padded to whole blocks. In float64 LibTorch unfolds the input's
+// windows into columns instead. On a card the library's workspace is the one
+// that was observed for that shape, and 0 before. The card copies all float64
+// inputs and outputs, and folds 16-bit maps of few channels
+// (worker/kernels/cpu/convolution.h).
 //
-// Weights of convolutions of 16 bits are copies of float32 ones, and their
-// gradients become float32 at once.
+// 16-bit convolutions use copies of float32 weights, and their weight gradients
+// are converted to float32 at once.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct ConvolutionShape {
   int64_t kernel = 1;
   int64_t stride = 1;
   int64_t out_stride = 1;  // pixels per cell of the output
-  // Its samples, rows and columns may be taken for pixels of another shape
-  // (worker/kernels/cpu/convolution.h).
+  // Whether samples, rows and columns may be rearranged into a shape of as many
+  // pixels (worker/kernels/cpu/convolution.h).
   bool may_be_flat = true;
   int64_t groups = 1;
 
@@ -38,20 +38,20 @@ struct ConvolutionShape {
   }
 };
 
-// Bytes beside the output while it is computed.
+// Scratch bytes while the output is computed.
 int64_t forward_scratch(const ConvolutionShape& convolution,
                         const MicroBatchShape& shape);
-// Bytes beside the input's gradient while that is computed.
+// Scratch bytes while the input's gradient is computed.
 int64_t input_gradient_scratch(const ConvolutionShape& convolution,
                                const MicroBatchShape& shape);
-// Bytes beside both gradients while the weight's is computed; its own included.
+// Bytes of the weight's gradient and its scratch while it is computed.
 int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
                               const MicroBatchShape& shape);
 
-// The weight in the maps' type where it is made for the moment, else null.
+// The temporary copy of the weight in the maps' type; null if none is made.
 Memory cast_weight(const OpContext& context,
                    const ConvolutionShape& convolution);
-// The computed gradient in the form in which it is added to the parameters'.
+// The weight's gradient in the type of the parameters.
 Memory weight_gradient(MemoryTimeline& timeline,
                        const ConvolutionShape& convolution,
                        const MicroBatchShape& shape);

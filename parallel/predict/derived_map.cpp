@@ -7,7 +7,8 @@ namespace {
 
 using InputGradients = layers::LayerProgram::InputGradients;
 
-// Each input gets the output's gradient: all of it, or its channels in place.
+// Each input receives the output's gradient: the whole, or a view of its
+// channels.
 Graph::Backward handing_out(size_t num_inputs, bool as_slices) {
   return [num_inputs, as_slices](const Gradient& gradient) {
     Graph::Outcome outcome;
@@ -17,7 +18,7 @@ Graph::Backward handing_out(size_t num_inputs, bool as_slices) {
   };
 }
 
-// Notes a derivation that allocates as much as the map.
+// Records that the map can be recomputed into a new buffer of equal size.
 void note(const OpContext& context, const Map& out,
           const std::vector<Map>& from) {
   if (context.derive == Derive::kNothing) return;

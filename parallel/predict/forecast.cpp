@@ -9,25 +9,24 @@
 namespace headroom::predict {
 namespace {
 
-// What worker/step does: GradientReducer's buckets; two small sums of all ranks
-// follow, one with what batch norm counted and one with the vote.
+// These follow worker/step: the buckets of GradientReducer, then two small sums
+// over all ranks, one for batch-norm counts and one for the vote.
 constexpr double kBucketBytes = 4 << 20;
 constexpr double kVoteBytes = 4096;
 constexpr int kVotes = 2;
-// Backward is two convolutions of three.
+// Backward does two of a layer's three convolutions.
 constexpr double kBackwardShare = 2.0 / 3;
 
-// Messages one after the other that share S bytes evenly.
+// Seconds of `count` consecutive messages with bytes_in_all bytes together.
 double messages(double count, double bytes_in_all, const Link& link) {
   return count * link.latency_seconds + bytes_in_all / link.bytes_per_second;
 }
 
-// A ring of `ranks`.
 double ring(double ranks, double bytes, const Link& link) {
   return messages(2 * (ranks - 1), 2 * (ranks - 1) / ranks * bytes, link);
 }
 
-// A tree there and back, whose parts follow each other without a gap.
+// A sum up and down a tree, with its chunks pipelined without gaps.
 double tree(double ranks, double bytes, const Link& link) {
   return messages(2 * std::ceil(std::log2(ranks)), 2 * bytes, link);
 }
@@ -37,7 +36,7 @@ Link slower_of(const Link& a, const Link& b) {
           std::max(a.latency_seconds, b.latency_seconds)};
 }
 
-// What one card has of a machine's network while all of them use it.
+// One card's share of the machine's network when all cards use it.
 Link card_share(const Machines& machines) {
   Link link = machines.between;
   link.bytes_per_second /= static_cast<double>(machines.cards_each);
@@ -149,9 +148,9 @@ class Forecaster {
     forecast.gradient_sum = sum_of(replicas(), static_cast<double>(bytes));
   }
 
-  // Buckets of one backward: each starts when its layers are through it and the
-  // one before has arrived. From ZeRO 2 on each layer is a bucket that reaches
-  // its owner alone, half a sum.
+  // Gradient buckets of one backward. A bucket starts when backward has passed
+  // its layers and the bucket before is done. From ZeRO 2 on each layer is a
+  // bucket that is only reduced to its owner: half a sum.
   Exchange gradients_of_backward(size_t stage) const {
     const bool is_sharded = plan_.zero_stage >= 2;
     double work = 0;
@@ -180,8 +179,8 @@ class Forecaster {
     return {left, sums - left};
   }
 
-  // Half a sum of everything each: weights that are gathered after a step, or,
-  // with ZeRO 3, before each layer's forward and backward.
+  // Weight gathers, each half a sum of all weights: after a step, or with ZeRO
+  // 3 before each layer's forward and backward.
   Exchange gathers_of(size_t stage) const {
     if (plan_.zero_stage == 0) return {};
     if (plan_.zero_stage < 3) {
@@ -219,7 +218,7 @@ class Forecaster {
   const ForecastRequest& request_;
   const plan::Plan& plan_;
   const Machines& machines_;
-  // The exchanges of each stage over either link.
+  // Exchanges of each stage over the link inside a machine and between.
   const StepEstimate near_;
   const StepEstimate far_;
   const double micro_batches_;

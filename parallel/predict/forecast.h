@@ -1,28 +1,28 @@
-// The forecast of a step on machines that need not be there: how long it takes,
-// what fills the time, and what part of the cards' speed arrives.
+// Forecasts the step on machines that need not exist: how long it takes, how
+// that time is spent, and which share of the cards' speed is used.
 //
-//   compute        the slowest stage's layers, and what each step costs beside
-//   communication  what backward does not hide of the buckets' sums; sums of
-//                  statistics, rows and maps, and the votes, which nothing
-//                  hides
-//   bubble         a pipeline fills and drains
-//   input          the loaders of a machine are slower than its cards
+//   compute        the slowest stage's layers, and fixed costs of each step
+//   communication  the part of the gradient sums that backward does not hide;
+//                  sums of statistics, exchanges of rows and maps, and votes,
+//                  which are never hidden
+//   bubble         the pipeline fills and drains
+//   input          waiting for loaders that are slower than the cards
 //
-// Two kinds of link are told apart: that inside a machine, between two of its
-// cards, and the machines' network. A sum over n cards of k machines with g
-// cards each takes, for S bytes (Thakur et al., "Optimization of Collective
-// Communication Operations in MPICH", 2005),
+// There are two kinds of link: between two cards of one machine, and the
+// network between machines. Summing S bytes over n cards of k machines with g
+// cards each takes (Thakur et al., "Optimization of Collective Communication
+// Operations in MPICH", 2005)
 //
-//   flat           one ring of all: 2 (n - 1) messages of S / n over the slower
-//                  link
-//   hierarchical   scattered among the cards of a machine, summed between
-//                  machines by each card for its part, gathered inside:
-//                  2 (g - 1) messages of S / g inside; between, a ring of
-//                  2 (k - 1) messages or a tree of 2 log2(k), which shares the
-//                  machine's network with g - 1 others
+//   flat           one ring of all cards: 2 (n - 1) messages of S / n over the
+//                  slower link
+//   hierarchical   a scatter inside each machine, a sum between machines by
+//                  each card for its part, a gather inside: 2 (g - 1) messages
+//                  of S / g inside; between machines a ring of 2 (k - 1)
+//                  messages or a tree of 2 log2(k), sharing the machine's
+//                  network with g - 1 others
 //
-// Nobody is slower than the others here, and no network is shared with
-// strangers: real steps on thousands of cards take longer by that.
+// The model assumes that all cards are equally fast and that no other job uses
+// the network. Real steps on thousands of cards take longer.
 #pragma once
 
 #include <cstdint>
@@ -38,16 +38,16 @@ struct Link {
 
 struct Machines {
   int64_t number = 1;
-  int64_t cards_each = 1;  // cards, or processes, of each
-  Link inside;             // one card's, to another of its machine
-  Link between;            // one machine's network
+  int64_t cards_each = 1;  // cards or processes per machine
+  Link inside;             // between two cards of a machine
+  Link between;            // the network between machines
   int64_t cards() const { return number * cards_each; }
 };
 
-// `ranks` consecutive ranks that sum together.
+// Time for `ranks` consecutive ranks to sum a tensor.
 struct SumTime {
   double flat = 0;          // seconds
-  double hierarchical = 0;  // seconds; that of `flat` within one machine
+  double hierarchical = 0;  // seconds; equals `flat` within one machine
   bool prefers_hierarchy() const { return hierarchical < flat; }
   double least() const { return prefers_hierarchy() ? hierarchical : flat; }
 };
@@ -55,38 +55,38 @@ struct SumTime {
 SumTime sum_time(const Machines& machines, int64_t ranks, double bytes);
 
 struct ForecastRequest {
-  // Its device is not used. A layer's work is in seconds of one card.
+  // `step.device` is ignored. A layer's work is given in seconds on one card.
   TimeRequest step;
   Machines machines;
-  // Whether sums go on beside backward: over a network and on cards they do,
-  // through memory that processes share they do not.
+  // Whether sums overlap with backward: true over a network and on cards, false
+  // over memory shared by processes.
   bool overlaps = true;
   // Whether the ranks can sum hierarchically. NCCL does; Gloo sums in a ring.
   bool has_hierarchy = true;
-  double seconds_beside_layers = 0;  // loss, optimizer, launches of a step
-  // Images that the loaders of one machine make; 0: never too few.
+  double seconds_beside_layers = 0;  // per step: loss, optimizer, launches
+  // Images per second that one machine's loaders make; 0 if never the limit.
   double loaded_images_per_second = 0;
 };
 
 struct StepForecast {
-  // Parts of a step in seconds; they add up to it.
+  // The parts of a step, in seconds. Their sum is seconds().
   double compute = 0;
-  double communication = 0;  // what nothing hides
+  double communication = 0;  // not overlapped with compute
   double bubble = 0;
   double input = 0;
   double seconds() const { return compute + communication + bubble + input; }
 
-  double hidden_communication = 0;  // seconds beside backward
-  // A step of cards that never wait and share the work evenly.
+  double hidden_communication = 0;  // seconds overlapped with backward
+  // A step in which no card waits and all cards have equal work.
   double ideal_seconds = 0;
   double efficiency() const { return ideal_seconds / seconds(); }
-  // The sum of the largest stage's gradients in one message, to compare ways.
+  // For comparing flat and hierarchical: the largest stage's gradients summed
+  // in one message.
   int64_t gradient_bytes = 0;
   SumTime gradient_sum;
 };
 
-// REQUIRES: as estimate_memory(); the layout is of as many ranks as there are
-// cards.
+// REQUIRES: as estimate_memory(); the layout has one rank per card.
 StepForecast forecast_step(const ForecastRequest& request);
 
 }  // namespace headroom::predict

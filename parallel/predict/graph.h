@@ -1,10 +1,11 @@
-// Graph: what autograd holds between forward and backward, and the gradients
-// on their way in backward, as far as memory goes.
+// Graph: the buffers that autograd holds between forward and backward, and the
+// gradients passed along in backward. Only memory is simulated.
 //
-// Nodes run in the reverse order of their making, as LibTorch's engine runs
-// them. A node's saved buffers go when it has run, after that its gradients go
-// to the nodes that made its inputs: the first as it is; a second one is added
-// in place if nobody else holds the first, else into a new buffer.
+// Nodes run in reverse order of creation, as in LibTorch's engine. After a node
+// has run, its saved buffers are freed, then its gradients are passed to the
+// nodes that made its inputs. A node's first gradient is stored as it is; a
+// second one is added in place if nothing else holds the first, else into a new
+// buffer.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,10 @@
 
 namespace headroom::predict {
 
-// Brings a saved buffer back; called once.
+// Returns a saved buffer; called once.
 using Unpack = std::function<Memory()>;
 
-// What becomes of a saved buffer (parallel/activations/saved_tensor_policy.h).
+// How a saved buffer is kept (parallel/activations/saved_tensor_policy.h).
 class SavePolicy {
  public:
   virtual ~SavePolicy() = default;
@@ -28,18 +29,18 @@ class SavePolicy {
 
 struct Gradient {
   Memory memory;
-  bool is_slice = false;  // part of a larger buffer: never worked on in place
+  bool is_slice = false;  // a view: never modified in place
 };
 
 class Graph {
  public:
-  static constexpr int kNobody = -1;  // the maker of a map without gradient
+  static constexpr int kNobody = -1;  // node of a map without gradient
 
   struct Outcome {
     std::vector<Gradient> inputs;    // one per input of the node
-    std::vector<Memory> parameters;  // gradients; gone once they are added
+    std::vector<Memory> parameters;  // gradients; freed once added
   };
-  // The saved buffers are there while it runs.
+  // Computes gradients; the saved buffers exist while it runs.
   using Backward = std::function<Outcome(Gradient)>;
 
   struct Node {
@@ -54,17 +55,16 @@ class Graph {
   };
 
   explicit Graph(MemoryTimeline& timeline) : timeline_(timeline) {}
-  // Returns the node's number.
   int add(Node node);
   Node& at(int node) { return nodes_[static_cast<size_t>(node)]; }
 
-  // Nodes that have parameters, by layer.
+  // The number of nodes with parameters, by layer.
   std::map<int64_t, int64_t> parameter_nodes() const;
 
   using OfLayer = std::function<void(int64_t layer)>;
-  // `after_parameters` is called with the layer of each node that has
-  // parameters, when their gradients are there; `before_layer`, unless null,
-  // when the backward of a layer begins.
+  // Calls `after_parameters` with the layer of each node that has parameters,
+  // once their gradients exist, and `before_layer`, unless null, when the
+  // backward of a layer begins.
   void run_backward(const OfLayer& after_parameters,
                     const OfLayer& before_layer);
 
@@ -78,7 +78,8 @@ class Graph {
   std::vector<Node> nodes_;
 };
 
-// `gradient` in a dense buffer that nobody else holds: itself, or a new one.
+// Returns `gradient` if it is dense and held by nothing else, else a new
+// buffer.
 Memory own(MemoryTimeline& timeline, Gradient& gradient, int64_t bytes);
 
 }  // namespace headroom::predict

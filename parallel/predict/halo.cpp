@@ -5,9 +5,9 @@
 namespace headroom::predict {
 namespace {
 
-// Bytes of the copies that are sent and received: rows of several samples are
-// not one piece of memory. With one neighbour both together are the halo's
-// rows.
+// Bytes of the contiguous copies to send and receive. One sample needs none:
+// its rows are contiguous. With one neighbour, sent and received rows together
+// are the halo.
 int64_t message_bytes(const OpContext& context, const Map& map,
                       int64_t around) {
   if (context.shape.samples == 1) return 0;
@@ -44,7 +44,8 @@ Memory give_back_halo(const OpContext& context, const Map& map,
       context.shape.rows_bytes(around, map.channels, map.stride);
   const Memory sent = context.timeline.allocate(halo);
   Memory own_rows = context.timeline.allocate(context.bytes_of(map));
-  // What comes back is received apart, also of one sample.
+  // The returned gradient rows have a buffer of their own, also with one
+  // sample.
   const int64_t received = context.shape.neighbours * halo;
   const int64_t copied = context.shape.samples == 1 ? 0 : received;
   context.timeline.touch(received + copied);

@@ -11,7 +11,7 @@
 namespace headroom::predict {
 namespace {
 
-// Bytes of the layer as it came, and of its largest tensor in the file's order.
+// The layer as received, and its largest tensor in the file's order.
 constexpr int64_t kCopiesOfALayer = 2;
 
 }  // namespace
@@ -35,8 +35,8 @@ int64_t file_bytes(const std::vector<layers::LayerCost>& layers,
   return kCopiesOfALayer * largest;
 }
 
-// Running statistics are padded as their tensors are, of which there are fewer
-// than parameters.
+// Each running-statistics tensor is padded to 64 bytes. There are at most as
+// many as parameter tensors.
 int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
                          const configs::RunConfig& config) {
   const bool is_written_beside = config.checkpoint_every_steps > 0 ||
@@ -54,8 +54,8 @@ int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
   return bytes;
 }
 
-// A grid of 1920 x 1920 and its images, the widest of them a mosaic of four,
-// mixed with another; a file of up to 4 megapixels on its way in.
+// A grid of 1920 x 1920 with its images (the largest is a mosaic of four mixed
+// with another), and an image file of up to 4 megapixels being read.
 int64_t picture_bytes(const configs::RunConfig& config) {
   return config.noplots ? 0 : int64_t{64} << 20;
 }
@@ -63,7 +63,7 @@ int64_t picture_bytes(const configs::RunConfig& config) {
 HostShares host_shares(int64_t limit, const HostMemory& least) {
   if (limit == 0) return {};
   HostShares shares;
-  // These a run can do without.
+  // The state copy and pictures are optional.
   const auto takes = [&](int64_t bytes) {
     if (bytes > 0 && least.least_bytes() + bytes > limit) return false;
     limit -= bytes;
@@ -115,7 +115,7 @@ HostMemory host_memory(const configs::RunConfig& config, const plan::Plan& plan,
       (shape.image_height + stride) * (shape.image_width + stride);
   validation.images_of_a_batch = validation_batch_size(config);
   configs::Hyperparameters hyp = config.hyp;
-  // Labels of which nothing is known may have outlines.
+  // Unknown labels may have outlines.
   const LabelBound labels = label_bound(config);
   if (labels.statistics.is_known()) hyp.copy_paste = labels.copy_paste;
   const auto share_out = [&](const HostShares& shares) {

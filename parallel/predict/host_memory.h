@@ -1,13 +1,13 @@
-// The bytes of the host's memory that a worker takes beside its tensors: for
-// the loaders of training and validation, layers of the state on their way to a
-// file, a copy of the state that is written beside training, and a picture that
-// is being drawn. --host-memory-limit bounds their sum; where it leaves no room
-// for the copy there is none, and training waits for checkpoints; where it
-// leaves none for pictures, none are drawn.
+// Host memory that a worker needs besides its tensors: the loaders of training
+// and validation, model layers while they are written to a file, a copy of the
+// state that is written during training, and a picture while it is drawn.
+// --host-memory-limit bounds their sum. If it has no room for the copy,
+// training waits for checkpoints; if it has none for pictures, none are drawn.
 //
-// The planner sees no data set: source images are taken to be as large as the
-// network's input. Every worker looks again, with the data set's own sizes. The
-// offload file is not counted: it lies on a disk, under a bound of its own.
+// The planner does not read the data set and assumes source images as large as
+// the network's input. Every worker computes this again with the data set's
+// real sizes. The offload file is not counted: it is on disk, with its own
+// limit.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace headroom::predict {
 
-// The validation's loader and files take turns.
+// Validation and file writing never overlap: only the larger of the two counts.
 struct HostMemory {
   configs::LoaderBudget training, validation;
   int64_t files = 0;
@@ -27,27 +27,26 @@ struct HostMemory {
   int64_t pictures = 0;
 
   int64_t total_bytes() const;
-  // The bytes below which not even one batch fits.
+  // The smallest limit with which the loaders can hold one batch.
   int64_t least_bytes() const;
 };
 
-// Bytes of the layers on their way to a file, on the rank that writes.
+// Bytes that the writing rank needs to write layers to a file.
 int64_t file_bytes(const std::vector<layers::LayerCost>& layers,
                    configs::Precision precision);
 
-// Bytes of a copy of the whole state, on the rank that writes; 0 where no
-// checkpoint is written while training goes on.
+// Bytes of the state copy on the writing rank; 0 if no checkpoint is written
+// during training.
 int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
                          const configs::RunConfig& config);
 
-// Bytes of the largest picture with all that goes into it, on the rank that
-// writes.
+// Bytes that the writing rank needs to draw the largest picture.
 int64_t picture_bytes(const configs::RunConfig& config);
 
-// How a limit is shared. The training's loader gets what the others leave: at
-// least what it needs, and at most three quarters.
+// How a limit is divided. The training loader gets the rest after the others:
+// at least its minimum and at most three quarters.
 struct HostShares {
-  int64_t training = 0;  // 0: not bounded
+  int64_t training = 0;  // 0 if unlimited
   int64_t validation = 0;
   bool copies_state = true;
   bool draws_pictures = true;

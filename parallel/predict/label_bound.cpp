@@ -11,7 +11,7 @@ namespace {
 
 using Group = LabelStatistics::Group;
 
-// How many images a mosaic draws beside the sample's own, and mixup on top.
+// Images drawn for a mosaic besides the sample's own, and for its mixup.
 double drawn_by_mosaic(const LabelBound& labels) {
   return static_cast<double>(labels.images_of_mosaic - 1);
 }
@@ -28,7 +28,7 @@ int64_t rounded_up(int64_t boxes) {
   return round_up(boxes, unit);
 }
 
-// A sum of independent numbers of one distribution.
+// The sum of `count` independent, identically distributed numbers.
 struct Numbers {
   double count = 0;
   double mean = 0;
@@ -36,7 +36,7 @@ struct Numbers {
   double most = 0;
 };
 
-// The bound that the sum passes with kMoreBoxesProbability at most.
+// The sum exceeds this bound with probability kMoreBoxesProbability at most.
 double likely_sum(const Numbers& numbers) {
   const double log = -std::log(kMoreBoxesProbability);
   const double linear = log * (numbers.most - numbers.mean) / 3;
@@ -51,7 +51,7 @@ double square_of_sum(const LabelStatistics& images, double count) {
   return count * images.variance() + mean * mean;
 }
 
-// What each sample draws, where some are mosaics and some of these are mixed.
+// Boxes drawn per sample if only some samples are mosaics or mixed.
 Numbers drawn_by_samples(const LabelBound& labels, double samples) {
   const LabelStatistics& images = labels.statistics;
   const double plain = labels.mosaic * (1 - labels.mixup);
@@ -170,7 +170,7 @@ std::optional<LabelStatistics> parse_label_statistics(std::string_view text) {
 
 namespace {
 
-// The most boxes that are pasted into samples with that many boxes together.
+// The most boxes pasted into samples that have `boxes` boxes together.
 int64_t most_pasted(const LabelBound& labels, int64_t samples, int64_t boxes) {
   if (labels.copy_paste <= 0) return 0;
   const auto mosaics =
@@ -195,7 +195,7 @@ BoxBound most_boxes(const LabelBound& labels, int64_t samples) {
       count * (drawn_by_mosaic(labels) +
                (labels.mixup > 0 ? drawn_by_mixup(labels) : 0));
   const double certain = drawn * most;
-  // Nothing is known of how likely an image is that is drawn by weight.
+  // With --image-weights the probability of an image is unknown.
   const double likely =
       labels.repeats
           ? certain

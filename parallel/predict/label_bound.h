@@ -1,15 +1,15 @@
-// The most boxes that the samples of a micro-batch have, from how many boxes
-// the images of the data set have and from the augmentation.
+// Bounds the number of boxes in a micro-batch, from the box counts of the data
+// set's images and the augmentation.
 //
-// A sample is an image of its own, in an epoch each image once. In a mosaic
-// three images that are drawn from the whole data set join it, with
-// replacement; mixup blends it with a mosaic of four drawn ones (of nine
-// images: eight join it, and nine are blended in). Boxes that are cut away only
-// make fewer. So n samples have at most
+// Each sample has an image of its own; an epoch uses each image once. A mosaic
+// adds three images drawn from the whole data set with replacement; mixup
+// blends it with a mosaic of four drawn images. (A mosaic of nine adds eight,
+// and mixup nine.) Cutting boxes away only reduces their number. So n samples
+// have at most
 //
 //   own(n) + drawn,    own(n): the n fullest images of the data set
 //
-// and of `drawn` two bounds are known, the smaller of which is taken:
+// boxes, where `drawn` is the smaller of two bounds:
 //
 //   certain   every drawn image is the fullest: 3 n (7 n with mixup) times it
 //   likely    Bernstein's inequality for a sum S of k independent numbers of
@@ -21,11 +21,11 @@
 //             were a mosaic; or, where mosaics or mixup happen to some samples
 //             only, what each sample draws.
 //
-// Where images are drawn by weight (--image-weights), any may be all of them:
-// every image counts as the fullest, for certain.
+// With --image-weights every drawn image may be the fullest one, so all images
+// count as the fullest and the bound is certain.
 //
-// Copy-paste adds at most a share of a mosaic's boxes, rounded: a mosaic's half
-// more than that share.
+// Copy-paste adds to each mosaic at most its share of the mosaic's boxes,
+// rounded: half a box more than the exact share.
 //
 // S. N. Bernstein 1924; Boucheron, Lugosi, Massart: "Concentration
 // Inequalities", 2013, section 2.8.
@@ -45,43 +45,44 @@ inline constexpr double kMoreBoxesProbability = 1e-9;
 // How many boxes the images of a data set have.
 struct LabelStatistics {
   struct Group {
-    int64_t boxes = 0;   // boxes of each of its images
+    int64_t boxes = 0;   // per image of this group
     int64_t images = 0;  // > 0
     bool operator==(const Group&) const = default;
   };
-  std::vector<Group> groups;  // groups as their boxes rise
-  int64_t outlines = 0;       // boxes that have one
+  std::vector<Group> groups;  // sorted by `boxes`, ascending
+  int64_t outlines = 0;       // boxes with an outline
 
   bool operator==(const LabelStatistics&) const = default;
   bool is_known() const { return !groups.empty(); }
   int64_t num_images() const;
-  int64_t most_boxes() const;  // the most of an image
+  int64_t most_boxes() const;  // in one image
   double mean() const;
   double variance() const;
-  // Boxes of the `num_images` fullest images, or of as many as there are.
+  // Total boxes of the `num_images` fullest images, or of all if there are
+  // fewer.
   int64_t boxes_of_fullest(int64_t num_images) const;
 };
 
-// `boxes` of each image. Above 64 they are rounded up to six binary digits, but
-// not beyond the most: so few groups suffice, and bounds stay bounds.
+// `boxes`: the count of each image. Counts above 64 are rounded up to six
+// binary digits, but not above the maximum: few groups, and still upper bounds.
 LabelStatistics label_statistics(const std::vector<int64_t>& boxes);
 
 // "0x12 3x40": 12 images without a box, 40 with three; "0x12 3x40 outlines=9":
 // nine of these 120 boxes have an outline. "" if none are known.
 std::string to_text(const LabelStatistics& statistics);
-// Nothing if the text is not of that form, or not by rising boxes.
+// Returns nothing if the form is wrong or the groups are not ascending.
 std::optional<LabelStatistics> parse_label_statistics(std::string_view text);
 
-// What a run knows of its labels, and its augmentation.
+// The label statistics of a run, and its augmentation.
 struct LabelBound {
   LabelStatistics statistics;
-  int64_t assumed_boxes_per_image = 100;  // used while these are not known
-  double mosaic = 0;                      // probability that a sample is one
+  int64_t assumed_boxes_per_image = 100;  // used if statistics are unknown
+  double mosaic = 0;                      // probability of a mosaic
   double mixup = 0;  // probability that a mosaic is blended with another
-  int64_t images_of_mosaic = 4;  // the most that a mosaic has
-  // A mosaic with n outlined boxes has round(copy_paste n) of them once more.
+  int64_t images_of_mosaic = 4;  // in the largest mosaic
+  // Copy-paste repeats round(copy_paste n) of a mosaic's n outlined boxes.
   double copy_paste = 0;
-  bool repeats = false;  // samples are drawn, each of them any image
+  bool repeats = false;  // each sample may be any image
 };
 
 struct BoxBound {
@@ -91,13 +92,13 @@ struct BoxBound {
   bool operator==(const BoxBound&) const = default;
 };
 
-// The most boxes of `samples` samples of one step together. REQUIRES:
+// The most boxes that `samples` samples of one step have together. REQUIRES:
 // samples >= 0.
 BoxBound most_boxes(const LabelBound& labels, int64_t samples);
 
-// The most matches that so many boxes have of so many anchors
+// The most matches between `boxes` and `anchors`
 // (worker/loss/target_assignment.h): a box matches an anchor at its own cell
-// and, when its centre lies on a border, at all four neighbours.
+// and, if its centre is on a border, at all four neighbours.
 inline constexpr int64_t most_matches(int64_t boxes, int64_t anchors) {
   constexpr int64_t kCellsPerBoxAndAnchor = 5;
   return boxes * anchors * kCellsPerBoxAndAnchor;

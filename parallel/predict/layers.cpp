@@ -45,7 +45,7 @@ Graph::Outcome head_backward(const OpContext& context,
   return outcome;
 }
 
-// The copy of a head's weight that has channels of zeros beside its own.
+// The copy of a head's weight padded with channels of zeros.
 Memory filled_weight(const OpContext& context,
                      const ConvolutionShape& convolution, int64_t channels) {
   return convolution.out_channels == channels
@@ -54,7 +54,7 @@ Memory filled_weight(const OpContext& context,
                    convolution.weight_bytes(context.shape));
 }
 
-// The same for maps of 16 bits, whose heads are float32
+// The head's backward for 16-bit maps; the head's output is float32
 // (worker/model/detect.h).
 Graph::Outcome mixed_head_backward(const OpContext& context,
                                    const ConvolutionShape& convolution,
@@ -81,7 +81,7 @@ Graph::Outcome mixed_head_backward(const OpContext& context,
   return outcome;
 }
 
-// Its convolution may have more channels than the head.
+// The head's forward for 16-bit maps; its convolution may be padded.
 Memory mixed_head(const OpContext& context, const ConvolutionShape& convolution,
                   int64_t channels) {
   const Memory rounded =
@@ -101,8 +101,8 @@ std::vector<Map> run_detect(const OpContext& context, const ModelLayer& layer,
   std::vector<Map> heads;
   for (const Map& x : inputs) {
     const bool is_mixed = context.shape.is_mixed();
-    // Only a head of 16 bits goes through worker/kernels/cpu/convolution.h,
-    // which shows few samples to oneDNN as many; float16 as float32.
+    // Only 16-bit heads use worker/kernels/cpu/convolution.h, which reshapes
+    // small batches for oneDNN and computes float16 as float32.
     const int64_t computed = is_mixed && context.shape.on_device
                                  ? filled_channels(channels)
                                  : channels;

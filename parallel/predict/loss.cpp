@@ -11,14 +11,14 @@
 namespace headroom::predict {
 namespace {
 
-// The derivative of a focal loss has this many more maps.
+// A focal loss keeps this many more maps for its derivative.
 constexpr int64_t kFocalMaps = 5;
-// The most at once while a loss's values are made.
+// The most maps alive at once while loss values are computed.
 constexpr int64_t kMostMaps = 3;
-// What a device keeps (worker/kernels/loss_kernels.h): a match's cell and
-// class, its box and anchor, and in doubles what its box gives; a level's
-// parts, which fill lines; numbers of the step, of the blocks of threads and of
-// the result.
+// Sizes of the device's loss buffers (worker/kernels/loss_kernels.h): per match
+// its cell and class, its box and anchor, and doubles computed from its box;
+// the parts of a level, padded to lines; the numbers of the step, of the thread
+// blocks and of the result.
 constexpr int64_t kPlacesOfMatch = 2, kPlaceBytes = 4;
 constexpr int64_t kTargetFields = 6;
 constexpr int64_t kDoublesOfMatch = 5;
@@ -33,8 +33,7 @@ struct Level {
   int64_t more_maps = 0;
 };
 
-// A map of values, made with others beside it, then summed from its copy in
-// double.
+// Computes `maps` maps at once, then sums one of them from a copy in double.
 void touch_entropy_sum(const OpContext& context, int64_t bytes, int64_t maps) {
   const int64_t in_double = bytes / context.shape.element_bytes * kDoubleBytes;
   const bool is_double = context.shape.element_bytes == kDoubleBytes;
@@ -42,7 +41,7 @@ void touch_entropy_sum(const OpContext& context, int64_t bytes, int64_t maps) {
       std::max(maps * bytes, bytes + (is_double ? 0 : in_double)));
 }
 
-// `gradient` is the head's, where forward has made it.
+// `gradient` is the head's gradient if forward has computed it.
 Graph::Outcome backward(MemoryTimeline& timeline, const Level& level,
                         Memory gradient) {
   Graph::Outcome outcome;
@@ -53,8 +52,7 @@ Graph::Outcome backward(MemoryTimeline& timeline, const Level& level,
   return outcome;
 }
 
-// All levels at once; everything that is worked out of labels comes along from
-// the host.
+// Computes all levels at once; the targets are prepared on the host.
 void run_device_loss(const OpContext& context, const std::vector<Map>& heads,
                      const LossShape& shape) {
   MemoryTimeline& timeline = context.timeline;
@@ -107,7 +105,7 @@ void run_level(const OpContext& context, const Map& head, int64_t matches,
   const Memory targets = timeline.allocate(matches * kDoubleBytes);
   timeline.touch(level.cells_bytes / element * kDoubleBytes);
   const Memory classes = timeline.allocate(level.classes_bytes);
-  // Label smoothing adds the other side's map.
+  // Label smoothing needs one more map.
   touch_entropy_sum(context, level.classes_bytes, kMostMaps);
 
   const auto made = std::make_shared<Memory>(

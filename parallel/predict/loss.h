@@ -1,9 +1,9 @@
-// The loss of each level of the head (worker/loss/level_loss.h).
+// Simulates the loss of each level of the head (worker/loss/level_loss.h).
 //
-//   keeps      the objectness map; of each match the box's gradient, the
-//              objectness target and the class logits; with a teacher the
-//              head's gradient; on a device the packed targets
-//   backward   the head's gradient, zeroed and filled
+//   keeps      the objectness map; per match the box's gradient, the objectness
+//              target and the class logits; with a teacher the head's gradient;
+//              on a device the packed targets
+//   backward   allocates the head's gradient
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ namespace headroom::predict {
 
 struct LossShape {
   int64_t num_classes = 80;
-  std::vector<int64_t> matches;  // matches of each level
+  std::vector<int64_t> matches;  // per level
   bool focal = false;
   bool smooths_labels = false;
   bool has_teacher = false;
-  bool has_targets = false;  // their copy is on the device before the loss
+  bool has_targets = false;  // the targets are on the device before the loss
 };
 
-// Bytes of a micro-batch's targets as a device takes them.
+// Bytes of a micro-batch's targets in the packed form for a device.
 int64_t packed_target_bytes(const LossShape& shape, int64_t element_bytes);
 
-// Adds the losses' nodes as roots of backward. REQUIRES: as many heads as
-// levels of matches.
+// Adds the losses' nodes as roots of backward. REQUIRES: one entry of
+// shape.matches per head.
 void run_loss(const OpContext& context, const std::vector<Map>& heads,
               const LossShape& shape);
 

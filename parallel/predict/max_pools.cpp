@@ -7,7 +7,7 @@
 namespace headroom::predict {
 namespace {
 
-// A concatenation that is not made again by itself: the whole chain is.
+// A concatenation without a derivation: the whole chain is recomputed.
 Map side_by_side(OpContext context, const std::vector<Map>& maps) {
   context.derive = Derive::kNothing;
   layers::MapShape output = {0, maps.front().stride};
@@ -16,8 +16,8 @@ Map side_by_side(OpContext context, const std::vector<Map>& maps) {
                      layers::LayerProgram::InputGradients::kSlices);
 }
 
-// Adds the node of a pooling from x, of `bytes`, to `out`, and what it keeps
-// (worker/model/max_pool.h).
+// Adds the node of a pooling from x to `out`, with a gradient of `bytes` and
+// its saved indices (worker/model/max_pool.h).
 int pooled_from(const OpContext& context, const Map& x, int64_t bytes,
                 const Map& out, int64_t window) {
   MemoryTimeline& timeline = context.timeline;
@@ -28,7 +28,7 @@ int pooled_from(const OpContext& context, const Map& x, int64_t bytes,
                        making_new(timeline, {bytes}, out.memory->bytes));
   }
   if (!context.is_recorded({x}, false)) return Graph::kNobody;
-  // Its gradient is read where it lies.
+  // The output's gradient may be a view: it is not copied.
   return context.add({x}, {timeline.allocate(elements)}, out.memory->bytes,
                      false, making_new(timeline, {bytes}, 0));
 }
@@ -39,7 +39,8 @@ Map pool(const OpContext& context, const Map& x, int64_t window) {
   return out;
 }
 
-// The same on a rank's rows, with maps that are wider than they.
+// The pooling chain on one rank's rows of a split image. Its maps are padded
+// with rows of the neighbours.
 class SplitPools {
  public:
   SplitPools(const OpContext& context, const Map& y,
@@ -64,7 +65,7 @@ class SplitPools {
     return pass_.bytes_of(y_) +
            pass_.shape.rows_bytes(around_, y_.channels, y_.stride);
   }
-  // Fetch and join as one operation.
+  // Fetches the neighbours' rows and joins them, as one operation.
   Map widened() {
     const Memory halo = fetch_halo(pass_, y_, around_);
     Map wide = {join_halo(pass_, y_, around_), y_.channels, y_.stride};
@@ -84,8 +85,8 @@ class SplitPools {
     out.node = pooled_from(pass_, x, x.memory->bytes, out, window);
     return out;
   }
-  // A copy with lowest values beyond the image's edge, as long as rows are
-  // left around the rank's own.
+  // A copy with the lowest values beyond the image's edge, if there are rows
+  // around the rank's own.
   Map without_rows_beyond_edge(const Map& wide) {
     if (around_ == 0) return wide;
     Map out = {pass_.timeline.allocate(wide_bytes()), y_.channels, y_.stride};
@@ -94,8 +95,8 @@ class SplitPools {
                   making_new(pass_.timeline, {wide_bytes()}, wide_bytes()));
     return out;
   }
-  // The rank's own rows of a map that may be wider: a window, whose gradient is
-  // as wide.
+  // A view of the rank's own rows of a padded map. Its gradient is as large as
+  // the padded map.
   int own_rows(const Map& wide) {
     return pass_.add({wide}, {}, pass_.bytes_of(y_), false,
                      making_new(pass_.timeline, {wide_bytes()}, 0));

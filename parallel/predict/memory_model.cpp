@@ -26,13 +26,13 @@ class MemoryEstimator {
     return estimate_;
   }
 
-  // Those in flight and a few more stand for many micro-batches.
+  // Simulates the micro-batches in flight and a few more; that is enough.
   StepRequest step() const {
     StepRequest step;
     step.stage = share_.stage();
     step.stage_begins = plan_.stage_begins;
     step.index = stage_index();
-    // Rounds that follow are like those before them.
+    // Further micro-batches would repeat the same pattern.
     const size_t count =
         std::min(share_.part().micro_batches.size(),
                  plan_.stage_begins.size() -
@@ -66,7 +66,7 @@ class MemoryEstimator {
     StepMemory measured = step_memory(step);
     if (request_.captures_micro_batches &&
         !plan::capture_error(plan_, share_.cut())) {
-      // The first steps, and those of another shape, are run as they are.
+      // The first steps, and steps of another shape, run without capture.
       measured.peak_bytes =
           std::max(measured.peak_bytes,
                    captured_step_bytes(step.stage, step.micro_batches.front(),
@@ -118,7 +118,7 @@ class MemoryEstimator {
         request_.step ? request_.step->batch_matches : bound;
     estimate_.targets =
         share_.target_bytes(matches + request_.prefetched_batches * bound);
-    // Those of the rank's own image rows are picked out for the loss.
+    // The targets in the rank's own rows are copied for the loss.
     if (share_.stage().has_head() && plan_.layout.spatial_parallel_size > 1)
       estimate_.targets += share_.target_bytes(matches);
   }
@@ -175,7 +175,7 @@ StepTimeline step_timeline(const MemoryRequest& request,
   int64_t fullest = 0;
   for (const PartMemory& part : timeline.parts)
     fullest = std::max(fullest, part.kept_bytes + part.scratch_bytes);
-  // A step that is captured as a graph takes more than its parts, all the time.
+  // A graph-captured step always holds more than its parts; count it as state.
   timeline.state_bytes = timeline.peak_bytes - fullest;
   for (PartMemory& part : timeline.parts)
     part.kept_bytes += timeline.state_bytes;

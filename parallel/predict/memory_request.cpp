@@ -16,7 +16,7 @@ namespace headroom::predict {
 namespace {
 
 constexpr int64_t kSyntheticBoxesPerImage = 8;  // --synthetic-input
-// It needs no memory for a backward, but one data rank takes it alone.
+// Validation needs no memory for backward, but runs on one data rank alone.
 constexpr int64_t kMostValidationImages = 32;
 
 }  // namespace
@@ -40,8 +40,8 @@ std::vector<ModelLayer> memory_layers(
 
 namespace {
 
-// A teacher is one of the shipped models and has its student's classes. The
-// planner's search asks for it hundreds of times, so each is read once.
+// A teacher is a shipped model with the student's classes. The planner's search
+// needs its layers hundreds of times, so they are cached.
 std::vector<ModelLayer> teacher_layers(const std::string& model,
                                        int64_t num_classes) {
   static std::mutex mutex;
@@ -107,7 +107,7 @@ MemoryRequest memory_request(const configs::RunConfig& config,
       configs::largest_input_size(config, stride);
   request.image_height = largest.height;
   request.image_width = largest.width;
-  // Images are judged at --img.
+  // Validation uses --img.
   request.validation_image_height =
       layers::rounded_image_size(config.image_height, stride);
   request.validation_image_width =
@@ -120,7 +120,7 @@ MemoryRequest memory_request(const configs::RunConfig& config,
   request.on_device = !on_cpu;
   request.captures_micro_batches = config.cuda_graphs;
   request.renders_samples = configs::augment_place(config).on_device;
-  // This is what worker/kernels/cpu/convolution.h does.
+  // As worker/kernels/cpu/convolution.h does.
   request.convolves_in_float =
       on_cpu && (config.precision == configs::Precision::kFp16 ||
                  (config.precision == configs::Precision::kBf16 &&

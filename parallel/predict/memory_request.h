@@ -1,8 +1,8 @@
-// What the memory model (memory_model.h) is asked for a run, from its
-// configuration, its plan and the model's layers. The coordinator asks it for
-// the plan, every worker for each of its steps.
+// Builds the request to the memory model (memory_model.h) from a run's
+// configuration, plan and model layers. The coordinator uses it to plan, every
+// worker to check each of its steps.
 //
-// Batches that are prefetched count as the loader's host memory, not here.
+// Prefetched batches are counted in the loader's host memory, not here.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@
 
 namespace headroom::predict {
 
-// Boxes per image where the labels are not known. More of them in an image
-// take about 0.7 KiB per match of 80 classes more.
+// Boxes per image if the labels are unknown. Each further match needs about 0.7
+// KiB with 80 classes.
 inline constexpr int64_t kAssumedBoxesPerImage = 100;
 
 std::vector<ModelLayer> memory_layers(
     const std::vector<layers::LayerCost>& layers);
 
-// Images of a validation batch; fewer go through the network at once where
-// memory asks for it (Plan::validation_images). 0: nothing is validated.
+// Images of a validation batch; with little memory fewer are evaluated at once
+// (Plan::validation_images). 0 if nothing is validated.
 int64_t validation_batch_size(const configs::RunConfig& config);
 
-// The run's labels, as far as they are known, and its augmentation. Throws
-// Error (exit 2) if config.label_counts is of no such form.
+// The run's known label statistics and its augmentation. Throws Error (exit 2)
+// if config.label_counts cannot be parsed.
 LabelBound label_bound(const configs::RunConfig& config);
 
 // Throws as label_bound(). REQUIRES: a plan that the planner accepted for

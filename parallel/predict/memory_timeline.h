@@ -1,15 +1,15 @@
-// MemoryTimeline: which buffers of a training step are alive at once, counted
-// without a tensor.
+// MemoryTimeline: counts which buffers of a training step are alive at once,
+// without allocating any.
 //
-// A buffer lives as long as somebody holds it, as a tensor's memory does; the
-// timeline knows the sum, its peak, and what each layer of the model has
-// allocated of it. The files beside this one hold buffers as the worker's code
-// holds tensors, so that the peak is found where it really is.
+// A buffer lives as long as a `Memory` refers to it, like a tensor's memory.
+// The timeline records the sum of live bytes, its peak, and each layer's share.
+// The other files of this folder hold buffers where the worker's code holds
+// tensors, so the peak is at the same place as in a real step.
 //
-// Given a caching allocator, the timeline asks it for each buffer too, so that
-// what a device's segments come to is known (replay_step in step.h).
+// With a CachingAllocator the timeline also allocates each buffer there, to
+// find the bytes of the device's segments (replay_step in step.h).
 //
-// The timeline must outlive its buffers, and borrows the allocator.
+// The timeline must outlive its buffers. It does not own the allocator.
 #pragma once
 
 #include <algorithm>
@@ -35,11 +35,11 @@ struct Buffer {
   const int64_t bytes;
   const int64_t layer;
   const std::optional<CachingAllocator::Block> block;
-  // How it can be made again (derivation.h); null where it cannot.
+  // How to recompute it (op_context.h); null if that is impossible.
   std::shared_ptr<Derivation> derivation;
 };
 
-// Null where there is no memory.
+// Null for a map without memory.
 using Memory = std::shared_ptr<Buffer>;
 
 class MemoryTimeline {
@@ -47,13 +47,13 @@ class MemoryTimeline {
   explicit MemoryTimeline(CachingAllocator* device = nullptr)
       : device_(device) {}
 
-  // Buffers are allocated for this layer from now on.
+  // From now on buffers are counted for this layer.
   void set_layer(int64_t layer) { layer_ = layer; }
 
   Memory allocate(int64_t bytes) {
     return std::make_shared<Buffer>(*this, bytes, layer_);
   }
-  // Allocates `bytes` and releases them at once.
+  // Allocates `bytes` and frees them at once.
   void touch(int64_t bytes) {
     peak_ = std::max(peak_, live_ + bytes);
     give_back(take(bytes));
@@ -66,7 +66,7 @@ class MemoryTimeline {
   }
   int64_t peak_bytes() const { return peak_; }
   void reset_peak() { peak_ = live_; }
-  // Did the device have room for all so far?
+  // Whether the device had room for all buffers so far.
   bool fits() const { return fits_; }
 
  private:
@@ -79,7 +79,7 @@ class MemoryTimeline {
     peak_ = std::max(peak_, live_);
   }
 
-  // Nothing for a tensor without elements, or beyond the device's limit.
+  // Returns nothing for an empty tensor or if the device is full.
   std::optional<CachingAllocator::Block> take(int64_t bytes) {
     if (device_ == nullptr || bytes == 0) return std::nullopt;
     const auto block = device_->allocate(bytes);
@@ -95,7 +95,7 @@ class MemoryTimeline {
   int64_t layer_ = -1;
   int64_t live_ = 0;
   int64_t peak_ = 0;
-  std::vector<int64_t> layers_;  // each layer's; layer -1, nobody's, is first
+  std::vector<int64_t> layers_;  // by layer; the first is layer -1, no layer
 };
 
 inline Buffer::Buffer(MemoryTimeline& on, int64_t size, int64_t of)

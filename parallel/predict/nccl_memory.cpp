@@ -9,11 +9,11 @@ namespace {
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 constexpr int64_t kConnectionBytes =
     int64_t{8} * 512 * 8 * 16 + int64_t{120} * 640 * 8 * 8 + 4 * kMebibyte;
-// kMostNcclChannels of parallel/cuda/nccl_limits.h. Over PCIe NCCL finds two
-// paths and uses each twice.
+// NVLink: kMostNcclChannels of parallel/cuda/nccl_limits.h. Over PCIe NCCL
+// finds two paths and uses each twice.
 constexpr int64_t kNvlinkChannels = 16, kPcieChannels = 4;
-// What a process takes whatever it connects: the code of the kernels, and
-// NCCL's own tables. An estimate, on the large side.
+// Taken once per process: kernel code and NCCL's own tables. An estimate,
+// rather too large.
 constexpr int64_t kProcessBytes = 32 * kMebibyte;
 
 struct RankGroup {
@@ -35,8 +35,9 @@ std::vector<RankGroup> groups_of(const plan::ParallelLayout& layout,
     }
   };
   add(world, true);
-  // The replicas of a stage are all ranks where there is one stage; an image's
-  // ranks are the replicas where there is one of them.
+  // Groups that would equal another one are skipped: with one pipeline stage a
+  // stage's replicas are all ranks; with one data rank an image's ranks are all
+  // replicas.
   if (layout.pipeline_parallel_size > 1) add(data * spatial, true);
   if (data > 1) add(spatial, true);
   if (zero_stage > 0 && spatial > 1) add(data, false);

@@ -1,5 +1,5 @@
-// What the operators of a layer need to know while they are simulated: the
-// sizes of maps, the timeline, the graph, and the layer's policy.
+// The inputs of a layer's simulated operators: map sizes, the timeline, the
+// graph, and the layer's activation policy.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,9 @@
 
 namespace headroom::predict {
 
-// Maps that are made again when backward needs them: the rules of
-// parallel/activations/derivation.h, on buffers.
-
-// A buffer that will be wanted once: itself, or a use of its derivation.
+// Recomputation of maps in backward: the rules of
+// parallel/activations/derivation.h, applied to simulated buffers. Kept is a
+// buffer to be read once: the buffer itself, or its derivation.
 class Kept {
  public:
   explicit Kept(Memory memory) : memory_(std::move(memory)) {}
@@ -28,23 +27,23 @@ class Kept {
   Kept& operator=(Kept&&) = delete;
   ~Kept();
 
-  // REQUIRES: the first call.
+  // REQUIRES: called once.
   Memory take();
 
  private:
   Memory memory_;
-  std::shared_ptr<Derivation> derivation_;  // null: the buffer itself
+  std::shared_ptr<Derivation> derivation_;  // null if the buffer is held
 };
 
 enum class Cost { kElementwise, kConvolution };
 
 using MakeAgain = std::function<Memory(const std::vector<Memory>& sources)>;
 
-// REQUIRES: `map` has no derivation yet.
+// Lets `map` be recomputed from `sources`. REQUIRES: it has no derivation.
 void set_derivation(const Memory& map, const std::vector<Memory>& sources,
                     MakeAgain make, Cost cost = Cost::kElementwise);
 
-// A use of its derivation where it has one of at most this cost, else itself.
+// Keeps the derivation if there is one of at most this cost, else the buffer.
 Kept keep(const Memory& memory, Cost most = Cost::kElementwise);
 
 constexpr int64_t kDoubleBytes = 8;
@@ -54,31 +53,28 @@ constexpr int64_t kIndexBytes = 8;
 // One micro-batch on one rank.
 struct MicroBatchShape {
   int64_t samples = 1;
-  int64_t groups = 1;        // batch-norm groups that it takes part in
-  int64_t image_height = 0;  // rows of pixels that are here
+  int64_t groups = 1;        // batch-norm groups with samples here
+  int64_t image_height = 0;  // rows of pixels on this rank
   int64_t image_width = 0;
-  // Image parts above and below whose rows are fetched: 0, 1 or 2.
+  // Neighbouring image parts (0, 1 or 2) from which rows are fetched.
   int64_t neighbours = 0;
-  int64_t element_bytes = 4;  // a map's; 2: parameters are float32
+  int64_t element_bytes = 4;  // of a map; with 2, parameters are float32
   int64_t num_threads = 1;    // an operator's threads
-  // Maps of 16 bits are convolved as float32
-  // (worker/kernels/cpu/convolution.h).
+  // Whether 16-bit maps are convolved as float32
   bool convolves_in_float = false;
   OnednnIsa onednn_isa = OnednnIsa::kAvx512;  // parallel/base/processor.h
-  // Whether it runs on a card, without oneDNN's scratch and with its own loss.
+  // On a card there is no oneDNN scratch, and the loss is another one.
   bool on_device = false;
-  // Whether a block adds its gradients to its parameters' itself
-  // (worker/model/step_context.h).
+  // Whether a block adds its gradients to the stored gradients itself
   bool adds_gradients = false;
-  // Borrowed: what the card's library takes, as far as it was observed; null
-  // where nothing is known.
+  // Not owned: observed workspaces of the card's library; null if none are
+  // known.
   const ConvolutionWorkspaces* workspaces = nullptr;
 
   bool is_mixed() const { return element_bytes == 2; }
-  // Bytes of an element of parameters, of heads, and of all that the loss makes
-  // of them.
+  // Bytes per element of parameters, heads and all that the loss computes.
   int64_t parameter_bytes() const { return is_mixed() ? 4 : element_bytes; }
-  // The same shape in the parameters' type.
+  // This shape with maps in the parameters' type.
   MicroBatchShape widened() const {
     MicroBatchShape result = *this;
     result.element_bytes = parameter_bytes();
@@ -93,13 +89,12 @@ struct MicroBatchShape {
   int64_t map_bytes(int64_t channels, int64_t stride) const {
     return cells(stride) * channels * element_bytes;
   }
-  // Bytes of `rows` rows of the map.
   int64_t rows_bytes(int64_t rows, int64_t channels, int64_t stride) const {
     return samples * rows * (image_width / stride) * channels * element_bytes;
   }
 };
 
-// A map, and who made it.
+// A map, and the graph node that made it.
 struct Map {
   Memory memory;
   int64_t channels = 0;
@@ -110,8 +105,8 @@ struct Map {
   Map without_memory() const { return {nullptr, channels, stride, node}; }
 };
 
-// What came from other ranks while a layer ran, for running it again
-// (worker/model/replay_log.h).
+// Records data received from other ranks while a layer ran, so that a recompute
+// reuses it (worker/model/replay_log.h).
 class Replay {
  public:
   template <typename Produce>
@@ -133,8 +128,8 @@ class Replay {
   bool replaying_ = false;
 };
 
-// Whether maps are given derivations (noted), and pieces are run as recomputed
-// too (lean).
+// Whether maps get derivations (kNoted), and pieces of a layer are recomputed
+// too (kLean).
 enum class Derive { kNothing, kNoted, kLean };
 
 struct OpContext {
@@ -142,11 +137,11 @@ struct OpContext {
   MemoryTimeline& timeline;
   Graph& graph;
   int64_t layer = 0;
-  SavePolicy* policy = nullptr;  // null: what is saved is held
+  SavePolicy* policy = nullptr;  // null if saved buffers are simply held
   Derive derive = Derive::kNothing;
-  Replay* replay = nullptr;  // null: the layer runs once
+  Replay* replay = nullptr;  // null if the layer is not recomputed
   bool learns = true;        // the layer's parameters want gradients
-  // No copy of the weights in the maps' type lies ready: it is made in place.
+  // Whether weights are cast to the maps' type for each use.
   bool casts_weights = false;
 
   Memory allocate_map(int64_t channels, int64_t stride) const {
@@ -155,7 +150,7 @@ struct OpContext {
   int64_t bytes_of(const Map& map) const {
     return shape.map_bytes(map.channels, map.stride);
   }
-  // As an operation's backward sees it: nothing is replayed there.
+  // The context for an operation's backward, where nothing is replayed.
   OpContext in_backward() const {
     OpContext result = *this;
     result.replay = nullptr;
@@ -172,13 +167,13 @@ struct OpContext {
     }
     return result;
   }
-  // Does autograd record an operation on these maps?
+  // Whether autograd records an operation on these maps.
   bool is_recorded(const std::vector<Map>& inputs, bool has_parameters) const {
     return (has_parameters && learns) ||
            std::ranges::any_of(inputs, &Map::wants_gradient);
   }
-  // Adds the node that made a map. Returns its number, or kNobody where
-  // autograd records nothing.
+  // Adds the node of a new map. Returns its number, or kNobody if autograd
+  // records nothing.
   int add(const std::vector<Map>& inputs, const std::vector<Memory>& saved,
           int64_t output_bytes, bool has_parameters,
           Graph::Backward backward) const {

@@ -1,8 +1,8 @@
-// The operators of a layer, forward and backward, as far as memory goes. Each
-// makes an output map, a node of the graph, and says what the node keeps.
+// Simulates a layer's operators, forward and backward. Each one makes an output
+// map and a graph node that lists the buffers it keeps.
 //
-// An operation that keeps its inputs until backward has a file of its own here
-// (conv_block.cpp, max_pools.cpp); for any other one derived_map() is enough.
+// An operation that keeps its inputs until backward has its own file here
+// (conv_block.cpp, max_pools.cpp); for others derived_map() suffices.
 #pragma once
 
 #include <cstdint>
@@ -17,64 +17,63 @@ namespace headroom::predict {
 //
 //   forward   y = convolution(x), its groups' statistics, the output
 //   keeps     x, y, statistics; the rows around x where images are split
-//   backward  the output's gradient becomes y's (in place if nobody else has
+//   backward  the output's gradient becomes y's (in place if nothing else holds
 //             it), then the gradients of x and of the weight
 //
-// The output can be made again from y and the statistics; for that its affine
-// parameters are copied.
+// The output can be recomputed from y, the statistics and a copy of the affine
+// parameters.
 Map conv_block(const OpContext& context, const Map& x,
                const layers::LayerProgram::Block& made);
 
 // Squeeze and excitation, as worker/model/convolution_modules.h runs it.
 //
-//   keeps     x; per sample the means, the squeezed ones and the factors
-//   backward  x's gradient beside the output's
+//   keeps     x; per sample the means, the squeezed means and the factors
+//   backward  x's gradient, while the output's gradient is held
 //
-// The output can be made again from x and the factors.
+// The output can be recomputed from x and the factors.
 Map squeeze_excite(const OpContext& context, const Map& x,
                    const layers::LayerProgram::Block& made);
 
-// A transposed convolution whose kernel is its stride, as
-// worker/model/convolution_modules.h runs it: a 1x1 convolution to as many
-// times the channels as a cell becomes cells, which are then put in their
-// places.
+// A transposed convolution with kernel = stride, computed as in
+// worker/model/convolution_modules.h: a 1x1 convolution computes all cells that
+// a cell becomes as channels, which are then moved to their places.
 //
 //   keeps     x
-//   backward  the gradient back in its cells, then those of x and of the weight
+//   backward  moves the gradient back, then the gradients of x and the weight
 Map transposed_conv(const OpContext& context, const Map& x,
                     const layers::LayerProgram::Block& made);
 
-// An operation that keeps nothing and whose output can be made again from its
-// inputs: adding, joining, moving elements to other places.
+// An operation that saves nothing and whose output can be recomputed from its
+// inputs: addition, concatenation, rearrangement.
 Map derived_map(const OpContext& context, const std::vector<Map>& inputs,
                 const layers::MapShape& output,
                 layers::LayerProgram::InputGradients gradients);
 
-// The backward of an operation that makes its inputs' gradients, of so many
-// bytes each, beside a copy of `dense_bytes` where the output's is a slice.
+// A backward that allocates input gradients of these `bytes`, and a copy of
+// `dense_bytes` if the output's gradient is a view.
 Graph::Backward making_new(MemoryTimeline& timeline, std::vector<int64_t> bytes,
                            int64_t dense_bytes);
 
-// y, p1(y), p2(p1(y)), …, side by side. Where images are split the rows that
-// all poolings reach come first, and each pooling makes as many fewer.
+// Concatenates y, p1(y), p2(p1(y)), … With split images, the halo rows for all
+// poolings are fetched first, and each pooling uses up some of them.
 //
-//   keeps     its input and indices of 8 bytes; on a device bytes alone
+//   keeps     the input and indices of 8 bytes; on a device 1-byte indices alone
 Map chained_pools(const OpContext& context, const Map& y,
                   const std::vector<int64_t>& windows);
 
-// Rows above and below together that a convolution fetches from other ranks; 0
-// where images are whole.
+// Rows, above and below together, that a convolution fetches from other ranks;
+// 0 for whole images.
 int64_t rows_around(const MicroBatchShape& shape, int64_t kernel,
                     int64_t stride);
 
-// The `around` rows (above and below together), kept apart from the map.
+// Receives `around` rows (above and below together) into a separate buffer.
 Memory fetch_halo(const OpContext& context, const Map& map, int64_t around);
 
-// The map with them: a copy.
+// Copies the map and its halo rows into one buffer.
 Memory join_halo(const OpContext& context, const Map& map, int64_t around);
 
-// The map's own part of the joined map's gradient; the rest goes back to its
-// owners.
+// Sends the gradients of the halo rows to their owners and returns the gradient
+// of the rank's own rows.
 Memory give_back_halo(const OpContext& context, const Map& map, int64_t around);
 
 }  // namespace headroom::predict

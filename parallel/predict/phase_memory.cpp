@@ -46,8 +46,8 @@ class EvaluationRun {
     return images.evaluate(std::move(received));
   }
 
-  // Each rank copies its part into one piece; the first one receives the
-  // others', and joins them while its own heads are still there.
+  // Each rank copies its heads into one buffer. The image's first rank receives
+  // the others' parts and joins them while it still holds its own heads.
   std::vector<Map> joined(std::vector<Map> heads) {
     std::vector<Memory> parts;
     for (const Map& head : heads) {
@@ -80,9 +80,9 @@ class EvaluationRun {
              request_.loss);
   }
 
-  // What is left above the threshold (worker/metrics/nms.h), at most an eighth,
-  // from float32: beside that copy, of a prediction its best score, whether it
-  // is left, and where.
+  // Selects predictions above the threshold (worker/metrics/nms.h), at most an
+  // eighth, from the float32 copy. Each prediction also needs its best score,
+  // whether it is selected, and its position.
   void pick_predictions(const std::vector<Map>& heads) {
     constexpr int64_t kMostPicked = 8, kFlagBytes = 1;
     int64_t predictions = 0, bytes = 0;
@@ -152,7 +152,7 @@ class StartUp {
           std::max(most, of_layer(stage_.layers[static_cast<size_t>(layer)]));
     return most;
   }
-  // Tensor by tensor, with mean and variance of batch norms.
+  // Parameters, and the mean and variance of batch norms.
   int64_t model_bytes(int64_t begin, int64_t end) const {
     return sum(begin, end, [&](const ModelLayer& layer) {
       return (layer.parameters + 2 * layer.norm_channels) *
@@ -191,7 +191,6 @@ class StartUp {
       return flat_bytes(layer, request_.element_bytes);
     });
   }
-  // No tensor is larger than its layer.
   int64_t largest_tensor() const {
     return largest(0, num_layers(), [&](const ModelLayer& layer) {
       return largest_weight(layer) * request_.element_bytes;
@@ -213,13 +212,13 @@ class StartUp {
     timeline_.touch(drawn + (is_float ? 0 : largest_tensor()));
     return model;
   }
-  // This rank's layers of a whole model.
+  // Copies this rank's layers from a whole model, which is then freed.
   Memory keep(Memory model) {
     model.reset();
     return timeline_.allocate(kept_bytes());
   }
-  // Flat buffers are made while the model's own tensors are still there; then,
-  // where ZeRO splits them, slices of those.
+  // Makes flat buffers while the model's own tensors still exist, then the
+  // slices of those buffers under ZeRO.
   void build_learning(Memory model) {
     statistics_ = timeline_.allocate(statistics_bytes());
     values_ = timeline_.allocate(flat());
@@ -254,7 +253,7 @@ int64_t start_up_peak_bytes(const StartUpRequest& request) {
 
 namespace {
 
-// A batch's images are padded by half a stride, in whole strides.
+// Validation images are padded by half a stride and to whole strides.
 ValidationShape largest_shape(const RankShare& share) {
   const MemoryRequest& request = share.request();
   ValidationShape shape;
@@ -288,7 +287,7 @@ MemoryEstimate estimate_start_up(const MemoryRequest& request,
                                  const plan::MeshCoordinates& rank) {
   const RankShare share(request, rank);
   MemoryEstimate estimate = share.resident();
-  // Models are made on the host, and their tensors sent as they are.
+  // Models are built on the host, then their tensors are copied.
   if (request.on_device) {
     estimate.images = 0;  // none is loaded yet
     return estimate;
@@ -303,8 +302,8 @@ MemoryEstimate estimate_start_up(const MemoryRequest& request,
   estimate.transient =
       std::max<int64_t>(0, start_up_peak_bytes(start) + share.teacher_bytes() -
                                (estimate.total() - estimate.workspace));
-  // A teacher is read before the rest: beside it its file's tensors, and what
-  // its fresh weights are drawn in.
+  // The teacher is loaded first. Loading takes three times its size: its
+  // tensors, the file's tensors, and a buffer for initial weights.
   const int64_t reading = 3 * share.teacher_bytes();
   estimate.transient += std::max<int64_t>(0, reading - estimate.total());
   return estimate;
@@ -317,14 +316,14 @@ MemoryEstimate estimate_validation(const MemoryRequest& request,
   const ValidationShape shape =
       request.validation ? *request.validation : largest_shape(share);
   if (shape.samples == 0) {
-    // Weights of other ranks' shards are gathered here too.
+    // The weights of other ranks' shards are still gathered.
     if (share.stage().zero_stage > 0)
       estimate.communication += share.largest_gathered_layer();
     return estimate;
   }
   EvaluationRequest evaluation;
   evaluation.stage = share.stage();
-  // Averaged weights are judged in their own type.
+  // Averaged weights are evaluated in their own type.
   evaluation.shape = share
                          .shape(shape.samples, /*groups=*/1, shape.image_height,
                                 shape.image_width)
@@ -347,7 +346,7 @@ MemoryEstimate estimate_checkpoint(const MemoryRequest& request,
                                    const plan::MeshCoordinates& rank) {
   const RankShare share(request, rank);
   MemoryEstimate estimate = share.resident();
-  // The newest step's, where the run ends in mid-epoch.
+  // The last step's targets, if the run ends within an epoch.
   estimate.targets = share.target_bytes(
       request.step ? request.step->batch_matches
                    : share.most_matches(share.part().local.size()));

@@ -1,11 +1,11 @@
-// The bytes of tensors that a rank needs outside its steps.
+// Computes the bytes of tensors that a rank needs outside its steps.
 //
 //   start-up    the model is built whole on every rank, then cut and split;
 //               then once more for its average
 //   validation  the averaged model without gradients, over so many images at
-//               once as the plan says (worker/step/stage_forward.h, validate.h)
-//   checkpoint  what lies there between steps: what goes to a file is host
-//               memory
+//               once as the plan allows (worker/step/stage_forward.h,
+//               validate.h)
+//   checkpoint  only the state between steps: data for the file is host memory
 #pragma once
 
 #include <cstdint>
@@ -17,38 +17,38 @@
 
 namespace headroom::predict {
 
-// Images go through a rank's layers without gradients; where the heads come
-// together, boxes and the loss are made of them, as worker/step/stage_forward.h
-// and worker/validation/validate.h do.
+// Simulates an evaluation: a rank's layers run without gradients; the rank with
+// all heads computes boxes and the loss, as worker/step/stage_forward.h and
+// worker/validation/validate.h do.
 //
-// Under ZeRO 1 to 3 a layer's averaged parameters are whole while it runs.
-// Parts of an image's heads are joined on the first of its ranks.
+// Under ZeRO 1 to 3 a layer's averaged parameters are gathered while it runs.
+// The first rank of an image joins the heads of the image's parts.
 
 struct EvaluationRequest {
   SimulatedStage stage;
   MicroBatchShape shape;           // one group
-  int64_t whole_image_height = 0;  // the rows of all ranks
+  int64_t whole_image_height = 0;  // rows of all its ranks
   int spatial_rank = 0;
-  LossShape loss;  // whole images', with the head
+  LossShape loss;  // of whole images; used with the head
 };
 
 int64_t evaluation_peak_bytes(const EvaluationRequest& request);
 
-// What is allocated while a rank's state is built, in the order of
+// Allocations while a rank's state is built, in the order of
 // worker/step/training_state.h:
 //
-//   the model, whole, whatever the rank keeps of it
-//   its layers again in flat buffers, with gradients; the rest goes
-//   the model once more, for its average, and its layers in flat buffers
+//   the whole model
+//   the rank's layers in flat buffers, with gradients; the model is freed
+//   the whole model again for its average, and the rank's layers of it
 //   accumulated gradients, moments
 //   layers of a checkpoint, one at a time
 //
-// A tensor is drawn in float32 beside the one that gets it.
+// Random initial values are made in float32, then copied into their tensor.
 
 struct StartUpRequest {
   SimulatedStage stage;
   int64_t element_bytes = 4;
-  bool is_mixed = false;  // a copy of the weights in 16 bits, but for ZeRO 3
+  bool is_mixed = false;  // has a 16-bit copy of weights, except in ZeRO 3
   int64_t num_moments = 1;
   bool resumes = false;  // this rank reads a checkpoint
 };
@@ -57,9 +57,9 @@ int64_t start_up_peak_bytes(const StartUpRequest& request);
 
 MemoryEstimate estimate_start_up(const MemoryRequest& request,
                                  const plan::MeshCoordinates& rank);
-// What a validation needs. Without request.validation that is the plan's bound:
-// its images at once, of the largest size that a validation batch has. Where
-// nothing is validated, what lies there between steps.
+// Memory of a validation. Without request.validation that is the plan's bound:
+// its number of images at the largest size of a validation batch. If nothing is
+// validated, only the state between steps counts.
 MemoryEstimate estimate_validation(const MemoryRequest& request,
                                    const plan::MeshCoordinates& rank);
 MemoryEstimate estimate_checkpoint(const MemoryRequest& request,
@@ -69,9 +69,9 @@ MemoryEstimate estimate_checkpoint(const MemoryRequest& request,
 plan::PhaseBytes estimate_phases(const MemoryRequest& request,
                                  const plan::MeshCoordinates& rank);
 
-// Images of a validation batch that the network can take at once: `most`, or
-// the largest number with which no rank needs more than `limit`; at least 1.
-// plan.validation_images is not read.
+// How many images of a validation batch to evaluate at once: `most`, or the
+// largest number with which no rank exceeds `limit`; at least 1. Does not read
+// plan.validation_images.
 int64_t most_validation_images(const MemoryRequest& request, int64_t most,
                                int64_t limit);
 

@@ -11,7 +11,7 @@ namespace {
 // parallel/activations/offload_policy.cpp
 constexpr int64_t kTooSmallToMatter = 4096;
 
-// Collects what the second run saves.
+// Collects the buffers saved by the second run.
 class Capture final : public SavePolicy {
  public:
   Unpack pack(const Memory& memory) override {

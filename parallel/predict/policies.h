@@ -1,10 +1,10 @@
-// What becomes of what a layer's operators save, by the policy of the layer, as
-// worker/step/apply_plan.h runs them.
+// How a layer's saved buffers are kept under each activation policy, as in
+// worker/step/apply_plan.h.
 //
-//   keep       held
-//   lean       a use of its derivation where it has one, else held
-//   recompute  nothing; the layer's inputs, and the layer once more in backward
-//   offload    in a file, and read anew for each use
+//   keep       the buffer is held
+//   lean       the derivation is kept if there is one, else the buffer is held
+//   recompute  only the layer's inputs; the layer runs again in backward
+//   offload    in a file, and read again for each use
 #pragma once
 
 #include <functional>
@@ -33,15 +33,15 @@ using Piece = std::function<std::vector<Map>(const OpContext& context,
                                              std::vector<Map> inputs)>;
 
 struct RecomputeOptions {
-  // Inputs whose derivations cost at most this are made again too.
+  // Inputs with derivations of at most this cost are recomputed too.
   Cost inputs = Cost::kElementwise;
-  // The derivation that the only output gets; without one, who saves it keeps
-  // it.
+  // The cost of recomputing the only output; without it, users of the output
+  // hold it.
   std::optional<Cost> output;
 };
 
-// Runs the piece; what it saves is produced again in backward by running it
-// once more.
+// Runs the piece without saving; backward runs it again to get the saved
+// buffers.
 std::vector<Map> recompute(const OpContext& context, Piece piece,
                            const std::vector<Map>& inputs,
                            const RecomputeOptions& options);

@@ -134,7 +134,7 @@ bool RankShare::groups_span_ranks() const {
                                            smallest_map_elements());
 }
 
-// All ranks list all groups where a group sits on several of them.
+// If a group spans ranks, every rank counts all groups.
 int64_t RankShare::num_groups(const plan::SampleRange& micro_batch) const {
   const auto groups =
       plan::batch_norm_groups(samples(), cut_.groups, smallest_map_elements());
@@ -150,7 +150,7 @@ MemoryEstimate RankShare::resident() const {
   };
   const int64_t shard = sum_of_layers(stage_, slice_of);
   const int zero = stage_.zero_stage;
-  // Flat, over the rank's layers.
+  // Flat buffers of the rank's layers.
   const int64_t whole =
       zero > 0 ? stage_.num_shards * shard
                : sum_of_layers(stage_, [&](const ModelLayer& layer) {
@@ -159,7 +159,7 @@ MemoryEstimate RankShare::resident() const {
   const int64_t own = zero >= 1 ? shard : whole;
   MemoryEstimate estimate;
   estimate.parameters = zero >= 3 ? own : whole;
-  // The copy that maps of 16 bits are convolved with.
+  // The 16-bit copy of the weights.
   if (request_.map_bytes < request_.element_bytes && zero < 3)
     estimate.parameters += whole / request_.element_bytes * request_.map_bytes;
   estimate.parameters += teacher_bytes();
@@ -168,7 +168,7 @@ MemoryEstimate RankShare::resident() const {
   estimate.moments = request_.num_moments * own;
   estimate.average = own;
   const int64_t largest_slice = largest_gathered_layer() / stage_.num_shards;
-  // What a gather of new weights sends; what a scatter of gradients receives.
+  // The send buffer for gathered weights; the receive buffer for gradients.
   if (zero == 1 || zero == 2) estimate.communication += largest_slice;
   if (zero >= 2) estimate.communication += largest_slice;
   const int64_t norms = sum_of_layers(
@@ -176,14 +176,14 @@ MemoryEstimate RankShare::resident() const {
   int64_t all_norms = 0;
   for (const ModelLayer& layer : stage_.layers)
     all_norms += layer.norm_channels;
-  // Mean and variance: the model's, their average; the step's sums, which
-  // every stage has of all layers.
+  // Mean and variance of the model and of its average; the step's sums, which
+  // every stage holds for all layers.
   estimate.statistics =
       2 * norms * 2 * request_.element_bytes + 2 * all_norms * kDoubleBytes;
   estimate.workspace = kSmallBytes;
   if (request_.on_device) {
-    // What a commit works in (worker/step/device_state.h): the places of the
-    // running statistics, and its kernels' pieces.
+    // Scratch of a commit (worker/step/device_state.h): pointers to the running
+    // statistics, and the kernels' list of pieces.
     estimate.workspace += 2 * norms * kIndexBytes +
                           own / request_.element_bytes / kMostPieceElements *
                               (kPieceBytes + kDoubleBytes);
@@ -237,7 +237,7 @@ int64_t RankShare::most_matches(int64_t samples) const {
 }
 
 int64_t RankShare::target_bytes(int64_t matches) const {
-  if (request_.on_device) return 0;  // the host's; the loss has its copy
+  if (request_.on_device) return 0;  // on the host; the loss counts its copy
   return matches * (kIndicesPerMatch * kDoubleBytes +
                     kElementsPerMatch * request_.element_bytes);
 }

@@ -1,6 +1,6 @@
-// RankShare: what of a run is one rank's, as far as memory goes: its layers,
-// its part of the batch and of the image, and the bytes that it holds between
-// steps. Borrows the request, which must outlive it.
+// RankShare: one rank's share of a run: its layers, its part of the batch and
+// of the image, and the bytes that it holds between steps. Holds a reference to
+// the request, which must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -20,45 +20,43 @@ class RankShare {
   const plan::MeshCoordinates& rank() const { return rank_; }
   const SimulatedStage& stage() const { return stage_; }
   const plan::BatchCut& cut() const { return cut_; }
-  // The rank's part of the step that the request asks for.
+  // The rank's part of the requested step.
   const plan::BatchPart& part() const { return part_; }
 
-  int64_t samples() const { return samples_; }  // the global batch's
-  // The most of the rank in a batch.
+  int64_t samples() const { return samples_; }  // of the global batch
+  // The most samples of this rank in any batch.
   int64_t most_local_samples() const;
   int64_t height() const;  // the height of whole images
   int64_t width() const;
   int64_t largest_stride() const { return largest_stride_; }
   int64_t smallest_map_elements() const;
-  // How many of `height` rows of whole images this rank has.
+  // How many of a whole image's `height` rows this rank has.
   int64_t own_rows(int64_t height) const;
   MicroBatchShape shape(int64_t samples, int64_t groups, int64_t height,
                         int64_t width) const;
   MicroBatchShape micro_batch(size_t index) const;
 
-  // What lies there between steps: weights, gradients, moments, averages,
-  // statistics; slices that ZeRO exchanges; a buffer for loaded images; small
-  // things.
+  // Bytes held between steps: weights, gradients, moments, averages,
+  // statistics, slices that ZeRO exchanges, a buffer for loaded images, and
+  // small values.
   MemoryEstimate resident() const;
   bool groups_span_ranks() const;
-  // The teacher's weights and statistics, tensor by tensor.
   int64_t teacher_bytes() const;
-  // Bytes of the largest layer's parameters, whole, under ZeRO.
+  // Bytes of the largest layer's parameters gathered under ZeRO.
   int64_t largest_gathered_layer() const;
 
-  // Matches of `samples` samples, at the bound of their labels.
+  // The most matches of `samples` samples.
   int64_t most_matches(int64_t samples) const;
-  // Bytes of the targets of so many matches.
   int64_t target_bytes(int64_t matches) const;
 
  private:
   plan::BatchPart part_with(int64_t samples) const;
-  // The batch of the step that the request asks for; else a full batch, or an
-  // epoch's last one where its even groups need more at once.
+  // Samples of the requested step; else of a full batch, or of an epoch's last
+  // batch if its even groups need more samples in flight.
   int64_t largest_batch() const;
   int64_t num_groups(const plan::SampleRange& micro_batch) const;
-  // Bytes on a device for the largest micro-batch as it was loaded, and for
-  // what it is rendered from (worker/step/device_prefetcher.h).
+  // Bytes on a device for the largest loaded micro-batch, and for rendering its
+  // samples (worker/step/device_prefetcher.h).
   int64_t place_bytes() const;
 
   const MemoryRequest& request_;

@@ -12,7 +12,7 @@ namespace headroom::predict {
 namespace {
 
 constexpr int kImages = -1;
-constexpr int64_t kAlignment = 64;  // bytes at which a tensor begins
+constexpr int64_t kAlignment = 64;  // alignment of tensors
 
 plan::ActivationPolicy policy_at(const SimulatedStage& stage, int64_t layer) {
   return stage.policies.empty() ? plan::ActivationPolicy::kKeep
@@ -39,7 +39,7 @@ std::vector<int> SimulatedStage::sent() const {
 
 int64_t flat_bytes(const ModelLayer& layer, int64_t element_bytes) {
   const int64_t bytes = layer.parameters * element_bytes;
-  // A head has odd numbers.
+  // The sizes of a head are usually not multiples of the alignment.
   const auto fills = [element_bytes](const layers::LayerProgram::Block& block) {
     return block.channels * element_bytes % kAlignment == 0 &&
            block.squeezed * element_bytes % kAlignment == 0 &&
@@ -99,18 +99,18 @@ std::vector<Map> MicroBatch::run(std::vector<Memory> received, Map& images) {
     timeline_.set_layer(0);
     const int64_t loaded_channels =
         layers::picture_channels(stage_.image_channels);
-    // Gray is made beside the colours that are handed in.
+    // Gray images are computed from colour images.
     if (stage_.image_channels == 1)
       colours = timeline_.allocate(layers::kColours * image_bytes());
-    // An evaluation's bytes come beside what is made of them; those of a step
-    // have a place of their own (rank_share.h).
+    // An evaluation holds the loaded bytes and the images made from them; a
+    // training step has a fixed buffer for loaded bytes (rank_share.h).
     const bool learns = stage_.num_frozen_layers < stage_.end;
     const Memory loaded = timeline_.allocate(
         shape_.on_device && !learns
             ? loaded_channels * stage_.sample_bytes * shape_.cells(1)
             : 0);
     images = {timeline_.allocate(image_bytes()), stage_.image_channels, 1};
-    // The CPU makes them in float32 first.
+    // The CPU converts images to float32 first.
     if (shape_.element_bytes != kFloatBytes && !shape_.on_device)
       timeline_.touch(loaded_channels * shape_.map_bytes(1, 1) /
                       shape_.element_bytes * kFloatBytes);
@@ -175,7 +175,7 @@ Map MicroBatch::received_map(int layer, Memory memory, size_t index) {
   node.layer = stage_.begin;
   node.output_bytes = memory->bytes;
   node.backward = [this, index, bytes = memory->bytes](Gradient gradient) {
-    // What is sent is dense.
+    // Only dense tensors are sent.
     received_gradients_[index] = gradient.is_slice ? timeline_.allocate(bytes)
                                                    : std::move(gradient.memory);
     return Graph::Outcome();
@@ -255,7 +255,7 @@ std::vector<Map> MicroBatch::run_recomputed(const OpContext& context,
       inputs, options);
 }
 
-// The layer's parameters come back before its backward.
+// Gathers the layer's parameters again before its backward.
 void MicroBatch::add_use_again(int64_t layer, Map& output) {
   if (!shards_values() || layer_at(layer).parameters == 0 ||
       !output.wants_gradient())
@@ -294,7 +294,7 @@ std::vector<Memory> MicroBatch::backward(std::vector<Memory> sent) {
   num_missing_ = graph_.parameter_nodes();
   graph_.run_backward([this](int64_t layer) { after_parameters(layer); },
                       before_layer);
-  // Zeros are sent for maps that nothing learns from.
+  // Maps without a gradient get zeros, which are sent.
   const std::vector<int> layers = stage_.received();
   for (size_t i = 0; i < layers.size(); ++i)
     if (received_gradients_[i] == nullptr)

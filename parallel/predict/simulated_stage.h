@@ -1,11 +1,11 @@
 // SimulatedStage: one micro-batch's forward and backward through a rank's
 // layers, as worker/step/stage_step.h runs them.
 //
-// Layers are run by their policies; maps go when their last reader has run.
-// Under ZeRO 3 a layer's parameters are whole while it runs, forward and
-// backward; under ZeRO 2 and 3 its gradients from the first to the last one.
+// Layers run under their policies; a map is freed after its last reader. Under
+// ZeRO 3 a layer's parameters are whole while it runs, forward and backward;
+// under ZeRO 2 and 3 its gradients are whole from first to last use.
 //
-// It borrows the timeline and the stage, which must outlive it.
+// The timeline and the stage must outlive it.
 #pragma once
 
 #include <array>
@@ -28,30 +28,30 @@ struct SimulatedStage {
   std::vector<ModelLayer> layers;  // all layers of the model
   int64_t begin = 0;               // the rank's layers [begin, end)
   int64_t end = 0;
-  // One per layer of the model; empty: every layer keeps.
+  // One per layer of the model; if empty, every layer keeps.
   std::vector<plan::ActivationPolicy> policies;
   int zero_stage = 0;
   int num_shards = 1;  // ranks that share a layer under ZeRO
-  // ZeRO 3: the next layer's parameters come while a layer runs.
+  // ZeRO 3: the next layer's parameters are gathered while a layer runs.
   bool fetches_ahead = false;
   int64_t image_channels = 3;
-  int64_t sample_bytes = 1;  // a loaded image's, per channel of a pixel
-  // Layers [0, num_frozen_layers) do not learn; all of them: the network is
-  // only evaluated.
+  int64_t sample_bytes = 1;  // per channel of a loaded pixel
+  // Layers [0, num_frozen_layers) are frozen. If all are, the network is only
+  // evaluated.
   int64_t num_frozen_layers = 0;
-  // The layers of a network that looks at the images first, its weights
-  // unsharded; empty where there is none. REQUIRES: all layers are here.
+  // The teacher's layers, which run first, unsharded; empty if there is no
+  // teacher. REQUIRES: this rank has all layers.
   std::vector<ModelLayer> teacher;
-  // Weights are cast to 16 bits for each use: no copies lie ready.
+  // Whether weights are cast to 16 bits for each use instead of copied once.
   bool casts_weights = false;
 
   bool learns(int64_t layer) const { return layer >= num_frozen_layers; }
-  // Does a layer of an earlier stage learn?
+  // Whether a layer of an earlier stage learns.
   bool has_learners_before() const { return begin > num_frozen_layers; }
 
-  // Earlier stages' layers that are read here, ascending.
+  // Layers of earlier stages whose output this stage reads, ascending.
   std::vector<int> received() const;
-  // Layers that later stages read, ascending.
+  // Layers whose output later stages read, ascending.
   std::vector<int> sent() const;
   bool has_head() const { return end == static_cast<int64_t>(layers.size()); }
 };
@@ -65,12 +65,12 @@ class MicroBatch {
   MicroBatch(MemoryTimeline& timeline, const SimulatedStage& stage,
              const MicroBatchShape& shape, LossShape loss);
 
-  // Maps in the order of stage.received() and sent().
+  // Takes and returns maps in the order of stage.received() and stage.sent().
   std::vector<Memory> forward(std::vector<Memory> received);
-  // Gradients of the maps sent, and of those received.
+  // Takes gradients of the sent maps; returns those of the received maps.
   std::vector<Memory> backward(std::vector<Memory> sent);
-  // A forward without a loss. Returns maps in the order of stage.sent(), or the
-  // heads. REQUIRES: no layer learns.
+  // Runs forward without a loss. Returns maps in the order of stage.sent(), or
+  // the heads. REQUIRES: no layer learns.
   std::vector<Map> evaluate(std::vector<Memory> received);
 
   int64_t image_bytes() const {
@@ -78,8 +78,8 @@ class MicroBatch {
   }
   int64_t map_bytes(int layer) const;
 
-  // Whether its images and targets lie in buffers of a graph: from before the
-  // forward on, for as long as this object lives.
+  // Whether images and targets are in a CUDA graph's buffers, which live as
+  // long as this object.
   bool has_graph_inputs = false;
 
   // Called before a layer's forward and before its backward, unless null.
@@ -88,9 +88,9 @@ class MicroBatch {
   std::function<void()> before_loss;
 
  private:
-  // `images` are there as long as the caller keeps them.
+  // `images` live as long as the caller holds them.
   std::vector<Map> run(std::vector<Memory> received, Map& images);
-  // The heads of the teacher; none without one.
+  // Runs the teacher and returns its heads; empty without a teacher.
   std::vector<Map> ask_teacher(const Map& images);
   Map received_map(int layer, Memory memory, size_t index);
   std::vector<Map> run_layers(std::map<int, Map> maps, const Map& images);
@@ -100,7 +100,7 @@ class MicroBatch {
                                   const std::vector<Map>& inputs);
   void add_use_again(int64_t layer, Map& output);
   void after_parameters(int64_t layer);
-  // The layer's parameters, and, ahead of time, those that come after them.
+  // Gathers the layer's parameters and, if fetches_ahead, the next layer's.
   void provide_values(int64_t layer, bool backwards);
   bool shards_values() const { return stage_.zero_stage >= 3; }
   int64_t layer_bytes(int64_t layer) const;
@@ -115,30 +115,31 @@ class MicroBatch {
   Graph graph_;
   LeanPolicy lean_;
   OffloadPolicy offload_;
-  bool derives_ = false;  // any layer makes maps again
+  bool derives_ = false;  // whether any layer recomputes maps
   std::vector<Memory> sent_gradients_, received_gradients_;
   std::vector<Memory> graph_inputs_;
-  std::vector<Map> teacher_heads_;  // held until the loss is there
+  std::vector<Map> teacher_heads_;  // held until the loss is computed
   // Gathered values and gradients by layer, under ZeRO.
   std::map<int64_t, Memory> values_, gradients_;
-  std::map<int64_t, int64_t> num_missing_;  // nodes with parameters
+  // nodes with parameters still to run
+  std::map<int64_t, int64_t> num_missing_;
 };
 
-// What a layer takes under an activation policy, for whoever chooses policies
-// layer by layer. A stage with policies p needs about
+// The memory of a layer under an activation policy, for choosing policies layer
+// by layer. A stage with policies p needs about
 //
 //   max over layers r of ( kept(0, p0) + … + kept(r-1, p(r-1)) + peak(r, pr) )
 //
 // and each further micro-batch in flight adds its kept bytes. Each policy is
-// simulated with all layers under it: a map that two layers of different
-// policies share counts for the layer that made it. What a search over these
-// numbers finds is to be confirmed by estimate_rank_memory(), which is exact
-// for any mixture.
+// simulated with all layers under it: a map shared by two layers of different
+// policies counts for the layer that made it. Confirm the result of a search
+// over these numbers with estimate_rank_memory(), which is exact for any
+// mixture.
 struct LayerCost {
-  // What the layer leaves from the end of the forward to its backward.
+  // Bytes held from the end of the layer's forward to its backward.
   int64_t kept_bytes = 0;
-  // The most that it needs in its forward or backward, its kept bytes included,
-  // beside what the layers before it keep.
+  // The peak in its forward or backward, including kept_bytes, without bytes
+  // kept by earlier layers.
   int64_t peak_bytes = 0;
 };
 
@@ -150,7 +151,7 @@ std::vector<LayerCost> planned_layer_costs(const SimulatedStage& stage,
                                            const MicroBatchShape& shape,
                                            const LossShape& loss);
 
-// The same under each policy; does not read stage.policies. The head's costs
+// The costs under each policy; does not read stage.policies. The head's costs
 // include the loss, the first layer's the images.
 std::vector<LayerCosts> layer_costs(SimulatedStage stage,
                                     const MicroBatchShape& shape,

@@ -8,8 +8,8 @@
 namespace headroom::predict {
 namespace {
 
-// Bytes that a device takes in float64 while it sums cells: copies of some
-// samples of a map, or of the product of two.
+// Bytes of a device's float64 copies while it sums cells: samples of a map, or
+// of the product of two maps.
 int64_t copied_bytes(const MicroBatchShape& shape, const Map& x,
                      bool is_product) {
   const bool is_double = shape.element_bytes == kDoubleBytes;
@@ -41,7 +41,7 @@ Graph::Outcome backward(const OpContext& context, const Map& x,
   if (x.wants_gradient()) {
     const Memory dmeans =
         timeline.allocate(samples * x.channels * kDoubleBytes);
-    // It has the map's type and lies beside the factors.
+    // x's gradient has the map's type; the spread factors are still held.
     const Memory spread = timeline.allocate(2 * samples * x.channels * bytes);
     outcome.inputs.front().memory = context.allocate_map(x.channels, x.stride);
   }

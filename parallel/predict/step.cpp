@@ -13,7 +13,7 @@
 namespace headroom::predict {
 namespace {
 
-// The peer from which a map, or its gradient, comes, or to which it goes.
+// The peer that sends or receives a map or its gradient.
 struct End {
   int peer = 0;
   size_t map = 0;  // index into received() or sent() of this stage
@@ -97,7 +97,7 @@ class Run {
         from.channels, from.stride);
   }
 
-  // What follows belongs to this part.
+  // Counts the following allocations for this part.
   void begin_part(StepPart part, int64_t layer) {
     if (!records_parts_) return;
     end_part();
@@ -121,8 +121,8 @@ class Run {
     };
   }
 
-  // Messages that an instruction receives: maps of earlier stages, or gradients
-  // from those that read this one's maps.
+  // Allocates the receive buffers of an instruction: maps of earlier stages, or
+  // gradients from the stages that read this stage's maps.
   void post(size_t index) {
     if (index >= list().size() || posted_[index].has_value()) return;
     const StepInstruction& instruction = list()[index];
@@ -173,7 +173,7 @@ class Run {
     const std::unique_ptr<MicroBatch> micro_batch =
         std::move(in_flight_.at(number));
     in_flight_.erase(number);
-    // Summed into the first reader's.
+    // Gradients of several readers are summed into the first one's buffer.
     std::vector<Memory> gradients(request_.stage.sent().size());
     for (const End& reader : readers_) {
       Memory taken = take(reader);

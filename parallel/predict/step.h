@@ -1,10 +1,9 @@
-// The memory of one rank's step: its micro-batches in the order in which its
-// stage runs them, with the maps on their way between stages
-// (parallel/pipeline/executor.h, mailbox.h).
+// Simulates the memory of one rank's step: its micro-batches in schedule order,
+// with the maps sent between stages (parallel/pipeline/executor.h, mailbox.h).
 //
-// A message's memory is there from one instruction before it is taken; what is
-// sent stays until something arrives that the peer sent after posting the
-// receive. One stage is plain gradient accumulation.
+// A receive buffer is allocated one instruction before it is read. A sent
+// buffer is held until a message arrives that the peer sent after posting the
+// receive. With one stage, this is plain gradient accumulation.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +21,16 @@ struct StepInstruction {
   bool operator==(const StepInstruction&) const = default;
 };
 
-// 1F1B.
+// The 1F1B schedule of one stage.
 std::vector<StepInstruction> stage_instructions(int stage, int num_stages,
                                                 int64_t num_micro_batches);
 
 struct StepRequest {
-  SimulatedStage stage;  // this rank's; begin and end are those of `index`
+  SimulatedStage stage;  // the stage at `index`
   std::vector<int64_t> stage_begins = {0};
-  int index = 0;  // the stage's place in the pipeline
-  // One shape and one loss per micro-batch. Where many are alike a few suffice:
-  // one more than there are stages.
+  int index = 0;  // position in the pipeline
+  // One shape and one loss per micro-batch. If many are alike, as many as there
+  // are stages and one more suffice.
   std::vector<MicroBatchShape> micro_batches;
   std::vector<LossShape> losses;
 };
@@ -43,28 +42,28 @@ struct StepMemory {
 
 StepMemory step_memory(const StepRequest& request);
 
-// A part of a step, and the bytes of its micro-batches in that part.
+// A part of a step, and the micro-batches' bytes in it.
 enum class StepPart { kForward, kLoss, kBackward };
 struct PartMemory {
   StepPart part = StepPart::kForward;
-  int64_t layer = -1;      // -1: the messages and images before the first one
-  int64_t kept_bytes = 0;  // bytes that are alive at its end
-  int64_t scratch_bytes = 0;  // bytes beyond those at its fullest
+  int64_t layer = -1;         // -1: before the first layer (messages, images)
+  int64_t kept_bytes = 0;     // alive at its end
+  int64_t scratch_bytes = 0;  // more than that at its peak
 };
 
-// The parts of the step in their order, layer by layer. The largest sum of kept
-// and scratch bytes is step_memory()'s peak.
+// The parts of the step in order, layer by layer. The largest sum of kept and
+// scratch bytes equals step_memory()'s peak.
 std::vector<PartMemory> step_parts(const StepRequest& request);
 
-// The same on a device: its buffers are asked of `allocator`, which may hold
-// others. Was there room for all?
+// Allocates the step's buffers from `allocator`, which may hold others. Returns
+// whether there was room for all.
 bool replay_step(const StepRequest& request, CachingAllocator& allocator);
 
-// Bytes of a micro-batch that was captured as a graph of the device
-// (worker/step/cuda_graph_runner.h). The graph keeps what forward, loss and
-// backward take at their fullest, and all the time its buffers for the
-// network's input and the targets, which are filled in place. `loss`: with as
-// many matches as there is room for. REQUIRES: the whole model.
+// Bytes of a micro-batch captured as a CUDA graph
+// (worker/step/cuda_graph_runner.h). The graph permanently holds the peak of
+// forward, loss and backward, and buffers for the input and the targets that
+// are filled in place. `loss` has as many matches as there is room for.
+// REQUIRES: the whole model.
 int64_t captured_step_bytes(const SimulatedStage& stage,
                             const MicroBatchShape& shape,
                             const LossShape& loss);

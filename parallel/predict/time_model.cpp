@@ -95,7 +95,7 @@ class TimeEstimator {
            request_.device.work_per_second;
   }
 
-  // Once a step.
+  // Seconds of gradient exchange per step.
   double gradients_of(size_t stage) const {
     const int replicas =
         plan_.layout.data_parallel_size * plan_.layout.spatial_parallel_size;
@@ -106,8 +106,8 @@ class TimeEstimator {
     });
     const bool gathers = plan_.zero_stage == 3;
     const double ring = (replicas - 1.0) / replicas;
-    // A sum is a scatter and a gather; ZeRO 3 gathers in each forward and
-    // backward instead.
+    // A sum is a scatter and a gather. ZeRO 3 gathers in each forward and
+    // backward.
     const double passes = gathers ? 1 + 2 * num_micro_batches_ : 2;
     const double count =
         gathers ? 3 * static_cast<double>(end_of(stage) - begin_of(stage)) *
@@ -117,8 +117,8 @@ class TimeEstimator {
                                static_cast<double>(request_.element_bytes));
   }
 
-  // Sums of all groups over all data ranks, forward and backward, where a group
-  // sits on several; they go there and back in as many hops as a tree has.
+  // Batch-norm sums over all data ranks, forward and backward, if a group spans
+  // several; each passes up and down a tree.
   double statistics_of(size_t stage) const {
     if (!spans_) return 0;
     const auto groups =
@@ -135,7 +135,7 @@ class TimeEstimator {
                     2 * 2 * groups * sums * sizeof(double));
   }
 
-  // Seconds of exchanges between ranks of one image, both passes.
+  // Seconds of exchanges between the ranks of one image, forward and backward.
   double image_of(size_t stage) const {
     if (spatial_ == 1) return 0;
     double cells = 0, exchanges = 0, sums = 0;
@@ -151,7 +151,7 @@ class TimeEstimator {
                         static_cast<double>(request_.element_bytes));
   }
 
-  // Received from earlier stages, and their gradients sent back.
+  // Seconds to receive maps from earlier stages and return their gradients.
   double maps_of(size_t stage) const {
     std::set<int> received;
     for_layers(stage, [&](const TimedLayer& layer, size_t) {
@@ -176,8 +176,8 @@ class TimeEstimator {
   const TimeRequest& request_;
   const plan::Plan& plan_;
   const plan::BatchCut cut_;
-  const plan::BatchPart part_;  // the first data rank's, of a full batch
-  const double share_;          // images of a rank in a step
+  const plan::BatchPart part_;  // of data rank 0, in a full batch
+  const double share_;          // images per rank and step
   const double spatial_;
   const double num_micro_batches_;
   const bool spans_;

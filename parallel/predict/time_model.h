@@ -1,5 +1,5 @@
-// How long a step of a plan takes, roughly, so that plans can be compared
-// before anything runs.
+// Estimates roughly how long a step of a plan takes, to compare plans before
+// anything runs.
 //
 //   compute        the work of a rank's layers, forward and backward; the
 //                  slowest stage counts, for each micro-batch and, while the
@@ -11,8 +11,8 @@
 //                  stages, halo rows and batch-norm sums between the ranks of
 //                  an image, each message with its latency
 //
-// Nothing is taken to overlap. So the seconds are an order, not a promise:
-// plans that differ by less than 5 % are held to be equal (kEqualWithin).
+// The model assumes no overlap, so its seconds only rank plans. Plans that
+// differ by less than 5 % count as equal (kEqualWithin).
 #pragma once
 
 #include <cstdint>
@@ -22,56 +22,55 @@
 
 namespace headroom::predict {
 
-// What a GPU offers a plan, on machines that need not be there. A compute
-// capability of 8.0 is written 80.
+// The limits of a GPU for plans made without one. A compute capability of 8.0
+// is written 80.
 
-// Does LibTorch from PyPI hold code that this GPU can run? Its builds for CUDA
-// 13 hold 7.5, 8.0, 8.6, 9.0, 10.0 and 12.0; code runs on later minor versions
-// of the same major one.
+// Whether LibTorch from PyPI has code for this GPU. Its CUDA 13 builds have
+// code for 7.5, 8.0, 8.6, 9.0, 10.0 and 12.0; code also runs on later minor
+// versions of the same major one.
 bool wheel_has_code_for(int compute_capability);
 
-// The memory of a GPU that tensors cannot have, for plans that are made without
-// one: the context with what libraries load, the largest workspace of a
-// convolution; the communication's buffers (nccl_memory.h); and what the
-// caching allocator cannot use. A run measures them
-// (worker/memory/device_footprint.h).
+// GPU memory that tensors cannot use, for plans made without the GPU: the
+// context with loaded libraries, the largest workspace of a convolution,
+// communication buffers (nccl_memory.h), and memory lost in the caching
+// allocator. A run measures the real values (worker/memory/device_footprint.h).
 inline constexpr int64_t kGpuContextBytes = int64_t{3} << 28;
 inline constexpr int64_t kGpuWorkspaceBytes = int64_t{1} << 29;
 inline constexpr int64_t kGpuReserveBytes =
     kGpuContextBytes + kGpuWorkspaceBytes;  // 1.25 GiB
-// Where neither the number of GPUs nor their links are known.
+// Used if the number of GPUs and their links are unknown.
 inline constexpr int64_t kGpuCommunicationBytes = int64_t{1} << 28;
-inline constexpr int64_t kGpuSlackPercent = 10;  // a share of the card
+inline constexpr int64_t kGpuSlackPercent = 10;  // of the card's memory
 
-// The bytes of a card that are left for tensors; at least 0.
+// The card's bytes available to tensors; at least 0.
 int64_t tensor_budget(int64_t gpu_memory_bytes, int64_t communication_bytes);
 
-// Cells in an image's smallest map, as far as batch-norm groups are concerned:
-// with two, none is too small to stand alone.
+// A count of cells in an image's smallest map for which every sample can be a
+// batch-norm group of its own.
 inline constexpr int64_t kManyCells = 2;
 
-// The simpler one of two plans is taken unless the other is faster than that.
+// The simpler of two plans is preferred unless the other is faster by more.
 inline constexpr double kEqualWithin = 0.05;
 
 struct DeviceSpeed {
-  double work_per_second = 1;        // TimedLayer's unit
+  double work_per_second = 1;        // in TimedLayer's unit
   double link_bytes_per_second = 1;  // the link to a peer
   double link_latency_seconds = 0;   // one message's delay
 };
 
 struct TimedLayer {
-  // Work of forward and backward under its policy, per pixel of one image, in
-  // any unit.
+  // Work of forward and backward under the layer's policy, per pixel of one
+  // image, in any unit.
   double work_per_pixel = 0;
   int64_t parameters = 0;
   int64_t channels = 0;  // channels of its output
   int64_t stride = 1;    // pixels per cell of its output
-  // Rows that its convolutions and poolings wider than a cell read of a
+  // Rows that convolutions and poolings wider than one cell read from a
   // neighbour's part, times their channels.
   int64_t halo_channel_rows = 0;
   int64_t halo_exchanges = 0;  // messages to each neighbour
   int64_t norm_layers = 0;
-  std::vector<int> inputs;  // layers; -1: the image
+  std::vector<int> inputs;  // layer numbers; -1 is the image
 };
 
 struct TimeRequest {
@@ -84,7 +83,7 @@ struct TimeRequest {
   DeviceSpeed device;
 };
 
-// Seconds of a pipeline stage's ranks in a step.
+// Seconds of one step on the ranks of a pipeline stage.
 struct StageTime {
   double compute = 0;  // all micro-batches
   double gradients = 0;
@@ -97,8 +96,8 @@ struct StepEstimate {
   std::vector<StageTime> stages;
   double compute = 0;        // seconds
   double communication = 0;  // seconds
-  // The part that batch-norm groups that span data ranks cause, and their
-  // exchanges.
+  // The part due to exchanges of batch-norm groups that span data ranks, and
+  // the number of these exchanges.
   double statistics = 0;
   int64_t num_statistics = 0;
   double total() const { return compute + communication; }
