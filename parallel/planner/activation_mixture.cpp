@@ -18,26 +18,26 @@ namespace {
 
 constexpr size_t kMostStates = 4096;
 constexpr int kBoundsTried = 24;
-constexpr int kPasses = 3;  // walks over all layers to try faster policies
+constexpr int kPasses = 3;  // passes that try faster policies
 
 using Choice = MixtureLayer::Choice;
 
-// One way to choose for the layers so far.
+// One combination of choices for the layers so far.
 struct State {
   int64_t kept = 0;
   double seconds = 0;
-  uint32_t before = 0;  // index of the state of the layers before
+  uint32_t before = 0;  // index of the previous layers' state
   uint32_t choice = 0;  // the last layer's choice
 
   auto order() const { return std::tie(kept, seconds, before, choice); }
 };
 
-// States by rising kept bytes and falling seconds: none that keeps no less than
-// another and is no faster is among them.
+// States sorted by rising kept bytes and falling seconds. No state keeps as
+// much as another and is as slow.
 using Frontier = std::vector<State>;
 
-// What one choice for the next layer makes of the states before it, in their
-// order.
+// The states that result from one choice for the next layer, in the order of
+// the states before it.
 class Branch {
  public:
   Branch(const Frontier& before, const MixtureLayer& layer, size_t choice,
@@ -68,10 +68,10 @@ class Branch {
   const Frontier& before_;
   const Choice& choice_;
   State state_;
-  size_t end_ = 0;  // the first that does not fit
+  size_t end_ = 0;  // the first state that does not fit
 };
 
-// All ways to choose for one layer more, merged from its branches.
+// The states with one more layer, merged from its branches.
 void extend(const Frontier& before, const MixtureLayer& layer, int64_t bound,
             Frontier& states) {
   std::vector<Branch> branches;
@@ -95,8 +95,8 @@ void extend(const Frontier& before, const MixtureLayer& layer, int64_t bound,
   }
 }
 
-// Keeps at most kMostStates and the first; of more states the fastest of each
-// part of the bound.
+// Keeps at most kMostStates and the first state: of more states, the fastest in
+// each part of the bound.
 Frontier thinned(const Frontier& states, int64_t bound) {
   if (states.size() <= kMostStates) return states;
   const int64_t width = bound / static_cast<int64_t>(kMostStates) + 1;
@@ -160,7 +160,7 @@ class MixtureSearch {
     }
   }
 
-  // The largest bound whose mixture fits: what a mixture needs grows with it.
+  // Finds the largest bound whose mixture fits. Memory grows with the bound.
   void move_bound() {
     int64_t all_kept = 0, most_busy = 0;
     for (const MixtureLayer& layer : request_.layers) {
@@ -179,7 +179,7 @@ class MixtureSearch {
     }
   }
 
-  // Too small a bound has no mixture, so a larger one is wanted then too.
+  // Also true if the bound is too small for any mixture: try a larger one.
   bool try_bound(int64_t bound) {
     const auto policies = fastest_within(request_.layers, bound);
     return !policies || try_mixture(*policies);
@@ -237,7 +237,7 @@ std::optional<Mixture> choose_mixture(const MixtureRequest& request) {
 
 namespace {
 
-// The other micro-batches in flight keep their bytes while one runs.
+// While one micro-batch runs, the others in flight still hold kept bytes.
 MixtureLayer mixture_layer(const predict::LayerCosts& bytes,
                            int64_t num_in_flight,
                            const layers::LayerCost& layer) {

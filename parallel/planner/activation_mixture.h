@@ -1,20 +1,20 @@
-// A policy for each layer, so that the layers fit the memory and take the least
-// time that this allows.
+// Chooses an activation policy for each layer: the fastest choice that fits the
+// memory.
 //
-// What layers keep adds up until the end of forward; backward takes it back,
-// layer by layer, from the last. While layer i runs, memory holds what the
-// layers before it keep and what it needs itself:
+// The bytes kept by the layers add up until the end of forward; backward frees
+// them layer by layer, from the last. While layer i runs, memory holds the kept
+// bytes of the layers before it and its own busy bytes:
 //
 //   for each i:  kept(0) + … + kept(i - 1) + busy(i) <= bound
 //
-// Less kept never hurts the layers behind, so the best choices are found layer
-// by layer from the front (dynamic programming): of all ways to choose for the
-// layers so far only those stay than which none keeps less and is faster.
+// Keeping less never hurts later layers, so dynamic programming finds the best
+// choices layer by layer from the front: a combination of choices is dropped if
+// another one keeps no more and is no slower.
 //
-// The bytes of a layer are not quite its own (maps are shared, gradients of
-// skips wait), so each mixture is judged by the whole memory model, and the
-// bound moved until the model agrees; then each layer is tried with a faster
-// policy. The same request gives the same mixture.
+// A layer's bytes are not exact (layers share maps, and gradients of skips
+// wait), so the whole memory model checks each mixture. The bound is moved
+// until the model agrees; then a faster policy is tried for each layer. The
+// same request always gives the same mixture.
 #pragma once
 
 #include <cstdint>
@@ -31,47 +31,47 @@ namespace headroom::planner {
 struct MixtureLayer {
   struct Choice {
     plan::ActivationPolicy policy = plan::ActivationPolicy::kKeep;
-    double seconds = 0;      // modelled; any unit
+    double seconds = 0;      // predicted, in any unit
     int64_t kept_bytes = 0;  // kept between its forward and backward
-    // Bytes in its forward or backward, what it keeps included.
+    // Peak bytes in its forward or backward, including kept_bytes.
     int64_t busy_bytes = 0;
   };
-  // There is at least one; of equally good ones the earlier is preferred.
+  // At least one. Among equally good choices the earlier is preferred.
   std::vector<Choice> choices;
 };
 
 using ActivationPolicies = std::vector<plan::ActivationPolicy>;
 
-// The fastest choice for each layer within `bound`; of equally fast ones the
-// one that keeps least. None if there is none. Exact up to 4,096 ways that
-// remain at a layer; of more the fastest of each 4,096th of the bound.
+// The fastest choice for each layer within `bound`; among equally fast ones the
+// one that keeps least. Nothing if none fits. Exact while at most 4,096
+// combinations remain at a layer; beyond that, only the fastest in each 4,096th
+// of the bound is kept.
 std::optional<ActivationPolicies> fastest_within(
     const std::vector<MixtureLayer>& layers, int64_t bound);
 
 struct MixtureRequest {
   std::vector<MixtureLayer> layers;
   int64_t limit_bytes = 0;
-  // Bytes of the whole model at its peak.
+  // Peak bytes of the whole model.
   std::function<int64_t(const ActivationPolicies&)> peak_bytes;
 };
 
 struct Mixture {
   ActivationPolicies policies;
-  double seconds = 0;  // the time of its choices
+  double seconds = 0;  // sum over its choices
   int64_t peak_bytes = 0;
 
   bool operator==(const Mixture&) const = default;
 };
 
-// None if no mixture that was tried fits. Never slower than a policy that all
-// layers have a choice of and that fits.
+// Returns nothing if no tried mixture fits. The result is never slower than a
+// single policy that all layers allow and that fits.
 std::optional<Mixture> choose_mixture(const MixtureRequest& request);
 
-// Gives a plan that recomputes every layer the fastest mixture of keep, lean
-// and recompute that fits as well, each pipeline stage for itself. Sets the
-// plan's policies and predicted bytes, which stay within config.memory_limit.
-// Returns the modelled time of all layers.
-// REQUIRES: a plan that recomputes and fits.
+// Replaces the policies of a plan that recomputes every layer by the fastest
+// mixture of keep, lean and recompute that also fits, separately for each
+// pipeline stage. Sets the plan's policies and its predicted bytes, which stay
+// within config.memory_limit. Returns the predicted time of all layers.
 double mix_activations(const configs::RunConfig& config,
                        const std::vector<layers::LayerCost>& layers,
                        plan::Plan& plan);

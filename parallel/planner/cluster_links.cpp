@@ -10,9 +10,9 @@
 namespace headroom::planner {
 namespace {
 
-// Assumed rates of links that were not measured. NVSwitch: nccl-tests
-// on eight H200 sum 4 MiB at 107 GB/s and 128 MiB at 402 GB/s, which this meets
-// within a tenth; a data sheet counts both ways.
+// Assumed rates of unmeasured links. NVSwitch: nccl-tests on eight H200 sum 4
+// MiB at 107 GB/s and 128 MiB at 402 GB/s; these values agree within a tenth. A
+// data sheet adds up both directions.
 constexpr double kLinkShare = 0.9;
 constexpr double kSwitchLatency = 4e-6;
 constexpr predict::Link kPcie{.bytes_per_second = 12e9,

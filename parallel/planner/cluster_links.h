@@ -1,5 +1,5 @@
-// The links of the catalogue's machines, as forecasts take them: what a data
-// sheet publishes, less what never arrives.
+// The links of the catalogue's machines as forecasts use them: the published
+// rate less the share that is never reached.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace headroom::planner {
 
-// One message's assumed delay over a network that was not measured.
+// Assumed delay of one message over an unmeasured network.
 inline constexpr double kNetworkLatency = 20e-6;
 
-// Between two cards of a machine: its switch, else PCIe.
+// The link between two cards of a machine: its switch, else PCIe.
 predict::Link link_inside(const configs::Instance& instance);
 
-// A machine's network. No bytes a second where the catalogue names no rate.
+// The machine's network, with 0 bytes a second if the catalogue has no rate.
 predict::Link link_between(const configs::Instance& instance);
 
-// As many of these machines as `ranks` fill, a card each.
-// REQUIRES: ranks >= 1; they fill whole machines, or fit in one.
+// As many machines as `ranks` fill, with one card for each rank. REQUIRES:
+// ranks >= 1; they fill whole machines, or fit in one.
 predict::Machines machines_of(const configs::Instance& instance, int64_t ranks);
 
 }  // namespace headroom::planner

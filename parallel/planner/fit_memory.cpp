@@ -20,7 +20,7 @@
 namespace headroom::planner {
 namespace {
 
-// The share of the time at which a smaller micro-batch pays.
+// A smaller micro-batch must need at most this share of the time.
 constexpr double kWorthIt = 0.98;
 
 int64_t bytes_of(const PlanDecision& decision) {
@@ -31,16 +31,15 @@ int data_ranks(const configs::RunConfig& config, int world_size) {
   return config.layout ? config.layout->data_parallel_size : world_size;
 }
 
-// The last ZeRO stage to try: 3 if the request leaves it open and there is
-// something to split.
+// The last ZeRO stage to try: 3 if none is given and there is a data axis.
 int64_t last_zero_stage(const configs::RunConfig& config, int world_size) {
   return config.zero_stage == 0 && data_ranks(config, world_size) > 1
              ? 3
              : config.zero_stage;
 }
 
-// The groups that a request leaves to the planner: the usual ones, then
-// smaller ones; or those that it asks for.
+// The batch-norm groups to try: those requested, else the usual ones, then
+// smaller ones.
 std::vector<plan::BatchNormRule> possible_rules(
     const configs::RunConfig& config) {
   const int64_t batch = config.global_batch_size;
@@ -56,8 +55,8 @@ std::vector<plan::BatchNormRule> possible_rules(
   return all;
 }
 
-// The policies that a request leaves to the planner, in the order in which they
-// are preferred; or the one that it asks for.
+// The activation policies to try: the requested one, else all in order of
+// preference.
 std::vector<std::string> possible_policies(const configs::RunConfig& config) {
   if (config.activations != "auto") return {config.activations};
   return {"keep", "recompute", "offload"};
@@ -65,10 +64,10 @@ std::vector<std::string> possible_policies(const configs::RunConfig& config) {
 
 enum class Effort {
   kFastest,
-  kAdmissible  // the same fits, but layers do not mix: whether, not how fast
+  kAdmissible  // finds whether a plan fits; does not mix policies
 };
 
-// Searches the plans of one request. Borrows what it is given.
+// Searches the plans of one request. Its arguments must outlive it.
 class FitSearch {
  public:
   FitSearch(const configs::RunConfig& config, int world_size,
@@ -81,8 +80,8 @@ class FitSearch {
         effort_(effort),
         wants_least_(wants_least) {}
 
-  // The preferred decision that fits; or nothing, and least() is the smallest
-  // that was tried, where that is wanted: it takes longer.
+  // Returns the preferred plan that fits. If none does, least() is the smallest
+  // that was tried (only if requested: this takes longer).
   std::optional<PlanDecision> run() {
     for (const plan::BatchNormRule& rule : possible_rules(config_)) {
       configs::RunConfig trial = config_;
@@ -93,7 +92,7 @@ class FitSearch {
   }
 
   const std::optional<PlanDecision>& least() const { return least_; }
-  // The refusal of a request that is wrong rather than too large.
+  // The refusal if the request is invalid rather than too large.
   const std::optional<PlanDecision>& refusal() const { return refusal_; }
 
  private:
@@ -113,7 +112,7 @@ class FitSearch {
         least = seconds;
         best = std::move(found);
       }
-      // A later stage would only communicate more.
+      // A higher ZeRO stage would only communicate more.
       if (effort_ == Effort::kAdmissible || keeps) break;
     }
     return best;
@@ -134,7 +133,7 @@ class FitSearch {
   std::optional<PlanDecision> with_micro_batches(configs::RunConfig trial) {
     if (auto found = attempt(trial)) return found;
     if (config_.micro_batch_size > 0 || !last_) return std::nullopt;
-    // The bytes grow with the micro-batch, so the largest is found by halving.
+    // Bytes grow with the micro-batch: find the largest by bisection.
     const int64_t group = largest_group_of(*last_->plan);
     int64_t fits = 0;
     int64_t too_large = divided_up(last_->plan->micro_batch_size, group);
@@ -152,8 +151,8 @@ class FitSearch {
     return best;
   }
 
-  // A smaller micro-batch leaves layers more room: it is taken where that saves
-  // more than a little time.
+  // A smaller micro-batch leaves layers more memory. It is used if that saves
+  // enough time (kWorthIt).
   PlanDecision fastest_mixture(configs::RunConfig trial, PlanDecision largest) {
     PlanDecision best = std::move(largest);
     double least = mix(trial, best);
@@ -210,7 +209,7 @@ class FitSearch {
     decision.plan->reason = decision.reason;
   }
 
-  // The bound of the labels that the bytes are for.
+  // The number of boxes that the predicted bytes assume.
   std::string boxes_text(int64_t micro_batch) const {
     const predict::LabelBound labels = predict::label_bound(config_);
     if (!labels.statistics.is_known()) {
@@ -230,9 +229,9 @@ class FitSearch {
   std::optional<PlanDecision> least_, last_, refusal_;
 };
 
-// Searches for any plan of one request. Bytes grow with the micro-batch, and
-// micro-batches hold whole groups, but gradients are only accumulated where
-// there are several: so a share in one piece and the smallest pieces are tried.
+// Searches for any plan that fits. Bytes grow with the micro-batch, but only
+// several micro-batches need accumulated gradients, so both a share in one
+// piece and the smallest pieces are tried.
 class AnyFit {
  public:
   AnyFit(const configs::RunConfig& config, int world_size,
@@ -265,7 +264,7 @@ class AnyFit {
         if (!decision.plan) continue;
         const MemoryFit fit = memory_fit(trial, layers_, *decision.plan);
         if (fit == MemoryFit::kFits) return decision;
-        // Stages are cut anew for each trial.
+        // A pipeline's stages, and so its state, differ in each trial.
         const bool keeps_state =
             decision.plan->layout.pipeline_parallel_size == 1;
         if (fit == MemoryFit::kStateTooLarge && keeps_state) {
@@ -280,10 +279,10 @@ class AnyFit {
     return std::nullopt;
   }
 
-  // Groups and micro-batches, the leanest first.
+  // Pairs of groups and micro-batch size, the smallest first.
   std::vector<std::pair<plan::BatchNormRule, int64_t>> pieces() const {
     const int64_t micro_batch = config_.micro_batch_size;
-    // Groups say how ranks share images out, and where stages are cut.
+    // Groups determine each rank's images and the cuts between stages.
     std::vector<std::pair<plan::BatchNormRule, int64_t>> all;
     for (const plan::BatchNormRule& rule :
          possible_rules(config_) | std::views::reverse) {
@@ -294,7 +293,7 @@ class AnyFit {
       all.emplace_back(rule, micro_batch);
     }
     if (micro_batch > 0) {
-      // Rules whose whole groups fill less of a micro-batch come first.
+      // Put rules whose whole groups hold fewer images at once first.
       std::ranges::stable_sort(all, {}, [this](const auto& piece) {
         return images_at_once(piece.first);
       });
@@ -302,7 +301,7 @@ class AnyFit {
     return all;
   }
 
-  // What the request's micro-batch has of whole groups.
+  // The images in the request's first micro-batch of whole groups.
   int64_t images_at_once(const plan::BatchNormRule& rule) const {
     const int64_t batch = config_.global_batch_size;
     const plan::BatchCut cut = {batch, data_ranks(config_, world_size_),
@@ -314,7 +313,7 @@ class AnyFit {
         .size();
   }
 
-  // Whether the leanest is so much too large that nothing else fits either.
+  // Whether even the leanest plan is so large that no other one can fit.
   bool exceeds_by_far(const configs::RunConfig& leanest,
                       const plan::Plan& plan) const {
     configs::RunConfig relaxed = leanest;
@@ -367,16 +366,16 @@ namespace {
 struct Candidate {
   PlanDecision decision;
   double seconds = 0;
-  bool keeps_groups = false;  // those of a run without a limit
+  bool keeps_groups = false;  // batch-norm groups as without a limit
   bool exchanges_far = false;
-  std::string statistics = "";  // what their exchange costs
+  std::string statistics = "";  // the cost of batch-norm exchanges
 };
 
 std::string times_text(double factor) {
   return fixed_text(factor, 2) + " x the time";
 }
 
-// Whether nothing can be faster, or simpler.
+// Whether no other plan can be faster or simpler.
 bool is_plain(const Candidate& candidate) {
   const plan::Plan& plan = *candidate.decision.plan;
   return plan.layout.data_parallel_size == plan.layout.world_size() &&
@@ -384,7 +383,7 @@ bool is_plain(const Candidate& candidate) {
          candidate.keeps_groups && !candidate.exchanges_far;
 }
 
-// What became of the other layouts.
+// The comparison with the other layouts.
 std::string others_text(const std::vector<Candidate>& candidates,
                         const Candidate& chosen, size_t num_layouts,
                         bool is_limited) {

@@ -1,22 +1,22 @@
-// Plans within --memory-limit: the first one, in order of preference, whose
-// predicted bytes stay within it on every rank (fit_memory), and the layout
-// where --layout leaves it open (choose_layout).
+// Plans within --memory-limit. fit_memory finds the first plan, in order of
+// preference, whose predicted bytes fit on every rank; choose_layout finds the
+// layout if --layout is not given.
 //
-// What is given stays as given. Of what is not, the preferred is tried first:
+// Flags that are given are kept. For the others, preferred values come first:
 //
-//   batch-norm groups   as without a limit; smaller ones only when nothing else
-//                       fits, for they change the mathematics, and it is said
-//   ZeRO                none, then 1, 2, 3, where there is a data axis; a later
-//                       one where it saves more than 5 % of the time by the
-//                       model (plan_time)
-//   activations         keep, then recompute, of which as little as possible
+//   batch-norm groups   as without a limit; smaller ones only if nothing else
+//                       fits, with a warning: they change the mathematics
+//   ZeRO                none, then 1, 2, 3 if there is a data axis; a higher
+//                       stage also if it saves more than 5 % of the predicted
+//                       time (plan_time)
+//   activations         keep, then as little recompute as possible
 //                       (activation_mixture.h), then offload of every layer
 //   micro-batch         a rank's whole share, then the largest multiple of the
-//                       group that fits; half of that, and so on, where layers
-//                       then give way so much less that it saves 2 % of time
+//                       group that fits; half of that, and so on, if less
+//                       recompute then saves 2 % of the time
 //
-// If nothing fits, the refusal (exit 3) names the bytes and the limit; what
-// would fit is remedies.h's to find.
+// If nothing fits, the refusal (exit 3) names the bytes and the limit;
+// remedies.h finds changes that would fit.
 #pragma once
 
 #include <functional>
@@ -28,8 +28,8 @@
 
 namespace headroom::planner {
 
-// The plan of a request in which everything is given, without predicted bytes,
-// or its refusal.
+// Returns the plan of a complete request, without predicted bytes, or the
+// refusal.
 using Planner =
     std::function<PlanDecision(const configs::RunConfig&, int world_size,
                                const std::vector<layers::LayerCost>&)>;
@@ -39,21 +39,20 @@ PlanDecision fit_memory(const configs::RunConfig& config, int world_size,
                         const std::vector<layers::LayerCost>& layers,
                         const Planner& planner, PlanAnswer answer);
 
-// Whether fit_memory() finds a plan: any that fits, without its bytes.
-// REQUIRES: as there.
+// Returns any plan that fits, without bytes, if fit_memory() would find one.
+// REQUIRES: as fit_memory().
 std::optional<PlanDecision> any_fit(
     const configs::RunConfig& config, int world_size,
     const std::vector<layers::LayerCost>& layers, const Planner& planner);
 
-// The plan of a request with a layout that fits, or its refusal.
+// Returns the plan of a request with a given layout, or the refusal.
 using FitLayout = std::function<PlanDecision(const configs::RunConfig&)>;
 
-// Every layout of all workers gets the plan that fits best. Of those that fit
-// the fastest is taken by the model (plan_time); of equally fast ones, which
-// differ by less than 5 %, the simplest: data before pipeline before spatial. A
-// layout that only fits with smaller batch-norm groups, which changes the
-// mathematics, is taken only where none fits without. None if no layout fits.
-// REQUIRES: no config.layout, layers.
+// Finds the best plan that fits for every layout of all workers and returns the
+// fastest (plan_time). Among plans within 5 % it returns the simplest: data
+// before pipeline before spatial. Smaller batch-norm groups change the
+// mathematics, so a layout that needs them is chosen only if no other fits.
+// Returns nothing if no layout fits. REQUIRES: no config.layout, layers.
 std::optional<PlanDecision> choose_layout(
     const configs::RunConfig& config, int world_size,
     const std::vector<layers::LayerCost>& layers, const FitLayout& fit);

@@ -46,7 +46,7 @@ class BatchSearch {
   }
 
  private:
-  // One image, or enough for the group that was asked for.
+  // One image, or enough for the requested batch-norm group.
   int64_t least_share() const {
     return std::max<int64_t>(1,
                              divided_up(config_.batch_norm_group_size, data_));
@@ -74,7 +74,7 @@ class BatchSearch {
     configs::RunConfig trial = config_;
     trial.global_batch_size = share * data_;
     trial.micro_batch_size = trial.global_batch_size;
-    trial.memory_limit = 0;  // nothing gives way
+    trial.memory_limit = 0;  // no policy changes to fit
     const plan::Plan plan = plan_or_throw(trial, world_size_, layers_);
     return {trial.global_batch_size, fullest_rank_training_bytes(plan), ""};
   }
@@ -83,8 +83,8 @@ class BatchSearch {
     return BatchSearch(changed, world_size_, layers_).is_within_alone();
   }
 
-  // The first policy that keeps little enough, the largest image, and the least
-  // limit: each fits alone.
+  // Single changes that fit: a leaner policy, a smaller image, or a larger
+  // limit.
   std::string what_fits(int64_t least_bytes) const {
     std::vector<std::string> all;
     configs::RunConfig changed = config_;
@@ -117,7 +117,7 @@ class BatchSearch {
       break;
     }
     constexpr int64_t kMebibyte = int64_t{1} << 20;
-    // The limit may be the card's own.
+    // On cards the limit may be the card's own memory.
     if (!computes_on_cards(config_.device)) {
       all.push_back(
           cat("--memory-limit ", divided_up(least_bytes, kMebibyte), "MiB"));

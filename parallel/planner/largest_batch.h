@@ -1,10 +1,10 @@
-// What --batch -1 means: the largest global batch whose shares go through the
-// network in one piece within --memory-limit.
+// Answers --batch -1: the largest global batch within --memory-limit for which
+// each rank's share is one micro-batch.
 //
-// Images that follow each other in micro-batches bound nothing, so a share is
-// one micro-batch, and layers keep what --activations says, or everything. The
-// batch has no more images than the data set, where that is known
-// (config.label_counts).
+// Splitting a share into micro-batches would allow any batch size, so a share
+// is one micro-batch, and layers keep what --activations says, or everything.
+// If the data set's size is known (config.label_counts), the batch is no larger
+// than that.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ namespace headroom::planner {
 
 struct BatchChoice {
   int64_t global_batch_size = 0;
-  int64_t bytes = 0;   // predicted, of the fullest rank
-  std::string remark;  // why it is no larger despite room; or ""
+  int64_t bytes = 0;   // predicted bytes of the fullest rank
+  std::string remark;  // why it is no larger if memory is left, else ""
 };
 
-// Throws Error (exit 3) with the bytes if the least share is too much, (exit
-// 2) if the data set has not even that many, and what the planner refuses.
+// Throws Error: exit 3 with the bytes if even the smallest share does not fit,
+// exit 2 if the data set has fewer images than that, or the planner's refusal.
 // REQUIRES: config.memory_limit > 0, layers; config.global_batch_size is
 // ignored.
 BatchChoice largest_batch(const configs::RunConfig& config, int world_size,

@@ -1,4 +1,4 @@
-// The other ways to lay out the processes of a plan, and what each would cost.
+// The other layouts of a plan's processes, and the cost of each.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ namespace headroom::planner {
 
 struct OtherLayout {
   plan::ParallelLayout layout;
-  std::string refusal;  // "": train would take it
+  std::string refusal;  // "" if the layout is possible
   struct Cost {
     int64_t fullest_rank_bytes = 0;
-    // The modelled time of a step (plan_time), that of the plan being 1.
-    // Nothing over NCCL: the model is of processor cores.
+    // Predicted step time (plan_time) divided by that of the plan. Empty over
+    // NCCL: the time model describes processor cores, not cards.
     std::optional<double> relative_time;
   };
-  std::optional<Cost> cost;  // set where train would take it
+  std::optional<Cost> cost;  // set if the layout is possible
 };
 
-// All but the plan's own. What they cost is left out for more than 64
-// processes: finding it takes long. REQUIRES: a plan that choose_plan() gave
+// Returns all layouts except the plan's. Above 64 processes they have no cost,
+// which would take long to compute. REQUIRES: a plan that choose_plan() gave
 // for `config` and these layers.
 std::vector<OtherLayout> other_layouts(
     const configs::RunConfig& config, const plan::Plan& plan,

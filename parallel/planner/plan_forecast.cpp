@@ -8,18 +8,19 @@
 namespace headroom::planner {
 namespace {
 
-// What a kept element of 16 bits costs in passes over memory, forward and
-// backward: a block reads and writes its two kept maps about 14 times.
+// Bytes read and written, forward and backward, per kept 16-bit element: a
+// block reads and writes its two kept maps about 14 times.
 constexpr double kBytesPerKeptElement = 14;
 
-// Seconds of one card per pixel of one image: multiply-adds at the tensor
-// cores' pace, forward and twice as much backward, and maps at the memory's.
+// Seconds on one card per pixel of one image: multiply-adds at the tensor
+// cores' speed, with backward twice the forward, and maps at the memory's
+// speed.
 double seconds_on_card(const layers::LayerCost& layer,
                        const configs::RunConfig& config,
                        const CardSpeed& card) {
   const bool is_short = config.precision == configs::Precision::kBf16 ||
                         config.precision == configs::Precision::kFp16;
-  // TF32 has half the pace, and maps twice the bytes.
+  // TF32 has half the speed, and its maps twice the bytes.
   const double widening = is_short ? 1 : 2;
   const double flops = 2 * 3 * layer.multiply_adds_per_pixel;
   const double bytes = kBytesPerKeptElement * layer.kept_elements_per_pixel;
@@ -34,7 +35,7 @@ void time_layers(const configs::RunConfig& config, const plan::Plan& plan,
                  predict::TimeRequest& request) {
   if (!basis.images_per_second) {
     for (size_t i = 0; i < layers.size(); ++i) {
-      // A leaner policy costs what it costs elsewhere.
+      // A leaner policy takes the same factor of time as on a processor core.
       const double kept = layer_work(layers[i], plan::ActivationPolicy::kKeep);
       const double leaner =
           kept == 0 ? 1 : layer_work(layers[i], policy_of(plan, i)) / kept;
@@ -83,7 +84,7 @@ predict::StepForecast plan_forecast(
       loaded_images_per_second(config, layers, basis);
   time_layers(config, plan, layers, basis, configs::mean_pixels(config, stride),
               request.step);
-  // A run goes through all of its sizes, each as often.
+  // A multi-scale run uses each of its sizes equally often.
   const std::vector<configs::InputSize> sizes =
       configs::input_sizes(config, stride);
   const auto part = 1 / static_cast<double>(sizes.size());

@@ -20,14 +20,15 @@
 namespace headroom::planner {
 namespace {
 
-// Data ranks that usually share a machine, where an exchange costs little.
+// Data ranks that usually share a machine, where an exchange is cheap.
 constexpr int kNearRanks = 8;
 
-// Ranks with equal shares need equally much.
+// Groups ranks of equal memory, so that each kind is computed once.
 class RankKinds {
  public:
-  // The pipeline stage; how many samples and how many blocks of image lines;
-  // the first part of an image joins the heads, and rank 0 writes files.
+  // Pipeline stage; samples; blocks of image rows; whether the rank is the
+  // first part of an image, which joins the heads; whether it is rank 0, which
+  // writes files.
   using Kind = std::tuple<int, int64_t, int64_t, bool, bool>;
 
   explicit RankKinds(const predict::MemoryRequest& request)
@@ -52,7 +53,7 @@ class RankKinds {
 
  private:
   const predict::MemoryRequest& request_;
-  const std::vector<plan::BatchPart> parts_;  // each data rank's
+  const std::vector<plan::BatchPart> parts_;  // of each data rank
   int64_t stride_ = 1;
 };
 
@@ -127,7 +128,7 @@ MemoryFit memory_fit(const configs::RunConfig& config,
   for (int rank = 0; rank < plan.layout.world_size(); ++rank) {
     const plan::MeshCoordinates at = plan::coordinates_of(plan.layout, rank);
     if (!known.insert(kinds.of(rank, at)).second) continue;
-    // What takes least time to know comes first.
+    // The fastest checks come first.
     if (!fits(predict::estimate_checkpoint(request, at)) ||
         !fits(predict::estimate_start_up(request, at))) {
       return MemoryFit::kStateTooLarge;
@@ -143,7 +144,7 @@ MemoryFit memory_fit(const configs::RunConfig& config,
 std::optional<std::string> host_shortage(
     const configs::RunConfig& config,
     const std::vector<layers::LayerCost>& layers, const plan::Plan& plan) {
-  // Rank 0 has the first, so the largest, part of everything, and the files.
+  // Rank 0 needs most: it has the first, largest part of everything, and files.
   const int64_t least =
       predict::host_memory(config, plan, layers, {}).least_bytes();
   if (config.host_memory_limit == 0 || least <= config.host_memory_limit) {
@@ -177,14 +178,14 @@ int64_t fullest_rank_training_bytes(const plan::Plan& plan) {
 
 namespace {
 
-// Work in the unit of configs/layers/layer_cost.h: yolov5n, 16 images of 160
-// px, takes one core 0.13 s. The link: maps of megabytes between processes over
-// loopback, which take as much of both cores.
+// Work in the unit of configs/layers/layer_cost.h: yolov5n with 16 images of
+// 160 px takes one core 0.13 s. Link: maps of megabytes sent between processes
+// over loopback, which keeps both cores busy equally long.
 constexpr predict::DeviceSpeed kProcessorCore{.work_per_second = 1.1e11,
                                               .link_bytes_per_second = 1e9,
                                               .link_latency_seconds = 2e-4};
 
-// Sums over ranks, and rows around maps for what reaches beyond a rank's own.
+// Counts the layer's sums over ranks and its exchanges of neighbouring rows.
 void count_exchanges(const layers::LayerProgram& program,
                      predict::TimedLayer& layer) {
   for (const layers::LayerProgram::Step& step : program.steps) {
@@ -251,7 +252,7 @@ predict::StepEstimate plan_time(const configs::RunConfig& config,
                                 const std::vector<layers::LayerCost>& layers) {
   const int64_t stride = layers::largest_stride(layers);
   predict::TimeRequest request = time_request(config, plan, layers);
-  // A run goes through all of its sizes, each as often.
+  // A multi-scale run uses each of its sizes equally often.
   const std::vector<configs::InputSize> sizes =
       configs::input_sizes(config, stride);
   predict::StepEstimate mean;

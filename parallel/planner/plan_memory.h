@@ -1,4 +1,4 @@
-// The memory that a run's plan takes, rank by rank, and the time of its steps.
+// Predicts the memory of a run's plan, rank by rank, and the time of its steps.
 #pragma once
 
 #include <cstdint>
@@ -21,32 +21,33 @@ std::vector<plan::PhaseBytes> predicted_phase_bytes(
 std::vector<int64_t> predicted_peak_bytes(
     const predict::MemoryRequest& request);
 
-// Completes a plan whose layout, batches and policies are decided: as many
-// images of a validation batch at once as fit, and what each rank needs.
+// Completes a plan whose layout, batches and policies are chosen: sets how many
+// validation images fit at once, and each rank's predicted bytes.
 void predict_memory(const configs::RunConfig& config,
                     const std::vector<layers::LayerCost>& layers,
                     plan::Plan& plan);
 
-// Whether what predict_memory() would say stays within config.memory_limit, in
-// less time. The state is what a rank has beside its steps, which depends on
-// its layers, the layout and the ZeRO stage alone. REQUIRES: as there.
+// Returns whether the bytes that predict_memory() would compute stay within
+// config.memory_limit, in less time. The state is a rank's memory outside its
+// steps; it depends only on the layers, the layout and the ZeRO stage.
+// REQUIRES: as predict_memory().
 enum class MemoryFit { kFits, kStepTooLarge, kStateTooLarge };
 MemoryFit memory_fit(const configs::RunConfig& config,
                      const std::vector<layers::LayerCost>& layers,
                      const plan::Plan& plan);
 
-// Why --host-memory-limit does not suffice for even the smallest loader;
-// nothing if it does, or there is none.
+// Why --host-memory-limit is too small for even the smallest loader; nothing if
+// it suffices or is not set.
 std::optional<std::string> host_shortage(
     const configs::RunConfig& config,
     const std::vector<layers::LayerCost>& layers, const plan::Plan& plan);
 
-// What the rank that needs most needs. REQUIRES: a plan with predicted bytes.
+// Bytes of the rank that needs most. REQUIRES: a plan with predicted bytes.
 int64_t fullest_rank_bytes(const plan::Plan& plan);
-// The part of a run in which that is: "in a step", "at the start", "in a
+// The phase in which that rank needs most: "in a step", "at the start", "in a
 // validation", "for a checkpoint".
 std::string fullest_phase(const plan::Plan& plan);
-// What it needs outside validation: no smaller validation would change that.
+// Its bytes outside validation, which a smaller validation cannot reduce.
 int64_t fullest_rank_training_bytes(const plan::Plan& plan);
 
 // The work of a layer's forward and backward under a policy, in the unit of
@@ -56,24 +57,24 @@ double layer_work(const layers::LayerCost& layer,
 
 plan::ActivationPolicy policy_of(const plan::Plan& plan, size_t layer);
 
-// What plan_time() asks of the time model, but for the image's size.
+// plan_time()'s request to the time model, without the image size.
 predict::TimeRequest time_request(const configs::RunConfig& config,
                                   const plan::Plan& plan,
                                   const std::vector<layers::LayerCost>& layers);
 
-// How long a step takes (parallel/predict/time_model.h) on ranks of one host,
-// each a core of a current server processor; over the run's network where that
-// was measured. REQUIRES: a plan that the planner
+// Predicts a step's time (parallel/predict/time_model.h) if each rank is a core
+// of a current server processor and all are on one host, or connected by the
+// run's network if that was measured. REQUIRES: a plan that the planner
 // accepted for `config`.
 predict::StepEstimate plan_time(const configs::RunConfig& config,
                                 const plan::Plan& plan,
                                 const std::vector<layers::LayerCost>& layers);
 
-// Whether batch-norm groups span so many data ranks that they hardly share a
-// machine, so that other layouts may be faster.
+// Whether batch-norm groups span more data ranks than usually share a machine,
+// so that other layouts may be faster.
 bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan);
 
-// What groups that span data ranks cost in a step; "" where none do.
+// The cost per step of groups that span data ranks; "" without such groups.
 std::string statistics_text(const predict::StepEstimate& step);
 
 }  // namespace headroom::planner

@@ -20,7 +20,7 @@ struct Refusal {
   std::string reason;
   std::string remedy;
 };
-// The first check that fails; nothing where none does.
+// The refusal of the first check that fails; nothing if all pass.
 using Check = std::optional<Refusal>;
 
 std::string factors_of(const plan::ParallelLayout& layout) {
@@ -135,7 +135,8 @@ Check set_batch_split(const configs::RunConfig& config, plan::Plan& plan) {
   const int64_t share =
       plan::largest_share(batch, plan.layout.data_parallel_size, rule);
   plan.micro_batch_size = share;
-  if (config.command != "train") return std::nullopt;  // whole batches per rank
+  // each rank has whole batches
+  if (config.command != "train") return std::nullopt;
   const int64_t group = plan::largest_group(batch, rule);
   if (config.micro_batch_size > 0) {
     plan.micro_batch_size = std::min(config.micro_batch_size, share);
@@ -258,7 +259,7 @@ PlanDecision plan_without_bytes(const configs::RunConfig& config,
   return decision;
 }
 
-// Plans without regard to the limit on memory of devices.
+// Plans without a limit on device memory.
 PlanDecision plan_with_host_memory(
     const configs::RunConfig& config, int world_size,
     const std::vector<layers::LayerCost>& layers) {
@@ -271,7 +272,7 @@ PlanDecision plan_with_host_memory(
   return decision;
 }
 
-// Chooses the plan where there is no limit on memory. REQUIRES: layers.
+// Chooses the plan without a memory limit. REQUIRES: layers.
 PlanDecision plan_without_limit(const configs::RunConfig& config,
                                 int world_size,
                                 const std::vector<layers::LayerCost>& layers) {
@@ -289,7 +290,7 @@ PlanDecision plan_without_limit(const configs::RunConfig& config,
   return decision;
 }
 
-// Whether decide() has a plan: any, without its bytes.
+// Like decide(), but returns any plan that fits, without its bytes.
 PlanDecision decide_whether(const configs::RunConfig& config, int world_size,
                             const std::vector<layers::LayerCost>& layers) {
   if (config.memory_limit == 0 || config.command != "train" || layers.empty()) {
@@ -337,7 +338,7 @@ PlanDecision decide(const configs::RunConfig& config, int world_size,
   return fit_memory(config, world_size, layers, plan_with_host_memory, answer);
 }
 
-// Whether there is a plan, or which, for what a remedy changes.
+// Plans the changed requests of remedies.
 TryPlan planner_of(const std::vector<layers::LayerCost>& layers) {
   return
       [&layers](const configs::RunConfig& trial, int processes, bool is_final) {
@@ -375,7 +376,7 @@ std::vector<Remedy> remedies_for_groups(
   usual.batch_norm_rule = batch_norm_rule(config);
   std::vector<Remedy> remedies =
       find_remedies(usual, world_size, layers, scope, planner_of(layers));
-  // A smaller batch has other groups.
+  // A smaller batch would have other groups.
   std::erase_if(remedies, [](const Remedy& remedy) {
     return remedy.kind == RemedyKind::kBatch;
   });

@@ -21,9 +21,9 @@ using configs::RunConfig;
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 constexpr int64_t kMostMebibytes = int64_t{1} << 24;  // 16 TiB
-constexpr int64_t kLeastImage = 64;                   // the least --img
+constexpr int64_t kLeastImage = 64;                   // smallest --img
 
-// The flags that change where memory goes, and nothing else.
+// The flags that change only the use of memory.
 struct MemoryFlags {
   bool activations = false;
   bool micro_batch = false;
@@ -36,7 +36,7 @@ struct MemoryFlags {
   }
 };
 
-// A request that fits, and how long its steps take.
+// A request that fits, and the time of its steps.
 struct Fit {
   RunConfig config;
   int world_size = 1;
@@ -85,8 +85,8 @@ class RemedySearch {
   }
 
  private:
-  // What changes least comes first. A limit far from the one there is, or many
-  // more processes, may be what nobody has.
+  // The smallest changes come first. Much larger limits and many more processes
+  // come late: the user may not have them.
   int rank_of(const Remedy& remedy) const {
     if (changes_training(remedy)) return 3;
     if (remedy.config.memory_limit > 2 * config_.memory_limit ||
@@ -96,7 +96,7 @@ class RemedySearch {
     return shrinks_groups(remedy) ? 1 : 0;
   }
 
-  // What can differ between the requests of a search.
+  // All values that a search varies.
   using Key =
       std::tuple<std::string, int64_t, int64_t, std::string, int64_t, bool,
                  int64_t, int64_t, int64_t, int64_t, int64_t, int>;
@@ -130,7 +130,7 @@ class RemedySearch {
     const auto [place, is_new] =
         known_.try_emplace(key_of(trial, world_size), false);
     if (is_new) {
-      // Another plan than the final one may have other segments.
+      // `admits` needs the final plan: another one may have other segments.
       place->second =
           attempt(trial, world_size, scope_.admits != nullptr).has_value();
     }
@@ -145,8 +145,7 @@ class RemedySearch {
     return Fit{trial, world_size, std::move(*plan), seconds};
   }
 
-  // Adds a request that fits, with the flags that tell it from the one that
-  // does not.
+  // Adds a request that fits, with the flags that differ from the original.
   bool add(RemedyKind kind, const std::optional<Fit>& fit) {
     if (!fit) return false;
     Remedy remedy{kind, fit->config, fit->world_size, {}, false, fit->plan};
@@ -180,14 +179,14 @@ class RemedySearch {
     return flags;
   }
 
-  // The fastest of the requests that fit whose `freed` flags have other values.
+  // The fastest request that fits in which all `freed` flags change.
   std::optional<Fit> fastest_with(const MemoryFlags& freed, int world_size) {
     RunConfig trial = config_;
     if (freed.micro_batch) trial.micro_batch_size = 0;
     if (freed.zero) trial.zero_stage = 0;
     if (freed.layout) trial.layout.reset();
     std::optional<Fit> best;
-    // Policies that the planner mixes come first.
+    // Policies mixed by the planner come first.
     for (const char* policy :
          {"auto", "lean", "recompute", "offload", "keep"}) {
       if (freed.activations == (config_.activations == policy)) continue;
@@ -196,7 +195,7 @@ class RemedySearch {
       if (fit && (!best || fit->seconds < best->seconds)) best = std::move(fit);
     }
     if (!best) return std::nullopt;
-    // What was left open is said.
+    // Set the flags to the values that the planner chose.
     trial = best->config;
     if (freed.micro_batch) trial.micro_batch_size = best->plan.micro_batch_size;
     if (freed.zero) trial.zero_stage = best->plan.zero_stage;
@@ -217,7 +216,7 @@ class RemedySearch {
     if (given_.layout && world_size_ > 1) {
       add(RemedyKind::kLayout, fastest_with({.layout = true}, world_size_));
     }
-    // The fewest of those, and more where that saves the batch-norm groups.
+    // The fewest flags together, and more if that saves the batch-norm groups.
     for (int count = 2; count <= 4; ++count) {
       if (std::ranges::any_of(found_, std::not_fn(shrinks_groups))) return;
       const size_t before = found_.size();
@@ -262,7 +261,7 @@ class RemedySearch {
     return all;
   }
 
-  // A plan's values for what was given and has been left open.
+  // Sets flags that the user gave and the search freed to the plan's values.
   RunConfig settled(RunConfig trial, const plan::Plan& plan) const {
     if (given_.micro_batch && trial.micro_batch_size == 0) {
       trial.micro_batch_size = plan.micro_batch_size;
@@ -302,7 +301,7 @@ class RemedySearch {
     return scope_.limit_of ? scope_.limit_of(mebibytes) : mebibytes * kMebibyte;
   }
 
-  // The least number above `below` with which a request fits.
+  // The smallest number above `below` with which a request fits.
   template <typename Trial>
   std::optional<int64_t> least_that_fits(int64_t below, const Trial& trial) {
     int64_t fits_so = kMostMebibytes;
@@ -317,7 +316,7 @@ class RemedySearch {
     return fits_so;
   }
 
-  // The largest number of MiB within the limit there is.
+  // The largest value in MiB whose limit does not exceed the current one.
   int64_t mebibytes_of_limit() const {
     int64_t within = 0;
     int64_t beyond = kMostMebibytes;
@@ -359,7 +358,8 @@ class RemedySearch {
           final_fit(with_host(*least), world_size_));
       return;
     }
-    // Neither suffices: the host's is found where there is no other.
+    // Neither limit alone suffices: find the host's limit with the largest
+    // memory limit.
     if (!has_memory) return;
     base.memory_limit = limit_of(kMostMebibytes);
     const auto least = least_that_fits(host, with_host);
@@ -369,8 +369,8 @@ class RemedySearch {
     raise_memory();
   }
 
-  // The largest number in [least, asked) for which a request fits, whose
-  // neighbour above does not.
+  // A number in [least, asked) with which a request fits and with one more does
+  // not.
   template <typename Trial>
   std::optional<int64_t> largest_that_fits(int64_t least, int64_t asked,
                                            const Trial& trial) {
@@ -396,7 +396,7 @@ class RemedySearch {
         trial.image_width = std::min(base.image_width, blocks * stride_);
         return trial;
       };
-      // A spatial layout has a block for each of its ranks.
+      // A spatial layout needs one block of rows per rank.
       const int64_t least = std::max<int64_t>(
           divided_up(kLeastImage, stride_),
           base.layout ? base.layout->spatial_parallel_size : 1);
@@ -425,7 +425,7 @@ class RemedySearch {
   }
 
   void smaller_groups() {
-    if (config_.batch_norm_rule) return;  // a run that goes on keeps its own
+    if (config_.batch_norm_rule) return;  // a resumed run keeps its groups
     RunConfig trial = config_;
     trial.sync_batch_norm = false;
     if (config_.sync_batch_norm &&
@@ -441,7 +441,7 @@ class RemedySearch {
                                             : config_.batch_norm_group_size;
     if (config_.micro_batch_size == 0) {
       group = largest_that_fits(1, group, with).value_or(0);
-    } else {  // only some numbers divide it
+    } else {  // only divisors are possible
       while (--group >= 1 && !fits(with(group), world_size_)) {
       }
     }
@@ -450,7 +450,8 @@ class RemedySearch {
     }
   }
 
-  // A detector of a fraction of the size answers another question.
+  // Drops images and batches of less than half the size: training with them
+  // would be a different task.
   void drop_small_answers() {
     const auto is_small = [&](const Remedy& remedy) {
       return (remedy.kind == RemedyKind::kImage &&
@@ -470,12 +471,12 @@ class RemedySearch {
   const TryPlan& try_plan_;
   const MemoryFlags given_;
   const int64_t stride_;
-  int64_t limit_mebibytes_ = 0;  // the limit that was found
+  int64_t limit_mebibytes_ = 0;  // the limit found
   std::map<Key, bool> known_;
   std::vector<Remedy> found_;
 };
 
-// "2 GiB", and what else the plan changes.
+// The plan's bytes, as in "2 GiB", and its other changes.
 std::string fit_text(const Remedy& remedy) {
   std::string text = format_bytes(fullest_rank_bytes(remedy.plan));
   if (remedy.kind == RemedyKind::kGroups || shrinks_groups(remedy)) {

@@ -1,21 +1,19 @@
-// What to change about a request that no plan fits: of each kind of change the
-// cheapest that fits. Each was planned, by the planner that the changed request
-// will meet.
+// Finds changes to a request that no plan fits: the cheapest of each kind that
+// fits. The planner plans each changed request, so the advice is exact.
 //
 //   activations   the policy with the least predicted time
-//   micro-batch   the one with which that is least
-//   ZeRO, layout  likewise; where none of these does alone, the fewest of them
-//                 together
+//   micro-batch   the size with the least predicted time
+//   ZeRO, layout  likewise; if no single change fits, the fewest together
 //   processes     the fewest
-//   limits        the smallest that suffices, in MiB
-//   image         the largest that is smaller, in steps of the model's stride
-//   batch         the largest that is smaller
-//   groups        the usual ones instead of --sync-bn, and the largest
+//   limits        the smallest sufficient limit, in MiB
+//   image         the largest smaller size, in steps of the model's stride
+//   batch         the largest smaller batch
+//   groups        the usual groups instead of --sync-bn, and the largest
 //                 batch-norm group below --bn-group or --sync-bn
 //
-// Images and batches of less than half of what is asked for are named only
-// where nothing else fits. Where more processes or smaller images do not
-// suffice by themselves, the flags of the first four are changed with them.
+// Images and batches of less than half the requested size are named only if
+// nothing else fits. If more processes or smaller images are not enough, the
+// flags of the first four are changed too.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +34,7 @@ enum class RemedyKind {
   kMicroBatch,
   kZero,
   kLayout,
-  kTogether,  // several of those above
+  kTogether,  // several of the above
   kProcesses,
   kMemoryLimit,
   kHostMemoryLimit,
@@ -47,47 +45,47 @@ enum class RemedyKind {
 
 struct Remedy {
   RemedyKind kind = RemedyKind::kActivations;
-  configs::RunConfig config;  // the changed request, and its processes
+  configs::RunConfig config;  // the changed request
   int world_size = 1;
   std::vector<configs::FlagUse> flags;  // flags to add or change
-  bool drops_sync_bn = false;           // --sync-bn is to be left out
+  bool drops_sync_bn = false;           // --sync-bn must be removed
   plan::Plan plan;
 };
 
-// How the flags of a request are called, and what they can be changed to.
+// The names of a request's flags, and the values they may take.
 struct RemedyScope {
-  // The number of processes follows that of agents or nodes: the value of the
-  // flag times `processes_each`. "" where the number is settled.
+  // The flag that sets the number of processes, agents or nodes: processes are
+  // its value times `processes_each`. "" if the number is fixed.
   std::string processes_flag = "--processes";
   std::string processes_prefix = {};  // "p4d.24xlarge:", before the value
   int processes_each = 1;
   int most_processes = 64;
-  // The memory limit that a value of so many MiB stands for. A flag of "" is
-  // settled.
+  // The flag of the memory limit ("" if fixed), and the limit that a value in
+  // MiB of this flag stands for.
   std::string limit_flag = "--memory-limit";
   std::function<int64_t(int64_t mebibytes)> limit_of = {};
-  // Threads of a process where that depends on how many there are.
+  // Threads per process, if that depends on the number of processes.
   std::function<int64_t(int world_size)> threads_of = {};
-  // What a plan has to satisfy besides.
+  // A further condition on the plan.
   std::function<bool(const configs::RunConfig&, const plan::Plan&)> admits = {};
-  // The whole command with such changes; "" where it is not known.
+  // The whole command with the changes; "" if it is unknown.
   std::function<std::string(const Remedy&)> command_with = {};
 };
 
-// A plan for a changed request; nothing if it is refused. With `is_final` it is
-// the plan that the request gets, else any that shows that it gets one.
+// Returns a plan for a changed request; nothing if it is refused. With
+// `is_final` it is the plan that the request gets, else any plan that fits.
 using TryPlan = std::function<std::optional<plan::Plan>(
     const configs::RunConfig&, int world_size, bool is_final)>;
 
-// Remedies in the order in which they are worth trying. REQUIRES: layers; a
-// request that `try_plan` refuses.
+// Returns remedies, the most useful first. REQUIRES: layers; a request that
+// `try_plan` refuses.
 std::vector<Remedy> find_remedies(const configs::RunConfig& config,
                                   int world_size,
                                   const std::vector<layers::LayerCost>& layers,
                                   const RemedyScope& scope,
                                   const TryPlan& try_plan);
 
-// "--activations offload": what is to be changed.
+// The flags to change, as in "--activations offload".
 std::string flags_text(const Remedy& remedy);
 
 // "use headroom plan … --activations offload (1.9 GiB); or --processes 2 (…)".

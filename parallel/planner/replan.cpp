@@ -25,7 +25,7 @@ int64_t bound_of(int64_t needed, const MemoryShortage& shortage) {
   return std::max<int64_t>(1, bound);
 }
 
-// "--layout data=2 and --zero 1": the flags that leave no choice.
+// The given flags that fix the plan, as in "--layout data=2 and --zero 1".
 std::string given_text(const configs::RunConfig& config, bool layout,
                        bool zero) {
   std::string text;
@@ -46,10 +46,10 @@ class ReplanSearch {
     request_.memory_limit = bound;
     request_.batch_norm_rule = failed.batch_norm_rule();
     request_.micro_batch_size = 0;
-    request_.resume = "the checkpoint";  // read at the start
+    request_.resume = "the checkpoint";  // a checkpoint is read at the start
   }
 
-  // The flags with which --resume gets the plan, where it does.
+  // The flags with which --resume gets this plan, if any do.
   std::optional<std::string> resume_flags(const configs::RunConfig& config,
                                           const plan::Plan& plan) const {
     configs::RunConfig resumed = config;
@@ -72,8 +72,8 @@ class ReplanSearch {
     return std::nullopt;
   }
 
-  // What else would fit: more processes, or smaller images. Resumed with one
-  // flag of the plan, a run has the defaults of the others.
+  // Another change that fits: more processes or smaller images. A run resumed
+  // with one of the plan's flags has defaults for the others.
   std::optional<Remedy> other_remedy() const {
     configs::RunConfig open = request_;
     open.layout.reset();
@@ -103,7 +103,7 @@ class ReplanSearch {
     configs::RunConfig trial = request_;
     if (frees_layout) trial.layout.reset();
     if (frees_zero) trial.zero_stage = 0;
-    // The planner offloads nothing by itself, but the failed plan did.
+    // Also try offload, which the failed plan may have used.
     for (const char* activations : {"auto", "offload"}) {
       trial.activations = activations;
       const PlanDecision decision =
@@ -119,7 +119,7 @@ class ReplanSearch {
   const std::vector<layers::LayerCost>& layers_;
 };
 
-// The part of the request that stands in the way of a plan, if any does.
+// Names the part of the request that prevents a plan, if there is one.
 Replan refuse(const configs::RunConfig& config, const plan::Plan& failed,
               const std::string& numbers, const ReplanSearch& search) {
   Replan refusal;

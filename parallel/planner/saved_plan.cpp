@@ -75,7 +75,7 @@ SavedPlan read_saved_plan(const std::string& run_directory,
   plan.backend = backend_of(config);
   saved.plan_error = plan_match_error(config, plan, world_size, layers.size());
   if (!saved.plan_error.empty()) return saved;
-  if (!layers.empty()) {  // the images may have another size by now
+  if (!layers.empty()) {  // the image size may have changed
     plan.predicted_peak_bytes =
         predicted_peak_bytes(predict::memory_request(config, plan, layers));
     const int64_t bytes = fullest_rank_bytes(plan);

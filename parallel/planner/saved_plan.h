@@ -1,6 +1,6 @@
-// The plan in a run directory, for a run that goes on as it was. The plan of a
-// request is a pure function of it, but a run that ran out of memory may have
-// gone on under another (replan.h).
+// Reads the plan in a run directory, to resume the run with it. A request alone
+// determines its plan, but a run that ran out of memory may have continued with
+// another (replan.h).
 #pragma once
 
 #include <cstddef>
@@ -18,27 +18,25 @@ namespace headroom::planner {
 plan::BatchCut batch_cut(const configs::RunConfig& config,
                          const plan::Plan& plan);
 
-// Why a plan that was written down is not one for this run, with both numbers;
-// "" if it is. Whoever reads a plan from a file asks before using it: the
-// coordinator of a resumed run, and the worker that runs alone. `num_layers`
-// are the model's, 0 where they are not known.
+// Why a stored plan does not fit this run, with both numbers; "" if it does.
+// Called before a plan from a file is used: by the coordinator of a resumed run
+// and by a standalone worker. `num_layers` of the model may be 0 if unknown.
 std::string plan_match_error(const configs::RunConfig& config,
                              const plan::Plan& plan, int world_size,
                              size_t num_layers);
 
 struct SavedPlan {
   std::optional<plan::Plan> plan;
-  std::string plan_error;  // why it is none for this request; "" without a file
+  std::string plan_error;  // why the file's plan does not fit; else ""
 };
 
-// How plan.json of the run directory says that batches are cut into batch-norm
-// groups, which a run that goes on keeps; nothing without the file. Throws
-// Error if the file is not a plan.
+// The batch-norm groups of the run directory's plan.json, which a resumed run
+// keeps; nothing without the file. Throws Error if the file is not a plan.
 std::optional<plan::BatchNormRule> saved_batch_norm_rule(
     const std::string& run_directory);
 
-// plan.json of the run directory, if it is still one for `config` and so many
-// ranks. Throws Error if the file is not a plan.
+// The plan in the run directory's plan.json if it still fits `config` and
+// `world_size`. Throws Error if the file is not a plan.
 SavedPlan read_saved_plan(const std::string& run_directory,
                           const configs::RunConfig& config, int world_size,
                           const std::vector<layers::LayerCost>& layers);

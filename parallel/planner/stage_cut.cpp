@@ -23,10 +23,10 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Part {
   double cost = 0;
   int64_t fixed_bytes = 0;
-  int64_t bytes_in_flight = 0;   // a micro-batch's, received maps included
-  int64_t activation_bytes = 0;  // a micro-batch's, without them
-  int64_t busy_bytes = 0;        // bytes at the fullest layer, with activations
-  int64_t received_bytes = 0;    // a micro-batch's
+  int64_t bytes_in_flight = 0;   // per micro-batch, with received maps
+  int64_t activation_bytes = 0;  // per micro-batch, without received maps
+  int64_t busy_bytes = 0;        // at the fullest layer, with activations
+  int64_t received_bytes = 0;    // per micro-batch
   bool has_parameters = false;
 };
 
@@ -80,7 +80,7 @@ class Partitioner {
            (layers.busy_bytes - layers.activation_bytes);
   }
 
-  // The least that the fullest stage of any partition needs.
+  // The smallest possible fullest stage over all partitions.
   std::optional<int64_t> smallest_limit() const {
     std::vector<int64_t> next(at(num_layers_ + 1), kNever);
     next.back() = 0;
@@ -172,10 +172,10 @@ std::string layers_text(int64_t begin, int64_t end) {
                           : cat("layers ", begin, " to ", end - 1);
 }
 
-// A share of the least that any cut needs.
+// Factor on the smallest possible fullest stage.
 constexpr double kMemorySlack = 1.05;
 
-// Bytes of one layer's parameters, and of all that has their size, on one rank.
+// Bytes on one rank of a layer's parameters and all buffers of their size.
 int64_t state_bytes(predict::MemoryRequest& request, int64_t layer) {
   request.plan.stage_begins = {0, layer, layer + 1};
   plan::MeshCoordinates alone;
@@ -186,7 +186,7 @@ int64_t state_bytes(predict::MemoryRequest& request, int64_t layer) {
          state.moments + state.average;
 }
 
-// A stage of 1F1B holds one micro-batch more per stage that follows it.
+// In 1F1B a stage holds one micro-batch more per stage after it.
 PartitionRequest request_of(const configs::RunConfig& config,
                             const plan::Plan& plan,
                             const std::vector<layers::LayerCost>& layers) {
@@ -272,8 +272,8 @@ std::optional<int64_t> smallest_memory_limit(const PartitionRequest& request) {
   return Partitioner(request).smallest_limit();
 }
 
-// A share's micro-batches do not depend on the image: a full batch leaves no
-// remainder that the smallest map could join.
+// The number of micro-batches does not depend on the image: a full batch leaves
+// no remainder that could be joined on a small map.
 int64_t num_micro_batches(const configs::RunConfig& config,
                           const plan::Plan& plan) {
   return static_cast<int64_t>(

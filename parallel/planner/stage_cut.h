@@ -1,18 +1,19 @@
-// The layers between which a pipeline is cut, and what its stages compute.
+// Chooses the layers at which a pipeline is cut, and computes the cost of its
+// stages.
 //
-// Layers stay in order; every stage gets a run of them with at least one layer
-// that has parameters. partition_stages() finds the cut, exactly, by dynamic
-// programming over (stage, first layer) in num_stages x layers^2 steps. Among
-// the cuts that keep each stage within its memory it takes the one whose
-// slowest stage is fastest, since a pipeline runs at the pace of its slowest
-// stage; among equals the one with the fewest bytes between stages, then the
-// one that cuts earliest.
+// Layers stay in order; every stage gets consecutive layers, at least one of
+// them with parameters. partition_stages() finds the best cut exactly, by
+// dynamic programming over (stage, first layer) in num_stages x layers^2 steps.
+// Among the cuts that keep each stage within its memory it takes the one whose
+// slowest stage is fastest, since that stage sets the pipeline's speed; among
+// equals the one with the fewest bytes between stages, then the one that cuts
+// earliest.
 //
-// A pipeline is asked for to save memory. So cut_stages() bounds each stage by
-// 5 % more than the least that the fullest stage of any cut needs. A layer's
-// memory is what the memory model says of it in the undivided model; exact
-// figures for every cut would need a step of the model for each pair of layers.
-// So they compare cuts; the peak of the stages is memory_model.h's to say.
+// Pipelines are used to save memory, so cut_stages() limits each stage to 5 %
+// more than the smallest possible fullest stage. A layer's memory is taken from
+// the memory model of the undivided model, because exact numbers for every cut
+// would need a simulation for each pair of layers. These numbers only compare
+// cuts; memory_model.h computes the real peak.
 #pragma once
 
 #include <cstdint>
@@ -26,24 +27,24 @@
 
 namespace headroom::planner {
 
-// What one layer costs its stage. A stage's bytes are its layers' fixed bytes
-// once; for every micro-batch in flight its layers' activations and the maps it
-// receives; and what the fullest layer needs beyond that while it runs.
+// The costs of one layer. A stage's bytes are its layers' fixed bytes once; for
+// every micro-batch in flight the activations of its layers and the received
+// maps; and the fullest layer's extra bytes while it runs.
 struct PartitionLayer {
-  double cost = 0;               // seconds, or any measure that adds up
-  int64_t fixed_bytes = 0;       // parameters and all that has their size
+  double cost = 0;               // seconds, or another additive measure
+  int64_t fixed_bytes = 0;       // parameters and all buffers of their size
   int64_t activation_bytes = 0;  // kept for backward, per micro-batch
-  // Bytes while the layer runs, forward or backward, its activation_bytes
-  // included; beside what the layers before it keep.
+  // Peak bytes while the layer runs, including its activation_bytes, without
+  // bytes kept by earlier layers.
   int64_t busy_bytes = 0;
-  int64_t map_bytes = 0;  // its output, per micro-batch
+  int64_t map_bytes = 0;  // of its output, per micro-batch
   bool has_parameters = true;
-  std::vector<int> inputs;  // layers it reads; -1 for the images
+  std::vector<int> inputs;  // layers it reads; -1 is the images
 };
 
 struct PartitionRequest {
   std::vector<PartitionLayer> layers;
-  // How many micro-batches each stage holds at once; as many entries as stages.
+  // Micro-batches that each stage holds at once; one entry per stage.
   std::vector<int64_t> in_flight;
   std::optional<int64_t> memory_limit_bytes;  // each stage's limit
 };
@@ -56,15 +57,14 @@ struct StagePartition {
 
 struct PartitionDecision {
   std::optional<StagePartition> partition;
-  std::string reason;  // the stage that decides, or why there is none
+  std::string reason;  // the limiting stage, or why none fits
 };
 
 // REQUIRES: costs and bytes are not negative; layers read earlier layers.
 PartitionDecision partition_stages(const PartitionRequest& request);
 
-// The least memory_limit_bytes under which there is a partition: what the
-// fullest stage takes when the fullest stage is made as small as it can be.
-// Nothing if too few layers have parameters.
+// The smallest memory_limit_bytes with which there is a partition. Nothing if
+// too few layers have parameters.
 std::optional<int64_t> smallest_memory_limit(const PartitionRequest& request);
 
 // Micro-batches of a rank in a full batch.
@@ -77,7 +77,7 @@ PartitionDecision cut_stages(const configs::RunConfig& config,
                              const plan::Plan& plan,
                              const std::vector<layers::LayerCost>& layers);
 
-// What the layers of a plan cost each of its pipeline stages.
+// The cost of each pipeline stage of a plan.
 struct StageShare {
   int64_t begin = 0;  // layers [begin, end)
   int64_t end = 0;
