@@ -1,5 +1,5 @@
-// What backends share: the checks of their operands, the form in which they
-// send them, and who belongs to a part of split().
+// Code shared by backends: checks of operands, views of tensors for sending,
+// and the members of a split().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,20 +10,20 @@
 
 namespace headroom::collectives {
 
-// An operation that is done when it begins.
+// An operation that is complete from the start.
 class DoneWork final : public Work {
  public:
   void wait() override {}
 };
 
-// `tensor` as [numel] in storage order, sharing its memory: collectives are
-// element-wise, so the order of axes does not matter as long as all ranks have
-// the same. Not tracked by autograd.
-// REQUIRES: what Communicator asks of its tensors (checked).
+// A flat view of `tensor` in storage order, which shares its memory:
+// collectives are element-wise, so the order of axes does not matter if all
+// ranks have the same. Not tracked by autograd. REQUIRES: the tensor is valid
+// for Communicator (checked).
 at::Tensor flat_view(const at::Tensor& tensor);
 
-// The view of a message between two ranks, in which nothing is added: elements
-// of 16 bits may be sent too, and are seen as bytes.
+// A flat view for a message between two ranks. Nothing is added, so 16-bit
+// elements are allowed and viewed as bytes.
 at::Tensor message_view(const at::Tensor& tensor);
 
 // Checks that 0 <= rank < size.
@@ -35,7 +35,7 @@ void check_multiple(const at::Tensor& whole, const at::Tensor& part, int size);
 struct SplitMembers {
   std::vector<int> ranks;  // Ranks of the old communicator, in their new order.
   int rank = 0;            // this rank's position in it
-  int largest = 0;         // the ranks of the largest part of all colors
+  int largest = 0;         // number of ranks of the largest part
 };
 
 // The ranks of this rank's color, ordered by key, then by rank. Collective.

@@ -1,13 +1,11 @@
 // Communicator: a fixed, ordered set of ranks that exchange tensors; backend.h
 // makes them. A group of one returns its input.
 //
-// An asynchronous operation needs its tensor alive and untouched until wait().
-// One thread per rank issues operations and waits for them, in the same order
-// on every rank. Errors: CommunicationError when a peer is gone or an operation
-// times out; the communicator is unusable from then on and is dropped with its
-// generation. Invariants:
-//   1. every rank sees bit-identical results of all_reduce;
-//   2. the same ranks, sizes and values give the same bits again.
+// The tensor of an asynchronous operation must live and stay unmodified until
+// wait(). One thread per rank starts operations and waits for them, in the same
+// order on every rank. Errors: CommunicationError if a peer is lost or an
+// operation times out; the communicator is then unusable and is dropped with
+// its generation. Invariants:
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -36,25 +34,25 @@ class Communicator {
   virtual int size() const = 0;
 
   // All operations take dense CPU tensors (any strides that cover their storage
-  // without holes), of one element count and type on all ranks: float, double,
-  // int64 or uint8.
+  // without holes) with the same element count and type on all ranks: float,
+  // double, int64 or uint8. Reduces in place; several sums may be in progress
+  // at once.
 
-  // Reduces in place. Several may be under way at once.
   virtual std::unique_ptr<Work> all_reduce_async(const at::Tensor& tensor,
                                                  ReduceOp op) = 0;
   void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum) {
     all_reduce_async(tensor, op)->wait();
   }
 
-  // [count] zeros, in memory of which this communicator sums the whole or parts
-  // with the least copying, the same parts on all ranks. It may be used for
-  // anything else, and outlive the communicator. Collective, with the same
-  // arguments on all ranks.
+  // Returns [count] zeros in memory that this communicator sums with the least
+  // copying, as a whole or in parts (the same parts on all ranks). The memory
+  // may be used for anything else, and may outlive the communicator.
+  // Collective, with the same arguments on all ranks.
   virtual at::Tensor zeros(int64_t count, at::ScalarType type);
   // A generation may replace its communicator by a new one of the same ranks in
   // the same processes. The new one adopts the buffers of the old one, so that
-  // tensors from zeros() are still summed where they lie. All ranks do so, or
-  // none. Null: there is nothing to adopt.
+  // tensors from zeros() are still summed in place. All ranks do so, or none.
+  // buffers() is null if there is nothing to adopt.
   class Buffers {
    public:
     virtual ~Buffers() = default;
@@ -65,22 +63,22 @@ class Communicator {
   // `output` has size() times the elements of `input`, in rank order.
   virtual void all_gather(const at::Tensor& output,
                           const at::Tensor& input) = 0;
-  // A gather that is done by the time of wait(): in the background where
-  // gathers_in_background(), else in wait() itself.
+  // A gather that completes in wait(), or in the background if
+  // gathers_in_background().
   virtual std::unique_ptr<Work> all_gather_async(const at::Tensor& output,
                                                  const at::Tensor& input);
   virtual bool gathers_in_background() const { return false; }
 
   // `input` has size() times the elements of `output`; rank i gets the sum of
-  // part i. `input` holds anything after that.
+  // part i. `input` is overwritten with undefined values.
   virtual void reduce_scatter(const at::Tensor& output,
                               const at::Tensor& input) = 0;
 
   virtual void broadcast(const at::Tensor& tensor, int root) = 0;
 
   // Messages of one direction between two ranks match in order of issue; any
-  // number may be under way. Tensors have at least one element; bfloat16 and
-  // float16 are taken too.
+  // number may be in progress. Tensors have at least one element; bfloat16 and
+  // float16 are allowed too.
   virtual std::unique_ptr<Work> send_async(const at::Tensor& tensor,
                                            int to) = 0;
   virtual std::unique_ptr<Work> recv_async(const at::Tensor& tensor,
@@ -94,18 +92,17 @@ class Communicator {
 
   virtual void barrier() = 0;
 
-  // An operation's wait() orders the work of a device, where there is one, and
-  // the host learns later that it failed. check() throws CommunicationError
-  // where one has failed so far: what was computed after it is worthless.
-  // synchronize() returns when all that was issued is done, and throws where it
-  // failed.
+  // With a device, wait() only orders the device's work; the host learns of a
+  // failure later. check() throws CommunicationError if an operation has failed
+  // so far: all results after it are invalid. synchronize() returns when all
+  // operations are complete, and throws if one failed.
   virtual void check() {}
   virtual void synchronize() {}
-  // Connects now what the first operation on a device's tensor would connect
-  // (device_ranks.h): where the device's memory is counted, and a refusal costs
+  // Makes the connections that the first operation on a device's tensor would
+  // make (device_ranks.h), so that their memory is counted and a failure costs
   // no step. Collective.
   virtual void connect() {}
-  // This rank's end is a failure: its destructor then waits for no peer.
+  // Marks this rank as failed: its destructor then waits for no peer.
   virtual void abandon() {}
 
   // The communicator of the ranks with this rank's `color`, ordered by `key`
@@ -113,7 +110,6 @@ class Communicator {
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 };
 
-// The group of one: every operation is done at once.
 std::unique_ptr<Communicator> make_single_communicator();
 
 }  // namespace headroom::collectives

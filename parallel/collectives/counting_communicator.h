@@ -1,7 +1,7 @@
-// CountingCommunicator: passes everything on and counts the bytes that this
-// rank hands over: what it sends, reduces, gathers (its own part), scatters or,
-// as root, broadcasts. Headers and what it receives do not count. Where it
-// waits, it says so (PeerWait).
+// CountingCommunicator: forwards all operations and counts the bytes that this
+// rank contributes: what it sends, reduces, gathers (its own part), scatters
+// or, as root, broadcasts. Headers and received bytes are not counted. While it
+// waits for peers it holds a PeerWait.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ class CountingCommunicator final : public Communicator {
         size_(inner_->size()) {}
 
   int64_t bytes() const { return bytes_; }
-  // Lets peers that wait for this rank fail at once. From then on every
-  // operation throws CommunicationError, until reconnect().
+  // Makes peers that wait for this rank fail at once. Until reconnect() every
+  // operation throws CommunicationError.
   void disconnect() {
     if (inner_ == nullptr) return;
     buffers_ = inner_->buffers();
     abandon();
     inner_.reset();
   }
-  // Goes on over `inner`, which connects the same ranks anew: whoever borrows
-  // this communicator need not know that a generation has ended.
-  // REQUIRES: the same rank and size; operations of before are dropped.
+  // Continues with `inner`, a new connection of the same ranks, so that users
+  // of this object need not be rebuilt with a new generation. REQUIRES: the
+  // same rank and size; earlier operations are dropped.
   void reconnect(std::unique_ptr<Communicator> inner);
 
   int rank() const override { return rank_; }
@@ -71,14 +71,14 @@ class CountingCommunicator final : public Communicator {
   void abandon() override {
     if (inner_ != nullptr) inner_->abandon();
   }
-  // The parts are not counted here.
+  // Bytes of the new communicators are not counted here.
   std::unique_ptr<Communicator> split(int color, int key) override {
     const PeerWait waiting;
     return inner().split(color, key);
   }
 
  private:
-  // A group of one hands nothing to anybody.
+  // Counts nothing in a group of one.
   void count(const at::Tensor& tensor);
   Communicator& inner() const;
 

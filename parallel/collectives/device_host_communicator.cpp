@@ -48,7 +48,7 @@ class DeviceHostCommunicator final : public Communicator {
   DeviceHostCommunicator(std::unique_ptr<Communicator> host,
                          std::shared_ptr<DeviceRanks> devices)
       : host_(std::move(host)), device_ranks_(std::move(devices)) {
-    // A group of one exchanges nothing.
+    // A group of one needs no device communicator.
     if (device_ranks_ && size() > 1) devices_ = device_ranks_->over(*host_);
   }
 
@@ -152,8 +152,9 @@ class DeviceHostCommunicator final : public Communicator {
         .copy_(input.as_strided({input.numel()}, {1}));
   }
 
-  // The devices' communicator, or null where tensors go through the host.
-  // What the host tells its peers must not rest on what a device failed to sum.
+  // The devices' communicator, or null if tensors pass through the host. For
+  // host tensors it first checks that no device sum has failed, since the data
+  // may depend on it.
   Communicator* direct_for(const at::Tensor& tensor) const {
     if (!tensor.is_cpu()) return devices_.get();
     if (devices_ != nullptr) devices_->check();
@@ -161,8 +162,9 @@ class DeviceHostCommunicator final : public Communicator {
   }
 
   const std::unique_ptr<Communicator> host_;
-  const std::shared_ptr<DeviceRanks> device_ranks_;  // null: all through host_
-  std::unique_ptr<Communicator> devices_;  // null there, and in a group of one
+  // null: use host_ for all tensors
+  const std::shared_ptr<DeviceRanks> device_ranks_;
+  std::unique_ptr<Communicator> devices_;  // null then, and with one rank
 };
 
 }  // namespace

@@ -6,8 +6,8 @@
 namespace headroom::collectives {
 namespace {
 
-// Results and names are host memory, not the step's: where that is used up,
-// they can still be gathered.
+// A tensor over plain host memory, not counted as the step's: after a tensor
+// allocation failed, results can still be gathered.
 at::Tensor bytes_at(std::string& memory) {
   return at::from_blob(memory.data(), {static_cast<int64_t>(memory.size())},
                        at::kByte);

@@ -1,5 +1,6 @@
-// What ranks tell each other: numbers, bytes of any length, and whether all of
-// them agree. Collective; CommunicationError as the communicator.
+// Exchanges small data between all ranks: numbers, byte strings of any length,
+// and whether all ranks agree. All functions are collective and throw
+// CommunicationError.
 #pragma once
 
 #include <ATen/ops/from_blob.h>
@@ -13,7 +14,7 @@
 
 namespace headroom::collectives {
 
-// Every rank's `mine`, by rank. REQUIRES: a T of int64_t numbers only.
+// Returns every rank's `mine`, by rank. REQUIRES: T consists of int64_t only.
 template <typename T>
 std::vector<T> tell_all(Communicator& ranks, T mine) {
   static_assert(std::is_trivially_copyable_v<T> &&
@@ -28,12 +29,12 @@ std::vector<T> tell_all(Communicator& ranks, T mine) {
 
 bool all_agree(Communicator& ranks, bool here);
 
-// Every rank's bytes, by rank: for results that differ in size, such as the
+// Returns every rank's bytes, by rank. They may differ in size, such as the
 // detections of a validation shard.
 std::vector<std::string> gather_bytes(Communicator& communicator,
                                       const std::string& mine);
 
-// Rank `root`'s bytes on every rank.
+// Returns rank `root`'s bytes on every rank.
 std::string broadcast_bytes(Communicator& communicator,
                             const std::string& bytes, int root);
 

@@ -1,6 +1,6 @@
-// A rank that could not communicate for a reason of its own, such as a limit of
-// its machine. No peer is lost, and forming a generation again with the same
-// ranks does not help.
+// A rank could not communicate for a local reason, such as a limit of its
+// machine. No peer is lost, and a new generation of the same ranks would not
+// help.
 #pragma once
 
 #include "parallel/base/check.h"

@@ -22,15 +22,15 @@
 namespace headroom::collectives {
 namespace {
 
-// The place where ranks that are threads meet; any thread may call it.
+// The state shared by ranks that are threads; any thread may call it.
 
-// What one rank brings to an operation; flat tensors.
+// One rank's tensors in an operation; both are flat.
 struct LocalPart {
   at::Tensor output;
   at::Tensor input;
 };
 
-// One operation that some ranks have joined and others perhaps not yet.
+// An operation that some ranks may not have joined yet.
 struct LocalOperation {
   std::string name;
   std::set<int> expected;  // the ranks that take part
@@ -58,7 +58,7 @@ class LocalGroup {
   // needs has left, or after the timeout; the group has then failed for all.
   void wait(const std::shared_ptr<LocalOperation>& operation, int rank);
 
-  // The rank is gone, so operations that wait for it fail.
+  // Marks the rank as lost: operations that wait for it fail.
   void leave(int rank);
 
   // The group of the ranks that gave `color` in split number `number`.
@@ -157,7 +157,7 @@ void LocalGroup::perform_now(LocalOperation& operation, int rank) {
   changed_.notify_all();
 }
 
-// Operations are dropped with their tensors: from now on nobody writes to them.
+// Drops all operations with their tensors, so that nothing writes to them.
 void LocalGroup::fail(const std::string& reason) {
   if (failure_.empty()) failure_ = reason;
   operations_.clear();
@@ -196,9 +196,8 @@ void check_same_form(const std::vector<LocalPart>& parts) {
   }
 }
 
-// A copy of a flat tensor in memory that is nobody's tensor memory: what a
-// collective needs inside must not count for, or fail, the rank whose thread
-// happens to perform it.
+// A copy of a flat tensor outside the counted tensor memory: the scratch of a
+// collective must not count for the rank whose thread performs it.
 class Scratch {
  public:
   explicit Scratch(const at::Tensor& flat)

@@ -10,8 +10,7 @@
 namespace headroom::collectives {
 namespace {
 
-// The ranks that agree with `here` in every axis that `axis` does not vary have
-// one color.
+// The color of a rank's group: equal for ranks that differ only along `axis`.
 int color_of(Mesh::Axis axis, const plan::ParallelLayout& layout,
              plan::MeshCoordinates here) {
   switch (axis) {
@@ -61,14 +60,14 @@ Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
   connect();
 }
 
-// Gradients go over the first, an image's batch-norm sums over the second; the
-// others may carry no tensor of a device.
+// Gradients use `replicas`, an image's batch-norm sums `spatial`. The other
+// axes may never carry a device tensor.
 void Mesh::connect() {
   replicas->connect();
   spatial->connect();
 }
 
-// A rank that is alone on an axis needs no connection there.
+// A rank that is alone on an axis needs no connection.
 std::unique_ptr<Communicator> Mesh::split(Axis axis) const {
   const int size = size_of(axis, layout);
   auto ranks = size == 1

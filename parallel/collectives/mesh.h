@@ -6,14 +6,12 @@
 //   spatial     ranks that share one image: halo rows and, unless batch-norm
 //               groups span data ranks, batch-norm statistics
 //   replicas    data x spatial: all ranks that hold the same layers; gradients
-//   statistics  the same ranks once more, for batch-norm groups that span data
-//               ranks: gradient buckets start whenever backward reaches them,
-//               so what else communicates during backward needs its own
+//   statistics  the ranks of `replicas`, for batch-norm groups that span data
+//               ranks: gradient sums may start at any time in backward, so
+//               other exchanges during backward need their own communicator
 //
-// Each counts the bytes that this rank handed to it, so that a test can tell a
-// split from everybody doing everything.
-//
-// The mesh owns these communicators and borrows `world`.
+// Each one counts the bytes that this rank contributes, so that a test can
+// verify that work is split. The mesh owns them, but not `world`.
 #pragma once
 
 #include <array>
@@ -42,7 +40,7 @@ struct Mesh {
   // Disconnects all axes, but not `world`: peers fail at once instead of
   // waiting.
   void disconnect();
-  // Splits `world`, which was connected anew, into the same axes. Collective.
+  // Splits `world`, which has been reconnected, into the same axes. Collective.
   void reconnect();
 
   bool is_first_stage() const { return here.pipeline_stage == 0; }
@@ -53,7 +51,7 @@ struct Mesh {
   enum class Axis { kPipeline, kData, kSpatial, kReplicas };
 
  private:
-  // In the order in which all ranks make them.
+  // In the order in which all ranks create them.
   std::array<std::pair<Axis, std::unique_ptr<CountingCommunicator>*>, 5> axes();
   std::unique_ptr<Communicator> split(Axis axis) const;
   void connect();

@@ -16,8 +16,8 @@
 namespace headroom::collectives {
 namespace {
 
-// Cleared by a failure or an exception that drops a communicator: then this
-// process leaves without MPI_Finalize, and mpirun ends its peers.
+// Set to false by a failure, or by an exception that drops a communicator. The
+// process then ends without MPI_Finalize, and mpirun ends its peers.
 bool ends_well = true;
 
 std::string message_of(int code) {
@@ -84,8 +84,8 @@ class MpiWork final : public Work {
         rank_(rank),
         size_(size) {}
 
-  // MPI cannot cancel a collective, and waiting for a dead peer would hang: the
-  // memory is given up instead, in a process that is about to end.
+  // MPI cannot cancel a collective, and waiting for a dead peer would hang, so
+  // the tensor is leaked; the process is about to end.
   ~MpiWork() override {
     if (request_ != MPI_REQUEST_NULL) {
       ends_well = false;

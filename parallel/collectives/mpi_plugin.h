@@ -1,8 +1,8 @@
-// The interface of libheadroom_mpi.so, which alone is linked with Open MPI: it
-// is loaded for --backend mpi, so that a machine without MPI, or with an MPI
-// that asks for a newer C library than its own, has everything else.
+// The interface of libheadroom_mpi.so, the only library linked with Open MPI.
+// It is loaded for --backend mpi, so that everything else works on a machine
+// without MPI, or with an MPI that needs a newer C library.
 //
-// Errors: those of Communicator pass through it.
+// Errors: as Communicator.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,11 @@ inline constexpr int kMpiApiVersion = 1;
 class MpiApi {
  public:
   virtual ~MpiApi() = default;
-  // What make_mpi_communicator (backend.h) returns.
+  // Makes the communicator of make_mpi_communicator (backend.h).
   virtual std::unique_ptr<Communicator> connect(int rank, int size) = 0;
 };
 
-// The one function that the plugin exports; null where it is of another
-// version.
+// The function that the plugin exports; returns null for another version.
 using MpiApiFactory = MpiApi* (*)(int version);
 inline constexpr const char* kMpiApiFactory = "headroom_mpi_api";
 

@@ -28,8 +28,8 @@ namespace {
 
 enum class Kind : uint64_t { kSum = 1, kMax, kGather, kBroadcast, kBarrier };
 
-// Goes before the bytes of each collective, so that ranks that call different
-// ones fail instead of adding up what does not belong together.
+// A label sent before the data of each collective, so that ranks that call
+// different collectives fail instead of mixing their data.
 uint64_t label_of(Kind kind, size_t bytes) {
   constexpr int kKindBits = 56;
   return static_cast<uint64_t>(kind) << kKindBits | bytes;
@@ -39,8 +39,8 @@ Bytes bytes_of_label(uint64_t& label) {
   return std::as_writable_bytes(std::span(&label, 1));
 }
 
-// Tells the rank `to` what this rank does, and checks what the rank `from`
-// does; -1 is nobody.
+// Sends this rank's label to the rank `to` and compares the label from the rank
+// `from`; -1 means no rank.
 void check_same(NetworkGroup& group, uint64_t label, int to, int from) {
   uint64_t own = label, others = label;
   group.exchange(to, to < 0 ? Bytes() : bytes_of_label(own), from,
@@ -79,9 +79,9 @@ void combine(at::ScalarType type, ReduceOp op, Bytes own, Bytes others) {
   }
 }
 
-// A tensor as one chunk for each rank; the last ones may be shorter or empty.
-// The bounds are those of Gloo's sums, and so is the order in which a chunk is
-// summed: training repeats to the bit what it computed with Gloo.
+// Divides a tensor into one chunk per rank; the last ones may be shorter or
+// empty. Chunk bounds and the order of sums are Gloo's, so training gives the
+// same bits as with Gloo.
 class Chunks {
  public:
   Chunks(Bytes whole, size_t width, int ranks) : whole_(whole), ranks_(ranks) {
@@ -109,8 +109,8 @@ class Chunks {
   size_t bytes_;
 };
 
-// Each chunk goes once round the ring, from rank to the rank before it, and is
-// added to: rank r ends with the sum of chunk r. Then the sums go round.
+// Each chunk passes once round the ring, from rank to previous rank, and is
+// added up: rank r gets the sum of chunk r. Then the sums pass round the ring.
 void reduce_around_ring(NetworkGroup& group, const at::Tensor& tensor,
                         ReduceOp op) {
   const int rank = group.rank(), size = group.size();
@@ -147,8 +147,8 @@ void gather_around_ring(NetworkGroup& group, Bytes whole) {
   }
 }
 
-// Down a binomial tree: whoever has the bytes passes them on to a rank half as
-// far away each time.
+// Sends down a binomial tree: each rank that has the bytes passes them to ranks
+// at half the distance each time.
 void broadcast_down_tree(NetworkGroup& group, Bytes whole, int root) {
   const int size = group.size();
   const int place = (group.rank() - root + size) % size;
@@ -170,7 +170,8 @@ void broadcast_down_tree(NetworkGroup& group, Bytes whole, int root) {
   }
 }
 
-// After the step of distance d a rank has heard of the 2d ranks before it.
+// A barrier: after the step of distance d, the 2d ranks before this one have
+// arrived.
 void meet(NetworkGroup& group) {
   const int size = group.size();
   for (int distance = 1; distance < size; distance *= 2) {
@@ -238,7 +239,7 @@ class NetworkCommunicator final : public Communicator {
     const int64_t count = part.numel();
     whole.narrow(0, rank() * count, count).copy_(part);
     if (!members_.is_full_mesh) {
-      // Messages would connect each rank with each.
+      // Messages would need a connection between every two ranks.
       return begin("all_gather", [whole](NetworkGroup& group) {
         gather_around_ring(group, bytes_of(whole));
       });
@@ -289,7 +290,7 @@ class NetworkCommunicator final : public Communicator {
   void abandon() override { group_->fail("this rank left its peers"); }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
-    // Open before any rank learns who belongs to which part.
+    // Open before any rank knows its part, because it then connects at once.
     const TensorPort::Opening opening(*members_.port);
     const SplitMembers part = split_members(*this, color, key);
     GroupMembers members = members_;
@@ -315,7 +316,7 @@ class NetworkCommunicator final : public Communicator {
   std::unique_ptr<Work> work(const char* name, NetworkGroup::Handle operation) {
     return std::make_unique<SocketWork>(group_, name, std::move(operation));
   }
-  // The group outlives its collectives: it ends their thread.
+  // The raw pointer is safe: the group joins the thread that runs `body`.
   std::unique_ptr<Work> begin(const char* name,
                               std::function<void(NetworkGroup&)> body) {
     return work(name,
@@ -329,9 +330,9 @@ class NetworkCommunicator final : public Communicator {
   int64_t num_splits_ = 0;
 };
 
-// Learns the secret and where the others are. The store cannot be interrupted,
-// so it has a thread of its own, which is left alone where this process learns
-// of a loss.
+// Reads the secret and all ranks' addresses. The store cannot be interrupted,
+// so a detached thread reads it; if a peer is lost meanwhile, this function
+// throws and the thread is left to end by itself.
 void introduce(const std::shared_ptr<TensorPort>& port,
                std::shared_ptr<KeyValueStore> store, const std::string& prefix,
                int rank, int size, std::chrono::milliseconds timeout) {
@@ -378,7 +379,7 @@ std::unique_ptr<Communicator> make_network_communicator(
                        .name = prefix,
                        .rank = rank};
   for (int i = 0; i < size; ++i) members.world_ranks.push_back(i);
-  // From now on: a peer that learns of this port's address connects at once.
+  // Open now: a peer that reads this port's address connects at once.
   const TensorPort::Opening opening(*members.port);
   try {
     introduce(members.port, std::move(store), prefix, rank, size,

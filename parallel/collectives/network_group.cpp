@@ -41,8 +41,8 @@ std::string closed_by(int peer) {
   return cat("rank ", peer, " has closed its connection");
 }
 
-// The bytes that were moved, 0 where the socket is not ready. Throws where the
-// connection has ended.
+// Returns the number of bytes moved, 0 if the socket is not ready. Throws if
+// the connection has ended.
 size_t moved(ssize_t count, int peer) {
   if (count > 0) return static_cast<size_t>(count);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
@@ -52,7 +52,7 @@ size_t moved(ssize_t count, int peer) {
                                      " has failed: ", std::strerror(errno)));
 }
 
-// `flags`: MSG_MORE where more follows at once, to go in one segment.
+// `flags`: MSG_MORE if more data follows at once, to share one segment.
 size_t send_some(int socket, Bytes bytes, int peer, int flags = 0) {
   if (bytes.empty()) return 0;
   return moved(::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | flags),
@@ -139,7 +139,7 @@ void NetworkGroup::connect_with(
     }
     return has_failed();
   };
-  // All greetings are on their way before the first answer is waited for.
+  // Send all greetings before waiting for the first answer.
   std::vector<Socket> made;
   for (const auto& [peer, channel] : wanted) {
     if (peer > rank()) continue;
@@ -181,8 +181,8 @@ void NetworkGroup::keep(int peer, Channel channel, Socket socket) {
   wake();
 }
 
-// The connection once the peer has answered. A greeting that came in pieces, as
-// may happen on a network that loses some, is sent again.
+// Returns the connection once the peer has answered. A greeting that arrived in
+// pieces, which a lossy network can cause, is sent again.
 Socket NetworkGroup::welcomed(int peer, Channel channel, Socket socket,
                               const std::function<bool()>& is_over) {
   constexpr int kTries = 4;
@@ -202,7 +202,7 @@ Socket NetworkGroup::connect_to(int peer, Channel channel,
                                 id_, rank(), channel, is_over);
 }
 
-// The socket of a connection, or -1 as long as the peer has not connected.
+// The socket of a connection, or -1 if the peer has not connected yet.
 int NetworkGroup::connected(int peer, Channel channel) {
   {
     const std::lock_guard lock(mutex_);
@@ -224,7 +224,7 @@ void NetworkGroup::fail(const std::string& reason) {
     if (has_failed_) return;
     reason_ = reason;
     has_failed_ = true;
-    // What waits on one of them returns.
+    // Ends all waits on these sockets.
     for (const Socket& socket : sockets_) shutdown(socket.get(), SHUT_RDWR);
   }
   changed_.notify_all();
@@ -393,7 +393,8 @@ void NetworkGroup::run_messages() {
   }
 }
 
-// Takes over what was issued. Once the group has ended all of it ends.
+// Moves newly issued messages to their links. If the group has failed, ends all
+// messages with the reason.
 void NetworkGroup::take_news(std::map<int, Link>& links) {
   std::vector<Message> issued;
   {
@@ -417,7 +418,7 @@ void NetworkGroup::take_news(std::map<int, Link>& links) {
   }
 }
 
-// Moves what can be moved at once, or waits until something can.
+// Moves all data that sockets can take or give now, or waits for one.
 void NetworkGroup::move_messages(std::map<int, Link>& links) {
   std::vector<pollfd> waiting = {{wake_.get(), POLLIN, 0}};
   std::vector<int> peers = {-1};
@@ -448,7 +449,7 @@ void NetworkGroup::pump(Link& link, int peer) {
   }
 }
 
-// True once all of the message has been moved. Its length goes before it.
+// Returns true when the whole message is moved. Its length is sent first.
 bool NetworkGroup::move(Message& message, int socket, int peer) {
   const auto some = [&](Bytes bytes, int flags) {
     return message.is_sent ? send_some(socket, bytes, peer, flags)

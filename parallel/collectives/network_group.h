@@ -1,17 +1,16 @@
-// NetworkGroup: the connections of this rank with the others of one group, and
-// the operations that go over them.
+// NetworkGroup: the connections of this rank to the others of a group, and the
+// operations over them.
 //
 // Two ranks have up to two connections: one for collectives, between ranks
 // whose distance is a power of two (round the ring of ranks), and one for
-// messages, between any two. The order of issue is the order on the wire, so
-// what is sent needs no names, only its length, which is checked. A group has
-// two threads, each started when it is first needed: one carries out the
-// collectives, one after the other; one moves the messages, all at the same
-// time.
+// messages, between any two. Data is sent in order of issue, so it needs no
+// names, only its length, which is checked. A group has two threads, each
+// started on first use: one runs the collectives one by one, the other moves
+// all messages at the same time.
 //
 // The first failure of any kind ends the group on this rank: all its
-// connections are closed, so that the peers fail at once too, and every
-// operation under way ends with the reason.
+// connections are closed, which makes the peers fail at once too, and every
+// operation in progress fails with the reason.
 //
 // Threads: any; await() may be called by several.
 #pragma once
@@ -43,10 +42,10 @@ inline Bytes bytes_of(const at::Tensor& tensor) {
           static_cast<size_t>(tensor.nbytes())};
 }
 
-// A collective or a message under way.
+// A collective or a message in progress.
 class Operation {
  public:
-  // The reason if it has failed, else "".
+  // `failure` is the reason of the failure, or "".
   void finish(const std::string& failure);
 
  private:
@@ -59,10 +58,10 @@ class Operation {
 
 struct GroupMembers {
   std::shared_ptr<TensorPort> port;
-  std::string name;  // the same on all ranks, of this group alone
-  int rank = 0;      // this rank's
-  std::vector<int> world_ranks = {};  // the port's numbers of the group's ranks
-  bool is_full_mesh = true;  // connects messages now, not when first needed
+  std::string name;                   // unique, and equal on all ranks
+  int rank = 0;                       // this rank's number
+  std::vector<int> world_ranks = {};  // the members' numbers in the port
+  bool is_full_mesh = true;           // also connects for messages at once
 };
 
 class NetworkGroup {
@@ -78,27 +77,27 @@ class NetworkGroup {
   int size() const { return static_cast<int>(members_.world_ranks.size()); }
 
   using Handle = std::shared_ptr<Operation>;
-  // `body` is called after those before it. It owns its tensors, and uses
-  // exchange() alone; what it throws ends the group.
+  // Runs `body` after all earlier collectives. It owns its tensors, and uses
+  // exchange() alone; an exception from it ends the group.
   Handle collective(std::function<void()> body);
   Handle send(const at::Tensor& tensor, int to);
   Handle receive(const at::Tensor& tensor, int from);
 
   // Waits for an operation. Throws CommunicationError ("rank 1 of 3, send:
-  // ...") if it fails, or takes longer than the group's time limit as
-  // PeerPatience counts it, or this process learns that a peer is lost.
+  // ...") if it fails, takes longer than the group's time limit (as
+  // PeerPatience counts), or a peer of this process is lost.
   void await(Operation& operation, const char* name);
 
   // Ends the group.
   void fail(const std::string& reason);
 
-  // Within a collective: sends `out` to the rank `to` while it receives
-  // `size` bytes from the rank `from`, of which `take` gets piece after piece,
-  // each a multiple of 64 bytes but for the last. Ranks that need not send, or
-  // receive, give no bytes.
+  // Within a collective: sends `out` to the rank `to` while receiving `size`
+  // bytes from the rank `from`. Received data is passed to `take` in pieces of
+  // a multiple of 64 bytes, except for the last. Pass no bytes to skip sending
+  // or receiving.
   using Take = std::function<void(size_t offset, Bytes piece)>;
   void exchange(int to, Bytes out, int from, size_t size, const Take& take);
-  // The same into memory.
+  // Like the other exchange(), but receives into `in`.
   void exchange(int to, Bytes out, int from, Bytes in);
 
  private:
@@ -111,10 +110,10 @@ class NetworkGroup {
           length(bytes.size()) {}
     bool is_sent;
     int peer;
-    at::Tensor tensor;  // kept until the message has ended
+    at::Tensor tensor;  // kept until the message is complete
     Bytes bytes;
     uint64_t length;
-    size_t done = 0;  // bytes, the length before them included
+    size_t done = 0;  // bytes moved, including the length prefix
     Handle operation;
   };
   struct Link {
@@ -153,14 +152,14 @@ class NetworkGroup {
   const std::chrono::milliseconds timeout_;
   std::unique_ptr<TensorPort::Opening> opening_;
   Socket wake_;                   // an eventfd
-  std::vector<std::byte> piece_;  // the collectives thread's
+  std::vector<std::byte> piece_;  // used by the collectives thread
   std::atomic<bool> has_failed_ = false;
 
   mutable std::mutex mutex_;  // guards the following
   std::condition_variable changed_;
   std::string reason_;
   bool is_ending_ = false;
-  std::vector<Socket> sockets_;  // all, until the end
+  std::vector<Socket> sockets_;  // all sockets, open until the end
   std::map<std::pair<int, Channel>, int> by_peer_;
   std::deque<Task> tasks_;
   std::vector<Message> issued_;

@@ -23,8 +23,8 @@ constexpr int64_t kFirstBytes = 4 << 10;
 constexpr int64_t kMostBytes = 8 << 20;
 constexpr int64_t kGrowth = 4;
 
-// What a machine's rank has measured, in whole numbers that all ranks can be
-// told.
+// The measurements of a machine's rank, as integers so that all ranks can
+// gather them.
 struct Measured {
   int64_t slowest = std::numeric_limits<int64_t>::max();  // bytes a second
   int64_t fastest = 0;
@@ -37,9 +37,9 @@ struct Measured {
   }
 };
 
-// The messages of one pair. A header says how many bytes follow, 0 that the
-// meeting is over; each message is acknowledged. The bytes are no tensors of
-// the run: they count in none of its memory.
+// The messages of one pair. A header has the number of bytes that follow, or 0
+// at the end; each message is acknowledged. The bytes are not counted as the
+// run's tensor memory.
 class Meeting {
  public:
   Meeting(Communicator& ranks, int peer)
@@ -53,7 +53,7 @@ class Meeting {
     for (int64_t bytes = kFirstBytes;;) {
       const Seconds took = say(bytes);
       spent += took;
-      // A message's own delay is no part of the rate.
+      // Subtract the message delay from the time.
       const double sending =
           std::max((took - delay).count(), 0.1 * took.count());
       best = std::max(best, static_cast<double>(bytes) / sending);
@@ -61,7 +61,7 @@ class Meeting {
         const int64_t larger = std::min(kMostBytes, kGrowth * bytes);
         if (spent + kGrowth * took <= most) {
           bytes = larger;
-          best = 0;  // a short message says little: it fits into queues
+          best = 0;  // a short message only fills queues
           continue;
         }
       }
@@ -83,7 +83,7 @@ class Meeting {
   }
 
  private:
-  // The time until it is acknowledged.
+  // Sends a message and returns the time until its acknowledgement.
   Seconds say(int64_t bytes) {
     const Clock::time_point begin = Clock::now();
     send(&bytes, sizeof(bytes));
@@ -126,7 +126,7 @@ std::vector<int> first_ranks(const std::vector<int64_t>& machine_of_rank) {
 int64_t this_machine() {
   std::string start;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), start);
-  std::error_code error;  // where /proc is not mounted
+  std::error_code error;  // /proc may not be mounted
   const auto network =
       std::filesystem::read_symlink("/proc/self/ns/net", error);
   return static_cast<int64_t>(
@@ -136,8 +136,8 @@ int64_t this_machine() {
 std::vector<MachinePairs> measuring_rounds(int machines) {
   std::vector<MachinePairs> rounds;
   if (machines <= kMostMachinesOfAllPairs) {
-    // The circle method: the last place stays, the others move on. An odd
-    // number has a place where nobody stands.
+    // The circle method: the last place is fixed, the others rotate. An odd
+    // number of machines leaves one place empty.
     const int places = machines + machines % 2;
     for (int round = 0; round + 1 < places; ++round) {
       MachinePairs& pairs = rounds.emplace_back();

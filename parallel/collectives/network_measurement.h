@@ -1,12 +1,12 @@
-// How fast the network between the machines of a run is, measured by one rank
-// of each over the run's own connections, so that nothing else listens and only
-// ranks with the generation's secret take part.
+// Measures the speed of the network between a run's machines. One rank of each
+// machine measures over the run's own connections, so no other port is opened
+// and only ranks with the generation's secret take part.
 //
-// Machines meet in pairs, all pairs of a round at the same time, each machine
-// in one of them. Up to 16 machines every pair meets once (a tournament); more
-// machines meet their neighbours, and one that is far away. A pair sends a few
-// empty messages to and fro, then growing ones one way until its part of the
-// time is over.
+// Machines are measured in pairs, all pairs of a round at the same time, with
+// each machine in one pair. Up to 16 machines, every pair is measured once (a
+// tournament); with more, each machine is paired with its neighbours and one
+// that is far away. A pair sends a few empty messages in both directions, then
+// growing ones in one direction until its share of the time is over.
 #pragma once
 
 #include <chrono>
@@ -21,19 +21,19 @@
 
 namespace headroom::collectives {
 
-// A number of this machine's network and of its start: processes share it that
-// reach each other by loopback, and no others do.
+// A number that identifies this machine's boot and network namespace: equal for
+// processes that reach each other by loopback, different for others.
 int64_t this_machine();
 
 using MachinePairs = std::vector<std::pair<int, int>>;
 inline constexpr int kMostMachinesOfAllPairs = 16;
-// The rounds of so many machines; no machine is in two pairs of a round.
+// The rounds for `machines` machines; no machine is in two pairs of a round.
 std::vector<MachinePairs> measuring_rounds(int machines);
 
-// Takes about `most` at most where everybody answers. Nothing where all ranks
+// Measures for about `most` if all ranks answer. Returns nothing if all ranks
 // are on one machine. `interface` is the network interface of this rank's
-// machine; the first rank's is said. Collective over all ranks, which share
-// memory of no kind. Errors: CommunicationError.
+// machine; the result has that of the first rank. Collective over all ranks,
+// which must not share memory. Errors: CommunicationError.
 std::optional<plan::NetworkRates> measure_network(
     Communicator& ranks, int64_t machine, const std::string& interface,
     std::chrono::milliseconds most = std::chrono::milliseconds(1500));

@@ -19,7 +19,7 @@
 namespace headroom::collectives {
 namespace {
 
-// How far apart buffers are in Place::number; no buffer is larger.
+// Place::number is the buffer's number << this, plus the offset.
 constexpr int kOffsetBits = 48;
 
 struct Offer {
@@ -27,9 +27,9 @@ struct Offer {
   SegmentAddress address;
 };
 
-// Element-wise sums and maxima in the order of the parts, so that the same
-// values give the same bits: target[i] = parts[0][i] op parts[1][i] op …; it
-// may be one of the parts.
+// Reduces element-wise in the order of the parts, so that the same values give
+// the same bits: target[i] = parts[0][i] op parts[1][i] op …; `target` may be
+// one of the parts.
 template <typename Scalar>
 void reduce_parts(std::span<const Scalar* const> parts, ReduceOp op,
                   int64_t count, Scalar* target) {
@@ -62,11 +62,11 @@ enum Operation : int64_t {
   kBroadcast  // + the root's rank
 };
 
-// Up to this size every rank forms the whole sum: one meeting instead of two.
+// Up to this size every rank computes the whole sum: one meeting, not two.
 constexpr int64_t kSmallBytes = 16 << 10;
 
-// The piece of a sum in place: what is written to the peers is still in the
-// first-level cache. A multiple of the cache line.
+// The piece of a sum in place: small enough that data to be written to the
+// peers is still in the first-level cache. A multiple of the cache line.
 constexpr int64_t kPieceBytes = 8 << 10;
 
 // Calls body(zero of the tensor's type).
@@ -123,7 +123,7 @@ at::Tensor SharedBuffers::create(Communicator& ranks, int64_t count,
                  cat("a buffer of ", buffer.bytes, " bytes"));
   const auto bytes = static_cast<size_t>(buffer.bytes);
   Offer mine;
-  // The peers must know before this rank throws: they wait for it.
+  // Inform the peers, which wait, before this rank throws.
   std::exception_ptr refused;
   try {
     std::shared_ptr<void> counted = OutsideMemory::count(buffer.bytes);

@@ -1,10 +1,9 @@
 // Sums, gathers, scatters and broadcasts through the memory of a SharedGroup.
 //
-// A tensor is staged through the group's parts, piece by piece. Sums of what
-// lies in a shared buffer are formed where it lies: each rank adds up its share
-// of all ranks' tensors and writes the sum into every one of them. Both ways
-// sum in rank order, so all ranks get the same bits. Threads, errors: as
-// SharedGroup.
+// A tensor is copied piece by piece through the group's parts. Tensors in a
+// shared buffer are summed in place: each rank adds up its share of all ranks'
+// tensors and writes the sum into every one. Both ways sum in rank order, so
+// all ranks get the same bits. Threads and errors: as SharedGroup.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,24 +21,24 @@
 
 namespace headroom::collectives {
 
-// Tensors whose memory all ranks of a host have mapped, so that a sum can be
-// formed where they lie. A tensor keeps its own memory; the mappings of all
+// Tensors whose memory is mapped by all ranks of a host, so that they can be
+// summed in place. A tensor keeps its own memory alive; the mappings of the
 // ranks' memory live as long as this object.
 class SharedBuffers final : public Communicator::Buffers {
  public:
-  // The same stretch of a buffer, seen in the memory of every rank.
+  // A range of a buffer, in the memory of every rank.
   struct Place {
-    int64_t number = 0;             // equal on all ranks for the same stretch
+    int64_t number = 0;             // equal on all ranks for the same range
     std::vector<std::byte*> parts;  // each rank's part
   };
 
-  // [count] zeros, and on every rank a tensor of the same size that the others
-  // see; undefined where a rank has no memory to share. It counts as a tensor's
-  // memory (parallel/base/memory_category.h). Collective over `ranks`, which
-  // must be of one host.
+  // Returns [count] zeros, on every rank a tensor of the same size that the
+  // others have mapped; undefined if a rank has no memory to share. It counts
+  // as tensor memory (parallel/base/memory_category.h). Collective over
+  // `ranks`, which must be on one host.
   at::Tensor create(Communicator& ranks, int64_t count, at::ScalarType type);
 
-  // The place of `bytes` from `data` on, if they lie in a buffer.
+  // The place of [data, data + bytes), if it is in a buffer.
   std::optional<Place> find(const void* data, int64_t bytes) const;
 
  private:
@@ -57,8 +56,8 @@ class SharedBuffers final : public Communicator::Buffers {
   std::vector<Buffer> buffers_;
 };
 
-// Carries out each operation to its end. Tensors are flat and contiguous.
-// Borrows group and buffers.
+// Runs each operation to completion. Tensors are flat and contiguous. Group and
+// buffers must outlive it.
 class SharedCollectives {
  public:
   SharedCollectives(SharedGroup& group, const SharedBuffers& buffers)

@@ -24,11 +24,11 @@
 namespace headroom::collectives {
 namespace {
 
-// A number that is equal in two processes exactly if they can share memory (up
-// to a chance of 2^-64): on one host, in one process-number namespace (a
-// container), by one user.
+// A number that is equal in two processes only if they can share memory (up to
+// a chance of 2^-64): same host, same process-number namespace (container),
+// same user.
 int64_t host_identity() {
-  // The kernel draws it anew at every boot.
+  // The kernel generates it at every boot.
   std::string identity;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), identity);
   struct stat name_space = {};
@@ -41,15 +41,15 @@ int64_t host_identity() {
 
 }  // namespace
 
-// The start of every segment. Peers read it in their own mapping, so it holds
-// no pointers and only atomics that need no lock.
+// The start of every segment. Peers read it in their own mapping, so it has no
+// pointers and only lock-free atomics.
 struct SharedGroup::Shared {
-  // These are the segment's owner's.
-  alignas(64) std::atomic<uint64_t> meetings;  // how many it came to
+  // Fields of the segment's owner.
+  alignas(64) std::atomic<uint64_t> meetings;  // meetings that it reached
   std::atomic<uint32_t> has_left;
   Signature signatures[2];
 
-  // These are the group's, used in rank 0's segment only.
+  // Fields of the group, used only in rank 0's segment.
   alignas(64) std::atomic<uint32_t> activity;  // counts changes; the futex
   std::atomic<uint32_t> sleepers;
   std::atomic<uint32_t> has_failed;
@@ -61,7 +61,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kBookkeepingBytes = 4096;
 constexpr int kSpins = 1000;
-// Time between two checks whether the peers are still there.
+// Time between two checks for lost peers.
 constexpr timespec kSleep{0, 5'000'000};
 
 constexpr size_t segment_bytes() {
@@ -82,7 +82,7 @@ void futex_wake_all(std::atomic<uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// What each rank tells the others.
+// The data that each rank sends to the others to connect.
 struct Invitation {
   int64_t host = 0;
   int64_t is_ready = 0;
@@ -133,7 +133,7 @@ std::unique_ptr<SharedGroup> SharedGroup::connect(
     }
     can &= one.host == mine.host && one.is_ready != 0;
   }
-  if (!can) return nullptr;  // all ranks see the same
+  if (!can) return nullptr;  // all ranks decide alike
 
   try {
     for (int rank = 0; rank < ranks.size(); ++rank) {
@@ -142,7 +142,8 @@ std::unique_ptr<SharedGroup> SharedGroup::connect(
         group->members_.push_back({std::move(*own), -1});
         continue;
       }
-      // Watched before it is opened: whoever then has the token is the peer.
+      // Watch the process before opening: if the token then matches, the
+      // watched process is the peer.
       const int watched =
           address.process == getpid() ? -1 : watch_process(address.process);
       group->members_.push_back(
@@ -168,7 +169,7 @@ SharedGroup::~SharedGroup() {
   for (const Member& member : members_) {
     if (member.process_descriptor >= 0) close(member.process_descriptor);
   }
-  if (parts_[0].empty()) return;  // was never connected
+  if (parts_[0].empty()) return;  // never connected
   members_[rank_].shared().has_left.store(1);
   announce();
 }
@@ -232,7 +233,7 @@ void SharedGroup::throw_if_gone(int member, const char* operation) {
   pollfd ended{watched, POLLIN, 0};
   const bool is_dead = watched >= 0 && poll(&ended, 1, 0) > 0;
   if (!is_dead && peer.has_left.load() == 0) return;
-  // It may have come to this meeting before it went.
+  // It may have reached this meeting before it left.
   if (peer.meetings.load() >= meetings_) return;
   fail(operation, cat("rank ", member, is_dead ? " has ended" : " has left"));
 }

@@ -1,20 +1,20 @@
-// SharedGroup: ranks of one host that pass data through memory they share, step
-// by step.
+// SharedGroup: ranks of one host that exchange data through shared memory, in
+// turns.
 //
-//   Turn turn = group.begin(signature);   my part of turn.parts[rank]
-//   turn.meet();                          now everybody's parts can be read
+//   parts = group.begin(signature);   write this rank's part, parts[rank]
+//   group.meet(operation);            now all ranks' parts can be read
 //
-// Each rank owns a segment with a few words of bookkeeping and two buffers, and
-// maps those of all others. Turns alternate between the buffers, and each has
-// at least one meeting: so who begins a turn knows that nobody reads any more
-// what lay there two turns ago.
+// Each rank owns a segment with some bookkeeping and two buffers, and maps
+// those of all others. Turns alternate between the buffers, and each turn has
+// at least one meeting: so when a turn begins, no rank still reads the data of
+// two turns before.
 //
 // Waiting spins for some microseconds, then sleeps on a futex. One thread per
-// rank. Destroying the group is how a rank leaves: peers that wait for it fail.
-// Errors: CommunicationError when a peer has left, died (any
-// signal: its process is watched through a pidfd), given up, or is not there
-// within the time limit; the group is unusable from then on, for all ranks.
-// CheckFailure when ranks begin turns of different signatures.
+// rank. A rank leaves by destroying the group: peers that wait for it fail.
+// Errors: CommunicationError if a peer has left, died (by any signal: its
+// process is watched through a pidfd), given up, or does not come within the
+// time limit; all ranks' groups are then unusable. CheckFailure if ranks begin
+// turns with different signatures.
 #pragma once
 
 #include <chrono>
@@ -33,15 +33,15 @@ class SharedGroup {
   // The size of each rank's part of a turn.
   static constexpr int64_t kPartBytes = 512 << 10;
 
-  // What a turn does, which must be the same on all ranks.
+  // The operation of a turn, which must be equal on all ranks.
   struct Signature {
     int64_t operation = 0;
     int64_t elements = 0;
     int64_t place = 0;  // SharedBuffers::Place::number, for sums in place
   };
 
-  // The group of the ranks of `ranks`, or none with the reason where they
-  // cannot share memory. Collective; the same answer on all ranks.
+  // Makes the group of `ranks`; null with the `reason` if they cannot share
+  // memory. Collective; the result is the same on all ranks.
   static std::unique_ptr<SharedGroup> connect(Communicator& ranks,
                                               std::chrono::milliseconds timeout,
                                               std::string& reason);
@@ -52,7 +52,7 @@ class SharedGroup {
 
   // The next turn's buffers, kPartBytes each, by rank.
   const std::vector<std::byte*>& begin(const Signature& signature);
-  // Returns when all ranks have come to this point of the turn.
+  // Returns when all ranks have reached this point of the turn.
   void meet(const char* operation);
 
   // Makes peers that wait, or will wait, fail too.
@@ -60,7 +60,7 @@ class SharedGroup {
   void throw_if_failed(const char* operation) const;
 
  private:
-  struct Shared;  // the words at the start of a segment
+  struct Shared;  // the bookkeeping in a segment
   struct Member {
     SharedSegment segment;
     int process_descriptor = -1;  // readable when the process is gone
@@ -71,7 +71,7 @@ class SharedGroup {
       : rank_(rank), timeout_(timeout) {}
 
   void announce();
-  // A rank that has not come yet, or -1.
+  // A rank that has not arrived yet, or -1.
   int missing() const;
   void sleep(uint32_t seen);
   void throw_if_gone(int member, const char* operation);
@@ -81,9 +81,9 @@ class SharedGroup {
   const int rank_;
   const std::chrono::milliseconds timeout_;
   std::vector<Member> members_;       // one for each rank
-  std::vector<std::byte*> parts_[2];  // each rank's, on two sides
+  std::vector<std::byte*> parts_[2];  // [side][rank]
   int side_ = 0;
-  bool checked_ = true;  // the turn's signatures
+  bool checked_ = true;  // whether this turn's signatures were checked
   uint64_t meetings_ = 0;
   std::string failure_;
 };

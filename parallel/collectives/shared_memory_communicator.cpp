@@ -13,20 +13,20 @@
 namespace headroom::collectives {
 namespace {
 
-// What the communicator shares with its asynchronous operations.
+// State shared by the communicator and its asynchronous operations.
 class Connection {
  public:
   Connection(std::unique_ptr<Communicator> network,
              std::unique_ptr<SharedGroup> group)
       : network_(std::move(network)), group_(std::move(group)) {}
 
-  // Peers that wait for this rank fail, and so does what is under way here.
+  // Makes waiting peers fail, and operations in progress here.
   void leave() {
     group_.reset();
     network_.reset();
   }
 
-  // A failure of whatever kind ends both ways to the peers.
+  // Any failure closes both connections to the peers.
   template <typename Call>
   auto guard(const Call& call) {
     try {
@@ -38,14 +38,14 @@ class Connection {
     }
   }
 
-  // Asks for a sum. Returns its number.
+  // Queues a sum. Returns its number.
   int64_t add_sum(at::Tensor flat, ReduceOp op) {
     throw_if_failed("all_reduce");
     waiting_.push_back({std::move(flat), op});
     return num_added_++;
   }
 
-  // Carries out the sums up to and including number `last`.
+  // Runs the queued sums up to and including number `last`.
   void carry_out(int64_t last) {
     throw_if_failed("all_reduce");
     guard([&] {
@@ -57,7 +57,7 @@ class Connection {
     });
   }
 
-  // Carries out all sums that were asked for, then body(group).
+  // Runs all queued sums, then body(group).
   template <typename Body>
   void run(const char* operation, const Body& body) {
     throw_if_failed(operation);
@@ -68,7 +68,7 @@ class Connection {
     });
   }
 
-  // Returns an undefined tensor where a rank has no memory to share.
+  // Returns an undefined tensor if a rank has no memory to share.
   at::Tensor make_buffer(int64_t count, at::ScalarType type) {
     throw_if_failed("zeros");
     return guard([&] { return buffers_->create(*network_, count, type); });

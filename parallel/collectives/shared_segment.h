@@ -1,13 +1,13 @@
 // SharedSegment: memory of this process that other processes of the same host
 // and user can map.
 //
-// An anonymous file (memfd): it has no name that could be guessed or be left
-// behind by a killed process, and is not bounded by the size of /dev/shm. Peers
-// open it through /proc and compare a random token, so that a process that took
-// over a dead one's number is not mistaken for it.
+// It is an anonymous file (memfd): it has no name to guess, none is left by a
+// killed process, and /dev/shm does not limit its size. Peers open it through
+// /proc and compare a random token, to detect a process that reuses a dead
+// one's number.
 //
-// A mapping keeps the memory alive, also after its owner is gone. Errors: Error
-// (tag "shared_memory") when it cannot be made or opened.
+// A mapping keeps the memory alive, even after its owner has ended. Errors:
+// Error (tag "shared_memory") if it cannot be made or opened.
 #pragma once
 
 #include <sys/types.h>
@@ -18,8 +18,8 @@
 
 namespace headroom::collectives {
 
-// What a peer needs in order to open a segment; plain numbers, so that it can
-// travel through a collective.
+// The address with which a peer opens a segment. Plain numbers, so that a
+// collective can exchange it.
 struct SegmentAddress {
   int64_t process = 0;
   int64_t descriptor = 0;
@@ -28,7 +28,7 @@ struct SegmentAddress {
 
 class SharedSegment {
  public:
-  // A zero-filled segment, whose pages are allocated, so that touching them
+  // A zero-filled segment. Its pages are allocated at once, so touching them
   // cannot fail.
   static SharedSegment create(size_t bytes);
   // A segment of `bytes` that this or another process created.
@@ -46,7 +46,7 @@ class SharedSegment {
   SharedSegment(const SegmentAddress& address, int descriptor, size_t bytes);
 
   SegmentAddress address_;
-  int descriptor_ = -1;  // the owner's: peers open it through /proc
+  int descriptor_ = -1;  // only in the owner; peers use /proc
   std::byte* data_ = nullptr;
   size_t mapped_bytes_ = 0;
 };

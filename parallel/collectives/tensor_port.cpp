@@ -28,8 +28,8 @@ namespace {
 
 constexpr int kBacklog = 4096;
 constexpr int kLookMs = 50;
-// An address is written with its kind in front: that of TCP over IP is a
-// sockaddr's bytes, that of a Unix socket its path.
+// An address begins with its kind; then come a sockaddr's bytes for TCP, or the
+// path of a Unix socket.
 constexpr char kTcp = 't';
 constexpr char kUnix = 'u';
 
@@ -95,11 +95,11 @@ Name name_of_text(const std::string& text) {
 }
 
 void send_at_once(int socket) {
-  const int on = 1;  // fails on a Unix socket, which always does
+  const int on = 1;  // fails on a Unix socket, which needs none
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-// Waits until the socket is ready for `events`, or an error is.
+// Waits until the socket is ready for `events` or has an error.
 bool is_ready(int socket, short events, const std::function<bool()>& is_over) {
   pollfd waiting{socket, events, 0};
   while (!is_over()) {
@@ -133,8 +133,8 @@ Socket::~Socket() {
   if (is_open()) close(descriptor_);
 }
 
-// What a connection begins with. All ranks run the same build, on machines of
-// one byte order.
+// The start of a connection. All ranks run the same build, on machines of the
+// same byte order.
 struct TensorPort::Greeting {
   Secret secret{};
   uint64_t group = 0;
@@ -201,7 +201,8 @@ void TensorPort::introduce(KeyValueStore& store, const std::string& prefix,
   }
   const std::string port = prefix + "/port/";
   store.set(cat(port, rank), address_);
-  // Thousands of ranks do not ask for one another: rank 0 asks for all.
+  // Rank 0 reads all addresses and publishes one list: with thousands of ranks,
+  // reading each other's would be too many calls.
   if (rank == 0) {
     std::string ports;
     for (const std::string& address : store.get_all(port, size, timeout)) {
@@ -245,7 +246,7 @@ Socket TensorPort::connect(int world_rank, uint64_t group, int own_rank,
             static_cast<ssize_t>(sizeof(hello))) {
       return made;
     }
-    // A rank listens before it says where.
+    // A rank listens before it publishes its address.
     if (errno == ECONNREFUSED || errno == ENOENT) {
       throw CommunicationError(
           cat("rank ", world_rank, " of the run has left"));
@@ -293,14 +294,14 @@ void TensorPort::accept_one() {
   Socket socket(::accept4(listener_.get(), nullptr, nullptr,
                           SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket.is_open()) {
-    // Strangers who sent nothing may have used up the descriptors.
+    // Silent connections of strangers may have used up the descriptors.
     const bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
     if (is_full)
       std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
     return;
   }
-  // TCP hands over what has sent something, and the greeting is one segment; a
-  // Unix socket is connected first, by a process of this run.
+  // With TCP, data is already there, and the greeting is one segment. A Unix
+  // socket is accepted before its data, from a process of this run.
   pollfd greeted{socket.get(), POLLIN, 0};
   if (!path_.empty()) poll(&greeted, 1, 1000);
   Greeting hello;
@@ -309,7 +310,7 @@ void TensorPort::accept_one() {
     return;
   }
   const std::lock_guard lock(mutex_);
-  // The comparison takes equally long wherever they differ.
+  // Compare in constant time.
   int difference = is_introduced_ ? 0 : 1;
   for (size_t i = 0; i < secret_.size(); ++i) {
     difference |= hello.secret[i] ^ secret_[i];

@@ -1,17 +1,18 @@
-// TensorPort: where the other ranks of a run connect to this one: a TCP port,
+// TensorPort: the port to which the other ranks of a run connect: a TCP port,
 // or a Unix socket in a folder that only the run's processes can enter.
 //
-// A connection begins with a greeting: the secret of the generation, which its
-// rank 0 draws and the run's store carries, and which rank of which group
-// connects for what. The port answers with one byte and hands the connection to
-// the group. What begins otherwise is closed at once, and on TCP a connection
-// that sends nothing is not accepted at all (TCP_DEFER_ACCEPT). While no group
-// connects, the system drops what arrives for the port (a socket filter).
+// A connection begins with a greeting: the secret of the generation, which rank
+// 0 generates and the run's store distributes, and the connecting rank, its
+// group and its channel. The port answers with one byte and passes the
+// connection to the group. Connections that begin otherwise are closed at once;
+// on TCP, a connection that sends nothing is never accepted (TCP_DEFER_ACCEPT).
+// While no group is connecting, a socket filter drops all packets for the port.
 //
-// The secret is sent as it is: it keeps out whoever cannot read the network.
+// The secret is sent unencrypted: it does not protect against an attacker who
+// can read the network.
 //
-// Threads: any; one of its own accepts connections.
-// Errors: Error (exit 2) where the host cannot be listened at.
+// Threads: any; an internal thread accepts connections. Errors: Error (exit 2)
+// if it cannot listen at the host.
 #pragma once
 
 #include <array>
@@ -57,30 +58,30 @@ class TensorPort {
   TensorPort(const TensorPort&) = delete;
   TensorPort& operator=(const TensorPort&) = delete;
 
-  // Learns the secret and the addresses of all `size` ranks through `store`,
-  // below `prefix`. Collective; throws what the store throws.
+  // Exchanges the secret and the addresses of all `size` ranks through `store`,
+  // below `prefix`. Collective; throws the store's errors.
   void introduce(KeyValueStore& store, const std::string& prefix, int rank,
                  int size, std::chrono::milliseconds timeout);
 
-  // Connects to a rank of the store's numbering and sends the greeting; the
-  // answer is still to come. Tries until `is_over` returns true, which is asked
-  // some 20 times a second; then the socket is not open. Throws
-  // CommunicationError where that rank listens no more.
-  // REQUIRES: introduce().
+  // Connects to the rank with this number in the store and sends the greeting,
+  // without waiting for the answer. Tries until `is_over` returns true, which
+  // is called about 20 times a second; the returned socket is then not open.
+  // Throws CommunicationError if that rank no longer listens. REQUIRES:
+  // introduce().
   Socket connect(int world_rank, uint64_t group, int own_rank, Channel channel,
                  const std::function<bool()>& is_over) const;
-  // Waits for the answer likewise. Returns false where the other side has hung
-  // up: it is no rank of this run, or has left the group.
+  // Waits for the answer until `is_over`. Returns false if the other side has
+  // closed the connection: it is no rank of this run, or has left the group.
   static bool is_welcome(const Socket& socket,
                          const std::function<bool()>& is_over);
 
-  // Hands the connections of `group` to `take`, also those that came before;
-  // it is called with the port's mutex held. leave() ends that.
+  // Passes the connections of `group`, including earlier ones, to `take`, with
+  // the port's mutex held, until leave().
   using Take = std::function<void(int rank, Channel channel, Socket socket)>;
   void attach(uint64_t group, Take take);
   void leave(uint64_t group);
 
-  // The port is open while one lives.
+  // The port is open while at least one Opening exists.
   class Opening {
    public:
     explicit Opening(TensorPort& port) : port_(port) { port_.change(1); }
@@ -103,8 +104,8 @@ class TensorPort {
   Socket listener_;
   Socket wake_;  // an eventfd
   std::string address_;
-  std::string path_;                    // of a Unix socket
-  std::vector<std::string> addresses_;  // by rank, since introduce()
+  std::string path_;                    // of the Unix socket, if it is one
+  std::vector<std::string> addresses_;  // by rank, set by introduce()
   mutable std::mutex mutex_;            // guards the following
   int openings_ = 0;
   bool is_introduced_ = false;
