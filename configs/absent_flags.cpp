@@ -13,7 +13,7 @@
 namespace headroom::configs {
 namespace {
 
-// The file's content, by command ("run": those that train and judge) and key.
+// The file's content, by command ("run" for train and val) and key.
 struct Answers {
   std::map<std::string, std::vector<std::string>> published;
   std::map<std::string, std::vector<AbsentFlag>> absent;

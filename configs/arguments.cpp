@@ -47,7 +47,7 @@ std::string short_number(double number) {
                remedy + name + " " + shown);
 }
 
-// Sets the variable that the option is bound to.
+// Sets the option's variable.
 void set_variable(const Option& option, const std::string& name,
                   const std::string& text) {
   RunConfig unused;  // the option is no key of a run
@@ -84,7 +84,7 @@ OptionUse take_use(const Option& option, const std::vector<std::string>& words,
     use.values.push_back(first.substr(use.name.size() + 1));
   }
   if (is_switch(option)) {
-    // --json=true, as some write it.
+    // Accept --json=true.
     if (!use.values.empty() && use.values.front() != "true") {
       refuse_words(use.name + " is a switch and takes no value",
                    "leave it out to have it off");
@@ -94,7 +94,8 @@ OptionUse take_use(const Option& option, const std::vector<std::string>& words,
   }
   const size_t most =
       option.second_key.empty() ? static_cast<size_t>(option.most_values) : 2;
-  // A list that is too long is refused as one.
+  // Read all words of a list, so that one refusal shows a list that is too
+  // long.
   while (at < words.size() && !is_flag(words[at]) &&
          (most > 1 || use.values.empty())) {
     use.text += " " + words[at];

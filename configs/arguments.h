@@ -1,5 +1,5 @@
-// Words of a command line as uses of options, for headroom, its tools and the
-// worker: what may follow a flag, and what is said where something else does.
+// Parses the words of a command line into uses of options, for headroom, its
+// tools and the worker, and refuses words that do not fit.
 //
 // Errors: Error (exit 2) of one line.
 #pragma once
@@ -17,35 +17,35 @@ inline bool is_flag(const std::string& word) { return word.starts_with("--"); }
 // "--img" of "--img=640".
 std::string spelling_of(const std::string& word);
 
-// An option as it was given.
+// An option as given on the command line.
 struct OptionUse {
-  std::string name;                 // as it was written
-  std::vector<std::string> values;  // none of a switch
-  std::string text;                 // the words themselves
+  std::string name;                 // as written
+  std::vector<std::string> values;  // empty for a switch
+  std::string text;                 // the original words
 };
 
-// The use of `option` that begins with words[at], which moves behind it. Words
-// that belong to no option are left: whatever follows a switch, or a second
-// word where the option takes one. `help` is the command that explains it.
+// Reads the use of `option` at words[at] and moves `at` behind it. Words that
+// do not belong to the option are left: any word after a switch, or a second
+// word if the option takes one. `help` is the command that explains the option.
 OptionUse take_use(const Option& option, const std::vector<std::string>& words,
                    size_t& at, const std::string& help);
 
-// Sets the variables that the options are bound to, first to the declared
-// defaults. Options without a name take the words without a flag, in order.
+// Sets the options' variables: first to the declared defaults, then to the
+// given values. Options without a name take the words without a flag, in order.
 void read_arguments(const std::vector<Option>& options,
                     const std::vector<std::string>& words,
                     const std::string& help);
 
-// The words that make read_arguments() set the same values. A value that the
-// program would take anyway, which `unset` holds, is left out.
+// The words with which read_arguments() sets the same values. Values equal to
+// those in `unset`, the program's defaults, are left out.
 std::vector<std::string> words_of(const std::vector<Option>& options,
                                   const std::vector<Option>& unset);
 
-// The words of `text` in lines that begin with `indent` spaces and have at most
-// so many columns, 0 for any number.
+// Wraps `text` into lines indented by `indent` spaces and of at most `columns`
+// columns; 0 means no limit.
 std::string wrapped(const std::string& text, size_t columns, size_t indent);
 
-// An entry of a help: the head, and below it the text.
+// An entry of a help text: the head, with the text below it.
 std::string help_entry(const std::string& head, const std::string& text);
 
 // "--batch, --batch-size N".

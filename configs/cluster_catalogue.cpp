@@ -28,7 +28,7 @@ int64_t positive(const yaml::YamlValue& mapping, const std::string& key) {
   return number;
 }
 
-// 0 where the key is left out.
+// Returns 0 if the key is missing.
 int64_t optional_positive(const yaml::YamlValue& mapping,
                           const std::string& key) {
   return mapping.find(key) == nullptr ? 0 : positive(mapping, key);
@@ -63,7 +63,7 @@ int capability(const yaml::YamlValue& mapping) {
          std::stoi(text.substr(point + 1));
 }
 
-// The beginnings that two names share, in letters.
+// The length of the common prefix.
 size_t shared_letters(const std::string& a, const std::string& b) {
   const auto ends = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   return static_cast<size_t>(ends.first - a.begin());
@@ -73,7 +73,7 @@ std::vector<std::string> nearest_instances(const std::string& name) {
   std::vector<std::string> names;
   for (const Instance& instance : instance_catalogue())
     names.push_back(instance.name);
-  // The same size of another family is as likely as another of the same one.
+  // The same size in another family is as likely as another size in this one.
   const size_t point = std::min(name.find('.'), name.size());
   const auto distance = [&](const std::string& known) {
     const int shared = static_cast<int>(shared_letters(name, known));

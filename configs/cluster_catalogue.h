@@ -1,8 +1,8 @@
-// The catalogue of machines that can be rented, configs/cluster/*.yaml, and of
-// cards that people have, configs/cards/*.yaml. Both are part of the program.
+// The catalogues of machines for rent, configs/cluster/*.yaml, and of single
+// cards, configs/cards/*.yaml. Both are part of the program.
 //
-// One file per family, whose instances differ only in the number of GPUs and
-// the network. Unknown, missing and mistyped keys are refused with
+// One file per family; its instances differ only in the number of GPUs and the
+// network. Unknown, missing and mistyped keys are refused with
 // file:line:column.
 #pragma once
 
@@ -23,37 +23,37 @@ struct Instance {
   int compute_capability = 0;
   // The link between the GPUs; "" with one GPU.
   std::string link;
-  int64_t link_gigabytes_per_second = 0;  // One GPU's link; 0: not published.
-  // The machine's network bandwidth; small machines reach it briefly. 0: not
-  // published.
+  int64_t link_gigabytes_per_second = 0;  // Per GPU; 0 if not published.
+  // The machine's network bandwidth (small machines reach it only briefly); 0
+  // if not published.
   int64_t network_gigabits_per_second = 0;
-  // One GPU's peak as its maker publishes it: 16-bit tensor cores without
-  // sparsity, and its memory; 0: not in the catalogue.
+  // One GPU's published peak: 16-bit tensor cores without sparsity, and memory
+  // bandwidth; 0 if not in the catalogue.
   int64_t tensor_teraflops = 0;
   int64_t memory_gigabytes_per_second = 0;
-  int64_t cores = 0;  // The machine's virtual processors; 0: not known.
+  int64_t cores = 0;  // Virtual processors; 0 if unknown.
 };
 
 // `text` is the content of `file`.
 std::vector<Instance> parse_instances(const std::string& text,
                                       const std::string& file);
 
-// All of the shipped ones, by file and in the order written.
+// All shipped instances, by file and in the order written.
 const std::vector<Instance>& instance_catalogue();
 
-// Throws Error (exit 2) that names the nearest real ones.
+// Throws Error (exit 2) that names the nearest known instances.
 const Instance& find_instance(const std::string& name);
 
-// `text` is the content of `file`: each card as a machine that has one.
+// `text` is the content of `file`. Returns each card as a machine with one GPU.
 std::vector<Instance> parse_cards(const std::string& text,
                                   const std::string& file);
 
 // The shipped cards, in the order written.
 const std::vector<Instance>& card_catalogue();
 
-// A machine of one such card. Spaces, hyphens, case and the names of NVIDIA's
-// series do not matter: "RTX 4090", "geforce-rtx-4090", "4090". Throws Error
-// (exit 2) that names the nearest ones.
+// Returns a machine with one such card. Spaces, hyphens, case and the names of
+// NVIDIA's series are ignored: "RTX 4090", "geforce-rtx-4090", "4090". Throws
+// Error (exit 2) that names the nearest cards.
 const Instance& find_card(const std::string& name);
 
 }  // namespace headroom::configs

@@ -1,6 +1,6 @@
-// The options of commands that are no keys of a run, in the order of the help.
-// A tool of headroom-worker takes those that it binds (worker/tools), so a new
-// option of a tool is an entry here and a binding there.
+// The options that are not keys of a run, in the order of the help. A tool of
+// headroom-worker binds its options in worker/tools, so a new option of a tool
+// is an entry here and a binding there.
 #include "configs/options.h"
 
 namespace headroom::configs {
@@ -190,7 +190,7 @@ std::vector<Option> options_of_processes() {
   };
 }
 
-// verify, tile, pack, export, prune and detect.
+// Options of verify, tile, pack, export, prune and detect.
 std::vector<Option> options_of_tools() {
   return {
       option("--data DATA", {"verify", "tile", "pack"},

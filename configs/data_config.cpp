@@ -46,7 +46,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostClasses = 100'000;
 
-// Those of the last line are written by exporters and not used in training.
+// Exporters write the keys of the last line; training does not use them.
 const std::vector<std::string>& known_keys() {
   static const std::vector<std::string> keys = {
       "path",      "train",     "val",      "test",      "names",
@@ -103,7 +103,7 @@ class Reader {
     return paths;
   }
 
-  // The folder of the images of a split's COCO JSONs; "" if none is written.
+  // The image folder of a split's COCO JSONs; "" if none is given.
   fs::path images(const std::string& split) const {
     const yaml::YamlValue* value = root_.find("images");
     if (value != nullptr && value->kind == yaml::YamlValue::Kind::kMapping) {
@@ -120,7 +120,7 @@ class Reader {
                  "name the folder that file_name starts from");
   }
 
-  // The Pascal VOC folder that `path` names, or the file's own.
+  // The Pascal VOC folder named by `path`, or the folder of the file.
   std::optional<fs::path> voc_folder() const {
     if (!is_voc_folder(bases_.front())) return std::nullopt;
     return bases_.front();
@@ -153,7 +153,8 @@ class Reader {
                     (has_download ? " ('download' is never run)" : ""));
   }
 
-  // One folder or list of images. A refusal names every path that was tried.
+  // Finds one folder or list of images. A refusal names every path that was
+  // tried.
   fs::path source(const yaml::YamlValue& value, const std::string& key) const {
     const fs::path written = yaml::as_text(value, key);
     std::vector<fs::path> tried;
@@ -262,7 +263,7 @@ std::vector<std::string> read_names(const yaml::YamlValue& root) {
   return result;
 }
 
-// The splits of a Pascal VOC folder, where none is written.
+// Sets the splits from a Pascal VOC folder if none are given.
 void read_voc_splits(const fs::path& folder, DataConfig& config) {
   const fs::path lists = folder / "ImageSets" / "Main";
   const auto list = [&](const char* name) -> std::vector<fs::path> {
@@ -281,7 +282,7 @@ void read_voc_splits(const fs::path& folder, DataConfig& config) {
   }
 }
 
-// Where a folder has no data.yaml, its classes are those of its annotations.
+// Reads a folder without data.yaml: its classes are those of the annotations.
 DataConfig load_voc_folder(const fs::path& folder) {
   DataConfig config;
   config.file = folder;

@@ -5,14 +5,13 @@
 //           paths ("./x" in it is relative to the list), or a list of these
 //           train, val and test may also name a COCO JSON, a .geojson or a
 //           .csv, or a split of a Pascal VOC folder (ImageSets/Main/train.txt
-//           beside Annotations/), or the .index of packs that headroom pack
-//           wrote
+//           beside Annotations/), or the .index of packs from headroom pack
 //   images  where the images of such a JSON or .csv are: one folder, or
 //           {train: DIR, val: DIR}; without it, beside the file
 //   names   a list, or {0: a, 1: b};  nc optional
-//   range   the values that a network sees as 0 and 1 (range_wish.h); without
-//           it, images have 8 bits
-//   download   never run, never followed: named in a refusal only
+//   range   the values that become 0 and 1 for the network (range_wish.h);
+//           without it, images have 8 bits
+//   download   never run or downloaded: only shown in a refusal
 #pragma once
 
 #include <filesystem>
@@ -24,10 +23,11 @@
 
 namespace headroom::configs {
 
-// Class names go into JSON, TensorBoard and messages, all of which are UTF-8. A
-// name that is not UTF-8 is refused here, and not only when a run is saved.
+// Class names are written to JSON, TensorBoard and messages, which are UTF-8,
+// so other names are refused here and not only when a run is saved.
 //
-// Two classes of the same name are refused: no table could tell them apart.
+// Two classes with the same name are refused: tables could not distinguish
+// them.
 //
 // Errors: Error (exit 2) that names the file and the name's place in the list.
 
@@ -40,22 +40,22 @@ struct DataConfig {
   std::vector<std::filesystem::path> train;  // existing directories and lists
   std::vector<std::filesystem::path> val;
   std::vector<std::filesystem::path> test;  // may be empty
-  // The folders of the images of each split's COCO JSON; "": beside the JSON.
+  // Folders of the images of each split's COCO JSON; "" means beside the JSON.
   std::filesystem::path train_images, val_images, test_images;
-  // Why `test` is empty although the file names one; "" otherwise.
+  // Why `test` is empty although the file names test images; else "".
   std::string test_split_error;
   std::optional<RangeWish> range;
 };
 
 // `file` may also be a Pascal VOC folder, with Annotations/ and
-// ImageSets/Main/: its splits are train.txt, val.txt and test.txt, its classes
-// those of `names` in its data.yaml, if it has one, else those of its
-// annotations, sorted. A data.yaml whose `path` is such a folder need not name
-// train and val.
+// ImageSets/Main/. Its splits are train.txt, val.txt and test.txt. Its classes
+// are the `names` of its data.yaml if there is one, else the sorted classes of
+// its annotations. A data.yaml with such a folder as `path` need not name train
+// and val.
 //
-// Throws Error with file:line:column: exit 2 for a missing file, bad YAML,
-// unknown keys or wrong types (Ultralytics' extra keys are known and ignored),
-// names with a gap, nc that disagrees, train or val images that are not there.
+// Throws Error (exit 2) with file:line:column for a missing file, bad YAML,
+// unknown keys or wrong types (extra keys of Ultralytics are ignored), names
+// with a gap, a wrong nc, and missing train or val images.
 DataConfig load_data_config(const std::filesystem::path& file);
 
 }  // namespace headroom::configs

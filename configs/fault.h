@@ -1,39 +1,39 @@
-// Fault: a failure that a test injects. It takes the code path of the real
+// Fault: a failure injected by a test. It takes the same code path as the real
 // failure.
 //
 //   oom@rank=1,step=7,allocation=40   the 40th allocation of that step's
 //                                     attempt throws, as does the real
 //                                     allocator
 //   oom@rank=0,step=4,allocation=2,phase=validation
-//                                     the same, counted from the start of
-//                                     something else that this rank does:
+//                                     likewise in another phase of this rank,
+//                                     counted from its start:
 //     vote, commit            of that step: neither allocates, so such a fault
 //                             is reported as not reached
 //     forward, backward       of that step: counted from where its first such
 //                             pass begins
 //     loader                  where that step's targets are assigned
 //     validation, checkpoint  after that many committed steps
-//                                     Of --device's allocations, but of the
-//                                     host's in loader and checkpoint. A GPU's
-//                                     allocator can only be kept from adding
-//                                     segments: whatever the number, the first
+//                                     Counts allocations on --device, but on
+//                                     the host in loader and checkpoint. With a
+//                                     GPU's allocator only new segments can
+//                                     fail: whatever the number, the first
 //                                     request that needs one throws
 //   nan@rank=0,step=4                 that step's gradient is not finite
 //   ballast@rank=0,step=5,bytes=8388608
-//                                     so much is allocated before that step, or
-//                                     before another phase, and held to the end
-//                                     of the process
+//                                     allocates that many bytes before the step
+//                                     or another phase, and holds them to the
+//                                     end of the process
 //
 //   kill@rank=0,step=5,phase=vote     the process is killed (SIGKILL) there:
 //     forward (the default), backward, vote, commit      of that step
 //     validation, checkpoint  after that many committed steps
-//     between                 when its rank joins another generation after them
+//     between                 when its rank then joins another generation
 //     end                     when the run is over, before rank 0 reports it
-//   hang@rank=1,step=3                its training thread stops there for good;
-//                                     the same phases
+//   hang@rank=1,step=3                its training thread stops there for ever;
+//                                     in any phase of kill
 //   pause@rank=0,step=3,phase=commit,seconds=2
-//                                     it stops there for so long, and logs that
-//                                     first: other faults may happen meanwhile
+//                                     it logs this and stops there for so long;
+//                                     other faults may happen meanwhile
 //
 //   device_error@rank=1,step=3,phase=backward
 //                                     a kernel traps on its card, as after an
@@ -43,13 +43,12 @@
 //                                     collective: the step's first operation of
 //                                     NCCL does not happen
 //
-// A worker that was started again skips those of these four kinds whose steps
-// came before.
+// A restarted worker skips faults of the last four kinds for earlier steps.
 //
-// Several are separated by ";". Each fires once; a retried step fires the next
-// one in the list.
+// Several faults are separated by ";". Each fires once; a retried step fires
+// the next one in the list.
 //
-// Errors: Error (exit 2) naming the part that is wrong.
+// Errors: Error (exit 2) that names the wrong part.
 #pragma once
 
 #include <cstdint>
@@ -85,7 +84,7 @@ struct Fault {
   Kind kind = Kind::kOutOfMemory;
   int rank = 0;
   int64_t step = 0;
-  int64_t allocation = 1;  // counted from the phase's first
+  int64_t allocation = 1;  // counted from the start of the phase
   Phase phase = Phase::kStep;
   int64_t bytes = 0;    // the size of a ballast
   int64_t seconds = 0;  // the length of a pause
@@ -103,11 +102,11 @@ struct Fault {
 struct FaultDescription {
   Fault::Kind value;
   const char* name;  // "oom", before the '@'
-  // The number that it takes beside rank and step: "allocation". nullptr where
-  // it takes none.
+  // The name of its number besides rank and step: "allocation". nullptr if it
+  // has none.
   const char* number = nullptr;
   int64_t Fault::*number_member = nullptr;
-  bool needs_number = false;  // There is no default.
+  bool needs_number = false;  // whether the number has no default
   bool takes_phase = true;
   const char* example;
   const char* does;  // "an allocation fails": for the help

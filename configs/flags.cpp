@@ -56,7 +56,7 @@ std::string length_of_row(const FlagUse& use) {
   return std::to_string(row.size());
 }
 
-// Sets the key of `option` to `text`, or refuses it in the flag's words.
+// Sets the key of `option` to `text`, or throws a refusal that names the flag.
 void set_from_flag(RunConfig& config, const std::string& spelling,
                    const Option& option, const std::string& text) {
   if (const auto remedy = absent_choice(option.key, text)) {
@@ -104,7 +104,7 @@ void apply(RunConfig& config, const FlagUse& use) {
   }
 }
 
-// --config and --hyp have been read by then.
+// Applies all flags except --config and --hyp, which are read before.
 void apply_in_order(RunConfig& config, const std::vector<FlagUse>& uses) {
   for (const FlagUse& use : uses) {
     if (use.spelling != "--config" && use.spelling != "--hyp") {
@@ -113,7 +113,7 @@ void apply_in_order(RunConfig& config, const std::vector<FlagUse>& uses) {
   }
 }
 
-// A run file may name a hyp_file; what it writes under hyp: itself wins.
+// A run file may name a hyp_file; the run file's own hyp: entries win.
 RunConfig read_run_file(const std::string& file) {
   const std::string text = yaml::read_config_file(file, "config");
   RunConfig config = parse_run_config(text, file);

@@ -16,8 +16,8 @@ constexpr int64_t kMaxQueueDepth = 8;
 constexpr int64_t kMaxSplitQueueDepth = 1;
 
 int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
-  // One warped picture. A second one where two are mixed, or where a pixel
-  // depends on its neighbours; such a picture is made with all its rows.
+  // One warped picture; two if two are mixed, or if a pixel depends on its
+  // neighbours; then the picture also has all its rows.
   const bool is_whole = !shape.validation && blends_neighbours(hyp);
   const int64_t own_rows = is_whole ? shape.image_height : shape.own_rows;
   int64_t made = shape.largest_pixels * own_rows / shape.image_height;
@@ -29,7 +29,7 @@ int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
             ? 2 * shape.image_height
             : rows_reached(hyp, own_rows, 2 * shape.image_height);
     tiles = rows * 2 * shape.image_width;
-    // Each of nine images is as large as the network's.
+    // Each of the nine images is as large as the network's input.
     if (hyp.mosaic9 > 0) {
       tiles = std::max(tiles, 9 * shape.image_height * shape.image_width);
     }

@@ -1,4 +1,4 @@
-// OptimizerKind: how a step moves the parameters (worker/optim/optimizer.h).
+// OptimizerKind: the optimizer of a run (worker/optim/optimizer.h).
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ enum class OptimizerKind { kSgd, kAdam, kAdamW };
 struct OptimizerDescription {
   OptimizerKind value;
   const char* name;     // the value of --optimizer, as in YOLOv5
-  int64_t num_moments;  // numbers that it keeps for each parameter
+  int64_t num_moments;  // state values per parameter
 };
 
 inline constexpr auto kOptimizers =

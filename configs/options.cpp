@@ -13,7 +13,7 @@ namespace {
 
 using Layout = std::optional<plan::ParallelLayout>;
 
-// The names that an option of an enum is set with.
+// The names of an enum option's values.
 template <typename Value>
 constexpr const auto& name_table() {
   if constexpr (std::is_same_v<Value, Precision>) {
@@ -26,7 +26,7 @@ constexpr const auto& name_table() {
   }
 }
 
-// What a member refers to.
+// The field that a member refers to.
 template <typename Config, typename Field>
 auto& field_of(Config& config, Field RunConfig::*member) {
   return config.*member;
@@ -39,7 +39,7 @@ template <typename Config, typename Field>
 auto& field_of(Config& /*config*/, Field* variable) {
   return *variable;
 }
-// An option whose value goes nowhere is a text.
+// An option without a destination is a text.
 template <typename Config>
 auto& field_of(Config& /*config*/, std::monostate) {
   static thread_local std::string nothing;
@@ -62,7 +62,7 @@ std::optional<Value> read_value(const Option& option, const std::string& text) {
   if constexpr (std::is_same_v<Value, bool>) {
     return yaml::parse_bool(text);
   } else if constexpr (std::is_same_v<Value, int64_t>) {
-    // parse_bytes goes through a double: whole numbers are read exactly first.
+    // parse_bytes uses a double, so first read whole numbers exactly.
     if (const auto number = yaml::parse_int64(text)) return number;
     return option.is_byte_size ? parse_bytes(text) : std::nullopt;
   } else if constexpr (std::is_same_v<Value, int>) {
@@ -91,7 +91,7 @@ bool has_name(const Option& option, const std::string& name) {
   return std::ranges::count(option.names, name) > 0;
 }
 
-// "--batch-size" of "batch_size".
+// Turns "batch_size" into "--batch-size".
 std::string flag_like(std::string key) {
   std::ranges::replace(key, '_', '-');
   return "--" + key;
@@ -178,7 +178,7 @@ std::string type_name(const Option& option) {
 }
 
 std::string shown_name(const Option& option) {
-  // The width's flag is the height's.
+  // The width has the flag of the height.
   const Option* const flag = find_in(run_options(), [&](const Option& other) {
     return !other.names.empty() &&
            (other.key == option.key || other.second_key == option.key);
@@ -246,7 +246,7 @@ double number_of(const RunConfig& config, const Option& option) {
   });
 }
 
-// Older files have precisions without quotes, and are still read.
+// Older files have precisions without quotes, which can still be read.
 bool is_text(const Option& option) {
   const auto is_quoted = [](auto member) {
     using Value = ValueOf<decltype(member)>;

@@ -1,7 +1,7 @@
-// RangeWish: what `range` of a data.yaml asks for.
+// RangeWish: the `range` entry of a data.yaml.
 //
-//   range: [0, 4095]                     these values are 0 and 1
-//   range: [[0, 4095], [100, 9000]]      the same for each band
+//   range: [0, 4095]                     these values become 0 and 1
+//   range: [[0, 4095], [100, 9000]]      one range per band
 //   range: {percentiles: [1, 99]}        measured from the training images
 //   range: {percentiles: [1, 99], per_band: true}
 //
@@ -18,7 +18,7 @@
 namespace headroom::configs {
 
 struct RangeWish {
-  ValueRanges ranges;  // empty: those between two percentiles are measured
+  ValueRanges ranges;  // empty if measured from percentiles
   double low_percentile = 0, high_percentile = 100;
   bool per_band = false;
 
@@ -26,17 +26,17 @@ struct RangeWish {
   bool operator==(const RangeWish&) const = default;
 };
 
-// Nothing where the mapping has no `range`.
+// Returns nothing if the mapping has no `range`.
 std::optional<RangeWish> range_wish_of(const yaml::YamlValue& root);
 
-// The wish of that data.yaml, or of the one in that folder. Nothing where there
-// is no such file: the reader of the data set refuses it.
+// Reads the range of a data.yaml, or of the one in a folder. Returns nothing if
+// there is no such file: the reader of the data set refuses it.
 std::optional<RangeWish> read_range_wish(const std::filesystem::path& data);
 
-// "range: [0, 4095]", as a data.yaml has it.
+// The entry as a data.yaml has it: "range: [0, 4095]".
 std::string to_yaml(const RangeWish& wish);
 
-// The line of a data.yaml that asks for the same; "" for no wish.
+// The line for a data.yaml; "" without a range.
 std::string range_line(const std::optional<RangeWish>& wish);
 
 }  // namespace headroom::configs

@@ -32,7 +32,7 @@ void set_from_yaml(RunConfig& config, const Option& option,
                    const yaml::YamlValue& value) {
   const bool is_plain_text = value.kind == yaml::YamlValue::Kind::kScalar &&
                              (is_text(option) || !value.quoted);
-  // 'project:' with nothing behind it is the empty text.
+  // 'project:' without a value is the empty text.
   const bool is_empty_text =
       value.kind == yaml::YamlValue::Kind::kNull && is_text(option);
   bool is_set = false;
@@ -48,7 +48,7 @@ void set_from_yaml(RunConfig& config, const Option& option,
   }
 }
 
-// The entries of `mapping` are keys that start with `prefix`.
+// Reads the entries of `mapping` as keys with `prefix`.
 void read_keys(RunConfig& config, const yaml::YamlValue& mapping,
                const std::string& prefix) {
   if (mapping.kind == yaml::YamlValue::Kind::kNull) return;
@@ -72,7 +72,7 @@ void read_keys(RunConfig& config, const yaml::YamlValue& mapping,
   }
 }
 
-// Texts are always quoted, so that no word turns into a number or a comment.
+// Texts are always quoted, so that none is read as a number or a comment.
 std::string quoted_text(const std::string& text) {
   static constexpr char kHex[] = "0123456789abcdef";
   std::string result = "\"";

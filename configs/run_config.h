@@ -3,11 +3,11 @@
 //
 // Four sources, later ones win: the defaults here, --config run.yaml, YOLOv5's
 // --hyp file for the hyper-parameters, then flags and --set key=value in the
-// order they are given. A key has one name everywhere: the member here, the
-// YAML key, the --set key; flags keep YOLOv5's spelling.
+// given order. A key has one name everywhere: the member here, the YAML key,
+// the --set key; flags keep YOLOv5's spelling.
 //
-// The same YAML text travels to the workers and into the run directory, so
-// to_yaml and parse_run_config are inverse to each other.
+// Workers and the run directory get the same YAML text, so to_yaml and
+// parse_run_config are inverse to each other.
 #pragma once
 
 #include <cstdint>
@@ -67,15 +67,15 @@ struct Hyperparameters {
   bool operator==(const Hyperparameters&) const = default;
 };
 
-// kAuto is settled when the run starts (coordinator/run/precision_choice.h);
-// where nobody settles it, it is float32.
+// kAuto is replaced when the run starts (coordinator/run/precision_choice.h);
+// otherwise it means float32.
 enum class Precision { kAuto, kFp32, kFp64, kBf16, kFp16 };
 
-// --batch: the largest that fits (parallel/planner/largest_batch.h).
+// --batch -1: the largest batch that fits (parallel/planner/largest_batch.h).
 inline constexpr int64_t kLargestBatch = -1;
 
-// A checkpoint is written at the latest so long after the one before, beside
-// those after each epoch: what a lost machine costs at most.
+// The longest time between checkpoints, besides those after each epoch: the
+// most work that a lost machine costs.
 inline constexpr int64_t kSecondsBetweenCheckpoints = 60;
 
 struct RunConfig {
@@ -86,17 +86,17 @@ struct RunConfig {
   std::string cfg;
   std::string weights;
   std::string teacher;
-  // The model and its digest are read from the file when the run first starts.
+  // The teacher's model and digest are read from its file at the first start.
   std::string teacher_model;
   std::string teacher_digest;
   std::string hyp_file;
   Hyperparameters hyp;
   bool noautoanchor = false;
-  std::string anchors;  // configs/layers/model_table.h; "": the model's
+  std::string anchors;  // configs/layers/model_table.h; "" means the model's
   std::string anchors_reason;
   int64_t image_height = 640;
   int64_t image_width = 640;
-  int64_t global_batch_size = 16;  // kLargestBatch until that is known
+  int64_t global_batch_size = 16;  // kLargestBatch until resolved
   int64_t epochs = 100;
   int64_t max_steps = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
@@ -112,8 +112,8 @@ struct RunConfig {
   uint64_t seed = 0;
   Precision precision = Precision::kAuto;
   int64_t patience = 100;
-  int64_t batch_norm_group_size = 0;  // 0: chosen
-  // A resumed run's rule, from its plan. None: batch_norm_group_size counts.
+  int64_t batch_norm_group_size = 0;  // 0 means chosen by the planner
+  // The rule of a resumed run's plan. If empty, batch_norm_group_size is used.
   std::optional<plan::BatchNormRule> batch_norm_rule;
   // The network's rates once the run has measured them. Not written to YAML.
   std::optional<plan::NetworkRates> network;
@@ -127,28 +127,28 @@ struct RunConfig {
   bool cuda_graphs = false;
   bool share_devices = false;
   int64_t full_mesh_ranks = 64;
-  double require_rate = 0;  // GB/s; 0: any
-  int64_t processes = 0;    // 0: one per device, 1 on the CPU
+  double require_rate = 0;  // GB/s; 0 means any
+  int64_t processes = 0;    // 0 means one per device, 1 on the CPU
   int64_t min_processes = 1;
   int64_t card_failure_steps = 1000;
-  std::optional<plan::ParallelLayout> layout;  // none: the planner chooses
+  std::optional<plan::ParallelLayout> layout;  // if empty, the planner chooses
   int64_t zero_stage = 0;
-  int64_t micro_batch_size = 0;  // 0: chosen
+  int64_t micro_batch_size = 0;  // 0 means chosen by the planner
   std::string activations = "auto";
   std::string augment_on = "auto";
   plan::Backend backend = plan::Backend::kAuto;
-  int64_t threads = 0;  // 0: cores / processes
+  int64_t threads = 0;  // 0 means cores / processes
   int64_t loader_threads = 8;
-  int64_t memory_limit = 0;  // bytes; 0: no limit
+  int64_t memory_limit = 0;  // bytes; 0 means no limit
   std::string inject;
-  int64_t host_memory_limit = 0;  // bytes; 0: 1 GiB for the loader's queues,
-                                  // and the disk's room for the offload file
+  int64_t host_memory_limit = 0;  // bytes; 0 means 1 GiB for the loader,
+                                  // and the free disk for the offload file
   bool synthetic_input = false;
-  std::string label_counts;  // "": not known
-  std::string value_range;   // parallel/base/value_range.h; "": 8 bits
+  std::string label_counts;  // "" if unknown
+  std::string value_range;   // parallel/base/value_range.h; "" means 8 bits
 
-  // What is written.
-  std::string project;  // "": runs/train or runs/val
+  // Output.
+  std::string project;  // "" means runs/train or runs/val
   std::string name = "exp";
   bool exist_ok = false;
   std::string resume;  // a folder, or "latest"
@@ -157,7 +157,7 @@ struct RunConfig {
   bool noplots = false;
   bool noindex = false;
   int64_t save_period = -1;
-  int64_t checkpoint_every_steps = 0;  // 0: at each epoch's end
+  int64_t checkpoint_every_steps = 0;  // 0 means at each epoch's end
   int64_t keep_checkpoints = 2;
   std::string memory_trace;
   int64_t memory_trace_steps = 3;
@@ -170,41 +170,41 @@ struct RunConfig {
   bool save_txt = false;
   bool save_conf = false;
   bool save_json = false;
-  int64_t tile_height = 0;  // 0: images as a whole
+  int64_t tile_height = 0;  // 0 means whole images
   int64_t tile_width = 0;
   double tile_overlap = 0.2;
 
   bool operator==(const RunConfig&) const = default;
 };
 
-// `text` is the content of `file`; unknown keys, wrong types and tabs are
-// refused with file:line:column and the nearest known key.
+// `text` is the content of `file`. Refuses unknown keys, wrong types and tabs
+// with file:line:column and the nearest known key.
 RunConfig parse_run_config(const std::string& text, const std::string& file);
-// Reads the text over `config`, which keeps what the text does not name.
+// Sets the keys in the text; all others keep their values in `config`.
 void overlay_run_config(RunConfig& config, const std::string& text,
                         const std::string& file);
 std::string to_yaml(const RunConfig& config);
 
-// One --set KEY=VALUE. Throws Error naming the nearest known key.
+// Applies one --set KEY=VALUE. Throws Error that names the nearest known key.
 void set_value(RunConfig& config, const std::string& key,
                const std::string& value);
 
-// Overlays a hyp.yaml on config.hyp; every key is known or refused by line.
+// Applies a hyp.yaml to config.hyp; refuses unknown keys with their line.
 void load_hyperparameters(RunConfig& config, const std::string& file);
 
 // Checks ranges, choices and fields against each other; throws Error with both
 // numbers and the remedy. The planner checks how the batch is split over
 // processes (parallel/planner/planner.h).
 void check_run_config(const RunConfig& config);
-// The part of it that depends on whether the run is on cards. An automatic
-// device may become a card or the CPU; it is checked again when it is known.
+// The checks that depend on whether the run is on cards. An automatic device
+// may become a card or the CPU, so call it again when that is known.
 void check_settled_device(const RunConfig& config);
 
-// The range that the run is defined with; none: 8 bits. Throws Error (exit 2).
+// The run's range of pixel values; empty for 8 bits. Throws Error (exit 2).
 ValueRanges value_ranges_of(const RunConfig& config);
 
-// The anchors that the run is defined with: width and height in pixels, by
-// level; none where the model's are taken. Throws Error if the text is no list.
+// The run's anchors, width and height in pixels, by level; empty if the model's
+// are used. Throws Error if the text is invalid.
 std::vector<std::vector<std::pair<double, double>>> anchors_of_run(
     const RunConfig& config);
 
@@ -214,7 +214,7 @@ void check_run_sources(const RunConfig& config);
 
 // The place where a run's training samples are rendered from their recipes
 // (worker/data/augment/sample_recipe.h): the loader's threads, or a kernel on
-// the device. The bytes are the same.
+// the device. Both give the same bytes.
 struct AugmentPlace {
   bool on_device = false;
   std::string reason;

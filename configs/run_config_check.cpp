@@ -59,7 +59,8 @@ bool may_be_float32(const RunConfig& config) {
          config.precision == Precision::kFp32;
 }
 
-// Averaged weights are judged in float32 whatever they were trained in.
+// Averaged weights are evaluated in float32, whatever the precision in
+// training.
 void check_precision(const RunConfig& config) {
   if (config.command == "val" && (config.precision == Precision::kBf16 ||
                                   config.precision == Precision::kFp16)) {
@@ -68,7 +69,8 @@ void check_precision(const RunConfig& config) {
   }
 }
 
-// Whoever starts the run settles it (parallel/planner/largest_batch.h).
+// The program that starts the run replaces -1
+// (parallel/planner/largest_batch.h).
 void check_largest_batch(const RunConfig& config) {
   if (config.global_batch_size != kLargestBatch) return;
   const std::string asks = "--batch -1 asks for the largest batch that fits";
@@ -146,7 +148,7 @@ void check_anchors(const RunConfig& config) {
   }
 }
 
-// Flags that exclude each other: both are given where `is_so`.
+// Refuses pairs of flags that exclude each other; `is_so` means both are given.
 void check_pairs(const RunConfig& config) {
   const struct {
     bool is_so;
@@ -182,7 +184,7 @@ void check_pairs(const RunConfig& config) {
   }
 }
 
-// A validation in tiles is one process's work per image, on the CPU.
+// A validation in tiles runs on the CPU in one process per image.
 void check_tiles(const RunConfig& config) {
   if (config.tile_height == 0 && config.tile_width == 0) {
     if (config.tile_overlap == RunConfig().tile_overlap) return;
@@ -218,7 +220,7 @@ void check_name(const RunConfig& config) {
     refuse_run("--name '" + name + "' is not the name of a folder",
                "give one word; --project names the folder above it");
   }
-  // Quoted nowhere: a terminal would obey it.
+  // Do not print the name: a terminal would execute its control characters.
   for (size_t i = 0; i < name.size(); ++i) {
     const auto byte = static_cast<unsigned char>(name[i]);
     if (byte >= 0x20 && byte != 0x7f) continue;
@@ -231,7 +233,7 @@ void check_name(const RunConfig& config) {
 }  // namespace
 
 void check_settled_device(const RunConfig& config) {
-  // An automatic device is checked again once it is settled.
+  // An automatic device is checked again when it is known.
   const bool is_cpu =
       !computes_on_cards(config.device) && !is_automatic_device(config.device);
   check_tf32(config, is_cpu);
@@ -280,7 +282,7 @@ void check_run_config(const RunConfig& config) {
 }
 
 void check_run_sources(const RunConfig& config) {
-  if (!config.resume.empty()) return;  // the saved run names its sources
+  if (!config.resume.empty()) return;  // the saved run has its sources
   if (config.data.empty() && !config.synthetic_input) {
     refuse_run("there is no data set",
                "give --data DATA.YAML (configs/data/own_images.yaml explains "

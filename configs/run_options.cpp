@@ -1,5 +1,5 @@
-// The options of a run, in the order of the help. A number's advice says what
-// more and less of it do; the default is the member's, in run_config.h.
+// The options of a run, in the order of the help. A number's advice explains
+// larger and smaller values; the default is in run_config.h.
 #include "configs/fault.h"
 #include "configs/options.h"
 #include "parallel/base/text.h"
@@ -24,7 +24,7 @@ const std::vector<std::string> kTrainAndVal = {"train", "plan", "coordinator",
                                                "val"};
 const std::vector<std::string> kVal = {"val"};
 
-// A key that has a flag.
+// A key with a flag.
 Option flag(std::string name, Option::Member member, const std::string& form,
             std::vector<std::string> commands, std::string advice,
             OptionRules rules = {}) {

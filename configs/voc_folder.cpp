@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// An annotation of a thousand objects has half a MiB.
+// An annotation with a thousand objects has half a MiB.
 constexpr uintmax_t kLargestAnnotation = uintmax_t{4} << 20;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How headroom-worker is started, beside the commands that it carries out for
+// The ways to start headroom-worker, besides the commands that it runs for
 // headroom (worker/tools/tool_command.h). Each option is declared with the
 // field that it sets.
 #pragma once
@@ -17,42 +17,41 @@ struct WorkerStart {
   std::string coordinator;  // HOST:PORT
   std::string node_id;
   std::string worker_id;
-  std::string advertise_host;  // the address at which others reach it
-  int64_t threads = 1;         // threads that compute
+  std::string advertise_host;  // the address for its peers
+  int64_t threads = 1;         // compute threads
   std::string certs = {};
   std::string token_file = {};
   bool insecure_network = false;
-  int64_t card = -1;           // its card's number; -1: as the local rank says
-  std::string card_uuid = {};  // the card that had this number; "": not known
+  int64_t card = -1;           // number of its card; -1: from the local rank
+  std::string card_uuid = {};  // the card's UUID; "" if unknown
 };
 
 // headroom-worker --standalone RUN.YAML FLAGS: a run by this one process
 // (worker/run/standalone.h).
 struct StandaloneRequest {
   std::filesystem::path run_yaml;
-  // "": the one beside run_yaml; without one, a plan is chosen.
+  // "" means the plan.json beside run_yaml; if there is none, a plan is chosen.
   std::filesystem::path plan_json;
-  std::filesystem::path run_directory;  // the folder of a new run
-  // Goes on with the run whose directory holds run_yaml.
+  std::filesystem::path run_directory;  // of a new run
+  // Resume the run in whose directory run_yaml is.
   bool resume = false;
 };
 
-// What follows the program's name.
+// The first word after the program's name.
 inline constexpr char kStandaloneFlag[] = "--standalone";
 // headroom-worker devices: one line of JSON about the devices that its plugin
 // shows (worker/tools/device_query.h).
 inline constexpr char kDevicesCommand[] = "devices";
-// headroom-worker answer FD KEY...: what a launcher wants to know of the data
-// set before it starts the run whose run.yaml is behind the file descriptor FD
-// (worker/tools/dataset_query.h). The keys are those of the run that the answer
-// fills in.
+// headroom-worker answer FD KEY...: answers a launcher's questions about the
+// data set before the run starts (worker/tools/dataset_query.h). The file
+// descriptor FD has the run's run.yaml; KEY... are the keys to fill in.
 inline constexpr char kAnswerCommand[] = "answer";
 
 // The options of each request, bound to its fields.
 std::vector<Option> options_of(WorkerStart& start);
 std::vector<Option> options_of(StandaloneRequest& request);
 
-// The words behind the program's name that start such a worker.
+// The command-line words that start such a worker.
 std::vector<std::string> words_of(WorkerStart start);
 
 }  // namespace headroom::configs

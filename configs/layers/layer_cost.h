@@ -1,13 +1,13 @@
-// LayerCost: what each layer of a model table costs, known from the table
-// alone: parameters, multiply-adds and what is kept for backward.
+// LayerCost: the costs of each layer of a model table, from the table alone:
+// parameters, multiply-adds and elements kept for backward.
 //
-// The coordinator cuts a model into pipeline stages without a tensor, so it
-// counts the same programs that worker/model runs
+// The coordinator cuts a model into pipeline stages without tensors, so it
+// counts the layer programs that worker/model runs
 // (configs/layers/layer_modules.h). Only convolutions count as work: the other
-// operators are a few operations per element.
+// operators need a few operations per element.
 //
-// Everything but the parameters grows with the image's area, so costs are per
-// pixel of one image: a map of stride s has 1 / s^2 cells per pixel.
+// All costs except parameters grow with the image's area, so they are per pixel
+// of one image: a map of stride s has 1 / s^2 cells per pixel.
 //
 // Errors: Error with the table's file:line:column.
 #pragma once
@@ -24,19 +24,20 @@ namespace headroom::layers {
 
 struct LayerCost {
   std::string module;       // "C3"
-  std::vector<int> inputs;  // layers it reads; -1: the image
-  int64_t channels = 0;     // channels of its output; Detect: of all levels
-  int64_t stride = 1;       // pixels per cell of its output; Detect: largest
-  std::shared_ptr<const LayerProgram> program;  // null: Detect
-  int64_t anchors_per_level = 0;                // Detect alone has them
+  std::vector<int> inputs;  // layers it reads; -1 is the image
+  int64_t channels = 0;     // of its output; Detect: sum over levels
+  int64_t stride = 1;       // pixels per output cell; Detect: largest
+  std::shared_ptr<const LayerProgram> program;  // null for Detect
+  int64_t anchors_per_level = 0;                // only for Detect
   int64_t parameters = 0;
   int64_t parameter_tensors = 0;
   int64_t norm_channels = 0;  // channels of its batch norms
   double multiply_adds_per_pixel = 0;
-  // Elements that stay until backward when everything is kept. A convolution
-  // block keeps its convolution's output and its own output, the next one's
-  // input; a map that only an addition or a concatenation reads is not kept,
-  // their result is. With c output channels, h = c / 2, n repeats, per cell:
+  // Elements kept until backward under the policy keep. A convolution block
+  // keeps its convolution's output and its own output, which is the next
+  // block's input. A map read only by an addition or a concatenation is not
+  // kept; the result is. Per cell, with c output channels, h = c / 2, n
+  // repeats:
   //   Conv 2c · C3 4c + 2nc · Upsample, Concat c · Detect its outputs ·
   //   SPPF, h of its input: 8h + 2c
   double kept_elements_per_pixel = 0;
@@ -48,29 +49,30 @@ std::vector<LayerCost> layer_costs(const ModelTable& table);
 // multiple of it.
 int64_t largest_stride(const std::vector<LayerCost>& layers);
 
-// Bytes of a pixel as it is loaded: the model's `ch`, and 3 for a `ch` of 1.
+// Bytes of a loaded pixel: the model's `ch`, and 3 for a `ch` of 1.
 int64_t image_bands(const std::vector<LayerCost>& layers);
 
-// The classes that the Detect layer, the last one, has outputs for.
+// The number of classes of the Detect layer, the last one.
 int64_t num_classes(const std::vector<LayerCost>& layers);
 
 // Height or width of the network's input: `size` rounded up to whole blocks of
 // the model's largest stride, at least two.
 int64_t rounded_image_size(int64_t size, int64_t largest_stride);
 
-// How long a layer takes, forward and backward together, under each activation
-// policy: a model for choosing between policies, no prediction. The unit is a
-// multiply-add of a forward convolution per pixel of one image, for a layer of
-// M multiply-adds that keeps E elements per pixel:
+// The time of a layer's forward and backward under each activation policy, for
+// comparing policies only. The unit is a multiply-add of a forward convolution
+// per pixel of one image, for a layer of M multiply-adds that keeps E elements
+// per pixel:
 //
-//   keep        3.75 M + 240 E   forward; two convolutions and the rest behind
-//   lean        and    8 E       maps are derived once more
-//   recompute   and M + 48 E     convolutions too
-//   offload     and   58 E       to a file and back
+//   keep        3.75 M + 240 E         forward; backward: two convolutions etc.
+//   lean        keep's +     8 E       maps are computed again
+//   recompute   keep's + M + 48 E      convolutions are computed again too
+//   offload     keep's +    58 E       maps are written to a file and read
+//   again
 //
 // Calibrated on yolov5s, 480 px, one thread of an AMD EPYC (Zen 5) by
-// `benchmark_activations --img 480 --rounds 9`; over keep's time it
-// gives 1.010, 1.070 and 1.247 where 1.004, 1.072 and 1.244 were measured.
+// `benchmark_activations --img 480 --rounds 9`. Relative to keep it gives
+// 1.010, 1.070 and 1.247; measured were 1.004, 1.072 and 1.244.
 struct LayerTime {
   double keep = 0;
   double lean = 0;

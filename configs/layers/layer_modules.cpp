@@ -15,9 +15,9 @@ namespace {
 
 using Block = LayerProgram::Block;
 
-constexpr int kInput = 0;  // the value of a layer's only input
+constexpr int kInput = 0;  // the value number of a layer's only input
 
-// A module's layer while it is put together.
+// Builds the program of a module's layer.
 class Composer {
  public:
   explicit Composer(const TableLayer& layer)
@@ -25,7 +25,7 @@ class Composer {
     program_.inputs = layer.inputs();
   }
 
-  // The inner widths of the line, once a program was composed.
+  // The inner widths of the line; valid after a program was composed.
   const LayerWidths& widths() const { return widths_; }
 
   LayerProgram conv() {
@@ -39,7 +39,7 @@ class Composer {
       widths_.before = {static_cast<double>(block.kernel),
                         static_cast<double>(block.stride),
                         static_cast<double>(block.padding)};
-      widths_.blocks = {block.name};  // it has as many groups as channels
+      widths_.blocks = {block.name};  // as many groups as channels
     }
     return one_block(std::move(block));
   }
@@ -79,14 +79,14 @@ class Composer {
       blocks.insert(blocks.end(),
                     {names.back() + "cv1.", names.back() + "cv2."});
     }
-    blocks.pop_back();  // the last cv2 makes `channels`
+    blocks.pop_back();  // the last cv2 has `channels` outputs
     const auto rule = [&] {
       std::vector<int64_t> widths;
       for (int64_t i = 1; i < 2 * repeats; ++i)
         widths.push_back(i % 2 == 1 ? half_of(channels) : channels);
       return widths;
     };
-    // A layer without a shortcut writes that down. Otherwise it would get one
+    // Without a shortcut, write False. Otherwise the layer would get a shortcut
     // when pruning makes its input and output equal in channels.
     std::vector<int64_t> widths =
         listed_widths(adds, std::move(blocks), rule,
@@ -138,8 +138,8 @@ class Composer {
     return std::move(program_);
   }
 
-  // The shortcut of YOLOv5's C3 is read and has no effect: a ghost bottleneck
-  // always adds its input.
+  // YOLOv5's shortcut argument has no effect here: a ghost bottleneck always
+  // adds its input.
   LayerProgram c3_ghost() {
     const std::string form = "[channels] or [channels, False]";
     layer_.allow_arguments(1, 3, form);
@@ -244,7 +244,7 @@ class Composer {
                            "with windows such as [5, 9, 13]");
     const std::vector<int64_t> windows =
         layer_.integers(1, {5, 9, 13}, 1, TableLayer::kMaxKernel);
-    // A window of 9 is one of 5 over one of 5.
+    // A window of 9 equals one of 5 after one of 5.
     std::vector<int64_t> chain;
     int64_t before = 1;
     for (const int64_t window : windows) {
@@ -329,8 +329,7 @@ class Composer {
  private:
   static constexpr int64_t kSqueezeRatio = 4;
 
-  // The paper's names of activations; where the line has none, the table's
-  // activation.
+  // The paper's names of activations; without one, the table's activation.
   ActivationFunction named_activation(size_t position,
                                       const std::string& form) const {
     const std::string name = layer_.word(position);
@@ -342,8 +341,8 @@ class Composer {
     return {ActivationKind::kHardswish};
   }
 
-  // Squeezes to a share of the channels, rounded to a multiple of 8 by no more
-  // than a tenth down, as MobileNets count.
+  // Squeezes to a share of the channels, rounded to a multiple of 8 but at most
+  // a tenth down, as in MobileNets.
   int squeeze_excite(const std::string& name, int x, int64_t ratio) {
     constexpr int64_t kMultiple = 8;
     const int64_t channels = channels_of(x);
@@ -356,7 +355,7 @@ class Composer {
     return program_.run_block(program_.declare(std::move(block)), x);
   }
 
-  // [channels, kernel, stride] with half the kernel as padding.
+  // A block from [channels, kernel, stride], padded by half the kernel.
   Block own_block() const {
     Block block;
     block.in_channels = layer_.only_input().channels;
@@ -368,8 +367,8 @@ class Composer {
     return block;
   }
 
-  // Every layer must map a height of stride * n to exactly n, or strides could
-  // not be known without images.
+  // Every layer must map a height of stride * n to exactly n; otherwise strides
+  // would depend on the image.
   void check_division(const Block& block) const {
     const int64_t left = block.kernel - 2 * block.padding;
     if (left < 1 || left > block.stride)
@@ -417,7 +416,7 @@ class Composer {
     return program_.shape_of(value).channels;
   }
 
-  // The widths that stand in a list behind the shortcut.
+  // The widths listed after the shortcut argument.
   std::vector<int64_t> listed_widths(bool shortcut,
                                      std::vector<std::string> blocks,
                                      const LayerWidths::Rule& rule,
@@ -429,7 +428,7 @@ class Composer {
     return widths_.read(layer_, rule);
   }
 
-  // Refuses written widths with which a shortcut has no sum.
+  // Refuses widths with which a shortcut cannot be added.
   void check_sum(int64_t made, int x) const {
     if (made != channels_of(x))
       layer_.fail(cat("a bottleneck of ", layer_.layer().module, " gives ",
@@ -453,7 +452,7 @@ class Composer {
     return channels / 2;
   }
 
-  // Half the channels by a convolution, the others from these.
+  // Half the channels by a convolution, the other half from these.
   int ghost(const std::string& name, int x, int64_t half, int64_t kernel,
             int64_t stride, const ActivationFunction& activation) {
     constexpr int64_t kCheapKernel = 5;
@@ -467,7 +466,7 @@ class Composer {
     return program_.concatenate({y, program_.run_block(cv2, y)});
   }
 
-  // 3x3 of one channel each, without an activation.
+  // A depthwise 3x3 convolution without activation.
   size_t depthwise(const std::string& name, int64_t channels, int64_t stride) {
     return program_.declare(
         {name, channels, channels, 3, stride, 1, channels, kIdentity});
@@ -495,8 +494,8 @@ class Composer {
     return program_.shuffle(program_.concatenate({left, right}), 2);
   }
 
-  // cv3(concat(m(cv1(x)), cv2(x))), m a chain of add_inner that ends with
-  // `deepest` channels.
+  // cv3(concat(m(cv1(x)), cv2(x))), where m is a chain of add_inner that ends
+  // with `deepest` channels.
   template <typename AddInner>
   LayerProgram c3_of(int64_t first, int64_t beside, int64_t deepest,
                      const AddInner& add_inner) {
@@ -512,7 +511,7 @@ class Composer {
     return std::move(program_);
   }
 
-  // `window` is the argument that gives the windows.
+  // `window` is the argument with the windows.
   LayerProgram pyramid(std::vector<int64_t> windows,
                        ModelTable::Argument window, const std::string& form) {
     const int64_t in = layer_.only_input().channels;

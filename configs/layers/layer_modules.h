@@ -1,23 +1,23 @@
-// layer_modules: a line of the model table to the program of its layer, module
-// by module. All but Detect, which is not a map to a map (table_layer.h checks
-// it).
+// layer_modules: turns a line of the model table into the program of its layer,
+// for every module except Detect, whose output is not one map (table_layer.h
+// checks it).
 //
 //   Conv         [channels, kernel, stride, padding, groups]
-//   DWConv       [channels, kernel, stride]; as many groups as channels allow
+//   DWConv       [channels, kernel, stride]; the most possible groups
 //   Focus        [channels, kernel]: four neighbouring cells to one, then Conv
 //   Bottleneck   [channels, shortcut]; repeated
 //   C3           [channels, shortcut]; repeats are its bottlenecks
 //   GhostConv    [channels, kernel, stride]: half the channels by a Conv, the
-//                others from these by a 5 x 5 of one channel each
+//                others from these by a depthwise 5 x 5
 //   C3Ghost      [channels]: C3 of ghost bottlenecks
-//   ShuffleNetV2 [channels, stride]: half the channels as they are, the others
-//                by 1x1, 3x3 of one channel each, 1x1; then shuffled; with
-//                stride 2 all by both ways; repeated
+//   ShuffleNetV2 [channels, stride]: half the channels unchanged, the others
+//                by 1x1, depthwise 3x3, 1x1; then shuffled; with stride 2 both
+//                branches have convolutions on all channels; repeated
 //   InvertedResidual  [channels, expanded, kernel, stride, SE, NL]: 1x1 to
-//                `expanded` channels unless there are as many, kernel of one
-//                channel each, squeeze and excitation if SE, 1x1; NL is RE or
-//                HS, missing: the table's activation
-//   SqueezeExcitation [ratio]: of as many channels as come
+//                `expanded` channels if that is another number, depthwise
+//                kernel, squeeze and excitation if SE, 1x1; NL is RE or HS,
+//                without it the table's activation
+//   SqueezeExcitation [ratio]: as many channels as its input
 //   SPP, SPPF    [channels, windows], [channels, window]
 //   Concat       [1]
 //   nn.Upsample  [None, 2, nearest]
@@ -44,12 +44,12 @@
 
 namespace headroom::layers {
 
-// What table.layers[index] does to these inputs. REQUIRES: it is not Detect.
+// The program of table.layers[index]. REQUIRES: it is not Detect.
 LayerProgram layer_program(const ModelTable& table, size_t index,
                            const std::vector<MapShape>& inputs,
                            int64_t num_classes);
 
-// The channels of convolutions inside the layer, as that line has them.
+// The channels of the convolutions inside the layer of that line.
 LayerWidths layer_widths(const ModelTable& table, size_t index,
                          const std::vector<MapShape>& inputs,
                          int64_t num_classes);

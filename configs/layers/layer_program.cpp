@@ -71,7 +71,7 @@ int LayerProgram::run_block(size_t block, int x) {
   step.facts.input_gradients = InputGradients::kFromInputs;
   step.facts.sums_channels = !made.is_transposed;
   if (made.squeezed == 0) {
-    // A product per cell of the coarser map.
+    // One product per cell of the coarser map.
     step.facts.multiply_adds_per_pixel = elements_per_pixel(
         {made.weights(), std::max(shape_of(x).stride, step.output.stride)});
   }
@@ -90,7 +90,7 @@ int LayerProgram::pools(int x, std::vector<int64_t> windows) {
   step.output = shape_of(x);
   step.output.channels *= static_cast<int64_t>(windows.size()) + 1;
   step.facts.input_gradients = InputGradients::kFromInputs;
-  // All maps between the poolings.
+  // All maps between the poolings are kept.
   step.facts.kept_elements_per_pixel = elements_per_pixel(
       {static_cast<int64_t>(windows.size() - 1) * shape_of(x).channels,
        shape_of(x).stride});

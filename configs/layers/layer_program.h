@@ -1,25 +1,25 @@
 // LayerProgram: a layer of a model as a straight line of operations on maps.
 //
-// A module of the table (C3, SPPF, C3Ghost) is written once, as what it is
-// composed of (configs/layers/layer_modules.h). The network runs the program on
-// tensors, the memory model on sizes, the export on names; the costs count its
-// steps. Each of them has only the operations below, and no modules.
+// Each module of the table (C3, SPPF, C3Ghost) is defined once, by its
+// operations (configs/layers/layer_modules.h). The network runs the program on
+// tensors, the memory model on sizes, the export on names, and the costs count
+// its steps, so these need to know only the operations below.
 //
-// Values are numbered: the layer's inputs first, then what each step makes. The
-// last step's value is the layer's output.
+// Values are numbered: first the layer's inputs, then the output of each step.
+// The value of the last step is the layer's output.
 //
 //   kBlock      convolution, batch norm, activation
 //   kTransposedConv   transposed convolution with a bias; kernel and stride are
 //                     equal
-//   kSqueezeExcite    squeeze and excitation: each channel times a factor that
-//                     follows from the means of all channels over the image
+//   kSqueezeExcite    squeeze and excitation: each channel times a factor
+//                     computed from the means of all channels over the image
 //   kPools      x, p1(x), p2(p1(x)), … side by side; max-pools of stride 1
 //   kAdd        of two maps
 //   kConcat     along channels
 //   kUpsample   nearest neighbour, by 2
 //   kFold       four neighbouring cells to one of four times the channels:
 //               (even row, even column), (odd, even), (even, odd), (odd, odd)
-//   kSlice      some neighbouring channels
+//   kSlice      a range of channels
 //   kShuffle    channels c = i * (C / g) + j to j * g + i: each of g groups
 //               spread over all
 #pragma once
@@ -33,11 +33,9 @@
 
 namespace headroom::layers {
 
-// ActivationFunction: what follows batch norm in a convolution block, as a
-// value.
+// ActivationFunction: the activation after batch norm in a convolution block.
 //
-// ReLU, LeakyReLU and the identity are one: z where it is positive, slope * z
-// where it is not.
+// ReLU, LeakyReLU and the identity are one kind: z if positive, else slope * z.
 
 enum class ActivationKind { kSilu, kLeaky, kHardswish, kMish };
 
@@ -51,7 +49,7 @@ struct ActivationFunction {
 inline constexpr ActivationFunction kIdentity = {ActivationKind::kLeaky, 1};
 inline constexpr ActivationFunction kRelu = {ActivationKind::kLeaky, 0};
 
-// What is known of a map before there are images.
+// The properties of a map that do not depend on the image.
 struct MapShape {
   int64_t channels = 0;
   int64_t stride = 1;  // image pixels per cell
@@ -59,25 +57,25 @@ struct MapShape {
   bool operator==(const MapShape&) const = default;
 };
 
-// The maps between a layer's inputs and its output: recomputing the layer saves
+// The maps between a layer's inputs and its output. Recomputing the layer saves
 // their memory.
 enum class LayerInside { kNothing, kOneConvolution, kSeveralMaps };
 
 struct LayerProgram {
-  // What has parameters: a convolution of kBlock or kTransposedConv, or
-  // kSqueezeExcite's two products of means.
+  // A part with parameters: a convolution of kBlock or kTransposedConv, or the
+  // two products of kSqueezeExcite.
   struct Block {
-    std::string name;  // "m.0.cv1.": its name in the layer's state
+    std::string name;  // name in the layer's state, "m.0.cv1."
     int64_t in_channels = 0;
     int64_t channels = 0;
     int64_t kernel = 1;
     int64_t stride = 1;
     int64_t padding = 0;
-    int64_t groups = 1;  // each reads and makes its share of the channels
+    int64_t groups = 1;  // groups of the convolution
     ActivationFunction activation = {};
-    // True for kTransposedConv, which has a bias and no batch norm.
+    // kTransposedConv has a bias and no batch norm.
     bool is_transposed = false;
-    int64_t squeezed = 0;  // Channels between kSqueezeExcite's two products.
+    int64_t squeezed = 0;  // channels between kSqueezeExcite's products
 
     int64_t weights() const {
       return squeezed > 0 ? 2 * squeezed * channels
@@ -94,31 +92,32 @@ struct LayerProgram {
     }
   };
 
-  // What backward gives the inputs of an operation.
+  // The gradients of an operation's inputs.
   enum class InputGradients {
-    // Maps of the operation's own making, from what it kept of its inputs.
+    // New maps, computed from saved inputs.
     kFromInputs,
-    // The output's gradient itself, to each.
+    // Every input gets the output's gradient itself.
     kShared,
-    // Each its channels of the output's gradient, in place.
+    // Every input gets a view of its channels of the output's gradient.
     kSlices,
-    // New maps, from an output gradient that is dense: a slice is copied.
+    // New maps, from a dense output gradient: a view is copied.
     kOfDense,
-    // New maps, from an output gradient that may be a slice.
+    // New maps, from an output gradient that may be a view.
     kOfAny
   };
 
-  // What planner and memory model know of a step. The function that adds the
-  // step says it, so that they need not know the operation. The defaults are
-  // those of a step without work whose output follows from its inputs.
+  // The properties of a step for planner and memory model, which need not know
+  // its operation. The function that adds the step sets them. The defaults
+  // describe a step without work whose output can be recomputed from its
+  // inputs.
   struct StepFacts {
     InputGradients input_gradients = InputGradients::kOfDense;
-    // Elements kept until backward beside inputs and output, per pixel.
+    // Elements kept until backward besides inputs and output, per pixel.
     double kept_elements_per_pixel = 0;
     double multiply_adds_per_pixel = 0;
-    // Forward adds up numbers per channel over the ranks of an image.
+    // Whether forward sums per channel over the ranks of an image.
     bool sums_channels = false;
-    // Where ranks split an image: rows x channels of each exchange.
+    // For split images: rows x channels of each exchange.
     std::vector<int64_t> halo_channel_rows;
   };
 
@@ -137,24 +136,24 @@ struct LayerProgram {
   struct Step {
     Operation operation = Operation::kBlock;
     std::vector<int> inputs;  // values
-    // The place in `blocks` of the block that kBlock, kTransposedConv or
+    // Index in `blocks` of the block that kBlock, kTransposedConv or
     // kSqueezeExcite runs.
     size_t block = 0;
-    std::vector<int64_t> windows;  // kPools' windows: odd, one per pooling
-    int64_t first_channel = 0;     // the first channel that kSlice takes
-    int64_t groups = 1;            // kShuffle's groups
+    std::vector<int64_t> windows;  // for kPools: odd, one per pooling
+    int64_t first_channel = 0;     // for kSlice
+    int64_t groups = 1;            // for kShuffle
     MapShape output;
     StepFacts facts;
 
-    // False: nothing is kept, and the output can be made again from the inputs.
+    // If false, nothing is kept: the output can be recomputed from the inputs.
     bool keeps_inputs() const {
       return facts.input_gradients == InputGradients::kFromInputs;
     }
   };
 
   std::vector<MapShape> inputs;
-  std::vector<Block> blocks;  // blocks as the state orders them
-  std::vector<Step> steps;    // steps as they run
+  std::vector<Block> blocks;  // in the order of the layer's state
+  std::vector<Step> steps;    // in the order of execution
 
   int num_values() const {
     return static_cast<int>(inputs.size() + steps.size());
@@ -168,10 +167,10 @@ struct LayerProgram {
   LayerInside inside() const;
 
   // Building.
-  // declare() returns a block's place in `blocks`. The blocks of the layer's
-  // state have the order of these calls.
+  // declare() adds a block and returns its index in `blocks`. The layer's state
+  // has the order of these calls.
   size_t declare(Block block);
-  // Each adds a step and returns its value.
+  // Each of these adds a step and returns its value.
   int run_block(size_t block, int x);
   int pools(int x, std::vector<int64_t> windows);
   int add(int a, int b);
@@ -185,18 +184,18 @@ struct LayerProgram {
   int push(Step step);
 };
 
-// Elements per pixel of an image of a map of this shape.
+// Elements of the map per image pixel.
 double elements_per_pixel(const MapShape& map);
 
-// An activation function by the name that a model file gives it, as PyTorch
-// writes it: "nn.LeakyReLU(0.1)"; "nn." and empty parentheses may be missing.
-// Nothing for another name, or an argument that it does not take.
+// Parses an activation's name in a model file, in PyTorch's form:
+// "nn.LeakyReLU(0.1)"; "nn." and empty parentheses may be missing. Returns
+// nothing for an unknown name or a wrong argument.
 std::optional<ActivationFunction> parse_activation(std::string_view name);
 
-// The name to write into a model file.
+// The activation's name in a model file.
 std::string activation_text(const ActivationFunction& activation);
 
-// What a refusal lists: "nn.SiLU(), nn.ReLU(), ...".
+// The list for refusals: "nn.SiLU(), nn.ReLU(), ...".
 std::string known_activations();
 
 }  // namespace headroom::layers

@@ -1,6 +1,6 @@
-// LayerWidths: the channels of the convolutions inside a layer, as its line of
-// the model table has them. In YOLOv5's format they follow from a rule of the
-// module. A pruned model's table lists them, which is Headroom's extension:
+// LayerWidths: the channels of the convolutions inside a layer. In YOLOv5's
+// format a rule of the module determines them. The table of a pruned model
+// lists them, an extension of Headroom:
 //
 //   Bottleneck  [channels, shortcut, [cv1, cv2, cv1, ..., cv1]]: two of each,
 //               but not the last cv2, which makes `channels`
@@ -8,12 +8,12 @@
 //   C3Ghost     [channels, shortcut, [cv1, cv2, m.0.conv.0.cv1, ...]]
 //   SPP, SPPF   [channels, windows, cv1], [channels, window, cv1]
 //
-// Written widths count as they are: width_multiple is for `channels` alone.
-// YOLOv5's format has such a number in two modules: the groups of a depthwise
-// Conv, and the channels that InvertedResidual expands to.
+// width_multiple scales `channels`, not the listed widths. YOLOv5's format also
+// has such a number in two modules: the groups of a depthwise Conv, and the
+// expanded channels of InvertedResidual.
 //
-// The code that composes a module (layer_modules.h) declares them. Pruning
-// writes them by that declaration and needs no list of modules.
+// The code that composes a module (layer_modules.h) declares its widths.
+// Pruning writes them by that declaration and needs no list of modules.
 //
 // Errors: Error with the table's file:line:column.
 #pragma once
@@ -30,23 +30,24 @@
 namespace headroom::layers {
 
 struct LayerWidths {
-  // The arguments between `channels` and the widths, as they are now.
+  // The present arguments between `channels` and the widths.
   std::vector<ModelTable::Argument> before = {};
-  // The blocks (LayerProgram::Block::name) whose channels the widths are; none
-  // where `channels` says everything.
+  // The blocks (LayerProgram::Block::name) with these channels; empty if
+  // `channels` determines all.
   std::vector<std::string> blocks = {};
-  // Whether one argument lists the widths; otherwise it is the only one.
+  // Whether the widths are a list in one argument; otherwise there is one
+  // width.
   bool is_list = false;
-  // The arguments as text, for the head of a pruned table; empty where it is
-  // YOLOv5's format.
+  // The arguments as text, for the head of a pruned table; empty in YOLOv5's
+  // format.
   std::string form = "";
   // The layer's repeats, times depth_multiple.
   int repeats = 1;
 
   size_t position() const { return 1 + before.size(); }
 
-  // The written widths, or what `rule` gives, one for each block, where there
-  // are none.
+  // The listed widths, one per block, or the result of `rule` if none are
+  // listed.
   using Rule = std::function<std::vector<int64_t>()>;
   std::vector<int64_t> read(const TableLayer& layer, const Rule& rule) const;
 

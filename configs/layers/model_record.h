@@ -1,9 +1,9 @@
-// model_record: the model that a run was started with, kept in its folder, so
-// that nothing goes on with another one: the file that --cfg names may be
-// edited in between, and weights that brought their own table may be replaced.
+// model_record: the model with which a run was started, kept in its folder so
+// that a resume uses the same model: the file of --cfg may be edited meanwhile,
+// and weights with their own table may be replaced.
 //
-// Compared by meaning: comments, spaces and nc (the data's classes count) may
-// change.
+// Models are compared by meaning: comments, spaces and nc (the number of
+// classes) may change.
 #pragma once
 
 #include <filesystem>
@@ -14,20 +14,21 @@
 
 namespace headroom::layers {
 
-// Reads run_files::kModel. None: an older build started the run without it.
+// Reads run_files::kModel. Returns nothing for a run of an older build without
+// it.
 std::optional<ModelTable> recorded_model(
     const std::filesystem::path& run_directory);
 
-// "layer 4 was [-1, 6, C3, [256]] and is now [-1, 9, C3, [256]]", the first
-// that differs; "": they are the same network.
+// The first difference: "layer 4 was [-1, 6, C3, [256]] and is now [-1, 9, C3,
+// [256]]"; "" if they are the same network.
 std::string model_difference(const ModelTable& before, const ModelTable& now);
 
-// The remedy of a refused resume: a new run, from this run's weights where an
-// epoch has written some.
+// The remedy of a refused resume: a new run, from this run's weights if it has
+// written some.
 std::string how_to_start_anew(const std::filesystem::path& run_directory);
 
-// Throws Error (exit 2) unless the two are the same network. `source`: the file
-// or name that `now` was read from.
+// Throws Error (exit 2) unless both are the same network. `source` is the file
+// or name from which `now` was read.
 void require_same_model(const ModelTable& recorded, const ModelTable& now,
                         const std::string& source,
                         const std::filesystem::path& run_directory);

@@ -67,13 +67,13 @@ std::string to_text(const AnchorList& anchors) {
 
 namespace {
 
-// Limits beyond any real detector, which keep a damaged file from asking for
+// Limits above any real detector, so that a damaged file cannot request
 // gigabytes.
 constexpr int64_t kMostClasses = 100'000;
 constexpr int64_t kMostLayers = 1'000;
 constexpr int64_t kMostRepeats = 1'000;
 constexpr int kMostInputChannels = 512;  // bands of an image
-constexpr size_t kLongestWord = 60;      // what refusals show of a word
+constexpr size_t kLongestWord = 60;      // letters of a word in refusals
 
 int int_in(const yaml::YamlValue& value, const std::string& key, int64_t low,
            int64_t high) {
@@ -285,7 +285,7 @@ std::string text_of(const ModelTable::Argument& argument) {
   return list_of(std::get<std::vector<double>>(argument), yaml::exact_text);
 }
 
-// Whether the program has this model, by whatever name.
+// Whether this model is shipped with the program, by any name.
 bool is_shipped(const ModelTable& table) {
   for (const yaml::ShippedFile& file : yaml::shipped_files()) {
     if (file.path != "model/" + table.name + ".yaml") continue;

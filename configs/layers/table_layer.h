@@ -1,11 +1,10 @@
-// TableLayer: one line of a model table with what is needed to understand it:
-// its arguments, checked, and the scaling of the YOLOv5 family: repeats k > 1
-// become max(round(k * depth_multiple), 1), channels c become ceil(c *
-// width_multiple / m) * m with m = channel_multiple, except where c is already
-// the head's width.
+// TableLayer: one line of a model table, with checked arguments and the scaling
+// of the YOLOv5 family: repeats k > 1 become max(round(k * depth_multiple), 1),
+// channels c become ceil(c * width_multiple / m) * m with m = channel_multiple,
+// except if c already equals the head's width.
 //
 // Errors: Error with the table's file:line:column.
-// Ownership: borrows what it is made from.
+// Ownership: the constructor's arguments must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +21,19 @@ inline constexpr const char* kDetectModule = "Detect";
 
 inline constexpr int kImageEdge = -1;  // the edge from the network's input
 
-// Absolute layers that layer `index` reads; the first layer may read the
-// images.
+// The absolute numbers of the layers that layer `index` reads; the first layer
+// may read the images.
 std::vector<int> edges_of(const ModelTable& table, size_t index);
 
-// Error of a layer, with its place.
+// Throws Error with the place of the layer.
 [[noreturn]] void fail_layer(const ModelTable& table, size_t index,
                              const std::string& what,
                              const std::string& remedy);
 
 class TableLayer {
  public:
-  // Largest values a table may ask for: ten times the largest published model,
-  // so that a typing error is refused and not allocated.
+  // The largest allowed values: ten times the largest published model, so that
+  // a typing error is refused and not allocated.
   static constexpr int64_t kMaxChannels = 16384;
   static constexpr int64_t kMaxKernel = 31;
   static constexpr int64_t kMaxRepeats = 100;
@@ -58,26 +57,26 @@ class TableLayer {
   }
 
   const MapShape& only_input() const;
-  // `form`: what to write instead.
+  // `form` is the correct form, for the refusal.
   void allow_arguments(size_t least, size_t most,
                        const std::string& form) const;
-  bool has(size_t position) const;  // given, and not None
-  // Argument `position`, or `otherwise` where it is not given.
+  bool has(size_t position) const;  // whether it is given and not None
+  // Argument `position`, or `otherwise` if it is not given.
   int64_t integer(size_t position, std::optional<int64_t> otherwise,
                   int64_t least, int64_t most) const;
   std::vector<int64_t> integers(size_t position,
                                 const std::vector<int64_t>& otherwise,
                                 int64_t least, int64_t most) const;
-  // Lower-case word; empty where it is not given.
+  // The lower-case word; "" if it is not given.
   std::string word(size_t position) const;
   bool truth(size_t position, bool otherwise, const std::string& form) const;
 
   int64_t channels() const;  // the first argument, scaled
-  // A number of channels in another argument.
+  // Scaled channels in another argument.
   int64_t channels_at(size_t position) const;
   int64_t repeats() const;
   void refuse_repeats() const;
-  // Refuses a stride that no map of a layer may have.
+  // Refuses a stride that is too large for any layer.
   void check_stride(int64_t stride) const;
 
  private:

@@ -1,4 +1,4 @@
-// Words of YAML files and of --set as values, by one rule for both.
+// Parses words of YAML files and of --set into values, by the same rules.
 #pragma once
 
 #include <cstdint>
@@ -9,32 +9,31 @@
 
 namespace headroom::yaml {
 
-// true false yes no on off, in lower case, capitalised or in capitals.
+// Accepts true, false, yes, no, on, off, in lower case, capitalised or in
+// capitals.
 std::optional<bool> parse_bool(std::string_view text);
 
-// A whole number in decimal digits, with an optional sign; nothing if it does
-// not fit.
+// Accepts decimal digits with an optional sign; returns nothing if the number
+// does not fit.
 std::optional<int64_t> parse_int64(std::string_view text);
 std::optional<uint64_t> parse_uint64(std::string_view text);
 
 // A finite decimal number.
 std::optional<double> parse_double(std::string_view text);
 
-// The shortest text that parse_double turns into exactly `value` again.
+// The shortest text that parse_double turns back into exactly `value`.
 std::string exact_text(double value);
 
-// The known name that somebody who mistyped one most likely meant.
-
-// Insertions, deletions, replacements and swaps of neighbours that turn `a`
-// into `b` (optimal string alignment).
+// The number of insertions, deletions, replacements and swaps of neighbours
+// that turn `a` into `b` (optimal string alignment).
 int edit_distance(std::string_view a, std::string_view b);
 
-// The name in `known` nearest to `word`, the first of equals; "" when none is
-// near enough to be what was meant.
+// The name in `known` nearest to `word`, the first of equals; "" if none is
+// similar enough.
 std::string nearest_name(std::string_view word,
                          std::span<const std::string> known);
 
-// "did you mean 'epochs'?", or `otherwise` when nothing is near.
+// "did you mean 'epochs'?", or `otherwise` if no name is similar.
 std::string suggestion(std::string_view word,
                        std::span<const std::string> known,
                        const std::string& otherwise);

@@ -1,7 +1,7 @@
-// Strict reading of YAML: every complaint says file:line:column and what to do.
+// Strict reading of YAML: every refusal has file:line:column and a remedy.
 //
-// The readers of configs/ take what they know out of a tree (yaml_tree.h) with
-// these functions and refuse the rest.
+// The readers of configs/ read the known keys of a tree (yaml_tree.h) with
+// these functions and refuse all others.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,20 @@
 
 namespace headroom::yaml {
 
-// The content of `file`, refused above 4 MiB. Throws Error{tag} with exit 2
-// when it is missing, a folder, unreadable or too large.
+// Reads `file`. Throws Error{tag} with exit 2 if it is missing, a folder,
+// unreadable or larger than 4 MiB.
 std::string read_config_file(const std::filesystem::path& file,
                              const std::string& tag);
 
-// A mapping whose keys are all in `known`; kNull counts as an empty mapping.
+// Refuses a value that is not a mapping with keys in `known`; kNull counts as
+// an empty mapping.
 void require_mapping(const YamlValue& value, const std::string& what,
                      std::span<const std::string> known);
 
-// The value under `key`; refuses a file without it.
+// Returns the value under `key`; refuses a mapping without it.
 const YamlValue& require(const YamlValue& mapping, const std::string& key);
 
-// Each throws the refusal of a wrong type, naming `key`.
+// Each refuses a value of the wrong type, naming `key`.
 std::string as_text(const YamlValue& value, const std::string& key);
 int64_t as_int64(const YamlValue& value, const std::string& key);
 double as_double(const YamlValue& value, const std::string& key);

@@ -36,8 +36,8 @@ void refuse_tabs(const std::string& text, const std::string& file) {
   }
 }
 
-// Builds the tree from yaml-cpp's events: YAML::Node would have lost which of
-// two equal keys came second and whether a word was quoted.
+// Builds the tree from yaml-cpp's events: YAML::Node loses the order of equal
+// keys and whether a word was quoted.
 class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(std::string file) : file_(std::move(file)) {}
@@ -85,7 +85,7 @@ class TreeBuilder : public YAML::EventHandler {
   struct Open {
     YamlValue value;
     std::map<std::string, int> line_of_key;
-    bool has_key = false;  // a key waits for its value
+    bool has_key = false;  // whether a key waits for its value
   };
 
   YamlValue value_at(const YAML::Mark& mark, YamlValue::Kind kind) const {
@@ -117,7 +117,7 @@ class TreeBuilder : public YAML::EventHandler {
       parent.value.items.push_back(std::move(value));
     } else if (parent.has_key) {
       YamlEntry& entry = parent.value.entries.back();
-      // yaml-cpp places a value that is not there at the next line.
+      // yaml-cpp places a missing value on the next line.
       if (value.kind == YamlValue::Kind::kNull) value.place = entry.key_place;
       entry.value = std::move(value);
       parent.has_key = false;
@@ -160,8 +160,8 @@ const YamlValue* YamlValue::find(const std::string& key) const {
 
 YamlValue parse_yaml(const std::string& text, const std::string& file) {
   refuse_tabs(text, file);
-  // The end marker is there because yaml-cpp takes a quote that is never closed
-  // for one that ends with the file.
+  // The end marker is needed because yaml-cpp accepts an unclosed quote at the
+  // end of the file.
   std::istringstream stream(text + "\n...\n");
   const int64_t num_lines = std::count(text.begin(), text.end(), '\n') + 1;
   TreeBuilder builder(file);
@@ -206,7 +206,7 @@ std::string describe(const YamlValue& value) {
     case YamlValue::Kind::kScalar:
       break;
   }
-  // A hostile file must not fill the terminal.
+  // Long values are cut: a malicious file must not fill the terminal.
   if (value.scalar.size() > 60)
     return "'" + value.scalar.substr(0, 60) + "...'";
   return "'" + value.scalar + "'";

@@ -1,4 +1,4 @@
-// A YAML file as a tree that remembers where everything was written.
+// A YAML file as a tree with the place of every key and value.
 //
 // Refused with file:line:column: syntax errors, tabs, duplicate keys, anchors
 // and aliases (a few lines of them expand to gigabytes), more than one
@@ -12,9 +12,8 @@
 
 namespace headroom::yaml {
 
-// SourcePlace: where in a file a value was written.
+// The place of a YAML value in a file; lines and columns count from 1.
 
-// file:line:column of a YAML value; lines and columns count from 1.
 struct SourcePlace {
   std::string file;
   int line = 0;
@@ -32,10 +31,10 @@ struct YamlValue {
   enum class Kind { kNull, kScalar, kSequence, kMapping };
   Kind kind = Kind::kNull;
   SourcePlace place;
-  std::string scalar;              // kScalar; also a number or a boolean
-  bool quoted = false;             // "3" is text even where a number may stand
+  std::string scalar;              // for kScalar; also numbers and booleans
+  bool quoted = false;             // "3" in quotes is always text
   std::vector<YamlValue> items;    // kSequence
-  std::vector<YamlEntry> entries;  // kMapping, in the order written
+  std::vector<YamlEntry> entries;  // for kMapping, in the order written
 
   // The value under `key`, or nullptr.
   const YamlValue* find(const std::string& key) const;
@@ -47,14 +46,14 @@ struct YamlEntry {
   YamlValue value;
 };
 
-// `text` is the content of `file`; an empty file is kNull.
+// Parses `text`, the content of `file`; an empty file gives kNull.
 YamlValue parse_yaml(const std::string& text, const std::string& file);
 
 // Throws Error "[config] file:line:column: what: remedy" with exit 2.
 [[noreturn]] void refuse(const SourcePlace& place, const std::string& what,
                          const std::string& remedy);
 
-// "a number", "text", "a list", ...: what `value` looks like, for refusals.
+// The kind of `value` for refusals: "a number", "text", "a list", ...
 std::string describe(const YamlValue& value);
 
 }  // namespace headroom::yaml

@@ -6,6 +6,8 @@
 // order on every rank. Errors: CommunicationError if a peer is lost or an
 // operation times out; the communicator is then unusable and is dropped with
 // its generation. Invariants:
+//   1. every rank sees bit-identical results of all_reduce;
+//   2. the same ranks, sizes and values give the same bits again.
 #pragma once
 
 #include <ATen/core/Tensor.h>
