@@ -19,7 +19,7 @@ namespace {
   throw Error("command line", what, remedy);
 }
 
-// "1", "0.001", "65536".
+// A number as short text: "1", "0.001", "65536".
 std::string short_number(double number) {
   std::ostringstream text;
   text << std::setprecision(10) << number;
@@ -50,7 +50,7 @@ std::string short_number(double number) {
 // Sets the option's variable.
 void set_variable(const Option& option, const std::string& name,
                   const std::string& text) {
-  RunConfig unused;  // the option is no key of a run
+  RunConfig unused;  // not used: the option is no key of a run
   if (!option.choices.empty() &&
       std::ranges::count(option.choices, text) == 0) {
     refuse_words(name + " " + text + " is not known",

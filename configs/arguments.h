@@ -14,7 +14,7 @@ namespace headroom::configs {
 
 inline bool is_flag(const std::string& word) { return word.starts_with("--"); }
 
-// "--img" of "--img=640".
+// Returns "--img" for "--img=640".
 std::string spelling_of(const std::string& word);
 
 // An option as given on the command line.
@@ -48,7 +48,7 @@ std::string wrapped(const std::string& text, size_t columns, size_t indent);
 // An entry of a help text: the head, with the text below it.
 std::string help_entry(const std::string& head, const std::string& text);
 
-// "--batch, --batch-size N".
+// The option's form in a help: "--batch, --batch-size N".
 std::string form_of(const Option& option);
 
 }  // namespace headroom::configs

@@ -44,7 +44,7 @@ int64_t memory(const yaml::YamlValue& mapping) {
   return *bytes;
 }
 
-// "10.3" as 103.
+// Reads "10.3" as 103.
 int capability(const yaml::YamlValue& mapping) {
   const yaml::YamlValue& value = yaml::require(mapping, "compute_capability");
   const std::string text = yaml::as_text(value, "compute_capability");
@@ -93,7 +93,7 @@ std::vector<std::string> nearest_instances(const std::string& name) {
   return names;
 }
 
-// "NVIDIA GeForce RTX 4090" as "4090".
+// Shortens "NVIDIA GeForce RTX 4090" to "4090".
 std::string card_key(const std::string& name) {
   std::string key;
   for (const char c : name) {

@@ -39,7 +39,7 @@ void set_from_set_flag(RunConfig& config, const std::string& word) {
   }
 }
 
-// "3" of 0 1 2, in any order.
+// Reads a list of layer numbers 0 1 2, in any order, as its length, "3".
 std::string length_of_row(const FlagUse& use) {
   std::vector<std::string> row = use.values;
   std::ranges::sort(row, {}, [](const std::string& word) {

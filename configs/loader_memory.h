@@ -35,7 +35,7 @@ struct LoaderShape {
   int64_t images_of_a_batch = 1;  // images of this rank in a batch
   int64_t most_threads = 1;
   int64_t bands = 3;         // channels of a pixel
-  int64_t sample_bytes = 1;  // 2 where the data set declares a range
+  int64_t sample_bytes = 1;  // 2 if the data set declares a range
   bool packs = false;        // whether a device renders the images from packs
 };
 
@@ -54,7 +54,8 @@ struct LoaderBudget {
   int64_t least_bytes() const { return thread_bytes + batch_bytes; }
 };
 
-// Whether a pixel depends on its neighbours. Samples are then made whole.
+// Whether a sample's pixels depend on their neighbours. A rank then makes whole
+// samples.
 bool blends_neighbours(const Hyperparameters& hyp);
 
 // The most rows of a source picture (of this height) that contribute to `rows`

@@ -21,7 +21,7 @@ namespace headroom::configs {
 
 inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
-// The numbers that are accepted, both ends included.
+// The accepted numbers, including both ends.
 struct NumberRange {
   double low = -kUnbounded;
   double high = kUnbounded;
@@ -44,7 +44,7 @@ struct OptionRules {
   std::string second_key = {};
   int most_values = 1;             // of options without a key, joined by spaces
   bool value_is_optional = false;  // --resume [DIR]
-  bool may_repeat = false;         // each use adds to the ones before
+  bool may_repeat = false;         // each use adds values
   bool may_be_empty = false;       // "" counts as not given
   bool is_required = false;        // a tool refuses to start without it
   // used between headroom's processes; not in the help

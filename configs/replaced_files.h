@@ -8,7 +8,7 @@
 
 namespace headroom::configs {
 
-// last.safetensors, best.safetensors, epoch12.safetensors
+// Whether it is last.safetensors, best.safetensors or like epoch12.safetensors.
 bool is_weights_of_run(const std::string& file_name);
 
 // Throws Error (exit 2) if a new run in `run_directory` (--exist-ok) would

@@ -81,7 +81,7 @@ inline constexpr int64_t kSecondsBetweenCheckpoints = 60;
 struct RunConfig {
   std::string command = "train";
 
-  // What to train on and with.
+  // Data, model and weights.
   std::string data;
   std::string cfg;
   std::string weights;

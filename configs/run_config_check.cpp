@@ -23,7 +23,7 @@ const std::string kOneOfTwo = "leave one of the two out";
   throw Error("config", what, remedy);
 }
 
-// 1000000, not 1e+06.
+// A bound as text: 1000000, not 1e+06.
 std::string bound_text(double bound) {
   const bool is_whole = bound == std::trunc(bound) && std::abs(bound) < 1e15;
   return is_whole ? std::to_string(static_cast<int64_t>(bound))

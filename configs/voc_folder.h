@@ -1,8 +1,8 @@
 // Recognizes a Pascal VOC folder and finds its splits and classes.
 // worker/data/labels/voc_labels.cpp reads the boxes.
 //
-//   Annotations/STEM.xml   ImageSets/Main/{train,val,test}.txt   one stem a
-//   line
+//   Annotations/STEM.xml
+//   ImageSets/Main/{train,val,test}.txt   one stem per line
 #pragma once
 
 #include <filesystem>

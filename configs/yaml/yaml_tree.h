@@ -20,7 +20,7 @@ struct SourcePlace {
   int column = 0;
 };
 
-// "run.yaml:3:5".
+// As text: "run.yaml:3:5".
 inline std::string to_string(const SourcePlace& place) {
   return cat(place.file, ":", place.line, ":", place.column);
 }

@@ -20,7 +20,7 @@ namespace headroom::collectives {
 
 enum class ReduceOp { kSum, kMax };
 
-// A collective under way.
+// An asynchronous operation in progress.
 class Work {
  public:
   virtual ~Work() = default;

@@ -65,7 +65,7 @@ class LocalGroup {
   std::shared_ptr<LocalGroup> child(int64_t number, int color, int size);
 
  private:
-  // These need mutex_.
+  // The caller of these functions holds mutex_.
   void perform_now(LocalOperation& operation, int rank);
   void fail(const std::string& reason);
   void throw_if_failed(const std::string& name, int rank) const;

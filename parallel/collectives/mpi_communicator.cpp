@@ -1,5 +1,4 @@
-// libheadroom_mpi.so: the one exported function, and the communicator behind
-// it.
+// libheadroom_mpi.so: its exported function, and the MPI communicator.
 #include <mpi.h>
 
 #include <cstdlib>
@@ -62,7 +61,7 @@ MPI_Datatype type_of(const at::Tensor& tensor) {
       return MPI_DOUBLE;
     case at::kLong:
       return MPI_INT64_T;
-    default:  // flat_view admits no other
+    default:  // flat_view allows no other type
       return MPI_UINT8_T;
   }
 }

@@ -79,7 +79,7 @@ void for_type(at::ScalarType type, const Body& body) {
       return body(double{});
     case at::kLong:
       return body(int64_t{});
-    default:  // flat_view admits no other
+    default:  // flat_view allows no other type
       return body(uint8_t{});
   }
 }

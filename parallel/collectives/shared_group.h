@@ -63,7 +63,7 @@ class SharedGroup {
   struct Shared;  // the bookkeeping in a segment
   struct Member {
     SharedSegment segment;
-    int process_descriptor = -1;  // readable when the process is gone
+    int process_descriptor = -1;  // readable when the process has ended
     Shared& shared() const;
   };
 

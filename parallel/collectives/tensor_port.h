@@ -46,7 +46,7 @@ class Socket {
   int descriptor_ = -1;
 };
 
-// What a connection between two ranks of a group is for.
+// The purpose of a connection between two ranks of a group.
 enum class Channel : uint32_t { kCollectives, kMessages };
 
 class TensorPort {

@@ -32,8 +32,8 @@ std::vector<OtherLayout> other_layouts(
     const configs::RunConfig& config, const plan::Plan& plan,
     const std::vector<layers::LayerCost>& layers);
 
-// "possible: 1.79 GiB in the fullest process, 1.10 times this plan's step time,
-// as predicted", or "refused: ...".
+// The answer as text: "possible: 1.79 GiB in the fullest process, 1.10 times
+// this plan's step time, as predicted", or "refused: ...".
 std::string answer_text(const OtherLayout& other);
 
 }  // namespace headroom::planner

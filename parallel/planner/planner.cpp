@@ -176,7 +176,7 @@ Check set_stages(const configs::RunConfig& config,
   return std::nullopt;
 }
 
-// "data 2 x pipeline 2", "1 process".
+// The axes as text: "data 2 x pipeline 2", "1 process".
 std::string axes_of(const plan::ParallelLayout& layout) {
   std::string text;
   const auto add = [&](const std::string& axis, int size) {

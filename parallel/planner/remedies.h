@@ -88,7 +88,8 @@ std::vector<Remedy> find_remedies(const configs::RunConfig& config,
 // The flags to change, as in "--activations offload".
 std::string flags_text(const Remedy& remedy);
 
-// "use headroom plan … --activations offload (1.9 GiB); or --processes 2 (…)".
+// The remedies as text: "use headroom plan … --activations offload (1.9 GiB);
+// or --processes 2 (…)".
 std::string remedies_text(const std::vector<Remedy>& remedies,
                           const RemedyScope& scope);
 

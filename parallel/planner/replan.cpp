@@ -161,7 +161,8 @@ Replan refuse(const configs::RunConfig& config, const plan::Plan& failed,
 std::string describe(const MemoryShortage& shortage) {
   std::string text = cat("step ", shortage.step, ", rank ", shortage.rank,
                          ": out of memory with the leanest activations");
-  if (shortage.memory.asked_bytes == 0) return text;  // the C++ heap refused
+  // not a tensor allocation: the C++ heap was full
+  if (shortage.memory.asked_bytes == 0) return text;
   text += ": asked for " + format_bytes(shortage.memory.asked_bytes) + ", " +
           format_bytes(std::max<int64_t>(0, shortage.memory.free_bytes));
   return text + (shortage.memory.limit_bytes > 0

@@ -33,8 +33,8 @@ struct MemoryShortage {
   MemoryShortfall memory;  // its room may be that of any rank
 };
 
-// "step 3, rank 1: out of memory with the leanest activations: asked for 2 MiB,
-// 1 MiB of the 100 MiB of --memory-limit free".
+// The shortage as text: "step 3, rank 1: out of memory with the leanest
+// activations: asked for 2 MiB, 1 MiB of the 100 MiB of --memory-limit free".
 std::string describe(const MemoryShortage& shortage);
 
 // Bytes of the fullest rank in a step, at the leanest state that the memory

@@ -140,8 +140,8 @@ class Partitioner {
             bytes(stage, begin, end) <= *request_.memory_limit_bytes);
   }
 
-  // best[stage][begin]: the least of `join` over all ways to give layers
-  // [begin, num_layers) to the stages from `stage` on.
+  // best[stage][begin]: the smallest `join` over all ways to divide layers
+  // [begin, num_layers) between the stages from `stage` on.
   template <typename Join>
   std::vector<std::vector<double>> solve(const Join& join,
                                          double largest_cost) const {

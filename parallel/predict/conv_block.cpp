@@ -10,7 +10,7 @@ namespace {
 struct Block {
   ConvolutionShape convolution;
   int64_t around = 0;  // rows of the halo
-  Map x;               // the input; holds no memory
+  Map x;               // the input, without its memory
   int64_t output_bytes = 0;
   int64_t norm_bytes = 0;  // one parameter per channel
 };

@@ -86,8 +86,8 @@ class Forecaster {
 
  private:
   struct Exchange {
-    double sum = 0;     // seconds that nothing hides
-    double hidden = 0;  // seconds beside backward
+    double sum = 0;     // seconds not overlapped with compute
+    double hidden = 0;  // seconds overlapped with backward
   };
 
   StepEstimate estimate_with(const Link& link) const {

@@ -45,7 +45,7 @@ double likely_sum(const Numbers& numbers) {
   return numbers.count * numbers.mean + linear + root;
 }
 
-// The mean square of the sum of `count` drawn images.
+// The mean of the squared number of boxes in `count` drawn images.
 double square_of_sum(const LabelStatistics& images, double count) {
   const double mean = count * images.mean();
   return count * images.variance() + mean * mean;

@@ -17,9 +17,9 @@
 //               P(S >= k m + t) <= exp(-t^2 / (2 k v + 2 b t / 3)),
 //             so with L = ln(1 / 1e-9), for one micro-batch in 1e9:
 //               t = L b / 3 + sqrt((L b / 3)^2 + 2 L k v)
-//             The numbers are the drawn images one by one, as if every sample
-//             were a mosaic; or, where mosaics or mixup happen to some samples
-//             only, what each sample draws.
+//             Used twice, and the smaller bound counts: with the boxes of each
+//             drawn image, as if every sample were a mosaic; and with the boxes
+//             drawn per sample, if only some are mosaics or mixed.
 //
 // With --image-weights every drawn image may be the fullest one, so all images
 // count as the fullest and the bound is certain.
@@ -42,7 +42,8 @@ namespace headroom::predict {
 // The probability that a micro-batch has more boxes than the likely bound.
 inline constexpr double kMoreBoxesProbability = 1e-9;
 
-// How many boxes the images of a data set have.
+// The number of boxes in the images of a data set, as groups of images with
+// equally many boxes.
 struct LabelStatistics {
   struct Group {
     int64_t boxes = 0;   // per image of this group

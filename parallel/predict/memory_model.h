@@ -62,7 +62,7 @@ struct MemoryRequest {
   int64_t validation_image_width = 0;
   int64_t image_channels = 3;
   int64_t sample_bytes = 1;  // per channel of a loaded pixel
-  // Bytes per element of the state kept between steps.
+  // Bytes per element of the state between steps.
   int64_t element_bytes = 4;
   int64_t map_bytes = 4;  // Bytes per element of a step's maps.
   // The next four fields are explained in MicroBatchShape.
@@ -78,13 +78,13 @@ struct MemoryRequest {
   LabelBound labels;
   bool focal_loss = false;
   bool smooths_labels = false;
-  int64_t num_threads = 1;         // an operator's threads
+  int64_t num_threads = 1;         // threads per operator
   int64_t prefetched_batches = 0;  // whose targets are loaded
   int64_t num_frozen_layers = 0;   // layers [0, n) are frozen
   // ZeRO 3 between hosts: the next layer's parameters are gathered while a
   // layer runs.
   bool fetches_ahead = false;
-  bool resumes = false;  // starts with a checkpoint
+  bool resumes = false;  // the run starts from a checkpoint
   std::optional<StepShape> step;
   std::optional<ValidationShape> validation;
 };

@@ -59,7 +59,7 @@ struct MicroBatchShape {
   // Neighbouring image parts (0, 1 or 2) from which rows are fetched.
   int64_t neighbours = 0;
   int64_t element_bytes = 4;  // of a map; with 2, parameters are float32
-  int64_t num_threads = 1;    // an operator's threads
+  int64_t num_threads = 1;    // threads per operator
   // Whether 16-bit maps are convolved as float32
   bool convolves_in_float = false;
   OnednnIsa onednn_isa = OnednnIsa::kAvx512;  // parallel/base/processor.h
@@ -140,7 +140,7 @@ struct OpContext {
   SavePolicy* policy = nullptr;  // null if saved buffers are simply held
   Derive derive = Derive::kNothing;
   Replay* replay = nullptr;  // null if the layer is not recomputed
-  bool learns = true;        // the layer's parameters want gradients
+  bool learns = true;        // whether parameters get gradients
   // Whether weights are cast to the maps' type for each use.
   bool casts_weights = false;
 

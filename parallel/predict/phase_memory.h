@@ -2,8 +2,8 @@
 //
 //   start-up    the model is built whole on every rank, then cut and split;
 //               then once more for its average
-//   validation  the averaged model without gradients, over so many images at
-//               once as the plan allows (worker/step/stage_forward.h,
+//   validation  the averaged model without gradients, over the plan's number
+//               of images at once (worker/step/stage_forward.h,
 //               validate.h)
 //   checkpoint  only the state between steps: data for the file is host memory
 #pragma once

@@ -10,7 +10,7 @@
 namespace headroom::predict {
 namespace {
 
-// A match has an index of 5, a box of 4 and an anchor of 2 elements.
+// A match has 5 indices, and 6 elements: a box of 4 and an anchor of 2.
 constexpr int64_t kIndicesPerMatch = 5;
 constexpr int64_t kElementsPerMatch = 6;
 // Bytes of votes, reports, counters, anchors and single values.
