@@ -67,8 +67,7 @@ int64_t rounded_image_size(int64_t size, int64_t largest_stride);
 //   keep        3.75 M + 240 E         forward; backward: two convolutions etc.
 //   lean        keep's +     8 E       maps are computed again
 //   recompute   keep's + M + 48 E      convolutions are computed again too
-//   offload     keep's +    58 E       maps are written to a file and read
-//   again
+//   offload     keep's +    58 E       maps go to a file and back
 //
 // Calibrated on yolov5s, 480 px, one thread of an AMD EPYC (Zen 5) by
 // `benchmark_activations --img 480 --rounds 9`. Relative to keep it gives

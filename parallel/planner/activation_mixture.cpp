@@ -32,8 +32,8 @@ struct State {
   auto order() const { return std::tie(kept, seconds, before, choice); }
 };
 
-// States sorted by rising kept bytes and falling seconds. No state keeps as
-// much as another and is as slow.
+// States sorted by rising kept bytes and falling seconds: for no state is
+// there another one that keeps no more and is no slower.
 using Frontier = std::vector<State>;
 
 // The states that result from one choice for the next layer, in the order of
@@ -179,7 +179,7 @@ class MixtureSearch {
     }
   }
 
-  // Also true if the bound is too small for any mixture: try a larger one.
+  // Returns true also if no mixture is in the bound, to try a larger one.
   bool try_bound(int64_t bound) {
     const auto policies = fastest_within(request_.layers, bound);
     return !policies || try_mixture(*policies);

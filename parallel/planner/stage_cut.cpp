@@ -172,7 +172,7 @@ std::string layers_text(int64_t begin, int64_t end) {
                           : cat("layers ", begin, " to ", end - 1);
 }
 
-// Factor on the smallest possible fullest stage.
+// The limit of a stage, relative to the smallest possible fullest stage.
 constexpr double kMemorySlack = 1.05;
 
 // Bytes on one rank of a layer's parameters and all buffers of their size.

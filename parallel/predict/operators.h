@@ -57,7 +57,7 @@ Graph::Backward making_new(MemoryTimeline& timeline, std::vector<int64_t> bytes,
 // Concatenates y, p1(y), p2(p1(y)), … With split images, the halo rows for all
 // poolings are fetched first, and each pooling uses up some of them.
 //
-//   keeps     the input and indices of 8 bytes; on a device 1-byte indices alone
+//   keeps     the input and 8-byte indices; on a device only 1-byte indices
 Map chained_pools(const OpContext& context, const Map& y,
                   const std::vector<int64_t>& windows);
 

@@ -41,7 +41,7 @@ Graph::Outcome backward(const OpContext& context, const Map& x,
   if (x.wants_gradient()) {
     const Memory dmeans =
         timeline.allocate(samples * x.channels * kDoubleBytes);
-    // x's gradient has the map's type; the spread factors are still held.
+    // Copies of dmeans and of the factors, from which x's gradient is computed.
     const Memory spread = timeline.allocate(2 * samples * x.channels * bytes);
     outcome.inputs.front().memory = context.allocate_map(x.channels, x.stride);
   }

@@ -49,7 +49,7 @@ int64_t tensor_budget(int64_t gpu_memory_bytes, int64_t communication_bytes);
 // batch-norm group of its own.
 inline constexpr int64_t kManyCells = 2;
 
-// The simpler of two plans is preferred unless the other is faster by more.
+// The simpler of two plans is chosen unless the other is faster by more.
 inline constexpr double kEqualWithin = 0.05;
 
 struct DeviceSpeed {
