@@ -1,4 +1,4 @@
-// TerminalStyle: what a terminal can show. Also text that fits a terminal's
+// TerminalStyle: the abilities of a terminal. Also text that fits a terminal's
 // width, and the end of the process when its output has no reader.
 //
 // Threads: any, as long as the environment does not change.
