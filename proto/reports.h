@@ -96,7 +96,7 @@ struct WorkerFailure {
   int64_t committed_steps = 0;
   // It has only a part of the state, and cannot save it alone.
   bool holds_a_part = false;
-  // Steps of the newest checkpoint it knows of; 0 if there is none.
+  // Steps of the newest checkpoint that was reported to it; 0 if there is none.
   int64_t checkpoint_steps = 0;
   // Set if its card is the cause: the worker ends, and gets a successor.
   std::optional<headroom::CardFault> card_fault = {};

@@ -31,8 +31,8 @@ bool brings_anchors(const configs::RunConfig& config) {
 // line of JSON on standard output.
 struct DataReader {
   std::string run_yaml;           // the run that is asked about
-  std::vector<std::string> keys;  // those that the answer fills in
-  std::string doing;   // "labels were read", for when somebody interrupts
+  std::vector<std::string> keys;  // the keys that the answer sets
+  std::string doing;              // "labels were read", for an interrupt
   std::string remedy;  // what to do if the child fails without a word
 };
 
