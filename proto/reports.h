@@ -75,7 +75,7 @@ struct RankAssignment {
   std::string card_uuid = {};
 };
 
-// What a worker's failure means for its run.
+// The consequence of a worker's failure for its run.
 enum class FailureKind {
   kFatal,        // the worker ends, and so does the run
   kLostPeer,     // a peer is lost; the worker waits for the next generation

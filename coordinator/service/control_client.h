@@ -56,7 +56,7 @@ class ControlClient {
       const NodeRegistration& node,
       std::chrono::milliseconds timeout = std::chrono::seconds(30)) = 0;
 
-  // The secret with which a worker of this node proves who it is.
+  // The secret that proves the identity of a worker of this node.
   virtual std::string secret_of(const std::string& worker_id) const = 0;
 
   // From now on sends this worker's heartbeats while its channel is open.

@@ -327,7 +327,7 @@ void take_part(const control::Assignment& assignment,
   }
   const RunOutcome end =
       run_connected(assignment, config, client, options, process);
-  process.communicator.reset();  // all ranks are connected, so it can be closed
+  process.communicator.reset();  // every rank gets here: closes in order
   if (end.left) {
     leave_generation(client, *end.left, process.carried.device->memory(),
                      process.training);

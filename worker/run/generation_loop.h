@@ -1,15 +1,15 @@
 // The life of a worker: it joins, receives an assignment and carries it out,
-// again and again until an assignment tells it to exit.
+// and repeats this until an assignment tells it to exit.
 //
 // If memory is short under a plan, the generation ends: its tensors and
 // connections are released, and the next assignment continues from its
 // checkpoint under another plan.
 //
-// Only here failures that end a generation are caught, of this rank or of
-// another: a lost peer, a cut connection, a rank out of memory. It drops the
-// uncommitted step, closes the connections so that peers fail too, and reports
-// the committed step to the coordinator. The next assignment says what to do
-// with the state: mostly to keep it as it is (keeps_state).
+// Only the loop catches failures that end a generation, on this rank or
+// another: a lost peer, a cut connection, a rank out of memory. The loop drops
+// the uncommitted step, closes the connections so that peers fail too, and
+// reports the committed step to the coordinator. The next assignment decides
+// about the state; mostly it is kept (keeps_state).
 #pragma once
 
 #include <string>

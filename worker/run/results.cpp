@@ -180,8 +180,8 @@ std::vector<fs::path> pictures_in(const fs::path& folder) {
   return files;
 }
 
-// When an earlier process of the run last wrote more than the head of a
-// TensorBoard file: it has added all pictures that existed then.
+// The time when an earlier process of the run last wrote more than the head of
+// a TensorBoard file. Pictures that existed then were added already.
 fs::file_time_type last_shown(const fs::path& folder) {
   constexpr uintmax_t kHead = 100;
   fs::file_time_type last = fs::file_time_type::min();

@@ -40,8 +40,8 @@ void set_arithmetic(const configs::RunConfig& config) {
   context.setDeterministicFillUninitializedMemory(false);
 }
 
-// CUDA's own error, "no kernel image is available", comes only with the first
-// kernel and does not name the card's or the build's version.
+// CUDA's own error, "no kernel image is available", appears only at the first
+// kernel and names neither compute capability.
 void require_code(const devices::DeviceInfo& device) {
   const std::string why =
       devices::card_error(device.code, device.name, device.compute_capability);

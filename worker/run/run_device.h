@@ -67,7 +67,7 @@ struct DeviceMemoryLine {
   memory::DeviceFootprint footprint;
   int64_t workspace = 0;  // largest convolution workspace, in segments
   int64_t tensors = 0;    // peak of a step as planned
-  int64_t segments = 0;   // segments of those tensors
+  int64_t segments = 0;   // segments that hold those tensors
   int64_t room = 0;       // bytes that the process may take
 
   int64_t needed() const { return footprint.total() + segments; }

@@ -31,7 +31,7 @@ class RunPictures {
  public:
   struct Subject {
     std::filesystem::path folder;
-    // Loader options; a picture of a data set that is not set is not drawn.
+    // Loader options. Pictures of a missing data set are not drawn.
     loader::LoaderOptions training, validation;
     // Reports a picture that is missing, in one line.
     std::function<void(const std::string&)> say;

@@ -25,8 +25,8 @@
 
 namespace headroom::run {
 
-// What a worker keeps between generations. Owned by the generation loop and
-// borrowed by one training run at a time.
+// State that a worker keeps between generations. The generation loop owns it;
+// one training run at a time borrows it.
 struct CrossGenerationState {
   // Set at the first assignment; the footprint grows with connections and
   // steps.

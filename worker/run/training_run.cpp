@@ -115,8 +115,7 @@ struct TrainingRun::Implementation {
   std::unique_ptr<RunRecorder> recorder;
   std::unique_ptr<memory::MemoryTracer> tracer;  // set while steps are recorded
   predict::HostShares host;  // for the loaders and a copy of the state
-  std::unique_ptr<checkpoint::PeerReplicas>
-      buddies;  // null if this rank has the whole state
+  std::unique_ptr<checkpoint::PeerReplicas> buddies;  // null: state is whole
   std::unique_ptr<checkpoint::CheckpointSaver> saver;
   int64_t validation_parts = 0;
   std::unique_ptr<RunPictures> pictures;  // null if this rank draws no pictures

@@ -88,7 +88,7 @@ pipeline::StageRoutes routes_of_stage(const model::LayerGraph& model,
 // element per rung.
 struct ActivationRungs {
   std::vector<std::unique_ptr<model::LayerExecutor>>
-      runners;  // null: layers are called
+      runners;  // null calls the layers directly
   std::vector<std::string> names;
   // The policy of each layer of the model, at each rung.
   std::vector<std::vector<plan::ActivationPolicy>> policies;

@@ -174,7 +174,7 @@ at::Tensor CudaGraphRunner::run(MicroBatch inputs,
   }
   const MemoryCategoryScope scope(MemoryCategory::kLoss);
   if (is_prepared(inputs)) {
-    inputs.send_following();
+    inputs.send_following();  // this copy need not wait for the graph
   } else {
     fill(inputs);
   }

@@ -1,5 +1,4 @@
-// FaultInjection: sets off the faults that --inject names, on this rank, each
-// once.
+// FaultInjection: triggers the faults of --inject on this rank, each once.
 //
 //   begin(phase, step);  what the phase does;  end()
 //
