@@ -25,7 +25,7 @@ class BeatGatherer {
   // `channel`: the agent's end.
   void add(const std::string& worker_id, wire::BeatChannel channel);
 
-  // Adds the newest beat of each worker with a new one to the request.
+  // Adds each worker's newest unsent beat to the request.
   void gather(std::chrono::steady_clock::time_point now,
               wire::HeartbeatRequest& request);
   // Passes the answer on to the workers whose beats were in the request.

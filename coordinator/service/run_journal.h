@@ -79,7 +79,7 @@ class RunJournal {
   const MemberSecrets& secrets_;
   const std::unique_ptr<RunLog> log_;  // may be null
   std::atomic<bool> has_failed_ = false;
-  std::mutex sync_mutex_;  // held while the file is replaced
+  std::mutex sync_mutex_;  // no sync during a replacement
   TimePoint next_try_;     // when to try again after giving up
   std::mutex news_mutex_;
   std::vector<wire::EventRecord> news_;

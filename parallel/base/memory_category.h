@@ -1,6 +1,6 @@
 // MemoryCategory: the purpose of a thread's allocations.
 //
-// The allocator that counts gets sizes without a purpose, so the code that
+// The counting allocator gets sizes without a purpose, so the code that
 // allocates opens a scope; the innermost scope decides the category:
 //
 //   const MemoryCategoryScope scope(MemoryCategory::kLoss);

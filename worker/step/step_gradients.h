@@ -47,8 +47,8 @@ void release_failed_graph();
 
 class StepGradients {
  public:
-  // A null `mesh` means one process. REQUIRES: `parameters` has values_apart and
-  // gradients_apart as in `slices`.
+  // A null `mesh` means one process. REQUIRES: `parameters` has values_apart
+  // and gradients_apart as in `slices`.
   StepGradients(data_parallel::FlatBuffer& parameters,
                 const zero::ShardMap& shards, const Slices& slices,
                 collectives::Mesh* mesh);

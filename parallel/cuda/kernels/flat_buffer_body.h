@@ -62,7 +62,7 @@ struct RunningArguments {
   const kernels::CommitOutcome* outcome = nullptr;
 };
 
-// Element `i` of the scaled gradient with the accumulated one.
+// Element `i` of the scaled gradient plus the accumulated one.
 template <typename T>
 HEADROOM_HD T whole_gradient(const FlatBufferArguments& arguments, T scale,
                              int64_t i) {
