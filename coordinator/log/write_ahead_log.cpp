@@ -148,8 +148,8 @@ void WriteAheadLog::load(std::vector<std::string>* records) {
       std::string_view(bytes).substr(0, run_files::kLogMagic.size()) ==
           run_files::kLogMagic.substr(
               0, std::min(bytes.size(), run_files::kLogMagic.size()));
-  if (is_begun && synced_number() ==
-                      0) {  // the file is new, or its first write was cut short
+  // A new file, or one whose first write was interrupted.
+  if (is_begun && synced_number() == 0) {
     torn_bytes_ = static_cast<int64_t>(bytes.size());
     replace({});
     return;

@@ -41,8 +41,8 @@ class BeatGatherer {
 
   std::mutex mutex_;
   std::vector<Worker> workers_;
-  std::optional<std::chrono::steady_clock::time_point>
-      gathered_;  // time of the last gather()
+  // Time of the last gather().
+  std::optional<std::chrono::steady_clock::time_point> gathered_;
 };
 
 }  // namespace headroom::coordinator

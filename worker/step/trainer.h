@@ -138,8 +138,7 @@ class Trainer {
   RankLadder ladder_;
   MemoryShortfall shortfall_;
   ParallelContext context_;
-  const std::unique_ptr<CudaGraphRunner>
-      graphs_;  // null if nothing is captured
+  const std::unique_ptr<CudaGraphRunner> graphs_;  // may be null
   StageStep stage_;
   pipeline::PipelineExecutor executor_;
   std::optional<StepPrediction> prediction_;

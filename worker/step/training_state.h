@@ -261,9 +261,8 @@ class TrainingState {
   std::unique_ptr<data_parallel::FlatBuffer> average_statistics_;
   std::unique_ptr<zero::ShardMap> shards_;
   std::unique_ptr<StepGradients> gradients_;
-  std::unique_ptr<zero::LayerGather>
-      average_layers_;                         // null if nothing is sharded
-  std::unique_ptr<ZeroLayerExecutor> runner_;  // null below ZeRO 3
+  std::unique_ptr<zero::LayerGather> average_layers_;  // null if not sharded
+  std::unique_ptr<ZeroLayerExecutor> runner_;          // null below ZeRO 3
   std::unique_ptr<GatherLayerExecutor> average_runner_;
   // The parameters in the maps' type; undefined if that is their own type, and
   // under ZeRO 3, which casts each layer while it is whole.
