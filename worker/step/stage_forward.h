@@ -68,7 +68,7 @@ class StageForward {
   void set_num_parts(int64_t parts) { first_num_parts_ = parts; }
   // The argument of set_num_parts() after a failure that was thrown.
   int64_t num_parts_after_failure() const {
-    if (!has_thrown_) return first_num_parts_;  // another part failed
+    if (!has_thrown_) return first_num_parts_;  // other work failed
     return first_num_parts_ == 0 ? 1 : 2 * first_num_parts_;
   }
   // Replaces run() on a replica that has no batch left while others have one:
