@@ -23,8 +23,8 @@ namespace headroom::wire {
 
 // A worker's report that it is alive, with its progress.
 struct Beat {
-  // When it was sent, by the machine's steady clock. So the agent knows its age
-  // even if it reads the beat late.
+  // Time of sending, on the machine's steady clock, so that the agent can
+  // compute the beat's age even if it reads the beat late.
   std::chrono::steady_clock::time_point sent;
   uint64_t generation = 0;       // 0 before the worker's first
   bool waits_for_peers = false;  // at the moment of sending

@@ -1,6 +1,6 @@
 // ConnectionFault: why no connection to a coordinator can be made. gRPC reports
-// most causes only as a failure to connect; this connects once more and finds
-// out.
+// most causes only as a failure to connect, so this connects once more to find
+// the cause.
 //
 // Threads: any. May wait for up to twice the given time.
 #pragma once
@@ -14,13 +14,13 @@
 namespace headroom::wire {
 
 struct ConnectionFault {
-  std::string what;        // "the coordinator at A:1 speaks no TLS"
+  std::string what;        // "the coordinator at A:1 does not use TLS"
   std::string remedy;      // what the user can do
   bool is_lasting = true;  // waiting will not help
 };
 
-// Returns nothing if a connection to `address` (HOST:PORT or a Unix socket) can
-// be made.
+// Returns no value if a connection to `address` (HOST:PORT or a Unix socket)
+// succeeds.
 std::optional<ConnectionFault> connection_fault(
     const std::string& address, const ChannelSecurity& security,
     std::chrono::milliseconds timeout = std::chrono::seconds(1));

@@ -75,7 +75,7 @@ struct RankAssignment {
   std::string card_uuid = {};
 };
 
-// What a worker's failure means for its run.
+// The consequence of a worker's failure for its run.
 enum class FailureKind {
   kFatal,        // the worker ends, and so does the run
   kLostPeer,     // a peer is lost; the worker waits for the next generation
@@ -96,7 +96,7 @@ struct WorkerFailure {
   int64_t committed_steps = 0;
   // It has only a part of the state, and cannot save it alone.
   bool holds_a_part = false;
-  // Steps of the newest checkpoint it knows of; 0 if there is none.
+  // Steps of the newest checkpoint that was reported to it; 0 if there is none.
   int64_t checkpoint_steps = 0;
   // Set if its card is the cause: the worker ends, and gets a successor.
   std::optional<headroom::CardFault> card_fault = {};

@@ -32,7 +32,7 @@ void take(std::optional<LoggedRun>& run, wire::LogRecord record,
           record.key().value();
       break;
     case wire::LogRecord::RECORD_NOT_SET:
-      break;  // written by a newer build; ignored here
+      break;  // ignored: written by a newer build
   }
 }
 

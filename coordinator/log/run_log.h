@@ -7,8 +7,8 @@
 //              appended at once, synced by the next tick: kill -9 loses none
 //              of them, a power failure at most those of the last tick
 //
-// The log is bounded: when most of it is outdated, it is replaced by one
-// snapshot and the records that are still needed.
+// The log is bounded: when most of it is outdated, one snapshot and the records
+// that are still needed replace it.
 //
 // Threads: none of its own. The service holds its mutex during all calls except
 // sync(), which the tick thread calls without it. Only the tick thread calls
@@ -46,7 +46,7 @@ class RunLog {
 
   static std::unique_ptr<RunLog> open(const std::filesystem::path& file);
 
-  // The content that open() found; no value if the log is new.
+  // The content that open() read; no value if the log is new.
   const std::optional<LoggedRun>& found() const { return found_; }
 
   // Describes what open() cut off at the end of the log, as a sentence without
@@ -65,7 +65,7 @@ class RunLog {
   bool wants_compaction() const;
   void compact(const LoggedRun& run);
 
-  // The log could not be written: empties it, so that no successor believes it.
+  // After a failed write: empties the log, so that no successor uses it.
   void give_up() noexcept { log_->clear(); }
 
  private:
@@ -75,7 +75,7 @@ class RunLog {
   std::unique_ptr<WriteAheadLog> log_;
   std::optional<LoggedRun> found_;
   std::string torn_end_;
-  std::string newest_snapshot_;  // its record, serialised
+  std::string newest_snapshot_;  // its serialised record
   std::atomic<bool> unsynced_ = false;
   int64_t compacted_bytes_ = 0;
 };

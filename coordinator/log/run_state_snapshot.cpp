@@ -6,7 +6,7 @@
 #include "parallel/plan/network_rates.h"
 #include "proto/convert.h"
 
-// Found by argument-dependent lookup, so it must be in the struct's namespace.
+// In the struct's namespace, so that argument-dependent lookup finds it.
 namespace headroom::plan {
 
 void fields(auto& log, wire::Either<NetworkRates> auto& network) {
@@ -67,7 +67,7 @@ void leavers_fields(auto& log, wire::Either<Leavers> auto& leavers) {
   log("not_coming", leavers.not_coming);
 }
 
-// --- a generation that ends -------------------------------------------------
+// --- the end of a generation ------------------------------------------------
 
 void fields(auto& log, wire::Either<SurvivorState> auto& state) {
   log("holds_a_part", state.holds_a_part);
@@ -93,7 +93,7 @@ void fields(auto& log, wire::Either<Leaving> auto& leaving) {
   log("state", leaving.state);
 }
 
-// --- a run that is ending ---------------------------------------------------
+// --- the end of a run -------------------------------------------------------
 
 void fields(auto& log, wire::Either<Loss> auto& loss) {
   log("worker_id", loss.worker_id);
@@ -216,8 +216,8 @@ void RunStateSnapshot::restore(RunState& state,
     state.restarts_[entry.worker_id()] =
         wire::from_message<RestartDecision>(entry);
   }
-  // Times restart with the process. So do the restart budgets of the slots, so
-  // a crash loop may take a few more restarts to be found.
+  // Times restart with the process, and so do the slots' restart budgets: a
+  // crash loop may take a few more restarts to be detected.
   if (image.somebody_registered()) state.waiting_since_ = now;
   if (state.ending_.loss) state.ending_.loss->time = now;
   state.cycle_.regrouping_.begin = now;

@@ -1,10 +1,10 @@
-// RunStateSnapshot: converts RunState to a message and back. It holds what a
-// restarted coordinator needs. Every field of the state has its line in
-// run_state_snapshot.cpp; a new field of RunState needs one there.
+// RunStateSnapshot: converts the parts of RunState that a restarted coordinator
+// needs to a message and back. Every field of RunState needs a line in
+// run_state_snapshot.cpp.
 //
-// Times are not stored, because the clock starts anew with each process. When a
-// state is restored, the last message of every member counts as just arrived,
-// and each has `grace` beyond the usual limits to send their next message.
+// Times are not stored, because the clock starts anew with each process. After
+// a restore, the last message of every member counts as just arrived, and each
+// member has `grace` beyond the usual limits for its next message.
 #pragma once
 
 #include <chrono>
@@ -23,13 +23,13 @@ class RunStateSnapshot {
   static void restore(RunState& state, const wire::RunStateSnapshot& image,
                       TimePoint now, std::chrono::milliseconds grace);
 
-  // Progress since the snapshot is logged apart from it.
+  // Progress since the snapshot has its own records in the log.
   static wire::RunProgress progress_of(const RunState& state) {
     return state.progress_;
   }
 
  private:
-  // The fields that are written and read in the same way.
+  // Fields that are written and read in the same way.
   template <typename Log, typename State>
   static void fields_of(Log& log, State& state);
 };

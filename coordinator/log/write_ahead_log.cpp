@@ -148,7 +148,8 @@ void WriteAheadLog::load(std::vector<std::string>* records) {
       std::string_view(bytes).substr(0, run_files::kLogMagic.size()) ==
           run_files::kLogMagic.substr(
               0, std::min(bytes.size(), run_files::kLogMagic.size()));
-  if (is_begun && synced_number() == 0) {  // new, or torn at once
+  // A new file, or one whose first write was interrupted.
+  if (is_begun && synced_number() == 0) {
     torn_bytes_ = static_cast<int64_t>(bytes.size());
     replace({});
     return;
@@ -209,8 +210,8 @@ size_t WriteAheadLog::read_records(std::string_view bytes,
   return at;
 }
 
-// After the last valid record there may only be an incomplete one: looks for a
-// valid record at every later offset. In the worst case this is quadratic in
+// Looks for a valid record at every offset after `end`: only an incomplete
+// record may follow the last valid one. In the worst case this is quadratic in
 // the bytes after `end`; compaction bounds the log.
 void WriteAheadLog::check_end(std::string_view bytes, size_t end) const {
   for (size_t behind = end + 1; behind < bytes.size(); ++behind) {
@@ -288,7 +289,7 @@ bool WriteAheadLog::leads_here() const {
 void WriteAheadLog::replace(const std::vector<std::string>& records) {
   std::error_code ignored;
   if (!leads_here() && fs::exists(file_, ignored)) {
-    errno = EEXIST;  // another process's file
+    errno = EEXIST;  // the file belongs to another process
     fail("replacing");
   }
   std::string bytes = log_header(number_);

@@ -1,4 +1,4 @@
-// WriteAheadLog: records in one file that survive the process.
+// WriteAheadLog: records in a file that survive a crash of the process.
 //
 //   "HEADRWAL" | version u32 | number of the record before the first u64 |
 //   CRC-32C u32 of all that, then per record:
@@ -61,7 +61,7 @@ class WriteAheadLog {
   // Replaces all records by these: writes and syncs a new file, then renames it
   // over the old one.
   void replace(const std::vector<std::string>& records);
-  // False if the file was moved or removed, so its name no longer refers to it.
+  // Returns whether the file still has its name (not moved, removed, replaced).
   bool leads_here() const;
   // Truncates the log to nothing, so that no outdated decision is read from it.
   void clear() noexcept;

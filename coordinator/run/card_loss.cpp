@@ -1,5 +1,5 @@
-// What a failed card means for the run: its worker is lost, and the slot gets
-// no new worker if the card is left out.
+// The consequences of a failed card for the run: its worker is lost, and the
+// slot gets no new worker if the card is left out.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>

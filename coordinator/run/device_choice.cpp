@@ -58,7 +58,7 @@ std::string key_of(const NodeCard& card) {
   return card.uuid.empty() ? cat("card ", card.index) : card.uuid;
 }
 
-// A node whose agent is gone uses no card: its workers end with the agent.
+// A node whose agent has ended uses no card: its workers end with the agent.
 bool may_hold_cards(const Node& node) {
   return !node.silent && !node.voice.has_hung_up;
 }

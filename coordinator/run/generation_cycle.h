@@ -24,7 +24,7 @@
 
 namespace headroom::coordinator {
 
-// What to do next in a regrouping.
+// The next action in a regrouping.
 struct CycleDecision {
   enum class Kind {
     kWait,

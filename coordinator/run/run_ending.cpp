@@ -194,11 +194,11 @@ EndReason describe_ending(const RunEnding& ending,
               true};
     }
     text += "; the state after " + counted(newest, "step") + " is not saved";
-    // Rank 0 may have written a checkpoint that no survivor knows of.
+    // Rank 0 may have written a checkpoint that was not reported to survivors.
     if (saved == 0) {
       return {text + "; start the run again if its checkpoints/ is empty"};
     }
-    // No remaining worker knows of checkpoints: the run folder must be checked.
+    // No remaining worker has a report of checkpoints: check the run's folder.
     if (!saved) return {text};
     return {text + ", continue from the checkpoint after " +
                 counted(*saved, "step") + " with: " + resume,

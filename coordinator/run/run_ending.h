@@ -52,7 +52,7 @@ struct Loss {
 struct SurvivorState {
   // True if it has only a part of the state, and cannot save it alone.
   bool holds_a_part = false;
-  // Steps of the newest checkpoint it knows of; 0 if there is none.
+  // Steps of the newest checkpoint that was reported to it; 0 if there is none.
   std::optional<int64_t> checkpoint_steps = {};
   // Its state, loaders and caches can be used in the next generation.
   bool can_go_on = false;

@@ -78,7 +78,7 @@ struct RunStatus {
   std::vector<LeftOutCard> left_out_cards;
   std::string result_json;  // summary.json's content, once finished
   std::vector<wire::EventRecord> events;  // the newest 20, oldest first
-  int64_t memory_limit = 0;               // bytes of one process; 0: no limit
+  int64_t memory_limit = 0;               // per process; 0 if there is no limit
 
   bool over() const {
     return state == RunPhase::kFinished || state == RunPhase::kFailed;

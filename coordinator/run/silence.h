@@ -29,7 +29,7 @@ struct SilenceLimits {
 // When messages of a node's agent and workers arrived.
 struct NodeVoice {
   TimePoint last_heard;
-  // From this time on, every process of the node has had the chance to send.
+  // From this time on, every process of the node has had time to send.
   TimePoint all_heard_from;
   bool has_hung_up = false;  // the agent's connection has ended
 

@@ -1,10 +1,10 @@
-// BeatGatherer: an agent's side of its workers' heartbeats: one request of the
-// node carries those of all its workers, and each worker gets its own answer.
+// BeatGatherer: sends the heartbeats of an agent's workers in one request of
+// the node, and passes each worker its own answer.
 //
-// A worker whose channel has ended is left out: it sends its own heartbeats, or
+// A worker whose channel is closed is left out: it sends its own heartbeats, or
 // has ended.
 //
-// Threads: add() from any; the others from the one that sends.
+// Threads: add() from any; the others from the thread that sends.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -25,10 +25,10 @@ class BeatGatherer {
   // `channel`: the agent's end.
   void add(const std::string& worker_id, wire::BeatChannel channel);
 
-  // Puts the newest beat of each worker that has sent one into the request.
+  // Adds each worker's newest unsent beat to the request.
   void gather(std::chrono::steady_clock::time_point now,
               wire::HeartbeatRequest& request);
-  // Passes the answer to that request on to the workers whose beats were in it.
+  // Passes the answer on to the workers whose beats were in the request.
   void hand_back(const grpc::Status& status,
                  const wire::HeartbeatResponse& response);
 
@@ -41,7 +41,8 @@ class BeatGatherer {
 
   std::mutex mutex_;
   std::vector<Worker> workers_;
-  std::optional<std::chrono::steady_clock::time_point> gathered_;  // last
+  // Time of the last gather().
+  std::optional<std::chrono::steady_clock::time_point> gathered_;
 };
 
 }  // namespace headroom::coordinator

@@ -24,7 +24,7 @@ StatusCode code_of(RefusalKind kind) {
       return StatusCode::ABORTED;
     case RefusalKind::kNotAsAgreed:
       return StatusCode::FAILED_PRECONDITION;
-    // Clients wait for a moment and call again.
+    // Clients wait a moment and repeat the call.
     case RefusalKind::kNotYet:
     case RefusalKind::kEnding:
       return StatusCode::UNAVAILABLE;

@@ -1,5 +1,5 @@
-// CallAdmission: who makes a call, and whether it is let in: by the join token,
-// and as a member by its secret.
+// CallAdmission: checks the caller of each call: the join token, and for
+// members the member's secret.
 //
 // Threads: none of its own; the service's mutex is held in every call.
 #pragma once
@@ -19,16 +19,16 @@
 
 namespace headroom::coordinator {
 
-// Nothing if the call is done as asked.
+// Empty if the call is accepted.
 using Answer = std::optional<Refusal>;
 
 grpc::Status status_of(const Answer& refusal);
-// A refusal of that kind where there is a reason for one.
+// A refusal of `kind` if there is a reason.
 Answer refuse_for(RefusalKind kind, const std::optional<std::string>& reason);
-// `who`: "agent" or "worker".
+// `who` is "agent" or "worker".
 Answer check_version(const std::string& who, const std::string& version);
 
-// The secrets with which agents registered, by node_id.
+// The agents' secrets from their registration, by node_id.
 class MemberSecrets {
  public:
   void remember(const std::string& node_id, const std::string& secret) {
@@ -39,24 +39,24 @@ class MemberSecrets {
   bool knows(const std::string& node_id) const {
     return secrets_.contains(node_id);
   }
-  // Whether the secret is that of the node, or of the worker of that node.
+  // Whether the identity has the secret of its node or its worker.
   bool prove(const wire::MemberIdentity& identity) const;
   const std::map<std::string, std::string>& by_node() const { return secrets_; }
 
  private:
   std::map<std::string, std::string> secrets_;
-  // The secrets of workers that have proved their name, because deriving one is
-  // slow.
+  // Secrets of workers that have passed the check, kept because deriving a
+  // secret is slow.
   mutable std::unordered_map<std::string, std::string> workers_secrets_;
 };
 
-// Who makes a call.
+// The caller of a call.
 struct Caller {
   std::string peer;               // gRPC's name of the caller
-  wire::MemberIdentity identity;  // the caller's own words
+  wire::MemberIdentity identity;  // claimed by the caller
   bool is_proved = false;
 
-  // Proved to be this worker; this node's agent.
+  // Whether the caller has proved to be this worker, or this node's agent.
   bool is_worker(const std::string& worker_id) const {
     return is_proved && !worker_id.empty() && identity.worker_id == worker_id;
   }
@@ -68,14 +68,13 @@ struct Caller {
 
 class CallAdmission {
  public:
-  // `token`: that callers must know; "" lets everybody in.
+  // `token`: required from callers; "" admits every caller.
   explicit CallAdmission(std::string token) : token_(std::move(token)) {}
 
   Caller caller_of(const grpc::CallbackServerContext& context) const;
-  // Whether the caller knows the token.
+  // Refuses a caller without the token.
   Answer admit(const grpc::CallbackServerContext& context) const;
-  // Whether the caller may register as this node: the first time with a secret
-  // that it chooses, from then on with the same.
+  // Refuses a registration with another secret than the first one of the node.
   Answer check_registration(const Caller& caller,
                             const std::string& node_id) const;
 

@@ -1,7 +1,6 @@
-// CallerRules: what a caller may report, and how long it may be. Each call
-// carries the run and the generation; a worker reports about itself alone, an
-// agent about its node. Texts are shortened, and control characters for
-// terminals are removed.
+// CallerRules: what a caller may report. Each call carries the run and the
+// generation; a worker reports only about itself, an agent about its node. Long
+// texts are cut, and control characters for terminals are removed.
 //
 // Threads: none of its own; the service's mutex is held in every call.
 #pragma once
@@ -17,16 +16,16 @@
 
 namespace headroom::coordinator {
 
-// The most bytes of a text that a member sends; a longer one is cut, and ends
-// with "...".
+// Most bytes of a text that a member sends; a longer text is cut and ends with
+// "...".
 inline constexpr size_t kMaxMessage = 4000;
 inline constexpr size_t kMaxReason = 500;
 
-// Cuts the event's reason; refuses an event whose detail, which cannot be cut,
-// is too long.
+// Cuts the event's reason. Refuses a detail that is too long, because JSON
+// cannot be cut.
 Answer limit_words(wire::EventRecord& event);
 
-// The end of a process's stderr, with its lines.
+// The last 64 KiB of a process's stderr; line breaks are kept.
 std::string end_of_last_words(std::string_view last_words);
 
 class CallerRules {
@@ -35,19 +34,19 @@ class CallerRules {
   CallerRules(const RunState& state, std::string run_digest)
       : state_(state), run_digest_(std::move(run_digest)) {}
 
-  // `may_wait`: generation 0 is accepted, which agents and waiting workers
+  // `may_wait`: generation 0 is accepted too, which agents and waiting workers
   // send.
   Answer check_run(const wire::Stamp& stamp, bool may_wait) const;
-  // Whether the caller is this worker, and the call belongs to its generation.
+  // Whether the caller is this worker and the call is of its generation.
   Answer check_worker(const wire::Stamp& stamp, const Caller& caller,
                       const std::string& worker_id, bool may_wait) const;
   // Whether the caller is this node's agent.
   Answer check_agent(const Caller& caller, const std::string& node_id) const;
-  // A heartbeat counts also before its sender has received the generation that
-  // it takes part in. An agent reports its own workers alone.
+  // A heartbeat also counts before its sender has received its new generation.
+  // An agent reports only its own workers.
   Answer check_heartbeat(const Caller& caller,
                          const wire::HeartbeatRequest& request) const;
-  // Whether it is the agent of the worker whose end it reports.
+  // Whether the caller is the agent of the worker whose end it reports.
   Answer check_exit(const Caller& caller,
                     const wire::ReportExitRequest& request) const;
 

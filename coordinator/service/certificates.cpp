@@ -69,13 +69,13 @@ void add_extension(X509* certificate, X509* issuer, int kind,
 
 struct Subject {
   std::string name;
-  std::string usage;      // the key's use, beyond signatures
-  std::string alternate;  // names; "" for none
+  std::string usage;      // extended key usage
+  std::string alternate;  // alternative names; "" if there are none
   bool is_ca = false;
 };
 
-// Signs with `issuer_key` in the name of `issuer`, or of the certificate itself
-// where issuer is null.
+// Signs with `issuer_key` in the name of `issuer`; a null issuer makes the
+// certificate self-signed.
 Certificate make_certificate(const Subject& subject, EVP_PKEY* key,
                              X509* issuer, EVP_PKEY* issuer_key) {
   Certificate made(X509_new());
@@ -88,7 +88,7 @@ Certificate make_certificate(const Subject& subject, EVP_PKEY* key,
   BN_to_ASN1_INTEGER(number, X509_get_serialNumber(x509));
   BN_free(number);
   X509_set_version(x509, X509_VERSION_3);
-  // A node whose clock is days behind accepts it, too.
+  // So that a node whose clock is days behind accepts it.
   X509_gmtime_adj(X509_getm_notBefore(x509), -kDaysBefore * kDay);
   X509_gmtime_adj(X509_getm_notAfter(x509),
                   (subject.is_ca ? kCaDays : kLeafDays) * kDay);
@@ -143,7 +143,7 @@ bool is_address(const std::string& name) {
          inet_pton(AF_INET6, name.c_str(), ignored.data()) == 1;
 }
 
-// OpenSSL reads the text as a list, which must have one name only.
+// OpenSSL would read a comma as the start of a further entry.
 bool is_host_name(const std::string& name) {
   constexpr size_t kMaxHostName = 253;
   return !name.empty() && name.size() <= kMaxHostName &&
@@ -184,11 +184,11 @@ std::string make_token() {
   return text + "\n";
 }
 
-// Refuses to replace a file: its key may be in use.
+// Does not replace a file, because its key may be in use.
 void write_file(const fs::path& file, mode_t mode, const std::string& text) {
   const int descriptor =
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-  // Independent of the umask.
+  // fchmod makes the mode independent of the umask.
   const bool written = descriptor >= 0 && ::fchmod(descriptor, mode) == 0 &&
                        ::write(descriptor, text.data(), text.size()) ==
                            static_cast<ssize_t>(text.size());
@@ -200,7 +200,7 @@ void write_file(const fs::path& file, mode_t mode, const std::string& text) {
               "name a new folder");
 }
 
-// Only its owner may write into it or exchange the files.
+// Makes a folder that only its owner can write.
 void make_private_folder(const fs::path& folder) {
   std::error_code error;
   if (folder.has_parent_path()) {
@@ -212,7 +212,7 @@ void make_private_folder(const fs::path& folder) {
   struct stat about {};
   if (::stat(folder.c_str(), &about) != 0 ||
       (about.st_mode & (S_IWGRP | S_IWOTH)) == 0) {
-    return;  // what it cannot hold, write_file says
+    return;  // write_file reports other problems
   }
   throw Error("certificates", folder.string() + " can be written by others",
               "chmod 700 " + folder.string() + ", or name a new folder");

@@ -10,8 +10,8 @@
 // Keys are P-256, valid for ten years (CA) and two (others); files with secrets
 // have mode 0600.
 //
-// Errors: Error (exit 2) if the folder holds certificates already, a name is
-// none, or a file cannot be written.
+// Errors: Error (exit 2) if the folder already holds certificates, a name is
+// not a host name or address, or a file cannot be written.
 #pragma once
 
 #include <filesystem>
@@ -20,9 +20,9 @@
 
 namespace headroom::coordinator {
 
-// `names`: host names and addresses under which the coordinator is reached;
-// localhost, 127.0.0.1 and ::1 are added. REQUIRES: a folder that is not there
-// yet, or has none of the files above.
+// `names`: host names and addresses of the coordinator; localhost, 127.0.0.1
+// and ::1 are added. REQUIRES: the folder does not exist or has none of the
+// files above.
 void make_certificates(const std::filesystem::path& folder,
                        const std::vector<std::string>& names);
 

@@ -12,9 +12,9 @@
 namespace headroom::coordinator {
 namespace {
 
-// The time from the arrival of bytes to the call made of them.
+// Time between the arrival of a call's bytes and the call's handler.
 constexpr std::chrono::milliseconds kOnTheWay{50};
-// What a member sends before its first call is let in, with TLS.
+// Most bytes that a member with TLS sends before its first accepted call.
 constexpr int64_t kBytesOfMember = 16 << 10;
 constexpr size_t kMaxKnownHosts = 8192;
 
@@ -46,7 +46,7 @@ ConnectionLimits connection_limits(uint64_t max_descriptors,
                                    int expected_workers) {
   constexpr uint64_t kReserve = 256;
   ConnectionLimits limits;
-  // Each may have an agent of its own.
+  // Each worker may have its own agent.
   const size_t members = 2 * static_cast<size_t>(expected_workers);
   limits.connections = std::max(limits.connections, 2 * members);
   limits.strangers = std::max(limits.strangers, members);
@@ -104,7 +104,7 @@ std::string Connections::add(TimePoint now, int descriptor,
     if (!end_a_stranger()) return "too many connections";
   }
   if (const auto old = connections_.find(peer); old != connections_.end()) {
-    forget(old);  // it has ended, and its port is in use again
+    forget(old);  // it has ended, and its port is used again
   }
   Connection connection;
   connection.descriptor = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
@@ -190,9 +190,9 @@ std::string Connections::excess_of(TimePoint now, const Connection& connection,
   return "";
 }
 
-// A stranger's connection has ended. It had no certificate, did not use TLS, or
-// left: gRPC does not say which. A probe of the port sends nothing and leaves
-// at once, and is not counted.
+// Counts a connection that ended before an accepted call: without a
+// certificate, without TLS, or early; gRPC does not report which. A port probe,
+// which sends nothing and leaves at once, is not counted.
 void Connections::note_failure(TimePoint now, const Connection& connection,
                                int64_t bytes) {
   if (bytes > 0) {

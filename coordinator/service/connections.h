@@ -1,15 +1,13 @@
-// Connections: who is connected to the coordinator's port, and which
-// connections gRPC may go on serving. gRPC itself takes any number.
+// Connections: all connections to the coordinator's port, and which of them
+// gRPC may serve. gRPC itself has no limit.
 //
-//   stranger   has made no call yet that was let in: it has no certificate or
-//              token, or is about to show them. Strangers are few, stay for
-//              seconds, and send few bytes; one too many ends the oldest of the
-//              address that has most.
-//   admitted   has made such a call; nothing here bounds it.
+//   stranger   has made no accepted call yet. Strangers are limited in number,
+//              time and bytes. Above the number, the address with most
+//              strangers loses its oldest one.
+//   admitted   has made an accepted call; not limited here.
 //
-// A copy of each connection's descriptor is kept. It tells how much has come
-// and when, also where gRPC is too busy to read, and a connection is ended by
-// it.
+// Keeps a copy of each connection's descriptor, to see how many bytes arrived
+// and when, even if gRPC is too busy to read, and to close the connection.
 //
 // Threads: any. Errors: none.
 #pragma once
@@ -44,9 +42,9 @@ struct ConnectionLimits {
   double new_at_once = 1024;
 };
 
-// The connections are half of the descriptors that this process may open, less
-// a reserve for files: a connection has two. All members of a large run
-// may come at once, as when they find a coordinator that was started again.
+// A connection needs two descriptors, so the limit is half of the process's
+// limit, less a reserve for files. All members of a large run may connect at
+// once, for example to a restarted coordinator.
 ConnectionLimits connection_limits(uint64_t max_descriptors,
                                    int expected_workers = 1);
 
@@ -57,30 +55,29 @@ class Connections {
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
 
-  // Adds a new connection before gRPC has it. `peer` is gRPC's name for it.
-  // Returns "" if it may be served, else why not.
+  // Adds a connection before gRPC receives it. `peer` is gRPC's name for it.
+  // Returns "" if it may be served, otherwise the reason.
   std::string add(TimePoint now, int descriptor, const std::string& peer);
 
-  // A call of this peer has come and was let in.
+  // A call of this peer was accepted.
   void note_call(TimePoint now, const std::string& peer);
 
-  // A heartbeat of this worker or node, or its registration, came from there.
+  // This peer sent a heartbeat or the registration of this worker or node.
   void note_heartbeat(const std::string& peer, const std::string& member);
 
-  // Ends those that use up too much, forgets those that have ended. Returns why
-  // and how many were ended since the last time.
+  // Closes connections that exceed a limit and forgets those that have ended.
+  // Returns the number of closed ones by reason since the last sweep.
   std::map<std::string, int64_t> sweep(TimePoint now);
 
-  // When bytes arrived on the connection of this member's heartbeats that no
-  // call has followed yet, because gRPC has not read or handled them. Nothing
-  // if there are none.
+  // When bytes arrived on this member's heartbeat connection that gRPC has not
+  // handled yet. Nothing if there are no such bytes.
   std::optional<TimePoint> unread_since(TimePoint now,
                                         const std::string& member) const;
 
-  // Whether the connection of this member's heartbeats is open.
+  // Whether this member's heartbeat connection is open.
   bool is_connected(const std::string& member) const;
 
-  // Ends the oldest stranger, where descriptors have run out.
+  // Closes the oldest stranger, to free descriptors.
   void make_room();
 
   size_t count(Standing standing) const;
@@ -89,22 +86,22 @@ class Connections {
   struct Connection {
     int descriptor = -1;
     std::string host;
-    std::string member;  // the member whose heartbeats come here
+    std::string member;  // the member that sends heartbeats here
     Standing standing = Standing::kStranger;
     TimePoint since;
     TimePoint last_call;
-    uint64_t number = 0;  // counted from the first
+    uint64_t number = 0;  // serial number
   };
   struct Host {
-    double new_connections = 0;  // connections it may still open
+    double new_connections = 0;  // connections that it may open now
     TimePoint filled;
     size_t strangers = 0;
   };
-  // An admitted one is looked at once in so many sweeps.
+  // Each admitted connection is checked once in this number of sweeps.
   static constexpr uint64_t kSweepsToAdmitted = 20;
   using Entry = std::map<std::string, Connection>::iterator;
 
-  // The mutex is held in all of these.
+  // REQUIRES, for the functions below: the mutex is held.
   Host& host_of(TimePoint now, const std::string& host);
   const Connection* connection_of(const std::string& member) const;
   bool end_a_stranger();
@@ -120,12 +117,12 @@ class Connections {
   mutable std::mutex mutex_;
   // The connection of each peer.
   std::map<std::string, Connection> connections_;
-  std::map<std::string, std::string> peers_;  // the peer of each member
+  std::map<std::string, std::string> peers_;  // by member
   std::map<std::string, Host> hosts_;
   uint64_t num_added_ = 0;
   uint64_t num_sweeps_ = 0;
-  size_t counts_[2] = {0, 0};             // one for each standing
-  std::map<std::string, int64_t> ended_;  // ends since the last sweep by reason
+  size_t counts_[2] = {0, 0};             // by Standing
+  std::map<std::string, int64_t> ended_;  // by reason, since the last sweep
 };
 
 // "ipv4:10.0.0.2:41234" -> "ipv4:10.0.0.2".

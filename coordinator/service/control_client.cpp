@@ -19,7 +19,7 @@
 
 namespace headroom::coordinator {
 
-// Read from the answer to a node's heartbeat, by field.
+// Fields of the answer to a node's heartbeat.
 void fields(auto& archive, wire::Either<NodeOrders> auto& orders) {
   archive("stop_requested", orders.stop_requested);
   archive("lost_worker_ids", orders.lost_worker_ids);
@@ -36,7 +36,7 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 constexpr milliseconds kCallTimeout{5000};
 constexpr milliseconds kHeartbeatTimeout{1000};
 constexpr milliseconds kMaxPause{1000};
-// How long the coordinator may be silent before its connection is examined.
+// After this silence the client examines its connection.
 constexpr milliseconds kFirstLook{3000};
 
 void set_deadline(grpc::ClientContext& context, milliseconds timeout) {
@@ -115,7 +115,7 @@ class GrpcControlClient final : public ControlClient {
     request.set_worker_id(worker_id);
     request.set_exit_code(exit_code);
     request.set_last_words(valid_utf8(last_words.substr(skip)));
-    // An agent reports processes, which outlive generations.
+    // Processes outlive generations, so the stamp has no generation.
     request.mutable_stamp()->set_run_digest(run_digest_);
     wire::ReportExitResponse response;
     grpc::ClientContext context;
@@ -141,8 +141,8 @@ class GrpcControlClient final : public ControlClient {
       const std::function<bool(const wire::EventRecord&)>& on_event) override {
     wire::StreamEventsRequest request;
     request.set_after_sequence(after_sequence);
-    // The one call without a deadline: it follows the run. Keep-alive ends it
-    // when the coordinator's machine is gone.
+    // The only call without a deadline, because it lasts as long as the run.
+    // Keep-alive ends it if the coordinator's machine is gone.
     grpc::ClientContext context;
     const auto reader = stub_->StreamEvents(&context, request);
     int64_t last = after_sequence;
@@ -178,7 +178,7 @@ class GrpcControlClient final : public ControlClient {
   }
 
  private:
-  // Repeated while the coordinator is away or too busy.
+  // Tries again while the coordinator is unreachable or too busy.
   wire::RegisterResponse send_registration(const wire::RegisterRequest& request,
                                            milliseconds timeout) {
     const auto end = std::chrono::system_clock::now() + timeout;
@@ -229,8 +229,8 @@ class GrpcControlClient final : public ControlClient {
       wire::HeartbeatResponse response;
       grpc::ClientContext context;
       set_deadline(context, kHeartbeatTimeout);
-      // Waiting is right also while the coordinator is away: gRPC makes
-      // connections only while a call waits for one.
+      // Also waits while the coordinator is unreachable, because gRPC connects
+      // only while a call waits.
       context.set_wait_for_ready(true);
       const grpc::Status status =
           stub_->Heartbeat(&context, request, &response);

@@ -1,13 +1,13 @@
-// ControlClient: the coordinator's service for agents and people, without
-// tensors and without gRPC types.
+// ControlClient: the coordinator's calls for agents and users, without tensors
+// and without gRPC types.
 //
 //   agent    register_node, then node_orders() every few hundred ms and
 //            report_exit for every worker that ends
 //   people   status, stream_events, drain, stop
 //
 // Threads: any thread may call any method. register_node starts a thread that
-// sends the node's heartbeats (every 250 ms), with those of the workers whose
-// channels it was given, until the client is destroyed.
+// sends the node's heartbeats (every 250 ms), together with those of workers
+// with an open channel, until the client is destroyed.
 // Errors: every call has a deadline (5 s, or as stated): CommunicationError if
 // the coordinator cannot be reached within it, Error (exit 2) if it refuses,
 // for example because it is of another version.
@@ -29,20 +29,20 @@ namespace headroom::coordinator {
 
 using wire::NodeRegistration;
 
-// What the coordinator last answered to the node's heartbeats.
+// The coordinator's last answer to the node's heartbeats.
 struct NodeOrders {
-  bool stop_requested = false;  // workers know too; nothing to do for an agent
-  // Workers of this node that are given up as lost (silent too long, or cut
-  // off). REQUIRED of an agent: SIGKILL them if they still live; a stopped or
-  // hung process frees its peers only so.
+  bool stop_requested = false;  // workers get it too; agents need not act
+  // Workers of this node that count as lost (silent too long, or cut off).
+  // REQUIRED of an agent: SIGKILL those that still run, because peers of a
+  // stopped or hung process wait for its end.
   std::vector<std::string> lost_worker_ids;
   bool run_over = false;  // finished or failed, with exit_code and reason
   int exit_code = 0;
   std::string reason;
-  // Seconds since the last answer; they grow while the coordinator is away, or
-  // refuses to answer.
+  // Seconds since the last answer. They grow while the coordinator is
+  // unreachable or refuses to answer.
   double silence_seconds = 0;
-  std::string refusal;  // why it refused the last time; "" where it did not
+  std::string refusal;  // reason of the last refusal; "" if it answered
 };
 
 class ControlClient {
@@ -56,10 +56,10 @@ class ControlClient {
       const NodeRegistration& node,
       std::chrono::milliseconds timeout = std::chrono::seconds(30)) = 0;
 
-  // The secret with which a worker of this node proves who it is.
+  // The secret that proves the identity of a worker of this node.
   virtual std::string secret_of(const std::string& worker_id) const = 0;
 
-  // Sends that worker's heartbeats from now on, while the channel is open.
+  // From now on sends this worker's heartbeats while its channel is open.
   // `channel`: the agent's end.
   virtual void speak_for(const std::string& worker_id,
                          wire::BeatChannel channel) = 0;
@@ -67,31 +67,31 @@ class ControlClient {
   // Does not block. REQUIRES: register_node returned.
   virtual NodeOrders node_orders() const = 0;
 
-  // Names successors in the places of workers whose ends were reported.
-  // REQUIRES: register_node returned; the same node.
+  // Registers successors for workers whose ends were reported. REQUIRES:
+  // register_node returned; the same node.
   virtual void register_successors(const NodeRegistration& node) = 0;
 
-  // A worker has ended. `exit_code` is 128 + signal when one killed it;
-  // `last_words` is the end of its stderr (at most 64 KiB are sent).
+  // Reports that a worker has ended. `exit_code`: 128 + signal if a signal
+  // killed it. `last_words`: the end of its stderr (at most 64 KiB are sent).
   virtual wire::ReportExitResponse report_exit(
       const std::string& worker_id, int exit_code,
       const std::string& last_words) = 0;
 
   virtual RunStatus status() = 0;
 
-  // Calls `on_event` for every event after `after_sequence`, old ones first,
-  // as they come, until it returns false or the coordinator ends the stream.
-  // The coordinator stays for as long (at most 5 s after the run's end) as a
-  // follower has not returned, so `on_event` may call status() for the result
-  // when it sees kRunOver, which is the last one. Returns the sequence of
-  // the last event seen. Throws CommunicationError if the connection breaks.
+  // Calls `on_event` for every event after `after_sequence`, oldest first,
+  // until it returns false or the coordinator ends the stream. After the run's
+  // end the coordinator waits (at most 5 s) for followers to return, so
+  // `on_event` may call status() for the result when it gets kRunOver, the last
+  // event. Returns the last event's sequence. Throws CommunicationError if the
+  // connection breaks.
   virtual int64_t stream_events(
       int64_t after_sequence,
       const std::function<bool(const wire::EventRecord&)>& on_event) = 0;
 
   // Ends the run at the next committed step.
   virtual void drain(const std::string& reason) = 0;
-  // This node's workers leave at the next committed step, and the run goes on
+  // This node's workers leave at the next committed step; the run continues
   // with the others.
   // REQUIRES: register_node returned.
   virtual void drain_node(const std::string& reason) = 0;

@@ -12,11 +12,11 @@
 
 namespace headroom::coordinator {
 
-// One Lookup, until its keys are there. Whoever takes it out of the list (the
-// publisher of the last key, the tick thread when its time is over, its
-// client's cancellation, the end of the run) finishes it after the mutex is
-// released; so it is finished once. It deletes itself when gRPC is done with
-// it, and gRPC keeps request and response until then.
+// A Lookup that waits for its keys. The code that removes it from the list (the
+// publisher of the last key, the tick thread after its time, the client's
+// cancellation, or the run's end) finishes it once the mutex is released, so it
+// is finished once. It deletes itself when gRPC no longer needs it; gRPC keeps
+// request and response until then.
 class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
  public:
   using Waiting = std::multimap<std::string, PendingLookup*>;
@@ -31,8 +31,8 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
         response_(response) {}
 
   TimePoint deadline() const { return deadline_; }
-  // Takes the keys that are published. Returns false if one is missing, which
-  // awaited() names.
+  // Takes the published keys. Returns false if one is missing; awaited()
+  // returns its name.
   bool take(const RendezvousKeys& keys) {
     if (request_.count() <= 0) {
       awaited_ = request_.key();
@@ -40,8 +40,8 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
       if (value != nullptr) response_->set_value(*value);
       return value != nullptr;
     }
-    // Values are copied only when all keys are published, because many ranks
-    // wait for many keys.
+    // Copies values only when all keys are published: many ranks wait for many
+    // keys.
     for (; num_there_ < request_.count(); ++num_there_) {
       awaited_ = cat(request_.key(), num_there_);
       if (keys.find(awaited_) == nullptr) return false;
@@ -49,7 +49,7 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
     for (int64_t i = 0; i < request_.count(); ++i) {
       const std::string key = cat(request_.key(), i);
       const std::string* value = keys.find(key);
-      if (value == nullptr) {  // the keys have been cleared meanwhile
+      if (value == nullptr) {  // the keys were cleared meanwhile
         response_->clear_values();
         num_there_ = i;
         awaited_ = key;
@@ -79,7 +79,7 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
   }
   void OnDone() override { delete this; }
 
-  int64_t num_there_ = 0;  // keys without a gap
+  int64_t num_there_ = 0;  // leading keys that are published
   std::mutex& mutex_;
   Waiting& waiting_;
   const wire::LookupRequest& request_;
@@ -116,7 +116,7 @@ void Delivery::deliver(TimePoint now, AfterUnlock& after) {
 
 void Delivery::deliver_orders(AfterUnlock& after) {
   for (const Order& order : state_.take_orders()) {
-    // A generation starts with an empty map.
+    // Every generation starts with no keys.
     if (order.kind == Order::Kind::kRun &&
         keys_generation_ != state_.generation().number) {
       keys_.clear();
@@ -127,7 +127,7 @@ void Delivery::deliver_orders(AfterUnlock& after) {
     if (watcher == watchers_.end()) continue;
     watcher->second.queue.push_back(assignment_for(order));
     watcher->second.queue.back().set_order(number);
-    // The worker has no stream yet while its Watch call is being answered.
+    // A worker has no stream yet while its Watch call is being accepted.
     if (watcher->second.stream != nullptr) watcher->second.stream->pump(after);
   }
 }
@@ -142,7 +142,7 @@ std::optional<std::string> Delivery::publish(const std::string& member,
 
 void Delivery::answer_lookups(AfterUnlock& after) {
   for (const std::string& key : std::exchange(published_, {})) {
-    // A lookup that needs more keys waits for the next missing one.
+    // A lookup with more missing keys waits for the next one.
     const auto [begin, end] = lookups_.equal_range(key);
     std::vector<PendingLookup*> waiting;
     for (auto entry = begin; entry != end; ++entry) {
@@ -332,7 +332,7 @@ void Delivery::describe_generation() {
   }
 }
 
-// Returns the card on which the worker's predecessor failed; "" if none did.
+// The card on which the worker's predecessor failed; "" if there is none.
 std::string Delivery::card_of(const std::string& worker_id) const {
   const Member* member = state_.membership().find(worker_id);
   if (member == nullptr) return "";
@@ -345,7 +345,7 @@ wire::Assignment Delivery::assignment_for(const Order& order) {
   const Generation& generation = state_.generation();
   const RankedMember* member = generation.find(order.worker_id);
   wire::Assignment message;
-  if (member != nullptr) {  // else it is sent home before its first
+  if (member != nullptr) {  // otherwise it is sent home without a generation
     describe_generation();
     message = common_;
     message.set_rank(member->rank);

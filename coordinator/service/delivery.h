@@ -1,11 +1,11 @@
-// Delivery: sends clients what they wait for: workers their orders, followers
-// the events, ranks each other's rendezvous keys.
+// Delivery: sends orders to workers, events to followers, and rendezvous keys
+// of ranks to each other.
 //
-// Waiting holds no thread: streams and lookups are gRPC reactors
-// (message_stream.h) in lists here.
+// Waiting clients need no thread: streams and lookups are gRPC reactors
+// (message_stream.h) in lists.
 //
-// Threads: the service's mutex is held in every call. No gRPC operation starts
-// while it is held: each is put into the AfterUnlock.
+// Threads: the service's mutex is held in every call. gRPC operations must not
+// start meanwhile, so each is put into the AfterUnlock.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -31,32 +31,31 @@ namespace headroom::coordinator {
 
 class Delivery {
  public:
-  // All must outlive the delivery.
+  // All arguments must outlive the delivery.
   Delivery(std::mutex& mutex, const RunIdentity& identity, RunState& state,
            RunJournal& journal)
       : mutex_(mutex), identity_(identity), state_(state), journal_(journal) {}
 
-  // Takes over the keys and events that a coordinator before this one logged.
-  // Returns the events as lines of the event file, oldest first.
+  // Takes over the keys and events that an earlier coordinator logged. Returns
+  // the events as lines of the event file, oldest first.
   std::vector<std::string> restore(const LoggedRun& run);
 
-  // Sends the orders, events and keys that are new in the state, or that
-  // lookups are over.
+  // Sends new orders, events and keys, and ends lookups that waited too long.
   void deliver(TimePoint now, AfterUnlock& after);
   // Ends every stream and lookup.
   void close(AfterUnlock& after);
 
   // --- orders ---------------------------------------------------------------
-  // Makes a queue for a worker's assignments, which begins with ACTION_WAIT.
-  // Returns false if it has one already.
+  // Makes a worker's queue of assignments, which begins with ACTION_WAIT.
+  // Returns false if there is one already.
   bool add_worker(const std::string& worker_id);
   void remove_worker(const std::string& worker_id) {
     watchers_.erase(worker_id);
   }
-  // Sends the newest order once more to a worker that has `last_order`.
+  // Sends the newest order again to a worker whose last one is `last_order`.
   void send_again(const std::string& worker_id, int64_t last_order);
-  // The stream of that queue. `closed` is called, with the mutex held, when the
-  // client is gone. REQUIRES: add_worker().
+  // Opens the stream of the worker's queue. `closed` is called, with the mutex
+  // held, when the client is gone. REQUIRES: add_worker().
   grpc::ServerWriteReactor<wire::Assignment>* open_stream(
       const std::string& worker_id, std::function<void(AfterUnlock&)> closed,
       AfterUnlock& after);
@@ -64,7 +63,7 @@ class Delivery {
   // --- events ---------------------------------------------------------------
   void add_event(const wire::EventRecord& record);
   // Adds an event unless its reporter has sent it before: a reporter repeats a
-  // call whose answer was lost with the coordinator that logged the event.
+  // call if the coordinator logged the event but died before its answer.
   void add_report(const wire::EventRecord& record);
   std::vector<wire::EventRecord> newest_events(size_t count) const {
     return events_.newest(count);
@@ -72,7 +71,7 @@ class Delivery {
   // Lines for the event file since the last call.
   std::vector<std::string> take_event_lines();
   bool has_event_lines() const { return !event_lines_.empty(); }
-  // Nothing, or why this peer may not follow, with both numbers.
+  // Why this peer may not follow, with both numbers; nothing if it may.
   std::optional<std::string> follower_error(const std::string& peer) const;
   grpc::ServerWriteReactor<wire::Event>* follow_events(const std::string& peer,
                                                        int64_t after_sequence,
@@ -82,11 +81,11 @@ class Delivery {
   // --- keys -----------------------------------------------------------------
   const RendezvousKeys& keys() const { return keys_; }
   const EventLog& events() const { return events_; }
-  // Calls RendezvousKeys::publish(); deliver() answers those who wait for it.
+  // Calls RendezvousKeys::publish(); deliver() answers waiting lookups.
   std::optional<std::string> publish(const std::string& member,
                                      const std::string& key,
                                      const std::string& value);
-  // Answers once what is asked for is published, with nothing after `wait`.
+  // Answers when the requested keys are published, or empty after `wait`.
   grpc::ServerUnaryReactor* look_up(const wire::LookupRequest& request,
                                     TimePoint now,
                                     std::chrono::milliseconds wait,
@@ -123,16 +122,16 @@ class Delivery {
   RendezvousKeys keys_;
   uint64_t keys_generation_ = 0;
   EventLog events_;
-  // Each reporter's newest number.
+  // The newest number of each reporter.
   std::map<std::string, int64_t> newest_reports_;
   std::vector<std::string> event_lines_;
-  std::map<std::string, Watcher> watchers_;  // each worker_id's watcher
+  std::map<std::string, Watcher> watchers_;  // by worker_id
   std::list<Follower> followers_;
-  // The lookups by the key that they wait for.
+  // Lookups by the missing key.
   std::multimap<std::string, PendingLookup*> lookups_;
   std::vector<std::string> published_;  // keys since the last deliver()
   TimePoint looked_for_late_;
-  // The part of generation_told_ that all members get alike.
+  // The part of the newest generation's assignment that all members share.
   wire::Assignment common_;
   uint64_t generation_told_ = 0;
 };

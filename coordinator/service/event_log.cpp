@@ -24,7 +24,7 @@ const wire::EventRecord& EventLog::restore(wire::EventRecord record) {
 }
 
 const wire::EventRecord& EventLog::keep(wire::EventRecord record) {
-  // Sequence numbers have no gap: next_after() counts on it.
+  // next_after() requires sequence numbers without a gap.
   if (record.sequence != last_sequence_ + 1) {
     events_.clear();
     bytes_ = 0;

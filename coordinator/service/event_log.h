@@ -1,6 +1,6 @@
-// EventLog: the newest events of the run, numbered. All of them are in
-// events.jsonl (proto/event_file.h), which the tick thread alone writes, so
-// that a slow disk delays nobody's answer.
+// EventLog: the newest events of the run, numbered. events.jsonl has all of
+// them (proto/event_file.h); only the tick thread writes it, so that a slow
+// disk delays no answer.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ class EventLog {
   static constexpr size_t kMaxEvents = 1000;
   static constexpr size_t kMaxBytes = 16 << 20;
 
-  // Numbers the event, stamps it with `time` and drops the oldest beyond the
-  // bounds. Returns it as kept.
+  // Numbers the event, stamps it with `time`, drops the oldest events above the
+  // bounds. Returns the stored event.
   const wire::EventRecord& append(wire::EventRecord record,
                                   const std::string& time);
 
-  // Keeps an event with the number and time that it has, as when a coordinator
-  // goes on. REQUIRES: its sequence is beyond the last one's.
+  // Adds an event of an earlier coordinator with its number and time. REQUIRES:
+  // its sequence is above the last event's.
   const wire::EventRecord& restore(wire::EventRecord record);
 
-  // The oldest kept event after `sequence`; null if there is none.
+  // The oldest stored event after `sequence`; null if there is none.
   const wire::EventRecord* next_after(int64_t sequence) const;
 
   // The newest `count`, oldest first.

@@ -54,12 +54,12 @@ int listener_at(const addrinfo& where, bool shares_port) {
   if (handle < 0) return -1;
   const int on = 1;
   const int shares = shares_port ? 1 : 0;
-  // "::" is every address; IPv4 has listeners of its own otherwise.
+  // Without it "::" would also take IPv4, which has its own listeners.
   const int ipv6_alone =
       where.ai_family == AF_INET6 &&
       !IN6_IS_ADDR_UNSPECIFIED(
           &reinterpret_cast<sockaddr_in6*>(where.ai_addr)->sin6_addr);
-  // A port in TIME_WAIT is free. Connections inherit TCP_NODELAY.
+  // Allows a port in TIME_WAIT. Connections inherit TCP_NODELAY.
   const bool listens =
       setsockopt(handle, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
       setsockopt(handle, SOL_SOCKET, SO_REUSEPORT, &shares, sizeof(shares)) ==
@@ -100,7 +100,7 @@ std::string peer_of(const sockaddr_storage& name) {
              "%5D:", ntohs(ipv6.sin6_port));
 }
 
-// Ends the connection with a reset, which leaves nothing in TIME_WAIT.
+// Closes the connection with a reset, which leaves no TIME_WAIT.
 void drop(int descriptor) {
   const linger at_once{.l_onoff = 1, .l_linger = 0};
   setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
@@ -112,7 +112,7 @@ void drop(int descriptor) {
 FrontDoor::FrontDoor(ListenAddress& address, Connections& connections,
                      const Clock& clock, Port port)
     : connections_(connections), clock_(clock) {
-  // Two coordinators on one port would each get half of the workers.
+  // Two coordinators on one port would each get only a part of the workers.
   std::string why;
   if (port.shares_port && !port.is_held) why = binding_error(address);
   if (!why.empty()) throw cannot_listen(address, why);
@@ -188,7 +188,7 @@ bool FrontDoor::take_one(int listener) {
   return true;
 }
 
-// Resets a waiting connection, which would otherwise wait for ever.
+// Resets a waiting connection: without descriptors it would wait for ever.
 void FrontDoor::spend_the_reserve(int listener) {
   connections_.make_room();
   close(std::exchange(reserve_, -1));

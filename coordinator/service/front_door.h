@@ -1,13 +1,12 @@
 // FrontDoor: the coordinator's TCP port. Accepts connections, asks Connections
 // whether they may be served, and passes them to gRPC.
 //
-// gRPC 1.51 could listen itself, but bounds no number of connections, and
-// closes its port for good when the process has no descriptor left.
+// gRPC 1.51 could listen itself, but has no limit on connections, and closes
+// its port for good when the process has no descriptor left.
 //
 // Threads: one of its own, which calls `serve` and `refused`; it ends with the
 // destructor or stop().
-// Errors: Error (exit 2) in the system's words if the address cannot be
-// listened on.
+// Errors: Error (exit 2) with the system's message if it cannot listen.
 #pragma once
 
 #include <atomic>
@@ -26,18 +25,18 @@ class FrontDoor {
  public:
   // Takes over a connected descriptor.
   using Serve = std::function<void(int listener, int descriptor)>;
-  // A connection was refused or ended; `why` is a few words.
+  // Called when a connection is refused or closed; `why` is a few words.
   using Refused = std::function<void(const std::string& why)>;
 
-  // Whether the port is shared with who holds it (hold_address) for later
-  // coordinators of this run, and whether it is held already.
+  // Whether the port is shared with a process that reserves it (hold_address)
+  // for later coordinators of the run, and whether it is reserved already.
   struct Port {
     bool shares_port = false;
     bool is_held = false;
   };
 
-  // Listens at `address`, whose port becomes the one in use. The others must
-  // outlive the door.
+  // Listens at `address` and sets its port to the one in use. The other
+  // arguments must outlive this object.
   FrontDoor(ListenAddress& address, Connections& connections,
             const Clock& clock, Port port);
   ~FrontDoor() { stop(); }
@@ -49,14 +48,14 @@ class FrontDoor {
 
  private:
   void run();
-  // Returns false when no connection waits any more.
+  // Accepts a connection; returns false if none waits.
   bool take_one(int listener);
   void spend_the_reserve(int listener);
 
   Connections& connections_;
   const Clock& clock_;
   std::vector<int> listeners_;
-  int reserve_ = -1;  // a descriptor for where they have run out
+  int reserve_ = -1;  // closed to free a descriptor
   Serve serve_;
   Refused refused_;
   std::atomic<bool> stopping_ = false;

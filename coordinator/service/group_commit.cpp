@@ -30,8 +30,8 @@ void GroupCommit::stop() {
 
 void GroupCommit::run() {
   using Clock = std::chrono::steady_clock;
-  // The part of the time for which the mutex is held for a write: a tenth where
-  // somebody waits for it, a fiftieth else.
+  // Pauses as multiples of a write's time, which holds the mutex: it is held
+  // for a tenth of the time if calls wait for the write, otherwise a fiftieth.
   constexpr int kPause = 9, kIdlePause = 50;
   Time end = Clock::now();
   Time::duration cost{0};

@@ -1,9 +1,9 @@
-// GroupCommit: answers wait here until what they report is on disk. One write
-// of the run's state serves all calls that came during the one before it, so
-// that a large run, whose state takes long to write, has few of them.
+// GroupCommit: delays answers until the reported changes are on disk. One write
+// of the run's state serves all calls that arrived during the previous write,
+// so a large run, whose state is slow to write, needs few writes.
 //
-// Threads: one of its own, which starts what was put off. The service's mutex
-// is held in add(), and not in stop().
+// Threads: its own thread starts the delayed actions. The service's mutex is
+// held in add(), and not in stop().
 #pragma once
 
 #include <chrono>
@@ -20,19 +20,18 @@ namespace headroom::coordinator {
 
 class GroupCommit {
  public:
-  // Both must outlive it.
+  // Both arguments must outlive this object.
   GroupCommit(std::mutex& mutex, RunJournal& journal);
   ~GroupCommit() { stop(); }
   GroupCommit(const GroupCommit&) = delete;
   GroupCommit& operator=(const GroupCommit&) = delete;
 
-  // Takes the calls that `after` has put off, and starts them once all
-  // decisions until now are on disk. Without such calls the write may come
-  // later.
+  // Takes the delayed actions of `after` and starts them once all decisions so
+  // far are on disk. `is_awaited`: false if the write may come later.
   void add(AfterUnlock& after, bool is_awaited = true);
 
-  // Everything is written and started when it returns; from then on add()
-  // writes by itself, and leaves what was put off where it is.
+  // Returns when everything is written and started. After that add() writes at
+  // once and leaves the actions in `after`.
   void stop();
 
  private:

@@ -10,9 +10,9 @@
 
 namespace headroom::coordinator {
 
-// Returns why the sender's own heartbeat does not count. Those of an agent's
-// workers that do not count are put into `stale` and into the response; the
-// others count. REQUIRES: CallerRules::check_heartbeat(request).
+// Returns why the sender's own heartbeat does not count. Workers of an agent
+// whose beats do not count are listed in `stale` and the response; the other
+// beats count. REQUIRES: CallerRules::check_heartbeat(request).
 Answer hear_heartbeat(TimePoint now, const wire::HeartbeatRequest& request,
                       RunState& state, wire::HeartbeatResponse& response,
                       std::vector<Refusal>& stale);

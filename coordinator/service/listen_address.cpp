@@ -81,7 +81,7 @@ std::string binding_error(const ListenAddress& address) {
   if (!found) return why;
   const int handle = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
-  // A port in TIME_WAIT is free, as for gRPC.
+  // Allows a port in TIME_WAIT, like gRPC.
   if (handle < 0 ||
       setsockopt(handle, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
       bind(handle, found->ai_addr, found->ai_addrlen) != 0 ||

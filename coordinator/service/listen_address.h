@@ -10,15 +10,15 @@ namespace headroom::coordinator {
 
 struct ListenAddress {
   std::string host;  // "::1" without its brackets
-  int port = 0;      // 0: any free one
+  int port = 0;      // 0 takes any free port
   std::string to_string() const;
 };
 
-// Throws Error (exit 2) naming what is wrong with `text`.
+// Throws Error (exit 2) that explains the fault of `text`.
 ListenAddress parse_listen_address(const std::string& text);
 
-// Returns the system's reason why the address cannot be listened on now, for
-// example "Address already in use"; "" if it can.
+// Why the address cannot be listened on now, in the system's words ("Address
+// already in use"); "" if it can.
 std::string binding_error(const ListenAddress& address);
 
 struct FreeAddresses {
@@ -26,12 +26,11 @@ struct FreeAddresses {
 };
 using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
-// The system's addresses to listen on; null with the reason in `why`.
+// The system's addresses to listen on; null, with `why` set, on failure.
 Addresses resolved(const ListenAddress& address, std::string* why);
 
-// A descriptor that reserves the address of a server that shares its port, for
-// the server's successors: nothing is accepted on it. -1 where the system
-// refuses.
+// Returns a descriptor that reserves the address for servers that share the
+// port; it accepts nothing. -1 if the system refuses.
 int hold_address(const ListenAddress& address);
 
 }  // namespace headroom::coordinator

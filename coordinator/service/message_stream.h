@@ -1,16 +1,15 @@
-// MessageStream: one server-to-client stream that writes whenever its source
-// has a message; AfterUnlock: gRPC calls put off until the mutex is released.
+// MessageStream: a stream to a client that writes whenever its source has a
+// message. AfterUnlock: gRPC calls that wait until the mutex is released.
 //
-// gRPC may run a reaction inside the call that starts an operation. A reaction
-// takes the service's mutex, so no operation is started while it is held: it is
-// put into an AfterUnlock that was declared before the lock.
+// gRPC may run a reaction inside the call that starts an operation, and
+// reactions take the service's mutex. So an operation never starts while it is
+// held; it is put into an AfterUnlock that is declared before the lock.
 //
 // Ownership: a stream deletes itself when gRPC is done with it.
-// Threads: every member but the reactions is called with the mutex held.
+// Threads: the mutex is held in all methods except reactions.
 // Invariants:
 //   1. at most one write is in flight, and Finish only when none is;
-//   2. an operation that was put off is counted as in flight, so the stream
-//      outlives it.
+//   2. a delayed operation counts as in flight, so the stream outlives it.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -33,7 +32,7 @@ class AfterUnlock {
   void add(std::function<void()> action) {
     actions_.push_back(std::move(action));
   }
-  // Takes out the actions, which the caller starts.
+  // Returns the actions, which the caller must start.
   std::vector<std::function<void()>> take() {
     return std::exchange(actions_, {});
   }
@@ -115,7 +114,7 @@ class MessageStream final : public grpc::ServerWriteReactor<Message> {
   bool finished_ = false;
 };
 
-// A stream that is refused before it begins.
+// A stream that is refused at its start.
 template <typename Message>
 class RefusedStream final : public grpc::ServerWriteReactor<Message> {
  public:

@@ -7,9 +7,9 @@
 //   headroom_heartbeat_age_seconds{rank}, headroom_peak_bytes{rank}
 //   headroom_refused_calls_total{reason}
 //
-// Labels are of few values: never a step, a name or a path.
+// Labels have few values: never a step, a name or a path.
 //
-// Threads: the endpoint asks `source` from threads of its own.
+// Threads: the endpoint calls `source` from its own threads.
 // Errors: Error (exit 2) if the address cannot be listened on.
 #pragma once
 
@@ -28,7 +28,7 @@ struct MetricsSource {
   std::function<std::map<std::string, int64_t>()> refused_calls;
 };
 
-// Prometheus's text format, as the endpoint answers it.
+// The metrics in Prometheus's text format.
 std::string metrics_text(const RunStatus& status,
                          const std::map<std::string, int64_t>& refused_calls);
 

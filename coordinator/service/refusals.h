@@ -1,5 +1,5 @@
-// Refusals: why a call or a connection is not served, counted by kind for the
-// metrics, and logged at most once a second and kind.
+// Refusals: reasons for refused calls and connections, counted by kind for the
+// metrics, and logged at most once per second and kind.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace headroom::coordinator {
 
-// Few kinds: each is a series of its own in the metrics.
+// Keep the kinds few: each is a series in the metrics.
 enum class RefusalKind {
   kWrongToken,
   kForeignName,  // the caller names another member
@@ -25,7 +25,7 @@ enum class RefusalKind {
 // The kind's name in the metrics.
 std::string to_string(RefusalKind kind);
 
-// Why a call is not done as asked.
+// Why a call is refused.
 struct Refusal {
   RefusalKind kind;
   std::string reason;
@@ -33,9 +33,8 @@ struct Refusal {
 
 class Refusals {
  public:
-  // Counts one under `name`. Returns true if it should be logged now.
+  // Counts a refusal under `name`. Returns true if it should be logged now.
   bool add(TimePoint now, const std::string& name);
-  // The counts by name.
   const std::map<std::string, int64_t>& counts() const { return counts_; }
 
  private:

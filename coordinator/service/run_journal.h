@@ -1,12 +1,12 @@
-// RunJournal: what the service writes down in the run's log
-// (coordinator/log/run_log.h), and each worker's newest order, which a
-// coordinator that is started again may have to send once more.
+// RunJournal: writes the service's changes to the run's log
+// (coordinator/log/run_log.h), and keeps each worker's newest order, which a
+// restarted coordinator may have to send again.
 //
-// A log that cannot be written is given up, and an event reports it: the run
-// goes on, but does not outlive its coordinator until a new log, which is tried
-// every few seconds, replaces the old one. Without a log nothing is written.
+// A log that cannot be written is given up, and an event reports it. The run
+// continues but would not survive its coordinator until a new log, tried every
+// few seconds, replaces it. Without a log nothing is written.
 //
-// Threads: the service's mutex is held in all calls but sync().
+// Threads: the service's mutex is held in all calls except sync().
 #pragma once
 
 #include <atomic>
@@ -27,47 +27,45 @@
 
 namespace headroom::coordinator {
 
-// What every worker and agent is told of the run.
+// The run's constants, sent to every worker and agent.
 struct RunIdentity {
   std::string run_config_yaml;
   std::string run_directory;
   std::string resume_checkpoint;
-  std::string run_digest;  // the digest of the three above
+  std::string run_digest;  // digest of the three fields above
 };
 
 class RunJournal {
  public:
-  // `log` may be null. The others must outlive the journal.
+  // `log` may be null. The other arguments must outlive the journal.
   RunJournal(const RunIdentity& identity, const RunState& state,
              const MemberSecrets& secrets, std::unique_ptr<RunLog> log);
 
-  // The run that the log holds; null where there is none to go on with.
+  // The logged run to continue; null if there is none.
   const LoggedRun* found() const;
-  // The event that a coordinator was started on it again, and which records at
-  // its end were dropped. REQUIRES: found() is not null, and the state is
-  // restored from it.
+  // The event that reports the coordinator's restart and any records dropped at
+  // the log's end. REQUIRES: found() is not null, and the state was restored.
   wire::EventRecord restart_event() const;
 
-  // Numbers an order, counted from 1 for each worker, and keeps it as its
-  // newest.
+  // Numbers a worker's order (from 1) and stores it as its newest.
   int64_t add_order(const Order& order);
   // The worker's newest order; null before the first.
   const wire::LoggedOrder* newest_order(const std::string& worker_id) const;
 
-  // Writes the state down if it has changed. It outlives this process's machine
-  // from the next sync() on.
+  // Writes the state to the log if it has changed. After the next sync() it
+  // survives a power failure.
   void save();
   void add(const wire::Progress& progress);
   void add(const wire::EventRecord& event);
   void add(const wire::LoggedKey& key);
-  // Called without the mutex: a slow disk delays nobody's answer.
+  // Called without the mutex, so that a slow disk delays no answer.
   void sync();
-  // Whether most of the log is history, or it was given up a while ago;
-  // compact() replaces it.
+  // Whether compact() should rewrite the log: most of it is outdated, the file
+  // was moved, or it was given up a while ago.
   bool wants_compaction(TimePoint now);
   void compact(const EventLog& events, const RendezvousKeys& keys);
 
-  // News of the log for people, each once.
+  // Events about the log for users since the last call.
   std::vector<wire::EventRecord> take_news();
 
  private:
@@ -81,12 +79,12 @@ class RunJournal {
   const MemberSecrets& secrets_;
   const std::unique_ptr<RunLog> log_;  // may be null
   std::atomic<bool> has_failed_ = false;
-  std::mutex sync_mutex_;  // no file is synced while it is replaced
-  TimePoint next_try_;     // the next try of a log that was given up
+  std::mutex sync_mutex_;  // no sync during a replacement
+  TimePoint next_try_;     // when to try again after giving up
   std::mutex news_mutex_;
   std::vector<wire::EventRecord> news_;
   uint64_t term_ = 1;
-  // Each worker_id's newest order.
+  // Each worker's newest order, by worker_id.
   std::map<std::string, wire::LoggedOrder> newest_orders_;
 };
 

@@ -61,7 +61,7 @@ void offer_reflection(grpc::ServerBuilder& builder, bool wanted) {
 namespace {
 
 constexpr std::chrono::milliseconds kTickInterval{50};
-// Streams end before this; it bounds the wait for a client that does not read.
+// Streams end before this limit, which is for clients that do not read.
 constexpr std::chrono::milliseconds kShutdownTimeout{1000};
 
 RunIdentity identify(const ServerOptions& options) {
@@ -89,8 +89,8 @@ RunOptions run_options(const ServerOptions& options,
   return run;
 }
 
-// Takes over the logged run's directory and checkpoint, because names are
-// chosen once. Returns true if the run has had a generation.
+// Continues in the logged run's directory and checkpoint, which are chosen
+// once. Returns true if the run has had a generation.
 bool go_on(ServerOptions& options, const LoggedRun& found) {
   const wire::LogSnapshot& snapshot = found.snapshot;
   if (snapshot.run_config_yaml() != configs::to_yaml(options.config)) {
@@ -105,7 +105,7 @@ bool go_on(ServerOptions& options, const LoggedRun& found) {
   return snapshot.state().generation().number() > 0;
 }
 
-// Nothing on a Unix socket, whose folder keeps other users out.
+// Empty for a Unix socket: its folder's mode keeps other users out.
 std::optional<ListenAddress> network_address(const ServerOptions& options) {
   if (wire::is_unix_socket(options.listen)) return std::nullopt;
   const ListenAddress listen = parse_listen_address(options.listen);
@@ -148,8 +148,8 @@ class GrpcServer final : public Server {
     try {
       start_threads();
     } catch (const std::system_error&) {
-      // The system refuses threads; gRPC, to which it has refused some as well,
-      // would wait for them for ever in its destructor.
+      // If the system refuses threads, gRPC's destructor would wait for ever
+      // for threads that it did not get either.
       static_cast<void>(server_.release());
       throw;
     }
@@ -176,7 +176,7 @@ class GrpcServer final : public Server {
     server_->GetHealthCheckService()->SetServingStatus(false);
     server_->Shutdown(std::chrono::system_clock::now() + kShutdownTimeout);
     server_->Wait();
-    service_.tick();  // the last events reach the file
+    service_.tick();  // writes the last events to the file
   }
 
  private:
@@ -250,7 +250,7 @@ class GrpcServer final : public Server {
   }
 
   std::string address_;
-  std::optional<ListenAddress> network_;  // nothing: a Unix socket
+  std::optional<ListenAddress> network_;  // empty for a Unix socket
   Connections connections_;
   std::unique_ptr<FrontDoor> door_;  // null on a Unix socket
   mutable CoordinatorService service_;
@@ -293,7 +293,7 @@ std::unique_ptr<Server> Server::start(const ServerOptions& given,
       planner::layers_for_plan(options.config);
   RunOptions run = run_options(options, layers);
   if (has_begun) {
-    // Its plan is in the log.
+    // The plan is in the log.
   } else if (options.saved_plan) {
     const planner::SavedPlan saved =
         planner::read_saved_plan(options.run_directory, options.config,

@@ -1,8 +1,8 @@
 // Server: the coordinator of one run, listening on a Unix socket or a TCP port.
 //
-// One server serves one run and then ends: it waits for its workers, gives them
-// ranks and a plan, and keeps their state until all of them know the outcome.
-// It holds no tensor, and no gRPC type shows here.
+// One server serves one run and then ends. It waits for workers, assigns ranks
+// and a plan, and keeps their state until all of them have the outcome. It
+// holds no tensor, and its interface has no gRPC types.
 //
 //   auto server = Server::start(options);
 //   write_address(server->address());
@@ -29,62 +29,60 @@
 
 namespace headroom::coordinator {
 
-// Server reflection: gRPC's own service that tells callers which calls there
-// are, for grpcurl and the like. It answers only where it is asked for, because
-// it answers everyone whom TLS lets in, with or without the join token.
-//
-// Threads: as ServerBuilder.
+// Server reflection: gRPC's own service that lists the server's calls for tools
+// like grpcurl. It is off by default, because it answers every client that TLS
+// admits, also without the join token. Threads: as ServerBuilder.
 
-// REQUIRED before BuildAndStart, wanted or not: gRPC's library adds the service
-// to every server of a process that it is linked to.
+// REQUIRED before BuildAndStart, also if not wanted: gRPC's library adds the
+// service to every server of a process that links it.
 void offer_reflection(grpc::ServerBuilder& builder, bool wanted);
 
 struct ServerOptions {
   // "unix:/FOLDER/NAME" (channel_security.h), or HOST:PORT, where port 0 takes
-  // any free one. A host beyond loopback (0.0.0.0 included) is refused without
-  // certificates and a token, unless insecure_network.
+  // any free port. A host beyond loopback (0.0.0.0 included) is refused without
+  // certificates and a token, unless insecure_network is set.
   std::string listen = "127.0.0.1:0";
   // The configuration of the run, for all members.
   configs::RunConfig config;
-  // Absolute, chosen once. events.jsonl is appended here as soon as the folder
-  // exists; the coordinator is its only writer and does not create the folder.
+  // Absolute; never changes. Once the folder exists, the coordinator appends
+  // events.jsonl there; it does not create the folder.
   std::string run_directory;
-  // A checkpoint folder that the workers start from; "" from the start.
+  // The checkpoint that workers start from; "" means from the beginning.
   std::string resume_checkpoint;
-  // Go on under the plan that the run directory holds (saved_plan.h).
+  // Use the plan in the run directory (saved_plan.h).
   bool saved_plan = false;
-  // All agents' slots together, with which the first generation starts.
+  // Slots of all agents; the first generation waits for all of them.
   int expected_workers = 1;
-  // The file to which decisions are written (run_log.h): a coordinator that is
-  // started again with the same configuration and log goes on with the run, in
-  // its run directory. With "" they are lost with this process.
+  // The file that logs decisions (run_log.h): a coordinator that is restarted
+  // with the same configuration and log continues the run in its directory.
+  // With "" decisions are lost when the process ends.
   std::string log;
-  // The server's side: TLS where it has certificates, and the join token.
+  // TLS, if it has certificates, and the join token.
   wire::ChannelSecurity security;
-  // Plain control traffic beyond loopback, logged as a warning.
+  // Allows plain control traffic beyond loopback, with a warning.
   bool insecure_network = false;
-  // The process that started this one reserves the port (hold_address) for the
-  // coordinators that it may start later: the port is shared with it.
+  // Share the port with the parent process, which reserves it (hold_address)
+  // for coordinators that it may start later.
   bool shares_port = false;
-  // A coordinator was started here before: the address is reserved, and the log
-  // has its run.
+  // A coordinator ran here before: the address is reserved, and the log has its
+  // run.
   bool is_successor = false;
-  // gRPC's server reflection is answered.
+  // Enables gRPC's server reflection.
   bool debug_reflection = false;
 };
 
 class Server {
  public:
-  // Throws Error (exit 2, one line) if the address cannot be listened on, is
-  // beyond loopback, or if no plan exists for this configuration with
-  // expected_workers ranks (exit 2 or 3). `clock` must outlive the server;
-  // null: the system's.
+  // Throws Error (exit 2, one line) if the address is beyond loopback or cannot
+  // be listened on, or if no plan exists for this configuration with
+  // expected_workers ranks (exit 2 or 3). `clock` must outlive the server; null
+  // means the system's clock.
   static std::unique_ptr<Server> start(const ServerOptions& options,
                                        const Clock* clock = nullptr);
   virtual ~Server() = default;
 
-  // What was asked for, with the port in use. The host is the one of `listen`,
-  // which is no address to connect to if it is 0.0.0.0.
+  // options.listen with the port in use. Its host may be 0.0.0.0, to which
+  // nothing can connect.
   virtual std::string address() const = 0;
 
   virtual RunStatus status() const = 0;
@@ -94,10 +92,10 @@ class Server {
   // Ends the run at the next committed step, or at once if it has not begun.
   virtual void drain(const std::string& reason) = 0;
 
-  // Waits until the run is finished or failed and everybody was told: workers
-  // have left, live agents have had an answered heartbeat that says so, and
-  // followers of the events have closed their stream; at most 5 s after the
-  // end. False if `timeout` passed first.
+  // Waits until the run is over and the members have been informed: workers
+  // have left, live agents got an answer that says so, and followers have
+  // closed their stream; at most 5 s after the end. Returns false if `timeout`
+  // passed first.
   virtual bool wait_until_over(std::chrono::milliseconds timeout) = 0;
   void wait_until_over() {
     while (!wait_until_over(std::chrono::hours(1))) {

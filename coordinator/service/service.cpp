@@ -22,7 +22,7 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// Texts of cards appear in log lines.
+// Cards' texts appear in log lines.
 std::vector<wire::NodeCard> printable_cards(std::vector<wire::NodeCard> cards) {
   for (wire::NodeCard& card : cards) {
     for (std::string* text :
@@ -72,7 +72,7 @@ void CoordinatorService::restore() {
       state_.committed(progress.step, progress);
     }
     event_file_.add_unwritten(delivery_.restore(*run));
-    journal_.save();  // this start counts before anybody hears of it
+    journal_.save();  // logged before any member gets an answer
     journal_.sync();
     delivery_.add_event(journal_.restart_event());
   }
@@ -155,7 +155,7 @@ void CoordinatorService::publish_changes(AfterUnlock& after) {
   commit_.add(after, !after.is_empty() || delivery_.has_event_lines());
 }
 
-// --- who is let in ----------------------------------------------------------
+// --- admission --------------------------------------------------------------
 
 ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
                                                int64_t request_bytes,
@@ -181,7 +181,7 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
         delivery_.deliver(clock_.now(), after);
       }
     } catch (const std::exception& error) {
-      // Nothing in gRPC's threads would catch it.
+      // gRPC's threads would not catch it.
       log::error(std::string("a call failed: ") + error.what());
       refusal = {RefusalKind::kFailed, error.what()};
     }
@@ -227,9 +227,9 @@ void CoordinatorService::note_heartbeat(const Caller& caller,
     connections_->note_heartbeat(caller.peer, member);
 }
 
-// gRPC does not say whose connection to a Unix socket has ended. Where an agent
-// registers, silent ones of its machine count as gone: it mostly replaces one
-// that was killed. A heartbeat takes that back.
+// gRPC does not report which connection to a Unix socket has ended. A new agent
+// mostly replaces a killed one, so silent agents on its machine count as gone
+// when it registers; a later heartbeat revokes that.
 void CoordinatorService::note_successor_of(TimePoint now,
                                            const Node& successor) {
   constexpr std::chrono::seconds kSilent{1};
@@ -267,8 +267,8 @@ ServerUnaryReactor* CoordinatorService::Register(
         node.first_local_slot = asked.first_local_slot;
         note_successor_of(now, node);
         const auto why = state_.register_node(now, node);
-        // In a run that goes on the node is refused for good, and may be
-        // replaced by whoever started its agent.
+        // After the run has begun the refusal is final: the program that
+        // started the agent may replace the node.
         const bool goes_on =
             state_.phase() != RunPhase::kWaiting && !state_.over();
         refusal = refuse_for(state_.membership().may_have_room_later(node)
@@ -290,9 +290,9 @@ ServerUnaryReactor* CoordinatorService::Register(
       });
 }
 
-// A coordinator removes a worker when its stream ends. A worker that has joined
-// and has no stream was a member of the coordinator before this one, or lost
-// its stream while this process was paused.
+// A worker is removed when its stream ends. So one that has joined and has no
+// stream was a member of the previous coordinator, or lost its stream while
+// this process was paused.
 bool CoordinatorService::is_readopted(const std::string& worker_id,
                                       const std::string& node_id) const {
   const Member* member = state_.membership().find(worker_id);
@@ -313,9 +313,9 @@ Answer CoordinatorService::join(TimePoint now, const Caller& caller,
                        "node, or its agent did not start it"};
   }
   if (closed_) return kEnding;
-  // The queue first: the join may complete the quorum and bring an order.
+  // Add the queue first: the join may complete the quorum and cause an order.
   if (!delivery_.add_worker(worker_id)) {
-    // The end of the stream that it broke off may be unread yet.
+    // The end of its earlier stream may not have been read yet.
     return Refusal{state_.is_readopting(now) ? RefusalKind::kNotYet
                                              : RefusalKind::kNotAsAgreed,
                    "worker " + worker_id + " has joined already"};

@@ -1,6 +1,6 @@
-// CoordinatorService: the calls of coordinator.proto. A call is let in
-// (call_admission.h), changes the pure state (coordinator/run) under one mutex,
-// and what follows from it is written down (run_journal.h, group_commit.h) and
+// CoordinatorService: the calls of coordinator.proto. A call is admitted
+// (call_admission.h) and changes the pure state (coordinator/run) under one
+// mutex; then the changes are logged (run_journal.h, group_commit.h) and
 // delivered (delivery.h). The service decides nothing.
 //
 // Threads: gRPC calls the handlers from its own threads; the server's tick
@@ -35,8 +35,8 @@ namespace headroom::coordinator {
 class CoordinatorService final : public wire::Coordinator::CallbackService {
  public:
   // The clock and the connections must outlive the service; `connections` is
-  // null on a Unix socket. With a log that holds a run the service goes on with
-  // it; without a log nothing outlives this process.
+  // null on a Unix socket. If the log holds a run, the service continues it;
+  // without a log nothing survives this process.
   CoordinatorService(const RunIdentity& identity, const RunOptions& options,
                      const configs::RunConfig& config, const Clock& clock,
                      Connections* connections,
@@ -48,14 +48,13 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
   void tick();
 
   RunStatus status();
-  // How many calls were refused, by kind.
+  // Numbers of refused calls by kind.
   std::map<std::string, int64_t> refused_calls();
-  // Counts and logs a connection that was ended, or never made a call.
+  // Counts and logs a connection that was refused or closed.
   void connection_refused(const std::string& why);
   void drain(const std::string& reason);
   bool wait_until_over(std::chrono::milliseconds timeout);
 
-  // Ends every stream and lookup and refuses new ones.
   void close();
 
   // --- the calls of coordinator.proto ---------------------------------------
@@ -115,13 +114,13 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
   // Changes are logged before the reply, except for heartbeats (kIsHeard).
   enum class Call { kChanges, kIsHeard };
   using Body = std::function<Answer(TimePoint, const Caller&)>;
-  // Runs `body` under the mutex, delivers what follows, answers.
+  // Runs `body` under the mutex, delivers its effects, and answers.
   grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context,
                                    int64_t request_bytes,
                                    int64_t max_request_bytes, const Body& body,
                                    Call call = Call::kChanges);
 
-  // The mutex is held in all of these.
+  // REQUIRES, for the functions below: the mutex is held.
   Answer admit(const grpc::CallbackServerContext& context,
                const Caller& caller);
   void count_refusal(const grpc::CallbackServerContext& context,

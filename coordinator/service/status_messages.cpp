@@ -22,7 +22,7 @@ State state_of(const std::string& word, const auto& known) {
 
 }  // namespace
 
-// All fields but the states, which have names on the wire.
+// All fields except the states, which are names in the message.
 void fields(auto& archive, wire::Either<MemberStatus> auto& member) {
   archive("worker_id", member.worker_id);
   archive("node_id", member.node_id);
@@ -38,7 +38,7 @@ void fields(auto& archive, wire::Either<LeftOutCard> auto& card) {
   archive("reason", card.reason);
 }
 
-// All fields but the stamp and the state.
+// All fields except the stamp and the state.
 void fields(auto& archive, wire::Either<RunStatus> auto& status) {
   archive("version", status.version);
   archive("reason", status.reason);

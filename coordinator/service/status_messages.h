@@ -1,5 +1,5 @@
-// RunStatus and its parts <-> their messages: the server fills, the control
-// client reads.
+// Converts RunStatus and its parts to messages (server) and back (control
+// client).
 #pragma once
 
 #include "coordinator/run/run_status.h"
@@ -8,7 +8,7 @@
 namespace headroom::coordinator {
 
 wire::GetStatusResponse to_wire(const RunStatus& status);
-// Throws Error if the plan in it is no plan.
+// Throws Error if the message's plan is not valid.
 RunStatus from_wire(const wire::GetStatusResponse& message);
 
 }  // namespace headroom::coordinator

@@ -1,6 +1,6 @@
-// Signs of life on connections that no call has reported yet: a coordinator
-// that is busy must not take its own delay for a member's silence, and a
-// connection that has ended tells of an agent's end at once.
+// Signs of life that no call has reported yet: a busy coordinator must not take
+// its own delay for a member's silence, and a closed connection shows at once
+// that an agent has ended.
 #pragma once
 
 #include "coordinator/run/clock.h"
@@ -9,9 +9,8 @@
 
 namespace headroom::coordinator {
 
-// For members whose last heartbeat is half a second old: notes when bytes of
-// theirs arrived that are still unread, and which agents' connections have
-// ended.
+// For members whose last heartbeat is half a second old: records when their
+// unread bytes arrived, and which agents' connections have ended.
 void note_unread_heartbeats(TimePoint now, const Connections& connections,
                             RunState& state);
 

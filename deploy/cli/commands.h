@@ -20,8 +20,8 @@ int status_command(const CommandLine& line);
 int page_command(const CommandLine& line);
 int report_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
-// Replaces this process by headroom-worker, which has the tensors: for the tools
-// (worker/tools/tool_command.h), val --detections among them.
+// Replaces this process by headroom-worker, which can use tensors: for the
+// tools (worker/tools/tool_command.h) and val --detections.
 int worker_command(const CommandLine& line);
 
 }  // namespace headroom::cli

@@ -1,4 +1,4 @@
-// What the page of a run and `headroom page` share.
+// Shared by the page of a run and `headroom page`.
 #pragma once
 
 #include <string>

@@ -383,7 +383,7 @@ class Supervisor {
             "once)");
         return std::nullopt;
       } catch (const Error&) {
-        // The coordinator is gone, or is not restarted yet.
+        // The coordinator has ended, or is not restarted yet.
         if (!coordinator_->exit_code() &&
             Clock::now() - *interrupted_ < kReconnect) {
           return std::nullopt;

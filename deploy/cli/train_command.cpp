@@ -136,9 +136,9 @@ void require_reachable(const CommandLine& line, bool spans = false) {
               "name the port, for example 10.0.0.5:29500");
 }
 
-// Whether the run's processes meet in a folder that only they can enter: all of
-// them are on this machine, and nobody was given credentials to connect with.
-// Those of a --rendezvous may see temporary folders of their own.
+// Whether the run's processes connect in a private folder: all of them are on
+// this machine, and no credentials were given for other clients. Processes of a
+// --rendezvous may each have their own temporary folder.
 bool meets_in_a_folder(const CommandLine& line, const OptionalJob& job) {
   const bool has_one_machine = !job || job->place.one_host();
   return has_one_machine && !line.has("--coordinator") &&
@@ -153,10 +153,9 @@ std::string listen_address(const CommandLine& line, const OptionalJob& job) {
   return spans ? own_address(line) + ":0" : "127.0.0.1:0";
 }
 
-// A token of the run's own on loopback, which every user of the machine could
-// join: it is drawn unless another is given. An address that was given is for
-// processes that were started with the same flags. Returns "" where none is
-// drawn.
+// Draws a token for loopback, to which every user of the machine can connect,
+// unless a token is given. Returns "" otherwise, and for a given address: the
+// processes that connect there were started with the same flags.
 std::string own_token(const CommandLine& line, const std::string& listen) {
   const bool is_known = !wire::channel_security().token.empty();
   if (is_known || line.has("--coordinator") || wire::is_unix_socket(listen) ||

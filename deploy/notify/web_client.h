@@ -50,7 +50,7 @@ struct WebRequest {
 };
 
 struct WebAnswer {
-  int status = 0;  // 0: no answer; `fault` has the reason
+  int status = 0;  // 0 without an answer; see `fault`
   std::string body = {};
   std::string location = {};  // the target of a redirect
   std::chrono::seconds retry_after{0};

@@ -61,7 +61,7 @@ class RunShelf {
     RunPlace place;
     std::unique_ptr<RunRecord> record;
     std::optional<Clock::time_point> read;
-    std::map<std::string, Text> answers;  // made from what was read
+    std::map<std::string, Text> answers;  // made from the files' content
   };
 
   void look_for_runs();

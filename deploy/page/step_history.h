@@ -37,7 +37,7 @@ class StepHistory {
  public:
   explicit StepHistory(const std::filesystem::path& run_directory);
 
-  // Reads what was written since the last call.
+  // Reads the lines that were written since the last call.
   void refresh();
 
   // The columns of memory(): predicted and measured bytes.

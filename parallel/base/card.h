@@ -24,11 +24,11 @@ struct CardFault {
   enum class Kind {
     kFailed,   // the driver reports an error that only a new process clears
     kGone,     // the driver no longer lists the card
-    kLeftOut,  // the run starts no worker on it any more
+    kLeftOut,  // the run no longer starts workers on it
   };
   Kind kind = Kind::kFailed;
   Card card;
-  std::string words;  // the driver's, or the finding (kGone, kLeftOut)
+  std::string words;  // of the driver, or of the check (kGone, kLeftOut)
 };
 
 }  // namespace headroom

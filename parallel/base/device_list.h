@@ -1,6 +1,6 @@
-// The devices that --device names: "auto" or "" for what each node has, "cpu",
-// "all" for every card of each node, and, as in YOLOv5, cards by number ("0",
-// "0,2", "cuda:1") or "cuda" for the first card.
+// The devices that --device names: "auto" or "" for the node's cards or CPU,
+// "cpu", "all" for every card of each node, and, as in YOLOv5, cards by number
+// ("0", "0,2", "cuda:1") or "cuda" for the first card.
 #pragma once
 
 #include <string>

@@ -81,7 +81,7 @@ bool is_exported(ForeignKind kind) {
          kind == ForeignKind::kTorchScript;
 }
 
-// Why a file cannot hold weights, and its kind if it was recognised.
+// Why a file cannot hold weights, and its recognised kind.
 struct NoWeights {
   std::string reason;  // "a PNG image, not weights"
   ForeignKind kind = ForeignKind::kNone;

@@ -18,8 +18,8 @@ class Tensor;
 
 namespace headroom {
 
-// One batch-norm group, as far as one micro-batch is part of it. Groups are
-// listed in global order; with an exchange, all ranks list the same groups.
+// The part of a batch-norm group in one micro-batch. Groups are listed in
+// global order; with an exchange, all ranks list the same groups.
 struct BatchNormGroup {
   // Samples [local_begin, local_end) of this micro-batch; may be empty.
   int64_t local_begin = 0;

@@ -1,7 +1,7 @@
-// MemoryCategory: what the allocations of a thread are for.
+// MemoryCategory: the purpose of a thread's allocations.
 //
-// The counting allocator sees sizes, not purposes. Code that knows the purpose
-// opens a scope; the innermost scope decides the category:
+// The counting allocator gets sizes without a purpose, so the code that
+// allocates opens a scope; the innermost scope decides the category:
 //
 //   const MemoryCategoryScope scope(MemoryCategory::kLoss);
 //
@@ -19,7 +19,7 @@ namespace headroom {
 enum class MemoryCategory : uint8_t {
   kOther,          // images, and allocations outside any scope
   kParameters,     // weights, running statistics
-  kGradients,      // the step's and the accumulated ones
+  kGradients,      // of the step, and accumulated
   kOptimizer,      // moments
   kAverage,        // EMA
   kActivations,    // maps between forward and backward, and their gradients

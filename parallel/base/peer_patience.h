@@ -1,6 +1,6 @@
 // PeerPatience: how long one operation waits for peers.
 //
-// Time counts against the limit only while no peer is known to be working: a
+// Time counts against the limit only while no peer is reported as working: a
 // rank that writes a checkpoint to a slow disk is late, not lost (PeerNews). If
 // all ranks wait for each other, the network between them has failed and the
 // time counts. The total wait is bounded by kMostLimits, since working peers

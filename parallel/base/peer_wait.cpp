@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 std::atomic<int> waiting{0};
 std::atomic<int> working{0};  // number of open LongWork scopes
 constexpr std::chrono::seconds kNewsLast{5};
-// When a peer was last reported working; 0 if the last report said none is.
+// When a peer was last reported as working; 0 if none is.
 std::atomic<Clock::rep> peer_worked{0};
 std::atomic<Clock::rep> last_sign{Clock::now().time_since_epoch().count()};
 

@@ -26,7 +26,7 @@ class PeerWait {
   PeerWait(const PeerWait&) = delete;
   PeerWait& operator=(const PeerWait&) = delete;
 
-  // Without a scope, for a wait that begins in one call and ends in another.
+  // For a wait that begins in one call and ends in another.
   static void begin();
   static void end();
   // Records that the caller made progress.
@@ -37,8 +37,8 @@ class PeerWait {
   static bool is_waiting();
 };
 
-// Scope around long work that is no wait for peers, such as writing to a slow
-// disk. The process counts as alive meanwhile, and its peers wait for it.
+// Scope around long work without waiting, such as writing to a slow disk. The
+// process counts as alive meanwhile, and its peers wait for it.
 class LongWork {
  public:
   LongWork();
@@ -47,8 +47,8 @@ class LongWork {
   LongWork& operator=(const LongWork&) = delete;
 };
 
-// Whether some rank of this generation is working, not waiting for others. The
-// coordinator's replies to heartbeats report it. Threads: any.
+// Whether a rank of this generation is working, not waiting for others, as
+// reported in the coordinator's replies to heartbeats. Threads: any.
 class PeerNews {
  public:
   static void note(bool a_peer_works);

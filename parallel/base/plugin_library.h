@@ -54,8 +54,8 @@ PluginLibrary<Factory> open_plugin(const std::string& path,
 // The interface that a plugin's factory returned, for plugins with a version.
 template <typename Api>
 struct PluginApi {
-  Api* api = nullptr;  // nullptr if there is none; valid until the process ends
-  std::string reason;  // why there is none, and what the user can do
+  Api* api = nullptr;  // nullptr on failure; valid until the process ends
+  std::string reason;  // the failure, and what the user can do
 };
 
 struct PluginDescription {

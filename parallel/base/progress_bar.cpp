@@ -107,7 +107,7 @@ std::string progress_bar(const BarProgress& progress, size_t columns,
     return columns == 0 ? kMostCells : columns > taken ? columns - taken : 0;
   };
   while (parts.size() > 1 && room() < kFewestCells) {
-    parts.erase(parts.begin() + 1);  // the time is worth more than the rate
+    parts.erase(parts.begin() + 1);  // the time matters more than the rate
   }
   const size_t cells = std::min(kMostCells, room());
   if (cells < kFewestCells) {

@@ -1,4 +1,4 @@
-// TerminalStyle: what a terminal can show. Also text that fits a terminal's
+// TerminalStyle: the abilities of a terminal. Also text that fits a terminal's
 // width, and the end of the process when its output has no reader.
 //
 // Threads: any, as long as the environment does not change.
@@ -42,8 +42,8 @@ enum class Colour { kBold, kDim, kGreen, kCyan, kYellow, kRed };
 std::string painted(const std::string& text, Colour colour,
                     const TerminalStyle& style);
 
-// `line` cut to at most `columns` columns (0: no limit), at a word boundary if
-// there is one, with a mark at the end. REQUIRES: no escape sequences.
+// `line` cut to at most `columns` columns (0 means no limit), at a word
+// boundary if possible, with a mark at the end. REQUIRES: no escape sequences.
 std::string cut_line(std::string_view line, size_t columns, bool is_unicode);
 
 // If nothing reads standard output any more, as after head(1), ends the process

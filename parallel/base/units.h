@@ -20,8 +20,8 @@ std::string exact_bytes(int64_t bytes);
 // Returns no value if `text` is not a size.
 std::optional<int64_t> parse_bytes(std::string_view text);
 
-// Why the value of `flag` cannot be meant as a size (it is not one, or it is a
-// number without a unit that is too small to count bytes), and what to write.
+// Why the value of `flag` is not a plausible size (no size, or a number without
+// a unit that is too small to count bytes), and what to write.
 struct SizeFault {
   std::string what, remedy;
 };
@@ -31,9 +31,9 @@ std::optional<SizeFault> size_fault(const std::string& flag,
 // 75.2 -> "1m15s"; 0.0123 -> "12.3ms".
 std::string format_seconds(double seconds);
 
-// Now, in UTC: "2026-11-21T08:23:00.123Z".
+// The present time in UTC: "2026-11-21T08:23:00.123Z".
 std::string utc_now();
-// Parses such a time into milliseconds since 1970; no value for other text.
+// Parses this format into milliseconds since 1970; no value for other text.
 std::optional<int64_t> utc_milliseconds(const std::string& text);
 
 // value / part, rounded up. REQUIRES: value >= 0.

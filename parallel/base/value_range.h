@@ -24,7 +24,7 @@ struct ValueRange {
 // infinite.
 bool is_value_range(double low, double high);
 
-// One for all bands, or one for each; empty for 8-bit images.
+// One range for all bands, or one per band; empty for 8-bit images.
 using ValueRanges = std::vector<ValueRange>;
 
 // The key in a weights file.

@@ -43,8 +43,7 @@ std::optional<devices::DeviceMemory::HistoryEvent::Action> action_of(
   }
 }
 
-// The category of the plugin's own scope if there is one, since it is the inner
-// scope; else that of the program.
+// The plugin's own innermost scope, if there is one, otherwise the program's.
 MemoryCategory category_of(int64_t bytes,
                            const devices::HostServices& services) {
   const MemoryCategory here = MemoryCategoryScope::of(bytes);
@@ -176,7 +175,7 @@ std::vector<devices::DeviceMemory*> make_cuda_memories(
   const int count = cuda_device_count();
   std::vector<devices::DeviceMemory*> result;
   if (count == 0) return result;
-  // The allocator has its devices only after this call.
+  // Before this call the allocator has no devices.
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   for (int device = 0; device < count; ++device) {
     memories->push_back(

@@ -90,7 +90,7 @@ std::string map_text(const at::Tensor& map) {
              map.size(1), " channels");
 }
 
-// The arguments that both passes have in common. `map` is the unpooled map.
+// The arguments that both passes share. `map` is the unpooled map.
 PoolArguments arguments_of_pool(const at::Tensor& map, const at::Tensor& pooled,
                                 const at::Tensor& choices, int64_t window) {
   HEADROOM_CHECK(map.dim() == 4 && pooled.dim() == 4,
@@ -121,7 +121,7 @@ PoolArguments arguments_of_pool(const at::Tensor& map, const at::Tensor& pooled,
   return arguments;
 }
 
-// Sets which of the two maps is read and which is written.
+// Sets the map that is read and the map that is written.
 void set_direction(const at::Tensor& from, const at::Tensor& to,
                    PoolArguments& arguments) {
   HEADROOM_CHECK(is_channels_last(to),
@@ -131,7 +131,7 @@ void set_direction(const at::Tensor& from, const at::Tensor& to,
   arguments.to = to.mutable_data_ptr();
   arguments.from_rows = static_cast<int32_t>(from.size(2));
   arguments.to_rows = static_cast<int32_t>(to.size(2));
-  // Half a window, and half of the difference in rows.
+  // Half a window, plus half of the difference in rows.
   arguments.rows_before = static_cast<int32_t>(
       (arguments.window - 1 + to.size(2) - from.size(2)) / 2);
   const int64_t wide = 16 / static_cast<int64_t>(from.element_size());

@@ -17,8 +17,8 @@
 
 namespace headroom::cuda {
 
-// The arguments of one launch, for as many samples as one launch takes, from
-// sample `first` on. REQUIRES: first < starts.size().
+// The arguments of one launch: samples from `first` on, as many as a launch
+// takes. REQUIRES: first < starts.size().
 RenderArguments render_arguments(const at::Tensor& region,
                                  std::span<const int64_t> starts,
                                  const at::Tensor& images, size_t first);
@@ -36,8 +36,8 @@ PoolArguments pool_gradient_arguments(const at::Tensor& dout,
 // The loss kernels' arguments, for backward if the call has `by_total`.
 LossArguments loss_arguments(const kernels::LossCall& call);
 
-// Divides [0, size) into pieces in order, each in one range or in none.
-// REQUIRES: as DeviceKernels::make_optimizer (checked).
+// Divides [0, size) into pieces in order, each inside one range or outside all
+// of them. REQUIRES: as DeviceKernels::make_optimizer (checked).
 std::vector<FlatBufferPiece> flat_buffer_pieces(
     std::span<const devices::FlatBufferRange> ranges, int64_t size);
 

@@ -4,7 +4,7 @@
 //
 // A launch has at most kMostGroups groups, so a call may need several.
 //
-// Ownership: borrows the groups' span; holds the tensors it was given.
+// Ownership: borrows the groups' span; holds its tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>

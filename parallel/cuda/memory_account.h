@@ -5,7 +5,8 @@
 // category that the allocating thread has set (HostServices), and keeps it
 // until it is free again.
 //
-// take() and give_back() run under the allocator's lock; others in any thread.
+// Threads: take() and give_back() run under the allocator's lock; others in
+// any.
 #pragma once
 
 #include <array>
@@ -25,7 +26,7 @@ class MemoryAccount {
   // Ignores blocks that were allocated before this account existed.
   void give_back(uint64_t address);
 
-  // Bytes that count as in use without a block (DeviceMemory::hold).
+  // Counts bytes of `owner` as in use without a block (DeviceMemory::hold).
   void hold(const void* owner, int64_t bytes);
   void let_go(const void* owner);
 
@@ -57,7 +58,7 @@ class MemoryAccount {
   std::atomic<activations::MemoryTimeline*> timeline_{nullptr};
   std::unordered_map<uint64_t, Block> blocks_;  // by address
   std::mutex held_mutex_;
-  std::unordered_map<const void*, int64_t> held_;  // guarded, by owner
+  std::unordered_map<const void*, int64_t> held_;  // by owner; guarded
 };
 
 }  // namespace headroom::cuda

@@ -8,7 +8,7 @@
 namespace headroom::cuda {
 namespace {
 
-// All words must occur in the message, in upper or lower case.
+// Applies if the message contains all words, in upper or lower case.
 struct Advice {
   std::array<const char*, 2> words;
   const char* remedy;

@@ -8,9 +8,9 @@ namespace headroom::cuda {
 // Advice for a message of ncclGetLastError; "" if no known limit is named.
 std::string nccl_advice(const std::string& message);
 
-// Returns why the loaded NCCL library cannot serve a program that was built
-// with another version; "" if it can. Versions are NCCL's numbers: 22809 for
-// 2.28.9. A newer library serves a program built with an older one.
+// Why the loaded NCCL library cannot work in a program that was built with
+// another version; "" if it can. Versions are NCCL's numbers: 22809 for 2.28.9.
+// A newer library works in a program built with an older one.
 std::string nccl_version_refusal(int built_with, int loaded,
                                  const std::string& file);
 

@@ -40,7 +40,7 @@ size_t count_of(const at::Tensor& tensor) {
   return static_cast<size_t>(tensor.numel());
 }
 
-// A tensor as NCCL takes it: its elements in storage order, on the device.
+// A tensor in the form for NCCL: elements in storage order, on the device.
 struct Operand {
   at::Tensor given;
   at::Tensor flat;
@@ -69,8 +69,8 @@ class NcclWork final : public collectives::Work {
         result_(std::move(result)),
         source_(std::move(source)) {}
 
-  // The current stream continues after the operation, so that memory which it
-  // still uses is not reused for the stream's next tensors.
+  // Orders the current stream behind the operation, so that its next tensors do
+  // not reuse memory that the operation still uses.
   ~NcclWork() override {
     if (!end_) return;
     try {

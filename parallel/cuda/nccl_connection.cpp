@@ -42,7 +42,7 @@ class Polling {
   const Clock::time_point begin_ = Clock::now();
 };
 
-// A PeerWait of the program, from begin() on.
+// A PeerWait that starts at begin().
 class HostWait {
  public:
   explicit HostWait(const devices::HostServices& services)
@@ -229,7 +229,7 @@ bool NcclConnection::finalize() {
       operations_.overdue(Clock::now());
       return !operations_.is_idle();
     });
-  } catch (const std::exception&) {  // the device failed: nothing will end
+  } catch (const std::exception&) {  // a failed device completes no operation
     return false;
   }
   if (!operations_.is_idle() || place_.family->has_failed()) return false;
@@ -282,7 +282,7 @@ void NcclConnection::wait_while_in_progress(ncclComm_t communicator,
 }
 
 void NcclConnection::settle(ncclResult_t result, const char* operation) {
-  // Wrong arguments concern this rank only, and leave the communicator usable.
+  // Wrong arguments come from this rank and leave the communicator usable.
   HEADROOM_CHECK(
       result != ncclInvalidArgument,
       std::string(operation) + ": " + text_of(result, communicator_));
@@ -375,8 +375,8 @@ void NcclConnection::look() {
 }
 
 void NcclConnection::watch() {
-  // A new thread uses the first device; querying events there would make a
-  // context.
+  // Selects the device: a new thread starts on the first one, and querying
+  // events there would create a context.
   c10::impl::VirtualGuardImpl(place_.device.type()).setDevice(place_.device);
   std::unique_lock lock(mutex_);
   while (!ends_.wait_for(lock, kWatchEvery, [this] { return is_ending_; })) {

@@ -43,15 +43,15 @@
 namespace headroom::cuda {
 
 // NcclFamily: the communicators of one generation. The first failure of one
-// ends all of them. Code that learns of a lost peer ends them with abort_all(),
-// even while they connect. Threads: any.
+// ends all of them. abort_all() ends them when a peer is lost, even while they
+// connect. Threads: any.
 class NcclFamily {
  public:
   static std::shared_ptr<NcclFamily> make();
 
   enum class Cause {
-    kPeer,        // a peer failed, is late, or was lost
-    kOwn,         // this process could not do its part
+    kPeer,        // a peer failed or is late
+    kOwn,         // this process failed
     kFullDevice,  // the device had no memory for NCCL
   };
   // Only the first reason is kept.
@@ -83,7 +83,7 @@ class NcclConnection {
  public:
   struct Place {
     c10::Device device = c10::kCPU;
-    int rank = 0;  // rank and size are set by NCCL once connected
+    int rank = 0;  // set by NCCL once connected
     int size = 1;
     std::chrono::milliseconds timeout = std::chrono::seconds(20);
     devices::HostServices services = {};
@@ -119,7 +119,7 @@ class NcclConnection {
     place_.family->throw_failure(place_.rank, place_.size);
   }
   c10::Stream current_stream() const;
-  // REQUIRES for all of these: the lock is held.
+  // REQUIRES, for the functions below: the lock is held.
   void settle(ncclResult_t result, const char* operation);
   void fail(const std::string& operation, ncclResult_t result);
   void abort();

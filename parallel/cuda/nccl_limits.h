@@ -11,7 +11,7 @@ namespace headroom::cuda {
 // detector's gradients. NCCL_MAX_CTAS in the environment overrides this.
 inline constexpr int kMostNcclChannels = 16;
 
-// Ranks connect through listening processes; there is one for this many ranks.
+// Ranks connect through listening processes, one per this number of ranks.
 inline constexpr int kRanksOfRoot = 256;
 inline int roots_of(int ranks) {
   return std::max(1, (ranks + kRanksOfRoot - 1) / kRanksOfRoot);

@@ -6,8 +6,8 @@
 //
 // A connection is created by its own ranks: one of every 256 (nccl_limits.h)
 // listens, and broadcasts its address over the host's communicator. A
-// connection exists as long as this object, so all ranks of a set have it or
-// none.
+// connection exists as long as this object, so either all ranks of a set have
+// it or none.
 #pragma once
 
 #include <map>
@@ -22,12 +22,12 @@ namespace headroom::cuda {
 
 class NcclRanks {
  public:
-  // `place`: this rank's in the generation. Throws Error (exit 2) if the loaded
-  // NCCL library is older than the one that the program was built with.
+  // `place`: this rank's place in the generation. Throws Error (exit 2) if the
+  // loaded NCCL library is older than the one at build time.
   explicit NcclRanks(const NcclConnection::Place& place);
 
   // Returns the connection of the ranks of `host`, in their order; creates it
-  // if necessary. Collective over them; throws as NcclConnection does.
+  // if necessary. Collective over these ranks; throws as NcclConnection does.
   std::shared_ptr<NcclConnection> connection(collectives::Communicator& host);
 
   const c10::Device& device() const { return place_.device; }
@@ -44,7 +44,7 @@ class NcclRanks {
   std::shared_ptr<NcclConnection> connect(collectives::Communicator& host);
 
   const NcclConnection::Place place_;
-  // By the ranks of the connection, as numbered in the generation.
+  // Keyed by the connection's ranks, numbered as in the generation.
   std::map<std::vector<int64_t>, std::shared_ptr<NcclConnection>> connections_;
 };
 

@@ -1,5 +1,5 @@
-// OperationWatch: the operations of one stream that have not ended, and whether
-// one takes too long. Time and state are passed in; callers hold a lock.
+// OperationWatch: the unfinished operations of one stream, and whether one
+// takes too long. Time and state are passed in; callers hold a lock.
 //
 // An operation's time starts when the device reaches it, not when it is issued,
 // because it may be queued after minutes of computation. PeerPatience counts

@@ -28,7 +28,7 @@ std::string uuid_text(const char (&bytes)[16]);
 // "0000:1b:00.0".
 std::string bus_address_text(int domain, int bus, int device);
 
-// See DeviceApi::failure.
+// As DeviceApi::failure.
 std::optional<std::string> cuda_device_failure(int device);
 
 // One DeviceMemory for each device, in order, over LibTorch's caching

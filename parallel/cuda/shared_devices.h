@@ -1,5 +1,5 @@
-// Refuses two ranks on one device before NCCL is called, which would hang or
-// fail with an obscure message.
+// Refuses two ranks on one device before NCCL is called, where they would hang
+// or fail with an obscure message.
 #pragma once
 
 #include <string>

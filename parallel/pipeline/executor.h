@@ -82,8 +82,8 @@ at::Tensor sent_map(const at::Tensor& map,
                     std::shared_ptr<MapGradient> gradient);
 
 // The computation of one stage. The executor handles instructions, maps and
-// ranks; it does not know what a map means, how a micro-batch is computed, or
-// how the gradients of parameters are collected.
+// ranks; meaning of maps, computation of a micro-batch and collection of the
+// parameters' gradients are up to StageWork.
 class StageWork {
  public:
   virtual ~StageWork() = default;

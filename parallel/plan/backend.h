@@ -8,8 +8,8 @@
 
 namespace headroom::plan {
 
-// The tensors of a device travel by NCCL, or through the host; those of the
-// host by sockets, or MPI. kAuto is what a run may ask for; a plan has decided.
+// Device tensors use NCCL, or are copied through the host; host tensors use
+// sockets, or MPI. A run may ask for kAuto; a plan has a real backend.
 enum class Backend { kAuto, kGloo, kNccl, kMpi };
 
 // The values of --backend; plans and messages use the same names.

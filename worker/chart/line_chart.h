@@ -12,7 +12,7 @@ namespace headroom::chart {
 
 struct LineChart {
   struct Line {
-    std::string name;  // "": not in the legend
+    std::string name;  // "" is not shown in the legend
     cv::Scalar colour;
     int width = 2;        // pixels
     bool dotted = false;  // only the points

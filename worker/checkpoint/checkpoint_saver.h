@@ -47,7 +47,7 @@ class StateCopy {
 
   // Copies one piece. Returns false if none was left.
   bool advance();
-  // Copies what is left, and waits for the pieces of other threads.
+  // Copies the rest, and waits for the pieces of other threads.
   void finish();
 
  private:
@@ -118,7 +118,7 @@ class CheckpointSaver {
   // Collective over the world of the mesh.
   CheckpointSaver(Options options, step::TrainingState& state,
                   collectives::Mesh& mesh);
-  // Writes what has been copied before it returns.
+  // Finishes writing the copied data before it returns.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
@@ -147,7 +147,7 @@ class CheckpointSaver {
   // on another rank.
   int64_t writing_steps() const { return job_ ? job_->record().step : 0; }
 
-  // On rank 0: returns each outcome once, as soon as it is known.
+  // On rank 0: returns each outcome once, as soon as it is available.
   std::vector<CheckpointOutcome> take_outcomes();
 
  private:

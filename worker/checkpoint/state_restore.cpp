@@ -56,7 +56,7 @@ std::vector<StateOffer> offers_of(const std::vector<Json>& ranks) {
   return offers;
 }
 
-// The layers of the whole state; rank 0 knows those of all stages.
+// The layers of the whole state; rank 0 has the list of all stages.
 std::vector<HeldRange> ranges_needed(const StateStream& stream) {
   std::vector<HeldRange> needed;
   for (const StateStream::Block& block : stream.blocks()) {

@@ -425,7 +425,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                     .waits_for_peers = PeerWait::is_waiting(),
                     .has_progress = progress_.has_value(),
                     .progress = progress_.value_or(wire::RunProgress())};
-    // In other phases it is not known how long work may take without news.
+    // In other phases no limit is known for work without progress.
     if (beat.progress.phase == wire::WorkerPhase::kTrain) {
       beat.progress.quiet_ms = PeerWait::quiet().count();
     }

@@ -77,7 +77,7 @@ class CoordinatorClient {
                       const wire::RunProgress& progress) = 0;
   virtual void report_event(const RunEvent& event) = 0;
   virtual void report_failure(const WorkerFailure& failure) = 0;
-  // Leaves the generation. The next assignment tells how the run continues.
+  // Leaves the generation. The next assignment decides how the run continues.
   virtual void leave_generation(const LeftGeneration& left) = 0;
   virtual void finish(const FinishedRun& finished) = 0;
 };

@@ -36,7 +36,7 @@ namespace headroom::detect {
 // Draws boxes with their class names and confidences into a picture.
 
 struct AnnotateOptions {
-  int line_width = 0;  // pixels; 0: chosen from the picture's size
+  int line_width = 0;  // pixels; 0 follows the picture's size
   bool labels = true;
   bool confidences = true;
 };

@@ -169,7 +169,7 @@ bool read_subject(int descriptor, UnfinishedRun& run) {
   return true;
 }
 
-// On a file system without locks this is always false.
+// Always returns false on a file system without locks.
 bool is_held_elsewhere(int descriptor) {
   return !lock_soon(descriptor) && errno == EWOULDBLOCK;
 }

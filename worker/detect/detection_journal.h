@@ -118,7 +118,7 @@ class DetectionJournal {
 
   const std::filesystem::path file_;
   const int descriptor_;
-  int64_t end_ = 0;          // the end of what was returned or written
+  int64_t end_ = 0;          // end of the records read or written
   uint32_t chain_ = 0;       // the CRC of the last record
   int64_t next_end_ = 0;     // the end of the next record
   uint32_t next_chain_ = 0;  // the CRC of the next record

@@ -21,7 +21,7 @@ struct ImageSources {
 
 ImageSources find_images(const std::string& source);
 
-// Ends a run because a file differs from what was read before.
+// Ends a run because a file has changed since it was read before.
 [[noreturn]] void refuse_changed(const std::filesystem::path& file,
                                  const std::string& reason);
 

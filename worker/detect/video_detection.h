@@ -23,7 +23,7 @@ namespace headroom::detect {
 
 struct VideoPicture {
   int64_t number = 1;
-  int64_t of = 0;  // the file's number of pictures; 0: unknown
+  int64_t of = 0;  // the file's number of pictures; 0 if unknown
   const ImageDetections& found;
   double seconds = 0;     // spent in the network
   bool is_known = false;  // found by an unfinished run
@@ -33,14 +33,14 @@ struct VideoOptions {
   int64_t stride = 1;
   int64_t max_pixels = 0;  // the limit for one picture
   std::function<bool()> stopped;
-  // The next picture's findings by an unfinished run; nullopt: none.
+  // Returns the next picture's findings by an unfinished run, if there are any.
   std::function<std::optional<std::vector<metrics::Detection>>()> known;
   std::function<void(const VideoPicture&)> on_picture;
 };
 
 struct VideoOutcome {
   int64_t pictures = 0;  // that were examined
-  std::string fault;     // what is wrong with the file; "" if nothing
+  std::string fault;     // "" if the file has no fault
 };
 
 // The annotated video is NAME.mp4 in `folder`: the examined pictures, as long

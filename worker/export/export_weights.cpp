@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 }  // namespace
 
-// Formats of YOLOv5's export that other programs make from an ONNX file.
+// YOLOv5's export formats that other programs make from an ONNX file.
 std::string converter_of(const std::string& format) {
   constexpr std::array<std::array<std::string_view, 2>, 9> kConverters{
       {{"engine", "trtexec --onnx=FILE.onnx --saveEngine=FILE.engine"},

@@ -4,7 +4,7 @@
 //   torchscript  NAME.torchscript: the network itself (torchscript_network.h)
 //   safetensors  NAME.safetensors: the tensors under YOLOv5's names, in float32
 //
-// With int8 the network is NAME-int8.onnx in integers of 8 bits
+// With int8 the network is NAME-int8.onnx in 8-bit integers
 // (quantised_network.h). Their ranges come from calibration images.
 //
 // Errors: Error (exit 2).
@@ -25,14 +25,14 @@ namespace headroom::exporter {
 // multiples of `stride`. Every call must give the same images.
 using CalibrationImages = std::function<void(
     int64_t stride, const std::function<void(const at::Tensor&)>&)>;
-// Computes the heads of such images, as LayerGraph::forward does.
+// Computes the heads of calibration images, as LayerGraph::forward does.
 using HeadsOfImages = std::function<std::vector<at::Tensor>(const at::Tensor&)>;
 
 struct ExportRequest {
   std::string weights;
-  std::string cfg;  // "": the model that the weights name
+  std::string cfg;  // "" means the model that the weights name
   std::vector<std::string> include;
-  std::string output;  // the stem of the files; "": that of the weights
+  std::string output;  // the files' stem; "" means the weights' stem
   int64_t height = 640, width = 640, batch = 1;
   bool dynamic = false;  // any batch, height and width
   bool raw = false;
@@ -43,7 +43,7 @@ struct ExportRequest {
   // Called with the network in 8 bits, simulated in float32; may be empty.
   std::function<void(model::LayerGraph& model, const HeadsOfImages&)>
       after_int8 = nullptr;
-  // The options of `nms`.
+  // For nms only.
   double confidence_threshold = 0, iou_threshold = 0;
   int64_t most_per_class = 0;
 };

@@ -19,7 +19,7 @@ class Walk {
     }
   }
 
-  // `prefix` is the layer's name in the state, "model.4.".
+  // `prefix` is the prefix of the layer's tensors in the state, "model.4.".
   Value run(const layers::LayerProgram& program, const std::string& prefix,
             std::vector<Value> values) {
     for (const layers::LayerProgram::Step& step : program.steps) {
@@ -85,7 +85,7 @@ class Walk {
         shape.activation);
   }
 
-  // A convolution with its own bias.
+  // A convolution with a bias and without a batch norm.
   Value plain_convolution(const Value& x, const std::string& name,
                           const layers::LayerProgram::Block& shape) {
     return emitter_.convolution(x, name, state_.at(name + "weight"),

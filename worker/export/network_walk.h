@@ -29,7 +29,7 @@ struct FoldedBlock {
   at::Tensor weight, bias;  // float64
 };
 
-// `prefix` is that of the block's tensors in `state`: "model.2.cv1.".
+// `prefix` is the prefix of the block's tensors in `state`, "model.2.cv1.".
 FoldedBlock folded_block(const std::map<std::string, at::Tensor>& state,
                          const std::string& prefix);
 

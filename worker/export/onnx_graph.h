@@ -41,7 +41,7 @@ struct OnnxNode {
 struct OnnxValue {
   std::string name;
   OnnxType type = OnnxType::kFloat;
-  std::vector<std::variant<int64_t, std::string>> dims;  // a text: any size
+  std::vector<std::variant<int64_t, std::string>> dims;  // text means any size
 };
 
 struct OnnxGraph {
@@ -61,7 +61,7 @@ struct OnnxGraph {
       const std::string& op, std::vector<std::string> node_inputs,
       size_t num_outputs,
       std::vector<std::pair<std::string, OnnxNode::Attribute>> attributes = {});
-  // Adds a tensor of these values; returns its name. Empty dims: a scalar.
+  // Adds a tensor of these values; returns its name. Empty dims mean a scalar.
   std::string floats(const std::vector<float>& values,
                      const std::vector<int64_t>& dims);
   std::string integers(const std::vector<int64_t>& values);

@@ -27,11 +27,11 @@ struct OnnxHeadOptions {
   OnnxOutput output = OnnxOutput::kDecoded;
   bool is_half = false;
   int64_t num_classes = 0;
-  // The size of the input; 0: any size, read when the network runs.
+  // The size of the input; 0 means any size, read when the network runs.
   int64_t batch = 1, height = 640, width = 640;
   // For kDetections.
   float confidence_threshold = 0, iou_threshold = 0;
-  int64_t most_per_class = 0;  // boxes of an image
+  int64_t most_per_class = 0;  // most boxes per class of an image
 };
 
 struct OnnxLevel {
@@ -40,7 +40,7 @@ struct OnnxLevel {
   std::vector<std::pair<double, double>> anchors;  // in pixels
 };
 
-// Adds the nodes, and the outputs of the graph.
+// Adds the nodes and outputs of the head.
 void add_head(OnnxGraph& graph, const std::vector<OnnxLevel>& levels,
               const OnnxHeadOptions& options);
 

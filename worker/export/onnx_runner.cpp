@@ -77,7 +77,7 @@ at::Tensor along(const at::Tensor& values, const at::Tensor& x, int64_t axis) {
 Sizes integers_in(const at::Tensor& values) {
   Sizes result;
   for (int64_t i = 0; i < values.numel(); ++i) {
-    // "To the end" is a number that a float cannot represent exactly.
+    // The number for "to the end" is too large to be exact as a float.
     constexpr double kEnd = 1e15;
     result.push_back(
         static_cast<int64_t>(std::min(values[i].item<double>(), kEnd)));
@@ -95,7 +95,7 @@ at::Tensor sliced(at::Tensor x, const Sizes& begins, const Sizes& ends,
   return x;
 }
 
-// A size of 0 keeps the old one; -1 takes the rest.
+// Reshapes as in ONNX: a size of 0 keeps the old one, -1 takes the rest.
 at::Tensor reshaped(const at::Tensor& x, Sizes sizes) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) sizes[i] = x.size(static_cast<int64_t>(i));

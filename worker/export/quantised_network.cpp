@@ -225,7 +225,7 @@ class Quantiser {
   const std::map<std::string, ValueRange>& ranges_;
   std::map<std::string, const OnnxTensor*> tensors_;
   std::set<std::string> heads_, floats_;  // the levels'; not quantised
-  // For each input of an activation, the least number that matters.
+  // For each input of an activation, the smallest number that matters.
   std::map<std::string, double> least_;
   std::map<std::string, Scale> scales_;
   OnnxBody made_;

@@ -24,7 +24,7 @@ namespace headroom::exporter {
 
 struct TorchscriptOptions {
   at::ScalarType type =
-      at::kFloat;  // of the network; boxes are never in 16 bits
+      at::kFloat;  // of the network; boxes are at least float32
   int64_t batch = 1, height = 640, width = 640;  // for config.txt
 };
 

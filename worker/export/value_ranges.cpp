@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kBins = 2048;
 constexpr int kTries = 64;      // positions tried for each end
-constexpr double kSteps = 255;  // steps of 8 bits
+constexpr double kSteps = 255;  // number of steps in 8 bits
 
 // The mean squared error over all values if [from, to] is rounded to 8 bits.
 double error_of(double low, double width, const std::vector<double>& bins,

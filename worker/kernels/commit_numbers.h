@@ -25,12 +25,12 @@ struct CommitNumbers {
   double gradient_scale = 1;
   double num_groups = 1;      // number of groups summed in batch_norm_sums
   double average_weight = 0;  // 1 - decay
-  // Their `clip` is not used: the outcome's is.
+  // Their `clip` is not used; CommitOutcome::clip is.
   SgdCoefficients<double> sgd[kParameterGroups] = {};
   AdamCoefficients<double> adam[kParameterGroups] = {};
 };
 
-// Contains only doubles, because it is sent as a tensor of doubles.
+// Has only doubles, because it is sent as a tensor of doubles.
 struct CommitOutcome {
   double items[kStepItems] = {};
   double squared_norm = 0;  // of the gradient plus the accumulated one

@@ -17,7 +17,7 @@ namespace headroom::kernels {
 
 struct EntropyRule {
   double positive_weight = 1;
-  double focal_gamma = 0;  // 0: plain cross-entropy
+  double focal_gamma = 0;  // 0 means plain cross-entropy
 };
 
 HEADROOM_HD double focal_alpha(double target) {

@@ -39,7 +39,7 @@ struct PackedTile {
   int32_t left, right, top, bottom;
 };
 
-// A canvas of tiles, gray elsewhere, and the warp through which it is seen.
+// A canvas of tiles, gray elsewhere, and the warp that maps it to the picture.
 struct PackedPicture {
   WarpInverse warp;
   int32_t first_tile, num_tiles;

@@ -51,7 +51,7 @@ HEADROOM_PIXEL double rounded(double value) {
   return value + kNoFraction - kNoFraction;
 }
 
-// INT_MIN for values that do not fit in an int, as x86's instruction returns.
+// Returns INT_MIN for values that do not fit in an int, like x86's instruction.
 HEADROOM_PIXEL int rounded_or_least(double value) {
   const bool fits = value > -2147483648.5 && value < 2147483647.5;
   return fits ? static_cast<int>(rounded(value)) : INT_MIN;
@@ -63,7 +63,7 @@ HEADROOM_PIXEL int rounded_within_int(double value) {
   return static_cast<int>(rounded(within));
 }
 
-// Addition without undefined overflow. Positions so far out are gray anyway.
+// Addition without undefined overflow. Positions that far outside are gray.
 HEADROOM_PIXEL int wrapping_sum(int a, int b) {
   return static_cast<int>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
 }
@@ -172,7 +172,7 @@ HEADROOM_PIXEL Value smaller(Value a, Value b) {
   return b < a ? b : a;
 }
 
-// Subtracts one turn from a hue of at least one turn.
+// Reduces a hue of at least one turn by one turn.
 template <typename Ints>
 HEADROOM_PIXEL Ints within_turn(Ints hue) {
   return hue >= kHues ? hue - kHues : hue;
@@ -238,7 +238,7 @@ HEADROOM_PIXEL typename Lanes::Ints channel_level(
                      Ints{} + kSixthOfHues),
              Ints{});
   constexpr float kScale = 255.0F * kSixthOfHues;
-  // Rounds up, exactly: the numbers are below 2^21, and half a unit remains.
+  // Rounds up; exact, because the numbers are below 2^21.
   const Ints taken = Lanes::cut(
       (value_saturation * Lanes::floats(distance) + (kScale - 0.5F)) *
       (1.0F / kScale));

@@ -41,9 +41,9 @@ LossGains scale_gains(const configs::Hyperparameters& hyp, int64_t num_levels,
                       int64_t num_classes, int64_t image_size,
                       double label_smoothing);
 
-// Counts over the whole global batch. Every match counts once. If the rows of
-// an image are split over ranks, count matches either before the targets are
-// split, on one rank per image, or afterwards, summed over those ranks.
+// Counts over the whole global batch; every match counts once. If the rows of
+// an image are split over ranks, count matches either on one rank per image
+// before the targets are split, or afterwards summed over the image's ranks.
 struct GlobalCounts {
   int64_t images = 0;
   std::vector<int64_t> matches;  // for each level

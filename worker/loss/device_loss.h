@@ -22,8 +22,8 @@
 
 namespace headroom::loss {
 
-// From now on heads of this device type use `kernels`; nullptr ends that. The
-// pointer is borrowed.
+// From now on heads of this device type use `kernels`, which is borrowed;
+// nullptr removes the kernels.
 void set_loss_kernels(c10::DeviceType type, kernels::LossKernels* kernels);
 
 // Returns nullptr for the CPU, which uses its own loops. Throws Error for a

@@ -57,7 +57,7 @@ struct Field {
   const char* name;
   OGRFieldType type;
 };
-// In the order in which write() sets them.
+// Same order as in write().
 constexpr std::array<Field, 8> kFields = {{{"class", OFTInteger},
                                            {"name", OFTString},
                                            {"confidence", OFTReal},
@@ -226,9 +226,9 @@ class LayerWriter final : public MapLayerWriter {
 
   Dataset dataset_;
   const bool is_geojson_;
-  const std::string memory_file_;  // "" if the data set is a file on disk
+  const std::string memory_file_;  // "" for a file on disk
   bool has_transaction_ = false;
-  OGRLayerH layer_ = nullptr;       // of the data set; nullptr at first
+  OGRLayerH layer_ = nullptr;       // of the data set; nullptr before begin()
   ReferenceSystem system_;          // system of the layer
   std::array<double, 6> pixels_{};  // transform of the newest picture
   std::string from_;                // reference system of the newest picture

@@ -24,7 +24,7 @@ class GdalMessages {
   GdalMessages& operator=(const GdalMessages&) = delete;
 
   const std::string& first() const { return first_; }
-  // The first failure, or `otherwise` if GDAL reported none.
+  // The first failure; `otherwise` if GDAL reported none.
   std::string reason(const std::string& otherwise) const {
     return first_.empty() ? otherwise : first_;
   }

@@ -77,7 +77,7 @@ class PicturePoints final : public MapPoints {
   // Whether the picture extends beyond the 180th meridian in a projection whose
   // turn is unknown: then a corner's longitude converts back to another x.
   bool goes_round_unseen() const {
-    constexpr double kNearZero = 1.5e7;  // metres, less than half a turn
+    constexpr double kNearZero = 1.5e7;  // metres; below half a turn
     if (turn_ > 0 || std::max(-x_.low, x_.high) *
                              OSRGetLinearUnits(picture_.get(), nullptr) <
                          kNearZero) {
@@ -166,9 +166,8 @@ class PicturePoints final : public MapPoints {
   }
 
   // The distance between two vertices of a ring in the picture's units. `by` is
-  // the distance in the points' units. An edge of almost a whole turn is taken
-  // for one that crosses the 180th meridian and was not cut there; it counts as
-  // 0.
+  // the distance in the points' units. An edge of almost a whole turn counts as
+  // 0: it probably crosses the 180th meridian and was not cut there.
   double way(double by) const {
     constexpr double kLongestEdge = 0.75;  // turns
     if (points_turn_ == 0 || !(std::abs(by) <= kLongestEdge * points_turn_)) {
@@ -177,10 +176,10 @@ class PicturePoints final : public MapPoints {
     return by / points_turn_ * turn_;
   }
 
-  // One longitude has many numbers, and a map may continue beyond the 180th
-  // meridian. Moves vertices by whole turns, so that neighbours stay beside
-  // each other and the ring is near the picture. `given` are the x values
-  // before conversion.
+  // A longitude plus whole turns is the same place, and a map may continue
+  // beyond the 180th meridian. Moves vertices by whole turns, so that
+  // neighbours stay adjacent and the ring is near the picture. `given`: the x
+  // values before conversion.
   void move_near_picture(std::span<const double> given, std::span<double> x) {
     Range ring;
     for (size_t i = 0; i < x.size(); ++i) {
@@ -192,7 +191,7 @@ class PicturePoints final : public MapPoints {
       ring.add(x[i]);
     }
     const double away = (ring.low + ring.high - x_.low - x_.high) / 2;
-    // kMiddle: points half a turn away go the same way on every machine.
+    // kMiddle: ties (half a turn) round the same way on every machine.
     constexpr double kMiddle = 1e-6;
     const double turns = std::round(away / turn_ - kMiddle) * turn_;
     for (double& value : x) value -= turns;

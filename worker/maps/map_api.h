@@ -98,8 +98,8 @@ class MapApi {
       const std::string& file, std::string& reason) = 0;
 };
 
-// The plugin's one exported function. It takes a version, and returns nullptr
-// if it has another one.
+// The plugin's only exported function. It takes a version, and returns nullptr
+// for other versions than its own.
 inline constexpr const char* kMapApiFactory = "headroom_map_api";
 
 }  // namespace headroom::maps

@@ -49,7 +49,7 @@ StepSegments step_segments(predict::MemoryRequest request,
   StepSegments segments;
   segments.planned = segments.leanest =
       predict::estimate_segments(request, rank);
-  // What is known of a single step is valid only for the planned micro-batches.
+  // Facts about a single step are valid only for the planned micro-batches.
   request.step.reset();
   const plan::BatchCut cut = {
       request.global_batch_size, request.plan.layout.data_parallel_size,

@@ -117,9 +117,8 @@ MemoryShortfall memory_shortfall(
     const std::optional<activations::CountingAllocator::Refusal>& refusal);
 
 // `phase` is "forward", "backward", "validation", "loader" or "checkpoint";
-// `change` tells what is done about it. The detail has the fields phase,
-// asked_bytes, free_bytes, limit_bytes and change; a number is null if it is
-// not known.
+// `change` describes the reaction. The detail has the fields phase,
+// asked_bytes, free_bytes, limit_bytes and change; an unknown number is null.
 StepEvent out_of_memory_event(const std::string& phase,
                               const std::string& failure,
                               const MemoryShortfall& shortfall,

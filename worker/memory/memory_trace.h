@@ -51,7 +51,7 @@ class MemoryTracer {
   void begin_step();
   bool end_step(collectives::Communicator& world);
 
-  // A text for people about what was written.
+  // A text for users about the files that were written.
   std::string summary() const { return summary_; }
 
  private:

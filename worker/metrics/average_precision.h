@@ -42,8 +42,8 @@ struct DetectionRecord {
   Matched correct = {};  // one for each IoU threshold
 };
 
-// For one image. Boxes of both are in pixels of the same picture. REQUIRES:
-// detections in descending confidence.
+// Matches the detections of one image with its labels; boxes of both are in
+// pixels of the same picture. REQUIRES: detections in descending confidence.
 std::vector<Matched> match_detections(std::span<const Detection> detections,
                                       std::span<const LabelledBox> labels);
 std::vector<DetectionRecord> match_records(

@@ -61,7 +61,7 @@ CocoAveragePrecision compute_coco_average_precision(
     std::span<const DetectionRecord> records,
     std::span<const int64_t> labels_per_class);
 
-// In pixels. `area` is the area of the object's outline, not of its box.
+// Boxes are in pixels. `area` is that of the object's outline, not its box.
 struct CocoObject {
   double x = 0, y = 0, w = 0, h = 0;
   double area = 0;
@@ -95,10 +95,11 @@ struct CocoFigures {
 
 struct CocoEvaluation {
   std::array<CocoFigures, kNumCocoAreas> by_area;
-  // By class. Means over classes are taken over those with objects that count.
+  // Figures by class. Means over classes skip those without objects that count.
   std::vector<std::array<CocoFigures, kNumCocoAreas>> classes;
 
-  // In pycocotools' order: AP AP50 AP75 APs APm APl AR1 AR10 AR ARs ARm ARl.
+  // Figures in pycocotools' order: AP AP50 AP75 APs APm APl AR1 AR10 AR ARs ARm
+  // ARl.
   std::array<double, 12> stats() const;
 };
 

@@ -17,8 +17,8 @@ struct Taken {
   float iou = 0;  // 0 if it takes none
 };
 
-// For each label, the detection that goes to it and overlaps it most. Of equal
-// ones the first wins.
+// For each label, the detection that is assigned to it and overlaps it most.
+// Among equal overlaps the first wins.
 std::vector<Taken> take(std::span<const Detection> detections,
                         std::span<const LabelledBox> labels) {
   std::vector<Taken> taken(labels.size());

@@ -25,7 +25,7 @@ struct ConfusionCount {
   bool operator==(const ConfusionCount&) const = default;
 };
 
-// For one image. REQUIRES: detections in descending confidence.
+// Counts for one image. REQUIRES: detections in descending confidence.
 std::vector<ConfusionCount> count_confusions(
     std::span<const Detection> detections, std::span<const LabelledBox> labels);
 

@@ -61,8 +61,8 @@ struct ChannelGraph {
     bool normed = true;  // false: a convolution of the head
     std::vector<Segment> input;
   };
-  // What is needed to write a layer's line of the table: the units of the
-  // layer's map, and the units of each of widths.blocks.
+  // The data for writing a layer's line of the table: the units of the layer's
+  // map, and the units of each of widths.blocks.
   struct Line {
     layers::LayerWidths widths;
     std::vector<int> output;

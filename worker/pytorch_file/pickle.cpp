@@ -23,9 +23,9 @@ const PickleValue* PickleValue::at(std::string_view key) const {
 
 namespace {
 
-// The only functions that a pickle may "call", and what such a call comes to as
-// data: a container, a kTensor of which nothing is read, or a kRecord for plain
-// values. Everything else is refused by its name.
+// The only functions that a pickle may call, by the kind of their result: a
+// container, a kTensor (its data is not read), or a kRecord for plain values.
+// All others are refused by name.
 enum class Call {
   kDict,
   kList,
@@ -33,7 +33,7 @@ enum class Call {
   kSet,
   kTensor,      // _rebuild_tensor(_v2)(storage, offset, sizes, strides, ...)
   kParameter,   // _rebuild_parameter(tensor, ...)
-  kPlainValue,  // kept as a record
+  kPlainValue,  // becomes a record
 };
 
 const std::map<std::string, Call>& known_calls() {
@@ -87,7 +87,7 @@ bool is_sequence(const PickleValue& value) {
          value.is(Kind::kSet);
 }
 
-// OrderedDict([(key, value), ...]), as Python 2 wrote it.
+// Reads OrderedDict([(key, value), ...]), as Python 2 wrote it.
 bool take_pairs(const PickleValue& pairs, PickleValue& result) {
   for (const PickleValue* pair : pairs.items) {
     if (!is_sequence(*pair) || pair->items.size() != 2) return false;
@@ -110,9 +110,8 @@ bool make_tensor(const std::vector<const PickleValue*>& arguments,
   return true;
 }
 
-// Turns `result`, fresh, into what `function(*arguments)` stands for. Returns
-// "" or why it is refused: the function is not in the list, or its arguments
-// are not what it takes.
+// Sets the empty `result` to the value of `function(*arguments)`. Returns "",
+// or the reason if the function is not allowed or its arguments are wrong.
 std::string make_call(const std::string& function, const PickleValue& arguments,
                       PickleValue& result) {
   const auto found = known_calls().find(function);
@@ -127,7 +126,7 @@ std::string make_call(const std::string& function, const PickleValue& arguments,
       if (!items.empty() && is_sequence(*items[0])) {
         return take_pairs(*items[0], result) ? "" : wrong;
       }
-      return "";  // defaultdict's factory is of no interest
+      return "";  // defaultdict's factory is ignored
     case Call::kList:
     case Call::kTuple:
     case Call::kSet:
@@ -153,8 +152,8 @@ std::string make_call(const std::string& function, const PickleValue& arguments,
   return wrong;
 }
 
-// Turns a persistent id, by which PyTorch names a storage, into that storage.
-// Returns "" or why it is refused.
+// Sets `result` to the storage that PyTorch names by the persistent id. Returns
+// "", or why it is refused.
 std::string make_storage(const PickleValue& id, PickleValue& result) {
   const std::vector<const PickleValue*>& items = id.items;
   if (!id.is(Kind::kTuple) || items.size() < 5 || !items[0]->is(Kind::kText) ||
@@ -170,7 +169,7 @@ std::string make_storage(const PickleValue& id, PickleValue& result) {
 
 }  // namespace
 
-// The stack machine: one instruction at a time, in the order of the file.
+// The stack machine: runs the file's instructions in order.
 class PickleMachine {
  public:
   PickleMachine(std::string_view bytes, const std::string& source)
@@ -285,10 +284,10 @@ class PickleMachine {
     push(found->second);
   }
 
-  // What a list, set or dictionary on the stack gets more of.
+  // Appends to the list, set or dictionary on top of the stack.
   void append(const std::vector<const PickleValue*>& items) {
-    // An object that behaves like a list is a record, whose items are its
-    // constructor's: what is appended to it is of no interest.
+    // An object that behaves like a list is a record of its constructor's
+    // arguments; items that are appended to it are ignored.
     if (top().is(Kind::kRecord)) return;
     if (!top().is(Kind::kList) && !top().is(Kind::kSet)) {
       refuse("it appends to what is no list");
@@ -338,7 +337,7 @@ class PickleMachine {
     count_copied(value.items.size());
     push(&value);
   }
-  // A few bytes of the file can copy a long list: the sum is bounded.
+  // A few bytes of the file can copy a long list, so the total is limited.
   void count_copied(size_t num_items) {
     copied_ += num_items;
     if (copied_ > Pickle::kMostValues) refuse("it copies lists without end");
@@ -346,7 +345,7 @@ class PickleMachine {
   void build() {
     const PickleValue* const state = pop();
     PickleValue& target = top();
-    // Containers with attributes: the attributes are of no interest.
+    // The attributes of containers are ignored.
     if (target.is(Kind::kRecord)) target.state = state;
   }
   void push_storage() {
@@ -365,9 +364,8 @@ class PickleMachine {
     push(&value);
   }
 
-  // One instruction; false after the last. The letters are the format's
-  // (Python's pickletools.py documents each); those that torch.save never
-  // writes are refused.
+  // Runs one instruction; returns false after the last one. Letters: see
+  // Python's pickletools.py. Those that torch.save never writes are refused.
   bool step() {
     instruction_ = at_;
     const char code = take(1)[0];
@@ -496,7 +494,7 @@ class PickleMachine {
       case 'j':
         recall(take_unsigned(4));
         return true;
-      // Names and what is done with them.
+      // Names, and instructions that use them.
       case 'c': {
         const std::string module = take_line();
         push_global(module, take_line());

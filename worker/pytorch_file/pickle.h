@@ -1,18 +1,17 @@
 // Pickle: Python's object files, read as data.
 //
 // A pickle is a program for a stack machine that can import and call anything.
-// This machine has the instructions that build values, and executes nothing:
+// This machine has only the instructions that build values; it runs no code:
 //   a class or function  is a kGlobal, its name
 //   an object            is an inert kRecord: its class's name, its arguments,
 //                        its state
-//   a call               is one of a fixed list (pickle.cpp), or refused by
-//                        name
-// Values may be shared and may contain themselves, as in Python: who walks them
-// has to bound the walk.
+//   a call               is one of a fixed list (pickle.cpp), or refused
+// Values may be shared and may contain themselves, as in Python, so code that
+// walks them must limit its depth and visits.
 //
 // Pointers to values are valid as long as their Pickle lives.
-// Memory: at most kMostValues values, and what the bytes themselves hold.
-// Errors: Error naming the source and the byte.
+// Memory: at most kMostValues values, plus their bytes from the file.
+// Errors: Error that names the source and the byte.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +26,7 @@ struct PickleValue {
   enum class Kind {
     kNone,
     kBool,     // integer
-    kInteger,  // integer; one beyond 64 bits is kText, its bytes
+    kInteger,  // integer; kText with its bytes beyond 64 bits
     kReal,     // real
     kText,     // text; also bytes
     kList,     // items
@@ -47,8 +46,8 @@ struct PickleValue {
   const PickleValue* state = nullptr;
 
   bool is(Kind wanted) const { return kind == wanted; }
-  // A dictionary's value for a text key; nullptr where there is none, and for
-  // other kinds.
+  // A dictionary's value for a text key; nullptr if there is none, or for other
+  // kinds.
   const PickleValue* at(std::string_view key) const;
 };
 
@@ -56,7 +55,7 @@ class Pickle {
  public:
   static constexpr size_t kMostValues = 4'000'000;
 
-  // `source` stands in errors: "last.pt: data.pkl".
+  // `source` is named in errors: "last.pt: data.pkl".
   static Pickle parse(std::string_view bytes, const std::string& source);
 
   const PickleValue& root() const { return *root_; }

@@ -18,12 +18,12 @@ namespace {
 using Type = PytorchFile::Type;
 using Kind = PickleValue::Kind;
 
-// --- The tensors of a pickled checkpoint under their state names
+// --- The tensors of a pickled checkpoint by their state names
 //
 // YOLOv5 and ultralytics pickle whole module objects: a module's state has
 // _parameters, _buffers and _modules. Walking them gives PyTorch's state dict.
-// A checkpoint's averaged weights ("ema") are taken before "model"; a bare
-// state dict is taken as it is.
+// A checkpoint's averaged weights ("ema") are preferred to "model"; a bare
+// state dict is used directly.
 
 struct CheckpointContent {
   struct Tensor {
@@ -32,13 +32,13 @@ struct CheckpointContent {
   };
   std::vector<Tensor> tensors;  // state-dict order, distinct names
   std::string part;             // "ema", "model", "" for a bare state dict
-  std::string model;            // "yolov5n"; "" where the file does not say
+  std::string model;            // "yolov5n"; "" if unknown
   std::vector<std::string> class_names;
   int64_t epoch = -1;
 };
 
-// Shared modules are visited under each of their names; a pickle can share
-// them so that there are exponentially many.
+// A shared module is visited under each of its names; a pickle can contain
+// exponentially many.
 constexpr int64_t kMostVisits = 1'000'000;
 constexpr int kDeepest = 64;
 constexpr size_t kLongestName = 1024;
@@ -134,9 +134,9 @@ size_t length(const PickleValue* value) {
   return value != nullptr && value->is(Kind::kList) ? value->items.size() : 0;
 }
 
-// The model file, which the module carries as `yaml`, says only its factors and
-// layers; which shipped model these are is told from them. Whether it really is
-// that model shows when names and shapes are compared.
+// The module's `yaml` has the model's factors and layers but no name, so the
+// shipped model is found by them. The later comparison of names and shapes
+// shows whether it is the right one.
 std::string model_name(const PickleValue* yaml) {
   struct Factors {
     double depth, width;
@@ -160,7 +160,7 @@ std::string model_name(const PickleValue* yaml) {
   return "";
 }
 
-// A list, or a dictionary from numbers to names, in the order of the numbers.
+// Reads a list, or a dictionary from numbers to names in numeric order.
 std::vector<std::string> names_of(const PickleValue* names) {
   std::vector<std::string> all;
   if (names == nullptr) return all;
@@ -177,7 +177,7 @@ std::vector<std::string> names_of(const PickleValue* names) {
   return all;
 }
 
-// `pickle` must outlive what is returned.
+// `pickle` must outlive the result.
 CheckpointContent read_checkpoint(const Pickle& pickle,
                                   const std::string& source) {
   CheckpointContent content;
@@ -236,7 +236,7 @@ const std::map<std::string, Type>& storage_types() {
   return all;
 }
 
-// "best/data.pkl": PyTorch puts everything in one folder.
+// Finds "best/data.pkl": PyTorch puts all entries into one folder.
 std::string find_folder(const std::filesystem::path& path,
                         const ZipArchive& archive) {
   std::string folder;
@@ -263,8 +263,8 @@ int64_t checked_product(int64_t a, int64_t b, bool& overflows) {
   return product;
 }
 
-// The place of the tensor's last element within its storage, and the number of
-// elements; refuses what is no tensor of a file.
+// Checks that the tensor lies within its storage of `available` elements.
+// Returns the number of the tensor's elements.
 int64_t check_extent(const std::filesystem::path& path,
                      const PytorchFile::Tensor& tensor, int64_t available) {
   const std::string what = "tensor " + tensor.name;
@@ -321,7 +321,7 @@ bool is_pytorch_file(const std::filesystem::path& path) {
   std::error_code ignored;
   const auto status = std::filesystem::status(path, ignored);
   if (!std::filesystem::exists(status)) return false;
-  // A pipe would wait for its other end for ever.
+  // Reading a pipe would wait for its other end for ever.
   if (!std::filesystem::is_regular_file(status)) {
     refuse(path, "it is no regular file", "name a .safetensors or .pt file");
   }

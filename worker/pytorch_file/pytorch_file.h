@@ -2,13 +2,13 @@
 //
 // Reads the files of PyTorch 1.6 and later: a zip archive of one pickle and one
 // entry per storage. Nothing in them is executed (pickle.h). Each tensor is
-// checked to lie within its storage, and all of them together to be no more
-// than the file holds.
+// checked to lie within its storage, and their total size to be at most that of
+// the file.
 //
-// No LibTorch here: worker/weights/weights_file makes tensors of it.
+// It uses no LibTorch: worker/weights/weights_file converts the tensors.
 //
-// Memory: the pickle and its values; storages as they are asked for.
-// Errors: Error naming the file and what is wrong with it.
+// Memory: the pickle and its values; storages are read one by one.
+// Errors: Error that names the file and its fault.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ class PytorchFile {
   std::string part() const { return part_; }  // "ema" or "model", or ""
   std::string model() const { return model_; }
   const std::vector<std::string>& class_names() const { return class_names_; }
-  int64_t epoch() const { return epoch_; }  // -1: training was over
+  int64_t epoch() const { return epoch_; }  // -1 after the end of training
 
   // The raw little-endian elements of a storage.
   std::string read_storage(const std::string& entry) {
@@ -66,9 +66,9 @@ class PytorchFile {
 
 int64_t bytes_of(PytorchFile::Type type);
 
-// Does the file begin as a zip archive or as PyTorch's older format does? A
-// safetensors file that did would have a header of 64 MiB. Throws Error for
-// what is there and is no regular file.
+// Whether the file begins like a zip archive or like PyTorch's older format. A
+// safetensors file with such a start would have a header of 64 MiB. Throws
+// Error if the path exists and is not a regular file.
 bool is_pytorch_file(const std::filesystem::path& path);
 
 }  // namespace headroom::pytorch_file

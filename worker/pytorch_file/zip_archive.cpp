@@ -29,7 +29,7 @@ constexpr uint16_t kSee64Short = 0xffff;
 // A checkpoint has some thousand entries, of some hundred bytes each.
 constexpr uint64_t kLargestDirectory = 64 << 20;
 
-// "" when the name stays inside the archive's folder.
+// Returns "" if the name stays inside the archive's folder.
 std::string objection_to(const std::string& name) {
   if (name.empty()) return "is empty";
   if (name.front() == '/' || name.find(':') != std::string::npos) {
@@ -84,7 +84,7 @@ ZipArchive::ZipArchive(const std::filesystem::path& path) : path_(path) {
   if (error || !file_) refuse("there is no such file, or it cannot be read");
   if (file_bytes_ < kEndRecordBytes) refuse("it is no zip archive");
 
-  // The end record is the last thing but a comment.
+  // Only a comment may follow the end record.
   const uint64_t tail_bytes =
       std::min(file_bytes_, kEndRecordBytes + kLongestComment);
   const uint64_t tail_offset = file_bytes_ - tail_bytes;
@@ -182,7 +182,7 @@ void ZipArchive::read_directory(uint64_t offset, uint64_t bytes,
   }
 }
 
-// Entries that share bytes are how an archive claims more than it holds.
+// By overlapping entries an archive can claim more bytes than it has.
 void ZipArchive::check_overlaps() const {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const auto& [name, entry] : entries_) {

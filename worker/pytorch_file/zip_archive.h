@@ -1,13 +1,13 @@
-// ZipArchive: the archives that torch.save writes, read without unpacking.
+// ZipArchive: reads the archives that torch.save writes, without unpacking.
 //
-// PyTorch stores its entries uncompressed, so an entry is a range of the file,
-// and nothing read can be larger than the file: compressed entries, which could
-// be, are refused. Names that would lead out of a folder are refused too,
-// although nothing is ever written to disk.
+// PyTorch stores its entries uncompressed, so an entry is a range of the file
+// and never larger than the file. Compressed entries could be, and are refused.
+// Names that lead out of the folder are refused too, although nothing is
+// written to disk.
 //
 // The format: PKWARE's APPNOTE, with its 64-bit fields.
 //
-// Errors: Error naming the file, the entry and what is wrong with it.
+// Errors: Error that names the file, the entry and its fault.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ namespace headroom::pytorch_file {
 class ZipArchive {
  public:
   struct Entry {
-    uint64_t header_offset = 0;  // its local header's place
+    uint64_t header_offset = 0;  // offset of its local header
     uint64_t bytes = 0;
-    uint32_t crc = 0;  // CRC-32; 0: not recorded
+    uint32_t crc = 0;  // CRC-32; 0 if not recorded
   };
 
   explicit ZipArchive(const std::filesystem::path& path);
 
   const std::map<std::string, Entry>& entries() const { return entries_; }
   bool has(const std::string& name) const { return entries_.contains(name); }
-  // nullptr when there is no such entry.
+  // Returns nullptr if there is no such entry.
   const Entry* find(const std::string& name) const;
 
-  // The whole entry, its checksum compared. REQUIRES: has(name).
+  // Reads a whole entry and checks its checksum. REQUIRES: has(name).
   std::string read(const std::string& name);
 
   uint64_t file_bytes() const { return file_bytes_; }

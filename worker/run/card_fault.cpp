@@ -14,7 +14,7 @@ namespace headroom::run {
 std::optional<std::string> error_words(const c10::AcceleratorError& error) {
   constexpr int kNoMemory = 2;  // cudaErrorMemoryAllocation
   if (error.get_error_code() == kNoMemory) return std::nullopt;
-  // LibTorch adds lines on how to debug kernels.
+  // Drops LibTorch's further lines on how to debug kernels.
   const std::string text = error.what_without_backtrace();
   return text.substr(0, text.find('\n'));
 }
@@ -32,7 +32,7 @@ Card card_of(const devices::DeviceInfo& info) {
 int usable_card(const devices::DeviceApi& api, int index,
                 const CardRecord& record) {
   const int count = api.device_count();
-  // Cards behind one that is gone have other numbers than before.
+  // If a card disappeared, the driver has renumbered the cards after it.
   if (!record.uuid.empty()) {
     int found = 0;
     while (found < count && api.describe(found).uuid != record.uuid) ++found;
@@ -63,7 +63,7 @@ std::optional<CardFault> card_fault_behind(
     return error.fault();
   } catch (const c10::AcceleratorError& error) {
     words = error_words(error);
-  } catch (...) {  // whatever it is, the driver is asked
+  } catch (...) {  // after any exception the driver is asked
   }
   if (!device || device->is_cpu()) return std::nullopt;
   if (auto now = device->api()->failure(device->device().index())) {

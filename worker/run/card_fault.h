@@ -1,9 +1,9 @@
 // A worker's own card: whether it may use it, and whether it still works after
 // a step has failed.
 //
-// An error of the hardware, or a kernel that traps, makes a card refuse every
-// further call of the process, and what the process holds there is lost. So the
-// process ends (exit code 6) and its agent starts another, as after a SIGKILL.
+// After a hardware error, or a kernel that traps, a card refuses every further
+// call of the process, whose data there is lost. So the process ends (exit code
+// 6) and its agent starts another, as after a SIGKILL.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -41,39 +41,39 @@ class CardUnusable : public std::exception {
   std::string text_;
 };
 
-// The run's knowledge of cards from before this process.
+// Facts about cards that earlier processes of the run recorded.
 struct CardRecord {
-  std::string uuid = {};  // the predecessor's card; "": unknown
+  std::string uuid = {};  // the predecessor's card; "" if unknown
   std::vector<std::string> left_out = {};  // UUIDs
-  bool was_listed = false;  // a missing card was there when the run began
+  bool was_listed = false;  // the card was listed when the run began
 };
 
-// The driver's message in an error of a call; nothing if the card is full.
+// The driver's message in `error`; nothing if the card's memory is full.
 std::optional<std::string> error_words(const c10::AcceleratorError& error);
 
 CardRecord card_record(const control::Assignment& assignment);
 
 Card card_of(const devices::DeviceInfo& info);
 
-// The device of that place; `index` is what --device says. Throws CardUnusable
-// where that card is left out, or was there and is not listed any more.
-// REQUIRES: index < api.device_count(), unless record.was_listed.
+// The index of the card to use; `index` is the one of --device. Throws
+// CardUnusable if that card is left out, or has disappeared since the run
+// began. REQUIRES: index < api.device_count(), unless record.was_listed.
 int usable_card(const devices::DeviceApi& api, int index,
                 const CardRecord& record);
 
-// The fault of this process's card that explains `failure`; nothing where the
-// card works. `device`: none where it was not chosen yet.
+// The fault of this process's card that explains `failure`; nothing if the card
+// works. `device`: not set if none was chosen yet.
 std::optional<CardFault> card_fault_behind(
     const std::exception_ptr& failure,
     const std::optional<devices::ComputeDevice>& device, const Card& card);
 
 // Reports the fault. Returns the exit code; the process should end by
-// std::_Exit. `training`: null where none has begun.
+// std::_Exit. `training`: null if none has begun.
 int end_for_card(control::CoordinatorClient& client, const CardFault& fault,
                  int64_t committed_steps, const TrainingRun* training);
 
-// While it exists, a card that fails wakes the threads of this process that
-// wait for peers: those peers wait for the failed card.
+// While it exists, a failing card wakes the threads of this process that wait
+// for peers, because the peers wait for the failed card.
 class CardWatch {
  public:
   explicit CardWatch(const devices::ComputeDevice& device);

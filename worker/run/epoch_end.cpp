@@ -43,7 +43,7 @@ bool EpochEnd::validate(EpochRecord& record) {
   record.validation = validate_average(record);
   reports_.end_phase(record.step);
   const double fitness = record.validation->fitness();
-  // An equal fitness is saved as the best, as in YOLOv5, but is no progress.
+  // As in YOLOv5, equal fitness is saved as best; patience does not count it.
   const bool is_best = fitness >= counters.best_fitness;
   if (fitness > counters.best_fitness) counters.best_epoch = record.epoch;
   counters.best_fitness = std::max(counters.best_fitness, fitness);

@@ -1,6 +1,6 @@
-// EpochEnd: the work after the last step of an epoch: validates the averaged
-// weights, writes results and weights, and keeps what the pictures of the best
-// validation need.
+// EpochEnd: the work after an epoch's last step: validates the averaged
+// weights, writes results and weights, and keeps the data for pictures of the
+// best validation.
 //
 // Errors: as validate() and RunRecorder::record_epoch().
 #pragma once
@@ -19,9 +19,9 @@ namespace headroom::run {
 
 class EpochEnd {
  public:
-  // `host_memory_limit`: bytes of validation's loader; 0: its default.
+  // `host_memory_limit`: bytes of validation's loader; 0 means its default.
   // `validation_parts`: AverageValidation::num_parts, which the caller keeps
-  // for the next generation. `pictures`: null if this rank draws none.
+  // for the next generation. `pictures`: null if this rank draws no pictures.
   EpochEnd(const RunContext& run, step::TrainingState& state,
            const loss::LossGains& gains, int64_t host_memory_limit,
            int64_t& validation_parts, RunRecorder& recorder,
@@ -35,8 +35,7 @@ class EpochEnd {
         reports_(reports),
         pictures_(pictures) {}
 
-  // `work`: this process's part of the epoch that the newest committed step
-  // ended. Collective.
+  // `work`: this process's share of the epoch that has just ended. Collective.
   void record(const EpochWork& work);
 
  private:

@@ -35,12 +35,12 @@
 namespace headroom::run {
 namespace {
 
-// A dead peer is noticed at once by its closed connection, a silent node by the
-// coordinator; this limit is for everything else. It is long because rank 0 may
-// be writing a checkpoint meanwhile.
+// A closed connection reveals a dead peer at once, and the coordinator notices
+// a silent node. This limit is for all other cases; it is long because rank 0
+// may be writing a checkpoint meanwhile.
 constexpr std::chrono::minutes kOperationTimeout{2};
 
-// Kept by this process from generation to generation.
+// State that this process keeps from generation to generation.
 struct ThisProcess {
   CrossGenerationState carried;
   Card card;  // of carried.device
@@ -56,7 +56,7 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
     const control::Assignment& assignment, const configs::RunConfig& config,
     control::CoordinatorClient& client, const WorkerOptions& options,
     ThisProcess& process) {
-  const PeerWait waiting;  // every call below needs the other ranks
+  const PeerWait waiting;  // all calls below wait for other ranks
   const devices::ComputeDevice& device = *process.carried.device;
   std::optional<plan::NetworkRates>& network = process.carried.network;
   collectives::NetworkOptions sockets;
@@ -115,8 +115,8 @@ control::FinishedRun finished_run(RunOutcome end, int64_t committed_steps) {
           .says_how_to_go_on = end.says_how_to_go_on};
 }
 
-// Rank 0 reports that the run is over. The others wait for it: if rank 0 is
-// lost before, one of them ends the run.
+// Rank 0 reports that the run is over. The other ranks wait for that: if rank 0
+// is lost first, one of them ends the run.
 void finish(control::CoordinatorClient& client,
             const control::Assignment& assignment, const RunOutcome& end,
             int64_t committed_steps, collectives::Communicator& communicator) {
@@ -156,7 +156,7 @@ RunOutcome run_connected(const control::Assignment& assignment,
   return end;
 }
 
-// An exception as it is reported to the coordinator.
+// An exception in the form that is reported to the coordinator.
 struct Failure {
   control::FailureKind kind = control::FailureKind::kFatal;
   int exit_code = static_cast<int>(ExitCode::kResource);
@@ -197,7 +197,7 @@ Failure describe(const std::exception_ptr& exception) {
 
 // After a failure in collective work this rank leaves the generation; its peers
 // fail at once, and the coordinator forms the next generation. Returns false if
-// the worker has to end: its state cannot be trusted, or no peer would wait.
+// the worker must end: its state cannot be trusted, or no peer would wait.
 bool leave_failed_generation(control::CoordinatorClient& client,
                              const control::Assignment& assignment,
                              const Failure& failure, ThisProcess& process) {
@@ -205,7 +205,7 @@ bool leave_failed_generation(control::CoordinatorClient& client,
   TrainingRun* const training = process.training.get();
   const bool is_connection = failure.kind == FailureKind::kLostPeer ||
                              failure.kind == FailureKind::kConnection;
-  // MPI cannot connect the same processes anew.
+  // MPI cannot connect the same processes again.
   const bool can_retry = failure.kind == FailureKind::kOutOfMemory &&
                          training != nullptr && training->can_go_on() &&
                          assignment.world_size > 1 &&
@@ -229,9 +229,9 @@ bool leave_failed_generation(control::CoordinatorClient& client,
   return true;
 }
 
-// Memory ran out outside of a step. The memory of the failed work is free
+// Called if memory ran out outside of a step. The failed work's memory is free
 // again, so a worker without peers can still save its last committed step.
-// Returns false if it has none, or no memory for that.
+// Returns false if it has none, or too little memory.
 bool saved_alone(control::CoordinatorClient& client, TrainingRun& training,
                  const std::string& message) {
   if (!training.holds_whole_state() || training.committed_steps() == 0) {
@@ -248,8 +248,8 @@ bool saved_alone(control::CoordinatorClient& client, TrainingRun& training,
   }
 }
 
-// Releases everything of the generation, so that the free memory for the next
-// one can be measured; keeps the state if no checkpoint has it.
+// Frees everything of the generation, so that the free memory for the next one
+// can be measured. Keeps the state if it is in no checkpoint.
 void leave_generation(control::CoordinatorClient& client,
                       control::LeftGeneration left,
                       activations::MemoryMeter& memory,
@@ -265,8 +265,8 @@ void leave_generation(control::CoordinatorClient& client,
   client.leave_generation(left);
 }
 
-// Makes the training run of this generation, or enters it with the one there
-// is, if the assignment keeps its state.
+// Makes the generation's training run, or reuses the existing one if the
+// assignment keeps its state.
 void prepare_training(const control::Assignment& assignment,
                       const configs::RunConfig& config,
                       control::CoordinatorClient& client,
@@ -299,7 +299,6 @@ void prepare_training(const control::Assignment& assignment,
       std::make_unique<TrainingRun>(assignment, client, process.carried);
 }
 
-// Carries out the assignment.
 void take_part(const control::Assignment& assignment,
                control::CoordinatorClient& client, const WorkerOptions& options,
                ThisProcess& process) {
@@ -310,7 +309,7 @@ void take_part(const control::Assignment& assignment,
     return;
   }
   if (const auto met = client.rendezvous(assignment.generation)) {
-    // Before the slow work below, so that other ranks know early who is here.
+    // Before the slow work below, so that other ranks see this one early.
     say_here(*met, assignment.rank, collectives::this_machine());
   }
   const configs::RunConfig config =
@@ -328,7 +327,7 @@ void take_part(const control::Assignment& assignment,
   }
   const RunOutcome end =
       run_connected(assignment, config, client, options, process);
-  process.communicator.reset();  // all ranks are here: it ends in order
+  process.communicator.reset();  // every rank gets here: closes in order
   if (end.left) {
     leave_generation(client, *end.left, process.carried.device->memory(),
                      process.training);
@@ -341,7 +340,7 @@ int run_generations(control::CoordinatorClient& client,
                     const WorkerOptions& options) {
   auto owned = std::make_unique<ThisProcess>();
   ThisProcess& process = *owned;
-  // Without its agent a worker cannot report anything: it ends.
+  // A worker without its agent cannot report anything, so it ends.
   while (!agent_loss::has_happened()) {
     const control::Assignment assignment = client.next_assignment();
     if (assignment.action == control::Action::kExit) return 0;
@@ -357,14 +356,14 @@ int run_generations(control::CoordinatorClient& client,
           card_fault_behind(exception, process.carried.device, process.card);
     }
     if (fault) {
-      // Nothing that uses the card is destroyed: its destructors would fail.
+      // Destroys nothing that uses the card: the destructors would fail.
       static_cast<void>(owned.release());
       return end_for_card(client, *fault, process.committed_steps(),
                           process.training.get());
     }
     if (!exception) continue;
     const Failure failure = describe(exception);
-    exception = nullptr;  // frees what its frames hold, outside the catch
+    exception = nullptr;  // frees its frames' objects outside the catch
     if (leave_failed_generation(client, assignment, failure, process)) continue;
     if (agent_loss::has_happened()) break;
     if (failure.kind == control::FailureKind::kOutOfMemory &&

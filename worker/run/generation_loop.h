@@ -1,15 +1,15 @@
-// The life of a worker: join, receive an assignment, carry it out, until the
-// assignment is to exit.
+// The life of a worker: it joins, receives an assignment and carries it out,
+// and repeats this until an assignment tells it to exit.
 //
 // If memory is short under a plan, the generation ends: its tensors and
 // connections are released, and the next assignment continues from its
 // checkpoint under another plan.
 //
-// This is the only place that catches what ends a generation, on this rank or
-// another: a lost peer, a cut connection, a rank out of memory. It drops the
-// uncommitted step, closes the connections so that peers fail too, and reports
-// the committed step to the coordinator. The next assignment says what to do
-// with the state: mostly to keep it as it is (keeps_state).
+// Only the loop catches failures that end a generation, on this rank or
+// another: a lost peer, a cut connection, a rank out of memory. The loop drops
+// the uncommitted step, closes the connections so that peers fail too, and
+// reports the committed step to the coordinator. The next assignment decides
+// about the state; mostly it is kept (keeps_state).
 #pragma once
 
 #include <string>
@@ -22,8 +22,8 @@ namespace headroom::run {
 struct WorkerOptions {
   // The host at which peers reach this worker.
   std::string advertise_host = "127.0.0.1";
-  // The folder of the run's Unix sockets, in which the ranks connect; "" where
-  // they connect at their hosts.
+  // The folder of the run's Unix sockets, which connect the ranks; "" if the
+  // ranks connect by TCP.
   std::string socket_folder = {};
   AssignedCard card = {};
 };

@@ -29,8 +29,8 @@ constexpr const char* kColumns =
 
 double now() { return static_cast<double>(std::time(nullptr)); }
 
-// Leaves the header and the rows of epochs below `first_epoch`. A file that has
-// no others is not touched: its disk may be full.
+// Removes the rows of epochs from `first_epoch` on. A file without such rows is
+// not rewritten: its disk may be full.
 void cut_rows(const fs::path& csv, int64_t first_epoch) {
   std::ifstream file(csv, std::ios::binary);
   const std::string all{std::istreambuf_iterator<char>(file), {}};
@@ -115,10 +115,10 @@ std::string to_event_json(const EpochRecord& record) {
 namespace {
 
 constexpr size_t kThresholds = 101;
-// A curve has 2.5 kB, each epoch.
+// A curve takes 2.5 kB in every epoch.
 constexpr size_t kMostClassCurves = 20;
 
-// The figures of several classes together, from their counts at IoU 0.5.
+// The curve of several classes together, from their counts at IoU 0.5.
 PrecisionRecall curve_of(const std::string& tag,
                          const metrics::AveragePrecision& figures, size_t first,
                          size_t last) {
@@ -180,8 +180,8 @@ std::vector<fs::path> pictures_in(const fs::path& folder) {
   return files;
 }
 
-// When an earlier process of the run last wrote for TensorBoard, beyond its
-// file's head; it showed the pictures that were there.
+// The time when an earlier process of the run last wrote more than the head of
+// a TensorBoard file. Pictures that existed then were added already.
 fs::file_time_type last_shown(const fs::path& folder) {
   constexpr uintmax_t kHead = 100;
   fs::file_time_type last = fs::file_time_type::min();
@@ -246,7 +246,7 @@ void Results::write(const EpochRecord& record) {
                                    {"val/obj_loss", v.obj},
                                    {"val/cls_loss", v.cls}});
   } else {
-    row << ",,,,,,,";  // not validated in this epoch
+    row << ",,,,,,,";  // this epoch was not validated
   }
   row << record.lr[0] << ',' << record.lr[1] << ',' << record.lr[2] << '\n';
   append(csv_, row.str());

@@ -1,4 +1,4 @@
-// The results of a run for people: results.csv (YOLOv5's columns), TensorBoard
+// The results of a run for users: results.csv (YOLOv5's columns), TensorBoard
 // curves, summary.json. Rank 0 writes them after each epoch.
 // Errors: Error (exit 5).
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace headroom::run {
 
-// This process's part of an epoch: its steps, their images and their time.
+// This process's share of an epoch: its steps, their images and their time.
 struct EpochWork {
   int64_t steps = 0, images = 0;
   double seconds = 0;
@@ -40,48 +40,48 @@ std::string describe(const EpochRecord& record, int64_t num_epochs);
 // The numbers of an epoch's event as JSON, for the progress display.
 std::string to_event_json(const EpochRecord& record);
 
-// Likewise for training: "epoch 3/60  box 0.081  obj 0.033  cls 0.021".
+// The line for training: "epoch 3/60  box 0.081  obj 0.033  cls 0.021".
 std::string describe_training(const EpochRecord& record, int64_t num_epochs);
 std::string training_event_json(const EpochRecord& record, int64_t num_epochs);
 
 class Results {
  public:
-  // Keeps the rows of epochs below `first_epoch`, cuts the rest.
+  // Keeps the rows of epochs below `first_epoch`, removes the others.
   Results(const std::filesystem::path& folder, int64_t first_epoch);
 
   void write(const EpochRecord& record);
-  // Shows TensorBoard the pictures of batches that were drawn since the last
-  // call.
+  // Adds pictures of batches that were drawn since the last call to
+  // TensorBoard.
   void show_pictures();
 
  private:
   std::filesystem::path folder_, csv_;
   TensorboardWriter tensorboard_;
   int64_t epoch_ = 0;  // the newest
-  // The pictures that were there already, or have been shown.
+  // Pictures that already existed or have been added.
   std::map<std::string, std::filesystem::file_time_type> known_pictures_;
 };
 
-// Counts of a session; `skipped` were due while one was still being written.
+// Counts of a session. `skipped`: due while another was being written.
 struct CheckpointCounts {
   int64_t written = 0, skipped = 0, failed = 0;
-  int64_t bytes = 0;  // bytes of those written
+  int64_t bytes = 0;  // size of the written checkpoints
 };
 
-// summary.json: the metrics of best.safetensors, and the resources of the run.
+// summary.json: the metrics of best.safetensors and the resources of the run.
 struct RunSummary {
   std::string
-      best_metrics_json;  // the validation as to_json gives it; "" if none yet
+      best_metrics_json;  // from to_json; "" before the first validation
   int64_t best_epoch = -1;
   int64_t steps = 0, epochs = 0, images = 0;
   uint64_t generations = 1;
   int64_t retries = 0;
   double wall_seconds = 0;          // the sum over all sessions of the run
-  std::vector<int64_t> peak_bytes;  // each rank's, in steps
-  std::vector<memory::PhaseMemory> memory;      // the most outside of steps
+  std::vector<int64_t> peak_bytes;  // each rank's peak in steps
+  std::vector<memory::PhaseMemory> memory;      // peaks of other phases
   std::vector<DeviceMemoryLine> device_memory;  // each rank's; empty on the CPU
   CheckpointCounts checkpoints;
-  std::string ended;  // the reason, for people
+  std::string ended;  // the reason, as a sentence
   int exit_code = 0;  // once it has ended
 };
 std::string to_json(const RunSummary& summary);

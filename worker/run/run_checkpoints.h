@@ -1,5 +1,5 @@
 // RunCheckpoints: writes a run's checkpoints and records their outcome. The run
-// waits for one, or trains while it is written (checkpoint_saver.h).
+// waits for a checkpoint, or trains while it is written (checkpoint_saver.h).
 //
 // Errors: as RunRecorder::save_checkpoint() and CheckpointSaver.
 #pragma once
@@ -18,8 +18,8 @@ namespace headroom::run {
 
 class RunCheckpoints {
  public:
-  // `buddies`: null if every rank has the whole state. `newest_steps`: of the
-  // newest checkpoint; 0: there is none.
+  // `buddies`: null if every rank has the whole state. `newest_steps`: steps of
+  // the newest checkpoint; 0 if there is none.
   RunCheckpoints(const RunContext& run, const step::TrainingState& state,
                  checkpoint::CheckpointSaver& saver,
                  checkpoint::PeerReplicas* buddies, RunRecorder& recorder,
@@ -32,20 +32,20 @@ class RunCheckpoints {
         reports_(reports),
         newest_steps_(newest_steps) {}
 
-  // Returns when the checkpoint is on disk. Collective.
+  // Writes a checkpoint and returns when it is on disk. Collective.
   std::filesystem::path write();
-  // Begins one that is written while training goes on. Collective.
+  // Begins a checkpoint that is written while training goes on. Collective.
   void begin();
-  // Called before each step: notes which copies and checkpoints have arrived.
+  // Called before each step: records copies and checkpoints that have finished.
   void settle();
   // Waits until nothing is being written.
   void finish();
 
   int64_t newest_steps() const { return newest_steps_; }
-  // Steps of rank 0's newest, including one that is being written: other ranks
-  // learn of it later. Collective.
+  // Steps of rank 0's newest checkpoint, written or being written: other ranks
+  // are informed later. Collective.
   int64_t agreed_steps(collectives::Communicator& world) const;
-  // The time since the newest was begun, or training.
+  // Time since the newest checkpoint, or training, was begun.
   std::chrono::steady_clock::duration age() const {
     return std::chrono::steady_clock::now() - begun_;
   }

@@ -29,32 +29,31 @@ namespace headroom::run {
 struct CrossGenerationState;
 
 struct RunContext {
-  // Reads the data set's index, in the first generation.
   RunContext(const control::Assignment& newest,
              control::CoordinatorClient& coordinator,
              CrossGenerationState& carried);
 
   control::Assignment assignment;  // the newest
-  const int rank;                  // the assignment's, which stays
+  const int rank;                  // does not change
   const configs::RunConfig config;
   control::CoordinatorClient& client;
   step::FaultInjection& faults;
   const devices::ComputeDevice device;
   const step::RunData& data;
-  // Measured by a run's first generation on several machines.
+  // Network rates, measured by the first generation on several machines.
   const std::optional<plan::NetworkRates>& network;
   const std::vector<layers::LayerCost> layers;
-  predict::MemoryRequest memory;  // the run's question to the memory model
+  predict::MemoryRequest memory;  // the run's request to the memory model
   const int64_t steps_in_epoch, images_in_epoch;
   const int64_t num_steps;  // of the whole run
   const optim::ScheduleOptions schedule;
 
-  // Whether the run continues: from a checkpoint of an earlier start, or from
-  // the state of an earlier generation of this one.
+  // Whether the run continues from a checkpoint of an earlier start, or from
+  // the state of an earlier generation.
   bool continues() const {
     return !config.resume.empty() || assignment.generation > 1;
   }
-  // An event of the whole run, which rank 0 reports.
+  // Reports an event of the whole run; only rank 0 sends it.
   void report(EventKind kind, int64_t step, const std::string& reason,
               bool warning = false) const {
     client.report_event({.event = kind,

@@ -27,21 +27,21 @@ namespace {
 
 void set_arithmetic(const configs::RunConfig& config) {
   at::Context& context = at::globalContext();
-  // LibTorch's defaults differ: cuDNN's products are TF32, cuBLAS's are not.
+  // LibTorch's defaults differ: TF32 is on in cuDNN and off in cuBLAS.
   context.setAllowTF32CuDNN(config.tf32);
   context.setAllowTF32CuBLAS(config.tf32);
-  // Each shape's algorithm is what cuDNN's heuristics say, not what was fastest
-  // when it was tried: the same in every process, and no trial's workspaces.
+  // Algorithms come from cuDNN's heuristics, not from timing: they are the same
+  // in every process, and no trial needs workspaces.
   context.setBenchmarkCuDNN(false);
   if (!config.deterministic) return;
   context.setDeterministicCuDNN(true);
   context.setDeterministicAlgorithms(true, /*warn_only=*/false);
-  // Memory that is written before it is read need not be filled first.
+  // Memory that is always written before it is read need not be filled.
   context.setDeterministicFillUninitializedMemory(false);
 }
 
-// CUDA's own words, "no kernel image is available", come only with the first
-// kernel and name neither number.
+// CUDA's own error, "no kernel image is available", appears only at the first
+// kernel and names neither compute capability.
 void require_code(const devices::DeviceInfo& device) {
   const std::string why =
       devices::card_error(device.code, device.name, device.compute_capability);
@@ -51,17 +51,17 @@ void require_code(const devices::DeviceInfo& device) {
               "CMAKE_CUDA_ARCHITECTURES");
 }
 
-// The process's first call that the card itself answers.
+// The first call of the process that reaches the card itself.
 void make_context(const devices::ComputeDevice& device,
                   const devices::DeviceInfo& info) {
   try {
-    // Else a process would also take its share of the first card.
+    // Without it, CUDA would also create a context on the first card.
     c10::impl::getDeviceGuardImpl(device.device().type())
         ->setDevice(device.device());
     device.api()->free_bytes(info.index);
   } catch (const c10::AcceleratorError& error) {
     const std::optional<std::string> words = error_words(error);
-    if (!words) throw;  // others have its memory
+    if (!words) throw;  // other processes use its memory
     throw CardUnusable({.kind = CardFault::Kind::kFailed,
                         .card = card_of(info),
                         .words = *words});
@@ -79,7 +79,7 @@ void require_same_card(const devices::DeviceApi& api,
               "run again");
 }
 
-constexpr size_t kNumbers = 8;  // numbers of a line
+constexpr size_t kNumbers = 8;  // per line
 
 devices::DeviceApi& api_of(const devices::ComputeDevice& device) {
   return *device.api();
@@ -117,7 +117,7 @@ std::string vanished_card_error(const AssignedCard& card, int count,
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
                            int local_ranks, const AssignedCard& card,
                            CardRecord record) {
-  // A coordinator has settled an automatic one; standalone runs have none.
+  // A coordinator replaced an automatic device; standalone runs have none.
   if (!computes_on_cards(config.device)) return {};
   std::vector<int> cards = parse_device_list(config.device);
   const devices::DevicePlugin plugin =

@@ -1,5 +1,5 @@
-// The device of a training process: its choice, the memory that the process may
-// take there, and its report in the event "device_memory" and in summary.json.
+// The device of a training process: its choice, how much of its memory the
+// process may use, and its report in "device_memory" and summary.json.
 #pragma once
 
 #include <cstdint>
@@ -25,32 +25,32 @@ struct ChosenDevice {
   Card card;                          // empty for the CPU
 };
 
-// The card that the coordinator chose for this process; without a number the
-// card follows from the local rank.
+// The card that the coordinator assigned to this process; index -1 means that
+// it follows from the local rank.
 struct AssignedCard {
   int index = -1;
-  std::string uuid = {};  // what its agent found under that number; "": unknown
+  std::string uuid = {};  // the UUID that the agent saw; "" if unknown
 };
 
-// Why the card has disappeared, "" if it is there. The driver numbers cards
-// anew when one fails on the bus. `found_uuid`: of the card that has this
-// number now, among `count`; "" if there is none.
+// Why the card is missing, "" if it is there. The driver renumbers cards when
+// one fails on the bus. `found_uuid`: the UUID of the card with this number
+// now, among `count` cards; "" if there is none.
 std::string vanished_card_error(const AssignedCard& card, int count,
                                 const std::string& found_uuid);
 
-// The device on which this rank computes. Loads the plugin for devices, gives
-// its kernels to the model and the loss, sets the arithmetic that the run asks
-// for, and creates the device's context. The main thread calls it once, before
-// LibTorch is first used (compute_device.h). Throws Error (exit 2) with the
-// reason if there is no such device, and CardUnusable if the run had it before.
+// Chooses the device of this rank. Loads the plugin for devices, gives its
+// kernels to the model and the loss, sets the run's arithmetic, and creates the
+// device's context. The main thread calls it once, before LibTorch is first
+// used (compute_device.h). Throws Error (exit 2) with the reason if there is no
+// such device, and CardUnusable if the run used it before.
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
                            int local_ranks, const AssignedCard& card = {},
                            CardRecord record = {});
 
-// The memory that is taken of a device at one moment.
+// The used memory of a device at one moment.
 class DeviceMemorySample {
  public:
-  // REQUIRES: not the CPU.
+  // REQUIRES: a device that is not the CPU.
   explicit DeviceMemorySample(const devices::ComputeDevice& device);
   // Bytes that this process has taken since, without its segments; nothing if
   // the driver does not report it.
@@ -65,15 +65,15 @@ class DeviceMemorySample {
 // One rank's bytes on its device.
 struct DeviceMemoryLine {
   memory::DeviceFootprint footprint;
-  int64_t workspace = 0;  // the largest of a convolution so far, in segments
-  int64_t tensors = 0;    // the most of a step as it was planned
-  int64_t segments = 0;   // segments of those tensors
+  int64_t workspace = 0;  // largest convolution workspace, in segments
+  int64_t tensors = 0;    // peak of a step as planned
+  int64_t segments = 0;   // segments that hold those tensors
   int64_t room = 0;       // bytes that the process may take
 
   int64_t needed() const { return footprint.total() + segments; }
 };
 
-// Collective; the same on every rank.
+// Returns all ranks' lines on every rank. Collective.
 std::vector<DeviceMemoryLine> gather_device_memory(
     collectives::Communicator& world, const DeviceMemoryLine& line);
 
@@ -90,23 +90,23 @@ memory::StepEvent device_memory_event(
 nlohmann::ordered_json device_memory_json(
     const std::vector<DeviceMemoryLine>& ranks);
 
-// DeviceBudget: the memory that a process may take of its device while it
-// trains. --memory-limit covers everything that the process has on a device, so
-// the allocator's limit falls as the footprint grows.
+// DeviceBudget: how much of its device's memory a process may use while it
+// trains. --memory-limit covers all memory of the process there, so the
+// allocator's limit falls as the footprint grows.
 class DeviceBudget {
  public:
-  // Made before anything is allocated. `footprint`: this process's part of the
-  // device. Throws Error (exit 3) if one process alone cannot fit; several may
-  // find a plan that splits more.
+  // REQUIRES: nothing is allocated yet. `footprint`: this process's share of
+  // the device. Throws Error (exit 3) if a single process cannot fit; several
+  // may find a plan that splits more.
   DeviceBudget(const RunContext& run, memory::DeviceFootprint& footprint);
 
-  // Counts what the connections took. Called when all communicators are
+  // Counts the memory of the connections. Called when all communicators are
   // connected, and before the first step.
   void count_connections();
-  // Counts what the first step took: libraries load their kernels in it.
+  // Counts the memory of the first step, in which libraries load kernels.
   // Returns true the first time, on a device.
   bool count_first_step();
-  // REQUIRES: not the CPU.
+  // REQUIRES: a device that is not the CPU.
   DeviceMemoryLine line() const;
 
  private:
@@ -117,7 +117,7 @@ class DeviceBudget {
   const RunContext& run_;
   memory::DeviceFootprint& footprint_;
   memory::StepSegments segments_;  // a step's segments
-  // A sample since the ranks were connected, until a first step has run.
+  // Taken when the ranks were connected; empty after the first step.
   std::optional<DeviceMemorySample> before_steps_;
 };
 

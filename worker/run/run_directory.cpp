@@ -38,7 +38,7 @@ void RunDirectory::lock(std::chrono::milliseconds patience) {
   lock_ = ::open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   while (lock_ >= 0) {
     if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
-    if (errno != EWOULDBLOCK) return;  // a disk without locks
+    if (errno != EWOULDBLOCK) return;  // the file system has no locks
     if (std::chrono::steady_clock::now() >= end) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
@@ -111,8 +111,8 @@ void RunDirectory::keep_older_run() const {
 
 namespace {
 
-// The files that a new run would continue with, or take as its own. kFileRecord
-// names those of them that the run of this folder has written.
+// Files that a new run would continue or overwrite. kFileRecord lists those
+// that this folder's run has written.
 std::vector<std::string> replaced_files() {
   std::vector<std::string> names = {
       run_files::kSteps,  run_files::kResults, run_files::kSummary,
@@ -134,7 +134,7 @@ bool are_weights_of_ours(const fs::path& file) {
   }
 }
 
-// Somebody else's, whose name is needed.
+// Renames a user's file whose name the run needs.
 void set_aside(const fs::path& file) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(file, error))) return;

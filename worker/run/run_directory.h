@@ -1,7 +1,7 @@
-// RunDirectory: the folder of a run. Only rank 0 writes. The folder is made
-// after everything that can refuse a run has been checked, so that a refusal
-// leaves nothing behind. Errors: Error (exit 2) when the folder cannot be made
-// or written.
+// RunDirectory: the folder of a run. Only rank 0 writes. It is created after
+// everything that can refuse a run has been checked, so that a refused run
+// leaves no folder. Errors: Error (exit 2) if the folder cannot be made or
+// written.
 #pragma once
 
 #include <chrono>
@@ -20,29 +20,27 @@ class RunDirectory {
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
-  // Makes the folder and its sub-folders. With --exist-ok and --resume it
-  // `may_exist`.
-  // Holds a lock until destroyed or killed: two runs never write one folder.
-  // Refuses when another holds it for longer than `patience` (a process of this
-  // run that was killed may take seconds to end), and when less than
-  // `needed_bytes` are free there, naming both.
+  // Makes the folder and its sub-folders. `may_exist`: with --exist-ok and
+  // --resume. Locks the folder until destroyed or killed: two runs never write
+  // to one folder. Refuses if another process holds the lock for longer than
+  // `patience` (a killed process of this run may take seconds to end), or, with
+  // both numbers, if less than `needed_bytes` are free.
   void create(bool may_exist, int64_t needed_bytes,
               std::chrono::milliseconds patience = {});
 
-  // Makes the sub-folders, and the folder if it was removed.
+  // Makes missing sub-folders, and the folder if it was removed.
   void make_sub_folders() const;
 
-  // A new run may start in the folder of an older one (--exist-ok), which is
-  // kept whole until the new one has committed a step: a mark says that it is
-  // still there.
-  void mark_older_run() const;   // does nothing if there is none
-  bool holds_older_run() const;  // marked
+  // A new run may start in the folder of an older run (--exist-ok). The older
+  // run is kept whole, with a mark, until the new run commits a step.
+  void mark_older_run() const;   // no effect without an older run
+  bool holds_older_run() const;  // the mark exists
   void keep_older_run() const;   // removes the mark
-  // Removes the older run's weights, checkpoints, step log and pictures, each
-  // known by its content or by that run's record. Files of those names that are
-  // somebody's own are renamed to NAME.before. The mark stays.
+  // Removes the older run's weights, checkpoints, step log and pictures, which
+  // their content or that run's record identifies. A user's own files with such
+  // names are renamed to NAME.before. The mark stays.
   void remove_older_run() const;
-  // Records what such a successor of this run may remove.
+  // Records which files a later run in this folder may remove.
   void record_files() const;
 
   // Writes a small text file under a temporary name and renames it into place.
@@ -58,7 +56,7 @@ class RunDirectory {
   void lock(std::chrono::milliseconds patience);
 
   std::filesystem::path root_;
-  int lock_ = -1;  // descriptor of the locked folder
+  int lock_ = -1;  // of the locked folder
 };
 
 }  // namespace headroom::run

@@ -66,7 +66,7 @@ std::optional<std::string> RunEnd::reason() const {
   auto reason =
       reason_to_end(run_.config, run_.steps_in_epoch, state_.counters);
   if (reason && !is_between_epochs()) {
-    // The limit that was reached is the run's: it would be again.
+    // The run's own limit was reached; a resumed run would stop at it, too.
     *reason += "; " + resume_hint() + " --max-steps 0";
   }
   return reason;
@@ -104,7 +104,7 @@ RunOutcome RunEnd::refuse_step(const step::StepResult& result,
   return end_early(ExitCode::kResource, reason);
 }
 
-// The last rung of the ladder: the coordinator chooses another plan.
+// No rung of the ladder is left: the coordinator chooses another plan.
 RunOutcome RunEnd::leave_for_memory(int failed_rank,
                                     const MemoryShortfall& shortfall) {
   control::LeftGeneration left;
@@ -175,8 +175,8 @@ RunOutcome RunEnd::end_generation(ExitCode exit_code,
 }
 
 RunOutcome RunEnd::end_run(ExitCode exit_code, const std::string& reason) {
-  // The copies are not needed any more, but for MPI a message that is never
-  // waited for is a failure of the process.
+  // The copies are not needed any more, but MPI treats a message that is never
+  // waited for as a failure.
   if (buddies_ != nullptr) buddies_->settle();
   RunOutcome outcome = end_generation(exit_code, reason);
   run_.faults.strike(configs::Fault::Phase::kEnd, committed());

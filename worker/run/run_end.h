@@ -1,6 +1,6 @@
-// The steps after which an epoch or a run is over or a checkpoint is due, and
-// RunEnd: the ways in which a run, or one generation of it, ends; always at a
-// committed step.
+// The milestones after which an epoch or a run is over or a checkpoint is due,
+// and RunEnd: the ways in which a run, or one generation of it, ends, always at
+// a committed step.
 //
 //   complete        all steps, --max-steps, patience
 //   interrupt       Ctrl-C, resumable
@@ -10,8 +10,8 @@
 //   leave_as_asked  the next generation has other workers
 //   save_for_successors  the agent is lost, and this process ends with it
 //
-// A new generation checks the milestones at its start: the one before may have
-// ended between a milestone and the work that follows it.
+// A new generation checks the milestones at its start: the previous generation
+// may have ended between a milestone and the work that follows it.
 //
 // Errors: as RunCheckpoints and RunRecorder.
 #pragma once
@@ -36,19 +36,19 @@
 
 namespace headroom::run {
 
-// Whether the newest step was an epoch's last, or there is none yet.
+// Whether an epoch has just ended or no step was committed yet.
 bool is_between_epochs(int64_t committed_steps, int64_t steps_in_epoch);
 
 // Steps of the whole run.
 int64_t num_steps(const configs::RunConfig& config, int64_t steps_in_epoch);
 
-// Why the run is over; nothing while it goes on. At an epoch's end it is called
+// Why the run is over; nothing while it goes on. At an epoch's end, call it
 // after the results are recorded.
 std::optional<std::string> reason_to_end(
     const configs::RunConfig& config, int64_t steps_in_epoch,
     const step::TrainingCounters& counters);
 
-// The last committed step after which a checkpoint was due; 0: none.
+// The last committed step after which a checkpoint was due; 0 if none was.
 int64_t newest_due_checkpoint(const configs::RunConfig& config,
                               int64_t steps_in_epoch, int64_t committed_steps);
 
@@ -56,7 +56,7 @@ int64_t newest_due_checkpoint(const configs::RunConfig& config,
 bool is_checkpoint_scheduled(const configs::RunConfig& config,
                              int64_t committed_steps);
 
-// Whether a checkpoint is due within an epoch because the newest is old.
+// Whether a checkpoint is due within an epoch, by the newest one's age.
 bool is_checkpoint_due(const configs::RunConfig& config,
                        std::chrono::steady_clock::duration age);
 
@@ -66,17 +66,17 @@ struct RunOutcome {
   std::string reason;
   std::string result_json;
   bool says_how_to_go_on = false;  // `reason` has the command that resumes it
-  // Set if only this generation ended: memory was short (room_bytes is filled
-  // in later), or the coordinator asked it to end.
+  // Set if only this generation ended, because memory was short (room_bytes is
+  // filled in later) or the coordinator asked for it.
   std::optional<control::LeftGeneration> left = {};
-  // The agent is lost: this end cannot be reported.
+  // The agent is lost, so this end cannot be reported.
   bool has_no_agent = false;
 };
 
 class RunEnd {
  public:
   // `buddies`: null if every rank has the whole state. `pictures`: null if this
-  // rank draws none.
+  // rank draws no pictures.
   RunEnd(const RunContext& run, step::TrainingState& state,
          checkpoint::PeerReplicas* buddies, RunPictures* pictures,
          RunRecorder& recorder, RunReports& reports,
@@ -89,33 +89,33 @@ class RunEnd {
         reports_(reports),
         checkpoints_(checkpoints) {}
 
-  // reason_to_end(), with the command that continues the run.
+  // As reason_to_end(), plus the command that continues the run.
   std::optional<std::string> reason() const;
   RunOutcome complete(const std::string& reason);
   // `after`: "step 12".
   RunOutcome interrupt(const std::string& after);
-  // All ranks call it together; the state is that before the step.
+  // Collective. The state is the one before the step.
   RunOutcome refuse_step(const step::StepResult& result,
                          const loader::Batch& batch);
-  // `failed_rank` has nothing leaner left under this plan; `shortfall` is this
-  // rank's own. All ranks call it together.
+  // `failed_rank` has no leaner rung under this plan; `shortfall` is this
+  // rank's own. Collective.
   RunOutcome leave_for_memory(int failed_rank,
                               const MemoryShortfall& shortfall);
   RunOutcome leave_as_asked();
   RunOutcome save_for_successors();
-  // For a run whose last step an earlier generation committed. `saved`: steps
-  // of rank 0's newest checkpoint.
+  // For a run whose last step was committed in an earlier generation. `saved`:
+  // steps of rank 0's newest checkpoint.
   RunOutcome catch_up(const std::string& reason, int64_t saved);
-  // A peer is lost and is not replaced: saves this rank's state.
+  // Saves this rank's state after a peer was lost and not replaced.
   RunOutcome save_alone();
 
  private:
   // Writes a checkpoint, and weights if no epoch has written any.
   void save();
   RunOutcome end_generation(ExitCode exit_code, const std::string& reason);
-  // Saves, and ends the run; the reason has the command that continues it.
+  // Saves and ends the run; the reason has the command that continues it.
   RunOutcome end_early(ExitCode exit_code, const std::string& reason);
-  // Ends the whole run: pictures are drawn.
+  // Ends the whole run, after drawing its pictures.
   RunOutcome end_run(ExitCode exit_code, const std::string& reason);
   std::string resume_hint() const;
 

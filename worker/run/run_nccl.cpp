@@ -28,9 +28,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kFirstBytes = int64_t{4} << 20, kBytes = int64_t{64} << 20;
 constexpr int kSums = 3;
-// If the large sums would take longer, the small one is precise enough.
+// If large sums would take longer than this, the small one suffices.
 constexpr double kLongestSeconds = 1;
-// A device without so much room is not measured: memory comes first.
+// A device with less free memory is not measured: memory matters more.
 constexpr int64_t kRoom = int64_t{1} << 30;
 constexpr double kSlowShare = 0.1;
 
@@ -39,7 +39,7 @@ constexpr const char* kCauses =
     "EFA; NCCL_SOCKET_IFNAME or NCCL_IB_HCA names a slow device; the security "
     "group or fabric blocks it; NCCL_DEBUG=INFO says what NCCL has found";
 
-// Seconds of `times` sums, of the slowest rank.
+// Seconds that the slowest rank needs for `times` sums.
 double seconds_of_sums(collectives::Communicator& ranks,
                        const at::Tensor& tensor, int times) {
   ranks.synchronize();
@@ -59,7 +59,7 @@ double rate_of(collectives::Communicator& ranks, c10::Device device) {
   };
   const at::Tensor tensor = at::zeros({kBytes / 4}, at::TensorOptions(device));
   const at::Tensor small = tensor.narrow(0, 0, kFirstBytes / 4);
-  seconds_of_sums(ranks, small, 1);  // the first also connects
+  seconds_of_sums(ranks, small, 1);  // the first sum also connects
   const double first = seconds_of_sums(ranks, small, 1);
   if (first * kSums * (kBytes / kFirstBytes) > kLongestSeconds) {
     return rate(kFirstBytes, 1, first);
@@ -73,13 +73,13 @@ bool all_have_room(collectives::Communicator& host,
       host, device.api()->free_bytes(device.device().index()) >= kRoom);
 }
 
-// The rate between the ranks of each machine, of the slowest. Its connections
-// end with the call.
+// The slowest machine's rate between its ranks. Closes its connections on
+// return.
 double rate_inside(collectives::Communicator& host, int machine,
                    const devices::ComputeDevice& device,
                    const devices::DeviceCommunicatorOptions& options) {
   auto group = host.split(machine, host.rank());
-  double slowness = 0;  // seconds for a byte; 0: it is alone
+  double slowness = 0;  // seconds per byte; 0 on a machine with one rank
   if (group->size() > 1) {
     auto devices = device.api()->connect_ranks(*group, options);
     const auto ranks = collectives::make_device_host_communicator(
@@ -123,9 +123,9 @@ std::string nccl_rates_text(const NcclRates& rates) {
 CataloguedRates catalogued_rates(const std::string& card, int64_t cards) {
   CataloguedRates slowest;
   for (const configs::Instance& one : configs::instance_catalogue()) {
-    // The driver calls an "NVIDIA H100 80GB" so, and "... HBM3" behind it.
+    // The driver appends details to the name, as in "NVIDIA H100 80GB HBM3".
     if (!card.starts_with(one.gpu) || one.gpus != cards) continue;
-    // A link's figure is that of both directions.
+    // The catalogue's rate of a link counts both directions.
     const double inside =
         static_cast<double>(one.link_gigabytes_per_second) * 1e9 / 2;
     const double between =
@@ -202,7 +202,7 @@ void measure_nccl_at_start(const control::Assignment& assignment,
                     " free, and no rate can be measured",
                 "see what takes it (nvidia-smi), or leave --require-rate out");
   }
-  // A machine's ranks by the first of them.
+  // The first rank of each rank's machine identifies the machine.
   const std::vector<int64_t> machine_of_rank =
       collectives::tell_all(host, collectives::this_machine());
   std::map<int64_t, int64_t> cards;

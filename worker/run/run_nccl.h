@@ -1,9 +1,9 @@
-// Measures NCCL at a run's start: sums of 64 MiB over all ranks, and over those
-// of each machine.
+// Measures NCCL at a run's start: sums of 64 MiB over all ranks, and over the
+// ranks of each machine.
 //
-// If NCCL does not find the fast network, it uses TCP without a message. The
-// reported rate, and a warning if it is far below that of such machines, show
-// it to the user.
+// If NCCL does not find the fast network, it silently uses TCP. The user sees
+// this from the reported rate, and from a warning if the rate is far below that
+// of such machines.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ namespace headroom::run {
 struct NcclRates {
   std::string transport;  // "AWS Libfabric"; between machines
   int64_t machines = 1;
-  int64_t cards_of_machine = 1;  // the most of one
-  // Bytes a second that a sum moves over its slowest link, which is
-  // 2 (n - 1) / n of it (NCCL's "bus bandwidth"); 0: there is no such link.
+  int64_t cards_of_machine = 1;  // most cards on one machine
+  // Bytes per second over the slowest link: 2 (n - 1) / n of a sum's bytes
+  // (NCCL's "bus bandwidth"); 0 if there is no such link.
   double between_machines = 0;
   double inside_machine = 0;
 };
@@ -31,8 +31,8 @@ struct NcclRates {
 // "NCCL: AWS Libfabric, 41 GB/s between machines, 370 GB/s inside".
 std::string nccl_rates_text(const NcclRates& rates);
 
-// The catalogue's rates of machines with so many of these cards: of the slowest
-// that it lists. 0: it lists none.
+// The lowest rates that the catalogue lists for machines with as many of these
+// cards; 0 if it lists none.
 struct CataloguedRates {
   std::string machine;  // "AWS p5.48xlarge"
   double between_machines = 0, inside_machine = 0;
@@ -43,17 +43,17 @@ CataloguedRates catalogued_rates(const std::string& card, int64_t cards);
 std::string slow_nccl_warning(const NcclRates& rates,
                               const CataloguedRates& expected);
 
-// Throws Error (exit 2) where the rate between machines, or inside the only
-// one, is below `gigabytes_per_second`.
+// Throws Error (exit 2) if the rate between machines (inside the machine, if
+// there is only one) is below `gigabytes_per_second`.
 void require_rate(const NcclRates& rates, double gigabytes_per_second);
 
-// Throws Error (exit 2) where the environment leaves NCCL no interface.
+// Throws Error (exit 2) if the environment excludes all of NCCL's interfaces.
 void check_nccl_environment();
 
 // In a run's first generation: measures, reports the rates and the warning, and
-// refuses rates below the configuration's limit. `network`, measured over TCP,
-// becomes NCCL's. Collective over `ranks`, whose tensors on `device` use NCCL;
-// `host` has the same ranks.
+// refuses rates below the configured limit. `network`, measured over TCP, is
+// set to NCCL's rates. Collective over `ranks`, whose tensors on `device` use
+// NCCL; `host` has the same ranks.
 void measure_nccl_at_start(const control::Assignment& assignment,
                            const configs::RunConfig& config,
                            const devices::ComputeDevice& device,

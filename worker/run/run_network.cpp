@@ -14,7 +14,7 @@
 namespace headroom::run {
 namespace {
 
-// Ranks publish their machines before they connect.
+// Limit for ranks to publish their machines, which they do before they connect.
 constexpr std::chrono::seconds kPatience{60};
 
 bool is_loopback(const std::string& host) {

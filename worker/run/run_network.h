@@ -1,10 +1,9 @@
-// The network between the ranks of a run: refuses addresses that others cannot
-// reach before a rank waits for them, and measures the links once, at the
-// start.
+// The network between the ranks of a run: refuses unreachable addresses before
+// a rank waits for them, and measures the links once, at the start.
 //
-// Ranks measure it, not agents: only ranks are connected to each other; an
-// agent knows the coordinator alone. So plan.json and later plans have the
-// rates, the first plan does not.
+// Ranks measure it, because only ranks are connected to each other; agents only
+// to the coordinator. So the first plan is made without the rates; plan.json
+// and later plans have them.
 #pragma once
 
 #include <optional>
@@ -17,17 +16,17 @@
 
 namespace headroom::run {
 
-// Publishes that this rank has begun the generation, and its machine.
+// Publishes this rank's machine, and that it has begun the generation.
 void say_here(KeyValueStore& store, int rank, int64_t machine);
 
 // Throws Error (tag "network", exit 2) if this rank's address is a loopback
-// address and another rank, by its say_here(), is on another machine.
-// `machine`: this machine's number.
+// address and another rank published (say_here) another machine than `machine`,
+// which is this rank's.
 void check_address(KeyValueStore& store, int rank, int world_size,
                    const std::string& advertise_host, int64_t machine);
 
-// Measures and reports the links in the first generation; returns nothing in
-// later ones, and on one machine. Collective.
+// Measures and reports the links in the first generation. Returns nothing in
+// later generations, and on one machine. Collective.
 std::optional<plan::NetworkRates> network_at_start(
     const control::Assignment& assignment, const std::string& advertise_host,
     control::CoordinatorClient& client, collectives::Communicator& ranks);

@@ -33,7 +33,7 @@ bool is_there(const fs::path& file) {
   return fs::exists(file, error);
 }
 
-// Whatever comes of it, the run goes on.
+// A failure is only reported: the run goes on.
 template <typename Draw>
 void draw_or_say(const std::function<void(const std::string&)>& say,
                  const std::string& name, const Draw& draw) {
@@ -46,7 +46,7 @@ void draw_or_say(const std::function<void(const std::string&)>& say,
 
 }  // namespace
 
-// One picture after another, an image of it at a time.
+// Draws the pictures one after another, one image at a time.
 class RunPictures::StartJob : public checkpoint::BackgroundWriter::Job {
  public:
   explicit StartJob(const Subject& subject) : subject_(subject) {}
@@ -69,7 +69,7 @@ class RunPictures::StartJob : public checkpoint::BackgroundWriter::Job {
   }
 
  private:
-  // True once the picture is there.
+  // Returns true once the picture is finished.
   bool draw_part(const fs::path& file) {
     const labels::Dataset& dataset = *subject_.training.dataset;
     if (!batch_ && is_there(file)) return true;
@@ -87,7 +87,7 @@ class RunPictures::StartJob : public checkpoint::BackgroundWriter::Job {
 
   const Subject& subject_;
   std::atomic<bool> is_abandoned_ = false;
-  int64_t next_ = 0;  // 0: the labels, then batches
+  int64_t next_ = 0;  // 0 is the picture of labels, then batches
   std::optional<pictures::BatchPicture> batch_;
 };
 

@@ -7,11 +7,11 @@
 //                     one): P, R, F1 and PR curves, confusion_matrix.png,
 //                     val_batch0..2_labels.jpg, val_batch0..2_pred.jpg
 //
-// No batch, number or random draw of the run is changed. A picture that cannot
-// be drawn or written is reported in a line.
+// Drawing changes no batch, number or random draw of the run. A picture that
+// cannot be drawn or written is reported in one line.
 //
-// Borrows the data sets. Threads: methods from one thread; `say` is called from
-// another too.
+// Borrows the data sets. Threads: methods from one thread; `say` is also called
+// from another.
 #pragma once
 
 #include <filesystem>
@@ -31,24 +31,24 @@ class RunPictures {
  public:
   struct Subject {
     std::filesystem::path folder;
-    // Options of loaders; without a data set there are no pictures of it.
+    // Loader options. Pictures of a missing data set are not drawn.
     loader::LoaderOptions training, validation;
-    // A line for people about a picture that is missing.
+    // Reports a picture that is missing, in one line.
     std::function<void(const std::string&)> say;
   };
   explicit RunPictures(Subject subject);
-  ~RunPictures();  // what is not drawn yet is not drawn
+  ~RunPictures();  // drops pictures that are not drawn yet
   RunPictures(const RunPictures&) = delete;
   RunPictures& operator=(const RunPictures&) = delete;
 
   // Draws the pictures of the run's start, unless they exist.
   void begin();
-  // The pictures get the title `title`, for example "epoch 12".
   void note(const validation::ValidationResult& result,
             const std::string& title, bool is_best);
-  // Draws all that is left.
+  // Draws the remaining pictures.
   void finish();
-  // Called by a generation that ends a run which an earlier one validated.
+  // Reports missing pictures. Called by a generation that ends a run whose
+  // validation an earlier generation did.
   void say_what_is_lost() const;
 
  private:

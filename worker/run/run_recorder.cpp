@@ -19,7 +19,7 @@
 namespace headroom::run {
 namespace {
 
-// Faults of a data set that are shown at the start; data_report.txt has all.
+// Data set faults that are printed at the start; data_report.txt has all.
 constexpr int64_t kFaultsShown = 5;
 
 double steady_seconds() {
@@ -28,8 +28,8 @@ double steady_seconds() {
       .count();
 }
 
-// Bytes of the leading lines whose step is below `first_step`. A torn last line
-// of a killed run is not a line.
+// Bytes of the leading lines with steps below `first_step`. The incomplete last
+// line of a killed run does not count.
 uintmax_t bytes_to_keep(const std::filesystem::path& path, int64_t first_step) {
   std::ifstream file(path, std::ios::binary);
   std::string line;
@@ -51,7 +51,7 @@ StepLog::StepLog(const std::filesystem::path& file, int64_t first_step,
                  const std::string& newest_line)
     : file_(file) {
   std::error_code error;
-  // The lines that are kept end with the step before the newest.
+  // The kept lines end before the step of `newest_line`, which is written anew.
   const int64_t first_cut = newest_line.empty() ? first_step : first_step - 1;
   if (std::filesystem::exists(file, error)) {
     std::filesystem::resize_file(file, bytes_to_keep(file, first_cut), error);
@@ -76,7 +76,7 @@ std::string to_json_line(const StepRecord& record, int64_t epoch_samples) {
                       {"measured_peak_bytes", result.measured_peak_bytes[rank]},
                       {"live_bytes", result.live_bytes[rank]}});
   }
-  // Doubles are written with as many digits as it takes to read the same bits.
+  // Doubles get as many digits as are needed to read the same bits again.
   nlohmann::ordered_json line = {
       {"step", record.step},
       {"epoch", record.epoch},
@@ -119,7 +119,7 @@ std::optional<plan::NetworkRates> recorded_network(
   try {
     return plan::network_from_json(text, file.string());
   } catch (const Error&) {
-    return std::nullopt;  // it is written anew
+    return std::nullopt;  // the file is written anew
   }
 }
 
@@ -148,7 +148,7 @@ void RunRecorder::open(const std::string& newest_line) {
   try {
     open_files(newest_line);
   } catch (const Error& error) {
-    // Before the first step nothing can be resumed, so the request is at fault.
+    // Before the first step nothing can be resumed: report a wrong request.
     const bool is_begun = run_.assignment.generation > 1;
     ExitCode exit_code = error.exit_code();
     if (exit_code == ExitCode::kResource && !is_begun) {
@@ -163,22 +163,22 @@ void RunRecorder::open(const std::string& newest_line) {
 void RunRecorder::open_files(const std::string& newest_line) {
   const configs::RunConfig& config = run_.config;
   const bool resumed = run_.continues();
-  // A resumed run replaces checkpoints that are there already; one that is
-  // under way goes on without room, as it did before.
+  // A resumed run replaces existing checkpoints. A later generation may go on
+  // without free space.
   const int64_t checkpoints = run_.assignment.generation > 1 ? 0
                               : resumed                      ? 1
                                         : config.keep_checkpoints + 1;
   const int64_t needed =
       checkpoints * checkpoint::checkpoint_bytes(run_.layers, config.optimizer,
                                                  state_.scalar_type());
-  constexpr std::chrono::seconds kTimeToDie(20);  // of a rank 0 before this
+  constexpr std::chrono::seconds kTimeToDie(20);  // of an earlier rank 0
   directory_.create(
       config.exist_ok || resumed, needed,
       run_.assignment.generation > 1 ? kTimeToDie : std::chrono::seconds(0));
-  // The older run that a new one was to replace, and did not.
+  // A resumed run keeps an older run that is still in the folder.
   if (!config.resume.empty()) directory_.keep_older_run();
   if (!resumed) directory_.mark_older_run();
-  // Later generations do not repeat it.
+  // Only the first generation reports the data.
   if (run_.assignment.generation == 1) report_data();
   if (run_.assignment.generation == 1 && !resumed &&
       !config.anchors_reason.empty()) {
@@ -195,13 +195,13 @@ void RunRecorder::open_files(const std::string& newest_line) {
 
 void RunRecorder::write_definition(bool writes_model) const {
   directory_.write_text(run_files::kRun, configs::to_yaml(run_.config));
-  // Only once: the file that it was read from may change.
+  // Written once, because the table's source file may change.
   if (writes_model) {
     directory_.write_text(run_files::kModel,
                           layers::model_table_text(run_.data.table));
   }
   std::optional<plan::NetworkRates> network = run_.network;
-  // A new run in the folder of an older one has a network of its own.
+  // The file may be from an older run in the folder until a step is committed.
   if (!network && state_.counters.committed_steps > 0) {
     network = recorded_network(directory_.root());
   }
@@ -235,7 +235,7 @@ void RunRecorder::begin_files(int64_t first_step,
   const bool replaces = directory_.holds_older_run();
   const bool goes_on = !replaces && run_.continues();
   if (replaces) directory_.remove_older_run();
-  // A later generation can use the files of an earlier one.
+  // A later generation can use an earlier one's files.
   const bool may_wait = run_.assignment.generation > 1 && !replaces;
   write_or_say(run_files::kRun, /*is_end=*/!may_wait, [&] {
     write_definition(!goes_on || !layers::recorded_model(directory_.root()));
@@ -255,7 +255,7 @@ void RunRecorder::begin_files(int64_t first_step,
   });
 }
 
-// Reports the first faults of the data set; the file has all of them.
+// Prints the first faults of the data set; the file has all.
 void RunRecorder::report_data() {
   std::string text;
   for (const labels::DataReport& report : run_.data.reports) {
@@ -316,8 +316,8 @@ void RunRecorder::record_step(const StepRecord& record) {
   lines_wait_ = !is_written;
 }
 
-// A full disk does not stop training before the run's end. Peers have done
-// their part in any case.
+// Only at the run's end a full disk is an error; before, training goes on.
+// Peers have done their part either way.
 void RunRecorder::write_or_say(const std::string& name, bool is_end,
                                const std::function<void()>& work) const {
   try {
@@ -347,7 +347,7 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
     write_or_say(name, is_end, [&] { save_average(name, record.epoch); });
   }
   if (!records_) return;
-  // After all collective work, which may be repeated.
+  // After all collective work, because a failed write may be repeated.
   write_or_say(run_files::kResults, is_end, [&] {
     if (!results_) {
       results_ = std::make_unique<Results>(directory_.root(), record.epoch);
@@ -389,7 +389,7 @@ void RunRecorder::save_unfinished_epoch() const {
 }
 
 std::filesystem::path RunRecorder::save_checkpoint() {
-  // Rank 0's part; the rest is collective.
+  // Rank 0's part comes first; the rest is collective.
   checkpoint::FirstFailure folder_work;
   if (records_) folder_work.run([&] { make_folder_again(); });
   const std::filesystem::path folder = headroom::checkpoint::save_checkpoint(
@@ -435,7 +435,7 @@ void RunRecorder::record_checkpoint(
       /*warning=*/true);
 }
 
-// Reported if checkpoints were written while training went on.
+// Reports checkpoints that were written while training went on.
 void RunRecorder::report_checkpoints() const {
   const CheckpointCounts& counts = summary_.checkpoints;
   if (run_.config.checkpoint_every_steps == 0 &&
@@ -512,7 +512,7 @@ void RunRecorder::take_over(const StepRecord& newest) {
   } else {
     summary_ = read_summary(directory_.root() / run_files::kSummary);
     seconds_before_ = summary_.wall_seconds;
-    if (!newest.result.committed) return;  // nothing was committed here
+    if (!newest.result.committed) return;  // this rank committed no step
     step_log_ = std::make_unique<StepLog>(directory_.root() / run_files::kSteps,
                                           newest.step);
   }

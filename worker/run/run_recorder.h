@@ -1,15 +1,15 @@
-// RunRecorder: writes all files of a run: the run directory, steps, results,
-// weights, checkpoints, summary; and reports their events.
+// RunRecorder: writes all files of a run (run directory, steps, results,
+// weights, checkpoints, summary) and reports their events.
 //
-// Rank 0 records; other ranks only send their parts of the state, until one
-// takes over because rank 0 was lost. record_epoch() and save_checkpoint() are
+// Rank 0 records; other ranks only send their parts of the state, until rank 0
+// is lost and another rank takes over. record_epoch() and save_checkpoint() are
 // collective.
 //
 // A full disk does not stop training: each file that cannot be written is
 // reported. Only at the run's end is it an error.
 //
-// Errors: Error when a file cannot be written: exit 2 in open(), exit 5 in
-// save_checkpoint(), and where the run ends.
+// Errors: Error if a file cannot be written: exit 2 in open(), exit 5 in
+// save_checkpoint() and at the run's end.
 #pragma once
 
 #include <cstdint>
@@ -42,31 +42,31 @@ struct StepRecord {
   double images_per_second = 0;  // sum over all ranks
   std::vector<int64_t> samples;  // the global batch, in its order
   step::StepResult result;
-  // Pixels of the network's input where steps differ in it; else 0.
+  // Input size in pixels if it differs between steps, otherwise 0.
   int64_t image_height = 0, image_width = 0;
 };
 
-// A record as a line of steps.jsonl, without the line's end. Every line says
-// how many samples an epoch has, so that the file alone can be audited
+// A record as a line of steps.jsonl, without the newline. Every line has the
+// number of samples per epoch, so that the file alone can be audited
 // (deploy/cli/show/ledger.h).
 std::string to_json_line(const StepRecord& record, int64_t epoch_samples);
 
-// steps.jsonl: one line per committed step, each step exactly once. Rank 0
-// writes it right after the commit. A resume first cuts what lies beyond the
-// checkpoint it uses, then appends. Errors: Error (exit 2) when the file cannot
-// be opened.
+// steps.jsonl: exactly one line per committed step. Rank 0 writes it right
+// after the commit. A resumed run first removes the lines beyond its
+// checkpoint, then appends. Errors: Error (exit 2) if the file cannot be
+// opened.
 class StepLog {
  public:
-  // Keeps the lines of steps below `first_step`, cuts the rest. `newest_line`
-  // is that of the step before: a lost rank 0 may have committed it without
-  // writing it.
+  // Keeps the lines of steps below `first_step` and removes the others.
+  // `newest_line` belongs to the step before: a lost rank 0 may have committed
+  // it without writing it.
   StepLog(const std::filesystem::path& file, int64_t first_step,
           const std::string& newest_line = "");
 
-  // Returns whether this line and all before it are written; otherwise they
-  // wait in memory.
+  // Returns whether this line and all before it are written. Lines that could
+  // not be written stay in memory.
   bool write(const std::string& line);
-  // Writes the lines that wait; true if none is left.
+  // Tries to write the lines in memory; true if none is left.
   bool write_waiting() { return file_.write(); }
   const std::filesystem::path& path() const { return file_.path(); }
 
@@ -79,40 +79,41 @@ class RunRecorder {
   RunRecorder(const RunContext& run, step::TrainingState& state);
 
   // Makes or reopens the run directory: the last check before a run.
-  // `newest_line`: of the state of an earlier generation (state_restore.h).
+  // `newest_line`: the state's line from an earlier generation
+  // (state_restore.h).
   void open(const std::string& newest_line);
   void record_step(const StepRecord& record);
-  // `is_best`: the averaged weights are the best so far. `is_end`: of the run.
+  // `is_best`: the averaged weights are the best so far. `is_end`: the run
+  // ends.
   void record_epoch(const EpochRecord& record, bool is_best, bool is_end);
   // last.safetensors of a run that ends inside its first epoch. Collective.
   void save_unfinished_epoch() const;
-  // Returns its folder once it is on disk.
+  // Returns the checkpoint's folder once it is on disk.
   std::filesystem::path save_checkpoint();
-  // The outcome of a checkpoint that was written while training went on.
+  // Records a checkpoint that was written while training went on.
   void record_checkpoint(const checkpoint::CheckpointOutcome& outcome);
   void record_skipped_checkpoint() { ++summary_.checkpoints.skipped; }
   // Adds new pictures to TensorBoard's file.
   void record_pictures();
-  // Memory of a phase between the steps.
   void record_memory(const memory::PhaseMemory& memory);
-  // Replaces what was recorded before.
+  // Replaces the earlier record.
   void record_device_memory(const std::vector<DeviceMemoryLine>& ranks);
   // Ends the record of the run; returns summary.json's content.
   std::string record_end(ExitCode exit_code, const std::string& reason);
 
-  // From here on this rank records. Called when peers are lost and this rank
-  // has the whole state; a lost rank 0 may not have written the newest step.
+  // Makes this rank the recorder. Called when peers are lost and this rank has
+  // the whole state; a lost rank 0 may not have written the newest step.
   void take_over(const StepRecord& newest);
 
  private:
   void open_files(const std::string& newest_line);
-  // Writes the files that a run has from its first step on, and removes an
-  // older run's.
+  // Writes the files that a run has from its first step on, and removes the
+  // older run's files.
   void begin_files(int64_t first_step, const std::string& newest_line);
   // Writes the files that a resumed run reads.
   void write_definition(bool writes_model) const;
-  // Makes the folder again if it was removed: a checkpoint alone cannot be
-  // resumed.
+  // Makes the folder again if it was removed, because a checkpoint without it
+  // cannot be resumed.
   void make_folder_again() const;
   void report_data();
   void save_average(const std::string& name, int64_t epoch) const;
@@ -124,16 +125,16 @@ class RunRecorder {
   const RunContext& run_;
   step::TrainingState& state_;
   RunDirectory directory_;
-  collectives::Mesh* mesh_;  // null: this rank has the whole state
+  collectives::Mesh* mesh_;  // null if this rank has the whole state
   bool records_;
   const memory::MemoryRetry retry_;         // retries for files
-  std::optional<std::string> data_report_;  // once it is known
+  std::optional<std::string> data_report_;  // set once it is computed
   std::unique_ptr<StepLog> step_log_;       // null while an older run is kept
   std::unique_ptr<Results> results_;
-  bool lines_wait_ = false;  // lines of step_log_ wait, and it was reported
+  bool lines_wait_ = false;  // unwritten lines were reported
   RunSummary summary_;
   double started_;             // seconds of a steady clock
-  double seconds_before_ = 0;  // earlier sessions of this run
+  double seconds_before_ = 0;  // of earlier sessions
 };
 
 }  // namespace headroom::run

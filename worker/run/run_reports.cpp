@@ -6,7 +6,7 @@
 namespace headroom::run {
 namespace {
 
-// Median of the newest steps' milliseconds; `durations` has their seconds.
+// Adds a duration, drops old ones, and returns their median in milliseconds.
 int64_t note_duration(std::vector<double>& durations, double seconds) {
   constexpr size_t kRemembered = 21;
   durations.push_back(seconds);

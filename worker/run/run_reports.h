@@ -1,5 +1,5 @@
-// RunReports: reports of a run while it trains: its phase and progress to the
-// coordinator, events for people, and phases that needed more memory than was
+// RunReports: reports of a run while it trains: phase and progress for the
+// coordinator, events for users, and phases that needed more memory than
 // predicted.
 //
 // Threads: the one that trains; begin_phase(), end_phase() and report() also a
@@ -29,26 +29,27 @@ class RunReports {
              RunRecorder& recorder, DeviceBudget& budget);
 
   void show_phase(wire::WorkerPhase phase);
-  // `images` of `all` images of a validation are done, on all ranks together.
+  // Shows that `images` of `all` images are validated, on all ranks together.
   void show_validation(int64_t images, int64_t all);
-  // Reports a committed step; rank 0 also for the coordinator's ledger.
+  // Reports a committed step; rank 0 also sends it for the coordinator's
+  // ledger.
   void commit(const StepRecord& newest);
   // Reports images that could not be read, each once.
   void say_once(const std::vector<std::string>& faults);
   void report(int64_t step, const memory::StepEvent& event);
   memory::MemoryRetry retry(const std::string& phase);
 
-  // Enclose work in which --inject may refuse memory.
+  // Enclose work in which --inject may make allocations fail.
   void begin_phase(configs::Fault::Phase phase, int64_t step);
   void end_phase(int64_t step);
-  // Gathers what all ranks needed, unless a peer is lost, and reports a phase
-  // that needed more than predicted, once. Collective.
+  // Gathers the memory that all ranks needed, unless a peer is lost, and
+  // reports a phase that needed more than predicted, once. Collective.
   memory::PhaseMemory note_memory(const memory::MemoryComparison& comparison);
-  // Report the processes' memory on their devices: at the start, and again
-  // after the first step. Collective; on the CPU nothing is done.
+  // Report the memory of all processes on their devices, at the start and after
+  // the first step. Collective; no effect on the CPU.
   void note_device();
   void note_first_step();
-  // A peer is lost: nothing is collective any more.
+  // After a lost peer: nothing is collective any more.
   void leave_peers() { has_peers_ = false; }
 
  private:
@@ -61,7 +62,7 @@ class RunReports {
   wire::RunProgress progress_;
   std::vector<double> durations_;  // seconds of the newest steps
   std::set<std::string> faults_said_;
-  std::set<std::string> exceeded_;  // phases that were reported
+  std::set<std::string> exceeded_;  // phases that were already reported
   bool has_peers_ = true;
 };
 

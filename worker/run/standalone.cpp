@@ -54,7 +54,7 @@ void resume(const fs::path& run_yaml, configs::RunConfig& config) {
         "name the run.yaml of a run directory, or leave --resume out");
   }
   config.resume = folder.string();
-  config.inject.clear();  // a fault is of the start that asked for it
+  config.inject.clear();  // only the start that asked for it injects a fault
 }
 
 // REQUIRES: a new run.
@@ -94,8 +94,8 @@ plan::Plan read_plan(const fs::path& file, const configs::RunConfig& config) {
   return plan;
 }
 
-// The boxes of the images, which the bytes of a plan depend on. A launcher asks
-// them of a worker; this is one.
+// Counts boxes per image, on which a plan's bytes depend. With a launcher a
+// worker does this; here this process is the worker.
 void count_labels(configs::RunConfig& config) {
   labels::IndexOptions options;
   options.single_cls = config.single_cls;
@@ -108,8 +108,8 @@ void count_labels(configs::RunConfig& config) {
   config.label_counts = predict::to_text(statistics);
 }
 
-// One process without a coordinator computes on the card that run.yaml names,
-// or on the CPU.
+// A process without a coordinator uses the card that run.yaml names, or the
+// CPU.
 void settle_device(configs::RunConfig& config) {
   if (!is_automatic_device(config.device)) return;
   config.device = kCpuDevice;
@@ -122,7 +122,7 @@ void settle_device(configs::RunConfig& config) {
             " idle: device: 0 in run.yaml uses the first");
 }
 
-// What data.yaml says of the range is the run's from here on.
+// Stores data.yaml's value range in the run's configuration.
 void settle_value_range(configs::RunConfig& config) {
   if (config.command != "train" || config.synthetic_input ||
       !config.value_range.empty()) {
@@ -145,7 +145,7 @@ void settle_value_range(configs::RunConfig& config) {
   log::info("range: " + config.value_range + ", measured as data.yaml asks");
 }
 
-// Makes the plan that headroom plan makes for one process.
+// Makes the plan that `headroom plan` would make for one process.
 plan::Plan make_plan(configs::RunConfig& config) {
   if (config.processes > 1) {
     throw refusal(cat("run.yaml is for ", config.processes,
@@ -199,7 +199,7 @@ class Control final : public StandaloneControl {
   }
 
   std::unique_ptr<KeyValueStore> rendezvous(uint64_t) override {
-    return nullptr;  // a process on its own meets nobody
+    return nullptr;  // a single process has no peers
   }
 
   void set_progress(const wire::RunProgress& progress) override {
@@ -241,7 +241,7 @@ class Control final : public StandaloneControl {
            .step = failure.committed_steps});
   }
 
-  // A coordinator would look for another plan.
+  // With a coordinator another plan would follow.
   void leave_generation(const control::LeftGeneration& left) override {
     close({.exit_code = static_cast<int>(ExitCode::kResource),
            .reason =
@@ -283,9 +283,9 @@ class Control final : public StandaloneControl {
 
   const control::Assignment assignment_;
   const std::function<bool()> stop_requested_;
-  bool handed_out_ = false;  // the main thread's, as end_
+  bool handed_out_ = false;  // for the main thread only, like end_
   StandaloneEnd end_;
-  std::mutex mutex_;  // guards what follows: loader threads report too
+  std::mutex mutex_;  // guards the members below: loader threads report, too
   wire::EventFile file_;
   wire::WorkerPhase phase_ = wire::WorkerPhase::kUnknown;
   Clock::time_point shown_{};
@@ -320,7 +320,7 @@ StandaloneRun read_standalone(const configs::StandaloneRequest& request) {
   assignment.action = control::Action::kRun;
   assignment.generation = 1;
   assignment.reason = "one worker, no coordinator";
-  // Judging has no plan.
+  // A validation has no plan.
   if (config.command == "train") assignment.plan = plan_of(request, config);
   assignment.run_config_yaml = configs::to_yaml(config);
   assignment.run_directory =

@@ -5,10 +5,10 @@
 //               headroom plan --write DIR writes both, and a run directory
 //               holds both
 //
-// The run is the one that a coordinator would start: the same TrainingRun, the
-// same files, the same bits. This file does the coordinator's other work:
-// events.jsonl, progress as lines on the log, Ctrl-C. A lost process is not
-// started again, and no other plan follows one that runs out of memory.
+// It trains as a coordinator's run does: the same TrainingRun, the same files,
+// the same bits. This file replaces the coordinator: events.jsonl, progress as
+// log lines, Ctrl-C. A lost process is not restarted, and no other plan is
+// tried if memory runs out.
 //
 // Errors: Error (exit 2) for a request that cannot be met.
 #pragma once
@@ -24,21 +24,21 @@ namespace headroom::run {
 
 struct StandaloneRun {
   control::Assignment assignment;  // the only one
-  int threads = 1;                 // threads that compute
+  int threads = 1;                 // compute threads
 };
 
-// Reads and checks the request's files; makes none.
+// Reads and checks the request's files; creates none.
 StandaloneRun read_standalone(const configs::StandaloneRequest& request);
 
 // How the run ended.
 struct StandaloneEnd {
   int exit_code = 0;
   std::string reason;
-  std::string result_json;  // summary.json's content; of val, results.json's
+  std::string result_json;  // from summary.json; for val, results.json
 };
 
-// Replaces the coordinator: hands out `assignment` once; `stop_requested` says
-// whether the run should stop.
+// Replaces the coordinator: hands out `assignment` once; `stop_requested`
+// returns whether the run should stop.
 // Threads: any thread may call any method.
 class StandaloneControl : public control::CoordinatorClient {
  public:

@@ -1,6 +1,6 @@
-// The state that a generation starts from, the newest of: fresh, with weights
-// from a file, from a checkpoint, or what ranks still hold of an earlier
-// generation. All functions run on the thread that trains.
+// The state that a generation starts from: fresh, with weights from a file,
+// from a checkpoint, or from the memory of ranks of an earlier generation; the
+// newest wins. All functions run on the training thread.
 #pragma once
 
 #include <algorithm>
@@ -25,25 +25,26 @@
 
 namespace headroom::run {
 
-// What a worker keeps from one generation to the next. The generation loop owns
-// it; one training run at a time borrows it.
+// State that a worker keeps between generations. The generation loop owns it;
+// one training run at a time borrows it.
 struct CrossGenerationState {
-  // Since the first assignment; the footprint grows with connections and steps.
+  // Set at the first assignment; the footprint grows with connections and
+  // steps.
   std::optional<devices::ComputeDevice> device;
   memory::DeviceFootprint footprint;
-  // Each fires once in the life of the worker. Null before training.
+  // Each fault fires once in the life of the worker. Null before training.
   std::unique_ptr<step::FaultInjection> faults;
-  // Read once, because labels take long to read.
+  // Read once, because reading labels is slow.
   std::unique_ptr<step::RunData> data;
-  // Measured by a run's first generation on several machines.
+  // Network rates, measured by the first generation on several machines.
   std::optional<plan::NetworkRates> network;
-  // Committed states of the last generation, or parts of them, until the next
-  // one has a state.
+  // Committed states of the last generation, or parts of them, kept until the
+  // next generation has a state.
   std::vector<checkpoint::HostStateSnapshot> held;
-  // The rung of this rank, and the plan whose ladder it is.
+  // This rank's rung, and the plan to which its ladder belongs.
   std::pair<plan::Plan, memory::LadderState> ladder;
 
-  // The rung on which a generation under `plan` begins.
+  // The rung on which a generation under `plan` starts.
   memory::LadderState ladder_of(const plan::Plan& plan) const {
     return ladder.first == plan ? ladder.second : memory::LadderState{};
   }
@@ -56,47 +57,47 @@ struct CrossGenerationState {
   }
 };
 
-// The run's files, read by its first generation on this worker and kept for
-// later ones. Throws Error if the model is not the run's: a process that joins
-// late reads files that may have changed.
+// The run's files, read by this worker's first generation and kept for later
+// ones. Throws Error if the model differs from the run's: a process that joins
+// late may read files that have changed.
 step::RunData& read_once(CrossGenerationState& carried,
                          const configs::RunConfig& config,
                          const control::Assignment& assignment);
 
 // The source of a generation's state.
 struct StartingPoint {
-  bool is_from_checkpoint = false;  // a file's, not the workers' memory
+  bool is_from_checkpoint = false;  // from a file, not from workers' memory
   int64_t checkpoint_steps = 0;     // steps of the newest checkpoint
-  std::string newest_line;          // steps.jsonl's; "" where none came with it
+  std::string newest_line;          // of steps.jsonl; "" if unknown
 };
 
-// The coordinator's announcement, before anything is restored.
+// The point that the coordinator announces, before anything is restored.
 StartingPoint announced_point(const control::Assignment& assignment);
 
-// The message where a run of `committed` steps goes on with the data `now`, of
-// `steps_in_epoch`; empty if nothing has changed.
+// The message for a run with `committed` steps that continues with the data
+// `now`, of `steps_in_epoch`; empty if the data is unchanged.
 std::string data_change(const step::TrainingData& before,
                         const step::TrainingData& now, int64_t committed,
                         int64_t steps_in_epoch);
 
-// The state before the first step of a run: rank 0 reads --weights, and all
-// ranks get the same. Collective.
+// The state before the first step: rank 0 reads --weights, and all ranks get
+// the same state. Collective.
 std::unique_ptr<step::TrainingState> fresh_state(const RunContext& run,
                                                  collectives::Mesh& mesh);
 
-// Makes `state` the newest committed one of a run that goes on, and reports if
-// it is lost. `held`: this rank's states of an earlier generation. The state of
-// a new run is not changed. Collective.
+// Sets `state` to the newest committed one of a run that continues, and reports
+// if it is lost. `held`: this rank's states of an earlier generation. Does not
+// change the state of a new run. Collective.
 StartingPoint restore(const RunContext& run,
                       const std::vector<checkpoint::HostStateSnapshot>& held,
                       step::TrainingState& state);
 
-// Notes the data set in the state, and reports if the run had another one.
+// Stores the data set in the state, and reports if the run had another one.
 // REQUIRES: a training set.
 void note_data(const RunContext& run, step::TrainingCounters& counters);
 
-// Begins to copy this rank's part of the state to a buddy rank, first the state
-// before the first step; null if every rank has the whole state. Collective.
+// Begins to copy this rank's part of the state to a buddy rank, at first the
+// starting state; null if every rank has the whole state. Collective.
 std::unique_ptr<checkpoint::PeerReplicas> begin_copies(
     const RunContext& run, const std::string& newest_line,
     step::TrainingState& state);

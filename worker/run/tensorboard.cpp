@@ -16,8 +16,8 @@
 namespace headroom::run {
 namespace {
 
-// Stored checksums are masked so that a checksum of data that holds checksums
-// stays meaningful.
+// TFRecord masks its checksums, because a checksum over data that contains its
+// own checksum is weak.
 uint32_t mask(uint32_t crc) {
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
 }
@@ -32,8 +32,8 @@ int32_t big_endian(std::string_view bytes) {
   return static_cast<int32_t>(value);
 }
 
-// JPEG's segments are a marker, a length that counts itself, and their content;
-// a frame's begins with its precision, height and width.
+// A JPEG segment is a marker, a length that includes itself, and content; a
+// frame's content begins with precision, height and width.
 std::optional<PictureSize> size_of_jpeg(std::string_view bytes) {
   size_t at = 2;
   while (at + 9 <= bytes.size() && bytes[at] == '\xff') {
@@ -142,8 +142,8 @@ void TensorboardWriter::write_record(const std::string& payload) {
                              payload + number_bytes(mask(crc32c(payload)));
   file_ << record << std::flush;
   if (!file_) {
-    // Readers stop at a record that lacks its end: the file goes on after the
-    // last whole one.
+    // Readers stop at an incomplete record, so the file continues after the
+    // last complete one.
     std::error_code ignored;
     file_.close();
     std::filesystem::resize_file(path_, size_, ignored);

@@ -3,7 +3,7 @@
 //
 // The file is a sequence of TFRecords, each an Event message:
 //   length u64, masked CRC-32C of it, payload, masked CRC-32C of the payload
-// Every add() is written through, so a killed run keeps its curves.
+// Every add() is written to the file at once, so a killed run keeps its curves.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace headroom::run {
 
-// Data of the plugin pr_curves: figures at the confidences i / (n - 1), all
-// lists of one length n. Detectors have no true negatives.
+// Data of the plugin pr_curves at the confidences i / (n - 1); all lists have
+// length n. Detectors have no true negatives.
 struct PrecisionRecall {
   std::string tag;
   std::vector<double> true_positives, false_positives, false_negatives;
@@ -25,13 +25,13 @@ struct PrecisionRecall {
 
 class TensorboardWriter {
  public:
-  // Starts a new file events.out.tfevents.* in `folder`; `wall_time` seconds
-  // since 1970. Throws Error when it cannot be written.
+  // Starts a new file events.out.tfevents.* in `folder`; `wall_time` in seconds
+  // since 1970. Throws Error if it cannot be written.
   TensorboardWriter(const std::filesystem::path& folder, double wall_time);
 
   void add(int64_t step, double wall_time,
            const std::vector<std::pair<std::string, double>>& scalars);
-  // `bytes` of a JPEG or PNG file; others are left out.
+  // `bytes`: a JPEG or PNG file; other formats are ignored.
   void add_picture(int64_t step, double wall_time, const std::string& tag,
                    const std::string& bytes);
   void add_curve(int64_t step, double wall_time, const PrecisionRecall& curve);
@@ -41,7 +41,7 @@ class TensorboardWriter {
 
   std::filesystem::path path_;
   std::ofstream file_;
-  uintmax_t size_ = 0;  // bytes of whole records
+  uintmax_t size_ = 0;  // bytes of complete records
 };
 
 }  // namespace headroom::run

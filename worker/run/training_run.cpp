@@ -56,12 +56,12 @@ struct TrainingRun::Implementation {
         start(announced_point(assignment)) {}
 
   RunOutcome run(collectives::Communicator& communicator);
-  // Checks everything that may refuse the run; the run directory is last.
+  // Checks everything that may refuse the run, at last the run directory.
   void prepare(collectives::Communicator& communicator);
-  // Moves everything that uses the mesh to its new connections. Collective.
+  // Gives the mesh's new connections to all its users. Collective.
   void reconnect();
-  // Connects before the first commit: a commit that failed to connect could not
-  // be undone.
+  // Connects before the first commit, because a commit that cannot connect
+  // could not be undone.
   void connect_shards() {
     if (state->is_sharded()) mesh->data->connect();
   }
@@ -82,7 +82,7 @@ struct TrainingRun::Implementation {
   void note_step(const loader::Batch& batch, const step::StepResult& result,
                  double seconds);
 
-  // By rank 0.
+  // Only rank 0 reports.
   void report(EventKind kind, const std::string& reason) {
     context.report(kind, committed(), reason);
   }
@@ -95,7 +95,7 @@ struct TrainingRun::Implementation {
     return is_between_epochs() && committed() / context.steps_in_epoch >
                                       state->counters.recorded_epochs;
   }
-  // The line of the newest committed step in steps.jsonl.
+  // The newest committed step's line in steps.jsonl.
   std::string newest_line() const {
     return newest.result.committed
                ? to_json_line(newest, context.images_in_epoch)
@@ -106,33 +106,33 @@ struct TrainingRun::Implementation {
   CrossGenerationState& carried;
   StartingPoint start;
 
-  // Made by prepare(), in this order. A peer may be lost between any two.
+  // Made by prepare(), in this order; a peer may be lost in between.
   std::optional<DeviceBudget> budget;
   std::unique_ptr<collectives::Mesh> mesh;
-  std::unique_ptr<step::Teacher> teacher;      // null: none
-  std::unique_ptr<step::TrainingState> state;  // once it is a committed one
+  std::unique_ptr<step::Teacher> teacher;      // may be null
+  std::unique_ptr<step::TrainingState> state;  // set once it is a committed one
   loss::LossGains gains;
   std::unique_ptr<RunRecorder> recorder;
   std::unique_ptr<memory::MemoryTracer> tracer;  // set while steps are recorded
-  predict::HostShares host;  // shares of the loaders and of a copy of the state
+  predict::HostShares host;  // for the loaders and a copy of the state
   std::unique_ptr<checkpoint::PeerReplicas> buddies;  // null: state is whole
   std::unique_ptr<checkpoint::CheckpointSaver> saver;
   int64_t validation_parts = 0;
-  std::unique_ptr<RunPictures> pictures;  // null: this rank draws none
+  std::unique_ptr<RunPictures> pictures;  // null if this rank draws no pictures
   std::unique_ptr<RunReports> reports;
   std::unique_ptr<RunCheckpoints> checkpoints;
   std::unique_ptr<EpochEnd> epoch_end;
   std::unique_ptr<RunEnd> ending;
   std::unique_ptr<step::Trainer> trainer;
-  std::optional<TrainingSource> source;  // the last: set once all is made
-  // Kept for a step that is tried again: its batch, and whether the epoch's
-  // images are drawn.
+  std::optional<TrainingSource> source;  // made last
+  // Kept to repeat a failed step: its batch, and whether the epoch's images are
+  // drawn.
   std::optional<loader::Batch> batch;
   bool epoch_is_open = false;
-  bool needs_less = false;  // TrainingRun::needs_less, of a step
+  bool needs_less = false;  // TrainingRun::needs_less(), for a step
 
   StepRecord newest;     // on every rank, because rank 0 may be lost
-  EpochWork epoch_work;  // of the epoch that has begun
+  EpochWork epoch_work;  // for the current epoch
   memory::BoxBoundMonitor labels{predict::label_bound(context.config)};
 };
 
@@ -145,7 +145,7 @@ RunOutcome TrainingRun::Implementation::run(
     const memory::PhaseWatch start_up("start-up", context.device.memory());
     prepare(communicator);
     connect_shards();
-    if (!buddies) carried.held.clear();  // else with the first copies
+    if (!buddies) carried.held.clear();  // otherwise after the first copies
     reports->note_device();
     make_trainer();
     reports->note_memory(start_up.compare(
@@ -191,7 +191,7 @@ RunOutcome TrainingRun::Implementation::train() {
   } else if (context.assignment.generation > 1) {
     if (auto ended = catch_up()) return *ended;
   }
-  // Else workers of other agents hold the state.
+  // With several agents, workers of other agents also hold the state.
   const agent_loss::Reprieve reprieve(context.assignment.has_one_agent);
   for (;;) {
     if (is_between_epochs()) state->start_epoch();
@@ -235,8 +235,8 @@ void TrainingRun::Implementation::prepare(
   begin_reports();
 }
 
-// Makes the state that the generation starts from; it becomes `state` once it
-// is a committed one.
+// Makes the generation's starting state; sets `state` once it is a committed
+// one.
 void TrainingRun::Implementation::restore_state() {
   if (!context.config.teacher.empty())
     teacher = step::Teacher::open(context.config, context.device);
@@ -252,8 +252,8 @@ void TrainingRun::Implementation::restore_state() {
   if (context.data.training) note_data(context, state->counters);
 }
 
-// Begins copies of the state: on disk, and in other ranks' memory if no rank
-// has the whole state.
+// Begins copies of the state, on disk and, if no rank has the whole state, in
+// other ranks' memory.
 void TrainingRun::Implementation::keep_copies() {
   buddies = begin_copies(context, start.newest_line, *state);
   saver = std::make_unique<checkpoint::CheckpointSaver>(
@@ -316,7 +316,7 @@ void TrainingRun::Implementation::share_host_memory() {
              ": " + place.reason);
 }
 
-// Checked when a run starts, not in its later generations.
+// Only a run's first generation checks it.
 void TrainingRun::Implementation::require_steps_left() const {
   const int64_t asked = context.num_steps;
   if (context.assignment.generation > 1 || epoch_is_unrecorded()) return;
@@ -367,7 +367,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
                     {EventKind::kLossScale, lowered_scale_text(result)});
   }
   const auto taken = std::chrono::steady_clock::now() - start;
-  // From here on no failure repeats the step.
+  // A failure from here on does not repeat the step.
   const loader::Batch done = *std::exchange(this->batch, std::nullopt);
   note_step(done, result, std::chrono::duration<double>(taken).count());
   reports->note_first_step();
@@ -377,7 +377,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
   }
 
   if (result.verdict.save_requested) return ending->save_for_successors();
-  if (is_between_epochs()) return std::nullopt;  // end_epoch
+  if (is_between_epochs()) return std::nullopt;  // end_epoch() handles this
   if (const auto reason = ending->reason()) return ending->complete(*reason);
   if (result.verdict.stop_requested) {
     return ending->interrupt(cat("step ", committed()));
@@ -427,15 +427,15 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
     return ending->interrupt(cat("epoch ", state->counters.recorded_epochs));
   }
   if (!context.config.nosave) {
-    checkpoints->finish();  // an epoch's own is not skipped
+    checkpoints->finish();  // an epoch's own checkpoint is not skipped
     checkpoints->begin();
   }
   if (agreed.leave_requested) return ending->leave_as_asked();
   return std::nullopt;
 }
 
-// Does what the generation before this one did not get to after its newest
-// step: the run's end, or a checkpoint.
+// Does what the previous generation left undone after its newest step: the
+// run's end, or a checkpoint.
 std::optional<RunOutcome> TrainingRun::Implementation::catch_up() {
   const int64_t saved = checkpoints->agreed_steps(mesh->world);
   if (const auto reason = ending->reason()) {
@@ -481,7 +481,7 @@ bool TrainingRun::holds_whole_state() const {
 void TrainingRun::hold_committed() {
   Implementation& run = *implementation_;
   if (!run.state) return;
-  // Before a generation's first step the older copies are the only ones.
+  // Before a generation's first step only the older copies exist.
   if (!run.buddies || run.newest.result.committed) run.carried.held.clear();
   if (!run.state->is_torn()) {
     run.carried.held.push_back(
@@ -507,7 +507,8 @@ void TrainingRun::leave_peers() {
 bool TrainingRun::can_go_on() const {
   const Implementation& run = *implementation_;
   if (!run.source || run.state->is_torn()) return false;
-  // Their work between steps cannot be repeated.
+  // Work of --memory-trace and --image-weights between steps cannot be
+  // repeated.
   return !run.tracer &&
          !(run.context.config.image_weights && run.is_between_epochs());
 }

@@ -1,20 +1,20 @@
 // TrainingRun: the training of one generation, from the checks before the first
-// step to the last line of summary.json.
+// step to summary.json.
 //
 //   prepare   data set, model, weights or checkpoint, run directory
 //   epochs    steps, validation, results, weights, checkpoint
 //   end       at a committed step (run_end.h). If memory is short, the run may
 //             go on from its checkpoint under another plan.
 //
-// Rank 0 writes; every rank decides the same from the same numbers.
+// Rank 0 writes; every rank decides alike, from the same numbers.
 //
 // The training state outlives a lost peer, so that it can still be saved
 // (save_committed). If a generation fails and all its ranks still run, at the
 // same committed step and under the same plan, the next one keeps this object
-// with state, loaders, index and caches (enter).
+// with its state, loaders, index and caches (enter).
 //
-// Ownership: owns the run's context (run_context.h) and everything that needs
-// it; borrows the client and CrossGenerationState.
+// Ownership: owns the run's context (run_context.h) and all its users; borrows
+// the client and CrossGenerationState.
 // Threads: one, besides the loader's.
 // Errors: CommunicationError when a peer is lost; Error otherwise.
 #pragma once
@@ -34,8 +34,8 @@ namespace headroom::run {
 
 class TrainingRun {
  public:
-  // Reads the data set's index: before ranks are connected, because nodes may
-  // differ in how long that takes. REQUIRES: a device and faults in `carried`.
+  // Reads the data set's index before ranks are connected, because nodes may
+  // need different times for it. REQUIRES: a device and faults in `carried`.
   TrainingRun(const control::Assignment& assignment,
               control::CoordinatorClient& client,
               CrossGenerationState& carried);
@@ -55,15 +55,14 @@ class TrainingRun {
   // REQUIRES: can_go_on().
   void enter(const control::Assignment& next);
 
-  // After run() ran out of memory: whether this rank needs less memory in the
-  // next generation. Called before leave_peers().
+  // After run() ran out of memory: whether this rank will need less memory in
+  // the next generation. Called before leave_peers().
   bool needs_less() const;
 
-  // Writes the state of the last committed step, after a peer was lost.
+  // Writes the last committed step's state after a peer was lost.
   RunOutcome save_committed();
   int64_t committed_steps() const;
   int64_t recorded_epochs() const;
-  // Steps of the newest checkpoint; 0 if there is none.
   int64_t checkpoint_steps() const;
   // Whether save_committed() can succeed.
   bool holds_whole_state() const;

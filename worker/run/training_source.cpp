@@ -63,7 +63,7 @@ void TrainingSource::begin_epoch() {
   step::require_same_on_all_ranks(state_.mesh()->world,
                                   loader::digest_of(weights),
                                   "the weights of the images");
-  // The weights are valid until the next validation.
+  // These weights are used until the next validation.
   batches_->draw_from(
       std::make_shared<sampling::WeightedSampler>(run_.config.seed, weights),
       run_.config.noval ? INT64_MAX

@@ -1,8 +1,8 @@
-// TrainingSource: the batches that a generation trains on, beginning after its
-// newest committed step, from the data set or synthetic.
+// TrainingSource: the training batches of a generation, from the step after the
+// newest committed one, of the data set or synthetic.
 //
-// With --image-weights the images of an epoch are drawn by the newest
-// validation's mAP of their classes, so each epoch is opened after it.
+// With --image-weights the classes' mAP in the newest validation decides which
+// images are drawn, so each epoch is opened after that validation.
 //
 // Errors: as Loader.
 #pragma once
@@ -19,13 +19,12 @@ namespace headroom::run {
 
 class TrainingSource {
  public:
-  // `host_memory_limit`: bytes of the loader. `reports` must outlive this: the
-  // loader's threads call it.
+  // `host_memory_limit`: bytes of the loader. `reports` must outlive this
+  // object, because the loader's threads call it.
   TrainingSource(const RunContext& run, step::TrainingState& state,
                  int64_t host_memory_limit, RunReports& reports);
 
-  // With --image-weights: opens the epoch that the next step begins or
-  // continues. Collective.
+  // With --image-weights: opens the epoch of the next step. Collective.
   void begin_epoch();
   loader::BatchSource& batches() { return *batches_; }
 

@@ -28,8 +28,8 @@
 namespace headroom::run {
 namespace {
 
-// Moves what the layers compute with; the anchors stay, which Detect copies as
-// it needs them.
+// Moves the tensors that layers compute with. The anchors stay: Detect copies
+// them when it needs them.
 void move_state(model::LayerGraph& model,
                 const devices::ComputeDevice& device) {
   if (device.is_cpu()) return;
@@ -39,7 +39,7 @@ void move_state(model::LayerGraph& model,
   }
 }
 
-// The metrics of a validation within training, and COCO's twelve figures by
+// The metrics of a validation within training, plus COCO's twelve figures by
 // size and by class.
 std::string results_json(const validation::ValidationResult& result,
                          const validation::DetectionScores& scores) {
@@ -114,8 +114,8 @@ void report_data(const configs::RunConfig& config, const step::RunData& inputs,
   }
 }
 
-// Throws Error (exit 2) if the weights have other classes than the data, and
-// reports names that differ.
+// Throws Error (exit 2) if the classes of weights and data differ in number,
+// and reports names that differ.
 void load_judged_weights(const configs::RunConfig& config,
                          const step::RunData& inputs,
                          const std::function<void(const std::string&)>& say,
@@ -193,13 +193,13 @@ RunOutcome run_validation(const control::Assignment& assignment,
   progress.phase = wire::WorkerPhase::kValidate;
   progress.image_height = options.image_height;
   progress.image_width = options.image_width;
-  // Images instead of steps: all of them are one pass, which is no epoch.
+  // Progress counts images instead of steps: one pass over all of them.
   progress.num_steps = inputs.validation->size();
   progress.steps_per_epoch = progress.num_steps;
   client.set_progress(progress);
   const auto start = std::chrono::steady_clock::now();
   validation.images_done = [&](int64_t mine) {
-    // The ranks have equal shares.
+    // All ranks have equal shares.
     progress.step = std::min(progress.num_steps, mine * communicator.size());
     const std::chrono::duration<double> passed =
         std::chrono::steady_clock::now() - start;

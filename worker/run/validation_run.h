@@ -11,8 +11,8 @@ class Communicator;
 
 namespace headroom::run {
 
-// Collective. Rank 0 writes results.json, pictures, and what --save-txt and
-// --save-json ask for into the run directory.
+// Collective. Rank 0 writes results.json, pictures, and the files of --save-txt
+// and --save-json into the run directory.
 RunOutcome run_validation(const control::Assignment& assignment,
                           control::CoordinatorClient& client,
                           collectives::Communicator& communicator,

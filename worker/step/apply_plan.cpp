@@ -23,7 +23,7 @@ std::vector<at::Tensor> recompute_and_replay(
     const model::StepContext& context,
     const activations::RecomputeOptions& options);
 
-// Maps get derivations, for layers that save them; joined layers just run.
+// Gives layers a way to save a map as a derivation; runs joined layers.
 class NotedMaps : public model::DerivedMaps {
  public:
   void can_be_made(const at::Tensor& map,
@@ -37,7 +37,7 @@ class NotedMaps : public model::DerivedMaps {
   }
 };
 
-// Pieces are recomputed too.
+// Recomputes pieces in the backward.
 class LeanMaps final : public NotedMaps {
  public:
   at::Tensor run_again(const at::Tensor& input,
@@ -55,7 +55,7 @@ class LeanMaps final : public NotedMaps {
   }
 };
 
-// These two hold no state, so all layers share them.
+// Both classes have no state, so all layers share these objects.
 NotedMaps noted_maps;
 LeanMaps lean_maps;
 
@@ -70,8 +70,8 @@ std::vector<at::Tensor> recompute_and_replay(
         model::StepContext inside = context;
         inside.runner = nullptr;
         inside.replay_log = replay_log.get();
-        // Nothing is saved in the first pass: a derivation would keep what it
-        // is made from.
+        // The first pass saves nothing: a derivation would keep its own inputs
+        // alive.
         inside.derived = nullptr;
         if (pass == activations::Pass::kAgain) {
           replay_log->start_replay();
@@ -103,7 +103,7 @@ std::vector<at::Tensor> ActivationRunner::run(
   if (!c10::GradMode::is_enabled()) return layer.forward(inputs, context);
   switch (options_.policies.at(static_cast<size_t>(index))) {
     case plan::ActivationPolicy::kKeep: {
-      // Later layers may derive the maps that this one keeps.
+      // Later layers may derive the maps that this layer keeps.
       model::StepContext inside = context;
       if (maps_are_derived_) inside.derived = &noted_maps;
       return layer.forward(inputs, inside);
@@ -111,7 +111,7 @@ std::vector<at::Tensor> ActivationRunner::run(
     case plan::ActivationPolicy::kLean:
       return run_lean(layer, inputs, context);
     case plan::ActivationPolicy::kRecompute:
-      // Such a layer saves no more than its inputs.
+      // A layer without inner maps saves nothing but its inputs.
       if (layer.inside() == layers::LayerInside::kNothing)
         return run_lean(layer, inputs, context);
       return run_recomputed(layer, inputs, context);
@@ -176,8 +176,8 @@ pipeline::StageRoutes routes_of_stage(const model::LayerGraph& model,
 
 namespace {
 
-// An offload file without room is memory that ran out: the step is completed
-// and the ladder goes on.
+// Reports an offload file without room as out of memory: the step is dropped
+// and the memory ladder moves on.
 class WithinRoom final : public model::LayerExecutor {
  public:
   explicit WithinRoom(ActivationRunner::Options options)
@@ -197,7 +197,7 @@ class WithinRoom final : public model::LayerExecutor {
   ActivationRunner inner_;
 };
 
-// A rung of the ladder: layers whose policy is one of `from` take `to`.
+// A rung of the ladder: it gives policy `to` to layers with a policy in `from`.
 struct LeanerPolicy {
   plan::ActivationPolicy to;
   std::vector<plan::ActivationPolicy> from;

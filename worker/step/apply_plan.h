@@ -50,7 +50,7 @@ class ActivationRunner final : public model::LayerExecutor {
     // Whether a layer may run again in the backward of the next one. Under
     // ZeRO 3 it may not: its parameters are whole only in its own backward.
     bool layers_join = true;
-    // The most bytes to offload; 0: as many as the disk takes.
+    // Most bytes to offload; 0 means as many as the disk takes.
     int64_t host_memory_limit = 0;
   };
   explicit ActivationRunner(Options options);
@@ -71,12 +71,11 @@ class ActivationRunner final : public model::LayerExecutor {
                                          const model::StepContext& context);
 
   const Options options_;
-  bool maps_are_derived_ = false;  // some layer derives maps
+  bool maps_are_derived_ = false;  // whether any layer derives maps
   activations::DerivedPolicy lean_;
   activations::OffloadPolicy offload_;
 };
 
-// The layers of a stage. `num_layers`: of the whole model.
 model::LayerGraph::LayerRange layers_of_stage(const plan::Plan& plan, int stage,
                                               int64_t num_layers);
 
@@ -84,12 +83,12 @@ model::LayerGraph::LayerRange layers_of_stage(const plan::Plan& plan, int stage,
 pipeline::StageRoutes routes_of_stage(const model::LayerGraph& model,
                                       const plan::Plan& plan, int stage);
 
-// How the layers run under the plan's activation policies, and under leaner
-// ones if memory is short (memory_ladder.h). The first three lists have one
+// Runners for the plan's activation policies and for the leaner ones that are
+// used if memory is short (memory_ladder.h). The first three lists have one
 // element per rung.
 struct ActivationRungs {
   std::vector<std::unique_ptr<model::LayerExecutor>>
-      runners;  // null: layers are called
+      runners;  // null calls the layers directly
   std::vector<std::string> names;
   // The policy of each layer of the model, at each rung.
   std::vector<std::vector<plan::ActivationPolicy>> policies;
@@ -97,14 +96,14 @@ struct ActivationRungs {
   std::vector<std::string> skipped;
 };
 
-// `host_memory_limit` in bytes bounds what is offloaded; 0 does not.
+// `host_memory_limit`: most bytes to offload; 0 means no limit.
 ActivationRungs activation_rungs(const plan::Plan& plan, int64_t num_layers,
                                  int64_t host_memory_limit);
 
-// Agreements of ranks before the first step. Both are collective and throw
+// Collective work of the ranks before the first step. Both functions throw
 // CommunicationError.
 
-// Every rank gets rank 0's state of the model.
+// Copies rank 0's model state to every rank.
 void replicate(collectives::Communicator& communicator,
                model::LayerGraph& model);
 

@@ -40,7 +40,7 @@ struct CudaGraphRunner::Graph {
 
 namespace {
 
-// Ends with its scope: a failure leaves no capture behind.
+// The destructor ends the capture, also after a failure.
 class Capture {
  public:
   explicit Capture(devices::DeviceGraph& graph) : graph_(graph) {
@@ -89,8 +89,8 @@ std::vector<int64_t> shape_of(const CudaGraphRunner::MicroBatch& inputs,
   return shape;
 }
 
-// Sizes of groups that differ are read on the host, and sums that are exchanged
-// go through it: neither can be captured.
+// A capture cannot contain an exchange between ranks, nor group sizes that the
+// host reads because they differ.
 bool can_be_captured(const model::StepContext& context) {
   return context.exchange == nullptr && context.halo == nullptr &&
          std::ranges::adjacent_find(context.groups, std::ranges::not_equal_to(),
@@ -126,7 +126,7 @@ CudaGraphRunner::MicroBatch CudaGraphRunner::on_device(
   return copies;
 }
 
-// Loaded images are the same if their memory is: prepared_ keeps it.
+// Compares storage: prepared_ keeps it alive, so no other images can reuse it.
 bool CudaGraphRunner::is_prepared(const MicroBatch& inputs) const {
   return prepared_.loaded.defined() &&
          prepared_.loaded.const_data_ptr() == inputs.loaded.const_data_ptr() &&
@@ -174,7 +174,7 @@ at::Tensor CudaGraphRunner::run(MicroBatch inputs,
   }
   const MemoryCategoryScope scope(MemoryCategory::kLoss);
   if (is_prepared(inputs)) {
-    inputs.send_following();  // The copy need not wait for the graph.
+    inputs.send_following();  // this copy need not wait for the graph
   } else {
     fill(inputs);
   }
@@ -186,7 +186,8 @@ at::Tensor CudaGraphRunner::run(MicroBatch inputs,
   return Replay::apply(anchor_, graph_.get());
 }
 
-// The ladder handles refused memory. Any other failure would happen again.
+// Throws if memory is refused, which the ladder handles. After another failure
+// no capture is tried again.
 bool CudaGraphRunner::captures(const MicroBatch& inputs, const Forward& forward,
                                const End& end) {
   try {

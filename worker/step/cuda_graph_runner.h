@@ -57,9 +57,9 @@ class CudaGraphRunner {
   struct MicroBatch {
     at::Tensor loaded;                 // the images' bytes, perhaps packed
     std::vector<int64_t> image_sizes;  // [n, H, W, C]
-    // Makes the map [n, C, H, W] on the device from them, or fills `into`.
+    // Makes the map [n, C, H, W] on the device from `loaded`, or fills `into`.
     std::function<at::Tensor(const std::optional<at::Tensor>& into)> map;
-    // Begins to copy the images that follow.
+    // Begins to copy the next micro-batch's images.
     std::function<void()> send_following;
     at::Tensor images;  // the map
     loss::PackedTargets targets;
@@ -69,7 +69,7 @@ class CudaGraphRunner {
   };
   // Computes, on the device, the scalar whose backward runs.
   using Forward = std::function<at::Tensor(const MicroBatch& inputs)>;
-  // Queues the step's end after backward; null: there is none.
+  // Queues the step's end after backward; null if there is none.
   using End = std::function<void(const MicroBatch& inputs)>;
   // Returns the loss of `inputs`, which are on the host and have no map yet.
   // `forward` computes it in `context`. Until release(), calls of the same
@@ -119,7 +119,7 @@ class CudaGraphRunner {
   std::vector<int64_t> shape_;  // the newest run's sizes and groups' bounds
   int runs_ = 0;                // how often that shape ran in a row
   std::unique_ptr<Graph> graph_;
-  // The host's tensors that prepare() has copied; undefined: none.
+  // Host tensors that prepare() has copied; undefined before that.
   struct Prepared {
     at::Tensor loaded, targets, scales;
   };

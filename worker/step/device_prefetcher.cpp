@@ -18,7 +18,7 @@ namespace headroom::step {
 
 namespace {
 
-// The value that becomes 1 in the network's input.
+// The level that becomes 1 in the network's input.
 int64_t most_level(const at::Tensor& images) {
   return images.scalar_type() == at::kUInt16 ? UINT16_MAX : UINT8_MAX;
 }
@@ -78,7 +78,7 @@ DevicePrefetcher::DevicePrefetcher(const devices::ComputeDevice& device,
                 .getStreamFromGlobalPool(device_.device());
 }
 
-// Nobody may write to images, or to the place, while they are copied.
+// Images and staging buffer must not change while they are copied.
 DevicePrefetcher::~DevicePrefetcher() {
   try {
     for (const Copy& copy : copies_under_way_) copy.done.synchronize();
@@ -179,8 +179,7 @@ void DevicePrefetcher::send(const Part& part) {
   content_ = part.bytes;
 }
 
-// Works on the stream of copies: what is staged next waits until this is
-// rendered.
+// Runs on the copy stream, so the next copy into the buffer waits for it.
 void DevicePrefetcher::render(const Part& part, const at::Tensor& images) {
   const int64_t count = images.size(0);
   for (int64_t first = 0; first < count; first += kStagedSamples) {

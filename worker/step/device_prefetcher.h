@@ -2,20 +2,20 @@
 //
 // The device has a staging buffer for the bytes of one micro-batch. As soon as
 // the network's input has been made from them, the bytes of the next
-// micro-batch are copied into the buffer, on a stream beside that of the
-// kernels; after the last of a batch, those of the following batch, where the
-// loader has it ready. The host waits for none of it.
+// micro-batch are copied into the buffer, on a separate stream. After the last
+// micro-batch the first one of the next batch is copied, if the loader has it
+// ready. The host does not wait for the copies.
 //
-// Batches' images should be in page-locked memory: the device reads other
-// memory only while the host waits.
+// Images should be in page-locked memory: while the device copies from other
+// memory, the host waits.
 //
-// Where a batch has its samples packed, their bytes go to a second buffer, a
-// few at a time, and the device renders the images from them on that stream.
+// Packed samples are copied to a second buffer, a few at a time, and the device
+// renders the images from them on the same stream.
 //
 // On the CPU there is no buffer and no copy.
 //
 // Ownership: keeps a batch's images until they have been copied.
-// Errors: c10::OutOfMemoryError out of input(), which may then be asked again.
+// Errors: c10::OutOfMemoryError in input(), which may then be called again.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,8 +39,8 @@ namespace headroom::step {
 // [n, C, H, W] of the type and on the device of `options`, in channels-last
 // memory (no pixel moves), divided by the largest level in float32 also where
 // the run is in float64, so that both precisions start from the same numbers.
-// They are copied as they were loaded. On a
-// device `into`, such a map, is filled and returned.
+// They are copied as they were loaded. `into`: a map of this shape on a device,
+// which is filled and returned.
 at::Tensor network_input(const at::Tensor& images,
                          const at::TensorOptions& options,
                          const std::optional<at::Tensor>& into = {});
@@ -51,8 +51,7 @@ loader::AllocateImages page_locked_images(const devices::ComputeDevice& device);
 
 class DevicePrefetcher {
  public:
-  // Returns the batch after the present one, or null if it is not ready.
-  // May be empty.
+  // Returns the batch after the present one; null if it is not ready.
   using FollowingBatch = std::function<const loader::Batch*()>;
   DevicePrefetcher(const devices::ComputeDevice& device,
                    FollowingBatch following);
@@ -66,12 +65,12 @@ class DevicePrefetcher {
                    const std::vector<plan::SampleRange>& parts, size_t part,
                    const at::TensorOptions& options,
                    const std::optional<at::Tensor>& into = {});
-  // Only begins the copy: for a caller that has the input already.
+  // Only begins the next copy: for a caller that already has the input.
   void send_following(const loader::Batch& batch,
                       const std::vector<plan::SampleRange>& parts, size_t part);
 
  private:
-  // Some of a batch's images, and the bytes that are sent for them.
+  // Some of a batch's images, and the bytes that are copied for them.
   struct Part {
     at::Tensor images;
     at::Tensor bytes;                   // the images, or packed samples
@@ -82,7 +81,7 @@ class DevicePrefetcher {
                       const plan::SampleRange& range);
 
   at::Tensor bytes_on_device(const Part& part);
-  // The staging buffer as such images.
+  // A view of the staging buffer in the shape of `images`.
   at::Tensor place_of(const at::Tensor& images) const;
   void send(const Part& part);
   void send_ahead(const Part& part);
@@ -94,10 +93,10 @@ class DevicePrefetcher {
 
   const devices::ComputeDevice device_;
   const FollowingBatch following_;
-  std::optional<c10::Stream> copies_;  // none on the CPU
+  std::optional<c10::Stream> copies_;  // undefined on the CPU
   at::Tensor staging_buffer_;          // bytes
-  at::Tensor staging_;  // the packed samples that are being rendered into it
-  at::Tensor content_;  // the host's bytes that are in it, or being copied
+  at::Tensor staging_;                 // packed samples that are being rendered
+  at::Tensor content_;  // host bytes that the buffer holds or will hold
   struct Copy {
     c10::Event done;
     at::Tensor bytes;

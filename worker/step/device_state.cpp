@@ -12,8 +12,8 @@
 namespace headroom::step {
 namespace {
 
-// For each element of the running statistics its index in the sums. Padding has
-// index 0 and is never read.
+// Maps each element of the running statistics to its index in the sums. Padding
+// has index 0, which is never read.
 at::Tensor places_of(model::LayerGraph& model,
                      const data_parallel::FlatBuffer& statistics) {
   std::map<const at::Tensor*, int64_t> begins;  // each running statistic's

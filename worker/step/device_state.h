@@ -1,15 +1,15 @@
-// DeviceState: the end of a step as kernels of a device: the gradient's norm,
-// whether the step counts, the optimizer and the running statistics
+// DeviceState: kernels that end a step on a device: gradient norm, decision
+// whether the step counts, optimizer, running statistics
 // (worker/kernels/commit_numbers.h).
 //
 //   measure()   norm and decision
 //   apply()     the commit, if the step counts
 //   outcome()   the decision; the only call in which the host waits
 //
-// A rank that trains alone calls them in this order, the first two perhaps in a
-// captured graph: the device decides, and a step that is not finite changes
-// nothing. If several ranks vote, the host writes their decision in between
-// (commit_as_voted()).
+// A rank that trains alone calls them in this order; the first two may be in a
+// captured graph. The device then decides, and a step that is not finite
+// changes nothing. If several ranks vote, the host writes their decision before
+// apply() (commit_as_voted()).
 //
 // The constructor allocates everything; measure() and apply() allocate nothing.
 #pragma once
@@ -30,7 +30,7 @@ namespace headroom::step {
 
 class DeviceState {
  public:
-  // The same range of all buffers that an optimizer step changes.
+  // One range, in each of the buffers that an optimizer step changes.
   struct Piece {
     devices::FlatBuffers buffers;
     std::vector<optim::Segment> segments;

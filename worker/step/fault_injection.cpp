@@ -17,9 +17,9 @@
 namespace headroom::step {
 namespace {
 
-thread_local bool ballast_fits = true;  // the newest one
+thread_local bool ballast_fits = true;  // whether the newest ballast fits
 
-// Labels are assigned, and files are written, from the host's memory.
+// In these phases the host allocates, not the device.
 bool is_on_the_host(configs::Fault::Phase phase) {
   return phase == configs::Fault::Phase::kLoader ||
          phase == configs::Fault::Phase::kCheckpoint;
@@ -29,7 +29,7 @@ devices::DeviceMemory& memory_of(const devices::ComputeDevice& device) {
   return device.api()->memory(device.device().index());
 }
 
-// Returns from a pause alone.
+// Pauses, hangs or kills this process; returns only from a pause.
 void stop_here(const configs::Fault& fault) {
   log::warn("--inject " + configs::to_string(fault));
   if (fault.kind == configs::Fault::Kind::kKill) std::raise(SIGKILL);

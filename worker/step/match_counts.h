@@ -25,26 +25,26 @@ class MatchCounts {
       : mesh_(mesh),
         sums_(at::zeros({static_cast<int64_t>(num_levels)}, at::kLong)) {}
 
-  // This rank's share: 0 except on the last stage, and on one rank of those
-  // that share an image.
+  // This rank's own counts: 0 except on the last stage, and there on one of the
+  // ranks that share an image.
   std::vector<int64_t> own(const loader::Batch& batch) const;
-  // Collective if the batch's sum is not known yet.
+  // Collective if the batch's sum has not arrived yet.
   loss::GlobalCounts of(const loader::Batch& batch);
-  // The sum of a later step has arrived.
+  // Stores the sum of a later step.
   void note(int64_t step, std::vector<int64_t> matches) {
     following_ = {step, std::move(matches)};
   }
-  // Ranks may differ in what they know: the next sum is exchanged anew.
+  // Discards all sums, because some ranks may lack them. of() sums again.
   void forget() { newest_ = following_ = {}; }
 
  private:
   struct Sums {
-    int64_t step = -1;  // -1: none
+    int64_t step = -1;  // no step yet
     std::vector<int64_t> matches = {};
   };
 
   collectives::Mesh& mesh_;
-  const at::Tensor sums_;  // what is exchanged
+  const at::Tensor sums_;  // buffer of the all-reduce
   Sums newest_, following_;
 };
 

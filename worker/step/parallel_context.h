@@ -1,8 +1,8 @@
 // ParallelContext: turns a plan into the StepContexts that layers run in.
 //
-// A layer knows no ranks. Its context has the samples of each batch-norm group
-// in the micro-batch, the ranks that share the group's statistics, this rank's
-// rows of a split image, and the runner of the layers.
+// Layers do not use ranks. A context contains the samples of each batch-norm
+// group in the micro-batch, the ranks that share the group's statistics, this
+// rank's rows of a split image, and the runner of the layers.
 //
 // Ownership: borrows the mesh and the runner; its contexts borrow it.
 #pragma once
@@ -44,8 +44,8 @@ struct StepGroups {
 StepGroups groups_of(const GroupRequest& request,
                      plan::SampleRange micro_batch);
 
-// The rows of an image of some height that this rank works on; a function of
-// the height. Throws Error when there are more ranks than blocks of rows.
+// The image rows that this rank works on, as a function of the image height.
+// Throws Error if there are more ranks than blocks of rows.
 std::function<plan::SampleRange(int64_t height)> own_rows(
     const collectives::Mesh& mesh, int64_t max_stride);
 
@@ -56,11 +56,11 @@ class ParallelContext {
                   int64_t max_stride, collectives::Mesh& mesh,
                   model::LayerExecutor* runner);
 
-  // Layers run through it from now on; may be null.
+  // Sets the runner of later contexts; may be null.
   void set_runner(model::LayerExecutor* runner) { runner_ = runner; }
 
-  // The next contexts are for a global batch of whole images
-  // [samples, C, height, width].
+  // Sets the global batch of later contexts: whole images [samples, C, height,
+  // width].
   void set_batch(int64_t samples, int64_t height, int64_t width);
 
   // `batch_norm_sums` as in StepContext.
@@ -68,7 +68,7 @@ class ParallelContext {
                               const at::Tensor& batch_norm_sums);
   model::StepContext evaluation();
 
-  // How many batch-norm groups the whole batch has.
+  // Number of batch-norm groups in the whole batch.
   int64_t num_groups() const;
   // Where this rank's `local_rows` rows of a map are in the whole map.
   RowWindow window(int64_t local_rows) const;
@@ -83,7 +83,7 @@ class ParallelContext {
   data_parallel::CommunicatorExchange over_image_;
   GroupRequest groups_;
   std::optional<spatial::CommunicatorHaloExchange> halo_;
-  // Exchanges the statistics of groups that span ranks; null if none does.
+  // Exchanges the statistics of groups that span ranks; null if no group does.
   StatisticsExchange* statistics_ = nullptr;
 };
 

@@ -21,16 +21,16 @@ namespace headroom::step {
 
 class RankLadder {
  public:
-  // `host_memory_limit` bounds what is offloaded, in bytes; 0: no bound.
-  // `can_cut`: micro-batches may become smaller than the plan's. `state` is
-  // that of an earlier generation under the same plan.
+  // `host_memory_limit`: most bytes to offload; 0 means no limit. `can_cut`:
+  // micro-batches may become smaller than the plan's. `state`: from an earlier
+  // generation under the same plan.
   RankLadder(const plan::Plan& plan, int data_parallel_rank,
              int64_t global_batch_size, const model::LayerGraph& model,
              int64_t host_memory_limit, bool can_cut,
              const memory::LadderState& state);
 
   // --- how a step runs on this rung ---
-  // Runs the layers; null: they are called as they are.
+  // Runs the layers; null if they are called directly.
   model::LayerExecutor* runner() const {
     return rungs_.runners[static_cast<size_t>(state_.policy)].get();
   }
@@ -45,8 +45,8 @@ class RankLadder {
   bool allows_capture() const;
 
   // --- moves ---
-  // Takes over the rungs that all ranks share. Returns the lowest rank that has
-  // nothing leaner left, if any. Collective.
+  // Moves to the lowest rung of any rank. Returns the lowest rank that has no
+  // leaner rung left, if any. Collective.
   std::optional<int> agree(collectives::Communicator& world);
   memory::LadderDecision after_failure();
   memory::LadderDecision after_commit();
@@ -60,7 +60,7 @@ class RankLadder {
   const plan::Plan plan_;
   const int data_parallel_rank_;
   const plan::BatchCut cut_;
-  const int64_t stride_;  // the model's largest
+  const int64_t stride_;  // the model's largest stride
   const ActivationRungs rungs_;
   const memory::LadderRungs all_;  // the above and smaller micro-batches
   memory::LadderState state_;

@@ -25,7 +25,6 @@ namespace {
 
 constexpr const char* kDefaultModel = "yolov5s";
 
-// Copy-paste is part of mosaics.
 bool pastes_objects(const configs::RunConfig& config) {
   return config.command == "train" && config.hyp.copy_paste > 0 &&
          config.hyp.mosaic > 0 && !config.rect;
@@ -37,7 +36,7 @@ labels::Dataset read_split(const configs::DataConfig& data, labels::Split split,
   options.limits.bands = layers::picture_channels(inputs.table.input_channels);
   options.limits.ranges = value_ranges(config);
   options.single_cls = config.single_cls;
-  // Files are waited for more than computed on.
+  // More threads than cores help here: the work mostly waits for files.
   options.num_threads = std::max(options.num_threads, config.loader_threads);
   if (!config.noindex) options.kept_in = labels::index_folder();
   options.keep_outlines =
@@ -58,7 +57,8 @@ void read_model(const configs::RunConfig& config, RunData& inputs) {
   inputs.table = layers::load_model_table(inputs.model);
 }
 
-// Those that the run is defined with; else those of weights without --cfg.
+// Uses the anchors of the configuration, otherwise of --weights if --cfg is not
+// set.
 void use_anchors(const configs::RunConfig& config, layers::ModelTable& table) {
   if (config.anchors.empty()) {
     if (!config.cfg.empty() || config.weights.empty()) return;
@@ -80,7 +80,7 @@ void use_anchors(const configs::RunConfig& config, layers::ModelTable& table) {
   table.anchors = std::move(anchors);
 }
 
-// Throws Error where images cannot have the run's range.
+// Throws Error if the run's value range does not fit the images.
 void check_range(const configs::RunConfig& config,
                  const configs::DataConfig& data, const RunData& inputs) {
   const std::string why =
@@ -90,12 +90,12 @@ void check_range(const configs::RunConfig& config,
     throw Error("data", data.file.string() + ": " + why,
                 "write one pair for all, or one for each band");
   }
-  // A run goes on as it began.
+  // Validation, resumed runs and runs with their own range ignore data.yaml's.
   if (config.command == "val" || !config.resume.empty() || !data.range ||
       !config.value_range.empty()) {
     return;
   }
-  // Its launcher found no data.yaml, and planned for half the bytes.
+  // The launcher could not read data.yaml, so it planned for 8-bit images.
   throw Error(
       "data",
       data.file.string() + " has a range, but the run was defined without one",
@@ -103,7 +103,7 @@ void check_range(const configs::RunConfig& config,
       "value_range=LOW,HIGH");
 }
 
-// A window's boxes are cut, outlines are not.
+// --random-crop cuts boxes to the window, but not outlines.
 void check_outlines(const configs::RunConfig& config,
                     const labels::Dataset& training) {
   const int64_t polygons = training.num_polygons();
@@ -115,7 +115,7 @@ void check_outlines(const configs::RunConfig& config,
               "add --set hyp.copy_paste=0");
 }
 
-// Looks at a few images alone.
+// Reads only a few images.
 std::string note_on_reduced_bits(const configs::RunConfig& config,
                                  const labels::Dataset& images) {
   constexpr int64_t kLookedAt = 8;
@@ -244,7 +244,7 @@ std::string note_on_range(const configs::RunConfig& config,
     }
   }
   const auto& images = inputs.training ? inputs.training : inputs.validation;
-  // Weights that are judged have what they were trained with.
+  // Weights under validation keep the range of their training.
   return used.empty() && images && !judges
              ? note_on_reduced_bits(config, *images)
              : "";

@@ -28,10 +28,10 @@ struct RunData {
   std::string model;
   layers::ModelTable table;
   std::vector<std::string> class_names;
-  std::optional<labels::Dataset> training;    // none with synthetic input
-  std::optional<labels::Dataset> validation;  // likewise
+  std::optional<labels::Dataset> training;    // not set with synthetic input
+  std::optional<labels::Dataset> validation;  // not set with synthetic input
   std::vector<labels::DataReport> reports;
-  std::optional<configs::RangeWish> range;  // data.yaml's
+  std::optional<configs::RangeWish> range;  // range in data.yaml
 
   int64_t num_classes() const {
     return static_cast<int64_t>(class_names.size());
@@ -41,17 +41,15 @@ struct RunData {
 // Reads the splits train and val for `train`, the split config.task for `val`.
 RunData read_data(const configs::RunConfig& config);
 
-// The split that `val` judges.
 labels::Split split_of(const configs::RunConfig& config);
 
-// Messages for the run's start; "" if there is none.
+// The next functions return messages for the run's start; "" if there is none.
 
 // hyp.copy_paste has no effect with this data or these flags.
 std::string note_on_copy_paste(const configs::RunConfig& config,
                                const RunData& inputs);
 
-// Augmentations of colours are asked for, but images have bands or 16 bits
-// instead.
+// Colour augmentations are set, but the images have bands or 16 bits.
 std::string note_on_colours(const configs::RunConfig& config,
                             const RunData& inputs);
 
@@ -64,12 +62,12 @@ at::ScalarType scalar_type_of(configs::Precision precision);
 // The type of the network's maps in training.
 at::ScalarType map_type_of(configs::Precision precision);
 
-// The range of values of the run's images; none: 8 bits. A run that validates
-// has that of its weights. Throws Error (exit 2).
+// The range of the image values; empty for 8 bits. A validation uses the range
+// of its weights. Throws Error (exit 2).
 ValueRanges value_ranges(const configs::RunConfig& config);
 
-// data.yaml asks for another range than the run has, or for none where files
-// have more than 8 bits.
+// data.yaml has another range than the run, or none although files have more
+// than 8 bits.
 std::string note_on_range(const configs::RunConfig& config,
                           const RunData& inputs);
 
@@ -77,9 +75,8 @@ std::string note_on_range(const configs::RunConfig& config,
 loader::LoaderOptions loader_options(const configs::RunConfig& config,
                                      const model::LayerGraph& model);
 
-// Packs targets on loader threads for a device that computes the loss. Room for
-// as many matches as there are, or, where a bound is given, as it is for
-// graphs, for the most of a micro-batch.
+// Packs targets on loader threads for a device that computes the loss. A bound
+// on labels (for graphs) reserves room for the most matches of a micro-batch.
 loader::PackTargets target_packing(
     const model::LayerGraph& model,
     const std::optional<predict::LabelBound>& bound);

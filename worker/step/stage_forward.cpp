@@ -17,8 +17,8 @@
 namespace headroom::step {
 namespace {
 
-// Parts [n, anchors, rows, W, fields] of a head, above one another, in the
-// memory order of a whole one: [n, rows, W, anchors, fields].
+// Joins parts [n, anchors, rows, W, fields] of a head by rows, in the memory
+// order of a whole head: [n, rows, W, anchors, fields].
 at::Tensor joined_rows(const std::vector<at::Tensor>& parts) {
   const at::Tensor& first = parts.front();
   int64_t rows = 0;
@@ -43,7 +43,7 @@ plan::Plan replica_plan(int world_size) {
   return plan;
 }
 
-// One forward, as the pipeline's executor runs it.
+// One forward, run by the pipeline's executor.
 class Evaluation final : public pipeline::StageWork {
  public:
   Evaluation(model::LayerGraph& model, const pipeline::StageRoutes& routes,
@@ -135,7 +135,7 @@ std::vector<at::Tensor> StageForward::run(const loader::Batch& batch) {
   }
 }
 
-// Called outside the catch, where the memory of the attempt is free again.
+// Called outside the catch, where the failed attempt's memory is free again.
 StageForward::Attempt StageForward::attempt(const loader::Batch& batch) {
   Attempt result;
   try {
@@ -170,7 +170,7 @@ void StageForward::prepare_retry(const std::string& failure, int64_t samples) {
   ++num_halvings_;
 }
 
-// All ranks of a replica cut the batch alike; where weights are gathered, all
+// All ranks of a replica cut the batch alike, so ranks that gather weights
 // gather equally often.
 std::vector<at::Tensor> StageForward::run_context(const loader::Batch& batch) {
   const int64_t samples = batch.images.size(0);
@@ -204,7 +204,7 @@ std::vector<at::Tensor> StageForward::run_layers(const at::Tensor& pixels) {
   return evaluation.take_heads();
 }
 
-// Everything that the messages need is allocated before the first of them.
+// Allocates everything for the messages before the first is sent.
 std::vector<at::Tensor> StageForward::gather_rows(
     const loader::Batch& batch, const std::vector<at::Tensor>& heads) {
   const int ranks = mesh_.layout.spatial_parallel_size;

@@ -4,10 +4,10 @@
 // The whole heads arrive on one rank: of the last pipeline stage, the one with
 // the first part of the image.
 //
-// If memory is short, a rank that has the whole network tries the batch once
-// more, then in halves of halves. Ranks that share the network, or its weights,
-// cannot do so alone: the failure is thrown, and the next generation begins
-// with num_parts_after_failure().
+// A rank that has the whole network and runs out of memory tries the batch once
+// more, then in two parts, four, and so on. Ranks that share the network or its
+// weights cannot retry alone: the failure is thrown, and the next generation
+// begins with num_parts_after_failure().
 //
 // Ownership: borrows everything.
 // Threads: one. Collective over the ranks that share the network or its
@@ -62,18 +62,17 @@ class StageForward {
   int64_t num_halvings() const { return num_halvings_; }
   // `retry` reports every failure.
   void set_retry(memory::MemoryRetry retry) { retry_ = std::move(retry); }
-  // Every batch goes through in at least so many parts, the same number on all
-  // ranks that run the network together: 0 before the first failure that was
-  // thrown, 1 after it (freed memory may suffice), then twice as many each
-  // time.
+  // Sets the least number of parts of every batch, the same on all ranks that
+  // run the network together: 0 at first, 1 after the first failure that was
+  // thrown (freed memory may suffice), then twice as many each time.
   void set_num_parts(int64_t parts) { first_num_parts_ = parts; }
   // The argument of set_num_parts() after a failure that was thrown.
   int64_t num_parts_after_failure() const {
-    if (!has_thrown_) return first_num_parts_;  // what failed is not this
+    if (!has_thrown_) return first_num_parts_;  // other work failed
     return first_num_parts_ == 0 ? 1 : 2 * first_num_parts_;
   }
-  // Takes the place of run() on a replica that has no batch left while others
-  // do: sharded weights are gathered equally often on all ranks.
+  // Replaces run() on a replica that has no batch left while others have one:
+  // all ranks must gather sharded weights equally often.
   void skip();
 
   const model::LayerGraph& model() const { return model_; }
@@ -86,9 +85,8 @@ class StageForward {
     std::vector<at::Tensor> heads;
     std::string failure;  // this rank's; "" for none
   };
-  // This rank failed at a batch of `samples`: decides on the next attempt.
-  // Throws where it is not for this rank alone to make one, and where nothing
-  // smaller is left.
+  // Prepares the next attempt after a failure at `samples`. Throws if this rank
+  // cannot retry alone or nothing smaller is left.
   void prepare_retry(const std::string& failure, int64_t samples);
   Attempt attempt(const loader::Batch& batch);
   std::vector<at::Tensor> run_context(const loader::Batch& batch);
@@ -110,9 +108,9 @@ class StageForward {
   pipeline::PipelineExecutor executor_;
   memory::MemoryRetry retry_;
   int64_t num_halvings_ = 0;
-  bool has_thrown_ = false;  // for want of memory, that more parts may save
+  bool has_thrown_ = false;  // failed for memory; more parts may help
   int64_t first_num_parts_ = 0;
-  // How the present batch goes through.
+  // How the present batch is cut.
   int64_t num_parts_ = 1;
   bool was_tried_again_ = false;
 };

@@ -4,7 +4,7 @@
 // micro-batch by micro-batch, and on the last stage the loss. With one stage
 // that is plain gradient accumulation.
 //
-// Ownership: borrows all that it is given.
+// Ownership: borrows all constructor arguments.
 // Threads: the one that trains.
 #pragma once
 
@@ -34,30 +34,30 @@
 
 namespace headroom::step {
 
-// A run's options of its steps: the same in all of them.
+// Step options of a run; they stay the same in all steps.
 struct StepOptions {
   loss::LossGains gains;
   optim::ScheduleOptions schedule;
   plan::Plan plan;
   bool skip_non_finite = false;
-  FaultInjection* faults = nullptr;  // borrowed; null: none
-  int64_t host_memory_limit = 0;     // bytes to offload at most; 0: no limit
-  // Assigns the targets of micro-batches that are smaller than the plan's;
-  // without it they are never cut.
+  FaultInjection* faults = nullptr;  // borrowed; may be null
+  int64_t host_memory_limit = 0;     // most bytes to offload; 0 means no limit
+  // Assigns targets to micro-batches that are smaller than the plan's. Without
+  // it micro-batches are never made smaller.
   loader::AssignTargets assign = {};
-  // The run's question to the memory model; without it nothing is predicted.
+  // The run's request to the memory model; without it nothing is predicted.
   std::optional<predict::MemoryRequest> memory = {};
-  Teacher* teacher = nullptr;  // borrowed; null: none
+  Teacher* teacher = nullptr;  // borrowed; may be null
   DevicePrefetcher::FollowingBatch following = {};
   bool captures_micro_batches = false;  // on a device (cuda_graph_runner.h)
-  predict::LabelBound labels = {};      // captured graphs have room for it
-  // The rung of an earlier generation under the same plan.
+  predict::LabelBound labels = {};      // bounds the targets of captured graphs
+  // The rung of this rank in an earlier generation under the same plan.
   memory::LadderState ladder = {};
 };
 
 class StageStep final : public pipeline::StageWork {
  public:
-  // One step's part of this rank.
+  // This rank's part of a step.
   struct Part {
     const loader::Batch* batch = nullptr;
     // The batch's own micro-batches, or smaller ones that tile them.
@@ -71,7 +71,7 @@ class StageStep final : public pipeline::StageWork {
     bool is_last(int64_t micro_batch) const {
       return micro_batch + 1 == static_cast<int64_t>(micro_batches.size());
     }
-    // A batch has the targets of its own micro-batches alone.
+    // Whether smaller micro-batches replace those of the batch.
     bool is_cut() const { return micro_batches != batch->micro_batches; }
   };
 
@@ -79,10 +79,10 @@ class StageStep final : public pipeline::StageWork {
             const collectives::Mesh& mesh, ParallelContext& context);
 
   // Called before the executor runs a step. `part.batch` must outlive it.
-  // `graphs` captures the micro-batches; null: all run as they are.
+  // `graphs` captures the micro-batches; null if none is captured.
   void begin(Part part, CudaGraphRunner* graphs, StepCommit& commit);
-  // Copies the data of the next step's first forward() into the buffers of the
-  // graph. REQUIRES: graphs in begin().
+  // Copies the inputs of the next step's first forward() into the graph's
+  // buffers. REQUIRES: graphs in begin().
   void prepare(const Part& next);
 
   const pipeline::StageRoutes& routes() const { return routes_; }
@@ -95,16 +95,16 @@ class StageStep final : public pipeline::StageWork {
   std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) override;
   void before_backward(int64_t micro_batch, bool is_last) override;
 
-  // The newest pass that began: "forward" or "backward".
+  // The newest pass that began, "forward" or "backward".
   std::string failed_phase() const;
 
  private:
   model::StepContext context_of(const Part& part, int64_t micro_batch);
-  // The network's input; `into` is filled and returned if there is one.
+  // The network's input. `into`, if given, is filled and returned.
   at::Tensor images_of(const Part& part, int64_t micro_batch,
                        const std::optional<at::Tensor>& into = {});
   CudaGraphRunner::MicroBatch for_graph(const Part& part, int64_t micro_batch);
-  // For the CPU's loss; for a device's, packed on the host, with the scales.
+  // Targets for the CPU's loss. A device's loss uses packed targets and scales.
   std::vector<loss::LevelTargets> targets_of(const Part& part,
                                              int64_t micro_batch) const;
   loss::PackedTargets packed_targets_of(
@@ -114,8 +114,8 @@ class StageStep final : public pipeline::StageWork {
                        const std::vector<loss::HeadSize>& heads) const;
   std::vector<loss::HeadSize> head_sizes(const Part& part,
                                          int64_t micro_batch) const;
-  // The most matches of a level in a micro-batch that is captured; 0: there is
-  // room for those there are.
+  // Room for matches per level in a captured micro-batch; 0 outside of graphs,
+  // where the targets have exactly the room they need.
   int64_t match_capacity(const Part& part) const;
   at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads,
                      const std::vector<at::Tensor>& teacher);
@@ -123,7 +123,7 @@ class StageStep final : public pipeline::StageWork {
                             const loss::PackedTargets& targets,
                             const at::Tensor& scales);
 
-  // Tells the gradients which pass over the layers begins.
+  // Announces the next pass over the layers to the gradients.
   void begin_pass(const pipeline::Instruction& instruction);
 
   const StepOptions& options_;
@@ -133,7 +133,7 @@ class StageStep final : public pipeline::StageWork {
   const pipeline::StageRoutes routes_;
   DevicePrefetcher images_;
   const at::Tensor items_;
-  Part part_;  // the newest step's, as are those that follow
+  Part part_;  // the newest step's, like the members below
   CudaGraphRunner* graphs_ = nullptr;
   StepCommit* commit_ = nullptr;
   std::optional<pipeline::Instruction> begun_;

@@ -9,10 +9,10 @@
 //
 // The trainer makes the same four calls in each attempt at a step:
 //
-//   begin()             what the step commits if it counts
+//   begin()             sets the numbers that a commit applies
 //   numbers_in_graph()  for each micro-batch that a graph runs
-//   measure()           after backward: losses, norm, is this rank's part
-//   finite finish()            after the vote
+//   measure()           after backward: losses, norm, and if they are finite
+//   finish()            after the vote
 //
 // Ownership: borrows everything. Threads: the one that trains.
 #pragma once
@@ -32,7 +32,7 @@ namespace headroom::step {
 
 class StepCommit {
  public:
-  // The one for this rank. `faults`, `graphs`: null if there are none.
+  // Makes the class for this rank. `faults`, `graphs`: may be null.
   static std::unique_ptr<StepCommit> make(TrainingState& state,
                                           StepReports& reports,
                                           const FaultInjection* faults,
@@ -43,20 +43,20 @@ class StepCommit {
       : state_(state), reports_(reports), faults_(faults) {}
   virtual ~StepCommit() = default;
 
-  // `planned`: all but the gradient's norm. `loss_scale`: what the loss was
-  // multiplied by, if it was.
+  // `planned`: everything but the gradient's norm. `loss_scale`: factor of the
+  // loss in backward, if it was scaled.
   void begin(const CommitArguments& planned, std::optional<double> loss_scale) {
     planned_ = planned;
     loss_scale_ = loss_scale;
   }
-  // Packed numbers (device_state.h) of the end that a graph runs after backward
-  // of a micro-batch; undefined if graphs end no step.
+  // Packed numbers (device_state.h) for a graph that ends the step after the
+  // backward of a micro-batch; undefined if graphs end no step.
   virtual at::Tensor numbers_in_graph(bool is_last) = 0;
   // Reports this rank's losses, `items`, and its share of the squared norm. The
   // host waits for a device here.
   virtual data_parallel::Outcome measure(const at::Tensor& items) = 0;
-  // Makes the state that of the step if all ranks voted `counts`. Returns
-  // whether the optimizer stepped.
+  // Commits the step if all ranks voted `counts`. Returns whether the optimizer
+  // stepped.
   virtual bool finish(const CommitArguments& arguments, bool counts) = 0;
 
  protected:
@@ -100,7 +100,7 @@ class DeviceCommit final : public StepCommit {
   at::Tensor numbers();
 
   const CudaGraphRunner* graphs_;
-  bool has_committed_ = false;  // the newest attempt
+  bool has_committed_ = false;  // of the newest attempt
 };
 
 }  // namespace headroom::step

@@ -29,7 +29,7 @@
 
 namespace headroom::step {
 
-// What a rank holds in slices instead of whole: the columns of the table in
+// Which tensors a rank holds in slices: the table's columns in
 // training_state.h.
 struct Slices {
   explicit Slices(int zero_stage)
@@ -41,14 +41,14 @@ struct Slices {
   bool rest;  // accumulated gradient, moments, average
 };
 
-// Empties autograd's queue, which after an exception keeps nodes, and what they
-// saved, until the thread's next backward.
+// Empties autograd's queue. After an exception it would keep nodes and saved
+// tensors until the thread's next backward.
 void release_failed_graph();
 
 class StepGradients {
  public:
-  // A null `mesh` means one process. REQUIRES: in `parameters` that is apart
-  // which is held in slices, and nothing else.
+  // A null `mesh` means one process. REQUIRES: `parameters` has values_apart
+  // and gradients_apart as in `slices`.
   StepGradients(data_parallel::FlatBuffer& parameters,
                 const zero::ShardMap& shards, const Slices& slices,
                 collectives::Mesh* mesh);
@@ -61,7 +61,7 @@ class StepGradients {
   // rank is alone.
   void abandon();
 
-  // The sum that this rank holds, flat: all of it, or its slices.
+  // The summed gradient that this rank holds, flat: whole, or its slices.
   const at::Tensor& own() {
     return sharded_ ? sharded_->gradient_shard() : parameters_.gradients();
   }

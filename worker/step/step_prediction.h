@@ -17,19 +17,17 @@
 
 namespace headroom::step {
 
-// The batch as the memory model takes it. Matches are counted on the ranks that
-// compute the loss.
+// The batch's shape for the memory model. Only ranks that compute the loss
+// count matches.
 predict::StepShape step_shape(const loader::Batch& batch,
                               const collectives::Mesh& mesh,
                               const model::LayerGraph& model);
 
 class StepPrediction {
  public:
-  // `request`: the run's (parallel/predict/memory_request.h).
   StepPrediction(predict::MemoryRequest request, const collectives::Mesh& mesh,
                  const model::LayerGraph& model);
 
-  // Call it before a step.
   void begin_step();
 
   // The step's peak bytes under `policies`, one per layer, with the batch's own
@@ -37,8 +35,8 @@ class StepPrediction {
   int64_t predict(const loader::Batch& batch,
                   std::vector<plan::ActivationPolicy> policies);
 
-  // Whether the workspaces of all convolutions had been observed before that
-  // step, on a device. Otherwise nothing was predicted.
+  // Whether the workspaces of all convolutions were known before the step, on a
+  // device. Otherwise nothing was predicted.
   bool knew_workspaces() const;
 
   // A warning if the step needed more than the newest predict(), once for each

@@ -1,13 +1,13 @@
 // StepReports: the numbers that ranks exchange at the end of a step, in one
 // all-reduce: losses and squared gradient norm, summed over ranks; per rank
 // three numbers of bytes and a ballot; and the matches of the next step, if
-// every rank knows its own.
+// every rank has counted its own.
 //
 // The verdict follows from the ballots. If the summed norm is not finite, ranks
 // whose own numbers were finite count as voting "not finite", too.
 //
-// All numbers travel as doubles, which hold whole numbers up to 2^53 exactly; a
-// number of bytes outside of 0 to 2^53 is refused.
+// All numbers are sent as doubles, which hold whole numbers up to 2^53 exactly;
+// a byte count outside of 0 to 2^53 is refused.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,7 +30,7 @@ class StepReports {
     bool is_finite() const;
   };
   // Bytes of tensors on a rank: the measured peak of the attempt, the bytes
-  // that stay after it, and the predicted peak (0: none was predicted).
+  // still live after it, and the predicted peak (0 if there is none).
   enum class Bytes { kMeasuredPeak, kLive, kPredictedPeak };
 
   StepReports(int rank, int num_ranks, int64_t num_levels = 0);
@@ -43,8 +43,8 @@ class StepReports {
   void set_squared_norm_share(double share);
   void set_bytes(Bytes which, int64_t bytes);
   void set_ballot(const data_parallel::Ballot& ballot);
-  // This rank's share of each level's matches in the next step. Not called if
-  // the next batch is not loaded yet.
+  // Sets this rank's matches per level in the next step. Not called if the next
+  // batch is not loaded yet.
   void set_following_matches(const std::vector<int64_t>& matches);
 
   // Sums the reports of all ranks; the methods below read the sums. Collective.
@@ -55,8 +55,8 @@ class StepReports {
   double squared_norm() const;
   std::vector<int64_t> bytes_of_all_ranks(Bytes which) const;
   data_parallel::Verdict verdict() const;
-  // Matches of each level in the next global batch; nothing if a rank did not
-  // know its own.
+  // Matches of each level in the next global batch; nothing if a rank had not
+  // loaded its part.
   std::optional<std::vector<int64_t>> following_matches() const;
 
  private:

@@ -35,7 +35,7 @@ std::string text_of(const ValueRanges& ranges) {
   return ranges.empty() ? "8 bits" : "the range " + to_text(ranges);
 }
 
-// One range may stand for all bands.
+// A range with one pair applies to all bands.
 bool are_equal(const ValueRanges& a, const ValueRanges& b) {
   if (a.size() == b.size() || a.empty() || b.empty()) return a == b;
   const auto are_all = [](const ValueRanges& ranges, const ValueRange& one) {
@@ -46,7 +46,7 @@ bool are_equal(const ValueRanges& a, const ValueRanges& b) {
          (b.size() == 1 && are_all(a, b[0]));
 }
 
-// Files hold anchors in float16, too.
+// Compared in float16, because weights files may store anchors in it.
 bool same_anchors(const model::LayerGraph::Level& a,
                   const model::LayerGraph::Level& b) {
   constexpr double kWithin = 1e-2;

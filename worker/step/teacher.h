@@ -6,8 +6,8 @@
 // pipelines and split images.
 //
 // Ownership: owns its weights. Threads: the one that trains.
-// Errors: of open, Error (exit 2): other classes, strides or anchors than the
-// student's, a file that has changed since the run began, a device.
+// Errors: open() throws Error (exit 2) if classes, strides or anchors differ
+// from the student's, the file has changed since the run began, or on a device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,7 +33,6 @@ class Teacher {
   // included.
   void check(const model::LayerGraph& student) const;
 
-  // images as LayerGraph::forward takes them.
   std::vector<at::Tensor> heads(const at::Tensor& images);
 
  private:

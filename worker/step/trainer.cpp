@@ -50,7 +50,7 @@ void Trainer::run_layers_by_policy() {
 }
 
 std::optional<int> Trainer::begin_generation() {
-  // Frees memory of a failed step, and what nothing needs any more.
+  // Frees the memory of a failed step, and caches that nothing needs.
   state_.abandon_step();
   release_graphs();
   kernels::release_freed_memory();
@@ -116,8 +116,7 @@ bool Trainer::attempt_step(const loader::Batch& batch,
   return true;
 }
 
-// Predicted and measured peak of the attempt, while a device computes what it
-// was given.
+// Predicts and measures the attempt's peak while the device still computes.
 void Trainer::report_memory(const loader::Batch& batch, StepResult& result) {
   activations::MemoryMeter& memory = state_.device().memory();
   int64_t predicted = prediction_ && !ladder_.cuts_micro_batches()
@@ -186,9 +185,9 @@ const loader::Batch* Trainer::following(const loader::Batch& batch) const {
   return next != nullptr && next->step == batch.step + 1 ? next : nullptr;
 }
 
-// Copies to the device what the next step begins with, while the device still
-// runs this one. Only the graph that has just ended this step reads it, so the
-// same micro-batches must follow; the rank is alone, so it knows all matches.
+// Copies the next step's first inputs to the device while it still runs this
+// step. Only if the next micro-batches replay the same graph. The rank is
+// alone, so it has counted all matches.
 void Trainer::prepare_following(const loader::Batch& batch,
                                 const StepResult& result) {
   const loader::Batch* const next = following(batch);
@@ -199,7 +198,7 @@ void Trainer::prepare_following(const loader::Batch& batch,
       ladder_.cuts_micro_batches()) {
     return;
   }
-  // If memory is refused here, the step asks for it again and handles it.
+  // If memory is refused here, the next step tries again and handles it.
   try {
     stage_.prepare({next,
                     next->micro_batches,
@@ -264,8 +263,8 @@ void Trainer::commit(const loader::Batch& batch, StepResult& result) {
     result.committed = true;
     return;
   }
-  // A gradient that overflowed because of the loss scale: the loss itself is
-  // computed before it is scaled.
+  // The loss itself is computed before scaling: if it is finite, only the
+  // scaled gradient overflowed.
   result.lowered_scale =
       scales_loss() && scale.can_fall() && reports_.losses().is_finite();
   result.committed = result.lowered_scale || options_.skip_non_finite;

@@ -13,7 +13,7 @@
 // the step is tried again. Nothing is lost: the state is that of the step
 // before.
 //
-// Ownership: borrows everything it is given; keeps the gradient hooks.
+// Ownership: borrows its constructor arguments; owns the gradient hooks.
 // Errors: CommunicationError when a peer is lost or left; Error otherwise.
 #pragma once
 
@@ -46,25 +46,25 @@ namespace headroom::step {
 struct StepResult {
   data_parallel::Verdict verdict;
   bool committed = false;
-  // The message, if this rank ran out of memory and did not vote. The step can
-  // be tried again after begin_generation(); by a lone rank not at all.
+  // Why this rank ran out of memory and did not vote; otherwise "". Ranks with
+  // peers try the step again after begin_generation(), a lone rank cannot.
   std::string out_of_memory;
   bool optimizer_stepped = false;
   double loss = 0, box = 0, obj = 0, cls = 0;  // of the global batch
   double gradient_norm = 0;                    // of the loss before scaling
   std::optional<double> loss_scale;            // set in float16
-  bool lowered_scale = false;                  // the update was skipped with it
+  bool lowered_scale = false;                  // the update was skipped as well
   optim::StepSettings settings;
   std::vector<int64_t> measured_peak_bytes;  // per rank, of the last attempt
-  // The prediction for the same attempt; 0 if there is none: micro-batches had
-  // to be cut, or a device met a convolution of a new shape.
+  // The predicted peak of the same attempt; 0 if none: micro-batches had to be
+  // cut, or a device met a convolution of a new shape.
   std::vector<int64_t> predicted_peak_bytes;
-  // Bytes per rank after the attempt has released its own: the state and what
-  // else lives between steps. A commit allocates nothing.
+  // Bytes per rank after the attempt has freed its own: the state and all else
+  // that stays between steps. A commit allocates nothing.
   std::vector<int64_t> live_bytes;
-  int64_t attempt = 1;  // the one that counts, from 1
-  // This rank's messages: attempts that did not fit, a rung taken back,
-  // injected faults, more memory than predicted.
+  int64_t attempt = 1;  // number of the attempt that counted, from 1
+  // This rank's messages: attempts that did not fit, rungs that were taken
+  // back, injected faults, more memory than predicted.
   std::vector<memory::StepEvent> events;
 };
 
@@ -74,21 +74,21 @@ class Trainer {
 
   Trainer(Options options, TrainingState& state, collectives::Mesh& mesh);
 
-  // Takes over the rungs that all ranks share, and drops the rest of a failed
-  // step. Returns the lowest rank that has nothing leaner left, if any: then
-  // the step cannot be done under this plan. Collective; called at the start of
-  // every generation, also of one that keeps this trainer.
+  // Moves to the rung of all ranks, and drops the rest of a failed step.
+  // Returns the lowest rank that has no leaner rung left, if any: then the step
+  // cannot be done under this plan. Collective; called at the start of every
+  // generation, also if the trainer is kept.
   std::optional<int> begin_generation();
 
   // One step over `batch`, this rank's part of global batch `batch.step`.
-  // `requests` is asked at the vote what this rank should do after this step;
-  // may be empty. If the result is not committed, the state is that before the
-  // step.
+  // `requests` is called at the vote and returns what this rank wants to happen
+  // after the step; may be empty. If the result is not committed, the state is
+  // that before the step.
   struct Requests {
     bool stop = false;        // end the run
     bool leave = false;       // end the generation
-    bool save = false;        // all ranks end with their agent
-    bool checkpoint = false;  // training goes on meanwhile
+    bool save = false;        // save, then end: the agent of all ranks is lost
+    bool checkpoint = false;  // write one while training goes on
   };
   using AskForRequests = std::function<Requests()>;
   StepResult train_step(const loader::Batch& batch,
@@ -99,7 +99,7 @@ class Trainer {
   void set_validation_parts(int64_t parts) {
     ladder_.set_validation_parts(parts);
   }
-  // Of this rank's newest failure.
+  // Memory figures of this rank's newest failure.
   const MemoryShortfall& shortfall() const { return shortfall_; }
 
   // Frees the captured graphs before something else needs their memory; the
@@ -107,10 +107,10 @@ class Trainer {
   void release_graphs();
 
  private:
-  // False if this rank ran out of memory.
+  // Returns false if this rank ran out of memory.
   bool attempt_step(const loader::Batch& batch, const AskForRequests& requests,
                     StepResult& result);
-  // Nothing if this rank ran out of memory.
+  // Returns nothing if this rank ran out of memory.
   std::optional<data_parallel::Outcome> forward_and_backward(
       const loader::Batch& batch, const loss::GlobalCounts& counts,
       StepResult& result);
@@ -138,7 +138,7 @@ class Trainer {
   RankLadder ladder_;
   MemoryShortfall shortfall_;
   ParallelContext context_;
-  const std::unique_ptr<CudaGraphRunner> graphs_;  // null: none
+  const std::unique_ptr<CudaGraphRunner> graphs_;  // may be null
   StageStep stage_;
   pipeline::PipelineExecutor executor_;
   std::optional<StepPrediction> prediction_;

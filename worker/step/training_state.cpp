@@ -38,7 +38,7 @@ int parameter_group(model::TensorRole role) {
                                                 : optim::kBiasGroup;
 }
 
-// The parts of elements [begin, end) that learn; offsets from `begin`.
+// The parts of elements [begin, end) that are trained; offsets from `begin`.
 std::vector<optim::Segment> segments_in(
     model::LayerGraph& model, const data_parallel::FlatBuffer& flat_buffer,
     int64_t begin, int64_t end) {
@@ -95,7 +95,7 @@ void move_running_statistic(const at::Tensor& running, const double* sums,
 TrainingState::TrainingState(const layers::ModelTable& table,
                              const TrainingStateOptions& options)
     : options_(options),
-      // One rank holds everything whole.
+      // Without other ranks nothing is sliced.
       slices_(options.mesh != nullptr && options.mesh->data->size() > 1
                   ? options.zero_stage
                   : 0) {
@@ -297,7 +297,7 @@ model::LayerExecutor* TrainingState::layer_executor(
 bool TrainingState::counts_norm() const {
   const collectives::Mesh* mesh = options_.mesh;
   if (mesh == nullptr) return true;
-  // The other ranks hold copies of what one of them counts.
+  // Only one of the ranks with equal copies counts them.
   return mesh->here.spatial_rank == 0 &&
          (slices_.rest || mesh->here.data_parallel_rank == 0);
 }
@@ -336,7 +336,6 @@ bool TrainingState::is_optimizer_step(const CommitArguments& arguments) const {
                                   arguments.settings.accumulate);
 }
 
-// The optimizer step of this commit.
 optim::OptimizerStep TrainingState::optimizer_step(
     const CommitArguments& arguments) const {
   optim::OptimizerStep step;
@@ -444,14 +443,15 @@ void TrainingState::move_running_statistics(int64_t num_groups) {
 void TrainingState::gather_parameters() {
   if (!sent_slice_.defined()) return;
   for (int64_t layer = 0; layer < shards_->num_layers(); ++layer) {
-    // A buffer of its own: no backend promises that send and receive overlap.
+    // A separate buffer: backends do not promise that send and receive may
+    // overlap.
     const at::Tensor sent =
         sent_slice_.narrow(0, 0, shards_->slice_size(layer));
     sent.copy_(pieces_[static_cast<size_t>(layer)].values);
     options_.mesh->data->all_gather(parameters_->layer_values(layer), sent);
   }
-  // The commit is complete only when the weights have arrived: a device would
-  // notice a lost peer later.
+  // Waits until the weights have arrived: on a device a lost peer would
+  // otherwise be noticed only after the commit.
   options_.mesh->data->synchronize();
 }
 

@@ -11,15 +11,15 @@
 //   2       whole      slices            slices
 //   3       slices     slices            slices
 //
-// ZeRO over one rank is stage 0. Maps of 16 bits are convolved with a copy of
-// the weights in their type, which every commit renews; all else is float32.
+// ZeRO over one rank is stage 0. For 16-bit maps, convolutions use a copy of
+// the weights in that type, renewed by every commit; all else is float32.
 //
-// Ownership: owns two models: the one that learns, and its exponential moving
+// Ownership: owns two models, the trained one and its exponential moving
 // average (EMA), which is validated and saved. Each is a view of its buffers.
 // Borrows the mesh.
 // Invariants:
-//   1. the state after counters.committed_steps steps is what this holds
-//      between two steps; a step that fails before its commit leaves it alone;
+//   1. between two steps this is the state after counters.committed_steps
+//      steps; a step that fails before its commit does not change it;
 //   2. commit() allocates nothing; under ZeRO 1 and 2 it gathers the weights.
 #pragma once
 
@@ -50,16 +50,16 @@
 
 namespace headroom::step {
 
-// The data set that a run trains on. Checkpoints keep it, so that a run that
-// goes on with another one can say so.
+// The training set of a run. Checkpoints store it, so that a resumed run can
+// report that it has changed.
 struct TrainingData {
-  int64_t images = 0;   // 0: none, or the checkpoint of an older build
+  int64_t images = 0;   // 0 if unknown, as in old checkpoints
   uint64_t digest = 0;  // Dataset::digest(): independent of the folder
   bool operator==(const TrainingData&) const = default;
 };
 
-// Means of the loss terms over the steps of the epoch so far: part of the
-// committed state, so that a resumed epoch has its whole mean.
+// Means of the loss terms over the epoch so far: part of the committed state,
+// so that a resumed epoch has its whole mean.
 struct EpochMeter {
   int64_t steps = 0;
   double box = 0, obj = 0, cls = 0;
@@ -75,23 +75,23 @@ struct EpochMeter {
 struct TrainingCounters {
   int64_t committed_steps = 0;
   int64_t optimizer_steps = 0;       // also the EMA's update count
-  int64_t last_optimizer_step = -1;  // its step number
+  int64_t last_optimizer_step = -1;  // its number
   double best_fitness = -1;          // 0.1 mAP50 + 0.9 mAP50-95
   int64_t best_epoch = -1;
   int64_t recorded_epochs = 0;  // validated and written to results.csv
   EpochMeter meter;             // the epoch that has begun
   optim::LossScale loss_scale;  // float16's
   // mAP50-95 by class in the newest validation, with --image-weights; empty
-  // until there was one.
+  // before the first one.
   std::vector<double> class_maps;
-  TrainingData data;  // the newest start's
+  TrainingData data;  // as of the newest start
 };
 
 // The numbers that one commit applies.
 struct CommitArguments {
   int64_t step = 0;
   int64_t num_groups = 1;    // batch-norm groups of the global batch
-  double gradient_norm = 0;  // the accumulated gradient's, with this step's
+  double gradient_norm = 0;  // with this step's gradient added
   optim::StepSettings settings;
   double weight_decay = 0;  // group 1's
 };
@@ -99,19 +99,19 @@ struct CommitArguments {
 struct TrainingStateOptions {
   int64_t num_classes = 80;
   at::ScalarType scalar_type = at::kFloat;
-  // The type of the network's maps in training; none: scalar_type. bfloat16 and
-  // float16 go with a float32 state.
+  // The type of the network's maps in training; scalar_type if not set.
+  // bfloat16 and float16 go with a float32 state.
   std::optional<at::ScalarType> map_type = {};
   uint64_t seed = 0;
-  int64_t freeze = 0;  // layers [0, freeze) do not learn
+  int64_t freeze = 0;  // layers [0, freeze) are not trained
   optim::OptimizerKind optimizer = optim::OptimizerKind::kSgd;
   int zero_stage = 0;
-  devices::ComputeDevice device = {};  // the place of all of it
-  // The layers of this pipeline stage; none: all.
+  devices::ComputeDevice device = {};  // holds all tensors
+  // The layers of this pipeline stage; all layers if not set.
   std::optional<model::LayerGraph::LayerRange> layers;
-  collectives::Mesh* mesh = nullptr;  // null: one process
-  // Called with the new model before anything is split: loads weights and makes
-  // the ranks equal. May be empty.
+  collectives::Mesh* mesh = nullptr;  // null for one process
+  // Called with the new model before it is sliced: loads weights and makes all
+  // ranks equal. May be empty.
   std::function<void(model::LayerGraph&)> fill;
 };
 
@@ -140,19 +140,19 @@ class TrainingState {
 
   // --- a step, before its vote ---
   StepGradients& gradients() { return *gradients_; }
-  // Runs the model's layers; null: they are called as they are. `inner` runs a
-  // layer whose parameters are whole.
+  // Runs the model's layers; null if they are called directly. `inner` runs a
+  // layer while its parameters are whole.
   model::LayerExecutor* layer_executor(model::LayerExecutor* inner = nullptr);
-  // This rank's share of the squared L2 norm of the accumulated gradient with
-  // this step's added: each element is counted by one rank of the world. The
-  // host waits for the device here.
+  // This rank's share of the squared L2 norm of the accumulated gradient plus
+  // this step's. Each element is counted by one rank. The host waits for the
+  // device.
   double squared_norm_share() const;
 
-  // Divides the gradients of a loss that was multiplied by `scale`, a power of
-  // two; on a device, where they are read next: for the norm and the commit.
+  // Divides the gradients by `scale`, the power of two of the scaled loss. On a
+  // device the norm and the commit do so when they read them.
   void unscale_gradients(double scale);
 
-  // --- its end on a device (device_state.h) ---
+  // --- the step's end on a device (device_state.h) ---
   // Null on the CPU.
   DeviceState* device_state() { return device_state_.get(); }
   // Numbers of the commit for DeviceState, packed on the host.
@@ -165,17 +165,17 @@ class TrainingState {
   // stepped.
   bool note_commit(const CommitArguments& arguments);
 
-  // Drops the rest of a step or validation that failed on any rank.
+  // Drops a step or validation that failed on any rank.
   // REQUIRES: the mesh has been disconnected since, unless this rank is alone.
   void abandon_step();
 
-  // --- its commit ---
-  // `callback` is called before anything changes: it waits until readers of the
-  // present state are done. May be empty.
+  // --- the step's commit ---
+  // Sets a callback that commits call before they change anything: it waits
+  // until readers of the present state are done. May be empty.
   void set_before_change(std::function<void()> callback) {
     before_change_ = std::move(callback);
   }
-  // Code that changes the state from outside calls it first.
+  // Called before code outside of this class changes the state.
   void before_change() const {
     if (before_change_) before_change_();
   }
@@ -189,14 +189,14 @@ class TrainingState {
   void commit_without_update(int64_t step);
 
   // --- between steps ---
-  // Runs the average model's layers; null: they are called as they are.
+  // Runs the average model's layers; null if they are called directly.
   GatherLayerExecutor* average_layer_executor() {
     return average_runner_.get();
   }
   // Renews the copy of the weights in the maps' type. Called after weights were
   // changed from outside.
   void renew_compute_weights();
-  // That copy; undefined if there is none.
+  // The copy of the weights in the maps' type; undefined if there is none.
   const at::Tensor& compute_weights() const { return compute_weights_; }
   // The EMA starts as a copy of the weights.
   void reset_average();
@@ -214,11 +214,11 @@ class TrainingState {
     std::string name;                        // "parameters", "momentum", …
     data_parallel::FlatBuffer* flat_buffer;  // its entries, by layers
     at::Tensor* flat;  // [flat_buffer->size()], or this rank's slices
-    const zero::ShardMap* shards;  // of the slices; null: whole
+    const zero::ShardMap* shards;  // null if `flat` is whole
   };
   const std::vector<Buffer>& buffers() const { return buffers_; }
-  // Whether a commit failed midway because a peer was lost: then this is not
-  // the state of any step.
+  // Whether a peer was lost during a commit, so that this is not the state of
+  // any step.
   bool is_torn() const { return is_torn_; }
   // Whether ranks hold slices of the state.
   bool is_sharded() const { return slices_.rest; }
@@ -226,11 +226,11 @@ class TrainingState {
   bool is_whole() const;
 
  private:
-  // The same range of all tensors that an optimizer step changes.
+  // One range, in each of the tensors that an optimizer step changes.
   struct Piece {
     at::Tensor values, gradient, accumulated, average;
     std::vector<at::Tensor> moments;
-    // The parts that learn, by parameter group; offsets within the piece.
+    // The trained parts by parameter group; offsets within the piece.
     std::vector<optim::Segment> segments;
   };
 
@@ -251,7 +251,7 @@ class TrainingState {
   TrainingStateOptions options_;
   std::function<void()> before_change_;
   bool is_torn_ = false;
-  double gradient_scale_ = 1;  // set on a device
+  double gradient_scale_ = 1;  // used only on a device
   const Slices slices_;
   std::unique_ptr<model::LayerGraph> model_;
   std::unique_ptr<model::LayerGraph> average_model_;
@@ -261,11 +261,11 @@ class TrainingState {
   std::unique_ptr<data_parallel::FlatBuffer> average_statistics_;
   std::unique_ptr<zero::ShardMap> shards_;
   std::unique_ptr<StepGradients> gradients_;
-  std::unique_ptr<zero::LayerGather> average_layers_;  // sharded
-  std::unique_ptr<ZeroLayerExecutor> runner_;          // ZeRO 3
+  std::unique_ptr<zero::LayerGather> average_layers_;  // null if not sharded
+  std::unique_ptr<ZeroLayerExecutor> runner_;          // null below ZeRO 3
   std::unique_ptr<GatherLayerExecutor> average_runner_;
-  // The parameters in the maps' type; undefined where that is their own type,
-  // and under ZeRO 3, which casts a layer while it is whole.
+  // The parameters in the maps' type; undefined if that is their own type, and
+  // under ZeRO 3, which casts each layer while it is whole.
   at::Tensor compute_weights_;
   at::Tensor accumulated_;
   std::vector<at::Tensor> moments_;

@@ -17,7 +17,7 @@ struct ShardedPart final : torch::CustomClassHolder {
   const int64_t part;
 };
 
-// The identity; its backward comes before that of the layer that made `output`
+// The identity. Its backward runs before that of the layer that made `output`
 // and makes the layer's parameters whole.
 struct UseAgain : torch::autograd::Function<UseAgain> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& output,
@@ -25,8 +25,8 @@ struct UseAgain : torch::autograd::Function<UseAgain> {
     context->saved_data["part"] = c10::IValue::make_capsule(part);
     return output;
   }
-  // The gradients are a reference: the layer works in place on a gradient that
-  // is its alone.
+  // Takes the gradients by reference, so that no second owner stops the layer
+  // from working in place.
   static variable_list backward(AutogradContext* context,
                                 variable_list& gradients) {
     const auto part = c10::static_intrusive_pointer_cast<ShardedPart>(

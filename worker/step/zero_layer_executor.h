@@ -23,13 +23,13 @@ namespace headroom::step {
 
 class ZeroLayerExecutor final : public model::LayerExecutor {
  public:
-  // Layer `index` of the table is part part_of_layer[index] of `layers`, or -1
-  // where it has no parameters.
+  // The parameters of layer `index` of the table are in part
+  // part_of_layer[index] of `layers`; -1 means it has none.
   ZeroLayerExecutor(zero::ShardedLayers& layers,
                     std::vector<int64_t> part_of_layer)
       : layers_(layers), part_of_layer_(std::move(part_of_layer)) {}
 
-  // `inner` runs the layers; null: they are called.
+  // `inner` runs the layers; null if they are called directly.
   void set_inner(model::LayerExecutor* inner) { inner_ = inner; }
 
   std::vector<at::Tensor> run(int64_t index, model::Layer& layer,
@@ -49,12 +49,10 @@ class ZeroLayerExecutor final : public model::LayerExecutor {
 // with skip(). Borrows the layers.
 class GatherLayerExecutor final : public model::LayerExecutor {
  public:
-  // `part_of_layer` as in ZeroLayerExecutor.
   GatherLayerExecutor(zero::LayerGather& layers,
                       std::vector<int64_t> part_of_layer)
       : layers_(layers), part_of_layer_(std::move(part_of_layer)) {}
 
-  // Call it before each forward.
   void begin() { next_ = 0; }
 
   std::vector<at::Tensor> run(int64_t index, model::Layer& layer,
@@ -62,7 +60,7 @@ class GatherLayerExecutor final : public model::LayerExecutor {
                               const model::StepContext& context) override {
     const int64_t part = part_of_layer_.at(static_cast<size_t>(index));
     if (part >= 0) {
-      // A layer that runs out of memory is still to be done.
+      // Counts as done only if the gather did not run out of memory.
       layers_.gather(part);
       next_ = index + 1;
     }
@@ -98,7 +96,7 @@ class GatherLayerExecutor final : public model::LayerExecutor {
 
   zero::LayerGather& layers_;
   const std::vector<int64_t> part_of_layer_;
-  int64_t next_ = 0;  // layers before it are done
+  int64_t next_ = 0;  // index of the next layer to gather
 };
 
 }  // namespace headroom::step

@@ -156,7 +156,7 @@ class DetectRun {
     std::string reason;  // why it is left out
     bool is_whole = false;
   };
-  // An unfinished run's findings in the image's tiles; nullopt: none.
+  // An unfinished run's findings in the image's tiles, if there are any.
   using KnownTiles = std::optional<detect::TileFindings>;
   Picture look_in(size_t index, const KnownTiles& known);
   detect::OnTile note_tiles(size_t index, const detect::TileFindings& tiles);
@@ -179,7 +179,7 @@ class DetectRun {
   // Prints "image 1/3 FILE" or "video 1/2 (12/300) FILE".
   void say(const std::string& which, const detect::ImageDetections& found,
            double seconds);
-  // Reports what was continued, before the first image is examined.
+  // Reports continued work before the first image is examined.
   void say_what_is_known();
   void count(const detect::ImageDetections& found) {
     ++pictures_;

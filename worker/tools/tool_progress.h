@@ -38,7 +38,8 @@ class ToolProgress {
   void begin(const std::string& what, int64_t known);
   // One more of `total` images is done in the phase `what`. From any thread.
   void step(const std::string& what, int64_t total);
-  // `done` of `total` items are done in the phase `what`; 0: unknown total.
+  // `done` of `total` items are done in the phase `what`; total may be 0
+  // (unknown).
   void reach(const std::string& what, int64_t done, int64_t total,
              const std::string& noun = "image");
 

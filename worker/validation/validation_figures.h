@@ -53,9 +53,9 @@ struct ClassResult {
 
 struct ValidationResult {
   int64_t images = 0, labels = 0;
-  // By YOLOv5's definition, means over the classes that have labels.
+  // YOLOv5's definition: means over the classes that have labels.
   double precision = 0, recall = 0, map50 = 0, map = 0;
-  // By pycocotools' definition, at most 100 detections per image and class.
+  // pycocotools' definition: at most 100 detections per image and class.
   double coco_map50 = 0, coco_map = 0;
   // Means over batches of the loss terms, including their gains.
   double box = 0, obj = 0, cls = 0;

@@ -71,7 +71,7 @@ FfmpegFile::~FfmpegFile() {
 
 std::string FfmpegFile::open(const std::string& path, Use use) {
   const bool writes = use == Use::kWrite;
-  // Not blocking: opening a pipe would wait for its other end.
+  // O_NONBLOCK: opening a pipe would otherwise wait for its other end.
   descriptor_ = ::open(path.c_str(),
                        O_CLOEXEC | (writes ? O_WRONLY | O_CREAT | O_TRUNC
                                            : O_RDONLY | O_NONBLOCK),
@@ -140,7 +140,7 @@ bool Scaler::convert(const AVFrame& from, AVFrame& to) {
                            nullptr, nullptr, nullptr);
   context_.reset(context);
   if (context == nullptr) return false;
-  // What the file says of its colours; where it says nothing, BT.601.
+  // The file's colour properties; BT.601 if it has none.
   constexpr int kNeutral = 1 << 16;
   const auto range = [](const AVFrame& frame) {
     return frame.color_range == AVCOL_RANGE_JPEG ||

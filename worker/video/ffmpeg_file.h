@@ -1,6 +1,6 @@
-// A regular file on this machine as FFmpeg reads and writes it: through these
-// functions alone, so no name is ever taken for a protocol, a list or an
-// address, and nothing that a file names is opened.
+// Gives FFmpeg access to one regular file of this machine. FFmpeg opens nothing
+// itself, so no name is used as a protocol, list or address, and no file that
+// another file names is opened.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +34,10 @@ class FfmpegFile {
   FfmpegFile(const FfmpegFile&) = delete;
   FfmpegFile& operator=(const FfmpegFile&) = delete;
 
-  // Returns why it could not be opened, or "".
+  // Returns why the file could not be opened; "" on success.
   std::string open(const std::string& path, Use use);
   AVIOContext* io() { return io_.get(); }
-  // Brings a written file to disk. Returns why it could not, or "".
+  // Writes the file to disk. Returns why that failed; "" on success.
   std::string sync();
 
  private:
@@ -45,11 +45,11 @@ class FfmpegFile {
   std::unique_ptr<AVIOContext, CloseIo> io_;
 };
 
-// Never opens what a file refers to.
+// Refuses to open the files that a file refers to.
 int refuse_to_open(AVFormatContext*, AVIOContext**, const char*, int,
                    AVDictionary**);
 
-// FFmpeg's words for its negative numbers.
+// FFmpeg's message for an error code.
 std::string ffmpeg_error(int code);
 
 // Frames own their pixels.
@@ -70,17 +70,17 @@ struct FreeCodec {
 };
 using CodecContext = std::unique_ptr<AVCodecContext, FreeCodec>;
 
-// Its rows are as long as FFmpeg's vector code wants; null: no memory.
+// Rows are padded for FFmpeg's vector code. Returns null without memory.
 Frame picture_frame(int width, int height, AVPixelFormat kind);
 
-// RGB24 frames from and to rows without gaps. REQUIRES: of the frame's size.
+// Copy RGB24 frames to and from rows without gaps, of the frame's size.
 void copy_rows(const AVFrame& frame, uint8_t* rows);
 void copy_rows(const uint8_t* rows, AVFrame& frame);
 
-// Changes pictures from one kind of pixel to another.
+// Converts pictures between pixel formats.
 class Scaler {
  public:
-  // Both pictures have one size. False: FFmpeg cannot convert these kinds.
+  // Both have one size. Returns false if FFmpeg cannot convert these formats.
   bool convert(const AVFrame& from, AVFrame& to);
 
  private:

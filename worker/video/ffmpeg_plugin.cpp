@@ -1,4 +1,4 @@
-// libheadroom_video.so: the one exported function, and the VideoApi behind it.
+// libheadroom_video.so: its one exported function, and the VideoApi behind it.
 #include "worker/video/ffmpeg_reader.h"
 
 extern "C" {
@@ -27,6 +27,6 @@ class Ffmpeg final : public VideoApi {
 extern "C" headroom::video::VideoApi* headroom_video_api(int version) {
   static headroom::video::Ffmpeg api;
   if (version != headroom::video::kVideoApiVersion) return nullptr;
-  av_log_set_level(AV_LOG_QUIET);  // faults are said in one line of ours
+  av_log_set_level(AV_LOG_QUIET);  // our own messages report faults
   return &api;
 }

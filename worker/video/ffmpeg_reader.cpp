@@ -15,16 +15,16 @@ extern "C" {
 namespace headroom::video {
 namespace {
 
-// MP4 and QuickTime, Matroska and WebM, AVI, MPEG streams, ASF, GIF. What lists
-// other files (HLS, concat, SDP, image sequences) is not among them.
+// MP4 and QuickTime, Matroska and WebM, AVI, MPEG streams, ASF, GIF. Formats
+// that list other files (HLS, concat, SDP, image sequences) are left out.
 constexpr const char* kContainers =
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,asf,gif";
 constexpr const char* kCodecs =
     "h264,hevc,mpeg4,msmpeg4,msmpeg4v2,msmpeg4v1,mpeg1video,mpeg2video,vp8,"
     "vp9,libdav1d,mjpeg,wmv1,wmv2,wmv3,vc1,gif,prores";
-// The number beyond which a file that is nothing but damage would cost hours.
+// More faults in a row end the file: reading a damaged one could take hours.
 constexpr int64_t kMostFaultsInARow = 1000;
-constexpr int kMostRate = 65535;  // MPEG-4's clock has no more
+constexpr int kMostRate = 65535;  // the limit of MPEG-4's clock
 
 bool is_listed(const char* list, const std::string& name) {
   return ("," + std::string(list) + ",").find("," + name + ",") !=
@@ -61,24 +61,24 @@ class Reader final : public VideoReader {
  private:
   std::string open_container(int64_t max_pixels);
   std::string open_decoder(int64_t max_pixels);
-  // The next picture into frame_. False: there is none.
+  // Decodes the next picture into frame_. Returns false at the end.
   bool decode();
-  // The next packet of the stream, or the end, to the decoder.
+  // Sends the stream's next packet, or the end, to the decoder.
   void feed();
 
-  FfmpegFile file_;  // outlives the container, which refers to it
+  FfmpegFile file_;  // outlives the container, which uses it
   std::unique_ptr<AVFormatContext, CloseInput> container_;
   CodecContext decoder_;
-  AVStream* stream_ = nullptr;  // the container's
+  AVStream* stream_ = nullptr;  // owned by the container
   Packet packet_{av_packet_alloc()};
   Frame frame_{av_frame_alloc()};
   Frame rgb_;
   Scaler scaler_;
   VideoFormat format_;
-  int64_t pictures_ = 0;  // pictures that were there
+  int64_t pictures_ = 0;  // pictures so far
   int64_t damaged_ = 0;
   bool at_end_ = false;    // no packets are left
-  std::string end_error_;  // why that was before its time
+  std::string end_error_;  // why the stream ended early
 };
 
 std::string Reader::open(const std::string& path, int64_t max_pixels) {
@@ -97,7 +97,7 @@ std::string Reader::open_container(int64_t max_pixels) {
   context->io_open = refuse_to_open;
   context->format_whitelist = av_strdup(kContainers);
   context->codec_whitelist = av_strdup(kCodecs);
-  // Frees the context where it fails.
+  // avformat_open_input frees the context on failure.
   if (const int error = avformat_open_input(&context, "", nullptr, nullptr);
       error < 0) {
     return "it cannot be opened (" + ffmpeg_error(error) +
@@ -111,7 +111,7 @@ std::string Reader::open_container(int64_t max_pixels) {
     if (coded.codec_type != AVMEDIA_TYPE_VIDEO) {
       stream.discard = AVDISCARD_ALL;
     } else if (coded.width > 0 && coded.height > 0) {
-      // Checked before anything is decoded to look at it.
+      // Checked before any picture is decoded.
       std::string reason = check_size(coded.width, coded.height, max_pixels);
       if (!reason.empty()) return reason;
     }
@@ -146,7 +146,7 @@ std::string Reader::open_decoder(int64_t max_pixels) {
   if (!decoder_ || avcodec_parameters_to_context(decoder_.get(), &coded) < 0) {
     return "no memory";
   }
-  // A header within the data may say otherwise, and decoders ask for borders.
+  // A header in the data may have another size; decoders add borders.
   constexpr int64_t kBorder = 512;
   decoder_->max_pixels =
       max_pixels + kBorder * (coded.width + coded.height + kBorder);

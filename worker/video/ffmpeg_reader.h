@@ -1,9 +1,9 @@
-// A video's pictures through FFmpeg, one at a time: memory is that of a few
-// pictures and of the container's index, whatever the length.
+// Reads a video's pictures through FFmpeg, one at a time: needs memory for a
+// few pictures and the container's index, for any length.
 //
-// Read are the containers and codecs of the two lists in the .cpp; names say
-// nothing. A picture that is damaged is taken as the decoder mends it, and
-// counted; where the file ends, so do the pictures.
+// Reads the containers and codecs in the two lists of the .cpp, whatever the
+// file's name. A damaged picture is used as the decoder repairs it, and
+// counted; a truncated file ends with its last picture.
 #pragma once
 
 #include <memory>

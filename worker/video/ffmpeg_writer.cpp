@@ -7,7 +7,7 @@ namespace headroom::video {
 namespace {
 
 constexpr int kMostSide = 8191;  // MPEG-4 writes sides in 13 bits
-constexpr int kQuantiser = 3;    // 1 to 31; so small that one sees no loss
+constexpr int kQuantiser = 3;    // 1 to 31; at 3 no loss is visible
 constexpr int kGroupOfPictures = 25;
 
 class Writer final : public VideoWriter {
@@ -18,13 +18,13 @@ class Writer final : public VideoWriter {
 
  private:
   std::string open_encoder(const VideoFormat& format);
-  // A picture, or the end, to the encoder, and what it gives to the file.
+  // Sends a picture, or the end, to the encoder, and its packets to the file.
   std::string encode(const AVFrame* frame);
 
-  FfmpegFile file_;  // outlives the container, which refers to it
+  FfmpegFile file_;  // outlives the container, which uses it
   std::unique_ptr<AVFormatContext, CloseOutput> container_;
   CodecContext encoder_;
-  AVStream* stream_ = nullptr;  // the container's
+  AVStream* stream_ = nullptr;  // owned by the container
   Packet packet_{av_packet_alloc()};
   Frame rgb_, coded_;
   Scaler scaler_;

@@ -9,8 +9,8 @@ namespace headroom::video {
 
 using VideoPlugin = PluginApi<VideoApi>;
 
-// Loads the plugin that lies beside the running program, where the build puts
-// it, or that the environment's HEADROOM_VIDEO_PLUGIN names.
+// Loads the plugin from the folder of the running program, where the build puts
+// it, or from the path in the environment's HEADROOM_VIDEO_PLUGIN.
 VideoPlugin load_video_plugin();
 
 }  // namespace headroom::video

@@ -102,7 +102,7 @@ class SafetensorsWriter {
   // tensors are written.
   void commit();
 
-  // Of what was written so far; after commit(), of the whole file.
+  // Number of bytes written so far; after commit(), of the whole file.
   int64_t num_bytes() const { return num_bytes_; }
   std::string digest() const { return digest_.hex(); }
 

@@ -24,10 +24,10 @@ using configs::spelling_of;
   throw Error("command line", what, remedy);
 }
 
-// Sorts the words of one command.
+// Sorts the words of a command line.
 class Parser {
  public:
-  // `line` has its command and its words, and gets the rest.
+  // REQUIRES: `line` has its command and words; the other fields are filled in.
   explicit Parser(CommandLine& line)
       : line_(line), summary_(*find_command(line.command)) {}
 
@@ -58,8 +58,8 @@ class Parser {
     return configs::find_option(line_.command, name);
   }
 
-  // `word` with the flag whose beginning it is: people type --conf and --opt,
-  // as argparse lets them. What begins several of YOLOv5's flags is refused.
+  // Completes an abbreviated flag: users type --conf and --opt, as argparse
+  // allows. Refuses an abbreviation of several of YOLOv5's flags.
   std::string in_full(const std::string& word) const {
     const std::string beginning = spelling_of(word);
     if (!is_flag(word) || beginning.size() < 3 ||
@@ -67,7 +67,7 @@ class Parser {
         find_absent(beginning) != nullptr) {
       return word;
     }
-    std::set<std::string> meant;  // a flag counts once, whatever its spelling
+    std::set<std::string> meant;  // a flag counts once in any spelling
     std::vector<std::string> all;
     for (const std::string& name : configs::published_flags(line_.command)) {
       if (!name.starts_with(beginning)) continue;
@@ -84,7 +84,7 @@ class Parser {
     return all.empty() ? word : all.front() + word.substr(beginning.size());
   }
 
-  // A word that no flag takes.
+  // Handles a word that belongs to no flag.
   void take_word(const std::vector<std::string>& words, size_t& at) {
     if (last_.starts_with("--weights ") || last_.starts_with("--weights=")) {
       while (at < words.size() && !is_flag(words[at]))
@@ -132,7 +132,7 @@ class Parser {
     }
   }
 
-  // No later use of a flag wins over an earlier one without a word.
+  // Refuses a flag that is used twice, so that no value is silently replaced.
   void require_once(const std::string& flag, const std::string& text) {
     const auto [first, is_new] = uses_.emplace(flag, text);
     if (is_new) return;
@@ -160,9 +160,9 @@ class Parser {
 
   CommandLine& line_;
   const CommandSummary& summary_;
-  std::string last_;                         // the option before, as typed
-  std::map<std::string, std::string> uses_;  // of flags, as typed
-  std::set<std::string> keys_set_;           // by --set
+  std::string last_;                         // the previous option, as typed
+  std::map<std::string, std::string> uses_;  // flags, as typed
+  std::set<std::string> keys_set_;           // with --set
 };
 
 void refuse_command(const std::string& name) {

@@ -13,17 +13,17 @@ struct CommandSummary {
   std::string summary = {};
   std::vector<std::string> examples = {};
   std::string lesson = {};  // lines of the help before the flags
-  // Run directories that are named without a flag, and what the usage shows for
-  // them.
+  // Most run directories that may be named without a flag, and the word for
+  // them in the usage.
   size_t most_run_directories = 0;
   std::string run_directories_name = {};
 };
 
 const std::vector<CommandSummary>& command_summaries();
-// nullptr when there is no such command.
+// Returns nullptr if there is no such command.
 const CommandSummary* find_command(const std::string& name);
 
-// The exit code of a fault of the program; others are headroom::ExitCode.
+// The exit code of a program error; headroom::ExitCode has the others.
 inline constexpr int kInternalError = 1;
 
 struct ExitCodeSummary {

@@ -54,8 +54,8 @@ CommandLine with_machines(CommandLine line, const PlanMachines& machines);
 void check_layout(const PlanMachines& machines,
                   const configs::RunConfig& config);
 
-// Restricts what a remedy may change of a request for machines: their number,
-// or the memory of their GPUs if no machine is named.
+// Limits remedies for a request with machines to their number, or to the memory
+// of their GPUs if no machine is named.
 void bound_remedies(planner::RemedyScope& remedies,
                     const PlanMachines& machines,
                     const configs::RunConfig& config);

@@ -39,7 +39,7 @@ struct PricedPlan {
   PricedMachine machine = {};
   int64_t num_gpus = 0;
   int64_t gpu_memory_bytes = 0;
-  std::string refusal = {};          // "": the run fits
+  std::string refusal = {};          // "" if the run fits
   int64_t predicted_peak_bytes = 0;  // of the fullest process, if it fits
 
   double price_per_hour() const {

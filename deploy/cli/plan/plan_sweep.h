@@ -31,7 +31,7 @@ struct SweepCell {
   int64_t micro_batch = 0;
   int zero_stage = 0;
   int64_t predicted_peak_bytes = 0;
-  // The sizes of groups that are smaller than usual; "": the usual ones.
+  // Sizes of groups if smaller than usual; "" if usual.
   std::string smaller_groups;
   std::string refusal;
 };

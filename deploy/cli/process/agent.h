@@ -41,7 +41,7 @@ struct SecurityFiles {
 
 struct AgentOptions {
   std::string coordinator;  // HOST:PORT
-  // The network interface for tensors; "": the one to the coordinator.
+  // The network interface for tensors; "" means the coordinator's route.
   std::string interface;
   SecurityFiles security;
   int processes = 1;  // workers to start

@@ -27,13 +27,13 @@ bool brings_anchors(const configs::RunConfig& config) {
   return config.cfg.empty() && !config.weights.empty();
 }
 
-// A child that is started again where it was killed, and that answers with one
+// A child process that is restarted if it was killed, and that answers with one
 // line of JSON on standard output.
 struct DataReader {
-  std::string run_yaml;           // the run that is asked about
-  std::vector<std::string> keys;  // those that the answer fills in
-  std::string doing;   // "labels were read", for when somebody interrupts
-  std::string remedy;  // what to do if the child fails without a word
+  std::string run_yaml;           // the run in question
+  std::vector<std::string> keys;  // the keys that the answer sets
+  std::string doing;              // "labels were read", for an interrupt
+  std::string remedy;             // advice if the child fails silently
 };
 
 nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
@@ -150,7 +150,7 @@ void forget_found_anchors(configs::RunConfig& config) {
 }
 
 bool take_value_range(configs::RunConfig& config) {
-  // A range that the user wrote, or that was measured at planning, is kept.
+  // Keep a range that the user gave, or that was measured at planning.
   if (config.command != "train" || !config.resume.empty() ||
       config.synthetic_input || !config.value_range.empty()) {
     return false;

@@ -1,4 +1,4 @@
-// FileDescriptor: an open file that is closed with its owner.
+// FileDescriptor: an open file that its owner's destructor closes.
 #pragma once
 
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ class FileDescriptor {
   int fd_;
 };
 
-// A file without a name that holds `text`: how a child gets its run.yaml.
+// Makes an unnamed file with `text`: it passes run.yaml to a child.
 inline std::unique_ptr<FileDescriptor> memory_file(const std::string& text) {
   auto file =
       std::make_unique<FileDescriptor>(memfd_create("run.yaml", MFD_CLOEXEC));

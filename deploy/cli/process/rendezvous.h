@@ -67,7 +67,7 @@ class FolderHold {
 [[nodiscard]] FolderHold prepare_folder(const RendezvousFolder& folder,
                                         unsigned user_id);
 
-// What rank 0 publishes for the others, in a file that only its user may read.
+// The data that rank 0 publishes, in a file that only its user may read.
 struct MeetingPoint {
   std::string address;  // HOST:PORT
   std::string token;    // rank 0's token; "" if it made none

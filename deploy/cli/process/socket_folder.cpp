@@ -31,7 +31,7 @@ fs::path parent_folder() {
   return is_usable ? temporary : fs::path("/tmp");
 }
 
-// -1 where another process holds it, or it is no folder of this user.
+// Returns -1 if another process holds it, or it is not this user's folder.
 int hold(const fs::path& folder) {
   const int handle =
       ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -50,7 +50,7 @@ void remove_left_behind(const fs::path& parent) {
     if (!entry.path().filename().string().starts_with(kPrefix)) continue;
     const int handle = hold(entry.path());
     if (handle < 0) continue;
-    // One that is empty may be another run's that is about to be held.
+    // Keep an empty folder: another run may be about to lock it.
     if (!fs::is_empty(entry.path(), ignored)) {
       fs::remove_all(entry.path(), ignored);
     }

@@ -1,12 +1,11 @@
-// SocketFolder: where the processes of a run on one machine meet: a new folder
-// of mode 0700 in the temporary directory, for the coordinator's Unix socket
-// and those of the ranks. Other users can neither connect to a socket in it nor
-// see that there is one.
+// SocketFolder: a new folder of mode 0700 in the temporary directory, for the
+// Unix sockets of a run on one machine: the coordinator's and the ranks'. Other
+// users can neither connect to these sockets nor see them.
 //
-// The folder and what lies in it are removed with the object; a killed process
-// leaves them, and the next run of this user removes them (its lock is free).
+// The destructor removes the folder and its content. If the process was killed,
+// this user's next run removes them, because the lock is free.
 //
-// Errors: Error (exit 2) where the folder cannot be made.
+// Errors: Error (exit 2) if the folder cannot be made.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +20,7 @@ class SocketFolder {
   SocketFolder(const SocketFolder&) = delete;
   SocketFolder& operator=(const SocketFolder&) = delete;
 
-  // The coordinator's address there:
+  // The coordinator's address in it:
   // "unix:/tmp/headroom-sockets-x1y2z3/control".
   std::string control_address() const;
 

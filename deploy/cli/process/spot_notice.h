@@ -23,7 +23,7 @@ struct MetadataRequest {
 };
 
 struct MetadataAnswer {
-  int status = 0;  // 0: no answer in time
+  int status = 0;  // 0 if no answer came in time
   std::string body = {};
 };
 

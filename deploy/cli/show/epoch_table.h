@@ -25,7 +25,7 @@ struct EpochLine {
   TrainedEpoch trained = {};
   std::optional<ValidatedEpoch> validated = {};
   RankBytes memory = {};
-  int64_t memory_limit = 0;  // 0: no limit
+  int64_t memory_limit = 0;  // 0 if there is no limit
   std::optional<double> eta_seconds = {};
 };
 

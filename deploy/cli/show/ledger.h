@@ -42,7 +42,7 @@ struct LedgerRules {
 
 struct LedgerReport {
   int64_t num_steps = 0;    // lines
-  int64_t num_samples = 0;  // the data set's size; 0: no line yet
+  int64_t num_samples = 0;  // the data set's size; 0 before the first line
   int64_t complete_epochs = 0;
   int64_t used_in_open_epoch = 0;  // samples of the unfinished epoch
   uint64_t generations = 0;        // the newest

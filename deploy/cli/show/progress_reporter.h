@@ -44,7 +44,7 @@ class ProgressReporter {
 
   explicit ProgressReporter(const TerminalStyle& style) : style_(style) {}
 
-  // `width` is the terminal's width in characters; 0: unknown.
+  // `width` is the terminal's width in characters; 0 if unknown.
   Output update(const coordinator::RunStatus& status, size_t width,
                 coordinator::TimePoint now);
   Output event(const wire::EventRecord& event, coordinator::TimePoint now);

@@ -23,7 +23,7 @@ using layers::ActivationKind;
 constexpr int kPixelsAtOnce = 4;
 constexpr int kPixelsOfTwo = 2;
 
-// Each thread puts the coefficients of one channel into shared memory.
+// Each thread stores the coefficients of one channel in shared memory.
 template <int V, typename Map>
 __device__ void share_norm(const Map& map, const BlockPlace& place,
                            TileNorm<typename Map::A, V>& norm) {

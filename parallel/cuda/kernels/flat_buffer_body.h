@@ -37,7 +37,7 @@ struct FlatBufferArguments {
   int64_t num_pieces = 0;
   const kernels::CommitNumbers* numbers = nullptr;
   const kernels::CommitOutcome* outcome = nullptr;
-  double* partial = nullptr;  // [num_pieces], sums of squares
+  double* partial = nullptr;  // [num_pieces] sums of squares
 };
 
 // The decision whether a step counts, from the `partial` sums of squares.
@@ -62,7 +62,7 @@ struct RunningArguments {
   const kernels::CommitOutcome* outcome = nullptr;
 };
 
-// Element `i` of the gradient that the step would use.
+// Element `i` of the scaled gradient plus the accumulated one.
 template <typename T>
 HEADROOM_HD T whole_gradient(const FlatBufferArguments& arguments, T scale,
                              int64_t i) {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cuda_runtime.h>
-#ifdef __CUDACC__  // the simulation has these types elsewhere
+#ifdef __CUDACC__  // the simulation defines these types itself
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #endif

@@ -99,7 +99,7 @@ HEADROOM_HD double cell_loss(const LossArguments& a, const LossLevel& level,
   return entropy_of(x, 0, a.obj_rule).value;
 }
 
-// One lane's part of a match.
+// One lane's share of a match.
 template <typename T>
 HEADROOM_HD LossSums match_loss(const LossArguments& a, const LossLevel& level,
                                 int64_t match, int lane) {
@@ -142,7 +142,7 @@ HEADROOM_HD LossSums match_loss(const LossArguments& a, const LossLevel& level,
   return sums;
 }
 
-// One lane's part of one of a level's sums.
+// One lane's share of one of a level's sums.
 HEADROOM_HD double level_sum(const LossArguments& a, int level, int item,
                              int lane) {
   const int64_t count = kLossParts * a.blocks;

@@ -8,8 +8,8 @@
 namespace headroom::cuda {
 namespace {
 
-// Number of pixels per thread: at least as many as it loads at a time. If it
-// writes them, at most so many that other blocks can compensate for a late one.
+// Pixels per thread: at least as many as it loads at a time. If it writes them,
+// few enough that other blocks can compensate for a late block.
 constexpr int64_t kLeastPixels = 4;
 constexpr int64_t kMostPixels = 32;
 

@@ -38,8 +38,8 @@ __device__ int64_t first_channel(const BlockPlace& place) {
   return static_cast<int64_t>(place.tile) * tile_width<V>();
 }
 
-// Returns 0, but hides this from the compiler. Data at an index that includes
-// it is read again in each iteration, which costs less than registers.
+// Returns 0 in a way that the compiler cannot predict, so that data at an index
+// with it is read again in each iteration, which costs less than registers.
 __device__ inline int zero_anew() {
   int zero = 0;
   asm volatile("" : "+r"(zero));

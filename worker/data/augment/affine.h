@@ -48,7 +48,7 @@ codecs::PixelRows rows_to_warp(const Warp& warp, int width,
 cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
                    int width, codecs::PixelRows rows, int type = CV_8UC3);
 
-// As above, for a source that is one picture of that size, held whole.
+// As the overload above, for a source that is one whole picture of `size`.
 codecs::PixelRows rows_to_warp(const Warp& warp, int width,
                                codecs::PixelRows rows, codecs::ImageSize size);
 

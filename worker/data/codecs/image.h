@@ -171,8 +171,8 @@ bool has_deep_samples(const std::filesystem::path& file);
 ImageSizeResult read_image_size(const std::filesystem::path& file,
                                 const ImageLimits& limits = {});
 
-// As read_image_size, but if the end of the file looks cut off, decodes it to
-// find out whether it is damaged.
+// As read_image_size, but if the file's end seems to be missing, decodes the
+// file to check whether it is damaged.
 ImageSizeResult inspect_image(const std::filesystem::path& file,
                               const ImageLimits& limits = {});
 

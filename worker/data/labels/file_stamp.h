@@ -8,7 +8,7 @@
 
 namespace headroom::labels {
 
-// The properties by which two states of a file are told apart.
+// The properties that show whether a file has changed.
 struct FileStamp {
   uint64_t bytes = 0;
   int64_t modified = 0;  // nanoseconds

@@ -72,7 +72,7 @@ class FolderIndex {
     std::string key;
     std::string split;  // "train"; used in notes
   };
-  // `images` are those of the split, sorted by path; they must outlive this
+  // `images`: the split's images, sorted by path; they must outlive this
   // object. If `is_kept` is false, nothing is written and keep() must not be
   // called.
   FolderIndex(Place place, const std::vector<SplitImage>& images,

@@ -1,7 +1,8 @@
 // LoaderOptions: the options of a rank's source of batches.
 //
 // Options about layout (data_parallel_*, micro_batch_size, num_threads, memory)
-// change who computes what and when, but never the content of a batch.
+// change which rank computes a sample and when, but never the content of a
+// batch.
 #pragma once
 
 #include <cstdint>

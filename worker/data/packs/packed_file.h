@@ -69,9 +69,9 @@ struct PackedFile {
   std::vector<uint8_t> bytes;
   std::string error;  // why it cannot be read; "" if it can
 };
-// Reads the file that `path` means in a pack. The bytes are verified to be
-// those that were packed; otherwise `error` names the shard. Returns nullopt if
-// the path does not go through an archive.
+// Reads the file at `path` in a pack. Checks that the bytes are the packed
+// ones; otherwise `error` names the shard. Returns nullopt if the path does not
+// go through an archive.
 std::optional<PackedFile> read_packed(const std::filesystem::path& path);
 
 // Reads the file that `path` means into the system's cache, unless it is longer

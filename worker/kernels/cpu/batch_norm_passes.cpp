@@ -175,8 +175,8 @@ void channel_sums(const T* y, int64_t pixels, std::span<double> sum,
   if (pixels == 0) return;
   const auto& kernels = vector_kernels<Element<T>>();
   const RowView view(sum.size(), pixels, kernels.block);
-  // The first pixel serves as the centre: it only needs to be within some
-  // deviations of the mean.
+  // The first pixel serves as the centre; any value within some deviations of
+  // the mean would do.
   const std::vector<Value<T>> shift =
       columns<Value<T>>(view, [&](int64_t c) { return y[c]; });
   ColumnSums sums(view);

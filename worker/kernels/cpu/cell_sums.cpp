@@ -14,7 +14,7 @@
 namespace headroom::kernels {
 namespace {
 
-// A slice of a wider map is used without a copy.
+// Returns slices of wider maps without a copy.
 at::Tensor with_neighbouring_channels(const at::Tensor& map) {
   return map.size(1) == 1 || map.stride(1) == 1
              ? map

@@ -95,8 +95,8 @@ void note_workspace(const WorkspaceScope& scope, const at::Tensor& x,
   convolution_workspaces().note(key, scope.workspace_bytes());
 }
 
-// The inputs for the library in place of a convolution that can be folded,
-// while it computes. The memory model accounts for them.
+// The folded inputs that the library gets instead, while it computes. The
+// memory model accounts for them.
 struct Folded {
   Folded(const at::Tensor& unfolded_x, const at::Tensor& unfolded_weight,
          const ConvolutionShape& unfolded)

@@ -114,7 +114,7 @@ GroupedBatchNormGradients device_batch_norm_gradients(
       result.adds_gradients ? added_to.weight : at::empty_like(weight);
   result.bias_gradient =
       result.adds_gradients ? added_to.bias : at::empty_like(bias);
-  if (groups.empty() && !result.adds_gradients) {  // there are no samples here
+  if (groups.empty() && !result.adds_gradients) {  // no samples on this rank
     result.weight_gradient.zero_();
     result.bias_gradient.zero_();
   }

@@ -16,8 +16,8 @@
 
 namespace headroom::kernels {
 
-// From now on maps of this device type use `kernels`; nullptr ends that. The
-// pointer is borrowed.
+// From now on maps of this device type use `kernels`, which is borrowed;
+// nullptr removes the kernels.
 void set_map_kernels(c10::DeviceType type, MapKernels* kernels);
 
 // Returns nullptr for the CPU, which uses its own loops. Throws Error for a map

@@ -22,13 +22,13 @@
 
 namespace headroom::kernels {
 
-// Whether the convolution is of that kind, with 16-bit maps on a device.
+// Whether this method applies: such a convolution, 16-bit maps, on a device.
 bool can_be_folded(const at::Tensor& x, const at::Tensor& weight,
                    const ConvolutionShape& shape);
 
 at::Tensor fold_pixels(const at::Tensor& x);
 at::Tensor fold_taps(const at::Tensor& weight);
-// `weight`'s gradient, in its memory format, from that of fold_taps(weight).
+// The gradient of `weight`, in its memory format, from the folded gradient.
 at::Tensor unfold_taps(const at::Tensor& folded, const at::Tensor& weight);
 ConvolutionShape folded(const ConvolutionShape& shape);
 

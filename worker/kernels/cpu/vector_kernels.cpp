@@ -174,7 +174,7 @@ struct Format<Float16Element> {
       FloatVector value) {
     const IntVector bits = (IntVector)value;
     const IntVector magnitude = bits & 0x7fffffff;
-    // Added to 0.5, a float's last bit is that of a subnormal half.
+    // Near 0.5 a float's last bit is 2^-24, the smallest subnormal half.
     const FloatVector half = 0.5f - FloatVector{};
     const IntVector subnormal =
         (IntVector)((FloatVector)magnitude + half) - (IntVector)half;

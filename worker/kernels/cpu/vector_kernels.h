@@ -68,7 +68,7 @@ struct VectorKernels {
                         const T* slope);
 };
 
-// The best for this processor, for float, double and the 16-bit formats.
+// The best kernels for this processor. Element: float, double, 16-bit formats.
 template <typename Element>
 const VectorKernels<Element>& vector_kernels(
     layers::ActivationKind activation = layers::ActivationKind::kSilu);
