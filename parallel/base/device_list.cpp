@@ -35,7 +35,7 @@ std::vector<int> parse_device_list(const std::string& device) {
   std::string list = device;
   if (list.starts_with("cuda")) list = list.substr(4);
   if (list.starts_with(":")) list = list.substr(1);
-  if (device == "cuda") list = "0";
+  if (device == "cuda") list.assign(1, '0');  // GCC 12 warns of = "0"
   std::vector<int> indices;
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
