@@ -1,5 +1,5 @@
-// Parses the words of a command line into uses of options, for headroom, its
-// tools and the worker, and refuses words that do not fit.
+// Parses command-line arguments into uses of options, for headroom, its tools
+// and the worker, and refuses arguments that do not fit.
 //
 // Errors: Error (exit 2) of one line.
 #pragma once

@@ -73,7 +73,8 @@ std::vector<std::string> nearest_instances(const std::string& name) {
   std::vector<std::string> names;
   for (const Instance& instance : instance_catalogue())
     names.push_back(instance.name);
-  // The same size in another family is as likely as another size in this one.
+  // After a typing error, another family with the same size is as likely as
+  // another size of this family.
   const size_t point = std::min(name.find('.'), name.size());
   const auto distance = [&](const std::string& known) {
     const int shared = static_cast<int>(shared_letters(name, known));

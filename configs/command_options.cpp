@@ -397,20 +397,11 @@ std::vector<Option> options_of_tools() {
 }  // namespace
 
 const std::vector<Option>& command_options() {
-  static const std::vector<Option> all = [] {
-    const std::string others = "Processes and output";
-    std::vector<Option> options;
-    for (const auto& [group, part] :
-         {std::pair(std::string(kAnyKey), options_of_any_key()),
-          {others, options_of_processes()},
-          {others, options_of_tools()}}) {
-      for (const Option& option : part) {
-        options.push_back(option);
-        options.back().group = group;
-      }
-    }
-    return options;
-  }();
+  static const std::string others = "Processes and output";
+  static const std::vector<Option> all =
+      grouped({{kAnyKey, options_of_any_key()},
+               {others, options_of_processes()},
+               {others, options_of_tools()}});
   return all;
 }
 

@@ -191,8 +191,7 @@ std::vector<Fault> parse_faults(const std::string& text) {
 
 std::string to_string(const Fault& fault) {
   const FaultDescription& kind = entry_in(kKinds, fault.kind);
-  std::string text =
-      cat(std::string(kind.name), "@rank=", fault.rank, ",step=", fault.step);
+  std::string text = cat(kind.name, "@rank=", fault.rank, ",step=", fault.step);
   if (kind.number != nullptr) {
     text += cat(",", kind.number, "=", fault.*kind.number_member);
   }

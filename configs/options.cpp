@@ -117,6 +117,17 @@ Option option(const std::string& form, std::vector<std::string> commands,
   return made;
 }
 
+std::vector<Option> grouped(OptionGroups parts) {
+  std::vector<Option> all;
+  for (auto& [group, part] : parts) {
+    for (Option& option : part) {
+      option.group = group;
+      all.push_back(std::move(option));
+    }
+  }
+  return all;
+}
+
 const Option* find_key(const std::string& key) {
   return find_in(run_options(),
                  [&](const Option& option) { return option.key == key; });

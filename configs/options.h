@@ -93,13 +93,18 @@ Option option(const std::string& form, std::vector<std::string> commands,
 // The value name of options with one or two sizes in pixels.
 inline constexpr char kPixelSize[] = "HEIGHT [WIDTH]";
 
-// The words of --precision, in the order of its help.
+// The values of --precision, in the order of its help.
 inline constexpr auto kPrecisions =
     std::to_array<NamedValue<Precision>>({{Precision::kAuto, "auto"},
                                           {Precision::kFp32, "fp32"},
                                           {Precision::kBf16, "bf16"},
                                           {Precision::kFp16, "fp16"},
                                           {Precision::kFp64, "fp64"}});
+
+// Parts of a list of options, each with the heading under which help shows it.
+using OptionGroups = std::vector<std::pair<std::string, std::vector<Option>>>;
+// Joins the parts in their order, and sets each option's group.
+std::vector<Option> grouped(OptionGroups parts);
 
 // The keys of a run, with or without a flag, in the order of the help; the
 // hyper-parameters follow hyp_file.

@@ -593,23 +593,14 @@ Options how_to_evaluate() {
 }  // namespace
 
 const std::vector<Option>& run_options() {
-  static const Options all = [] {
-    const std::string what = "Model, data and batch";
-    Options options;
-    for (const auto& [group, part] : {std::pair(what, model_and_data()),
+  static const std::string what = "Model, data and batch";
+  static const Options all = grouped({{what, model_and_data()},
                                       {"How to train", hyperparameters()},
                                       {what, anchors_and_batch()},
                                       {"How to train", how_to_train()},
                                       {"Where it runs", where_it_runs()},
                                       {"What is written", what_is_written()},
-                                      {"How to evaluate", how_to_evaluate()}}) {
-      for (const Option& option : part) {
-        options.push_back(option);
-        options.back().group = group;
-      }
-    }
-    return options;
-  }();
+                                      {"How to evaluate", how_to_evaluate()}});
   return all;
 }
 

@@ -1,4 +1,4 @@
-// Parses words of YAML files and of --set into values, by the same rules.
+// Parses scalars of YAML files and of --set into values, by one set of rules.
 #pragma once
 
 #include <cstdint>

@@ -83,7 +83,7 @@ std::string peer_of(const sockaddr_storage& name) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const auto ipv4 = [&](const void* address, uint16_t port) {
     inet_ntop(AF_INET, address, text.data(), text.size());
-    return cat("ipv4:", std::string(text.data()), ":", ntohs(port));
+    return cat("ipv4:", text.data(), ":", ntohs(port));
   };
   if (name.ss_family == AF_INET) {
     const auto& name4 = reinterpret_cast<const sockaddr_in&>(name);
@@ -96,8 +96,7 @@ std::string peer_of(const sockaddr_storage& name) {
   inet_ntop(AF_INET6, &ipv6.sin6_addr, text.data(), text.size());
   const std::string scope =
       ipv6.sin6_scope_id == 0 ? "" : cat("%25", ipv6.sin6_scope_id);
-  return cat("ipv6:%5B", std::string(text.data()), scope,
-             "%5D:", ntohs(ipv6.sin6_port));
+  return cat("ipv6:%5B", text.data(), scope, "%5D:", ntohs(ipv6.sin6_port));
 }
 
 // Closes the connection with a reset, which leaves no TIME_WAIT.

@@ -573,8 +573,8 @@ std::string model_line(const RunRequest& request) {
 std::string headline(const RunRequest& request) {
   const configs::RunConfig& config = request.config;
   const std::string model = config.cfg.empty() ? config.weights : config.cfg;
-  return cat("headroom ", std::string(wire::kVersion), " ", config.command,
-             ": ", std::filesystem::path(model).filename().string(), ", ",
+  return cat("headroom ", wire::kVersion, " ", config.command, ": ",
+             std::filesystem::path(model).filename().string(), ", ",
              image_size_text(config, planner::layers_for_plan(config)),
              ", batch ", config.global_batch_size, ", ",
              request.devices.empty() ? coordinator::precision_text(config)

@@ -19,8 +19,8 @@ CommunicationError::CommunicationError(const std::string& what_happened)
 
 void fail_check(const char* condition, const char* file, int line,
                 const std::string& message) {
-  throw CheckFailure(cat(std::string(file), ":", line,
-                         ": check failed: ", condition, ": ", message));
+  throw CheckFailure(
+      cat(file, ":", line, ": check failed: ", condition, ": ", message));
 }
 
 }  // namespace headroom

@@ -233,7 +233,7 @@ void SharedGroup::throw_if_gone(int member, const char* operation) {
   pollfd ended{watched, POLLIN, 0};
   const bool is_dead = watched >= 0 && poll(&ended, 1, 0) > 0;
   if (!is_dead && peer.has_left.load() == 0) return;
-  // It may have reached this meeting before it left.
+  // The peer may have arrived at this operation before it left.
   if (peer.meetings.load() >= meetings_) return;
   fail(operation, cat("rank ", member, is_dead ? " has ended" : " has left"));
 }

@@ -91,7 +91,7 @@ std::string short_text(const ParallelLayout& layout) {
         std::pair{"pipeline", layout.pipeline_parallel_size},
         std::pair{"spatial", layout.spatial_parallel_size}}) {
     if (size == 1) continue;
-    text += cat(text.empty() ? "" : ",", std::string(axis), "=", size);
+    text += cat(text.empty() ? "" : ",", axis, "=", size);
   }
   return text.empty() ? "data=1" : text;
 }

@@ -134,7 +134,7 @@ std::string to_text(const LabelStatistics& statistics) {
     return cat(group.boxes, "x", group.images);
   });
   if (statistics.outlines > 0) {
-    text += cat(" ", std::string(kOutlines), statistics.outlines);
+    text += cat(" ", kOutlines, statistics.outlines);
   }
   return text;
 }

@@ -4,12 +4,9 @@
     python3 tests/slow_rotation/rotate.py                  the record, oldest first
     python3 tests/slow_rotation/rotate.py run NAME...      runs these and records the results
     python3 tests/slow_rotation/rotate.py due --minutes M  runs what is due, as long as M minutes allow
-    python3 tests/slow_rotation/rotate.py turn --minutes M runs one suite of at most M minutes, chosen by
-                                                           the number of commits, and records nothing
 
-Suites are the tests that carry CTest's label `slow`, and those of EXTRA below. `turn` is for CI, whose
-checkout is thrown away: successive commits run successive suites. A suite without a record counts as
-long, so that CI never meets an unknown duration. Exit status: 0 if all suites that ran passed.
+Suites are the tests that carry CTest's label `slow`, and those of EXTRA below. A suite that never ran
+has no known duration: only `run` begins it. Exit status: 0 if all suites that ran passed.
 """
 import argparse
 import datetime
@@ -89,8 +86,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("run").add_argument("names", nargs="+")
-    for name in ("due", "turn"):
-        commands.add_parser(name).add_argument("--minutes", type=float, required=True)
+    commands.add_parser("due").add_argument("--minutes", type=float, required=True)
     asked = parser.parse_args()
     known, record = suites(), read_record()
     oldest_first = sorted(known, key=lambda name: (record.get(name, {}).get("date", ""), name))
@@ -103,13 +99,8 @@ def main():
         if unknown:
             sys.exit(f"rotate.py: no suite is called {', '.join(unknown)}: they are {', '.join(known)}")
         failed = run_and_record(asked.names, known)
-    elif asked.command == "due":
-        failed = run_and_record(oldest_first, known, asked.minutes)
     else:
-        short = sorted(name for name in known if seconds_of(record.get(name)) <= asked.minutes * 60)
-        if short:
-            name = short[int(git("rev-list", "--count", "HEAD")) % len(short)]
-            failed = [name] if run(name, known[name])["result"] != "passed" else []
+        failed = run_and_record(oldest_first, known, asked.minutes)
     if failed:
         sys.exit(f"slow_rotation: failed: {', '.join(failed)}")
 

@@ -24,7 +24,7 @@ using configs::spelling_of;
   throw Error("command line", what, remedy);
 }
 
-// Sorts the words of a command line.
+// Splits the arguments into flags, paths and notes.
 class Parser {
  public:
   // REQUIRES: `line` has its command and words; the other fields are filled in.

@@ -1,4 +1,4 @@
-// CommandLine: the words of a command, as plain values.
+// CommandLine: the arguments of a command, as plain values.
 //
 //   headroom COMMAND [flags]
 //

@@ -4,8 +4,8 @@
 // successors when the coordinator orders them and kills workers that the
 // coordinator has declared lost.
 //
-// It ends with the run. Asked to stop earlier, it makes its workers leave at a
-// committed step; the run continues with the other nodes.
+// The agent ends with the run. If it is asked to stop before, its workers leave
+// at a committed step; the run continues with the other nodes.
 //
 // Threads: call run_agent from main. The kernel signals a worker when the
 // thread that started it ends.
