@@ -59,6 +59,7 @@ class FolderIndexFiles : public testing::Test {
     IndexOptions options;
     options.num_threads = 2;
     options.kept_in = kept_in;
+    options.single_cls = single_cls_;
     return index_dataset(config_, Split::kTrain, options);
   }
   // Scans with the index, and compares with a scan without one.
@@ -113,6 +114,7 @@ class FolderIndexFiles : public testing::Test {
   const TemporaryFolder folder_;
   const fs::path kept_ = folder_.path() / "kept" / "deep";
   configs::DataConfig config_;
+  bool single_cls_ = false;
 };
 
 TEST_F(FolderIndexFiles, ASecondStartOpensNoImage) {
@@ -254,6 +256,46 @@ TEST_F(FolderIndexFiles, AnnotationsBesideImagesAreIndexedToo) {
   expect_few(reads_of_scan());
   write(voc, text.substr(1));
   EXPECT_THAT(notes_of_scan(), ElementsAre(HasSubstr("1 changed")));
+}
+
+// Boxes in pixels are fractions of their image.
+TEST_F(FolderIndexFiles, AnotherImageHasOtherBoxesOfTheSameAnnotation) {
+  const fs::path picture = folder_.path() / "images/train/400.bmp";
+  write(picture, encode_bmp(test_picture(24, 32, 1)));
+  write(folder_.path() / "labels/train/400.xml",
+        "<annotation><object><name>b</name><bndbox><xmin>1</xmin><ymin>2</ymin>"
+        "<xmax>9</xmax><ymax>9</ymax></bndbox></object></annotation>");
+  settle();
+  scan(kept_);
+  write(picture, encode_bmp(test_picture(48, 64, 1)));
+  EXPECT_THAT(notes_of_scan(), ElementsAre(HasSubstr("1 changed")));
+}
+
+TEST_F(FolderIndexFiles, EveryStartReportsTheFaultsOfLabels) {
+  write(labels(3), "0 .5 .5 .2 .2\nnot a box\n1 .5 .5 1.5 .2\n0 .5 .5 .2 .2\n");
+  write(labels(4), "2 .1 .1 .9 .1 .9 .9\n2 .5 .5 0 .1\n");
+  settle();
+  for (int start = 0; start < 2; ++start) {
+    EXPECT_THAT(notes_of_scan(), IsEmpty());
+    EXPECT_EQ(scan(kept_).report.num_faults(), 4);
+  }
+  expect_few(reads_of_scan());
+}
+
+TEST_F(FolderIndexFiles, OtherClassesReadTheLabelsAgainAndAreNoChangeOfFiles) {
+  settle();
+  scan(kept_);
+  const auto expect_one_reading = [&] {
+    if (num_reads() >= 0) {
+      EXPECT_GT(reads_of_scan(), kImages / 2);  // some have no labels
+    }
+    EXPECT_THAT(notes_of_scan(), IsEmpty());
+    expect_few(reads_of_scan());
+  };
+  config_.names.emplace_back("d");
+  expect_one_reading();
+  single_cls_ = true;
+  expect_one_reading();
 }
 
 TEST_F(FolderIndexFiles, AForeignIndexIsNotTrusted) {

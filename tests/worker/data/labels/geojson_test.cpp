@@ -6,10 +6,10 @@
 
 #include <cstdlib>
 
-#include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
 #include "tests/worker/data/fake_maps.h"
+#include "tests/worker/data/refusal.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/label_reader.h"
 
@@ -457,14 +457,11 @@ TEST(PartsOfRings, AnEdgeThatIsGoneAlongThereAndBackIsNoPart) {
 TEST_F(GeoJsonLabels, AnInvalidFileForManyImagesIsRefused) {
   add_image("left.bmp");
   folder_.write("all.geojson", "{\n]");
-  try {
-    open_geojson_labels(folder_.path() / "all.geojson", "", classes_, report_,
-                        maps_);
-    FAIL() << "not refused";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::kData);
-    EXPECT_THAT(error.what(), HasSubstr("all.geojson:2: no JSON ("));
-  }
+  EXPECT_THAT(refusal_of([&] {
+                open_geojson_labels(folder_.path() / "all.geojson", "",
+                                    classes_, report_, maps_);
+              }),
+              HasSubstr("all.geojson:2: no JSON ("));
 }
 
 TEST_F(GeoJsonLabels, WithoutThePluginOneLineNamesTheRemedy) {
@@ -472,14 +469,9 @@ TEST_F(GeoJsonLabels, WithoutThePluginOneLineNamesTheRemedy) {
   add_image("map.bmp");
   const fs::path file = folder_.write("labels/map.geojson", collection(""));
   configs::DataConfig config = data_config(folder_, folder_.path() / "images");
-  const auto refusal = [&]() -> std::string {
-    try {
-      open_split(config, Split::kTrain, false, report_);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), ExitCode::kData);
-      return error.what();
-    }
-    return "not refused";
+  const auto refusal = [&] {
+    return refusal_of(
+        [&] { open_split(config, Split::kTrain, false, report_); });
   };
   EXPECT_THAT(refusal(), HasSubstr(file.string() +
                                    " has coordinates of maps, but this build "
