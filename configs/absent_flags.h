@@ -1,22 +1,22 @@
-// Flags that users of YOLOv5 or readers of the documentation may type and that
-// this version does not act on: each has an answer instead of "unknown flag".
+// Flags and values of YOLOv5's programs that this version does not take: each
+// has an answer instead of "unknown flag". configs/flags/yolov5.yaml, which is
+// part of the program, holds them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace headroom::configs {
 
 struct AbsentFlag {
-  enum class Answer {
-    kRefused,  // exit 2 with `why`
-    kIgnored,  // asks for what happens anyway: one log line with `why`
-  };
-  std::string spelling;  // "--evolve"
-  Answer answer = Answer::kRefused;
-  int max_values = 0;  // words that may follow it on the command line
-  std::string why;     // "... is not in this version"
-  std::string remedy;  // what to use instead
+  std::string spelling;      // "--evolve"
+  std::string why;           // "... is not in this version"
+  std::string remedy;        // what to use instead; "" of an ignored flag
+  bool takes_value = false;  // an ignored flag with a word behind it
+
+  // Asks for what happens anyway: one line with `why`. Others are refused.
+  bool is_ignored() const { return remedy.empty(); }
 };
 
 // Those of `command`: "detect", "export"; one list for "train", "val", "plan"
@@ -30,6 +30,11 @@ const std::vector<std::string>& published_flags(const std::string& command);
 // nullptr when `spelling` is not one of them.
 const AbsentFlag* find_absent_flag(const std::string& command,
                                    const std::string& spelling);
+
+// What to do instead of setting `key` to YOLOv5's value `choice`; nothing where
+// it is none that is missing here.
+std::optional<std::string> absent_choice(const std::string& key,
+                                         const std::string& choice);
 
 // Throws the refusal of `spelling`, which is no flag of `command` ("train",
 // "val", or "plan", which has train's): an absent flag's answer, a flag of the

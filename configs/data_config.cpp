@@ -46,7 +46,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostClasses = 100'000;
 
-// The last row: written by exporters, of no use to training boxes.
+// Those of the last line are written by exporters and not used in training.
 const std::vector<std::string>& known_keys() {
   static const std::vector<std::string> keys = {
       "path",      "train",     "val",      "test",      "names",
@@ -153,7 +153,7 @@ class Reader {
                     (has_download ? " ('download' is never run)" : ""));
   }
 
-  // One folder or list of images; refused by every path tried.
+  // One folder or list of images. A refusal names every path that was tried.
   fs::path source(const yaml::YamlValue& value, const std::string& key) const {
     const fs::path written = yaml::as_text(value, key);
     std::vector<fs::path> tried;
@@ -281,7 +281,7 @@ void read_voc_splits(const fs::path& folder, DataConfig& config) {
   }
 }
 
-// A folder without a data.yaml says by its annotations what its classes are.
+// Where a folder has no data.yaml, its classes are those of its annotations.
 DataConfig load_voc_folder(const fs::path& folder) {
   DataConfig config;
   config.file = folder;
@@ -375,8 +375,8 @@ DataConfig load_data_config(const std::filesystem::path& given) {
     config.test = reader.split("test");
     config.test_images = reader.images("test");
   } catch (const Error& error) {
-    // Published sets name test images that hardly anybody has: only a run that
-    // asks for them fails.
+    // Published data sets name test images that few people have, so a missing
+    // test split fails only a run that uses it.
     config.test_split_error = error.what();
   }
   return config;

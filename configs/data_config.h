@@ -24,10 +24,10 @@
 
 namespace headroom::configs {
 
-// Class names go into JSON, TensorBoard and messages, all of which are UTF-8: a
-// name that is not is refused where it is read, not when a run is saved.
+// Class names go into JSON, TensorBoard and messages, all of which are UTF-8. A
+// name that is not UTF-8 is refused here, and not only when a run is saved.
 //
-// Two classes of one name are refused, too: no table could tell them apart.
+// Two classes of the same name are refused: no table could tell them apart.
 //
 // Errors: Error (exit 2) that names the file and the name's place in the list.
 

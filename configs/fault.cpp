@@ -67,8 +67,8 @@ constexpr auto kPhases =
                                       {Phase::kBetween, "between"},
                                       {Phase::kEnd, "end"}});
 
-// Whether the phase takes the kind: a process can only be stopped in some, and
-// not at all in others.
+// Whether a fault of this kind can happen in this phase: a process is stopped
+// in some phases only.
 bool fits(const Fault& fault) {
   const bool is_device_error = fault.kind == Kind::kDeviceError;
   switch (fault.phase) {

@@ -1,5 +1,5 @@
-// Fault: something that a test lets go wrong, on the code path of the real
-// thing.
+// Fault: a failure that a test injects. It takes the code path of the real
+// failure.
 //
 //   oom@rank=1,step=7,allocation=40   the 40th allocation of that step's
 //                                     attempt throws, as does the real
@@ -7,8 +7,8 @@
 //   oom@rank=0,step=4,allocation=2,phase=validation
 //                                     the same, counted from the start of
 //                                     something else that this rank does:
-//     vote, commit            of that step: neither allocates, so there such a
-//                             fault reports that it was not reached
+//     vote, commit            of that step: neither allocates, so such a fault
+//                             is reported as not reached
 //     forward, backward       of that step: counted from where its first such
 //                             pass begins
 //     loader                  where that step's targets are assigned
@@ -28,12 +28,12 @@
 //     forward (the default), backward, vote, commit      of that step
 //     validation, checkpoint  after that many committed steps
 //     between                 when its rank joins another generation after them
-//     end                     when the run is over, before rank 0 says so
+//     end                     when the run is over, before rank 0 reports it
 //   hang@rank=1,step=3                its training thread stops there for good;
 //                                     the same phases
 //   pause@rank=0,step=3,phase=commit,seconds=2
-//                                     it stops there for so long, and says so
-//                                     first: others can be struck meanwhile
+//                                     it stops there for so long, and logs that
+//                                     first: other faults may happen meanwhile
 //
 //   device_error@rank=1,step=3,phase=backward
 //                                     a kernel traps on its card, as after an
@@ -43,10 +43,10 @@
 //                                     collective: the step's first operation of
 //                                     NCCL does not happen
 //
-// A worker that was started again meets none of these four of the steps
-// before.
+// A worker that was started again skips those of these four kinds whose steps
+// came before.
 //
-// Several are separated by ";". Each fires once: a retried step meets the next
+// Several are separated by ";". Each fires once; a retried step fires the next
 // one in the list.
 //
 // Errors: Error (exit 2) naming the part that is wrong.
@@ -92,14 +92,14 @@ struct Fault {
   bool stops_the_worker() const {
     return kind == Kind::kKill || kind == Kind::kHang || kind == Kind::kPause;
   }
-  // Whether it strikes at one moment, and costs the worker or its time.
+  // Whether it fires at one moment and stops the worker or breaks its card.
   bool strikes() const {
     return stops_the_worker() || kind == Kind::kDeviceError;
   }
   bool operator==(const Fault&) const = default;
 };
 
-// A kind of fault: what it is called, what it is given, and what it does.
+// A kind of fault: its name, its argument and its effect.
 struct FaultDescription {
   Fault::Kind value;
   const char* name;  // "oom", before the '@'

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "configs/knobs.h"
+#include "configs/absent_flags.h"
+#include "configs/options.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
@@ -10,55 +11,6 @@
 
 namespace headroom::configs {
 namespace {
-
-using Values = Flag::Values;
-
-constexpr const char* kEveryKnob = "Every knob";
-
-Flag flag_of(const Knob& knob) {
-  Flag flag = {.spellings = knob.flag.spellings,
-               .keys = {knob.key},
-               .value_name = knob.flag.value_name,
-               .in_train = knob.flag.commands != KnobFlag::Commands::kVal,
-               .in_val = knob.flag.commands != KnobFlag::Commands::kTrain,
-               .in_coordinator = knob.flag.in_coordinator,
-               .group = knob.group,
-               .description = knob.description};
-  if (is_switch(knob)) flag.values = Values::kNone;
-  if (knob.flag.value_is_optional) flag.values = Values::kOptional;
-  if (knob.flag.takes_row) flag.values = Values::kRow;
-  if (!knob.flag.second_key.empty()) {
-    flag.values = Values::kOneOrTwo;
-    flag.keys.push_back(knob.flag.second_key);
-  }
-  return flag;
-}
-
-std::vector<Flag> build_flags() {
-  std::vector<Flag> all;
-  for (const Knob& knob : knobs()) {
-    if (knob.flag.spellings.empty()) continue;
-    const auto before = std::ranges::find_if(all, [&](const Flag& flag) {
-      return flag.keys.front() == knob.flag.listed_behind;
-    });
-    all.insert(before == all.end() ? before : before + 1, flag_of(knob));
-  }
-  all.push_back(
-      {.spellings = {"--config"},
-       .value_name = "RUN.YAML",
-       .group = kEveryKnob,
-       .description =
-           "This YAML file holds any of the keys (configs/run has "
-           "examples). It is read before --hyp and all other flags."});
-  all.push_back({.spellings = {"--set"},
-                 .value_name = "KEY=VALUE",
-                 .may_repeat = true,
-                 .group = kEveryKnob,
-                 .description =
-                     "This sets any key, for example checkpoint_every_steps=3 "
-                     "or hyp.lr0=0.02. It may be repeated."});
-  return all;
-}
 
 Error bad_flag(const std::string& use, const std::string& what,
                const std::string& remedy) {
@@ -72,8 +24,8 @@ void set_from_set_flag(RunConfig& config, const std::string& word) {
                    "write --set KEY=VALUE, for example --set hyp.lr0=0.02");
   }
   const std::string key = word.substr(0, equals);
-  const Knob* const knob = find_knob(key);
-  if (knob != nullptr && knob->is_byte_size) {
+  const Option* const option = find_key(key);
+  if (option != nullptr && option->is_byte_size) {
     const std::string written = word.substr(equals + 1);
     if (const auto fault = size_fault(key, written)) {
       throw bad_flag("--set " + word, "it has no unit, or is no size",
@@ -104,45 +56,48 @@ std::string length_of_row(const FlagUse& use) {
   return std::to_string(row.size());
 }
 
+// Sets the key of `option` to `text`, or refuses it in the flag's words.
+void set_from_flag(RunConfig& config, const std::string& spelling,
+                   const Option& option, const std::string& text) {
+  if (const auto remedy = absent_choice(option.key, text)) {
+    throw bad_flag(spelling + " " + text,
+                   "this choice of YOLOv5's is not in this version", *remedy);
+  }
+  if (option.is_byte_size) {
+    if (const auto fault = size_fault(spelling, text)) {
+      throw Error("config", fault->what, fault->remedy);
+    }
+  }
+  if (set_from_text(config, option, text)) return;
+  std::string example = default_text(option);
+  if (option.most_values > 1) example = "10";
+  if (example.empty()) example = option.value_name;
+  throw bad_flag(spelling + " " + text,
+                 "'" + text + "' is not " + type_name(option),
+                 "for example " + spelling + " " + example);
+}
+
 void apply(RunConfig& config, const FlagUse& use) {
   if (use.spelling == "--set") {
     for (const std::string& word : use.values) set_from_set_flag(config, word);
     return;
   }
-  const Flag* flag = find_flag(use.spelling);
-  HEADROOM_CHECK(flag != nullptr, "no flag " + use.spelling);
-  for (size_t i = 0; i < flag->keys.size(); ++i) {
-    const Knob& knob = *find_knob(flag->keys[i]);
-    std::string text;
-    if (flag->values == Values::kNone) {
-      text = "true";
-    } else if (flag->values == Values::kOptional && use.values.empty()) {
-      text = "latest";
-    } else {
-      HEADROOM_CHECK(!use.values.empty(), use.spelling + " without a value");
-      text = flag->values == Values::kRow && use.values.size() > 1
-                 ? length_of_row(use)
-                 : use.values[std::min(i, use.values.size() - 1)];
-    }
-    for (const auto& [choice, remedy] : knob.absent_choices) {
-      if (text != choice) continue;
-      throw bad_flag(use.spelling + " " + text,
-                     "this choice of YOLOv5's is not in this version", remedy);
-    }
-    if (const auto fault =
-            knob.is_byte_size ? size_fault(use.spelling, text) : std::nullopt) {
-      throw Error("config", fault->what, fault->remedy);
-    }
-    if (!set_from_text(config, knob, text)) {
-      throw bad_flag(use.spelling + " " + text,
-                     "'" + text + "' is not " + type_name(knob),
-                     "for example " + use.spelling + " " +
-                         (knob.flag.takes_row          ? "10"
-                          : default_text(knob).empty() ? flag->value_name
-                                                       : default_text(knob)));
-    }
+  const Option* const option = find_flag(use.spelling);
+  HEADROOM_CHECK(option != nullptr, "no flag " + use.spelling);
+  std::string text = "true";  // a switch
+  if (option->value_is_optional && use.values.empty()) {
+    text = "latest";
+  } else if (!is_switch(*option)) {
+    HEADROOM_CHECK(!use.values.empty(), use.spelling + " without a value");
+    const bool is_row = option->most_values > 1 && use.values.size() > 1;
+    text = is_row ? length_of_row(use) : use.values.front();
   }
-  if (use.spelling == "--processes" && config.processes <= 0) {
+  set_from_flag(config, use.spelling, *option, text);
+  if (!option->second_key.empty()) {
+    set_from_flag(config, use.spelling, *find_key(option->second_key),
+                  use.values.back());
+  }
+  if (option->key == "processes" && config.processes <= 0) {
     throw bad_flag(cat("--processes ", config.processes),
                    "a run needs at least one process",
                    "leave the flag out to have the number chosen");
@@ -171,21 +126,6 @@ RunConfig read_run_file(const std::string& file) {
 
 }  // namespace
 
-const std::vector<Flag>& flags() {
-  static const std::vector<Flag> all = build_flags();
-  return all;
-}
-
-const Flag* find_flag(const std::string& spelling) {
-  for (const Flag& flag : flags()) {
-    if (std::find(flag.spellings.begin(), flag.spellings.end(), spelling) !=
-        flag.spellings.end()) {
-      return &flag;
-    }
-  }
-  return nullptr;
-}
-
 RunConfig run_config_from_flags(const std::string& command,
                                 const std::vector<FlagUse>& uses) {
   RunConfig config;
@@ -213,6 +153,26 @@ RunConfig overlay_flags(RunConfig base, const std::vector<FlagUse>& uses) {
   }
   apply_in_order(base, uses);
   return base;
+}
+
+std::vector<FlagUse> changed_flags(const RunConfig& before,
+                                   const RunConfig& after,
+                                   const std::vector<std::string>& keys) {
+  std::vector<FlagUse> uses;
+  for (const std::string& key : keys) {
+    const Option& option = *find_key(key);
+    std::vector<std::string> values = {value_text(after, option)};
+    bool is_changed = values.front() != value_text(before, option);
+    if (!option.second_key.empty()) {
+      const Option& second = *find_key(option.second_key);
+      values.push_back(value_text(after, second));
+      is_changed |= values.back() != value_text(before, second);
+      if (values.front() == values.back()) values.pop_back();
+    }
+    if (!is_changed || values.front().empty()) continue;
+    uses.push_back({option.names.front(), std::move(values)});
+  }
+  return uses;
 }
 
 }  // namespace headroom::configs

@@ -1,5 +1,5 @@
-// The flags of headroom train and headroom val, which follow from the table of
-// knobs, and how they become a RunConfig.
+// How the options of a run that were given on a command line become a
+// RunConfig.
 #pragma once
 
 #include <string>
@@ -9,36 +9,7 @@
 
 namespace headroom::configs {
 
-struct Flag {
-  // What may follow the flag.
-  enum class Values {
-    kNone,  // a switch: sets its knob to true
-    kOne,
-    kOneOrTwo,  // --img S, --img HEIGHT WIDTH
-    kOptional,  // --resume [DIR]
-    kRow,       // --freeze 3, or as in YOLOv5 --freeze 0 1 2
-  };
-
-  std::vector<std::string> spellings = {};  // "--batch-size", "--batch"
-  std::vector<std::string> keys = {};  // knobs it sets; none: --config, --set
-  Values values = Values::kOne;
-  std::string value_name = {};  // the help's "N" or "HEIGHT [WIDTH]"
-  // Each use adds to the ones before; other flags are given once.
-  bool may_repeat = false;
-  bool in_train = true;
-  bool in_val = true;
-  bool in_coordinator = true;
-  std::string group = {};  // the help's heading
-  std::string description = {};
-};
-
-// All flags, in the order of the help.
-const std::vector<Flag>& flags();
-
-// nullptr when there is none of this spelling ("--img-size").
-const Flag* find_flag(const std::string& spelling);
-
-// One flag as it stood on the command line, or one word of --set.
+// One flag of a run as it stood on the command line, by its first spelling.
 struct FlagUse {
   std::string spelling;
   std::vector<std::string> values;
@@ -57,5 +28,11 @@ RunConfig run_config_from_flags(const std::string& command,
 // of it, and its hyp_file is not read again. Throws Error if --config is among
 // them: a resumed run has its own.
 RunConfig overlay_flags(RunConfig base, const std::vector<FlagUse>& uses);
+
+// The flags of `keys` whose values differ, with those of `after`. A text that
+// became empty has none. REQUIRES: each key has a flag that takes a value.
+std::vector<FlagUse> changed_flags(const RunConfig& before,
+                                   const RunConfig& after,
+                                   const std::vector<std::string>& keys);
 
 }  // namespace headroom::configs

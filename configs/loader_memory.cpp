@@ -9,15 +9,15 @@
 namespace headroom::configs {
 namespace {
 
-// More batches ready than this never help: threads make them in order.
+// More prefetched batches than this do not help: threads make them in order.
 constexpr int64_t kMaxQueueDepth = 8;
-// Images are split because memory is short, and then a step takes far longer
-// than making the next batch beside it.
+// Images are split where memory is short. A step then takes far longer than
+// making the next batch, so one prefetched batch is enough.
 constexpr int64_t kMaxSplitQueueDepth = 1;
 
 int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
-  // A warped picture, and one more where two are mixed, or where pixels are
-  // changed by those around them: then of all rows, whatever is kept.
+  // One warped picture. A second one where two are mixed, or where a pixel
+  // depends on its neighbours; such a picture is made with all its rows.
   const bool is_whole = !shape.validation && blends_neighbours(hyp);
   const int64_t own_rows = is_whole ? shape.image_height : shape.own_rows;
   int64_t made = shape.largest_pixels * own_rows / shape.image_height;
@@ -66,7 +66,7 @@ LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
                            int64_t limit) {
   const int64_t height = shape.image_height;
   const bool is_split = shape.own_rows < height;
-  // Who splits an image splits what is held ready of it.
+  // Under a spatial split a rank prefetches only its own rows.
   const auto part_of_images = [&](int64_t bytes) {
     return divided_up(bytes * shape.own_rows, height);
   };
@@ -78,7 +78,7 @@ LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
                      std::max(shape.largest_pixels, shape.input_pixels));
   budget.batch_bytes = (shape.packs ? packed_room(image_bytes) : image_bytes) *
                        shape.images_of_a_batch;
-  // A batch comes before a second thread.
+  // Room for one batch comes first, then room for a second thread.
   const int64_t for_threads = std::min(limit / 2, limit - budget.batch_bytes);
   budget.num_threads =
       std::clamp<int64_t>(for_threads / budget.thread_bytes, 1,
@@ -88,7 +88,7 @@ LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
   budget.queue_depth =
       std::clamp<int64_t>(rest / 2 / std::max<int64_t>(budget.batch_bytes, 1),
                           1, is_split ? kMaxSplitQueueDepth : kMaxQueueDepth);
-  // Validation meets each image once.
+  // Validation uses each image once, so it caches none.
   if (!shape.validation) {
     budget.cache_bytes =
         std::max<int64_t>(0, rest - budget.queue_depth * budget.batch_bytes);

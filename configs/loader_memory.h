@@ -2,8 +2,8 @@
 // between batches that wait, threads that make samples, and images that are
 // remembered.
 //
-// The loader asks with the data set's own image sizes; the planner, which sees
-// no data set, with source images as large as the network's input.
+// The loader calls it with the data set's own image sizes. The planner does not
+// read the data set and assumes source images as large as the network's input.
 //
 //   a thread   the source pictures that it holds, a mosaic's tiles (of two
 //              where they are mixed; as one picture besides, for copy-paste),
@@ -51,16 +51,16 @@ struct LoaderBudget {
   int64_t total_bytes() const {
     return num_threads * thread_bytes + queue_depth * batch_bytes + cache_bytes;
   }
-  // What no limit makes smaller.
+  // The least that the loader takes, whatever the limit.
   int64_t least_bytes() const { return thread_bytes + batch_bytes; }
 };
 
-// Do pixels depend on those around them? Then samples are made whole.
+// Whether a pixel depends on its neighbours. Samples are then made whole.
 bool blends_neighbours(const Hyperparameters& hyp);
 
-// The number of rows of a picture of that height that make `rows` of the warped
-// one, at most. Turned pictures reach as far as they are wide: all of it, for
-// short.
+// The most rows of a source picture of that height that `rows` rows of the
+// warped picture are made of. A rotated picture may need all of them, and all
+// are returned.
 int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height);
 
 // `limit` in bytes; 0: the default.

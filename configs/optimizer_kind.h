@@ -13,8 +13,8 @@ enum class OptimizerKind { kSgd, kAdam, kAdamW };
 
 struct OptimizerDescription {
   OptimizerKind value;
-  const char* name;     // The word of --optimizer, as YOLOv5 has it.
-  int64_t num_moments;  // Numbers that it keeps for each parameter.
+  const char* name;     // the value of --optimizer, as in YOLOv5
+  int64_t num_moments;  // numbers that it keeps for each parameter
 };
 
 inline constexpr auto kOptimizers =

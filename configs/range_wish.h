@@ -29,8 +29,8 @@ struct RangeWish {
 // Nothing where the mapping has no `range`.
 std::optional<RangeWish> range_wish_of(const yaml::YamlValue& root);
 
-// The wish of that data.yaml, or of the one in that folder; nothing where there
-// is no such file, which whoever reads the data set refuses.
+// The wish of that data.yaml, or of the one in that folder. Nothing where there
+// is no such file: the reader of the data set refuses it.
 std::optional<RangeWish> read_range_wish(const std::filesystem::path& data);
 
 // "range: [0, 4095]", as a data.yaml has it.

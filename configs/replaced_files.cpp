@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
 
@@ -48,8 +48,8 @@ void require_inputs_kept(const RunConfig& config,
   std::vector<std::pair<std::string, std::string>> inputs = {
       {"--config", config_file}};
   for (const char* key : {"weights", "teacher", "cfg", "hyp_file"}) {
-    const Knob& knob = *find_knob(key);
-    inputs.emplace_back(knob.flag.spellings.front(), value_text(config, knob));
+    const Option& option = *find_key(key);
+    inputs.emplace_back(option.names.front(), value_text(config, option));
   }
   for (const auto& [flag, file] : inputs) {
     if (file.empty() || !is_replaced(fs::weakly_canonical(file, ignored))) {

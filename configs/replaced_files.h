@@ -1,4 +1,5 @@
-// replaced_files: which files of an older run a new one in its folder replaces.
+// replaced_files: the files of an older run that a new run in its folder
+// replaces.
 #pragma once
 
 #include <filesystem>

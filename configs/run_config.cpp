@@ -4,7 +4,7 @@
 #include <cctype>
 #include <filesystem>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "configs/yaml/shipped_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
@@ -28,29 +28,29 @@ namespace {
 
 const std::string kHypPrefix = "hyp.";
 
-void set_from_yaml(RunConfig& config, const Knob& knob,
+void set_from_yaml(RunConfig& config, const Option& option,
                    const yaml::YamlValue& value) {
   const bool is_plain_text = value.kind == yaml::YamlValue::Kind::kScalar &&
-                             (is_text(knob) || !value.quoted);
+                             (is_text(option) || !value.quoted);
   // 'project:' with nothing behind it is the empty text.
   const bool is_empty_text =
-      value.kind == yaml::YamlValue::Kind::kNull && is_text(knob);
+      value.kind == yaml::YamlValue::Kind::kNull && is_text(option);
   bool is_set = false;
   try {
-    is_set = (is_plain_text && set_from_text(config, knob, value.scalar)) ||
-             (is_empty_text && set_from_text(config, knob, ""));
+    is_set = (is_plain_text && set_from_text(config, option, value.scalar)) ||
+             (is_empty_text && set_from_text(config, option, ""));
   } catch (const Error& error) {
     yaml::refuse(value.place, error.text(), error.remedy());
   }
   if (!is_set) {
-    yaml::refuse(value.place, knob.key + " is " + yaml::describe(value),
-                 "write " + type_name(knob) + " here");
+    yaml::refuse(value.place, option.key + " is " + yaml::describe(value),
+                 "write " + type_name(option) + " here");
   }
 }
 
-// The entries of `mapping` are knobs whose keys start with `prefix`.
-void read_knobs(RunConfig& config, const yaml::YamlValue& mapping,
-                const std::string& prefix) {
+// The entries of `mapping` are keys that start with `prefix`.
+void read_keys(RunConfig& config, const yaml::YamlValue& mapping,
+               const std::string& prefix) {
   if (mapping.kind == yaml::YamlValue::Kind::kNull) return;
   if (mapping.kind != yaml::YamlValue::Kind::kMapping) {
     yaml::refuse(mapping.place, "this is " + yaml::describe(mapping),
@@ -58,16 +58,17 @@ void read_knobs(RunConfig& config, const yaml::YamlValue& mapping,
   }
   for (const yaml::YamlEntry& entry : mapping.entries) {
     if (prefix.empty() && entry.key == "hyp") {
-      read_knobs(config, entry.value, kHypPrefix);
+      read_keys(config, entry.value, kHypPrefix);
       continue;
     }
-    const Knob* knob = find_knob(prefix + entry.key);
-    if (knob == nullptr || (prefix.empty() && entry.key.starts_with("hyp."))) {
+    const Option* option = find_key(prefix + entry.key);
+    if (option == nullptr ||
+        (prefix.empty() && entry.key.starts_with("hyp."))) {
       yaml::refuse(entry.key_place, "unknown key '" + prefix + entry.key + "'",
-                   knob == nullptr ? key_suggestion(prefix + entry.key)
-                                   : "write it below 'hyp:'");
+                   option == nullptr ? key_suggestion(prefix + entry.key)
+                                     : "write it below 'hyp:'");
     }
-    set_from_yaml(config, *knob, entry.value);
+    set_from_yaml(config, *option, entry.value);
   }
 }
 
@@ -101,18 +102,18 @@ RunConfig parse_run_config(const std::string& text, const std::string& file) {
 
 void overlay_run_config(RunConfig& config, const std::string& text,
                         const std::string& file) {
-  read_knobs(config, yaml::parse_yaml(text, file), "");
+  read_keys(config, yaml::parse_yaml(text, file), "");
 }
 
 std::string to_yaml(const RunConfig& config) {
   std::string text;
   std::string hyp = "hyp:\n";
-  for (const Knob& knob : knobs()) {
-    const std::string value = value_text(config, knob);
-    const bool below_hyp = knob.key.starts_with(kHypPrefix);
+  for (const Option& option : run_options()) {
+    const std::string value = value_text(config, option);
+    const bool below_hyp = option.key.starts_with(kHypPrefix);
     const std::string line =
-        (below_hyp ? "  " + knob.key.substr(kHypPrefix.size()) : knob.key) +
-        ": " + (is_text(knob) ? quoted_text(value) : value) + "\n";
+        (below_hyp ? "  " + option.key.substr(kHypPrefix.size()) : option.key) +
+        ": " + (is_text(option) ? quoted_text(value) : value) + "\n";
     (below_hyp ? hyp : text) += line;
   }
   return text + hyp;
@@ -120,16 +121,16 @@ std::string to_yaml(const RunConfig& config) {
 
 void set_value(RunConfig& config, const std::string& key,
                const std::string& value) {
-  const Knob* knob = find_knob(key);
-  if (knob == nullptr) {
+  const Option* option = find_key(key);
+  if (option == nullptr) {
     throw Error("config", "--set " + key + ": there is no such key",
                 key_suggestion(key));
   }
-  if (!set_from_text(config, *knob, value)) {
-    const std::string example = default_text(*knob);
+  if (!set_from_text(config, *option, value)) {
+    const std::string example = default_text(*option);
     throw Error("config",
                 "--set " + key + "=" + value + ": '" + value + "' is not " +
-                    type_name(*knob),
+                    type_name(*option),
                 example.empty() ? "headroom train --help explains it"
                                 : "for example --set " + key + "=" + example);
   }
@@ -146,7 +147,7 @@ void load_hyperparameters(RunConfig& config, const std::string& file) {
   const yaml::NamedText source =
       yaml::file_or_shipped(name, "hyp", "config", file);
   const yaml::YamlValue root = yaml::parse_yaml(source.text, source.file);
-  read_knobs(config, root, kHypPrefix);
+  read_keys(config, root, kHypPrefix);
   config.hyp_file = file;
 }
 

@@ -1,9 +1,9 @@
-// RunConfig: every knob of a run with its default. What each is for, its unit
-// and range and its flag stand in configs/knob_table.cpp.
+// RunConfig: every key of a run with its default. Each has a declaration with
+// advice, unit, range and flag in configs/run_options.cpp.
 //
 // Four sources, later ones win: the defaults here, --config run.yaml, YOLOv5's
 // --hyp file for the hyper-parameters, then flags and --set key=value in the
-// order they are given. A knob has one name everywhere: the member here, the
+// order they are given. A key has one name everywhere: the member here, the
 // YAML key, the --set key; flags keep YOLOv5's spelling.
 //
 // The same YAML text travels to the workers and into the run directory, so
@@ -67,8 +67,8 @@ struct Hyperparameters {
   bool operator==(const Hyperparameters&) const = default;
 };
 
-// kAuto is settled by whoever starts the run (deploy/cli/precision_choice.h);
-// where nobody does, it is float32.
+// kAuto is settled when the run starts (coordinator/run/precision_choice.h);
+// where nobody settles it, it is float32.
 enum class Precision { kAuto, kFp32, kFp64, kBf16, kFp16 };
 
 // --batch: the largest that fits (parallel/planner/largest_batch.h).
@@ -113,9 +113,9 @@ struct RunConfig {
   Precision precision = Precision::kAuto;
   int64_t patience = 100;
   int64_t batch_norm_group_size = 0;  // 0: chosen
-  // The rule of a run which goes on, from its plan; none: what is asked for.
+  // A resumed run's rule, from its plan. None: batch_norm_group_size counts.
   std::optional<plan::BatchNormRule> batch_norm_rule;
-  // The network of a run that has measured it; no part of the run's file.
+  // The network's rates once the run has measured them. Not written to YAML.
   std::optional<plan::NetworkRates> network;
   bool sync_batch_norm = false;
   bool skip_non_finite = false;
@@ -128,7 +128,7 @@ struct RunConfig {
   bool share_devices = false;
   int64_t full_mesh_ranks = 64;
   double require_rate = 0;  // GB/s; 0: any
-  int64_t processes = 0;  // 0: one per device, 1 on the CPU
+  int64_t processes = 0;    // 0: one per device, 1 on the CPU
   int64_t min_processes = 1;
   int64_t card_failure_steps = 1000;
   std::optional<plan::ParallelLayout> layout;  // none: the planner chooses
@@ -193,11 +193,11 @@ void set_value(RunConfig& config, const std::string& key,
 void load_hyperparameters(RunConfig& config, const std::string& file);
 
 // Checks ranges, choices and fields against each other; throws Error with both
-// numbers and the remedy. How the batch is split over processes is the
-// planner's to judge (parallel/planner/planner.h).
+// numbers and the remedy. The planner checks how the batch is split over
+// processes (parallel/planner/planner.h).
 void check_run_config(const RunConfig& config);
-// The part of it that depends on whether the run is on cards: an automatic
-// device may become either, so it is checked again when it is settled.
+// The part of it that depends on whether the run is on cards. An automatic
+// device may become a card or the CPU; it is checked again when it is known.
 void check_settled_device(const RunConfig& config);
 
 // The range that the run is defined with; none: 8 bits. Throws Error (exit 2).
@@ -208,8 +208,8 @@ ValueRanges value_ranges_of(const RunConfig& config);
 std::vector<std::vector<std::pair<double, double>>> anchors_of_run(
     const RunConfig& config);
 
-// Throws Error that says what to give where there is nothing to train on or to
-// judge. Not asked of a run that is only planned.
+// Throws Error if there is no data set, or no weights to evaluate. Not called
+// for a run that is only planned.
 void check_run_sources(const RunConfig& config);
 
 // The place where a run's training samples are rendered from their recipes

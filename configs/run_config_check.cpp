@@ -1,12 +1,12 @@
-// check_run_config: ranges from the table of knobs, then fields against each
-// other.
+// check_run_config: ranges and choices from the options, then fields against
+// each other.
 #include <cmath>
 #include <cstdint>
 #include <string>
 
 #include "configs/fault.h"
-#include "configs/knobs.h"
 #include "configs/layers/model_table.h"
+#include "configs/options.h"
 #include "configs/run_config.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
@@ -15,6 +15,8 @@
 
 namespace headroom::configs {
 namespace {
+
+const std::string kOneOfTwo = "leave one of the two out";
 
 [[noreturn]] void refuse_run(const std::string& what,
                              const std::string& remedy) {
@@ -28,34 +30,28 @@ std::string bound_text(double bound) {
                   : yaml::exact_text(bound);
 }
 
-void check_ranges(const RunConfig& config) {
-  for (const Knob& knob : knobs()) {
-    if (is_text(knob)) continue;
-    const double value = number_of(config, knob);
-    if (knob.key == "global_batch_size" && value == kLargestBatch) continue;
-    if (value >= knob.low && value <= knob.high) continue;
-    const std::string bound = value < knob.low
-                                  ? "at least " + bound_text(knob.low)
-                                  : "at most " + bound_text(knob.high);
-    refuse_run(shown_name(knob) + " is " + value_text(config, knob) +
-                   ", but must be " + bound +
-                   (knob.unit.empty() ? "" : " (" + knob.unit + ")"),
-               "the default is " + default_text(knob) +
-                   (knob.key == "global_batch_size"
-                        ? ", and -1 asks for the most that fits"
-                        : ""));
+void check_range(const RunConfig& config, const Option& option) {
+  const double value = number_of(config, option);
+  const bool is_batch = option.key == "global_batch_size";
+  if (option.range.contains(value) || (is_batch && value == kLargestBatch)) {
+    return;
   }
+  const std::string bound = value < option.range.low
+                                ? "at least " + bound_text(option.range.low)
+                                : "at most " + bound_text(option.range.high);
+  refuse_run(shown_name(option) + " is " + value_text(config, option) +
+                 ", but must be " + bound +
+                 (option.unit.empty() ? "" : " (" + option.unit + ")"),
+             "the default is " + default_text(option) +
+                 (is_batch ? ", and -1 asks for the most that fits" : ""));
 }
 
-void check_choices(const RunConfig& config) {
-  for (const Knob& knob : knobs()) {
-    if (knob.choices.empty()) continue;
-    RunConfig copy;
-    const std::string value = value_text(config, knob);
-    if (set_from_text(copy, knob, value)) continue;
-    refuse_run(shown_name(knob) + " is '" + value + "'",
-               "use " + type_name(knob));
-  }
+void check_choice(const RunConfig& config, const Option& option) {
+  RunConfig copy;
+  const std::string value = value_text(config, option);
+  if (set_from_text(copy, option, value)) return;
+  refuse_run(shown_name(option) + " is '" + value + "'",
+             "use " + type_name(option));
 }
 
 bool may_be_float32(const RunConfig& config) {
@@ -65,12 +61,11 @@ bool may_be_float32(const RunConfig& config) {
 
 // Averaged weights are judged in float32 whatever they were trained in.
 void check_precision(const RunConfig& config) {
-  if (config.command != "val" || (config.precision != Precision::kBf16 &&
-                                  config.precision != Precision::kFp16)) {
-    return;
+  if (config.command == "val" && (config.precision == Precision::kBf16 ||
+                                  config.precision == Precision::kFp16)) {
+    refuse_run("headroom val computes in float32 or float64",
+               "use --precision fp32 or fp64");
   }
-  refuse_run("headroom val computes in float32 or float64",
-             "use --precision fp32 or fp64");
 }
 
 // Whoever starts the run settles it (parallel/planner/largest_batch.h).
@@ -89,22 +84,22 @@ void check_largest_batch(const RunConfig& config) {
     refuse_run(
         cat(asks, " in one piece, but --micro-batch ", config.micro_batch_size,
             " cuts it, and then any batch fits"),
-        "leave one of the two out");
+        kOneOfTwo);
   }
 }
 
 void check_graphs(const RunConfig& config, bool is_cpu) {
-  const char* const reason = is_cpu               ? "--device is cpu"
-                             : config.multi_scale ? "--multi-scale changes it"
-                             : config.rect        ? "--rect changes it"
-                             : !config.teacher.empty()
-                                 ? "--teacher has two networks"
-                                 : nullptr;
-  if (reason == nullptr) return;
-  refuse_run(std::string("--cuda-graphs captures one network's steps of one "
-                         "shape on a card, but ") +
-                 reason,
-             "leave one of the two out");
+  std::string reason;
+  if (!config.teacher.empty()) reason = "--teacher has two networks";
+  if (config.rect) reason = "--rect changes it";
+  if (config.multi_scale) reason = "--multi-scale changes it";
+  if (is_cpu) reason = "--device is cpu";
+  if (!config.cuda_graphs || reason.empty()) return;
+  refuse_run(
+      "--cuda-graphs captures one network's steps of one shape on a card, "
+      "but " +
+          reason,
+      kOneOfTwo);
 }
 
 void check_augment_place(const RunConfig& config, bool is_cpu) {
@@ -113,33 +108,27 @@ void check_augment_place(const RunConfig& config, bool is_cpu) {
     refuse_run("--augment-on " + place + " is no place to render samples",
                "use auto, cpu or device");
   }
-  if (place == "device" && (is_cpu || config.synthetic_input)) {
+  const std::string asks =
+      "--augment-on device renders samples on a card, but ";
+  if (place == "device" && is_cpu) {
+    refuse_run(asks + "--device is cpu", "give --device 0, or leave it out");
+  }
+  if (place == "device" && config.synthetic_input) {
+    refuse_run(asks + "--synthetic-input has none to render", "leave it out");
+  }
+}
+
+void check_tf32(const RunConfig& config, bool is_cpu) {
+  const std::string rounds = "--tf32 rounds a card's products of float32, but ";
+  if (config.tf32 && is_cpu) {
+    refuse_run(rounds + "--device is cpu", "leave it out");
+  }
+  if (config.tf32 && !may_be_float32(config)) {
     refuse_run(
-        std::string("--augment-on device renders samples on a card, but ") +
-            (is_cpu ? "--device is cpu"
-                    : "--synthetic-input has none to render"),
-        is_cpu ? "give --device 0, or leave it out" : "leave it out");
+        rounds + "--precision is " + value_text(config, *find_key("precision")),
+        "leave it out");
   }
 }
-
-}  // namespace
-
-void check_settled_device(const RunConfig& config) {
-  // An automatic device is checked again once it is settled.
-  const bool is_cpu =
-      !computes_on_cards(config.device) && !is_automatic_device(config.device);
-  if (config.tf32 && (is_cpu || !may_be_float32(config))) {
-    refuse_run(std::string("--tf32 rounds a card's products of float32, but ") +
-                   (is_cpu ? std::string("--device is cpu")
-                           : "--precision is " +
-                                 value_text(config, *find_knob("precision"))),
-               "leave it out");
-  }
-  if (config.cuda_graphs) check_graphs(config, is_cpu);
-  check_augment_place(config, is_cpu);
-}
-
-namespace {
 
 void check_anchors(const RunConfig& config) {
   anchors_of_run(config);
@@ -157,47 +146,39 @@ void check_anchors(const RunConfig& config) {
   }
 }
 
-void check_files(const RunConfig& config) {
+// Flags that exclude each other: both are given where `is_so`.
+void check_pairs(const RunConfig& config) {
+  const struct {
+    bool is_so;
+    std::string what;
+  } pairs[] = {
+      {config.close_mosaic > 0 && config.rect,
+       cat("--close-mosaic ", config.close_mosaic,
+           " ends mosaics, but --rect has none")},
+      {config.image_weights && config.rect,
+       "--image-weights draws images in any order, but --rect has batches of "
+       "like shape"},
+      {config.image_weights && config.synthetic_input,
+       "--image-weights weighs images by their labels, but --synthetic-input "
+       "has no data set"},
+      {config.random_crop && config.rect,
+       "--random-crop makes samples of one size, but --rect has a shape for "
+       "each batch"},
+      {config.random_crop && config.synthetic_input,
+       "--random-crop is about large images, and those of --synthetic-input "
+       "are as large as the network's"},
+      {config.multi_scale && config.rect,
+       "--multi-scale gives each batch a size of its own, and --rect one of "
+       "its images' shape"},
+      {config.multi_scale && config.synthetic_input,
+       "--multi-scale gives each batch a size of its own, but the images of "
+       "--synthetic-input have one"}};
+  for (const auto& pair : pairs) {
+    if (pair.is_so) refuse_run(pair.what, kOneOfTwo);
+  }
   if (config.save_conf && !config.save_txt) {
     refuse_run("--save-conf adds confidences to files that are not written",
                "add --save-txt, or leave it out");
-  }
-  if (config.close_mosaic > 0 && config.rect) {
-    refuse_run(cat("--close-mosaic ", config.close_mosaic,
-                   " ends mosaics, but --rect has none"),
-               "leave one of the two out");
-  }
-}
-
-void check_image_weights(const RunConfig& config) {
-  if (!config.image_weights) return;
-  if (config.rect) {
-    refuse_run(
-        "--image-weights draws images in any order, but --rect has batches "
-        "of like shape",
-        "leave one of the two out");
-  }
-  if (config.synthetic_input) {
-    refuse_run(
-        "--image-weights weighs images by their labels, but "
-        "--synthetic-input has no data set",
-        "leave one of the two out");
-  }
-}
-
-void check_random_crop(const RunConfig& config) {
-  if (!config.random_crop) return;
-  if (config.rect) {
-    refuse_run(
-        "--random-crop makes samples of one size, but --rect has a "
-        "shape for each batch",
-        "leave one of the two out");
-  }
-  if (config.synthetic_input) {
-    refuse_run(
-        "--random-crop is about large images, and those of "
-        "--synthetic-input are as large as the network's",
-        "leave one of the two out");
   }
 }
 
@@ -230,28 +211,16 @@ void check_tiles(const RunConfig& config) {
   }
 }
 
-void check_scales(const RunConfig& config) {
-  if (!config.multi_scale) return;
-  const std::string what = "--multi-scale gives each batch a size of its own, ";
-  if (config.rect) {
-    refuse_run(what + "and --rect one of its images' shape",
-               "leave one of the two out");
-  }
-  if (config.synthetic_input) {
-    refuse_run(what + "but the images of --synthetic-input have one",
-               "leave one of the two out");
-  }
-}
-
 void check_name(const RunConfig& config) {
-  if (config.name.empty() || config.name == "." || config.name == ".." ||
-      config.name.find('/') != std::string::npos) {
-    refuse_run("--name '" + config.name + "' is not the name of a folder",
+  const std::string& name = config.name;
+  if (name.empty() || name == "." || name == ".." ||
+      name.find('/') != std::string::npos) {
+    refuse_run("--name '" + name + "' is not the name of a folder",
                "give one word; --project names the folder above it");
   }
   // Quoted nowhere: a terminal would obey it.
-  for (size_t i = 0; i < config.name.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(config.name[i]);
+  for (size_t i = 0; i < name.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(name[i]);
     if (byte >= 0x20 && byte != 0x7f) continue;
     refuse_run(
         cat("--name has a control character, byte ", byte, " at place ", i + 1),
@@ -260,6 +229,15 @@ void check_name(const RunConfig& config) {
 }
 
 }  // namespace
+
+void check_settled_device(const RunConfig& config) {
+  // An automatic device is checked again once it is settled.
+  const bool is_cpu =
+      !computes_on_cards(config.device) && !is_automatic_device(config.device);
+  check_tf32(config, is_cpu);
+  check_graphs(config, is_cpu);
+  check_augment_place(config, is_cpu);
+}
 
 layers::AnchorList anchors_of_run(const RunConfig& config) {
   auto anchors = layers::parse_anchor_list(config.anchors);
@@ -286,18 +264,19 @@ ValueRanges value_ranges_of(const RunConfig& config) {
 void check_run_config(const RunConfig& config) {
   parse_faults(config.inject);
   check_largest_batch(config);
-  check_ranges(config);
-  check_choices(config);
+  for (const Option& option : run_options()) {
+    if (!is_text(option)) check_range(config, option);
+  }
+  for (const Option& option : run_options()) {
+    if (!option.choices.empty()) check_choice(config, option);
+  }
   check_precision(config);
   check_settled_device(config);
   check_anchors(config);
   value_ranges_of(config);
   check_name(config);
-  check_files(config);
   check_tiles(config);
-  check_image_weights(config);
-  check_random_crop(config);
-  check_scales(config);
+  check_pairs(config);
 }
 
 void check_run_sources(const RunConfig& config) {

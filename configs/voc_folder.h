@@ -1,6 +1,5 @@
-// A Pascal VOC folder as far as its configuration goes: is it one, which splits
-// and which classes has it. Its boxes are read by
-// worker/data/labels/voc_labels.cpp.
+// Recognizes a Pascal VOC folder and finds its splits and classes. Its boxes
+// are read by worker/data/labels/voc_labels.cpp.
 //
 //   Annotations/STEM.xml   ImageSets/Main/{train,val,test}.txt   one stem a
 //   line
@@ -20,8 +19,8 @@ bool is_voc_split(const std::filesystem::path& file);
 // FOLDER of such a list.
 std::filesystem::path voc_folder_of(const std::filesystem::path& split);
 
-// The names of all objects of all annotations, sorted. Files that are no XML
-// are passed over: reading their boxes names them.
+// The names of all objects of all annotations, sorted. Files that are not XML
+// are skipped here and reported when their boxes are read.
 std::vector<std::string> voc_class_names(const std::filesystem::path& folder);
 
 }  // namespace headroom::configs

@@ -12,7 +12,6 @@
 #include "parallel/base/log.h"
 #include "parallel/base/run_files.h"
 #include "proto/connection_fault.h"
-#include "proto/handshake_watch.h"
 
 namespace headroom::wire {
 namespace {
@@ -80,7 +79,6 @@ void quieten_grpc() {
   std::call_once(once, [] {
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     gpr_set_log_function([](gpr_log_func_args* line) {
-      note_grpc_line(line->message);
       log::debug(std::string("grpc: ") + line->message);
     });
   });
@@ -131,8 +129,10 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
                 [](const auto& header) { return header.second.empty(); });
   interceptors.push_back(std::make_unique<HeaderInterceptors>(headers));
   return experimental::CreateCustomChannelWithInterceptors(
-      address, channel_credentials(security), arguments,
-      std::move(interceptors));
+      address,
+      channel_credentials(is_unix_socket(address) ? ChannelSecurity()
+                                                  : security),
+      arguments, std::move(interceptors));
 }
 
 bool is_unreachable(const grpc::Status& status) {

@@ -50,7 +50,8 @@ inline constexpr const char* kNodeMetadata = "headroom-node";
 inline constexpr const char* kWorkerMetadata = "headroom-worker";
 inline constexpr const char* kSecretMetadata = "headroom-secret";
 
-// Connects lazily to `address`, HOST:PORT. Every call carries `identity`.
+// Connects lazily. `address` is HOST:PORT or a Unix socket's. Each call says
+// who `identity` is; "" leaves that out.
 std::shared_ptr<grpc::Channel> make_channel(
     const std::string& address,
     const ChannelSecurity& security = channel_security(),

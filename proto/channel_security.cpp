@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <mutex>
+#include <string_view>
 
 #include "parallel/base/check.h"
 
@@ -116,6 +117,17 @@ ChannelSecurity channel_security() {
   return identity;
 }
 
+bool is_unix_socket(const std::string& address) {
+  return address.starts_with(kUnixPrefix);
+}
+
+std::string unix_folder_of(const std::string& address) {
+  if (!is_unix_socket(address)) return "";
+  const fs::path socket =
+      address.substr(std::string_view(kUnixPrefix).size());
+  return socket.parent_path().string();
+}
+
 bool is_loopback(const std::string& host) {
   if (host == "localhost") return true;
   in_addr ipv4{};
@@ -129,6 +141,7 @@ bool is_loopback(const std::string& host) {
 
 void require_protected(const std::string& address,
                        const ChannelSecurity& security, bool insecure_network) {
+  if (is_unix_socket(address)) return;
   std::string host = address.substr(0, address.rfind(':'));
   if (host.starts_with('[') && host.ends_with(']')) {
     host = host.substr(1, host.size() - 2);

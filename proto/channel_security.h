@@ -36,6 +36,14 @@ ChannelSecurity read_channel_security(const std::string& certs,
                                       const std::string& token_file,
                                       ChannelSide side);
 
+// A coordinator of one machine listens on a Unix socket, whose address is
+// written "unix:/FOLDER/NAME". The folder has mode 0700: the system lets in
+// this user's processes alone, so neither TLS nor a token is needed there.
+inline constexpr const char* kUnixPrefix = "unix:";
+bool is_unix_socket(const std::string& address);
+// The folder of such an address; "" for any other.
+std::string unix_folder_of(const std::string& address);
+
 // True for localhost, 127.0.0.0/8 and ::1; other names are not resolved.
 bool is_loopback(const std::string& host);
 

@@ -7,6 +7,7 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -219,11 +220,34 @@ std::optional<ConnectionFault> plain_fault(const std::string& whom,
       "give the --certs with which it was started", !answer.empty()};
 }
 
+ConnectionFault nobody_answers(const std::string& address,
+                               const std::string& why) {
+  return {"no coordinator answers at " + address + ": " + why,
+          "it ends with its run; headroom train prints its address when it "
+          "starts",
+          false};
+}
+
+std::optional<ConnectionFault> unix_fault(const std::string& address) {
+  const std::string path = address.substr(std::string_view(kUnixPrefix).size());
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  path.copy(name.sun_path, sizeof(name.sun_path) - 1);
+  const int handle = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool stands =
+      connect(handle, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0;
+  const int why = errno;
+  if (handle >= 0) close(handle);
+  if (stands) return std::nullopt;
+  return nobody_answers(address, std::strerror(why));
+}
+
 }  // namespace
 
 std::optional<ConnectionFault> connection_fault(
     const std::string& address, const ChannelSecurity& security,
     std::chrono::milliseconds timeout) {
+  if (is_unix_socket(address)) return unix_fault(address);
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return std::nullopt;
   std::string host = address.substr(0, colon);
@@ -232,11 +256,7 @@ std::optional<ConnectionFault> connection_fault(
   }
   const Socket peer(host, address.substr(colon + 1), timeout);
   if (!peer.error().empty()) {
-    return ConnectionFault{
-        "no coordinator answers at " + address + ": " + peer.error(),
-        "it ends with its run; headroom train prints its address when it "
-        "starts",
-        false};
+    return nobody_answers(address, peer.error());
   }
   const std::string whom = "the coordinator at " + address;
   return security.is_encrypted() ? tls_fault(whom, host, security, peer)

@@ -1,6 +1,6 @@
-// ConnectionFault: why a coordinator cannot be reached. gRPC mostly reports
-// only that it is unavailable; this connects once more and examines the
-// failure.
+// ConnectionFault: why no connection to a coordinator can be made. gRPC reports
+// most causes only as a failure to connect; this connects once more and finds
+// out.
 //
 // Threads: any. May wait for up to twice the given time.
 #pragma once
@@ -19,7 +19,8 @@ struct ConnectionFault {
   bool is_lasting = true;  // waiting will not help
 };
 
-// Returns no value if a connection to `address` (HOST:PORT) succeeds.
+// Returns nothing if a connection to `address` (HOST:PORT or a Unix socket) can
+// be made.
 std::optional<ConnectionFault> connection_fault(
     const std::string& address, const ChannelSecurity& security,
     std::chrono::milliseconds timeout = std::chrono::seconds(1));

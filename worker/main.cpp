@@ -8,17 +8,16 @@
 #include <c10/util/Logging.h>
 #include <sys/resource.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string>
-#include <string_view>
-#include <variant>
 #include <vector>
 
-#include "configs/worker_flags.h"
+#include "configs/arguments.h"
+#include "configs/worker_start.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/card.h"
@@ -40,40 +39,26 @@
 
 namespace {
 
-using headroom::configs::WorkerFlag;
+using headroom::configs::Option;
 
-CLI::Option* add(CLI::App& app, const std::string& name, bool* switched_on,
-                 const std::string& description) {
-  return app.add_flag(name, *switched_on, description);
+bool asks_for_help(const std::vector<std::string>& words) {
+  return std::ranges::count(words, "--help") + std::ranges::count(words, "-h") >
+         0;
 }
 
-template <typename Value>
-CLI::Option* add(CLI::App& app, const std::string& name, Value* value,
-                 const std::string& description) {
-  return app.add_option(name, *value, description);
-}
-
-// Adds the flags to `app`, which stores their values in the bound variables.
-void add_flags(CLI::App& app, const std::vector<WorkerFlag>& flags) {
-  for (const WorkerFlag& flag : flags) {
-    const std::string& name =
-        flag.spelling.empty() ? flag.value_name : flag.spelling;
-    CLI::Option* const option = std::visit(
-        [&](auto* value) { return add(app, name, value, flag.description); },
-        flag.value);
-    option->required(flag.is_required);
-    if (!flag.excludes.empty()) option->excludes(app.get_option(flag.excludes));
+void print_help(const std::string& usage, const std::vector<Option>& options) {
+  std::string text = usage + "\n\n";
+  for (const Option& option : options) {
+    text += headroom::configs::help_entry(headroom::configs::form_of(option),
+                                          option.advice);
   }
+  std::fputs(text.c_str(), stdout);
 }
 
-// Runs `headroom-worker answer DATA.YAML`. `argv` begins after "answer".
-int answer_question(int argc, char** argv) {
-  headroom::configs::DatasetQuery question;
-  CLI::App app("What a launcher wants to know of a data set");
-  add_flags(app, flags_of(question));
-  CLI11_PARSE(app, argc, argv);
+// Runs `headroom-worker answer FD KEY...`. `words` begins after "answer".
+int answer_question(const std::vector<std::string>& words) {
   try {
-    std::puts(headroom::tools::data_answer_json(question).c_str());
+    std::puts(headroom::tools::data_answer_json(words).c_str());
     return 0;
   } catch (const headroom::Error& error) {
     std::puts(headroom::tools::refusal_json(error).c_str());
@@ -141,23 +126,30 @@ int run(const headroom::configs::WorkerStart& start) {
        .secret = secret_of_environment()},
       start.advertise_host, headroom::control::kPatience, std::move(to_agent));
   const int exit_code = headroom::run::run_generations(
-      *client, {.advertise_host = start.advertise_host,
-                .card = {static_cast<int>(start.card), start.card_uuid}});
+      *client,
+      {.advertise_host = start.advertise_host,
+       .socket_folder = headroom::wire::unix_folder_of(start.coordinator),
+       .card = {static_cast<int>(start.card), start.card_uuid}});
   return end_with(exit_code, exit_code);
 }
 
-// Runs `headroom-worker --standalone RUN.YAML`. `argv` begins after
+// Runs `headroom-worker --standalone RUN.YAML`. `words` begins after
 // "--standalone". The result is written to standard output.
-int run_standalone(int argc, char** argv) {
+int run_standalone(const std::vector<std::string>& words) {
+  const std::string program = "headroom-worker --standalone";
   headroom::configs::StandaloneRequest request;
-  CLI::App app("Runs run.yaml in this one process, without a coordinator",
-               "headroom-worker --standalone");
-  add_flags(app, flags_of(request));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& end) {  // also thrown for --help
-    return app.exit(end) == 0 ? 0
-                              : static_cast<int>(headroom::ExitCode::kRequest);
+  const std::vector<Option> options = options_of(request);
+  if (asks_for_help(words)) {
+    print_help("usage: " + program +
+                   " RUN.YAML [flags]: runs it in this one process, without a "
+                   "coordinator",
+               options);
+    return 0;
+  }
+  headroom::configs::read_arguments(options, words, program + " --help");
+  if (request.resume && !request.run_directory.empty()) {
+    throw headroom::Error("command line", "--resume excludes --run-directory",
+                          "leave one of the two out");
   }
   headroom::stop_signals::install();
   const headroom::run::StandaloneRun run =
@@ -172,11 +164,17 @@ int run_standalone(int argc, char** argv) {
   return end_with(exit_code, end.exit_code);
 }
 
-int drive_device(int argc, char** argv) {
+int drive_device(const std::vector<std::string>& words) {
   headroom::configs::WorkerStart start;
-  CLI::App app("Headroom's worker process; started by 'headroom agent'");
-  add_flags(app, flags_of(start));
-  CLI11_PARSE(app, argc, argv);
+  const std::vector<Option> options = options_of(start);
+  if (asks_for_help(words)) {
+    print_help(
+        "usage: headroom-worker [flags]: drives one device; 'headroom agent' "
+        "starts it",
+        options);
+    return 0;
+  }
+  headroom::configs::read_arguments(options, words, "headroom-worker --help");
   return run(start);
 }
 
@@ -197,7 +195,10 @@ int main(int argc, char** argv) {
   headroom::log::follow_parent();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a full disk is an error, not a signal
-  const std::string_view first = argc > 1 ? argv[1] : "";
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const std::string first = words.empty() ? "" : words.front();
+  const std::vector<std::string> rest(words.begin() + (words.empty() ? 0 : 1),
+                                      words.end());
   const auto* tool = headroom::tools::find_any_tool(first);
   // Messages of a tool have no prefix, because the user typed `headroom`.
   const char* const speaker = tool ? "" : "headroom-worker: ";
@@ -208,13 +209,12 @@ int main(int argc, char** argv) {
       return with_output_written(0);
     }
     if (first == headroom::configs::kStandaloneFlag)
-      return run_standalone(argc - 1, argv + 1);
+      return run_standalone(rest);
     // The supervisor handles a terminal's Ctrl-C: through the coordinator it
     // asks for a stop at a committed step.
     std::signal(SIGINT, SIG_IGN);
-    return first == headroom::configs::kAnswerCommand
-               ? answer_question(argc - 1, argv + 1)
-               : drive_device(argc, argv);
+    return first == headroom::configs::kAnswerCommand ? answer_question(rest)
+                                                      : drive_device(words);
   } catch (const headroom::Error& error) {
     std::fflush(stdout);  // so that it precedes the refusal in a shared log
     std::fprintf(stderr, "%s%s\n", speaker,

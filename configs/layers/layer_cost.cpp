@@ -12,44 +12,20 @@
 namespace headroom::layers {
 namespace {
 
-using Operation = LayerProgram::Operation;
-
-double area_of(int64_t stride) {
-  return static_cast<double>(stride) * static_cast<double>(stride);
-}
-
-// Does a step keep what it reads until backward?
-bool keeps_inputs(const LayerProgram::Step& step) {
-  return step.operation == Operation::kBlock ||
-         step.operation == Operation::kTransposedConv ||
-         step.operation == Operation::kSqueezeExcite ||
-         step.operation == Operation::kPools;
-}
-
 double kept_elements(const LayerProgram& program) {
-  const auto elements = [](int64_t channels, int64_t stride) {
-    return static_cast<double>(channels) / area_of(stride);
-  };
   std::vector<bool> is_kept(static_cast<size_t>(program.num_values()), false);
   is_kept.back() = true;
   double kept = 0;
   for (const LayerProgram::Step& step : program.steps) {
-    if (keeps_inputs(step)) {
+    if (step.keeps_inputs()) {
       for (const int input : step.inputs)
         is_kept[static_cast<size_t>(input)] = true;
     }
-    const MapShape& x = program.shape_of(step.inputs.front());
-    // A block's convolution; all maps between a chain's poolings.
-    if (step.operation == Operation::kBlock)
-      kept += elements(step.output.channels, step.output.stride);
-    if (step.operation == Operation::kPools)
-      kept += elements(
-          static_cast<int64_t>(step.windows.size() - 1) * x.channels, x.stride);
+    kept += step.facts.kept_elements_per_pixel;
   }
   for (size_t value = program.inputs.size(); value < is_kept.size(); ++value) {
-    if (!is_kept[value]) continue;
-    const MapShape& map = program.shape_of(static_cast<int>(value));
-    kept += elements(map.channels, map.stride);
+    if (is_kept[value])
+      kept += elements_per_pixel(program.shape_of(static_cast<int>(value)));
   }
   return kept;
 }
@@ -62,17 +38,8 @@ void count_program(LayerProgram program, LayerCost& cost) {
     cost.parameter_tensors += block.parameter_tensors();
     cost.norm_channels += block.norm_channels();
   }
-  for (const LayerProgram::Step& step : program.steps) {
-    if (step.operation != Operation::kBlock &&
-        step.operation != Operation::kTransposedConv)
-      continue;
-    // A transposed convolution is a product per cell of its input.
-    const bool is_transposed = step.operation == Operation::kTransposedConv;
-    cost.multiply_adds_per_pixel +=
-        static_cast<double>(program.blocks[step.block].weights()) /
-        area_of(is_transposed ? program.shape_of(step.inputs.front()).stride
-                              : step.output.stride);
-  }
+  for (const LayerProgram::Step& step : program.steps)
+    cost.multiply_adds_per_pixel += step.facts.multiply_adds_per_pixel;
   cost.kept_elements_per_pixel = kept_elements(program);
   cost.program = std::make_shared<const LayerProgram>(std::move(program));
 }
@@ -84,9 +51,8 @@ void count_detect(const std::vector<MapShape>& inputs, int64_t outputs,
     cost.parameters += (level.channels + 1) * outputs;
     cost.parameter_tensors += 2;
     cost.multiply_adds_per_pixel +=
-        static_cast<double>(level.channels * outputs) / area_of(level.stride);
-    cost.kept_elements_per_pixel +=
-        static_cast<double>(outputs) / area_of(level.stride);
+        elements_per_pixel({level.channels * outputs, level.stride});
+    cost.kept_elements_per_pixel += elements_per_pixel({outputs, level.stride});
     cost.channels += outputs;
   }
 }

@@ -25,7 +25,7 @@ class Composer {
     program_.inputs = layer.inputs();
   }
 
-  // Where the line says inner widths, once a program was composed.
+  // The inner widths of the line, once a program was composed.
   const LayerWidths& widths() const { return widths_; }
 
   LayerProgram conv() {
@@ -86,8 +86,8 @@ class Composer {
         widths.push_back(i % 2 == 1 ? half_of(channels) : channels);
       return widths;
     };
-    // A layer that adds nothing says so, or it would add once its input and
-    // output happened to be pruned to one number of channels.
+    // A layer without a shortcut writes that down. Otherwise it would get one
+    // when pruning makes its input and output equal in channels.
     std::vector<int64_t> widths =
         listed_widths(adds, std::move(blocks), rule,
                       "[cv1 and cv2 of each, without the last cv2]");
@@ -138,8 +138,8 @@ class Composer {
     return std::move(program_);
   }
 
-  // The shortcut of YOLOv5's C3 is read and means nothing here: a ghost
-  // bottleneck always adds its input.
+  // The shortcut of YOLOv5's C3 is read and has no effect: a ghost bottleneck
+  // always adds its input.
   LayerProgram c3_ghost() {
     const std::string form = "[channels] or [channels, False]";
     layer_.allow_arguments(1, 3, form);
@@ -329,8 +329,8 @@ class Composer {
  private:
   static constexpr int64_t kSqueezeRatio = 4;
 
-  // The paper's words for what follows a convolution; the table's where there
-  // is none.
+  // The paper's names of activations; where the line has none, the table's
+  // activation.
   ActivationFunction named_activation(size_t position,
                                       const std::string& form) const {
     const std::string name = layer_.word(position);

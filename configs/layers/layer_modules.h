@@ -49,7 +49,7 @@ LayerProgram layer_program(const ModelTable& table, size_t index,
                            const std::vector<MapShape>& inputs,
                            int64_t num_classes);
 
-// Where that line says the channels of convolutions inside the layer.
+// The channels of convolutions inside the layer, as that line has them.
 LayerWidths layer_widths(const ModelTable& table, size_t index,
                          const std::vector<MapShape>& inputs,
                          int64_t num_classes);

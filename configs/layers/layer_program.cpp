@@ -32,16 +32,16 @@ std::vector<std::vector<int>> LayerProgram::released() const {
 }
 
 LayerInside LayerProgram::inside() const {
-  const auto saves_maps = [](const Step& step) {
-    return step.operation == Operation::kBlock ||
-           step.operation == Operation::kTransposedConv ||
-           step.operation == Operation::kSqueezeExcite ||
-           step.operation == Operation::kPools;
-  };
-  if (std::ranges::none_of(steps, saves_maps)) return LayerInside::kNothing;
+  if (std::ranges::none_of(steps, &Step::keeps_inputs))
+    return LayerInside::kNothing;
   return steps.size() == 1 && steps.front().operation == Operation::kBlock
              ? LayerInside::kOneConvolution
              : LayerInside::kSeveralMaps;
+}
+
+double elements_per_pixel(const MapShape& map) {
+  const auto stride = static_cast<double>(map.stride);
+  return static_cast<double>(map.channels) / (stride * stride);
 }
 
 size_t LayerProgram::declare(Block block) {
@@ -68,6 +68,18 @@ int LayerProgram::run_block(size_t block, int x) {
   step.output = {made.channels, made.is_transposed
                                     ? shape_of(x).stride / made.stride
                                     : shape_of(x).stride * made.stride};
+  step.facts.input_gradients = InputGradients::kFromInputs;
+  step.facts.sums_channels = !made.is_transposed;
+  if (made.squeezed == 0) {
+    // A product per cell of the coarser map.
+    step.facts.multiply_adds_per_pixel = elements_per_pixel(
+        {made.weights(), std::max(shape_of(x).stride, step.output.stride)});
+  }
+  if (step.operation == Operation::kBlock) {
+    step.facts.kept_elements_per_pixel = elements_per_pixel(step.output);
+    if (made.kernel > 1)
+      step.facts.halo_channel_rows = {(made.kernel - 1) * made.channels};
+  }
   return push(std::move(step));
 }
 
@@ -77,6 +89,13 @@ int LayerProgram::pools(int x, std::vector<int64_t> windows) {
   step.inputs = {x};
   step.output = shape_of(x);
   step.output.channels *= static_cast<int64_t>(windows.size()) + 1;
+  step.facts.input_gradients = InputGradients::kFromInputs;
+  // All maps between the poolings.
+  step.facts.kept_elements_per_pixel = elements_per_pixel(
+      {static_cast<int64_t>(windows.size() - 1) * shape_of(x).channels,
+       shape_of(x).stride});
+  for (const int64_t window : windows)
+    step.facts.halo_channel_rows.push_back((window - 1) * shape_of(x).channels);
   step.windows = std::move(windows);
   return push(std::move(step));
 }
@@ -87,6 +106,7 @@ int LayerProgram::add(int a, int b) {
   step.operation = Operation::kAdd;
   step.inputs = {a, b};
   step.output = shape_of(a);
+  step.facts.input_gradients = InputGradients::kShared;
   return push(std::move(step));
 }
 
@@ -94,6 +114,7 @@ int LayerProgram::concatenate(const std::vector<int>& values) {
   Step step;
   step.operation = Operation::kConcat;
   step.inputs = values;
+  step.facts.input_gradients = InputGradients::kSlices;
   step.output.stride = shape_of(values.front()).stride;
   for (const int value : values)
     step.output.channels += shape_of(value).channels;
@@ -125,6 +146,7 @@ int LayerProgram::slice(int x, int64_t first_channel, int64_t channels) {
   step.inputs = {x};
   step.first_channel = first_channel;
   step.output = {channels, shape_of(x).stride};
+  step.facts.input_gradients = InputGradients::kOfAny;
   return push(std::move(step));
 }
 
@@ -137,21 +159,6 @@ int LayerProgram::shuffle(int x, int64_t groups) {
   step.groups = groups;
   step.output = shape_of(x);
   return push(std::move(step));
-}
-
-StepReach reach_of(const LayerProgram& program,
-                   const LayerProgram::Step& step) {
-  if (step.operation == Operation::kBlock) {
-    const LayerProgram::Block& block = program.blocks[step.block];
-    return {block.padding,
-            std::max<int64_t>(block.kernel - block.stride - block.padding, 0)};
-  }
-  StepReach reach;
-  for (const int64_t window : step.windows) {
-    reach.top += window / 2;
-    reach.bottom += window / 2;
-  }
-  return reach;
 }
 
 namespace {
@@ -195,6 +202,17 @@ std::optional<ActivationFunction> parse_activation(std::string_view name) {
     if (name == known.word) return known.function;
   }
   return std::nullopt;
+}
+
+std::string activation_text(const ActivationFunction& activation) {
+  for (const Name& known : kNames) {
+    if (activation.kind != ActivationKind::kLeaky &&
+        activation.kind == known.function.kind) {
+      return "nn." + std::string(known.word) + "()";
+    }
+  }
+  return "nn." + std::string(kLeaky) + "(" +
+         yaml::exact_text(activation.slope) + ")";
 }
 
 std::string known_activations() {

@@ -1,18 +1,18 @@
 // LayerProgram: a layer of a model as a straight line of operations on maps.
 //
-// A module of the table (C3, SPPF, C3Ghost) is what it is composed of, and that
-// is written once (configs/layers/layer_modules.h). The network runs it on
-// tensors, the memory model on sizes, the export on names, the costs count it:
-// each knows the few operations below and no modules.
+// A module of the table (C3, SPPF, C3Ghost) is written once, as what it is
+// composed of (configs/layers/layer_modules.h). The network runs the program on
+// tensors, the memory model on sizes, the export on names; the costs count its
+// steps. Each of them has only the operations below, and no modules.
 //
 // Values are numbered: the layer's inputs first, then what each step makes. The
 // last step's value is the layer's output.
 //
 //   kBlock      convolution, batch norm, activation
-//   kTransposedConv       transposed convolution with a bias, kernel and stride
-//   equal kSqueezeExcite     squeeze and excitation: each channel times a
-//   factor that
-//               follows from the means of all channels over the image
+//   kTransposedConv   transposed convolution with a bias; kernel and stride are
+//                     equal
+//   kSqueezeExcite    squeeze and excitation: each channel times a factor that
+//                     follows from the means of all channels over the image
 //   kPools      x, p1(x), p2(p1(x)), … side by side; max-pools of stride 1
 //   kAdd        of two maps
 //   kConcat     along channels
@@ -59,8 +59,8 @@ struct MapShape {
   bool operator==(const MapShape&) const = default;
 };
 
-// What lies between a layer's inputs and its output: what running it again
-// would save.
+// The maps between a layer's inputs and its output: recomputing the layer saves
+// their memory.
 enum class LayerInside { kNothing, kOneConvolution, kSeveralMaps };
 
 struct LayerProgram {
@@ -94,6 +94,34 @@ struct LayerProgram {
     }
   };
 
+  // What backward gives the inputs of an operation.
+  enum class InputGradients {
+    // Maps of the operation's own making, from what it kept of its inputs.
+    kFromInputs,
+    // The output's gradient itself, to each.
+    kShared,
+    // Each its channels of the output's gradient, in place.
+    kSlices,
+    // New maps, from an output gradient that is dense: a slice is copied.
+    kOfDense,
+    // New maps, from an output gradient that may be a slice.
+    kOfAny
+  };
+
+  // What planner and memory model know of a step. The function that adds the
+  // step says it, so that they need not know the operation. The defaults are
+  // those of a step without work whose output follows from its inputs.
+  struct StepFacts {
+    InputGradients input_gradients = InputGradients::kOfDense;
+    // Elements kept until backward beside inputs and output, per pixel.
+    double kept_elements_per_pixel = 0;
+    double multiply_adds_per_pixel = 0;
+    // Forward adds up numbers per channel over the ranks of an image.
+    bool sums_channels = false;
+    // Where ranks split an image: rows x channels of each exchange.
+    std::vector<int64_t> halo_channel_rows;
+  };
+
   enum class Operation {
     kBlock,
     kTransposedConv,
@@ -116,6 +144,12 @@ struct LayerProgram {
     int64_t first_channel = 0;     // the first channel that kSlice takes
     int64_t groups = 1;            // kShuffle's groups
     MapShape output;
+    StepFacts facts;
+
+    // False: nothing is kept, and the output can be made again from the inputs.
+    bool keeps_inputs() const {
+      return facts.input_gradients == InputGradients::kFromInputs;
+    }
   };
 
   std::vector<MapShape> inputs;
@@ -127,15 +161,15 @@ struct LayerProgram {
   }
   const MapShape& shape_of(int value) const;
   const MapShape& output() const { return shape_of(num_values() - 1); }
-  // released[s]: the values that nobody reads after step s has begun. The
-  // output is released by none.
+  // released[s]: the values that no step after the start of step s reads. The
+  // output is in none of the lists.
   std::vector<std::vector<int>> released() const;
 
   LayerInside inside() const;
 
-  // --- building
-  // --------------------------------------------------------------- A block's
-  // place in `blocks`; the order of these calls is the state's.
+  // Building.
+  // declare() returns a block's place in `blocks`. The blocks of the layer's
+  // state have the order of these calls.
   size_t declare(Block block);
   // Each adds a step and returns its value.
   int run_block(size_t block, int x);
@@ -151,18 +185,16 @@ struct LayerProgram {
   int push(Step step);
 };
 
-// Rows of a map that a step reads above and below the cells that it makes.
-struct StepReach {
-  int64_t top = 0;
-  int64_t bottom = 0;
-};
-StepReach reach_of(const LayerProgram& program, const LayerProgram::Step& step);
+// Elements per pixel of an image of a map of this shape.
+double elements_per_pixel(const MapShape& map);
 
 // An activation function by the name that a model file gives it, as PyTorch
 // writes it: "nn.LeakyReLU(0.1)"; "nn." and empty parentheses may be missing.
-
 // Nothing for another name, or an argument that it does not take.
 std::optional<ActivationFunction> parse_activation(std::string_view name);
+
+// The name to write into a model file.
+std::string activation_text(const ActivationFunction& activation);
 
 // What a refusal lists: "nn.SiLU(), nn.ReLU(), ...".
 std::string known_activations();

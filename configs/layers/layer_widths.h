@@ -1,19 +1,19 @@
-// LayerWidths: where a line of a model table says the channels of convolutions
-// inside its layer. YOLOv5's table leaves them to a rule of the module; a
-// pruned model's table writes them out, as Headroom's extension of the format:
+// LayerWidths: the channels of the convolutions inside a layer, as its line of
+// the model table has them. In YOLOv5's format they follow from a rule of the
+// module. A pruned model's table lists them, which is Headroom's extension:
 //
-//   Bottleneck  [channels, shortcut, [cv1, cv2, cv1, ..., cv1]], each one's two
-//               but for the last cv2, which makes `channels`
-//   C3          [channels, shortcut, [cv1, cv2, m.0.cv1, m.0.cv2, m.1.cv1,
-//   ...]] C3Ghost     [channels, shortcut, [cv1, cv2, m.0.conv.0.cv1, ...]]
+//   Bottleneck  [channels, shortcut, [cv1, cv2, cv1, ..., cv1]]: two of each,
+//               but not the last cv2, which makes `channels`
+//   C3          [channels, shortcut, [cv1, cv2, m.0.cv1, m.0.cv2, ...]]
+//   C3Ghost     [channels, shortcut, [cv1, cv2, m.0.conv.0.cv1, ...]]
 //   SPP, SPPF   [channels, windows, cv1], [channels, window, cv1]
 //
 // Written widths count as they are: width_multiple is for `channels` alone.
-// Two modules say such a number in YOLOv5's format too: a Conv of one channel
-// each its groups, and InvertedResidual the channels that it expands to.
+// YOLOv5's format has such a number in two modules: the groups of a depthwise
+// Conv, and the channels that InvertedResidual expands to.
 //
-// The composer of each module (layer_modules.h) declares this and reads by it,
-// so that pruning, which writes by it, knows no modules.
+// The code that composes a module (layer_modules.h) declares them. Pruning
+// writes them by that declaration and needs no list of modules.
 //
 // Errors: Error with the table's file:line:column.
 #pragma once

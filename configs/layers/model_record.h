@@ -14,7 +14,7 @@
 
 namespace headroom::layers {
 
-// Reads run_files::kModel. None: the run was begun by a build that kept none.
+// Reads run_files::kModel. None: an older build started the run without it.
 std::optional<ModelTable> recorded_model(
     const std::filesystem::path& run_directory);
 
@@ -22,8 +22,8 @@ std::optional<ModelTable> recorded_model(
 // that differs; "": they are the same network.
 std::string model_difference(const ModelTable& before, const ModelTable& now);
 
-// What to do instead of a resumption that is refused: from the run's weights,
-// once an epoch has left some.
+// The remedy of a refused resume: a new run, from this run's weights where an
+// epoch has written some.
 std::string how_to_start_anew(const std::filesystem::path& run_directory);
 
 // Throws Error (exit 2) unless the two are the same network. `source`: the file

@@ -285,7 +285,7 @@ std::string text_of(const ModelTable::Argument& argument) {
   return list_of(std::get<std::vector<double>>(argument), yaml::exact_text);
 }
 
-// Is it one that the program has, whatever its name here?
+// Whether the program has this model, by whatever name.
 bool is_shipped(const ModelTable& table) {
   for (const yaml::ShippedFile& file : yaml::shipped_files()) {
     if (file.path != "model/" + table.name + ".yaml") continue;
@@ -308,20 +308,6 @@ std::string layer_text(const ModelTable::Layer& layer) {
              layer.args,
              [](const ModelTable::Argument& each) { return text_of(each); }) +
          "]";
-}
-
-std::string activation_text(const ActivationFunction& activation) {
-  switch (activation.kind) {
-    case ActivationKind::kSilu:
-      return "nn.SiLU()";
-    case ActivationKind::kHardswish:
-      return "nn.Hardswish()";
-    case ActivationKind::kMish:
-      return "nn.Mish()";
-    case ActivationKind::kLeaky:
-      break;
-  }
-  return "nn.LeakyReLU(" + yaml::exact_text(activation.slope) + ")";
 }
 
 std::string model_table_text(const ModelTable& table) {

@@ -2,8 +2,8 @@
 //
 // YOLOv5's format: nc, depth_multiple, width_multiple, anchors, backbone and
 // head as lists of [from, repeats, module, args]; optional activation,
-// channel_multiple, ch. Reading knows nothing of modules: worker/model does,
-// and uses each layer's place to say what is wrong with it.
+// channel_multiple, ch. Modules and their arguments are checked later
+// (layer_modules.h), with each layer's place in the file.
 #pragma once
 
 #include <cstdint>
@@ -77,20 +77,19 @@ ModelTable load_model_table(const std::string& cfg);
 // model_table_text: a model table as the text of its file, and how a file of
 // weights says which model it holds.
 
-// A layer, and an activation, as the file has them.
+// A layer as the file has it.
 std::string layer_text(const ModelTable::Layer& layer);
-std::string activation_text(const ActivationFunction& activation);
 
 // The text of a file that parses to `table`; its head is Detect alone.
 std::string model_table_text(const ModelTable& table);
 
-// What a file of weights says of its model under its metadata: "model", a name
-// as --cfg takes it, and where the program ships no such model "table", the
-// text of the model file.
+// The metadata of a file of weights about its model: "model", a name as --cfg
+// takes it, and where the program ships no such model "table", the text of the
+// model file.
 std::map<std::string, std::string> model_metadata(const std::string& model,
                                                   const ModelTable& table);
 
-// The reverse; throws Error where `file` says nothing.
+// The reverse. Throws Error where the metadata of `file` names no model.
 ModelTable table_of_weights(const std::map<std::string, std::string>& metadata,
                             const std::string& file);
 
@@ -99,8 +98,8 @@ struct TrainedSize {
   int64_t height = 0, width = 0;
 };
 
-// What a file of weights says of its network's input: "imgsz" is [height,
-// width], "stride" the model's largest, and "range" that of a pixel's values.
+// The metadata of a file of weights about its network's input: "imgsz" is
+// [height, width], "stride" the model's largest, "range" that of pixel values.
 void describe_input(std::map<std::string, std::string>& metadata,
                     TrainedSize size, int64_t stride);
 
@@ -110,16 +109,16 @@ std::optional<TrainedSize> trained_size(
     const std::map<std::string, std::string>& metadata);
 
 // The range of values that the weights were trained with (kValueRange); none: 8
-// bits. Throws Error where `file` says what is none.
+// bits. Throws Error where `file` has a range that is not valid.
 ValueRanges trained_ranges(const std::map<std::string, std::string>& metadata,
                            const std::string& file);
 
-// The key of a file of weights that says "true" where all classes of the data
-// set were trained as one (--single-cls).
+// A key of that metadata: "true" where all classes of the data set were trained
+// as one (--single-cls).
 inline constexpr const char* kSingleClass = "single_cls";
 
-// "--img is 224 x 224, as FILE was trained": what a command says that takes the
-// size from the weights.
+// "--img is 224 x 224, as FILE was trained": the note of a command that takes
+// the size from the weights.
 std::string trained_size_note(TrainedSize size, const std::string& file);
 
 }  // namespace headroom::layers

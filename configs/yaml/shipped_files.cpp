@@ -19,6 +19,13 @@ std::vector<std::string> shipped_names(const std::string& folder) {
   return names;
 }
 
+std::string shipped_text(const std::string& path) {
+  const auto file =
+      std::ranges::find(shipped_files(), path, &ShippedFile::path);
+  HEADROOM_CHECK(file != shipped_files().end(), "no shipped " + path);
+  return std::string(file->content);
+}
+
 NamedText file_or_shipped(const std::string& name_or_path,
                           const std::string& folder, const std::string& tag,
                           const std::string& as_given) {

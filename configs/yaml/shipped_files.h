@@ -1,5 +1,5 @@
-// The YAML files that are part of the program: configs/model and configs/hyp,
-// embedded when it is built.
+// The YAML files that are part of the program: configs/model, hyp, cluster,
+// cards and flags, embedded when it is built.
 #pragma once
 
 #include <string>
@@ -14,6 +14,9 @@ struct ShippedFile {
 };
 
 const std::vector<ShippedFile>& shipped_files();
+
+// The content of one of them. REQUIRES: there is one of this path.
+std::string shipped_text(const std::string& path);
 
 // Text of a YAML file and the name that refusals call it by.
 struct NamedText {

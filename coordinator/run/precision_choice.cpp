@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/text.h"
 
@@ -58,7 +58,7 @@ std::string settle_precision(configs::RunConfig& config,
 }
 
 std::string precision_text(const configs::RunConfig& config) {
-  return configs::value_text(config, *configs::find_knob("precision"));
+  return configs::value_text(config, *configs::find_key("precision"));
 }
 
 }  // namespace headroom::coordinator

@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// An agent that has gathered nothing for so long was stopped.
+// An agent that has gathered nothing for longer was stopped (SIGSTOP).
 constexpr milliseconds kStandstill{1000};
 
 wire::WorkerBeat message_of(const std::string& worker_id,
@@ -55,7 +55,7 @@ void BeatGatherer::gather(std::chrono::steady_clock::time_point now,
                 [](const Worker& worker) { return !worker.channel.is_open(); });
   for (Worker& worker : workers_) {
     if (!worker.newest) continue;
-    // The channels may have been full: newer ones have had no room.
+    // The channels may have been full, so that newer beats found no room.
     if (stood_still && now - worker.newest->sent > kStandstill) {
       worker.newest.reset();
       continue;

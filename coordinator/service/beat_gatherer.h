@@ -1,8 +1,8 @@
 // BeatGatherer: an agent's side of its workers' heartbeats: one request of the
 // node carries those of all its workers, and each worker gets its own answer.
 //
-// A worker whose channel has ended is left out: it speaks for itself, or is
-// gone.
+// A worker whose channel has ended is left out: it sends its own heartbeats, or
+// has ended.
 //
 // Threads: add() from any; the others from the one that sends.
 #pragma once
@@ -28,7 +28,7 @@ class BeatGatherer {
   // Puts the newest beat of each worker that has sent one into the request.
   void gather(std::chrono::steady_clock::time_point now,
               wire::HeartbeatRequest& request);
-  // Hands the answer to that request to the workers whose beats were in it.
+  // Passes the answer to that request on to the workers whose beats were in it.
   void hand_back(const grpc::Status& status,
                  const wire::HeartbeatResponse& response);
 

@@ -25,8 +25,6 @@ StatusCode code_of(RefusalKind kind) {
     case RefusalKind::kNotAsAgreed:
       return StatusCode::FAILED_PRECONDITION;
     // Clients wait for a moment and call again.
-    case RefusalKind::kTooManyCalls:
-    case RefusalKind::kTooManyJoins:
     case RefusalKind::kNotYet:
     case RefusalKind::kEnding:
       return StatusCode::UNAVAILABLE;
@@ -94,17 +92,12 @@ Caller CallAdmission::caller_of(
   return caller;
 }
 
-Answer CallAdmission::admit(TimePoint now,
-                            const grpc::CallbackServerContext& context,
-                            const Caller& caller, bool joins) {
-  const std::string member = !caller.is_proved ? ""
-                                               : caller.identity.node_id + " " +
-                                                     caller.identity.worker_id;
-  const std::optional<RefusalKind> kind =
-      guard_.admit(now, caller.peer, metadata_of(context, wire::kTokenMetadata),
-                   member, joins);
-  if (!kind) return std::nullopt;
-  return Refusal{*kind, to_string(*kind)};
+Answer CallAdmission::admit(const grpc::CallbackServerContext& context) const {
+  const bool is_known =
+      token_.empty() ||
+      wire::equal_secrets(metadata_of(context, wire::kTokenMetadata), token_);
+  if (is_known) return std::nullopt;
+  return Refusal{RefusalKind::kWrongToken, to_string(RefusalKind::kWrongToken)};
 }
 
 Answer CallAdmission::check_registration(const Caller& caller,

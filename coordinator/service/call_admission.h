@@ -1,5 +1,5 @@
-// CallAdmission: who calls, and whether the call is let in: the join token, the
-// secrets of members, and the budgets of call_guard.h.
+// CallAdmission: who makes a call, and whether it is let in: by the join token,
+// and as a member by its secret.
 //
 // Threads: none of its own; the service's mutex is held in every call.
 #pragma once
@@ -14,12 +14,12 @@
 #include <utility>
 
 #include "coordinator/run/clock.h"
-#include "coordinator/service/call_guard.h"
+#include "coordinator/service/refusals.h"
 #include "proto/member_identity.h"
 
 namespace headroom::coordinator {
 
-// Nothing: the call is done as asked.
+// Nothing if the call is done as asked.
 using Answer = std::optional<Refusal>;
 
 grpc::Status status_of(const Answer& refusal);
@@ -45,7 +45,8 @@ class MemberSecrets {
 
  private:
   std::map<std::string, std::string> secrets_;
-  // Those of workers that have proved themselves: forming one takes a while.
+  // The secrets of workers that have proved their name, because deriving one is
+  // slow.
   mutable std::unordered_map<std::string, std::string> workers_secrets_;
 };
 
@@ -67,21 +68,23 @@ struct Caller {
 
 class CallAdmission {
  public:
-  explicit CallAdmission(const std::string& token) : guard_(token) {}
+  // `token`: that callers must know; "" lets everybody in.
+  explicit CallAdmission(std::string token) : token_(std::move(token)) {}
 
   Caller caller_of(const grpc::CallbackServerContext& context) const;
-  Answer admit(TimePoint now, const grpc::CallbackServerContext& context,
-               const Caller& caller, bool joins);
+  // Whether the caller knows the token.
+  Answer admit(const grpc::CallbackServerContext& context) const;
   // Whether the caller may register as this node: the first time with a secret
   // that it chooses, from then on with the same.
   Answer check_registration(const Caller& caller,
                             const std::string& node_id) const;
 
   MemberSecrets& secrets() { return secrets_; }
-  CallGuard& guard() { return guard_; }
+  Refusals& refusals() { return refusals_; }
 
  private:
-  CallGuard guard_;
+  const std::string token_;
+  Refusals refusals_;
   MemberSecrets secrets_;
 };
 

@@ -1,7 +1,7 @@
-// CallerRules: of what a caller may speak, and how much. Each call carries the
-// run and the generation; a worker speaks for itself alone, an agent for its
-// node. What they say is shown as short text, in which nothing commands a
-// terminal.
+// CallerRules: what a caller may report, and how long it may be. Each call
+// carries the run and the generation; a worker reports about itself alone, an
+// agent about its node. Texts are shortened, and control characters for
+// terminals are removed.
 //
 // Threads: none of its own; the service's mutex is held in every call.
 #pragma once
@@ -35,15 +35,16 @@ class CallerRules {
   CallerRules(const RunState& state, std::string run_digest)
       : state_(state), run_digest_(std::move(run_digest)) {}
 
-  // `may_wait`: generation 0 is that of agents, and of workers that wait.
+  // `may_wait`: generation 0 is accepted, which agents and waiting workers
+  // send.
   Answer check_run(const wire::Stamp& stamp, bool may_wait) const;
-  // Whether the caller is this worker, and speaks of its generation.
+  // Whether the caller is this worker, and the call belongs to its generation.
   Answer check_worker(const wire::Stamp& stamp, const Caller& caller,
                       const std::string& worker_id, bool may_wait) const;
   // Whether the caller is this node's agent.
   Answer check_agent(const Caller& caller, const std::string& node_id) const;
-  // A heartbeat says that its sender lives, also before it has heard of the
-  // generation it takes part in. An agent speaks for its own workers alone.
+  // A heartbeat counts also before its sender has received the generation that
+  // it takes part in. An agent reports its own workers alone.
   Answer check_heartbeat(const Caller& caller,
                          const wire::HeartbeatRequest& request) const;
   // Whether it is the agent of the worker whose end it reports.

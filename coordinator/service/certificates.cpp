@@ -74,7 +74,8 @@ struct Subject {
   bool is_ca = false;
 };
 
-// Signed by `issuer` with `issuer_key`; by itself where issuer is null.
+// Signs with `issuer_key` in the name of `issuer`, or of the certificate itself
+// where issuer is null.
 Certificate make_certificate(const Subject& subject, EVP_PKEY* key,
                              X509* issuer, EVP_PKEY* issuer_key) {
   Certificate made(X509_new());
@@ -142,7 +143,7 @@ bool is_address(const std::string& name) {
          inet_pton(AF_INET6, name.c_str(), ignored.data()) == 1;
 }
 
-// What OpenSSL reads as a list must not say more than one name.
+// OpenSSL reads the text as a list, which must have one name only.
 bool is_host_name(const std::string& name) {
   constexpr size_t kMaxHostName = 253;
   return !name.empty() && name.size() <= kMaxHostName &&
@@ -183,11 +184,11 @@ std::string make_token() {
   return text + "\n";
 }
 
-// Never over a file that is there: its key may be in use.
+// Refuses to replace a file: its key may be in use.
 void write_file(const fs::path& file, mode_t mode, const std::string& text) {
   const int descriptor =
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-  // Whatever the umask says.
+  // Independent of the umask.
   const bool written = descriptor >= 0 && ::fchmod(descriptor, mode) == 0 &&
                        ::write(descriptor, text.data(), text.size()) ==
                            static_cast<ssize_t>(text.size());
@@ -199,7 +200,7 @@ void write_file(const fs::path& file, mode_t mode, const std::string& text) {
               "name a new folder");
 }
 
-// Nobody but its owner may write into it, or exchange the files.
+// Only its owner may write into it or exchange the files.
 void make_private_folder(const fs::path& folder) {
   std::error_code error;
   if (folder.has_parent_path()) {

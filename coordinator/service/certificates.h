@@ -1,7 +1,7 @@
 // Certificates for a small cluster: a CA of its own, one certificate for the
 // coordinator and one for agents, workers and people, and a join token.
 //
-//   ca.pem                  whom everybody trusts: copy it to every node
+//   ca.pem                  the authority that all sides trust: on every node
 //   server.pem, server.key  the coordinator's, for the names given
 //   client.pem, client.key  everybody else's
 //   token                   the join token; ca.key signs further certificates

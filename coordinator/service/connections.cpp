@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/service/call_guard.h"
-
 namespace headroom::coordinator {
 namespace {
 
@@ -40,6 +38,10 @@ int64_t bytes_of(const tcp_info& info) {
 
 }  // namespace
 
+std::string host_of_peer(std::string_view peer) {
+  return std::string(peer.substr(0, peer.rfind(':')));
+}
+
 ConnectionLimits connection_limits(uint64_t max_descriptors,
                                    int expected_workers) {
   constexpr uint64_t kReserve = 256;
@@ -61,7 +63,6 @@ ConnectionLimits connection_limits(uint64_t max_descriptors,
   const size_t most_strangers = std::max(
       limits.connections / 4, std::min(members, limits.connections / 2));
   limits.strangers = std::min(limits.strangers, most_strangers);
-  limits.guests = std::min(limits.guests, limits.connections / 4);
   return limits;
 }
 
@@ -118,30 +119,17 @@ std::string Connections::add(TimePoint now, int descriptor,
   return "";
 }
 
-void Connections::set_standing(Connection& connection, Standing standing) {
-  if (connection.standing == Standing::kStranger) {
-    --hosts_[connection.host].strangers;
-  }
-  --counts_[static_cast<size_t>(connection.standing)];
-  ++counts_[static_cast<size_t>(standing)];
-  connection.standing = standing;
-}
-
-void Connections::note_call(TimePoint now, const std::string& peer,
-                            Standing standing) {
+void Connections::note_call(TimePoint now, const std::string& peer) {
   const std::lock_guard lock(mutex_);
   const auto found = connections_.find(peer);
   if (found == connections_.end()) return;
   Connection& connection = found->second;
   connection.last_call = now;
-  if (connection.standing >= standing) return;
-  if (standing == Standing::kGuest) {
-    if (count_locked(Standing::kGuest) >= limits_.guests) return;
-    const auto info = info_of(connection.descriptor);
-    connection.bytes_as_guest = info ? bytes_of(*info) : 0;
-    connection.since = now;
-  }
-  set_standing(connection, standing);
+  if (connection.standing == Standing::kAdmitted) return;
+  connection.standing = Standing::kAdmitted;
+  --hosts_[connection.host].strangers;
+  --counts_[static_cast<size_t>(Standing::kStranger)];
+  ++counts_[static_cast<size_t>(Standing::kAdmitted)];
 }
 
 void Connections::note_heartbeat(const std::string& peer,
@@ -194,26 +182,24 @@ void Connections::make_room() {
 
 std::string Connections::excess_of(TimePoint now, const Connection& connection,
                                    int64_t bytes) const {
-  const auto age = now - connection.since;
-  switch (connection.standing) {
-    case Standing::kStranger:
-      if (bytes > limits_.stranger_bytes) return "flood";
-      if (age > limits_.stranger_time) return "silent connection";
-      break;
-    case Standing::kGuest: {
-      const double seconds = std::chrono::duration<double>(age).count();
-      const double most =
-          static_cast<double>(limits_.guest_bytes) +
-          static_cast<double>(limits_.guest_bytes_per_second) * seconds;
-      if (static_cast<double>(bytes - connection.bytes_as_guest) > most) {
-        return "flood";
-      }
-      break;
-    }
-    case Standing::kMember:
-      break;
+  if (connection.standing == Standing::kAdmitted) return "";
+  if (bytes > limits_.stranger_bytes) return "flood";
+  if (now - connection.since > limits_.stranger_time) {
+    return "silent connection";
   }
   return "";
+}
+
+// A stranger's connection has ended. It had no certificate, did not use TLS, or
+// left: gRPC does not say which. A probe of the port sends nothing and leaves
+// at once, and is not counted.
+void Connections::note_failure(TimePoint now, const Connection& connection,
+                               int64_t bytes) {
+  if (bytes > 0) {
+    ++ended_["broken handshake"];
+  } else if (now - connection.since > kHandshakeTime / 2) {
+    ++ended_["silent connection"];
+  }
 }
 
 std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
@@ -221,13 +207,16 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
   int64_t strangers_bytes = 0;
   ++num_sweeps_;
   for (auto entry = connections_.begin(); entry != connections_.end();) {
-    if (entry->second.standing == Standing::kMember &&
-        (entry->second.number + num_sweeps_) % kSweepsToMember != 0) {
+    if (entry->second.standing == Standing::kAdmitted &&
+        (entry->second.number + num_sweeps_) % kSweepsToAdmitted != 0) {
       ++entry;
       continue;
     }
     const auto info = info_of(entry->second.descriptor);
     if (!info || !is_open(*info)) {
+      if (entry->second.standing == Standing::kStranger && info) {
+        note_failure(now, entry->second, bytes_of(*info));
+      }
       entry = forget(entry);
       continue;
     }

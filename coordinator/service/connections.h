@@ -1,14 +1,15 @@
-// Connections: who is connected, what each may use up, and when each last sent
-// something. gRPC serves them; this decides which it may go on serving.
+// Connections: who is connected to the coordinator's port, and which
+// connections gRPC may go on serving. gRPC itself takes any number.
 //
-//   stranger   has made no call that was let in: few of them, for a short time,
-//              with few bytes; one too many ends the oldest of the address that
-//              has most
-//   guest      knows the join token: as many, for any time, at a low rate
-//   member     has proved who it is: unbounded by this
+//   stranger   has made no call yet that was let in: it has no certificate or
+//              token, or is about to show them. Strangers are few, stay for
+//              seconds, and send few bytes; one too many ends the oldest of the
+//              address that has most.
+//   admitted   has made such a call; nothing here bounds it.
 //
-// A copy of each connection's descriptor is kept, by which the system says how
-// much has come, and by which a connection is ended under gRPC's hands.
+// A copy of each connection's descriptor is kept. It tells how much has come
+// and when, also where gRPC is too busy to read, and a connection is ended by
+// it.
 //
 // Threads: any. Errors: none.
 #pragma once
@@ -19,22 +20,25 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "coordinator/run/clock.h"
 
 namespace headroom::coordinator {
 
-enum class Standing { kStranger, kGuest, kMember };
+// gRPC ends a connection whose handshake takes longer.
+inline constexpr std::chrono::milliseconds kHandshakeTime{5000};
 
+enum class Standing { kStranger, kAdmitted };
+
+// Smaller limits cost a flood's target less memory; larger ones let more
+// members join at the same time.
 struct ConnectionLimits {
   size_t connections = 16384;
   size_t strangers = 256;
-  size_t guests = 256;
   std::chrono::milliseconds stranger_time = std::chrono::seconds(10);
   int64_t stranger_bytes = 4 << 20;  // the longest message
   int64_t all_strangers_bytes = 32 << 20;
-  int64_t guest_bytes = 8 << 20;
-  int64_t guest_bytes_per_second = 256 << 10;
   // New connections of one address.
   double new_per_second = 500;
   double new_at_once = 1024;
@@ -53,12 +57,12 @@ class Connections {
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
 
-  // A new connection, before gRPC has it. `peer` as gRPC says it. "" if it may
-  // be served, else why it may not, in few words.
+  // Adds a new connection before gRPC has it. `peer` is gRPC's name for it.
+  // Returns "" if it may be served, else why not.
   std::string add(TimePoint now, int descriptor, const std::string& peer);
 
   // A call of this peer has come and was let in.
-  void note_call(TimePoint now, const std::string& peer, Standing standing);
+  void note_call(TimePoint now, const std::string& peer);
 
   // A heartbeat of this worker or node, or its registration, came from there.
   void note_heartbeat(const std::string& peer, const std::string& member);
@@ -67,13 +71,13 @@ class Connections {
   // and how many were ended since the last time.
   std::map<std::string, int64_t> sweep(TimePoint now);
 
-  // The time at which bytes came, from where this member's heartbeats come,
-  // that no call has followed yet: they lie unread, or are on their way through
-  // gRPC. Nothing where there are none.
+  // When bytes arrived on the connection of this member's heartbeats that no
+  // call has followed yet, because gRPC has not read or handled them. Nothing
+  // if there are none.
   std::optional<TimePoint> unread_since(TimePoint now,
                                         const std::string& member) const;
 
-  // Whether the connection stands from which this member's heartbeats come.
+  // Whether the connection of this member's heartbeats is open.
   bool is_connected(const std::string& member) const;
 
   // Ends the oldest stranger, where descriptors have run out.
@@ -89,24 +93,23 @@ class Connections {
     Standing standing = Standing::kStranger;
     TimePoint since;
     TimePoint last_call;
-    uint64_t number = 0;         // counted from the first
-    int64_t bytes_as_guest = 0;  // its bytes before it became one
+    uint64_t number = 0;  // counted from the first
   };
   struct Host {
     double new_connections = 0;  // connections it may still open
     TimePoint filled;
     size_t strangers = 0;
   };
-  // A member's is looked at once in so many sweeps.
-  static constexpr uint64_t kSweepsToMember = 20;
+  // An admitted one is looked at once in so many sweeps.
+  static constexpr uint64_t kSweepsToAdmitted = 20;
   using Entry = std::map<std::string, Connection>::iterator;
 
   // The mutex is held in all of these.
   Host& host_of(TimePoint now, const std::string& host);
-  void set_standing(Connection& connection, Standing standing);
   const Connection* connection_of(const std::string& member) const;
   bool end_a_stranger();
   Entry forget(Entry entry);
+  void note_failure(TimePoint now, const Connection& connection, int64_t bytes);
   std::string excess_of(TimePoint now, const Connection& connection,
                         int64_t bytes) const;
   size_t count_locked(Standing standing) const {
@@ -121,8 +124,11 @@ class Connections {
   std::map<std::string, Host> hosts_;
   uint64_t num_added_ = 0;
   uint64_t num_sweeps_ = 0;
-  size_t counts_[3] = {0, 0, 0};          // one for each standing
+  size_t counts_[2] = {0, 0};             // one for each standing
   std::map<std::string, int64_t> ended_;  // ends since the last sweep by reason
 };
+
+// "ipv4:10.0.0.2:41234" -> "ipv4:10.0.0.2".
+std::string host_of_peer(std::string_view peer);
 
 }  // namespace headroom::coordinator

@@ -36,7 +36,7 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 constexpr milliseconds kCallTimeout{5000};
 constexpr milliseconds kHeartbeatTimeout{1000};
 constexpr milliseconds kMaxPause{1000};
-// The silence of the coordinator after which its connection is examined.
+// How long the coordinator may be silent before its connection is examined.
 constexpr milliseconds kFirstLook{3000};
 
 void set_deadline(grpc::ClientContext& context, milliseconds timeout) {
@@ -115,7 +115,7 @@ class GrpcControlClient final : public ControlClient {
     request.set_worker_id(worker_id);
     request.set_exit_code(exit_code);
     request.set_last_words(valid_utf8(last_words.substr(skip)));
-    // An agent stands above generations: it speaks of processes.
+    // An agent reports processes, which outlive generations.
     request.mutable_stamp()->set_run_digest(run_digest_);
     wire::ReportExitResponse response;
     grpc::ClientContext context;
@@ -178,7 +178,7 @@ class GrpcControlClient final : public ControlClient {
   }
 
  private:
-  // Sent again while the coordinator is away, or too busy.
+  // Repeated while the coordinator is away or too busy.
   wire::RegisterResponse send_registration(const wire::RegisterRequest& request,
                                            milliseconds timeout) {
     const auto end = std::chrono::system_clock::now() + timeout;

@@ -47,7 +47,7 @@ struct NodeOrders {
 
 class ControlClient {
  public:
-  // `address` is HOST:PORT. Connects lazily: the first call does.
+  // `address` is HOST:PORT or a Unix socket's. The first call connects.
   static std::unique_ptr<ControlClient> connect(const std::string& address);
   virtual ~ControlClient() = default;
 
@@ -59,7 +59,7 @@ class ControlClient {
   // The secret with which a worker of this node proves who it is.
   virtual std::string secret_of(const std::string& worker_id) const = 0;
 
-  // Speaks for that worker from now on, as long as the channel stands.
+  // Sends that worker's heartbeats from now on, while the channel is open.
   // `channel`: the agent's end.
   virtual void speak_for(const std::string& worker_id,
                          wire::BeatChannel channel) = 0;
@@ -91,7 +91,8 @@ class ControlClient {
 
   // Ends the run at the next committed step.
   virtual void drain(const std::string& reason) = 0;
-  // This node's workers leave then, and the run goes on with the others.
+  // This node's workers leave at the next committed step, and the run goes on
+  // with the others.
   // REQUIRES: register_node returned.
   virtual void drain_node(const std::string& reason) = 0;
   // Ends the run and the coordinator now.

@@ -31,7 +31,8 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
         response_(response) {}
 
   TimePoint deadline() const { return deadline_; }
-  // Takes what is there. False where a key is missing: awaited().
+  // Takes the keys that are published. Returns false if one is missing, which
+  // awaited() names.
   bool take(const RendezvousKeys& keys) {
     if (request_.count() <= 0) {
       awaited_ = request_.key();
@@ -39,7 +40,8 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
       if (value != nullptr) response_->set_value(*value);
       return value != nullptr;
     }
-    // Values are copied once all are there: many ranks wait for as many.
+    // Values are copied only when all keys are published, because many ranks
+    // wait for many keys.
     for (; num_there_ < request_.count(); ++num_there_) {
       awaited_ = cat(request_.key(), num_there_);
       if (keys.find(awaited_) == nullptr) return false;
@@ -125,7 +127,7 @@ void Delivery::deliver_orders(AfterUnlock& after) {
     if (watcher == watchers_.end()) continue;
     watcher->second.queue.push_back(assignment_for(order));
     watcher->second.queue.back().set_order(number);
-    // There is no stream yet while its own Watch is being answered.
+    // The worker has no stream yet while its Watch call is being answered.
     if (watcher->second.stream != nullptr) watcher->second.stream->pump(after);
   }
 }
@@ -140,7 +142,7 @@ std::optional<std::string> Delivery::publish(const std::string& member,
 
 void Delivery::answer_lookups(AfterUnlock& after) {
   for (const std::string& key : std::exchange(published_, {})) {
-    // Who needs more keys waits for another one.
+    // A lookup that needs more keys waits for the next missing one.
     const auto [begin, end] = lookups_.equal_range(key);
     std::vector<PendingLookup*> waiting;
     for (auto entry = begin; entry != end; ++entry) {
@@ -305,7 +307,7 @@ void Delivery::describe_generation() {
   generation_told_ = generation.number;
   std::set<std::string> agents;
   for (const RankedMember& one : generation.members) {
-    // Who was succeeded since is no member of the run any more.
+    // A worker that was replaced is no longer a member.
     const Member* member = state_.membership().find(one.worker_id);
     if (member != nullptr) agents.insert(member->node_id);
   }
@@ -330,7 +332,7 @@ void Delivery::describe_generation() {
   }
 }
 
-// The card on which the worker's predecessor failed; "" for none.
+// Returns the card on which the worker's predecessor failed; "" if none did.
 std::string Delivery::card_of(const std::string& worker_id) const {
   const Member* member = state_.membership().find(worker_id);
   if (member == nullptr) return "";

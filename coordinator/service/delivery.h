@@ -1,5 +1,5 @@
-// Delivery: what clients wait for, and how it reaches them: workers wait for
-// their orders, followers for events, ranks for each other's rendezvous keys.
+// Delivery: sends clients what they wait for: workers their orders, followers
+// the events, ranks each other's rendezvous keys.
 //
 // Waiting holds no thread: streams and lookups are gRPC reactors
 // (message_stream.h) in lists here.
@@ -40,15 +40,15 @@ class Delivery {
   // Returns the events as lines of the event file, oldest first.
   std::vector<std::string> restore(const LoggedRun& run);
 
-  // Sends out what the state has to say: orders, events, keys; or that lookups
-  // are over.
+  // Sends the orders, events and keys that are new in the state, or that
+  // lookups are over.
   void deliver(TimePoint now, AfterUnlock& after);
   // Ends every stream and lookup.
   void close(AfterUnlock& after);
 
   // --- orders ---------------------------------------------------------------
   // Makes a queue for a worker's assignments, which begins with ACTION_WAIT.
-  // False: it has one already.
+  // Returns false if it has one already.
   bool add_worker(const std::string& worker_id);
   void remove_worker(const std::string& worker_id) {
     watchers_.erase(worker_id);
@@ -63,8 +63,8 @@ class Delivery {
 
   // --- events ---------------------------------------------------------------
   void add_event(const wire::EventRecord& record);
-  // Likewise, unless its reporter has sent it before: a call is repeated whose
-  // answer was lost with the coordinator that wrote the event down.
+  // Adds an event unless its reporter has sent it before: a reporter repeats a
+  // call whose answer was lost with the coordinator that logged the event.
   void add_report(const wire::EventRecord& record);
   std::vector<wire::EventRecord> newest_events(size_t count) const {
     return events_.newest(count);
@@ -128,11 +128,11 @@ class Delivery {
   std::vector<std::string> event_lines_;
   std::map<std::string, Watcher> watchers_;  // each worker_id's watcher
   std::list<Follower> followers_;
-  // Each stands under the key that it waits for.
+  // The lookups by the key that they wait for.
   std::multimap<std::string, PendingLookup*> lookups_;
   std::vector<std::string> published_;  // keys since the last deliver()
   TimePoint looked_for_late_;
-  // What all members are told alike of generation_told_.
+  // The part of generation_told_ that all members get alike.
   wire::Assignment common_;
   uint64_t generation_told_ = 0;
 };

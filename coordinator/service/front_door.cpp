@@ -47,7 +47,7 @@ int port_of(int descriptor) {
                    : reinterpret_cast<sockaddr_in6*>(&name)->sin6_port);
 }
 
-// -1 with errno.
+// Returns a listening descriptor, or -1 with errno.
 int listener_at(const addrinfo& where, bool shares_port) {
   const int handle =
       socket(where.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -100,7 +100,7 @@ std::string peer_of(const sockaddr_storage& name) {
              "%5D:", ntohs(ipv6.sin6_port));
 }
 
-// Ends it with a reset: no trace of it stays in the system.
+// Ends the connection with a reset, which leaves nothing in TIME_WAIT.
 void drop(int descriptor) {
   const linger at_once{.l_onoff = 1, .l_linger = 0};
   setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
@@ -188,7 +188,7 @@ bool FrontDoor::take_one(int listener) {
   return true;
 }
 
-// Whoever waits is answered, with a reset, instead of waiting for ever.
+// Resets a waiting connection, which would otherwise wait for ever.
 void FrontDoor::spend_the_reserve(int listener) {
   connections_.make_room();
   close(std::exchange(reserve_, -1));

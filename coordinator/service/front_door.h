@@ -1,7 +1,8 @@
-// FrontDoor: the coordinator's port. Takes connections, asks Connections
-// whether they may be served, and hands them on.
+// FrontDoor: the coordinator's TCP port. Accepts connections, asks Connections
+// whether they may be served, and passes them to gRPC.
 //
-// gRPC could listen itself, but would take any number.
+// gRPC 1.51 could listen itself, but bounds no number of connections, and
+// closes its port for good when the process has no descriptor left.
 //
 // Threads: one of its own, which calls `serve` and `refused`; it ends with the
 // destructor or stop().
@@ -23,9 +24,9 @@ namespace headroom::coordinator {
 
 class FrontDoor {
  public:
-  // Gets a connected descriptor, which becomes its own.
+  // Takes over a connected descriptor.
   using Serve = std::function<void(int listener, int descriptor)>;
-  // One connection was refused or ended, `why` in few words.
+  // A connection was refused or ended; `why` is a few words.
   using Refused = std::function<void(const std::string& why)>;
 
   // Whether the port is shared with who holds it (hold_address) for later
@@ -48,7 +49,7 @@ class FrontDoor {
 
  private:
   void run();
-  // False when nobody waits any more.
+  // Returns false when no connection waits any more.
   bool take_one(int listener);
   void spend_the_reserve(int listener);
 

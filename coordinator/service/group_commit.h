@@ -1,6 +1,6 @@
-// GroupCommit: answers wait here until what they tell is on disk. One write of
-// the run's state serves all calls that came during the one before it, so that
-// a large run, whose state takes long to write, has few of them.
+// GroupCommit: answers wait here until what they report is on disk. One write
+// of the run's state serves all calls that came during the one before it, so
+// that a large run, whose state takes long to write, has few of them.
 //
 // Threads: one of its own, which starts what was put off. The service's mutex
 // is held in add(), and not in stop().
@@ -26,8 +26,9 @@ class GroupCommit {
   GroupCommit(const GroupCommit&) = delete;
   GroupCommit& operator=(const GroupCommit&) = delete;
 
-  // Takes what `after` has put off, and starts it once all that was decided
-  // until now is on disk. Where nobody waits for that it may take longer.
+  // Takes the calls that `after` has put off, and starts them once all
+  // decisions until now are on disk. Without such calls the write may come
+  // later.
   void add(AfterUnlock& after, bool is_awaited = true);
 
   // Everything is written and started when it returns; from then on add()

@@ -21,7 +21,7 @@ std::string no_part(const std::string& worker_id) {
   return "worker " + worker_id + " takes no part in this run (any more)";
 }
 
-// Nothing, or why what an agent says of that worker does not count.
+// Returns why an agent's beat for that worker does not count, or nothing.
 std::optional<std::string> stale_error(TimePoint now, const wire::Stamp& stamp,
                                        const wire::WorkerBeat& beat,
                                        RunState& state) {

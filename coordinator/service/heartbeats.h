@@ -1,4 +1,4 @@
-// What a heartbeat tells the run, and what it is answered.
+// Applies a heartbeat to the run and forms the answer.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,9 @@
 
 namespace headroom::coordinator {
 
-// Why the sender's own words do not count; an agent's workers' that do not are
-// in `stale` and in the response, and the others count. REQUIRES
-// CallerRules::check_heartbeat(request).
+// Returns why the sender's own heartbeat does not count. Those of an agent's
+// workers that do not count are put into `stale` and into the response; the
+// others count. REQUIRES: CallerRules::check_heartbeat(request).
 Answer hear_heartbeat(TimePoint now, const wire::HeartbeatRequest& request,
                       RunState& state, wire::HeartbeatResponse& response,
                       std::vector<Refusal>& stale);

@@ -1,4 +1,4 @@
-// ListenAddress: HOST:PORT as a person gives it.
+// ListenAddress: the HOST:PORT at which a server listens.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ struct ListenAddress {
 // Throws Error (exit 2) naming what is wrong with `text`.
 ListenAddress parse_listen_address(const std::string& text);
 
-// The system's words for why the address cannot be listened on now, for
+// Returns the system's reason why the address cannot be listened on now, for
 // example "Address already in use"; "" if it can.
 std::string binding_error(const ListenAddress& address);
 
@@ -26,12 +26,12 @@ struct FreeAddresses {
 };
 using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
-// The system's addresses to listen on; null, with its words in `why`.
+// The system's addresses to listen on; null with the reason in `why`.
 Addresses resolved(const ListenAddress& address, std::string* why);
 
-// A descriptor that keeps the address, at which a server that shares its port
-// listens, from everybody but that server's successors: nothing is accepted
-// there. -1 where the system refuses.
+// A descriptor that reserves the address of a server that shares its port, for
+// the server's successors: nothing is accepted on it. -1 where the system
+// refuses.
 int hold_address(const ListenAddress& address);
 
 }  // namespace headroom::coordinator

@@ -33,7 +33,7 @@ class AfterUnlock {
   void add(std::function<void()> action) {
     actions_.push_back(std::move(action));
   }
-  // The actions, for somebody else to start.
+  // Takes out the actions, which the caller starts.
   std::vector<std::function<void()>> take() {
     return std::exchange(actions_, {});
   }
@@ -46,7 +46,7 @@ class AfterUnlock {
 template <typename Message>
 class MessageStream final : public grpc::ServerWriteReactor<Message> {
  public:
-  // Fills the next message, or says that there is none now.
+  // Fills the next message; returns false if there is none now.
   using Source = std::function<bool(Message*)>;
   // Called once, with the mutex held, when the client is gone or the stream
   // has ended; the stream must not be used after.

@@ -122,7 +122,7 @@ std::string metrics_text(const RunStatus& status,
 struct MetricsEndpoint::Implementation {
   Implementation(const std::string& address, const MetricsSource& given)
       : source(std::make_shared<Source>(given)),
-        // Who connects and asks for nothing holds a thread for so long only;
+        // A connection without a request holds a thread no longer than this;
         // threads that wait cost next to nothing.
         exposer(std::vector<std::string>{
             "listening_ports", address, "num_threads", "64",

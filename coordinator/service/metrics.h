@@ -1,5 +1,4 @@
-// Metrics of a run for Prometheus: what RunStatus says, as numbers, on an HTTP
-// port of their own.
+// Metrics of a run for Prometheus: the numbers of RunStatus on an HTTP port.
 //
 //   headroom_run_state{state}                 1 for the state it is in
 //   headroom_generation, headroom_steps, headroom_planned_steps, headroom_epoch

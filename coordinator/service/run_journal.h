@@ -2,10 +2,9 @@
 // (coordinator/log/run_log.h), and each worker's newest order, which a
 // coordinator that is started again may have to send once more.
 //
-// A log that cannot be written is given up, which is news for everybody: the
-// run goes on, but does not outlive its coordinator until a new log, which is
-// tried every few seconds, takes the place of the old one. Without a log
-// nothing is written.
+// A log that cannot be written is given up, and an event reports it: the run
+// goes on, but does not outlive its coordinator until a new log, which is tried
+// every few seconds, replaces the old one. Without a log nothing is written.
 //
 // Threads: the service's mutex is held in all calls but sync().
 #pragma once
@@ -44,14 +43,15 @@ class RunJournal {
 
   // The run that the log holds; null where there is none to go on with.
   const LoggedRun* found() const;
-  // Says that a coordinator was started on it again, and what was dropped at
-  // its end. REQUIRES: found() is not null, and the state is restored from it.
+  // The event that a coordinator was started on it again, and which records at
+  // its end were dropped. REQUIRES: found() is not null, and the state is
+  // restored from it.
   wire::EventRecord restart_event() const;
 
   // Numbers an order, counted from 1 for each worker, and keeps it as its
   // newest.
   int64_t add_order(const Order& order);
-  // Null before the first.
+  // The worker's newest order; null before the first.
   const wire::LoggedOrder* newest_order(const std::string& worker_id) const;
 
   // Writes the state down if it has changed. It outlives this process's machine
@@ -67,7 +67,7 @@ class RunJournal {
   bool wants_compaction(TimePoint now);
   void compact(const EventLog& events, const RendezvousKeys& keys);
 
-  // What people have to know of the log, once.
+  // News of the log for people, each once.
   std::vector<wire::EventRecord> take_news();
 
  private:

@@ -11,6 +11,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <mutex>
+#include <optional>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -30,7 +33,6 @@
 #include "parallel/planner/planner.h"
 #include "parallel/planner/saved_plan.h"
 #include "proto/channel.h"
-#include "proto/handshake_watch.h"
 
 namespace headroom::coordinator {
 namespace {
@@ -59,7 +61,7 @@ void offer_reflection(grpc::ServerBuilder& builder, bool wanted) {
 namespace {
 
 constexpr std::chrono::milliseconds kTickInterval{50};
-// Streams are told to end before this; it bounds a client that does not read.
+// Streams end before this; it bounds the wait for a client that does not read.
 constexpr std::chrono::milliseconds kShutdownTimeout{1000};
 
 RunIdentity identify(const ServerOptions& options) {
@@ -87,8 +89,8 @@ RunOptions run_options(const ServerOptions& options,
   return run;
 }
 
-// The logged run's own directory and checkpoint: names are chosen once. True
-// if it has had a generation.
+// Takes over the logged run's directory and checkpoint, because names are
+// chosen once. Returns true if the run has had a generation.
 bool go_on(ServerOptions& options, const LoggedRun& found) {
   const wire::LogSnapshot& snapshot = found.snapshot;
   if (snapshot.run_config_yaml() != configs::to_yaml(options.config)) {
@@ -103,7 +105,9 @@ bool go_on(ServerOptions& options, const LoggedRun& found) {
   return snapshot.state().generation().number() > 0;
 }
 
-ListenAddress allowed_address(const ServerOptions& options) {
+// Nothing on a Unix socket, whose folder keeps other users out.
+std::optional<ListenAddress> network_address(const ServerOptions& options) {
+  if (wire::is_unix_socket(options.listen)) return std::nullopt;
   const ListenAddress listen = parse_listen_address(options.listen);
   wire::require_protected(listen.to_string(), options.security,
                           options.insecure_network);
@@ -126,17 +130,20 @@ class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, const RunOptions& run,
              const Clock& clock, std::unique_ptr<RunLog> log)
-      : listen_(allowed_address(options)),
+      : address_(options.listen),
+        network_(network_address(options)),
         connections_(
             connection_limits(max_descriptors(), options.expected_workers)),
-        door_(listen_, connections_, clock,
-              {.shares_port = options.shares_port,
-               .is_held = options.is_successor}),
-        service_(identify(options), run, options.config, clock, connections_,
-                 std::move(log), options.security.token),
-        handshakes_([this](const std::string& why) {
-          service_.connection_refused(why);
-        }) {
+        service_(identify(options), run, options.config, clock,
+                 network_ ? &connections_ : nullptr, std::move(log),
+                 options.security.token) {
+    if (network_) {
+      door_ = std::make_unique<FrontDoor>(
+          *network_, connections_, clock,
+          FrontDoor::Port{.shares_port = options.shares_port,
+                          .is_held = options.is_successor});
+      address_ = network_->to_string();
+    }
     build(options);
     try {
       start_threads();
@@ -150,7 +157,7 @@ class GrpcServer final : public Server {
 
   ~GrpcServer() override { stop(); }
 
-  std::string address() const override { return listen_.to_string(); }
+  std::string address() const override { return address_; }
   RunStatus status() const override { return service_.status(); }
   std::map<std::string, int64_t> refused_calls() const override {
     return service_.refused_calls();
@@ -163,7 +170,7 @@ class GrpcServer final : public Server {
   void stop() override {
     std::lock_guard lock(stop_mutex_);
     if (stopping_.exchange(true)) return;
-    door_.stop();
+    if (door_) door_->stop();
     ticker_.join();
     service_.close();
     server_->GetHealthCheckService()->SetServingStatus(false);
@@ -178,9 +185,13 @@ class GrpcServer final : public Server {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     using Experimental = grpc::ServerBuilder::experimental_type;
-    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        Experimental::ExternalConnectionType::FROM_FD,
-        wire::server_credentials(options.security));
+    if (door_) {
+      acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+          Experimental::ExternalConnectionType::FROM_FD,
+          wire::server_credentials(options.security));
+    } else {
+      builder.AddListeningPort(address_, grpc::InsecureServerCredentials());
+    }
     builder.RegisterService(&service_);
     offer_reflection(builder, options.debug_reflection);
     builder.SetMaxReceiveMessageSize(wire::kMaxReportBytes);
@@ -189,8 +200,8 @@ class GrpcServer final : public Server {
     }
     builder.AddChannelArgument(
         GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
-    // Who connects and says nothing is shown out.
-    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                               static_cast<int>(kHandshakeTime.count()));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 60000);
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 128);
@@ -198,26 +209,38 @@ class GrpcServer final : public Server {
     quota.Resize(size_t{256} << 20);
     builder.SetResourceQuota(quota);
     server_ = builder.BuildAndStart();
-    if (!server_) {
-      throw Error(
-          "coordinator",
-          cat("gRPC's server does not start where this process may open ",
-              max_descriptors(), " files"),
-          "allow it more (ulimit -n), or free some memory",
-          ExitCode::kResource);
+    if (!server_) throw does_not_start();
+  }
+
+  Error does_not_start() const {
+    if (!door_) {
+      const std::string path =
+          address_.substr(std::string_view(wire::kUnixPrefix).size());
+      return Error(
+          "coordinator", "cannot listen on " + address_,
+          cat("name a file in a folder that exists; a path may have 107 "
+              "characters, and this one has ",
+              path.size()));
     }
+    return Error(
+        "coordinator",
+        cat("gRPC's server does not start where this process may open ",
+            max_descriptors(), " files"),
+        "allow it more (ulimit -n), or free some memory", ExitCode::kResource);
   }
 
   void start_threads() {
-    door_.open(
-        [this](int listener, int descriptor) {
-          grpc::experimental::ExternalConnectionAcceptor::
-              NewConnectionParameters connection;
-          connection.listener_fd = listener;
-          connection.fd = descriptor;
-          acceptor_->HandleNewConnection(&connection);
-        },
-        [this](const std::string& why) { service_.connection_refused(why); });
+    if (door_) {
+      door_->open(
+          [this](int listener, int descriptor) {
+            grpc::experimental::ExternalConnectionAcceptor::
+                NewConnectionParameters connection;
+            connection.listener_fd = listener;
+            connection.fd = descriptor;
+            acceptor_->HandleNewConnection(&connection);
+          },
+          [this](const std::string& why) { service_.connection_refused(why); });
+    }
     ticker_ = std::thread([this] {
       while (!stopping_) {
         service_.tick();
@@ -226,11 +249,11 @@ class GrpcServer final : public Server {
     });
   }
 
-  ListenAddress listen_;
+  std::string address_;
+  std::optional<ListenAddress> network_;  // nothing: a Unix socket
   Connections connections_;
-  FrontDoor door_;
+  std::unique_ptr<FrontDoor> door_;  // null on a Unix socket
   mutable CoordinatorService service_;
-  const wire::HandshakeWatch handshakes_;  // outlived by the service
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::mutex stop_mutex_;

@@ -1,7 +1,7 @@
-// Server: the coordinator of one run, listening on a TCP port.
+// Server: the coordinator of one run, listening on a Unix socket or a TCP port.
 //
 // One server serves one run and then ends: it waits for its workers, gives them
-// ranks and a plan, and keeps their state until everybody knows the outcome.
+// ranks and a plan, and keeps their state until all of them know the outcome.
 // It holds no tensor, and no gRPC type shows here.
 //
 //   auto server = Server::start(options);
@@ -30,8 +30,8 @@
 namespace headroom::coordinator {
 
 // Server reflection: gRPC's own service that tells callers which calls there
-// are, for grpcurl and the like. Only where it is asked for: it says the same
-// to everybody whom TLS lets in, with or without the join token.
+// are, for grpcurl and the like. It answers only where it is asked for, because
+// it answers everyone whom TLS lets in, with or without the join token.
 //
 // Threads: as ServerBuilder.
 
@@ -40,11 +40,11 @@ namespace headroom::coordinator {
 void offer_reflection(grpc::ServerBuilder& builder, bool wanted);
 
 struct ServerOptions {
-  // HOST:PORT; port 0 takes any free one. A host beyond loopback (0.0.0.0
-  // included) is refused without certificates and a token, unless
-  // insecure_network.
+  // "unix:/FOLDER/NAME" (channel_security.h), or HOST:PORT, where port 0 takes
+  // any free one. A host beyond loopback (0.0.0.0 included) is refused without
+  // certificates and a token, unless insecure_network.
   std::string listen = "127.0.0.1:0";
-  // The run that everybody gets.
+  // The configuration of the run, for all members.
   configs::RunConfig config;
   // Absolute, chosen once. events.jsonl is appended here as soon as the folder
   // exists; the coordinator is its only writer and does not create the folder.
@@ -57,16 +57,17 @@ struct ServerOptions {
   int expected_workers = 1;
   // The file to which decisions are written (run_log.h): a coordinator that is
   // started again with the same configuration and log goes on with the run, in
-  // its run directory. "": they die with this process.
+  // its run directory. With "" they are lost with this process.
   std::string log;
   // The server's side: TLS where it has certificates, and the join token.
   wire::ChannelSecurity security;
   // Plain control traffic beyond loopback, logged as a warning.
   bool insecure_network = false;
-  // Whoever started this process holds its address (hold_address) for those
-  // that are started after it: the port is shared with that.
+  // The process that started this one reserves the port (hold_address) for the
+  // coordinators that it may start later: the port is shared with it.
   bool shares_port = false;
-  // One was started before it: the address is held, and the log holds its run.
+  // A coordinator was started here before: the address is reserved, and the log
+  // has its run.
   bool is_successor = false;
   // gRPC's server reflection is answered.
   bool debug_reflection = false;
@@ -82,8 +83,8 @@ class Server {
                                        const Clock* clock = nullptr);
   virtual ~Server() = default;
 
-  // HOST:PORT with the port in use. The host is the one of `listen`, which is
-  // no address to connect to if it is 0.0.0.0.
+  // What was asked for, with the port in use. The host is the one of `listen`,
+  // which is no address to connect to if it is 0.0.0.0.
   virtual std::string address() const = 0;
 
   virtual RunStatus status() const = 0;

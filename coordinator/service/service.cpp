@@ -7,7 +7,7 @@
 #include "coordinator/log/run_state_snapshot.h"
 #include "coordinator/service/heartbeats.h"
 #include "coordinator/service/status_messages.h"
-#include "coordinator/service/unread_words.h"
+#include "coordinator/service/unread_heartbeats.h"
 #include "parallel/base/log.h"
 #include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
@@ -22,7 +22,7 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// Their names end up in log lines.
+// Texts of cards appear in log lines.
 std::vector<wire::NodeCard> printable_cards(std::vector<wire::NodeCard> cards) {
   for (wire::NodeCard& card : cards) {
     for (std::string* text :
@@ -41,7 +41,7 @@ CoordinatorService::CoordinatorService(const RunIdentity& identity,
                                        const RunOptions& options,
                                        const configs::RunConfig& config,
                                        const Clock& clock,
-                                       Connections& connections,
+                                       Connections* connections,
                                        std::unique_ptr<RunLog> log,
                                        const std::string& token)
     : identity_(identity),
@@ -88,7 +88,9 @@ void CoordinatorService::tick() {
     AfterUnlock after;
     std::lock_guard lock(mutex_);
     const TimePoint now = clock_.now();
-    hear_the_unread(now, connections_, state_);
+    if (connections_ != nullptr) {
+      note_unread_heartbeats(now, *connections_, state_);
+    }
     state_.tick(now);
     for (const auto& news : journal_.take_news()) delivery_.add_event(news);
     publish_changes(after);
@@ -123,7 +125,7 @@ RunStatus CoordinatorService::status() {
 
 std::map<std::string, int64_t> CoordinatorService::refused_calls() {
   std::lock_guard lock(mutex_);
-  return admission_.guard().refused();
+  return admission_.refusals().counts();
 }
 
 void CoordinatorService::drain(const std::string& reason) {
@@ -171,7 +173,7 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
   } else {
     try {
       const Caller caller = admission_.caller_of(*context);
-      refusal = admit(*context, caller, call == Call::kJoins);
+      refusal = admit(*context, caller);
       if (!refusal && closed_) refusal = kEnding;
       if (!refusal) {
         has_changed = call != Call::kIsHeard;
@@ -179,7 +181,7 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
         delivery_.deliver(clock_.now(), after);
       }
     } catch (const std::exception& error) {
-      // gRPC's threads have nobody above them who could catch it.
+      // Nothing in gRPC's threads would catch it.
       log::error(std::string("a call failed: ") + error.what());
       refusal = {RefusalKind::kFailed, error.what()};
     }
@@ -192,21 +194,19 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
 }
 
 Answer CoordinatorService::admit(const CallbackServerContext& context,
-                                 const Caller& caller, bool joins) {
+                                 const Caller& caller) {
   const TimePoint now = clock_.now();
   state_.note_pause(now);
-  Answer refusal = admission_.admit(now, context, caller, joins);
-  if (!refusal) {
-    connections_.note_call(
-        now, caller.peer,
-        caller.is_proved ? Standing::kMember : Standing::kGuest);
+  const Answer refusal = admission_.admit(context);
+  if (!refusal && connections_ != nullptr) {
+    connections_->note_call(now, caller.peer);
   }
   return refusal;
 }
 
 void CoordinatorService::count_refusal(const CallbackServerContext& context,
                                        const Refusal& refusal) {
-  if (admission_.guard().refuse(clock_.now(), to_string(refusal.kind)) &&
+  if (admission_.refusals().add(clock_.now(), to_string(refusal.kind)) &&
       !state_.over()) {
     log::warn("refused a call of " + host_of_peer(context.peer()) + ": " +
               valid_utf8(refusal.reason));
@@ -215,9 +215,30 @@ void CoordinatorService::count_refusal(const CallbackServerContext& context,
 
 void CoordinatorService::connection_refused(const std::string& why) {
   std::lock_guard lock(mutex_);
-  if (admission_.guard().refuse(clock_.now(), why) && !state_.over() &&
+  if (admission_.refusals().add(clock_.now(), why) && !state_.over() &&
       !closed_) {
     log::warn("refused a connection: " + why);
+  }
+}
+
+void CoordinatorService::note_heartbeat(const Caller& caller,
+                                        const std::string& member) {
+  if (connections_ != nullptr)
+    connections_->note_heartbeat(caller.peer, member);
+}
+
+// gRPC does not say whose connection to a Unix socket has ended. Where an agent
+// registers, silent ones of its machine count as gone: it mostly replaces one
+// that was killed. A heartbeat takes that back.
+void CoordinatorService::note_successor_of(TimePoint now,
+                                           const Node& successor) {
+  constexpr std::chrono::seconds kSilent{1};
+  if (connections_ != nullptr) return;
+  for (const Node& node : state_.membership().nodes()) {
+    if (node.hostname == successor.hostname &&
+        node.node_id != successor.node_id && now - node.last_seen > kSilent) {
+      state_.note_hangup(node.node_id);
+    }
   }
 }
 
@@ -244,9 +265,10 @@ ServerUnaryReactor* CoordinatorService::Register(
         node.unusable_cards = printable(asked.unusable_cards);
         node.launcher_size = asked.launcher_size;
         node.first_local_slot = asked.first_local_slot;
+        note_successor_of(now, node);
         const auto why = state_.register_node(now, node);
-        // Beside a run that goes on, the fault is this node's: whoever started
-        // its agent may start another, and the run is not asked again.
+        // In a run that goes on the node is refused for good, and may be
+        // replaced by whoever started its agent.
         const bool goes_on =
             state_.phase() != RunPhase::kWaiting && !state_.over();
         refusal = refuse_for(state_.membership().may_have_room_later(node)
@@ -256,7 +278,7 @@ ServerUnaryReactor* CoordinatorService::Register(
                              why);
         if (refusal) return refusal;
         admission_.secrets().remember(node.node_id, caller.identity.secret);
-        connections_.note_heartbeat(caller.peer, node.node_id);
+        note_heartbeat(caller, node.node_id);
         response->set_run_digest(identity_.run_digest);
         response->set_run_config_yaml(identity_.run_config_yaml);
         response->set_run_directory(identity_.run_directory);
@@ -265,12 +287,12 @@ ServerUnaryReactor* CoordinatorService::Register(
         response->mutable_slot_cards()->Add(slot_cards.begin(),
                                             slot_cards.end());
         return std::nullopt;
-      },
-      Call::kJoins);
+      });
 }
 
-// A coordinator loses a worker with its stream: who has joined and has none was
-// left by the coordinator before, or in a pause of this one.
+// A coordinator removes a worker when its stream ends. A worker that has joined
+// and has no stream was a member of the coordinator before this one, or lost
+// its stream while this process was paused.
 bool CoordinatorService::is_readopted(const std::string& worker_id,
                                       const std::string& node_id) const {
   const Member* member = state_.membership().find(worker_id);
@@ -313,7 +335,7 @@ grpc::ServerWriteReactor<wire::Assignment>* CoordinatorService::Watch(
   AfterUnlock after;
   std::lock_guard lock(mutex_);
   const Caller caller = admission_.caller_of(*context);
-  Answer refusal = admit(*context, caller, true);
+  Answer refusal = admit(*context, caller);
   if (!refusal) refusal = join(clock_.now(), caller, *request);
   if (refusal) count_refusal(*context, *refusal);
   if (refusal) return new RefusedStream<wire::Assignment>(status_of(refusal));
@@ -343,9 +365,9 @@ ServerUnaryReactor* CoordinatorService::Heartbeat(
         }
         if (refusal) return refusal;
         for (const Refusal& beat : stale) count_refusal(*context, beat);
-        connections_.note_heartbeat(caller.peer, request->worker_id().empty()
-                                                     ? request->node_id()
-                                                     : request->worker_id());
+        note_heartbeat(caller, request->worker_id().empty()
+                                   ? request->node_id()
+                                   : request->worker_id());
         return std::nullopt;
       },
       Call::kIsHeard);
@@ -382,7 +404,7 @@ ServerUnaryReactor* CoordinatorService::Lookup(
   AfterUnlock after;
   std::lock_guard lock(mutex_);
   const Caller caller = admission_.caller_of(*context);
-  Answer refusal = admit(*context, caller, false);
+  Answer refusal = admit(*context, caller);
   if (!refusal) {
     refusal = rules_.check_worker(request->stamp(), caller,
                                   caller.identity.worker_id, false);
@@ -546,8 +568,7 @@ grpc::ServerWriteReactor<wire::Event>* CoordinatorService::StreamEvents(
     CallbackServerContext* context, const wire::StreamEventsRequest* request) {
   AfterUnlock after;
   std::lock_guard lock(mutex_);
-  Answer refusal = admission_.admit(clock_.now(), *context,
-                                    admission_.caller_of(*context), false);
+  Answer refusal = admit(*context, admission_.caller_of(*context));
   if (!refusal && closed_) refusal = kEnding;
   if (!refusal) {
     refusal = refuse_for(RefusalKind::kNoRoom,

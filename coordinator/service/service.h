@@ -34,12 +34,12 @@ namespace headroom::coordinator {
 
 class CoordinatorService final : public wire::Coordinator::CallbackService {
  public:
-  // The clock and the connections must outlive the service. With a log that
-  // holds a run the service goes on with it; null: nothing outlives this
-  // process.
+  // The clock and the connections must outlive the service; `connections` is
+  // null on a Unix socket. With a log that holds a run the service goes on with
+  // it; without a log nothing outlives this process.
   CoordinatorService(const RunIdentity& identity, const RunOptions& options,
                      const configs::RunConfig& config, const Clock& clock,
-                     Connections& connections,
+                     Connections* connections,
                      std::unique_ptr<RunLog> log = nullptr,
                      const std::string& token = "");
   ~CoordinatorService() override;
@@ -50,7 +50,7 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
   RunStatus status();
   // How many calls were refused, by kind.
   std::map<std::string, int64_t> refused_calls();
-  // Counts and logs a connection that ended before it could call.
+  // Counts and logs a connection that was ended, or never made a call.
   void connection_refused(const std::string& why);
   void drain(const std::string& reason);
   bool wait_until_over(std::chrono::milliseconds timeout);
@@ -112,9 +112,8 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
                                  wire::StopResponse* response) override;
 
  private:
-  // What a call changed is written down before it is answered, but for calls
-  // that are only heard.
-  enum class Call { kChanges, kIsHeard, kJoins };
+  // Changes are logged before the reply, except for heartbeats (kIsHeard).
+  enum class Call { kChanges, kIsHeard };
   using Body = std::function<Answer(TimePoint, const Caller&)>;
   // Runs `body` under the mutex, delivers what follows, answers.
   grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context,
@@ -123,10 +122,12 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
                                    Call call = Call::kChanges);
 
   // The mutex is held in all of these.
-  Answer admit(const grpc::CallbackServerContext& context, const Caller& caller,
-               bool joins);
+  Answer admit(const grpc::CallbackServerContext& context,
+               const Caller& caller);
   void count_refusal(const grpc::CallbackServerContext& context,
                      const Refusal& refusal);
+  void note_heartbeat(const Caller& caller, const std::string& member);
+  void note_successor_of(TimePoint now, const Node& successor);
   Answer join(TimePoint now, const Caller& caller,
               const wire::WatchRequest& request);
   bool is_readopted(const std::string& worker_id,
@@ -137,7 +138,7 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
 
   const RunIdentity identity_;
   const Clock& clock_;
-  Connections& connections_;
+  Connections* const connections_;
 
   std::mutex mutex_;
   std::condition_variable over_changed_;

@@ -10,7 +10,7 @@ namespace headroom::coordinator {
 
 namespace {
 
-// Throws Error for another word.
+// Throws Error for any other text.
 template <typename State>
 State state_of(const std::string& word, const auto& known) {
   for (const State state : known) {
@@ -22,7 +22,7 @@ State state_of(const std::string& word, const auto& known) {
 
 }  // namespace
 
-// All but the states, which have names on the wire.
+// All fields but the states, which have names on the wire.
 void fields(auto& archive, wire::Either<MemberStatus> auto& member) {
   archive("worker_id", member.worker_id);
   archive("node_id", member.node_id);
@@ -38,7 +38,7 @@ void fields(auto& archive, wire::Either<LeftOutCard> auto& card) {
   archive("reason", card.reason);
 }
 
-// All but the stamp and the state.
+// All fields but the stamp and the state.
 void fields(auto& archive, wire::Either<RunStatus> auto& status) {
   archive("version", status.version);
   archive("reason", status.reason);

@@ -25,7 +25,7 @@ needed_by() {
 # Packages that are compiled into headroom-worker (headroom_find_archives), or
 # that consist of headers.
 compiled_in=(libopencv-core-dev libopencv-imgproc-dev libfontconfig-dev libexpat1-dev
-  nlohmann-json3-dev libcli11-dev)
+  nlohmann-json3-dev)
 
 # The package that file $1 belongs to; "" if Debian's lists do not contain it.
 package_of() {

@@ -20,8 +20,8 @@ int status_command(const CommandLine& line);
 int page_command(const CommandLine& line);
 int report_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
-// Replaces this process by headroom-worker, which has the tensors: for the
-// worker's commands (CommandSummary::is_workers) and val --detections.
+// Replaces this process by headroom-worker, which has the tensors: for the tools
+// (worker/tools/tool_command.h), val --detections among them.
 int worker_command(const CommandLine& line);
 
 }  // namespace headroom::cli

@@ -49,11 +49,11 @@ int run(const headroom::cli::CommandLine& line) {
   if (line.command == "page") return page_command(line);
   if (line.command == "report") return report_command(line);
   if (line.command == "plan") return plan_command(line);
-  if (find_command(line.command)->is_workers || line.has("--detections") ||
-      line.has("--ground-truth")) {
-    return worker_command(line);
+  const bool is_run = line.command == "train" || line.command == "val";
+  if (is_run && !line.has("--detections") && !line.has("--ground-truth")) {
+    return train_command(line);
   }
-  return train_command(line);
+  return worker_command(line);
 }
 
 // Whether a launcher may start this command in each of its processes.

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "parallel/base/device_list.h"
 
 namespace headroom::cli {
@@ -28,7 +28,7 @@ std::string quoted(const std::string& word) {
 bool is_use_of(const std::string& word, const configs::FlagUse& use) {
   const std::string spelling = word.substr(0, word.find('='));
   if (spelling == use.spelling) return true;
-  const configs::Flag* flag = configs::find_flag(spelling);
+  const configs::Option* flag = configs::find_flag(spelling);
   return flag != nullptr && flag == configs::find_flag(use.spelling);
 }
 
@@ -65,15 +65,11 @@ void put(std::vector<std::string>& words, const configs::FlagUse& use) {
 // The flags that fix the plan of a resumed run. If one of them is given, none
 // is restored, so all must be given.
 std::vector<configs::FlagUse> flags_of_plan(const configs::RunConfig& config) {
-  std::vector<configs::FlagUse> uses;
-  for (const char* key : {"processes", "layout", "zero_stage",
-                          "micro_batch_size", "activations", "memory_limit"}) {
-    const configs::Knob& knob = *configs::find_knob(key);
-    const std::string value = configs::value_text(config, knob);
-    if (value == configs::default_text(knob)) continue;
-    uses.push_back({knob.flag.spellings.front(), {value}});
+  std::vector<std::string> keys;
+  for (const configs::Option& option : configs::run_options()) {
+    if (option.of_plan) keys.push_back(option.key);
   }
-  return uses;
+  return configs::changed_flags({}, config, keys);
 }
 
 }  // namespace

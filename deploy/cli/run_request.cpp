@@ -8,9 +8,9 @@
 
 #include "configs/data_config.h"
 #include "configs/fault.h"
-#include "configs/knobs.h"
 #include "configs/layers/model_record.h"
 #include "configs/layers/model_table.h"
+#include "configs/options.h"
 #include "configs/replaced_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "coordinator/run/device_choice.h"
@@ -42,8 +42,8 @@ std::set<std::string> keys_given(const std::vector<configs::FlagUse>& uses) {
       for (const std::string& word : use.values) {
         keys.insert(word.substr(0, word.find('=')));
       }
-    } else if (const configs::Flag* flag = configs::find_flag(use.spelling)) {
-      keys.insert(flag->keys.begin(), flag->keys.end());
+    } else if (const auto* option = configs::find_flag(use.spelling)) {
+      keys.insert({option->key, option->second_key});
     }
   }
   return keys;
@@ -224,16 +224,16 @@ void settle_as_here(const NodeCards& here, bool only_plans,
 }
 
 // Nor may the type: files of float64 cannot be read as float32.
-bool changes_state(const configs::Knob& knob, const std::string& before,
+bool changes_state(const configs::Option& option, const std::string& before,
                    const std::string& after) {
-  return knob.defines_steps || knob.key == "weights" ||
-         (knob.key == "precision" && (before == "fp64" || after == "fp64"));
+  return option.defines_steps || option.key == "weights" ||
+         (option.key == "precision" && (before == "fp64" || after == "fp64"));
 }
 
-Error changed_in_mid_run(const configs::Knob& knob, const std::string& before,
-                         const std::string& after,
+Error changed_in_mid_run(const configs::Option& option,
+                         const std::string& before, const std::string& after,
                          const std::string& run_directory) {
-  if (knob.key == "weights") {
+  if (option.key == "weights") {
     return Error("resume",
                  "--weights " + after +
                      " would change nothing: a resumed run has the weights of "
@@ -241,7 +241,7 @@ Error changed_in_mid_run(const configs::Knob& knob, const std::string& before,
                  "leave it out, or start a new run with it, without --resume");
   }
   return Error("resume",
-               configs::shown_name(knob) + " was " + shown(before) +
+               configs::shown_name(option) + " was " + shown(before) +
                    " and cannot become " + shown(after) +
                    ": the committed steps were made with it",
                "leave it out, or " + layers::how_to_start_anew(run_directory));
@@ -274,8 +274,8 @@ bool wants_labels(const configs::RunConfig& config, bool only_plans) {
 
 bool chooses_plan(const std::vector<configs::FlagUse>& uses) {
   const std::set<std::string> given = keys_given(uses);
-  return std::ranges::any_of(configs::knobs(), [&](const auto& knob) {
-    return knob.of_plan && given.contains(knob.key);
+  return std::ranges::any_of(configs::run_options(), [&](const auto& option) {
+    return option.of_plan && given.contains(option.key);
   });
 }
 
@@ -341,9 +341,9 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   base.inject.clear();  // a fault belongs to the start that asked for it
   const std::set<std::string> given = keys_given(uses);
   if (chooses_plan(uses)) {
-    for (const configs::Knob& knob : configs::knobs()) {
-      if (!knob.of_plan) continue;
-      configs::set_from_text(base, knob, configs::default_text(knob));
+    for (const configs::Option& option : configs::run_options()) {
+      if (!option.of_plan) continue;
+      configs::set_from_text(base, option, configs::default_text(option));
     }
   }
   configs::RunConfig config = configs::overlay_flags(base, uses);
@@ -357,25 +357,25 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   // With a record of the model, another file of the same model is accepted.
   const bool has_record = std::filesystem::exists(
       std::filesystem::path(run_directory) / run_files::kModel);
-  for (const configs::Knob& knob : configs::knobs()) {
-    const std::string before = configs::value_text(saved, knob);
-    const std::string after = configs::value_text(config, knob);
-    if (before == after || knob.key == "resume" || knob.key == "inject") {
+  for (const configs::Option& option : configs::run_options()) {
+    const std::string before = configs::value_text(saved, option);
+    const std::string after = configs::value_text(config, option);
+    if (before == after || option.key == "resume" || option.key == "inject") {
       continue;
     }
-    if (changes_state(knob, before, after) ||
-        (knob.key == "cfg" && !has_record)) {
-      throw changed_in_mid_run(knob, before, after, run_directory);
+    if (changes_state(option, before, after) ||
+        (option.key == "cfg" && !has_record)) {
+      throw changed_in_mid_run(option, before, after, run_directory);
     }
-    if (knob.of_start) {
-      configs::set_from_text(config, knob, before);
-      notes.push_back("resume: " + knob.key + " stays " + shown(before) +
+    if (option.of_start) {
+      configs::set_from_text(config, option, before);
+      notes.push_back("resume: " + option.key + " stays " + shown(before) +
                       ": it is settled when a run starts");
       continue;
     }
-    notes.push_back("resume: " + knob.key + " was " + shown(before) +
-                    " and is now " +
-                    (given.contains(knob.key) ? shown(after) : "chosen anew"));
+    notes.push_back(
+        "resume: " + option.key + " was " + shown(before) + " and is now " +
+        (given.contains(option.key) ? shown(after) : "chosen anew"));
   }
   if (config.precision == configs::Precision::kAuto) {
     config.precision = configs::Precision::kFp32;  // nor by the run

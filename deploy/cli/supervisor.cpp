@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,12 +18,14 @@
 #include "coordinator/service/listen_address.h"
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/event_follower.h"
+#include "deploy/cli/process/file_descriptor.h"
 #include "deploy/cli/process/line_log.h"
 #include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/show/progress_reporter.h"
 #include "deploy/cli/show/run_result.h"
 #include "parallel/base/check.h"
 #include "parallel/base/utf8.h"
+#include "proto/channel_security.h"
 
 namespace headroom::cli {
 namespace {
@@ -44,29 +45,6 @@ constexpr auto kTimeToSave = std::chrono::seconds(3);
 constexpr auto kQuietTime = std::chrono::milliseconds(200);
 // How long to look for a restarted coordinator.
 constexpr auto kReconnect = std::chrono::seconds(5);
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {
-    HEADROOM_CHECK(fd >= 0, "out of file descriptors");
-  }
-  ~FileDescriptor() { close(fd_); }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-// An anonymous file with the content `text`.
-std::unique_ptr<FileDescriptor> memory_file(const std::string& text) {
-  auto file =
-      std::make_unique<FileDescriptor>(memfd_create("run.yaml", MFD_CLOEXEC));
-  const ssize_t written = write(file->get(), text.data(), text.size());
-  HEADROOM_CHECK(written == static_cast<ssize_t>(text.size()), "memory file");
-  return file;
-}
 
 const RunExit kStoppedAtOnce = {130, "stopped at once"};
 
@@ -132,6 +110,7 @@ class Supervisor {
     coordinator_.reset();
     client_.reset();
     held_address_.reset();
+    was_listening_ = false;
     remove_run_log(options_.log);
     status_ = {};
     child_ended_.reset();
@@ -192,7 +171,7 @@ class Supervisor {
         child.command.push_back(word);
       }
       if (request.saved_plan) child.command.push_back("--saved-plan");
-      if (held_address_) child.command.push_back("--successor");
+      if (was_listening_) child.command.push_back("--successor");
       if (!options_.metrics.empty()) {
         child.command.insert(child.command.end(),
                              {"--metrics", options_.metrics});
@@ -231,14 +210,23 @@ class Supervisor {
   // Returns nullopt on success.
   std::optional<RunExit> start() {
     if (auto end = start_coordinator(options_.listen)) return end;
-    const int held =
-        coordinator::hold_address(coordinator::parse_listen_address(address_));
-    if (held >= 0) held_address_.emplace(held);
+    hold_address();
     if (options_.on_address) options_.on_address(address_);
     start_agent();
     client_ = coordinator::ControlClient::connect(address_);
     follower_ = std::make_unique<EventFollower>(address_);
     return std::nullopt;
+  }
+
+  // Keeps the address for a restarted coordinator. A Unix socket needs nothing:
+  // its folder belongs to this run.
+  void hold_address() {
+    was_listening_ = true;
+    if (wire::is_unix_socket(address_)) return;
+    const int held =
+        coordinator::hold_address(coordinator::parse_listen_address(address_));
+    was_listening_ = held >= 0;
+    if (held >= 0) held_address_.emplace(held);
   }
 
   // While a coordinator is restarted in mid-run, the first interrupt must not
@@ -522,6 +510,7 @@ class Supervisor {
       std::filesystem::file_time_type::clock::now();
   ProgressReporter reporter_;
   std::string address_;
+  bool was_listening_ = false;  // a successor takes over the address
   // The address that restarted coordinators use again.
   std::optional<FileDescriptor> held_address_;
   std::atomic<bool> is_listening_{false};

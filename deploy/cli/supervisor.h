@@ -23,14 +23,14 @@ namespace headroom::cli {
 
 struct SupervisorOptions {
   RunRequest request;
-  std::string listen = "127.0.0.1:0";
+  std::string listen = "127.0.0.1:0";  // ServerOptions::listen
   SecurityFiles security;
   std::string interface;     // AgentOptions::interface
   std::string log;           // the file of the coordinator's decisions
   std::string metrics;       // HOST:PORT of --metrics; "" without it
   std::string spot = "off";  // the agent's --spot
   std::filesystem::path headroom_program;
-  // Called with HOST:PORT when the coordinator listens.
+  // Called with its address once the coordinator listens.
   std::function<void(const std::string&)> on_address;
   // Called with each status that arrives.
   std::function<void(const coordinator::RunStatus&)> on_status;

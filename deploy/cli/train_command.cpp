@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "deploy/cli/annex.h"
 #include "deploy/cli/args/run_name.h"
@@ -21,6 +22,7 @@
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/process/rendezvous.h"
 #include "deploy/cli/process/run_folder.h"
+#include "deploy/cli/process/socket_folder.h"
 #include "deploy/cli/process/spot_watch.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/cli/show/run_result.h"
@@ -134,20 +136,30 @@ void require_reachable(const CommandLine& line, bool spans = false) {
               "name the port, for example 10.0.0.5:29500");
 }
 
-// The address at which this run's coordinator listens.
+// Whether the run's processes meet in a folder that only they can enter: all of
+// them are on this machine, and nobody was given credentials to connect with.
+// Those of a --rendezvous may see temporary folders of their own.
+bool meets_in_a_folder(const CommandLine& line, const OptionalJob& job) {
+  const bool has_one_machine = !job || job->place.one_host();
+  return has_one_machine && !line.has("--coordinator") &&
+         !line.has("--rendezvous") && !line.has("--certs") &&
+         !line.has("--token-file");
+}
+
+// The address at which this run's coordinator listens on a network.
 std::string listen_address(const CommandLine& line, const OptionalJob& job) {
   if (line.has("--coordinator")) return line.value_of("--coordinator");
   const bool spans = job && !job->place.one_host();
   return spans ? own_address(line) + ":0" : "127.0.0.1:0";
 }
 
-// Makes a token for the run, because every user of the machine could connect to
-// loopback. "" if none is made: another token was given, or the address was
-// given, so that the other processes (started with the same flags) could not
-// know a new token.
+// A token of the run's own on loopback, which every user of the machine could
+// join: it is drawn unless another is given. An address that was given is for
+// processes that were started with the same flags. Returns "" where none is
+// drawn.
 std::string own_token(const CommandLine& line, const std::string& listen) {
   const bool is_known = !wire::channel_security().token.empty();
-  if (is_known || line.has("--coordinator") ||
+  if (is_known || line.has("--coordinator") || wire::is_unix_socket(listen) ||
       !wire::is_loopback(host_of(listen, "--listen"))) {
     return "";
   }
@@ -181,7 +193,10 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
       Notifications::requested(line, terminal);
   check_page_flags(line);
   SupervisorOptions options;
-  options.listen = listen_address(line, job);
+  std::optional<SocketFolder> sockets;
+  if (meets_in_a_folder(line, job)) sockets.emplace();
+  options.listen =
+      sockets ? sockets->control_address() : listen_address(line, job);
   options.security = take_identity(line, options.listen);
   options.interface = line.value_of("--interface");
   const std::string token = own_token(line, options.listen);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/command_flags.h"
+#include "configs/options.h"
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/agent.h"
@@ -57,10 +57,9 @@ int worker_command(const CommandLine& line) {
   }
   for (const auto& [flag, value] : line.command_flags) {
     if (names_results(flag)) continue;
-    const configs::CommandFlag& declared =
-        *configs::find_command_flag(line.command, flag);
+    const configs::Option& declared = *configs::find_option(line.command, flag);
     if (value.empty() && declared.may_be_empty) continue;
-    if (value.empty() && !declared.value_name.empty()) {
+    if (value.empty() && !is_switch(declared)) {
       throw Error("command line", flag + " has an empty value",
                   "give one, or leave " + flag + " out");
     }

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "configs/run_config.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
@@ -452,9 +452,9 @@ void MlflowRun::send_parameters() {
   const configs::RunConfig config =
       configs::parse_run_config(text, file.string());
   Json parameters = Json::array();
-  for (const configs::Knob& knob : configs::knobs()) {
+  for (const configs::Option& option : configs::run_options()) {
     parameters.push_back(
-        pair_json(knob.key, configs::value_text(config, knob)));
+        pair_json(option.key, configs::value_text(config, option)));
   }
   std::string refusal;
   for (size_t i = 0; i < parameters.size(); i += kParametersAtOnce) {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/records/run_lines.h"
 #include "parallel/base/check.h"
@@ -40,11 +40,10 @@ Json whole_or_null(double value) {
 
 Json settings_of(const configs::RunConfig& config) {
   Json settings = Json::array();
-  for (const configs::Knob& knob : configs::knobs()) {
-    const bool has_flag = !knob.flag.spellings.empty();
+  for (const configs::Option& option : configs::run_options()) {
     const std::string name =
-        has_flag ? knob.flag.spellings.front().substr(2) : knob.key;
-    settings.push_back({name, configs::value_text(config, knob)});
+        option.names.empty() ? option.key : option.names.front().substr(2);
+    settings.push_back({name, configs::value_text(config, option)});
   }
   return settings;
 }

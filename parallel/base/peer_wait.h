@@ -58,7 +58,7 @@ class PeerNews {
 
 // A wait that another thread can abort with abort_all() when a peer is lost. A
 // broken connection usually ends the wait by itself, at once; but if the peer
-// dies in the middle of a message, Gloo waits for the rest until the
+// dies in the middle of a message, the wait for the rest lasts until the
 // operation's time limit.
 //
 //   { const AbortableWait here([&] { work.abort(); }); work.wait(); }

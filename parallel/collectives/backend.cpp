@@ -6,12 +6,13 @@ namespace headroom::collectives {
 
 std::unique_ptr<Communicator> make_communicator(
     plan::Backend backend, std::shared_ptr<KeyValueStore> store,
-    const std::string& prefix, int rank, int size, const GlooOptions& options) {
+    const std::string& prefix, int rank, int size,
+    const NetworkOptions& options) {
   // MPI comes before the group of one: each process of a job must take part.
   if (backend == plan::Backend::kMpi) return make_mpi_communicator(rank, size);
   if (size == 1) return make_single_communicator();
   return share_memory(
-      make_gloo_communicator(std::move(store), prefix, rank, size, options),
+      make_network_communicator(std::move(store), prefix, rank, size, options),
       options.timeout);
 }
 

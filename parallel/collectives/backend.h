@@ -15,43 +15,42 @@
 
 namespace headroom::collectives {
 
-struct GlooOptions {
-  // The name or address of this machine that the peers connect to.
+struct NetworkOptions {
+  // The name or address of this machine that the peers connect to, or the
+  // absolute path of a folder for Unix sockets, where all ranks are on one
+  // machine.
   std::string hostname = "127.0.0.1";
-  // The time limit of each operation, connecting included.
+  // The time limit of each operation, connecting included. A shorter one gives
+  // up a slow network earlier, a longer one waits longer for a peer that hangs.
   std::chrono::milliseconds timeout = std::chrono::seconds(20);
-  // Threads that run collectives; 1 runs them in the order of their issue.
-  int threads = 1;
-  // A group of more ranks connects lazily: two ranks when they first exchange
-  // something, so that most have a few connections instead of thousands. A
-  // group of fewer is connected when it is made.
+  // In a group of more ranks two ranks connect when they first exchange a
+  // message, so that most have a few connections instead of thousands. In a
+  // group of fewer all connect when it is made.
   int full_mesh_up_to = 64;
 };
 
-// The communicator of all ranks of a generation. kAuto is Gloo, also under
-// mpirun: MPI's fail-stop must be asked for. With Gloo, ranks of one host sum
-// through shared memory. kNccl is Gloo here: NCCL takes the tensors of devices
-// only (make_device_host_communicator). MPI uses neither store nor prefix.
+// The communicator of all ranks of a generation. kAuto is kGloo, the sockets of
+// make_network_communicator, also under mpirun: MPI's fail-stop must be asked
+// for. Ranks of one host then sum through shared memory. kNccl is the same
+// here: NCCL takes the tensors of devices only (make_device_host_communicator).
+// MPI uses neither store nor prefix.
 std::unique_ptr<Communicator> make_communicator(
     plan::Backend backend, std::shared_ptr<KeyValueStore> store,
     const std::string& prefix, int rank, int size,
-    const GlooOptions& options = {});
+    const NetworkOptions& options = {});
 
-// Ranks are processes that exchange tensors over TCP, through the Gloo inside
-// LibTorch. Keys are written below `prefix`, which no earlier group of the same
-// store may have used; the store is kept for split().
+// Ranks are processes that exchange tensors over sockets (network_group.h).
+// Keys are written below `prefix`, which no earlier group of the same store may
+// have used. Only processes that know the generation's secret can connect
+// (tensor_port.h); what is sent over TCP can be read on the network.
 //
-// A failed group cannot be repaired, and Gloo does not tell the other ranks. So
-// at the first failure this rank closes all of its connections, which makes its
-// peers fail at once too. The first communicator sets SIGPIPE to be ignored if
-// it still has its default action: otherwise a dying peer could end this
-// process too. Who connects must know the group's secret (tensor_port.h); what
-// is sent can be read on the network.
+// A failed group cannot be repaired. At the first failure this rank closes all
+// of its connections, which makes its peers fail at once too.
 //
 // Throws Error when `hostname` cannot be bound. REQUIRES: 0 <= rank < size.
-std::unique_ptr<Communicator> make_gloo_communicator(
+std::unique_ptr<Communicator> make_network_communicator(
     std::shared_ptr<KeyValueStore> store, const std::string& prefix, int rank,
-    int size, const GlooOptions& options = {});
+    int size, const NetworkOptions& options = {});
 
 // Ranks of one host sum, gather and scatter through memory that they share;
 // what goes between two ranks alone takes `network`. Returns `network` itself

@@ -2,21 +2,23 @@
 
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <map>
-#include <vector>
+#include <memory>
+#include <type_traits>
+#include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
@@ -24,263 +26,166 @@
 namespace headroom::collectives {
 namespace {
 
-using Secret = TensorPort::Secret;
-using GroupSecret = TensorPort::GroupSecret;
+constexpr int kBacklog = 4096;
+constexpr int kLookMs = 50;
+// An address is written with its kind in front: that of TCP over IP is a
+// sockaddr's bytes, that of a Unix socket its path.
+constexpr char kTcp = 't';
+constexpr char kUnix = 'u';
 
-// What accept() and connect() below look up. Never destroyed: Gloo's threads
-// may outlive the statics.
-class KnownSockets {
- public:
-  static KnownSockets& instance() {
-    static auto* const known = new KnownSockets;
-    return *known;
+struct Name {
+  sockaddr_storage bytes{};
+  socklen_t size = 0;
+  const sockaddr* get() const {
+    return reinterpret_cast<const sockaddr*>(&bytes);
   }
-
-  // Returns the socket's inode.
-  ino_t add_listener(int socket, std::weak_ptr<const GroupSecret> secret) {
-    const std::lock_guard lock(mutex_);
-    const ino_t inode = inode_of(socket);
-    listeners_[socket] = {inode, std::move(secret)};
-    return inode;
-  }
-  void remove_listener(int socket, ino_t inode) {
-    const std::lock_guard lock(mutex_);
-    const auto found = listeners_.find(socket);
-    if (found != listeners_.end() && found->second.inode == inode) {
-      listeners_.erase(found);
-    }
-  }
-  // Ranks that are threads of one process each know the same ports.
-  void add_peers(const std::vector<PortAddress>& addresses,
-                 const std::weak_ptr<const GroupSecret>& secret) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(peers_,
-                  [](const auto& peer) { return peer.second.expired(); });
-    for (const PortAddress& address : addresses) {
-      peers_.emplace(address, secret);
-    }
-  }
-
-  // Gloo closes its sockets by itself, and their numbers are given out again.
-  void add_connection(int socket, const Secret& secret) {
-    const std::lock_guard lock(mutex_);
-    if (connections_.size() >= prune_at_) {
-      std::erase_if(connections_, [](const auto& one) {
-        return one.second.inode != inode_of(one.first);
-      });
-      prune_at_ = std::max(kPruneAt, 2 * connections_.size());
-    }
-    connections_[socket] = {inode_of(socket), secret};
-  }
-  // Those with this secret; null: all.
-  void cut_connections(const Secret* secret) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(connections_, [secret](const auto& one) {
-      const auto& [socket, connection] = one;
-      if (secret != nullptr && connection.secret != *secret) return false;
-      if (connection.inode != 0 && connection.inode == inode_of(socket)) {
-        shutdown(socket, SHUT_RDWR);
-      }
-      return true;
-    });
-  }
-
-  bool is_listener(int socket) const {
-    const std::lock_guard lock(mutex_);
-    return listeners_.contains(socket);
-  }
-  // Null: nobody may connect yet.
-  std::shared_ptr<const GroupSecret> of_listener(int socket) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = listeners_.find(socket);
-    return found == listeners_.end() ? nullptr : found->second.secret.lock();
-  }
-  // Null for an address that is no rank's.
-  std::shared_ptr<const GroupSecret> of_peer(const PortAddress& address) const {
-    const std::lock_guard lock(mutex_);
-    // A port's number may be given out again: the newest group counts.
-    const auto [begin, end] = peers_.equal_range(address);
-    for (auto peer = end; peer != begin;) {
-      if (auto secret = (--peer)->second.lock()) return secret;
-    }
-    return nullptr;
-  }
-
- private:
-  // 0 for what is no socket. No two sockets have one at a time.
-  static ino_t inode_of(int socket) {
-    struct stat status {};
-    return ::fstat(socket, &status) == 0 && S_ISSOCK(status.st_mode)
-               ? status.st_ino
-               : 0;
-  }
-
-  struct Listener {
-    ino_t inode = 0;
-    std::weak_ptr<const GroupSecret> secret;
-  };
-  struct Between {
-    ino_t inode = 0;
-    Secret secret{};
-  };
-  static constexpr size_t kPruneAt = 256;
-
-  mutable std::mutex mutex_;
-  std::map<int, Between> connections_;  // those between ranks
-  size_t prune_at_ = kPruneAt;
-  std::map<int, Listener> listeners_;
-  std::multimap<PortAddress, std::weak_ptr<const GroupSecret>> peers_;
 };
 
-// "" for what is not TCP over IP.
-PortAddress key_of(const sockaddr* name, socklen_t size) {
-  if (name == nullptr) return "";
-  PortAddress key;
-  const auto add = [&key](const auto& part) {
-    key.append(reinterpret_cast<const char*>(&part), sizeof(part));
-  };
-  if (name->sa_family == AF_INET && size >= sizeof(sockaddr_in)) {
-    sockaddr_in v4;
-    std::memcpy(&v4, name, sizeof(v4));
-    add(v4.sin_addr);
-    add(v4.sin_port);
-  } else if (name->sa_family == AF_INET6 && size >= sizeof(sockaddr_in6)) {
-    sockaddr_in6 v6;
-    std::memcpy(&v6, name, sizeof(v6));
-    add(v6.sin6_addr);
-    add(v6.sin6_port);
+Name name_of_path(const std::string& path) {
+  Name name;
+  auto& unix_name = reinterpret_cast<sockaddr_un&>(name.bytes);
+  if (path.size() >= sizeof(unix_name.sun_path)) {
+    throw Error("gloo", path + " is too long for a socket",
+                "name a shorter folder with TMPDIR");
   }
-  return key;
+  unix_name.sun_family = AF_UNIX;
+  path.copy(unix_name.sun_path, path.size());
+  name.size = sizeof(unix_name);
+  return name;
 }
 
-std::vector<int> listening_sockets() {
-  std::vector<int> sockets;
-  std::error_code error;
-  for (const auto& entry :
-       std::filesystem::directory_iterator("/proc/self/fd", error)) {
-    const int descriptor = std::stoi(entry.path().filename().string());
-    int listens = 0;
-    socklen_t size = sizeof(listens);
-    if (getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) ==
-            0 &&
-        listens != 0) {
-      sockets.push_back(descriptor);
-    }
-  }
-  std::sort(sockets.begin(), sockets.end());
-  return sockets;
+Error cannot_listen(const std::string& host, const std::string& why) {
+  return Error("gloo", "cannot listen on '" + host + "': " + why,
+               "give a name or address of this machine");
 }
 
-// It was sent in one piece, and is there whole or not at all.
-bool presents(int descriptor, const Secret& secret) {
-  Secret said{};
-  if (recv(descriptor, said.data(), said.size(), MSG_DONTWAIT) !=
-      static_cast<ssize_t>(said.size())) {
-    return false;
-  }
-  // The comparison takes equally long wherever they differ.
-  int difference = 0;
-  for (size_t i = 0; i < said.size(); ++i) difference |= said[i] ^ secret[i];
-  return difference == 0;
+Name resolved(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int failure = getaddrinfo(host.c_str(), "0", &hints, &found);
+  if (failure != 0) throw cannot_listen(host, gai_strerror(failure));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found,
+                                                                 freeaddrinfo);
+  Name name;
+  std::memcpy(&name.bytes, found->ai_addr, found->ai_addrlen);
+  name.size = found->ai_addrlen;
+  return name;
 }
 
-// accept4(2) of a rank. Of its failures Gloo bears EAGAIN only.
-int accept_rank(int listener, sockaddr* name, socklen_t* size, int flags) {
-  const auto descriptor =
-      static_cast<int>(syscall(SYS_accept4, listener, name, size, flags));
-  if (descriptor < 0) {
-    if (errno != EINTR) errno = EAGAIN;
-    return -1;
+std::string text_of(const Name& name) {
+  if (name.bytes.ss_family == AF_UNIX) {
+    return kUnix +
+           std::string(
+               reinterpret_cast<const sockaddr_un&>(name.bytes).sun_path);
   }
-  const auto secret = KnownSockets::instance().of_listener(listener);
-  if (secret && presents(descriptor, secret->bytes)) {
-    KnownSockets::instance().add_connection(descriptor, secret->bytes);
-    return descriptor;
-  }
-  close(descriptor);
-  errno = EAGAIN;
-  return -1;
+  return kTcp +
+         std::string(reinterpret_cast<const char*>(&name.bytes), name.size);
 }
 
-int accept_any(int listener, sockaddr* name, socklen_t* size, int flags) {
-  if (KnownSockets::instance().is_listener(listener)) {
-    return accept_rank(listener, name, size, flags);
-  }
-  return static_cast<int>(syscall(SYS_accept4, listener, name, size, flags));
+Name name_of_text(const std::string& text) {
+  Name name;
+  HEADROOM_CHECK(!text.empty() && text.size() - 1 <= sizeof(name.bytes),
+                 "a rank's address");
+  if (text[0] == kUnix) return name_of_path(text.substr(1));
+  name.size = static_cast<socklen_t>(text.size() - 1);
+  text.copy(reinterpret_cast<char*>(&name.bytes), name.size, 1);
+  return name;
 }
 
-// The connection goes on without the secret, and is refused, if a rank's
-// machine does not answer for so long.
-constexpr int kLongestConnectMs = 10'000;
+void send_at_once(int socket) {
+  const int on = 1;  // fails on a Unix socket, which always does
+  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
 
-bool is_connected_soon(int descriptor, const GroupSecret& secret) {
-  constexpr int kPauseMs = 50;
-  pollfd waiting{descriptor, POLLOUT, 0};
-  for (int waited = 0; waited < kLongestConnectMs && !secret.has_ended;
-       waited += kPauseMs) {
-    if (poll(&waiting, 1, kPauseMs) == 1) return waiting.revents == POLLOUT;
+// Waits until the socket is ready for `events`, or an error is.
+bool is_ready(int socket, short events, const std::function<bool()>& is_over) {
+  pollfd waiting{socket, events, 0};
+  while (!is_over()) {
+    if (poll(&waiting, 1, kLookMs) == 1) return true;
   }
   return false;
 }
 
-int connect_any(int descriptor, const sockaddr* name, socklen_t size) {
-  const auto secret = KnownSockets::instance().of_peer(key_of(name, size));
-  const auto result =
-      static_cast<int>(syscall(SYS_connect, descriptor, name, size));
-  if (!secret || (result != 0 && errno != EINPROGRESS)) return result;
-  KnownSockets::instance().add_connection(descriptor, secret->bytes);
-  if (result == 0 || is_connected_soon(descriptor, *secret)) {
-    // If it fails the connection did, of which Gloo hears by itself.
-    static_cast<void>(!send(descriptor, secret->bytes.data(),
-                            secret->bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
-  }
-  errno = EINPROGRESS;
-  return result;
+bool is_connected(int socket, const Name& to,
+                  const std::function<bool()>& is_over) {
+  if (::connect(socket, to.get(), to.size) == 0) return true;
+  if (errno != EINPROGRESS || !is_ready(socket, POLLOUT, is_over)) return false;
+  int error = 0;
+  socklen_t size = sizeof(error);
+  getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
+  errno = error;
+  return error == 0;
 }
 
 }  // namespace
 
-TensorPort::TensorPort(const std::function<void()>& listen) {
-  static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);
-  const std::vector<int> before = listening_sockets();
-  listen();
-  for (const int socket : listening_sockets()) {
-    if (!std::binary_search(before.begin(), before.end(), socket)) {
-      socket_ = socket;
-    }
+Socket::Socket(Socket&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+Socket::~Socket() {
+  if (is_open()) close(descriptor_);
+}
+
+// What a connection begins with. All ranks run the same build, on machines of
+// one byte order.
+struct TensorPort::Greeting {
+  Secret secret{};
+  uint64_t group = 0;
+  int32_t rank = 0;
+  Channel channel = Channel::kCollectives;
+};
+
+TensorPort::TensorPort(const std::string& host) {
+  Name name;
+  if (host.starts_with('/')) {
+    static std::atomic<int> num_ports = 0;
+    path_ = cat(host, "/", getpid(), "-", ++num_ports);
+    name = name_of_path(path_);
+  } else {
+    name = resolved(host);
   }
   constexpr int kPatienceS = 1;
-  if (socket_ < 0 || setsockopt(socket_, IPPROTO_TCP, TCP_DEFER_ACCEPT,
-                                &kPatienceS, sizeof(kPatienceS)) != 0) {
-    throw Error("gloo", "its port cannot be kept from strangers",
-                "allow this process to read /proc/self/fd");
+  listener_ = Socket(socket(name.bytes.ss_family,
+                            SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  wake_ = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const bool defers = !path_.empty() ||
+                      setsockopt(listener_.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT,
+                                 &kPatienceS, sizeof(kPatienceS)) == 0;
+  if (!wake_.is_open() || !defers ||
+      bind(listener_.get(), name.get(), name.size) != 0) {
+    throw cannot_listen(host, std::strerror(errno));
   }
-  // Programs that this one starts would keep it open.
-  fcntl(socket_, F_SETFD, FD_CLOEXEC);
-  inode_ = KnownSockets::instance().add_listener(socket_, {});
   change(0);
+  if (listen(listener_.get(), kBacklog) != 0) {
+    throw cannot_listen(host, std::strerror(errno));
+  }
+  name.size = sizeof(name.bytes);
+  getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&name.bytes),
+              &name.size);
+  address_ = text_of(name);
+  thread_ = std::thread([this] { accept_all(); });
 }
 
-// Groups that are still parked may hold the socket: it stays closed.
 TensorPort::~TensorPort() {
-  KnownSockets::instance().remove_listener(socket_, inode_);
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  eventfd_write(wake_.get(), 1);
+  thread_.join();
+  if (!path_.empty()) unlink(path_.c_str());
 }
 
-void TensorPort::end_group() {
-  KnownSockets::instance().add_listener(socket_, {});
-  if (secret_ == nullptr) return;
-  secret_->has_ended = true;
-  KnownSockets::instance().cut_connections(&secret_->bytes);
-}
-
-void TensorPort::cut_connections() {
-  KnownSockets::instance().cut_connections(nullptr);
-}
-
-std::vector<PortAddress> TensorPort::introduce(
-    KeyValueStore& store, const std::string& prefix, int rank, int size,
-    std::chrono::milliseconds timeout) {
+void TensorPort::introduce(KeyValueStore& store, const std::string& prefix,
+                           int rank, int size,
+                           std::chrono::milliseconds timeout) {
   if (rank == 0) {
     Secret drawn;
     HEADROOM_CHECK(getentropy(drawn.data(), drawn.size()) == 0,
@@ -288,80 +193,154 @@ std::vector<PortAddress> TensorPort::introduce(
     store.set(prefix + "/secret", {drawn.begin(), drawn.end()});
   }
   const std::string told = store.get(prefix + "/secret", timeout);
-  Secret secret{};
-  HEADROOM_CHECK(told.size() == secret.size(), cat(told.size(), " bytes"));
-  std::copy(told.begin(), told.end(), secret.begin());
-  expect(secret);
-
+  HEADROOM_CHECK(told.size() == secret_.size(), cat(told.size(), " bytes"));
+  {
+    const std::lock_guard lock(mutex_);
+    std::copy(told.begin(), told.end(), secret_.begin());
+    is_introduced_ = true;
+  }
   const std::string port = prefix + "/port/";
-  store.set(cat(port, rank), own_address());
+  store.set(cat(port, rank), address_);
   // Thousands of ranks do not ask for one another: rank 0 asks for all.
   if (rank == 0) {
     std::string ports;
-    for (const std::string& key : store.get_all(port, size, timeout)) {
-      ports += static_cast<char>(key.size());
-      ports += key;
+    for (const std::string& address : store.get_all(port, size, timeout)) {
+      ports += static_cast<char>(address.size());
+      ports += address;
     }
     store.set(prefix + "/ports", ports);
   }
   const std::string ports = store.get(prefix + "/ports", timeout);
-  std::vector<PortAddress> addresses;
   for (size_t at = 0; at < ports.size();) {
     const auto length = static_cast<unsigned char>(ports[at]);
-    addresses.push_back(ports.substr(at + 1, length));
+    addresses_.push_back(ports.substr(at + 1, length));
     at += 1 + length;
   }
-  HEADROOM_CHECK(addresses.size() == static_cast<size_t>(size),
-                 cat(addresses.size(), " ports"));
-  admit(addresses);
-  return addresses;
+  HEADROOM_CHECK(addresses_.size() == static_cast<size_t>(size),
+                 cat(addresses_.size(), " ports"));
 }
 
-void TensorPort::expect(const Secret& secret) {
-  secret_ = std::make_shared<GroupSecret>();
-  secret_->bytes = secret;
-  KnownSockets::instance().add_listener(socket_, secret_);
+TensorPort::Greeting TensorPort::greeting(uint64_t group, int rank,
+                                          Channel channel) const {
+  const std::lock_guard lock(mutex_);
+  return {secret_, group, rank, channel};
 }
 
-void TensorPort::admit(const std::vector<PortAddress>& addresses) const {
-  KnownSockets::instance().add_peers(addresses, secret_);
+Socket TensorPort::connect(int world_rank, uint64_t group, int own_rank,
+                           Channel channel,
+                           const std::function<bool()>& is_over) const {
+  const Name to = name_of_text(addresses_.at(static_cast<size_t>(world_rank)));
+  const Greeting hello = greeting(group, own_rank, channel);
+  static_assert(std::is_trivially_copyable_v<Greeting>);
+  while (!is_over()) {
+    Socket made(::socket(to.bytes.ss_family,
+                         SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!made.is_open()) {
+      throw CommunicationError(std::string("no socket is left: ") +
+                               std::strerror(errno));
+    }
+    send_at_once(made.get());
+    if (is_connected(made.get(), to, is_over) &&
+        send(made.get(), &hello, sizeof(hello), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(sizeof(hello))) {
+      return made;
+    }
+    // A rank listens before it says where.
+    if (errno == ECONNREFUSED || errno == ENOENT) {
+      throw CommunicationError(
+          cat("rank ", world_rank, " of the run has left"));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
+  }
+  return {};
 }
 
-PortAddress TensorPort::own_address() const {
-  sockaddr_storage name{};
-  socklen_t size = sizeof(name);
-  getsockname(socket_, reinterpret_cast<sockaddr*>(&name), &size);
-  return key_of(reinterpret_cast<const sockaddr*>(&name), size);
+bool TensorPort::is_welcome(const Socket& socket,
+                            const std::function<bool()>& is_over) {
+  char answer = 0;
+  return is_ready(socket.get(), POLLIN, is_over) &&
+         recv(socket.get(), &answer, 1, 0) == 1;
+}
+
+void TensorPort::attach(uint64_t group, Take take) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [rank, channel, socket] : early_[group]) {
+    take(rank, channel, std::move(socket));
+  }
+  early_.erase(group);
+  groups_[group] = std::move(take);
+}
+
+void TensorPort::leave(uint64_t group) {
+  const std::lock_guard lock(mutex_);
+  groups_.erase(group);
+  left_.insert(group);
+}
+
+void TensorPort::accept_all() {
+  pollfd waiting[] = {{listener_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+  for (;;) {
+    poll(waiting, 2, -1);
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_ending_) return;
+    }
+    accept_one();
+  }
+}
+
+void TensorPort::accept_one() {
+  Socket socket(::accept4(listener_.get(), nullptr, nullptr,
+                          SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.is_open()) {
+    // Strangers who sent nothing may have used up the descriptors.
+    const bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+    if (is_full)
+      std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
+    return;
+  }
+  // TCP hands over what has sent something, and the greeting is one segment; a
+  // Unix socket is connected first, by a process of this run.
+  pollfd greeted{socket.get(), POLLIN, 0};
+  if (!path_.empty()) poll(&greeted, 1, 1000);
+  Greeting hello;
+  if (recv(socket.get(), &hello, sizeof(hello), 0) !=
+      static_cast<ssize_t>(sizeof(hello))) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  // The comparison takes equally long wherever they differ.
+  int difference = is_introduced_ ? 0 : 1;
+  for (size_t i = 0; i < secret_.size(); ++i) {
+    difference |= hello.secret[i] ^ secret_[i];
+  }
+  if (difference != 0 || left_.contains(hello.group)) return;
+  send_at_once(socket.get());
+  const char welcome = 1;
+  if (send(socket.get(), &welcome, 1, MSG_NOSIGNAL) != 1) return;
+  const auto group = groups_.find(hello.group);
+  if (group != groups_.end()) {
+    group->second(hello.rank, hello.channel, std::move(socket));
+  } else {
+    early_[hello.group].emplace_back(hello.rank, hello.channel,
+                                     std::move(socket));
+  }
 }
 
 void TensorPort::change(int openings) {
   const std::lock_guard lock(mutex_);
   openings_ += openings;
+  if (!path_.empty()) return;
   if (openings_ > 0) {
     const int unused = 0;
-    setsockopt(socket_, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof(unused));
+    setsockopt(listener_.get(), SOL_SOCKET, SO_DETACH_FILTER, &unused,
+               sizeof(unused));
     return;
   }
   sock_filter drop_all = {BPF_RET | BPF_K, 0, 0, 0};
   const sock_fprog program = {1, &drop_all};
-  setsockopt(socket_, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+  setsockopt(listener_.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program,
+             sizeof(program));
 }
 
 }  // namespace headroom::collectives
-
-// LibTorch finds a program's own functions before the C library's.
-extern "C" {
-
-int accept(int listener, sockaddr* name, socklen_t* size) {
-  return headroom::collectives::accept_any(listener, name, size, 0);
-}
-
-int accept4(int listener, sockaddr* name, socklen_t* size, int flags) {
-  return headroom::collectives::accept_any(listener, name, size, flags);
-}
-
-int connect(int descriptor, const sockaddr* name, socklen_t size) {
-  return headroom::collectives::connect_any(descriptor, name, size);
-}
-
-}  // extern "C"

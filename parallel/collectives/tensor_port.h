@@ -1,78 +1,86 @@
-// TensorPort: the port that Gloo listens on, kept from strangers.
+// TensorPort: where the other ranks of a run connect to this one: a TCP port,
+// or a Unix socket in a folder that only the run's processes can enter.
 //
-// Gloo itself asks nobody who he is, keeps every connection, and ends the
-// process when it cannot take one. So:
-// - a connection begins with the secret of the group that was made first, which
-//   its rank 0 draws and the group's store carries; whatever begins otherwise
-//   is closed before Gloo hears of it, and what says nothing is never accepted
-//   (TCP_DEFER_ACCEPT);
-// - between the moments at which groups connect nothing that arrives for the
-//   port is even answered (a socket filter), where the system has such filters;
-//   the port of a group that connects lazily stays open while the group lives;
-// - a failure to accept lasts until the next connection.
+// A connection begins with a greeting: the secret of the generation, which its
+// rank 0 draws and the run's store carries, and which rank of which group
+// connects for what. The port answers with one byte and hands the connection to
+// the group. What begins otherwise is closed at once, and on TCP a connection
+// that sends nothing is not accepted at all (TCP_DEFER_ACCEPT). While no group
+// connects, the system drops what arrives for the port (a socket filter).
 //
-// The secret is sent as it is: it keeps out who cannot read the network.
+// The secret is sent as it is: it keeps out whoever cannot read the network.
 //
-// Gloo offers no place for any of this. tensor_port.cpp defines accept() and
-// connect() for the whole program in the place of the C library's; sockets
-// that are not of a TensorPort behave as ever.
+// Threads: any; one of its own accepts connections.
+// Errors: Error (exit 2) where the host cannot be listened at.
 #pragma once
 
-#include <sys/types.h>
-
 #include <array>
-#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
-#include <memory>
+#include <map>
 #include <mutex>
+#include <set>
 #include <string>
+#include <thread>
+#include <tuple>
 #include <vector>
 
 #include "parallel/base/key_value_store.h"
 
 namespace headroom::collectives {
 
-// The bytes of an address of 4 (IPv4) or 16 bytes (IPv6), then of a port, in
-// the network's order.
-using PortAddress = std::string;
+// A connected, non-blocking socket. Closed by its destructor.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  Socket(Socket&& other) noexcept;
+  Socket& operator=(Socket&& other) noexcept;
+  ~Socket();
+  int get() const { return descriptor_; }
+  bool is_open() const { return descriptor_ >= 0; }
+
+ private:
+  int descriptor_ = -1;
+};
+
+// What a connection between two ranks of a group is for.
+enum class Channel : uint32_t { kCollectives, kMessages };
 
 class TensorPort {
  public:
-  using Secret = std::array<char, 32>;
-  struct GroupSecret {
-    Secret bytes{};
-    std::atomic<bool> has_ended = false;
-  };
-
-  // Finds the socket on which `listen` makes this process listen. It belongs to
-  // Gloo, and is open as long as Gloo's device.
-  // Throws Error if `listen` opened no such socket. Threads: any; the calls of
-  // `listen` follow one another.
-  explicit TensorPort(const std::function<void()>& listen);
+  // Listens at `host`, a name or an address of this machine, or the absolute
+  // path of a folder.
+  explicit TensorPort(const std::string& host);
   ~TensorPort();
   TensorPort(const TensorPort&) = delete;
   TensorPort& operator=(const TensorPort&) = delete;
 
-  // Learns the secret and the ports of all `size` ranks through `store`, below
-  // `prefix`. Returns each rank's address and port, as in a sockaddr.
-  // Collective; throws what the store throws.
-  std::vector<PortAddress> introduce(KeyValueStore& store,
-                                     const std::string& prefix, int rank,
-                                     int size,
-                                     std::chrono::milliseconds timeout);
+  // Learns the secret and the addresses of all `size` ranks through `store`,
+  // below `prefix`. Collective; throws what the store throws.
+  void introduce(KeyValueStore& store, const std::string& prefix, int rank,
+                 int size, std::chrono::milliseconds timeout);
 
-  // The same in two parts, for ranks that learn the secret and the addresses in
-  // another way than from a store. From expect() on, who begins with the secret
-  // is let in, so all ranks must have called it before any learns an address;
-  // from admit() on this rank may connect to the others.
-  void expect(const Secret& secret);
-  void admit(const std::vector<PortAddress>& addresses) const;
-  PortAddress own_address() const;
-  // REQUIRES: introduce() or expect().
-  const Secret& secret() const { return secret_->bytes; }
+  // Connects to a rank of the store's numbering and sends the greeting; the
+  // answer is still to come. Tries until `is_over` returns true, which is asked
+  // some 20 times a second; then the socket is not open. Throws
+  // CommunicationError where that rank listens no more.
+  // REQUIRES: introduce().
+  Socket connect(int world_rank, uint64_t group, int own_rank, Channel channel,
+                 const std::function<bool()>& is_over) const;
+  // Waits for the answer likewise. Returns false where the other side has hung
+  // up: it is no rank of this run, or has left the group.
+  static bool is_welcome(const Socket& socket,
+                         const std::function<bool()>& is_over);
 
-  // The port is open while one lives. Threads: any.
+  // Hands the connections of `group` to `take`, also those that came before;
+  // it is called with the port's mutex held. leave() ends that.
+  using Take = std::function<void(int rank, Channel channel, Socket socket)>;
+  void attach(uint64_t group, Take take);
+  void leave(uint64_t group);
+
+  // The port is open while one lives.
   class Opening {
    public:
     explicit Opening(TensorPort& port) : port_(port) { port_.change(1); }
@@ -84,25 +92,28 @@ class TensorPort {
     TensorPort& port_;
   };
 
-  // Ends the connections of the group that was introduced here, on this
-  // side, and takes no more. REQUIRES: no other group has this port. Threads:
-  // any.
-  void end_group();
-
-  // Ends all connections between ranks that this process has now, on this side:
-  // what waits on one fails, and its peers are told where the network lets them
-  // be. For whoever learns that a peer is lost behind a cable that was cut.
-  // Threads: any.
-  static void cut_connections();
-
  private:
+  using Secret = std::array<char, 32>;
+  struct Greeting;
   void change(int openings);
+  void accept_all();
+  void accept_one();
+  Greeting greeting(uint64_t group, int rank, Channel channel) const;
 
-  std::mutex mutex_;
-  int openings_ = 0;  // guarded by mutex_
-  int socket_ = -1;
-  ino_t inode_ = 0;  // the socket's, whose number may be given out again
-  std::shared_ptr<GroupSecret> secret_;
+  Socket listener_;
+  Socket wake_;  // an eventfd
+  std::string address_;
+  std::string path_;                    // of a Unix socket
+  std::vector<std::string> addresses_;  // by rank, since introduce()
+  mutable std::mutex mutex_;            // guards the following
+  int openings_ = 0;
+  bool is_introduced_ = false;
+  bool is_ending_ = false;
+  Secret secret_{};
+  std::map<uint64_t, Take> groups_;
+  std::set<uint64_t> left_;
+  std::map<uint64_t, std::vector<std::tuple<int, Channel, Socket>>> early_;
+  std::thread thread_;
 };
 
 }  // namespace headroom::collectives

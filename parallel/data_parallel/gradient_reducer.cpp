@@ -12,8 +12,7 @@
 namespace headroom::data_parallel {
 namespace {
 
-// The first two convolutions at yolov5s' width. Sending this takes less than
-// one latency of Gloo.
+// The first two convolutions at yolov5s' width: less than the latency of one sum.
 constexpr int64_t kStemBytes = 64 << 10;
 
 // The number of leading slots that are kept for the last bucket.

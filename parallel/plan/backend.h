@@ -8,8 +8,8 @@
 
 namespace headroom::plan {
 
-// Device tensors use NCCL, or are copied through the host; host tensors use
-// Gloo or MPI. A run may ask for kAuto; a plan never has it.
+// The tensors of a device travel by NCCL, or through the host; those of the
+// host by sockets, or MPI. kAuto is what a run may ask for; a plan has decided.
 enum class Backend { kAuto, kGloo, kNccl, kMpi };
 
 // The values of --backend; plans and messages use the same names.

@@ -184,24 +184,14 @@ constexpr predict::DeviceSpeed kProcessorCore{.work_per_second = 1.1e11,
                                               .link_bytes_per_second = 1e9,
                                               .link_latency_seconds = 2e-4};
 
-// Statistics of each block, means that an excitation follows from, and rows
-// around maps for what reaches beyond a rank's own.
+// Sums over ranks, and rows around maps for what reaches beyond a rank's own.
 void count_exchanges(const layers::LayerProgram& program,
                      predict::TimedLayer& layer) {
   for (const layers::LayerProgram::Step& step : program.steps) {
-    if (step.operation == layers::LayerProgram::Operation::kSqueezeExcite)
-      ++layer.norm_layers;
-    if (step.operation == layers::LayerProgram::Operation::kBlock) {
-      const layers::LayerProgram::Block& block = program.blocks[step.block];
-      ++layer.norm_layers;
-      if (block.kernel == 1) continue;
+    if (step.facts.sums_channels) ++layer.norm_layers;
+    for (const int64_t channel_rows : step.facts.halo_channel_rows) {
       ++layer.halo_exchanges;
-      layer.halo_channel_rows += (block.kernel - 1) * block.channels;
-    }
-    const int64_t channels = program.shape_of(step.inputs.front()).channels;
-    for (const int64_t window : step.windows) {
-      ++layer.halo_exchanges;
-      layer.halo_channel_rows += (window - 1) * channels;
+      layer.halo_channel_rows += channel_rows;
     }
   }
 }

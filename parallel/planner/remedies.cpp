@@ -159,35 +159,17 @@ class RemedySearch {
   }
 
   std::vector<configs::FlagUse> changed_flags(const Fit& fit) const {
-    std::vector<configs::FlagUse> flags;
+    std::vector<configs::FlagUse> flags = configs::changed_flags(
+        config_, fit.config,
+        {"layout", "zero_stage", "activations", "micro_batch_size",
+         "batch_norm_group_size", "image_height", "global_batch_size"});
     const RunConfig& now = fit.config;
-    const auto number = [&](const char* flag, int64_t before, int64_t after) {
-      if (before != after) flags.push_back({flag, {std::to_string(after)}});
-    };
     if (fit.world_size != world_size_) {
-      flags.push_back({scope_.processes_flag,
-                       {cat(scope_.processes_prefix,
-                            fit.world_size / scope_.processes_each)}});
+      flags.insert(flags.begin(),
+                   {scope_.processes_flag,
+                    {cat(scope_.processes_prefix,
+                         fit.world_size / scope_.processes_each)}});
     }
-    if (now.layout && now.layout != config_.layout) {
-      flags.push_back({"--layout", {plan::short_text(*now.layout)}});
-    }
-    number("--zero", config_.zero_stage, now.zero_stage);
-    if (now.activations != config_.activations) {
-      flags.push_back({"--activations", {now.activations}});
-    }
-    number("--micro-batch", config_.micro_batch_size, now.micro_batch_size);
-    number("--bn-group", config_.batch_norm_group_size,
-           now.batch_norm_group_size);
-    if (now.image_height != config_.image_height ||
-        now.image_width != config_.image_width) {
-      std::vector<std::string> sides = {std::to_string(now.image_height)};
-      if (now.image_width != now.image_height) {
-        sides.push_back(std::to_string(now.image_width));
-      }
-      flags.push_back({"--img", sides});
-    }
-    number("--batch", config_.global_batch_size, now.global_batch_size);
     if (now.memory_limit != config_.memory_limit) {
       flags.push_back({scope_.limit_flag, {cat(limit_mebibytes_, "MiB")}});
     }

@@ -1,6 +1,6 @@
 // Bounds of the scratch memory of oneDNN's convolutions of bfloat16 with AMX,
-// which choose blocks by the size of caches: fitted to what those of yolov5 n to
-// x took at 64 to 1,280 pixels, on one thread.
+// which choose blocks by the size of caches: fitted to what those of yolov5 n
+// to x took at 64 to 1,280 pixels, on one thread.
 #pragma once
 
 #include <cstdint>

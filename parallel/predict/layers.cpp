@@ -113,7 +113,7 @@ std::vector<Map> run_detect(const OpContext& context, const ModelLayer& layer,
                 channels, x.stride};
     if (!is_mixed)
       context.timeline.touch(forward_scratch(convolution, context.shape));
-    const Map plain = {nullptr, x.channels, x.stride, x.node};
+    const Map plain = x.without_memory();
     head.node = context.add(
         {x}, {x.memory}, head.memory->bytes, true,
         [context, convolution, channels, plain, is_mixed](Gradient gradient) {
@@ -132,6 +132,10 @@ std::vector<Map> run_detect(const OpContext& context, const ModelLayer& layer,
 Map run_step(const OpContext& context, const layers::LayerProgram& program,
              const layers::LayerProgram::Step& step,
              const std::vector<Map>& inputs) {
+  if (!step.keeps_inputs()) {
+    return derived_map(context, inputs, step.output,
+                       step.facts.input_gradients);
+  }
   using Operation = layers::LayerProgram::Operation;
   const Map& x = inputs.front();
   switch (step.operation) {
@@ -143,19 +147,11 @@ Map run_step(const OpContext& context, const layers::LayerProgram& program,
       return squeeze_excite(context, x, program.blocks[step.block]);
     case Operation::kPools:
       return run_pools(context, x, step.windows);
-    case Operation::kAdd:
-      return add(context, x, inputs[1]);
-    case Operation::kConcat:
-      return concatenate(context, inputs);
-    case Operation::kUpsample:
-      return upsample(context, x);
-    case Operation::kFold:
-    case Operation::kShuffle:
-      return rearrange(context, x, step.output);
-    case Operation::kSlice:
-      return slice(context, x, step.output.channels);
+    default:
+      HEADROOM_CHECK(false,
+                     "an operation that keeps its inputs needs a "
+                     "function of its own here");
   }
-  HEADROOM_CHECK(false, "a step of no operation");
 }
 
 }  // namespace

@@ -22,14 +22,9 @@ struct ModelLayer {
   int64_t parameter_tensors = 0;
 
   bool is_head() const { return program == nullptr; }
-  // What a recomputed layer joins with its neighbours by
-  // (worker/model/layer.h, LayerInside).
-  bool is_one_convolution() const {
-    return !is_head() &&
-           program->inside() == layers::LayerInside::kOneConvolution;
-  }
-  bool saves_only_inputs() const {
-    return is_head() || program->inside() == layers::LayerInside::kNothing;
+  // As worker/model/layer.h says it.
+  layers::LayerInside inside() const {
+    return is_head() ? layers::LayerInside::kNothing : program->inside();
   }
 };
 

@@ -107,6 +107,7 @@ struct Map {
   int node = Graph::kNobody;
 
   bool wants_gradient() const { return node != Graph::kNobody; }
+  Map without_memory() const { return {nullptr, channels, stride, node}; }
 };
 
 // What came from other ranks while a layer ran, for running it again
@@ -153,6 +154,12 @@ struct OpContext {
   }
   int64_t bytes_of(const Map& map) const {
     return shape.map_bytes(map.channels, map.stride);
+  }
+  // As an operation's backward sees it: nothing is replayed there.
+  OpContext in_backward() const {
+    OpContext result = *this;
+    result.replay = nullptr;
+    return result;
   }
   std::vector<Unpack> pack(const std::vector<Memory>& saved) const {
     std::vector<Unpack> result;

@@ -1,5 +1,8 @@
 // The operators of a layer, forward and backward, as far as memory goes. Each
 // makes an output map, a node of the graph, and says what the node keeps.
+//
+// An operation that keeps its inputs until backward has a file of its own here
+// (conv_block.cpp, max_pools.cpp); for any other one derived_map() is enough.
 #pragma once
 
 #include <cstdint>
@@ -41,19 +44,16 @@ Map squeeze_excite(const OpContext& context, const Map& x,
 Map transposed_conv(const OpContext& context, const Map& x,
                     const layers::LayerProgram::Block& made);
 
-// What lies between convolution blocks. All but pooling keep nothing and can be
-// made again from their inputs.
-//
-// Addition hands one gradient to both sides.
-Map add(const OpContext& context, const Map& a, const Map& b);
-// Concatenation hands out slices of its gradient, each of which holds all.
-Map concatenate(const OpContext& context, const std::vector<Map>& maps);
-Map upsample(const OpContext& context, const Map& x);  // doubles both sides
-// Folding and shuffling: the same elements in other places.
-Map rearrange(const OpContext& context, const Map& x,
-              const layers::MapShape& output);
-// The gradient of a slice is as wide as what it is a slice of.
-Map slice(const OpContext& context, const Map& x, int64_t channels);
+// An operation that keeps nothing and whose output can be made again from its
+// inputs: adding, joining, moving elements to other places.
+Map derived_map(const OpContext& context, const std::vector<Map>& inputs,
+                const layers::MapShape& output,
+                layers::LayerProgram::InputGradients gradients);
+
+// The backward of an operation that makes its inputs' gradients, of so many
+// bytes each, beside a copy of `dense_bytes` where the output's is a slice.
+Graph::Backward making_new(MemoryTimeline& timeline, std::vector<int64_t> bytes,
+                           int64_t dense_bytes);
 
 // y, p1(y), p2(p1(y)), …, side by side. Where images are split the rows that
 // all poolings reach come first, and each pooling makes as many fewer.

@@ -36,7 +36,7 @@ class Segment final : public SavePolicy,
                        const RecomputeOptions& options) {
     for (const Map& input : inputs) {
       inputs_.push_back(keep(input.memory, options.inputs));
-      places_.push_back({nullptr, input.channels, input.stride, input.node});
+      places_.push_back(input.without_memory());
     }
     OpContext first = pass_;
     first.policy = this;

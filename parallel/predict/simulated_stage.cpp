@@ -224,7 +224,7 @@ std::vector<Map> MicroBatch::run_with_policy(int64_t layer,
       if (derives_) context.derive = Derive::kNoted;
       break;
     case plan::ActivationPolicy::kRecompute:
-      if (!layer_at(layer).saves_only_inputs())
+      if (layer_at(layer).inside() != layers::LayerInside::kNothing)
         return run_recomputed(context, inputs);
       [[fallthrough]];
     case plan::ActivationPolicy::kLean:
@@ -241,7 +241,8 @@ std::vector<Map> MicroBatch::run_with_policy(int64_t layer,
 std::vector<Map> MicroBatch::run_recomputed(const OpContext& context,
                                             const std::vector<Map>& inputs) {
   RecomputeOptions options;
-  if (!shards_values() && layer_at(context.layer).is_one_convolution()) {
+  if (!shards_values() && layer_at(context.layer).inside() ==
+                              layers::LayerInside::kOneConvolution) {
     options.inputs = Cost::kConvolution;
     options.output = Cost::kConvolution;
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Accuracy over many seeds: what trainings reach, and how steadily, as tables.
+"""Accuracy over many seeds, with its spread, as tables.
 
     accuracy.py [shapes] [bccd] [aerial] [--seeds 8] [--first-seed 0]
                 [--folder runs/accuracy] [--bccd DATA.yaml] [--weights FILE]
@@ -35,7 +35,7 @@ FALL = 0.1
 
 
 def demonstration(program):
-    """What deploy/local/train.sh runs last: `headroom-shapes` or `headroom train`."""
+    """The last command of deploy/local/train.sh: `headroom-shapes` or `headroom train`."""
     script = (ROOT / 'deploy/local/train.sh').read_text().replace('\\\n', ' ')
     lines = [line for line in script.splitlines() if f'build/bin/{program} ' in line]
     words = shlex.split(lines[-1])
@@ -43,7 +43,7 @@ def demonstration(program):
 
 
 def without(words, *flags):
-    """The words less these flags and their values."""
+    """The arguments without these flags and their values."""
     kept = list(words)
     for flag in flags:
         if flag in kept:
@@ -105,7 +105,7 @@ def is_complete(folder):
 
 
 def train(args, name, flags, seed):
-    """The folder of that run, complete."""
+    """The folder of that completed run."""
     folder = args.folder / name / f'seed{seed}'
     if is_complete(folder):
         return folder

@@ -1,25 +1,25 @@
-// What activation policies cost in time and save in memory: trainings of one
-// process take turns step by step, under each policy and under the planner's
-// mixtures for limits between them; each round gives a ratio to keep's step,
-// and the median counts. Who goes first changes from round to round.
+// The cost of activation policies in time and their savings in memory:
+// trainings of one process take turns step by step, under each policy and under
+// the planner's mixtures for limits between them; each round gives a ratio to
+// keep's step, and the median counts. The order changes from round to round.
 //
 //   benchmark_activations [--rounds N] [--img S] [--images N] [--cfg MODEL]
 //                         [--parts 0.8,0.5] [--rows "lean 0-24"]… [--plot FILE]
 //
-// --parts: what a mixture may take, of the bytes that keep's step adds to those
-// between steps. --rows: a further contender, policies of ranges of layers over
-// keep, for calibrating configs/layers/layer_cost.h. --plot: time against
-// bytes, PNG.
+// --parts: a mixture's limit, as a part of the bytes that keep's step adds to
+// those between steps. --rows: a further contender, policies of ranges of
+// layers over keep, for calibrating configs/layers/layer_cost.h. --plot: time
+// against bytes, PNG.
 //
-// "kept" is what lies there when backward begins, and the heads, loss
-// excluded, over what plain autograd keeps (tests/support/plain_autograd.h).
+// "kept" are the bytes held when backward begins, and the heads, loss excluded,
+// over those that plain autograd keeps (tests/support/plain_autograd.h).
 //
-// Time is the processor's, of one thread: what other programs take does not
-// count, though their use of the caches does. The wall's ratio stands beside
+// Time is the processor's, of one thread: other programs' time does not count,
+// though their use of the caches does. The ratio of wall time is printed beside
 // it. Bounds: kept 0.71, 0.36 and 0.20 under keep, lean and recompute; lean at
 // most 1.15 of keep's time, recompute 1.40, a mixture of half the bytes 1.10,
-// keep with its memory traced 1.02.
-// Exits with 1 when one is missed. To be run on a quiet machine.
+// keep with its memory traced 1.02. Exits with 1 when one is missed. To be run
+// on a quiet machine.
 #include <ATen/Parallel.h>
 
 #include <CLI/CLI.hpp>
@@ -61,7 +61,7 @@ struct Request {
   std::string plot;
 };
 
-// Activations that are there when the first backward of a step begins.
+// Activations that are held when the first backward of a step begins.
 class KeptBytes final : public StepPhaseObserver {
  public:
   void begin_phase(StepPhase phase) override {
@@ -88,7 +88,7 @@ struct Contender {
   std::vector<double> seconds = {};  // of the processor
   std::vector<double> wall_seconds = {};
   int64_t kept_bytes = 0;
-  int64_t step_bytes = 0;  // the peak above what is there between steps
+  int64_t step_bytes = 0;  // the peak above the bytes between steps
 };
 
 configs::RunConfig config_of(const Request& request,
@@ -103,7 +103,7 @@ configs::RunConfig config_of(const Request& request,
   return config;
 }
 
-// "lean 0-4 recompute 5-9", over keep.
+// Parses "lean 0-4 recompute 5-9"; other layers have keep.
 std::vector<plan::ActivationPolicy> policies_of(const std::string& text,
                                                 size_t num_layers) {
   std::vector<plan::ActivationPolicy> policies(num_layers,
@@ -193,7 +193,7 @@ class Benchmark {
     contenders_.back().name = "keep, traced";
     contenders_.back().is_traced = true;
     for (Contender& contender : contenders_) start(contender);
-    // A first step says what keep takes: mixtures get parts of it.
+    // A first step measures the bytes of keep: mixtures get parts of them.
     const int64_t between = bytes_between_steps();
     run_step(contenders_.front(), /*counts=*/false);
     for (const double part : request_.parts) add_mixture(part, between);
@@ -319,7 +319,7 @@ class Benchmark {
   const std::unique_ptr<collectives::Communicator> alone_ =
       collectives::make_single_communicator();
   int64_t plain_bytes_ = 0;
-  int64_t head_bytes_ = 0;  // gone when backward begins
+  int64_t head_bytes_ = 0;  // freed when backward begins
   std::vector<Contender> contenders_;
 };
 

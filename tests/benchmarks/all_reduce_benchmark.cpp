@@ -1,5 +1,5 @@
 // How long two processes need to sum a gradient: Open MPI, in shared memory
-// staged, and in shared memory where the gradients lie.
+// staged, and in shared memory that holds the gradients.
 //
 //   mpirun -np 2 --bind-to none build/bin/benchmark_all_reduce [ROUNDS]
 //

@@ -1,12 +1,13 @@
-// What a checkpoint after every step costs, step by step: steps with and
+// The cost of a checkpoint after every step, step by step: steps with and
 // without alternate in one group of two processes of one host, and each pair
 // gives a ratio; the median counts, at most 1.05.
 //
 // A step is timed on both processes together, from its start to its commit, or
 // to the copy of the state where there is one. Files are written while the next
 // step runs, which must be one of the same kind: so a few steps of a kind come
-// in a row, the first of which, with nothing behind it, does not count; what is
-// still being written after the last one ends before the other kind begins.
+// in a row, the first of which, without a checkpoint in the background, does
+// not count; a checkpoint still being written after the last one is finished
+// before the other kind begins.
 //
 //   benchmark_checkpoint_stall [PAIRS [IMAGE_SIZE [IMAGES [MODEL [BLOCK]]]]]
 //
@@ -112,7 +113,7 @@ bool run(const Request& request, const std::filesystem::path& folder,
       b.push_back(seconds_of_step(training, nullptr, saving, world));
     }
     for (int i = 0; i < request.block; ++i, ++pair) {
-      // The block's first has no checkpoint being written behind it.
+      // While the block's first step runs no checkpoint is being written.
       if (pair < 0 || (request.block > 1 && i == 0)) continue;
       const auto place = static_cast<size_t>(i);
       with.push_back(a[place]);

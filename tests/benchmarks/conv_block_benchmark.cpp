@@ -2,8 +2,8 @@
 // norm, SiLU in place, channels-last), forward and backward on one thread, at
 // the shapes of yolov5n for images of 160 and 320 px.
 //
-// Both take turns within one iteration, so that whatever else the machine does
-// meets both; "speedup" is the median of the pairs' ratios.
+// Both take turns within one iteration, so that other load of the machine slows
+// both; "speedup" is the median of the pairs' ratios.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,6 @@
-// What cuDNN's first choice of an algorithm costs: each convolution of a model
-// as its training step asks for it, with what the library takes by its
-// heuristics and with the best that it finds by trying.
+// The cost of cuDNN's first choice of an algorithm: each convolution of a
+// model's training step, with the algorithm of the library's heuristics and
+// with the fastest that it finds by trials.
 //
 //   benchmark_conv_choices [--device 0] [--cfg yolov5s] [--img 640]
 //                          [--batch 64] [--precision bf16] [--repeats 10]
@@ -31,7 +31,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
@@ -44,7 +44,7 @@
 namespace headroom {
 namespace {
 
-// A convolution as a step asks for it.
+// A convolution of a step.
 struct Convolution {
   std::vector<int64_t> input, weight, stride, padding, dilation;
   int64_t groups = 1;
@@ -225,7 +225,7 @@ int benchmark(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   config.image_width = config.image_height;
   try {
-    configs::set_from_text(config, *configs::find_knob("precision"), precision);
+    configs::set_from_text(config, *configs::find_key("precision"), precision);
     at::set_num_threads(config.threads);
     const run::ChosenDevice chosen = run::choose_device(config, 0, 1);
     const Found convolutions = convolutions_of(config, chosen);

@@ -1,5 +1,6 @@
-// What a coordinator bears: thousands of agents and workers in one process,
-// each with a connection of its own, that say what real ones say.
+// The load that a coordinator bears: thousands of agents and workers in one
+// process, each with a connection of its own, that send the messages of real
+// ones.
 //
 //   build/bin/benchmark_coordinator_load [--workers 64,512,4096] [--seconds 10]
 //
@@ -7,12 +8,12 @@
 // to core 1. Agents of 8 workers register and gather their heartbeats; workers
 // join, and each exchanges all keys of a formation (load_members.h).
 //
-//   keys      exchanges of a worker with the run's map until it has met the
-//             others, on average
-//   forms     from the first registration until all have met in generation 1
-//   calls     answered per second while all say that they live and rank 0
-//             commits ten steps a second; beats: of workers, in these
-//   re-forms  from the death of 1 % until all have met in generation 2
+//   keys      exchanges of a worker with the run's map until it is connected
+//             with the others, on average
+//   forms     from the first registration until all form generation 1
+//   calls     answered per second while all send heartbeats and rank 0 commits
+//             ten steps a second; beats: the heartbeats of workers in these
+//   re-forms  from the death of 1 % until all form generation 2
 //   returns   from the coordinator's death until all follow its successor
 #include <sched.h>
 #include <sys/resource.h>
@@ -54,7 +55,7 @@ void keep_to_core(int core) {
   sched_setaffinity(0, sizeof(cores), &cores);
 }
 
-// --- the coordinator, as a user starts it ------------------------------------
+// --- the coordinator, started as by a user ----------------------------------
 
 class CoordinatorProcess {
  public:
@@ -100,7 +101,7 @@ class CoordinatorProcess {
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   double mebibytes() const { return number_of("/status", "VmRSS:") / 1024; }
-  // Of a core, since it was started.
+  // The used share of a core since the start.
   double processor_seconds() const { return processor_seconds(pid_); }
   static double processor_seconds(pid_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
@@ -219,7 +220,7 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   const double memory = coordinator.mebibytes();
   say_refusals("running");
 
-  // One worker of every so many nodes, and never rank 0's.
+  // One worker of every so many nodes, but never rank 0's.
   const int lost = std::max(1, workers / 100);
   load.met = 0;
   const Clock::time_point loss = Clock::now();
@@ -253,7 +254,8 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   std::fflush(stdout);
   load.is_ending = true;
   coordinator.kill();
-  // What is under way ends with its deadline; nobody waits for that.
+  // Calls in progress end with their deadlines; the program does not wait for
+  // them.
   static std::deque<std::vector<std::unique_ptr<LoadAgent>>> past;
   past.push_back(std::move(agents));
   std::this_thread::sleep_for(std::chrono::seconds(16));

@@ -7,8 +7,8 @@
 //
 // Bytes are those that must be read and written once. A map that fits in the
 // card's cache looks faster than its memory. --scale divides the maps' sides
-// where there is no card; --describe only says which device it is. A line of
-// JSON per kernel and shape.
+// where there is no card; --describe only names the device. A line of JSON per
+// kernel and shape.
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -30,7 +30,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "configs/run_config.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/devices/device_kernels.h"
@@ -38,7 +38,7 @@
 #include "worker/kernels/map_kernels.h"
 #include "worker/run/run_device.h"
 #include "worker/step/device_prefetcher.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 
 namespace headroom {
 namespace {
@@ -46,13 +46,13 @@ namespace {
 struct Shape {
   int64_t channels = 0;
   int64_t side = 0;
-  // The gradient is that part of a wider map's channels, where a concatenation
-  // follows.
+  // The gradient is a slice of a wider map's channels, as before a
+  // concatenation.
   bool is_part = false;
 };
 
-// The blocks of yolov5s at 640 px; the nine sizes, and of three that feed a
-// concatenation the gradient as it comes from there.
+// The blocks of yolov5s at 640 px: the nine sizes, and three that feed a
+// concatenation with the layout of its gradient.
 const std::vector<Shape> kShapes = {
     {32, 320}, {64, 160},       {32, 160},      {128, 80},
     {64, 80},  {256, 40},       {128, 40},      {512, 20},
@@ -110,7 +110,7 @@ class Passes {
     }
   }
 
-  // Gigabytes a second of work that moves so many bytes.
+  // Gigabytes a second, if the work moves so many bytes.
   double rate(double bytes, const std::function<void()>& work) const {
     using Clock = std::chrono::steady_clock;
     for (int i = 0; i < 3; ++i) work();
@@ -159,7 +159,7 @@ class Passes {
         at::ones({1, 2, shape.channels}, at::kDouble).to(device_.device());
     const at::Tensor means =
         at::zeros({1, 2, shape.channels}, at::kDouble).to(device_.device());
-    // What follows from the sums is written by the passes themselves.
+    // The passes themselves write the values derived from the sums.
     const kernels::GradientSumsResult gradients = {at::empty_like(weight),
                                                    at::empty_like(bias),
                                                    {},
@@ -189,7 +189,7 @@ class Passes {
     });
   }
 
-  // Those of SPPF. Behind a concatenation the gradient is a part of its.
+  // The pools of SPPF. Behind a concatenation the gradient is a slice.
   void pools(int64_t batch) const {
     constexpr int64_t kChannels = 256, kWindow = 5;
     const int64_t side = std::max<int64_t>(2, 20 / request_.scale);
@@ -210,7 +210,7 @@ class Passes {
         [&] { kernels_.max_pool_gradient(dout, choices, kWindow, out); });
   }
 
-  // SGD with the averaged weights and what was accumulated: nine reads and
+  // SGD with the averaged weights and the accumulated gradients: nine reads and
   // writes of 4 bytes.
   void optimizer() const {
     const int64_t size = 7'200'000 / request_.scale;
@@ -292,7 +292,7 @@ int benchmark(int argc, char** argv) {
   app.add_flag("--describe", request.describes);
   CLI11_PARSE(app, argc, argv);
   try {
-    configs::set_from_text(request.config, *configs::find_knob("precision"),
+    configs::set_from_text(request.config, *configs::find_key("precision"),
                            request.precision);
     at::set_num_threads(1);
     const Passes passes(request);

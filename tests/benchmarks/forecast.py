@@ -64,7 +64,7 @@ class Nodes:
         return ['nsenter', '--target', str(holder.inner), '--net', '--uts', '--pid', '--mount']
 
     def run(self, holder, script):
-        # From outside, where process numbers mean the same.
+        # From outside, where process numbers are the same for all.
         subprocess.run(['nsenter', '--target', str(holder.inner), '--net', '--uts', 'sh', '-c', script], check=True)
 
     def on(self, node):
@@ -92,7 +92,7 @@ def step_seconds(folder, args):
 
 
 def rate_alone(args, processes):
-    """Images a second of one process beside as many others as there will be."""
+    """Images a second of one process while all the others run, too."""
     with tempfile.TemporaryDirectory() as folder:
         runs = [subprocess.Popen(['taskset', '-c', cores_of(k, processes), str(args.headroom), 'train',
                                   *model_flags(args, args.batch), '--project', f'{folder}/{k}'],

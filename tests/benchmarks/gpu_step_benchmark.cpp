@@ -9,27 +9,26 @@
 //                      [--wait] [--count] [--trace FILE]
 //                      [--cell "batch=16,graphs"]...
 //
-// The batch lies on the device; --from-host sends it in each step, as a run
+// The batch is on the device; --from-host copies it in each step, as a run
 // does. --wait: a window for each line of standard input, so that programs on
-// one card can take turns (gpu_step.py). --trace writes what LibTorch's
-// profiler saw of one step more. --cell measures several settings in one
-// process, each given by what it changes: cfg, img, batch, precision,
-// activations and ghosts with a value; graphs, host, benchmark, tf32 and count
-// without.
+// one card can take turns (gpu_step.py). --trace writes one step more as
+// LibTorch's profiler recorded it. --cell measures several settings in one
+// process, each given by its changes: cfg, img, batch, precision, activations
+// and ghosts with a value; graphs, host, benchmark, tf32 and count without.
 //
 // --ghosts N: the step of one rank of N, the others modelled as cards of
 // machines of --cluster (tests/support/ghost_ranks); --batch is this rank's.
-// The first cell with a setting and ghosts=1 is what its others are compared
-// with, and what a forecast starts from; without --cell that cell comes first.
+// The first cell with a setting and ghosts=1 is the reference of its others,
+// and the start of a forecast; without --cell that cell is first.
 //
 // Prints a line of JSON per window: images per second, milliseconds of a step
-// for the host and for the device, the loss, and what was measured, predicted,
+// for the host and for the device, the loss, and the bytes measured, predicted,
 // reserved and simulated at the peak. With ghosts also: the ratio to one rank;
 // the sums of a step, their modelled milliseconds, those in which the device
-// had nothing else to do (exposed), those for which the host waited, and
-// microseconds of the host for a sum. --count adds what one step more gives the
-// device and reads of it; a card is slower from then on, since its profiler
-// stays.
+// had no other work (exposed), those for which the host waited, and
+// microseconds of the host for a sum. --count adds the launches and read-backs
+// of one step more; a card is slower from then on, since its profiler stays
+// active.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/ones.h>
@@ -53,9 +52,9 @@
 #include <vector>
 
 #include "configs/cluster_catalogue.h"
-#include "configs/knobs.h"
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
+#include "configs/options.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
@@ -91,7 +90,7 @@ struct Request {
   int threads = 1;
 };
 
-// What a word of --cell changes.
+// The effect of a key of --cell.
 void change(Request& request, const std::string& word) {
   const size_t equals = word.find('=');
   const std::string key = word.substr(0, equals);
@@ -135,7 +134,7 @@ void change(Request& request, const std::string& word) {
 Request changed(Request request, const std::string& cell) {
   std::istringstream words(cell);
   for (std::string word; std::getline(words, word, ',');) change(request, word);
-  configs::set_from_text(request.config, *configs::find_knob("precision"),
+  configs::set_from_text(request.config, *configs::find_key("precision"),
                          request.precision);
   request.config.global_batch_size = request.batch * request.ghosts;
   request.config.layout =
@@ -146,7 +145,7 @@ Request changed(Request request, const std::string& cell) {
   return request;
 }
 
-// What a setting is, but for its ghosts.
+// A setting without its ghosts.
 std::string setting_of(const Request& request) {
   const configs::RunConfig& config = request.config;
   std::ostringstream text;
@@ -160,7 +159,7 @@ std::string setting_of(const Request& request) {
 // The images a second of one rank in a setting, once measured.
 using OneRankRates = std::map<std::string, double>;
 
-// Null where there are none.
+// Null without ghosts.
 std::unique_ptr<GhostRanks> ghosts_of(const Request& request,
                                       const devices::ComputeDevice& device) {
   if (request.ghosts == 1) return nullptr;
@@ -178,13 +177,14 @@ std::unique_ptr<collectives::Communicator> world_of(GhostRanks* ghosts) {
       collectives::make_single_communicator(), nullptr);
 }
 
-// What a device is given in a step, and copies for which the host waits.
+// The launches of a step, and copies that the host waits for.
 struct StepCounts {
   int64_t launches = 0;
   int64_t reads = 0;
 };
 
-// The tests' device counts by itself. Null: it is another one, or on the CPU.
+// The tests' device has counters of its own. Null for other devices and the
+// CPU.
 using TestLaunches = void (*)(int64_t* launches, int64_t* reads);
 TestLaunches test_launches() {
   void* const plugin =
@@ -215,7 +215,7 @@ class Benchmark {
     training_.keep_batch();
     if (!request.from_host) training_.keep_batch_on_device();
     for (int step = 0; step < request.warm_up; ++step) training_.step();
-    // What cuDNN tries in the first steps is not what a step takes.
+    // cuDNN's trials in the first steps do not belong to a step's memory.
     device().memory().reset_peak();
   }
 
@@ -242,7 +242,7 @@ class Benchmark {
     return *c10::impl::getDeviceGuardImpl(device().device().type());
   }
 
-  // Both ends of a window: the device has nothing left to do.
+  // Both ends of a window: the device has no work left.
   void synchronize() const {
     if (device().device().type() == c10::DeviceType::CUDA) {
       guard().synchronizeDevice(device().device().index());
@@ -251,7 +251,7 @@ class Benchmark {
     }
   }
 
-  // A mark in the card's stream; nothing on a CPU, where nobody measures it.
+  // A mark in the card's stream; empty on a CPU, where it is not measured.
   std::optional<c10::Event> event() const {
     if (device().device().type() != c10::DeviceType::CUDA) return std::nullopt;
     c10::Event now(c10::DeviceType::CUDA, c10::EventFlag::BACKEND_DEFAULT);
@@ -272,7 +272,7 @@ class Benchmark {
     const configs::RunConfig& config = request_.config;
     const double steps = request_.steps;
     const double images = static_cast<double>(request_.batch) * steps;
-    // Ghosts multiply what a rank reports by their number.
+    // Ghosts multiply the numbers that a rank reports.
     const int64_t measured =
         result.measured_peak_bytes.front() / request_.ghosts;
     nlohmann::ordered_json line = {
@@ -307,8 +307,8 @@ class Benchmark {
     return line;
   }
 
-  // What the sums of a step cost this rank, in steps of their own: events that
-  // find the exposed time take some themselves.
+  // The cost of a step's sums for this rank, measured in separate steps: the
+  // events that find the exposed time take some themselves.
   void add_ghosts(nlohmann::ordered_json& line) {
     constexpr int kSteps = 3;
     const GhostRanks::Figures calls = ghosts_->take();
@@ -336,7 +336,7 @@ class Benchmark {
                                              static_cast<double>(calls.sums);
   }
 
-  // What the device holds beside tensors: measured, and as it is simulated.
+  // The device's memory beside tensors: measured, and simulated.
   void add_device_memory(nlohmann::ordered_json& line) const {
     devices::DeviceApi& api = *device().api();
     const int index = device().device().index();
@@ -353,8 +353,8 @@ class Benchmark {
     if (use && use->own_bytes) line["driver_bytes"] = *use->own_bytes;
   }
 
-  // What `headroom plan` says of this plan on these machines, from the rate of
-  // one rank; null where that is not known.
+  // The forecast of `headroom plan` for this plan on these machines, from the
+  // rate of one rank; null if the rate is unknown.
   nlohmann::ordered_json forecast_ratio(
       const OneRankRates::const_iterator& rate) const {
     if (rate == one_rank_.end()) return nullptr;
@@ -368,7 +368,7 @@ class Benchmark {
         .efficiency();
   }
 
-  // One step more, as LibTorch's profiler sees it.
+  // One step more under LibTorch's profiler.
   StepCounts count_step() {
     using torch::autograd::profiler::ActivityType;
     const TestLaunches launches = test_launches();
@@ -416,7 +416,7 @@ class Benchmark {
     return 3 * 2 * multiply_adds * pixels;
   }
 
-  // The newest step's, and its predicted bytes.
+  // The shape of the newest step, and its predicted bytes.
   std::pair<predict::MemoryRequest, int64_t> memory_request() const {
     predict::MemoryRequest request =
         predict::memory_request(request_.config, plan_, layers_);
@@ -434,7 +434,7 @@ class Benchmark {
   const plan::Plan plan_;
   const run::ChosenDevice& chosen_;
   OneRankRates& one_rank_;
-  const std::unique_ptr<GhostRanks> ghosts_;  // null: none
+  const std::unique_ptr<GhostRanks> ghosts_;  // null: no ghosts
   const std::unique_ptr<collectives::Communicator> world_;
   RankTraining training_;
 };

@@ -6,16 +6,16 @@
 //                           [--probe SIDE]
 //
 // plain autograd is LibTorch's operators; the others are Headroom under one
-// policy, under what the planner chooses for the limit, and under spatial 2,
+// policy, under the planner's choice for the limit, and under spatial 2,
 // where each of two ranks has the limit. --only: those whose name contains it;
 // ratios need plain autograd among them. Exits with 1 when Headroom's largest
 // without offload and on one process is below 1.7 times plain autograd's.
 //
-// spatial 2, recompute takes minutes a step, and its threads' heaps keep what
-// earlier images left: it starts at the largest side that the memory model lets
-// pass, goes up from there, and each side is a process of its own (--probe: one
-// side, of the contender that --only names; prints its bytes), which has no
-// more address space than its ranks may need.
+// spatial 2, recompute takes minutes a step, and its threads' heaps keep the
+// memory of earlier images: it starts at the largest side that the memory model
+// accepts, goes up from there, and each side is a process of its own
+// (--probe: one side, of the contender that --only names; prints its bytes),
+// which has no more address space than its ranks may need.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
@@ -47,7 +47,7 @@ constexpr double kBound = 1.7;
 constexpr const char* kPlain = "plain autograd";
 constexpr int64_t kStride = 32;
 constexpr int64_t kFirstSide = 640;  // whose bytes give the first guess
-constexpr int kSteps = 2;            // the second one has autograd's leftovers
+constexpr int kSteps = 2;            // the second step has autograd's leftovers
 
 struct Request {
   int64_t limit = int64_t{2} << 30;
@@ -73,7 +73,7 @@ struct Attempt {
 
 struct Contender {
   std::string name;
-  // Trains on images of `side` under `limit`; the fullest rank's bytes.
+  // Trains on images of `side` under `limit`; returns the fullest rank's bytes.
   std::function<Attempt(int64_t side, int64_t limit)> attempt;
 };
 
@@ -105,7 +105,7 @@ Attempt attempt_plain(const Request& request, int64_t side, int64_t limit) {
   return attempt;
 }
 
-// Ranks are threads, each with the limit for itself. What needs another
+// Ranks are threads, each with its own limit. A step that needs another
 // attempt, with leaner layers, does not fit.
 Attempt attempt_ranks(const configs::RunConfig& config, int64_t limit) {
   Attempt attempt;
@@ -136,7 +136,7 @@ Attempt attempt_ranks(const configs::RunConfig& config, int64_t limit) {
           }
         },
         options);
-  } catch (const Error&) {  // the leanest step does not fit, or no plan does
+  } catch (const Error&) {  // the leanest step does not fit, or no plan fits
     return attempt;
   } catch (const c10::OutOfMemoryError&) {
     return attempt;
@@ -186,8 +186,8 @@ struct Largest {
   Attempt attempt;
 };
 
-// From a guess, since bytes grow with the area, by doubled steps and then
-// halves to the side that fits beside the next one that does not.
+// Starts at a guess (bytes grow with the area), doubles the step, then halves
+// it until the next larger side does not fit.
 Largest find_largest(const Contender& contender, int64_t limit) {
   const Attempt first =
       contender.attempt(kFirstSide, activations::CountingAllocator::kNoLimit);
@@ -239,9 +239,9 @@ int64_t predicted_side(const configs::RunConfig& base, int64_t limit) {
   return most * kStride;
 }
 
-// The fullest rank's bytes on images of `side`, from a process of its own whose
-// address space is what its ranks' limits come to, as much again for what is no
-// tensor, and the libraries.
+// The fullest rank's bytes on images of `side`, from a process of its own,
+// whose address space is limited to its ranks' limits, the same again for
+// memory beside tensors, and the libraries.
 int64_t probed_bytes(const Request& request, int64_t side) {
   constexpr int64_t kLibraries = int64_t{4} << 30;
   const int64_t most = 4 * request.limit + kLibraries;
@@ -261,8 +261,8 @@ int64_t probed_bytes(const Request& request, int64_t side) {
   return bytes;
 }
 
-// Up from what is predicted, by what was measured last; down only if that was
-// too much.
+// Starts at the prediction, corrected by the last measurement, and goes up;
+// down only if that was too much.
 Largest find_in_processes(const Request& request) {
   configs::RunConfig config = config_of(request, kFirstSide);
   config.layout = plan::parse_layout("spatial=2");
@@ -291,9 +291,8 @@ Largest find_in_processes(const Request& request) {
   return largest;
 }
 
-// One side in this process: its bytes. The limit is half as large again, so
-// that a step that needs more than the real one is measured and not tried once
-// more.
+// Returns the bytes of one side, measured in this process. The limit is half as
+// large again, so that a step beyond the real one is measured and not retried.
 int probe(const Request& request, int64_t side) {
   for (const Contender& contender : contenders(request)) {
     if (!request.wants(contender.name)) continue;

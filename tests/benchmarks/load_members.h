@@ -1,5 +1,6 @@
-// Agents and workers that say to a coordinator what real ones say, thousands in
-// one process, each with a connection of its own (coordinator_load.cpp).
+// Agents and workers that send a coordinator the messages of real ones,
+// thousands in one process, each with a connection of its own
+// (coordinator_load.cpp).
 //
 // Threads: gRPC's and one for timers. Callers must outlive the calls that they
 // have under way.
@@ -34,7 +35,7 @@ using Stub = wire::Coordinator::Stub;
 
 inline constexpr int kWorkersOfNode = 8;
 
-// Calls what is due, from one thread.
+// Runs due callbacks in one thread.
 class Timers {
  public:
   Timers() : thread_([this] { run(); }) {}
@@ -76,7 +77,7 @@ class Timers {
   std::thread thread_;
 };
 
-// What all members of a run share.
+// The state shared by all members of a run.
 struct Load {
   std::string address;
   std::string run_digest;
@@ -87,12 +88,12 @@ struct Load {
   std::atomic<int> watching = 0;
   std::atomic<int64_t> refusals = 0;
   std::atomic<bool> is_ending = false;
-  std::mutex mutex;  // of what one member changes
+  std::mutex mutex;  // of one member's changes
   std::string last_refusal;
   Timers timers;
 };
 
-// A process that speaks to the coordinator.
+// A process that calls the coordinator.
 class Caller {
  public:
   Caller(Load& load, const wire::MemberIdentity& identity)
@@ -110,8 +111,8 @@ class Caller {
                                        Response*,
                                        std::function<void(grpc::Status)>);
 
-  // `then` gets what was answered; null: it was refused. A call without an
-  // answer is made again.
+  // `then` gets the reply; null: the call was refused. A call without a reply
+  // is repeated.
   template <typename Request, typename Response>
   void call(Method<Request, Response> method, const Request& request,
             milliseconds timeout,
@@ -184,7 +185,7 @@ class LoadWorker final : public Caller {
   const std::string& id() const { return identity_.worker_id; }
   int rank() const { return rank_; }
 
-  // What it tells its agent; false before it is welcomed.
+  // Fills its heartbeat for the agent; false before it is registered.
   bool beat(wire::WorkerBeat& beat) {
     constexpr int64_t kAgeMs = 100;
     const std::lock_guard lock(mutex_);
@@ -286,12 +287,9 @@ class LoadWorker final : public Caller {
   }
 
   // --- the generation's keys ------------------------------------------------
-  // All that a worker asks of the run's map until it can train, one after the
-  // other: generation_loop.cpp says where it is; tensor_port.h introduces the
-  // ranks of the first group. In groups of up to 64 (full_mesh_ranks) Gloo also
-  // wants a record of each rank (GatheredStore), for the first group and for
-  // the data, replicas and statistics axes of a data-parallel run. Larger
-  // groups, the devices' names and NCCL's ids travel between the ranks.
+  // The requests of a worker to the run's map until it can train, one after the
+  // other: generation_loop.cpp defines them; tensor_port.h introduces the
+  // ranks. All further information travels between the ranks.
   struct Exchange {
     enum class Kind { kPublish, kLookUp, kGather };
     Kind kind = Kind::kPublish;
@@ -301,7 +299,6 @@ class LoadWorker final : public Caller {
 
   std::deque<Exchange> exchanges() const {
     using Kind = Exchange::Kind;
-    constexpr int kFullMeshRanks = 64, kAxes = 3;
     const std::string own = std::to_string(rank_);
     const auto size = static_cast<size_t>(world_size_);
     const bool is_first = rank_ == 0;
@@ -320,14 +317,7 @@ class LoadWorker final : public Caller {
       all.push_back({Kind::kPublish, "ranks/secret", std::string(32, 's')});
     }
     all.push_back({Kind::kLookUp, "ranks/secret"});
-    gather("ranks/port/", "ranks/ports", 7);
-    if (world_size_ > kFullMeshRanks) return all;
-    for (int group = 0; group <= kAxes; ++group) {
-      const std::string name =
-          group == 0 ? "ranks/0/"
-                     : "ranks/split" + std::to_string(group) + "/color0/0/";
-      gather(name, name + "all", 200 + 8 * size);
-    }
+    gather("ranks/port/", "ranks/ports", 17);
     return all;
   }
 
@@ -337,7 +327,7 @@ class LoadWorker final : public Caller {
     exchange(std::make_shared<std::deque<Exchange>>(exchanges()), meeting_);
   }
 
-  // Answers of an earlier generation end with it.
+  // Replies of an earlier generation are ignored.
   void exchange(const std::shared_ptr<std::deque<Exchange>>& left,
                 int64_t meeting) {
     const std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What packs, and the index of loose files, cost and save.
+"""The costs and savings of packs and of the index of loose files.
 
     packs.py start [--images 100000] [--folder DIR] [--headroom PROGRAM]
     packs.py index [--images 100000] [--folder DIR] [--headroom PROGRAM]
@@ -163,7 +163,7 @@ def index(arguments):
 
 
 def serve_late(source, mount, milliseconds):
-    """Mounts `source` at `mount`; every call is answered late. Never returns."""
+    """Mounts `source` at `mount`, with a delay for every call. Never returns."""
     import fusepy
 
     class Late(fusepy.Operations):

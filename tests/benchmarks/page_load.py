@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the page of a run costs: bytes, memory, and time of training.
+"""The cost of a run's page: bytes, memory, and training time.
 
     page_load.py [--readers 200] [--pairs 8] [--steps 25] [--history 100000]
                  [--headroom PROGRAM]
@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Readers:
-    """Connections that follow /events; what comes is thrown away."""
+    """Connections that follow /events and discard the data."""
 
     def __init__(self, address, count):
         parts = urllib.parse.urlsplit(address)
@@ -90,7 +90,7 @@ def measure_readers(args, folder):
          '--page', '127.0.0.1:0'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         address = next(match[1] for match in (re.search(r'page: +(http\S+)', line) for line in run.stdout) if match)
-        threading.Thread(target=run.stdout.read, daemon=True).start()  # so that it is not held up
+        threading.Thread(target=run.stdout.read, daemon=True).start()  # so that the pipe never fills
         wait_for_steps(steps, args.warmup)
         ratios, memory = [], {False: [], True: []}
         for pair in range(args.pairs):

@@ -1,4 +1,4 @@
-"""What smaller models cost in mAP and win in bytes and time: a trained network,
+"""Smaller models: lost mAP against saved bytes and time: a trained network,
 then pruned, quantised and distilled, as a table (Markdown).
 
 usage: .deps/venv/bin/python tests/benchmarks/smaller_models.py --data DATA.yaml
@@ -124,7 +124,7 @@ folder = pathlib.Path(args.folder or tempfile.mkdtemp(prefix="smaller_models_"))
 folder.mkdir(parents=True, exist_ok=True)
 data = ["--data", args.data, "--img", args.img]
 
-# Weights that know their model.
+# Weights that record their model.
 cfg = ["--cfg", args.cfg] if args.cfg else []
 run("export", "--weights", args.weights, *cfg, "--include", "safetensors",
     "--output", folder / "unchanged")

@@ -1,4 +1,4 @@
-// What a rank's copy of its state for its buddy costs after each commit, which
+// The cost of a rank's copy of its state for its buddy after each commit, which
 // ZeRO and pipelines make and ZeRO 0 does not: milliseconds of the host that
 // the step waits for, and bytes.
 //
@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend.h"
 #include "parallel/plan/layout.h"
@@ -64,7 +64,7 @@ nlohmann::ordered_json measure(const configs::RunConfig& config, int steps,
   RankTraining training(config, plan_of_synthetic_run(config), world,
                         /*more_boxes_per_image=*/0, device);
   training.keep_batch();
-  // As a run does: a state that its peers hold as well needs no copies.
+  // As in a run: a state that its peers hold as well needs no copies.
   std::unique_ptr<checkpoint::PeerReplicas> buddies;
   if (config.zero_stage > 0) {
     buddies = std::make_unique<checkpoint::PeerReplicas>(world, /*shift=*/1);
@@ -136,7 +136,7 @@ int benchmark(int argc, char** argv) {
       std::filesystem::temp_directory_path() /
       ("headroom-state-copies-" + std::to_string(getpid()));
   try {
-    configs::set_from_text(config, *configs::find_knob("precision"),
+    configs::set_from_text(config, *configs::find_key("precision"),
                            request.precision);
     return run_forked_ranks(
         kRanks, folder,

@@ -1,4 +1,4 @@
-// What splitting costs, step by step: two trainings alternate in one group of
+// The cost of splitting, step by step: two trainings alternate in one group of
 // two processes of one host, and each pair gives a ratio; the median counts.
 //
 //   data       data 2, gradients reduced while backward runs, over the same
@@ -6,9 +6,9 @@
 //   recompute  activations recomputed over kept: at most 1.4
 //
 // Both processes start a step together and the slower one's time counts, on
-// both sides: with communication nobody can be ahead, and who is slowed down by
-// the machine must not count for one side only. Which side goes first changes
-// from pair to pair.
+// both sides: with communication neither can be ahead, and a process slowed
+// down by the machine must not count for one side only. The order changes from
+// pair to pair.
 //
 //   benchmark_step_overhead [PAIRS [IMAGE_SIZE [IMAGES_PER_PROCESS [MODEL]]]]
 //

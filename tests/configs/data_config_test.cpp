@@ -31,7 +31,7 @@ class DataConfigTest : public ::testing::Test {
     return load_data_config(folder_.file(name, text));
   }
 
-  // The refusal without the folder of this test.
+  // The refusal with this test's folder removed from it.
   std::string refusal(const std::string& text,
                       const std::string& name = "set/data.yaml") {
     std::string said = refusal_of([&] { load(text, name); });

@@ -44,7 +44,7 @@ TEST(Fault, PhasesAndBallast) {
   EXPECT_EQ(parse_faults("oom@phase=step")[0], Fault{});
 }
 
-TEST(Fault, AKillStrikesInForwardUnlessItSaysWhere) {
+TEST(Fault, AKillStrikesInForwardByDefault) {
   const std::string text =
       "kill@rank=0,step=5,phase=forward;hang@rank=1,step=3,phase=between;"
       "kill@rank=0,step=8,phase=end";
@@ -56,7 +56,7 @@ TEST(Fault, AKillStrikesInForwardUnlessItSaysWhere) {
   EXPECT_EQ(parse_faults("kill@rank=0,step=5")[0], faults[0]);
 }
 
-TEST(Fault, APauseSaysHowLong) {
+TEST(Fault, APauseHasADuration) {
   const std::string text = "pause@rank=1,step=3,seconds=2,phase=checkpoint";
   const std::vector<Fault> faults = parse_faults(text);
   ASSERT_EQ(faults.size(), 1u);
@@ -85,7 +85,7 @@ TEST(Fault, AnErrorOfTheDeviceStrikesInAStep) {
   }
 }
 
-TEST(Fault, AnAllocationFailsInThePassThatItSays) {
+TEST(Fault, AnAllocationFailsInThePassThatItNames) {
   for (const char* phase : {"forward", "backward"}) {
     const std::string text =
         std::string("oom@rank=1,step=3,allocation=2,phase=") + phase;
@@ -103,7 +103,7 @@ TEST(Fault, TheExampleOfEachKindIsOfThatKind) {
   }
 }
 
-TEST(Fault, WhatIsWrongIsNamed) {
+TEST(Fault, FaultsAreNamed) {
   const auto refusal = [](const std::string& text) -> std::string {
     try {
       parse_faults(text);

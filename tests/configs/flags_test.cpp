@@ -4,106 +4,24 @@
 
 #include <set>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "tests/configs/refusal.h"
 #include "tests/configs/temporary_folder.h"
 
 namespace headroom::configs {
 namespace {
 
-// Frozen: a spelling may be added here, never changed or removed.
-const std::vector<std::string> kFrozen = {"--data",
-                                          "--cfg",
-                                          "--weights",
-                                          "--teacher",
-                                          "--hyp",
-                                          "--noautoanchor",
-                                          "--img",
-                                          "--imgsz",
-                                          "--img-size",
-                                          "--batch",
-                                          "--batch-size",
-                                          "--epochs",
-                                          "--max-steps",
-                                          "--optimizer",
-                                          "--cos-lr",
-                                          "--label-smoothing",
-                                          "--single-cls",
-                                          "--rect",
-                                          "--image-weights",
-                                          "--random-crop",
-                                          "--close-mosaic",
-                                          "--multi-scale",
-                                          "--freeze",
-                                          "--seed",
-                                          "--precision",
-                                          "--patience",
-                                          "--bn-group",
-                                          "--sync-bn",
-                                          "--device",
-                                          "--tf32",
-                                          "--deterministic",
-                                          "--cuda-graphs",
-                                          "--require-rate",
-                                          "--processes",
-                                          "--min-processes",
-                                          "--layout",
-                                          "--zero",
-                                          "--micro-batch",
-                                          "--activations",
-                                          "--augment-on",
-                                          "--backend",
-                                          "--threads",
-                                          "--workers",
-                                          "--memory-limit",
-                                          "--inject",
-                                          "--host-memory-limit",
-                                          "--synthetic-input",
-                                          "--project",
-                                          "--name",
-                                          "--exist-ok",
-                                          "--resume",
-                                          "--noval",
-                                          "--nosave",
-                                          "--noplots",
-                                          "--noindex",
-                                          "--save-period",
-                                          "--memory-trace",
-                                          "--task",
-                                          "--conf-thres",
-                                          "--iou-thres",
-                                          "--max-det",
-                                          "--save-txt",
-                                          "--save-conf",
-                                          "--save-json",
-                                          "--tile",
-                                          "--tile-overlap",
-                                          "--config",
-                                          "--set"};
-
-TEST(Flags, SpellingsAreFrozen) {
-  std::vector<std::string> spellings;
-  for (const Flag& flag : flags()) {
-    spellings.insert(spellings.end(), flag.spellings.begin(),
-                     flag.spellings.end());
-  }
-  EXPECT_EQ(spellings, kFrozen);
-}
-
-TEST(Flags, EachSetsKnownKnobsAndSwitchesAreSwitches) {
-  std::set<std::string> seen;
-  for (const Flag& flag : flags()) {
-    EXPECT_TRUE(flag.in_train || flag.in_val) << flag.spellings.front();
-    EXPECT_FALSE(flag.description.empty()) << flag.spellings.front();
-    for (const std::string& spelling : flag.spellings) {
-      EXPECT_EQ(find_flag(spelling), &flag);
-      EXPECT_TRUE(seen.insert(spelling).second) << spelling;
+TEST(Flags, EachSetsKnownKeysAndSwitchesAreSwitches) {
+  for (const Option& option : run_options()) {
+    for (const std::string& name : option.names) {
+      EXPECT_EQ(find_flag(name), &option);
+      EXPECT_FALSE(option.commands.empty()) << name;
+      EXPECT_EQ(is_switch(option),
+                std::holds_alternative<bool RunConfig::*>(option.member))
+          << name;
     }
-    for (const std::string& key : flag.keys) {
-      const Knob* knob = find_knob(key);
-      ASSERT_NE(knob, nullptr) << key;
-      EXPECT_EQ(is_switch(*knob), flag.values == Flag::Values::kNone) << key;
-    }
+    if (option.second_key.empty()) continue;
+    EXPECT_NE(find_key(option.second_key), nullptr) << option.key;
   }
   EXPECT_EQ(find_flag("--img-sz"), nullptr);
 }
@@ -112,11 +30,10 @@ TEST(Flags, EachSetsKnownKnobsAndSwitchesAreSwitches) {
 TEST(Flags, FlagsOfAGroupStandTogether) {
   std::set<std::string> seen;
   std::string group;
-  for (const Flag& flag : flags()) {
-    EXPECT_FALSE(flag.group.empty()) << flag.spellings.front();
-    if (flag.group == group) continue;
-    group = flag.group;
-    EXPECT_TRUE(seen.insert(group).second) << flag.spellings.front();
+  for (const Option& option : run_options()) {
+    if (option.names.empty() || option.group == group) continue;
+    group = option.group;
+    EXPECT_TRUE(seen.insert(group).second) << option.key;
   }
 }
 
@@ -158,7 +75,8 @@ TEST(Flags, LaterSourcesWin) {
   const std::string run = folder.file(
       "run.yaml",
       "epochs: 7\nseed: 7\nhyp:\n  lr0: 0.7\n  cls: 0.7\n  lrf: 0.7\n");
-  // In any place: --config, then --hyp, then the rest in order.
+  // Sources in any order: --config is applied first, then --hyp, then the rest
+  // in order.
   const RunConfig config =
       run_config_from_flags("train", {{"--set", {"hyp.box=0.1"}},
                                       {"--epochs", {"8"}},
@@ -190,7 +108,7 @@ TEST(Flags, ARunFileMayNameItsHyperparameters) {
             Hyperparameters());
 }
 
-// The file that a run leaves behind asks for the same run again.
+// The file that a run writes requests the same run again.
 TEST(Flags, AWrittenRunFileReadsBack) {
   const TemporaryFolder folder;
   const RunConfig config =
@@ -220,6 +138,25 @@ TEST(Flags, AResumedRunKeepsWhatNoFlagNames) {
             }),
             "[config] --config: a resumed run has its own run.yaml: give "
             "single flags or --set KEY=VALUE instead");
+}
+
+TEST(Flags, ThatChangeARunAreThoseOfTheKeysThatDiffer) {
+  RunConfig before, after;
+  before.layout = plan::ParallelLayout{.data_parallel_size = 2};
+  after.global_batch_size = 8;
+  after.image_height = after.image_width = 320;
+  after.epochs = 7;  // not among the keys
+  const std::vector<std::string> keys = {"layout", "image_height",
+                                         "global_batch_size", "zero_stage"};
+  std::vector<FlagUse> uses = changed_flags(before, after, keys);
+  ASSERT_EQ(uses.size(), 2u);
+  EXPECT_EQ(uses[0].spelling, "--img");
+  EXPECT_EQ(uses[0].values, std::vector<std::string>{"320"});
+  EXPECT_EQ(uses[1].spelling, "--batch");
+  EXPECT_EQ(uses[1].values, std::vector<std::string>{"8"});
+  after.image_width = 640;
+  uses = changed_flags(before, after, {"image_height"});
+  EXPECT_EQ(uses.at(0).values, (std::vector<std::string>{"320", "640"}));
 }
 
 TEST(Flags, AnExplicitZeroOfProcessesIsRefused) {

@@ -1,4 +1,4 @@
-// What a refusal says, for comparing with the whole expected line.
+// The text of a refusal, to be compared with the whole expected line.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "configs/run_config.h"
 #include "parallel/plan/layout.h"
 #include "tests/configs/refusal.h"
@@ -56,21 +56,21 @@ TEST(CheckRunConfig, AcceptsGoodRuns) {
 }
 
 TEST(CheckRunConfig, EveryRangeHasTwoEnds) {
-  for (const Knob& knob : knobs()) {
-    if (is_text(knob)) continue;
+  for (const Option& option : run_options()) {
+    if (is_text(option)) continue;
     const bool whole =
-        std::holds_alternative<int64_t RunConfig::*>(knob.member);
-    for (const double bound : {knob.low, knob.high}) {
-      if (std::abs(bound) == Knob::kUnbounded) continue;
-      const double beyond = bound + (bound == knob.low ? -1 : 1);
-      if (knob.key == "global_batch_size" && beyond == -1) continue;
+        std::holds_alternative<int64_t RunConfig::*>(option.member);
+    for (const double bound : {option.range.low, option.range.high}) {
+      if (std::abs(bound) == kUnbounded) continue;
+      const double beyond = bound + (bound == option.range.low ? -1 : 1);
+      if (option.key == "global_batch_size" && beyond == -1) continue;
       const std::string text = refusal([&](RunConfig& config) {
         ASSERT_TRUE(
-            set_from_text(config, knob,
+            set_from_text(config, option,
                           whole ? std::to_string(static_cast<int64_t>(beyond))
                                 : std::to_string(beyond)));
       });
-      EXPECT_EQ(text.rfind("[config] " + shown_name(knob) + " is ", 0), 0u)
+      EXPECT_EQ(text.rfind("[config] " + shown_name(option) + " is ", 0), 0u)
           << text;
       EXPECT_NE(text.find("the default is "), std::string::npos) << text;
     }
@@ -180,7 +180,7 @@ TEST(CheckRunConfig, ControlCharactersInNamesAreRefusedAndNotRepeated) {
             "nothing was refused");
 }
 
-TEST(CheckRunConfig, ChoicesOfWords) {
+TEST(CheckRunConfig, NamedChoices) {
   EXPECT_EQ(refusal([](RunConfig& c) { c.task = "speed"; }),
             "[config] task is 'speed': use train, val or test");
 }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "configs/knobs.h"
+#include "configs/options.h"
 #include "tests/configs/refusal.h"
 
 namespace headroom::configs {
@@ -18,37 +18,38 @@ std::string set_refusal(const std::string& key, const std::string& value) {
 }
 
 // A value that is not the default, and hard to keep.
-std::string unusual_value(const Knob& knob) {
-  if (!knob.choices.empty()) return knob.choices.back();
-  const std::string type = type_name(knob);
+std::string unusual_value(const Option& option) {
+  if (!option.choices.empty()) return option.choices.back();
+  const std::string type = type_name(option);
   if (type == "true or false") {
-    return default_text(knob) == "true" ? "false" : "true";
+    return default_text(option) == "true" ? "false" : "true";
   }
   if (type == "auto, fp32, bf16, fp16 or fp64") return "fp64";
   if (type == "a number") return "0.12345678901234568";
-  if (knob.key == "layout") return "data=2,spatial=3";
+  if (option.key == "layout") return "data=2,spatial=3";
   if (type == "text") return "\x01 # 'a': \"b\\c\" \xC3\xA9 ~ [1]\n2";
   if (type == "a whole number of at least 0") return "18446744073709551615";
   return "9007199254740993";  // not a double
 }
 
-TEST(RunConfig, EveryKnobSurvivesYaml) {
-  for (const Knob& knob : knobs()) {
+TEST(RunConfig, EveryKeySurvivesYaml) {
+  for (const Option& option : run_options()) {
     RunConfig config;
-    ASSERT_TRUE(set_from_text(config, knob, unusual_value(knob))) << knob.key;
-    ASSERT_NE(config, RunConfig()) << knob.key;
+    ASSERT_TRUE(set_from_text(config, option, unusual_value(option)))
+        << option.key;
+    ASSERT_NE(config, RunConfig()) << option.key;
     const std::string text = to_yaml(config);
-    EXPECT_EQ(parse_run_config(text, "run.yaml"), config) << knob.key;
-    EXPECT_EQ(value_text(parse_run_config(text, "run.yaml"), knob),
-              unusual_value(knob));
+    EXPECT_EQ(parse_run_config(text, "run.yaml"), config) << option.key;
+    EXPECT_EQ(value_text(parse_run_config(text, "run.yaml"), option),
+              unusual_value(option));
   }
 }
 
 TEST(RunConfig, DefaultsAndAllUnusualTogetherSurviveYaml) {
   RunConfig config;
   EXPECT_EQ(parse_run_config(to_yaml(config), "run.yaml"), config);
-  for (const Knob& knob : knobs()) {
-    ASSERT_TRUE(set_from_text(config, knob, unusual_value(knob)));
+  for (const Option& option : run_options()) {
+    ASSERT_TRUE(set_from_text(config, option, unusual_value(option)));
   }
   EXPECT_EQ(parse_run_config(to_yaml(config), "run.yaml"), config);
 }
@@ -62,7 +63,7 @@ TEST(RunConfig, TextsThatLookLikeOtherThingsSurviveYaml) {
   }
 }
 
-TEST(RunConfig, ALayoutThatIsNoneIsRefusedWhereItStands) {
+TEST(RunConfig, AnInvalidLayoutIsRefusedWithItsPlace) {
   EXPECT_EQ(refusal_of([] {
               parse_run_config("seed: 1\nlayout: data=2,data=2\n", "run.yaml");
             }),

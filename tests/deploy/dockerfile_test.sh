@@ -9,7 +9,7 @@ hadolint="$repository/.deps/venv/bin/hadolint"
   exit 77
 }
 "$hadolint" "$repository/deploy/docker/Dockerfile"
-# A mistake is found: this test can fail.
+# Checks that this test can fail.
 if printf 'FROM debian:latest\nRUN cd /tmp\n' | "$hadolint" - >/dev/null; then
   echo "a bad Dockerfile was not noticed"
   exit 1

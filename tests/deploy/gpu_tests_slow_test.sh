@@ -14,7 +14,7 @@ bash "$repository/deploy/local/gpu_tests.sh" pack --without-card --build "$build
 tar -C "$folder" -xf "$folder/kit.tar.zst"
 # On two cores that others may use, too, each part has three times its seconds.
 bash "$folder/headroom-gpu-tests/gpu_tests.sh" run --without-card --parts all --seconds 2850 --results "$folder/results"
-# Each part has run, and left what it printed.
+# Each part has run, and its output is stored.
 python3 - "$folder/results" <<'END'
 import json, pathlib, sys
 folder = pathlib.Path(sys.argv[1])

@@ -91,7 +91,7 @@ def queries(dashboard):
 
 
 def faults(dashboard, samples):
-    """What the dashboard asks for and the run does not have."""
+    """Metrics that the dashboard queries and the run does not export."""
     found = []
     for where, expression, legend in queries(dashboard):
         selectors = SELECTOR.findall(expression)
@@ -131,10 +131,13 @@ def answer(address):
 def metrics_of_a_run(headroom, folder):
     """/metrics of a run of two processes that has taken a step and refused a call."""
     address = f"127.0.0.1:{free_port()}"
+    right = pathlib.Path(folder) / "right.token"  # a run with a token listens at a port
+    right.write_text("1" * 64 + "\n")
+    right.chmod(0o600)
     run = subprocess.Popen(
         [headroom, "train", "--synthetic-input", "--cfg", "yolov5n", "--img", "64", "--batch",
          "4", "--processes", "2", "--device", "cpu", "--threads", "1", "--noval", "--noplots",
-         "--max-steps", "5000", "--metrics", address],
+         "--max-steps", "5000", "--metrics", address, "--token-file", right],
         cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     lines = []
     reader = threading.Thread(target=lambda: lines.extend(iter(run.stderr.readline, "")))

@@ -81,7 +81,7 @@ class Container:
 
 
 def check_dockerfile(config, kind):
-    """The Dockerfile says the same of its target."""
+    """The Dockerfile has the same settings for its target."""
     text = (REPOSITORY / "deploy/docker/Dockerfile").read_text().replace("\\\n", "")
     target = text.split(f" AS {kind}\n")[1].split("\nFROM ")[0]
     for line in config["Env"]:
@@ -99,7 +99,7 @@ def check_user_and_root(container):
     for path in ("/new", "/opt/headroom/new", "/etc/new"):
         container.run("touch", path, code=1)
     container.run("touch", "/tmp/new")
-    # Nobody may become root: there is no program that could make it so.
+    # No process can become root: the image has no setuid program.
     unsafe = [path for path in container.root.rglob("*")
               if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o6000]
     assert not unsafe, unsafe
@@ -124,7 +124,7 @@ def check_coordinator(container, volumes):
         "localhost")
     run("chown", "-R", "10001:10001", volumes["certs"])
     health = container.config["Healthcheck"]["Test"][1:]
-    container.run(*health, code=5)  # nobody is there: the check can fail
+    container.run(*health, code=5)  # no server: the check can fail
     words = [*container.config["Entrypoint"], "coordinator", "--listen=127.0.0.1:29500",
              "--certs=/certs", "--log=/state/coordinator.log", "--project=/runs", "--cfg=yolov5n",
              "--synthetic-input", "--img=64", "--batch=4", "--expected-workers=1"]

@@ -29,7 +29,7 @@ KEEP = {"helm.sh/resource-policy": "keep"}
 
 
 class Refused(Exception):
-    """The chart refuses values, in words."""
+    """The chart refuses values with a message."""
 
 
 def rendered(values, name):
@@ -73,7 +73,7 @@ def check_defaults_are_the_manifest():
 
 
 def devices_of(documents):
-    """What the coordinator is told of the device."""
+    """The device flags of the coordinator."""
     words = kube.container_of(kube.jobs_of(documents)["coordinator"])["args"]
     return [word for word in words if word.startswith("--device")]
 
@@ -81,7 +81,7 @@ def devices_of(documents):
 def check_devices():
     data = ["--data=/data/data.yaml", "--cfg=yolov5s"]
     for gpus, flags, told in (
-            (0, data, []),  # as the pods find it
+            (0, data, []),  # decided by the pods
             (8, data, ["--device=all"]),  # a pod without its GPUs is refused
             (8, data + ["--device=cpu"], ["--device=cpu"]),
             (8, ["--device=0,1"] + data, ["--device=0,1"]),
@@ -217,14 +217,14 @@ def check_volumes_and_switches():
     assert kube.pod_of(jobs["worker"])["terminationGracePeriodSeconds"] == 600
     limits = kube.container_of(jobs["worker"])["resources"]["limits"]
     assert limits["cpu"] == "8"
-    # Two runs in one namespace do not meet.
+    # Two runs in one namespace do not interfere.
     first = kube.jobs_of(documents_of({}))["worker"]
     assert (first["spec"]["template"]["metadata"]["labels"]
             != jobs["worker"]["spec"]["template"]["metadata"]["labels"])
 
 
 def check_grace_period():
-    """The least is above the time that an agent gives its workers to save."""
+    """The minimum is above the time that an agent gives its workers to save."""
     agent = (kube.ROOT / "deploy/cli/process/agent.cpp").read_text()
     to_save = int(re.search(r"kTimeToSave = std::chrono::seconds\((\d+)\)",
                             agent)[1])

@@ -1,4 +1,4 @@
-"""What the tests of deploy/kubernetes share: the schemas of every kind that it
+"""Shared by the tests of deploy/kubernetes: the schemas of every kind that it
 uses, and the checks that the documents of one run fit each other.
 
 Core kinds are checked against the API's own schemas (kubernetes-validate).
@@ -30,7 +30,7 @@ MODELS = {
     ("cert-manager.io/v1", "Issuer"):
         ("cloudcoil.models.cert_manager.v1", "Issuer"),
 }
-# Classes that stand for a plain value.
+# Classes whose value is plain.
 PLAIN = {
     "IoK8sApimachineryPkgApiResourceQuantity": {"type": ["string", "number"]},
     "IoK8sApimachineryPkgUtilIntstrIntOrString": {"type": ["string", "integer"]},
@@ -38,7 +38,7 @@ PLAIN = {
 
 
 def skip_without(**packages):
-    """Exit 77 where a module is missing; `packages` names what has it."""
+    """Exit 77 where a module is missing; `packages` maps it to its package."""
     for module, package in packages.items():
         try:
             importlib.import_module(module)
@@ -84,7 +84,7 @@ def job_documents(document):
 
 
 def faults_of(document):
-    """What is wrong with a document, one line each."""
+    """The faults of a document, one line each."""
     import kubernetes_validate
     key = document["apiVersion"], document["kind"]
     if key not in MODELS:
@@ -108,7 +108,7 @@ def require_valid(documents):
 
 
 def jobs_of(documents):
-    """Jobs by the last word of their names, a JobSet's included."""
+    """Jobs by the last part of their names, a JobSet's included."""
     found = {}
     for document in documents:
         made = [document] if document["kind"] == "Job" else []
@@ -151,13 +151,13 @@ def check_pod(job):
     volumes = {volume["name"] for volume in pod["volumes"]}
     mounts = {mount["name"] for mount in container_of(job)["volumeMounts"]}
     assert mounts == volumes, (mounts, volumes)
-    assert pod["restartPolicy"] == "Never"  # podFailurePolicy wants it
+    assert pod["restartPolicy"] == "Never"  # required by podFailurePolicy
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"] is True
     limits = container_of(job)["resources"]["limits"]
     for name, amount in container_of(job)["resources"]["requests"].items():
         if "/" in name or name.startswith("hugepages"):
-            assert limits.get(name) == amount, name  # the API demands it
+            assert limits.get(name) == amount, name  # required by the API
     for volume in pod["volumes"]:
         secret = volume.get("secret") or volume.get("projected")
         if secret:  # others may not read a key

@@ -20,7 +20,7 @@ def check_manifest():
     kube.require_valid(documents)
     kube.check_pieces(documents)
     assert len(set(re.findall(r"image: (\S+)", text))) == 2
-    # A mistake is found: this test can fail.
+    # Checks that this test can fail.
     service = next(d for d in documents if d["kind"] == "Service")
     assert kube.faults_of(dict(service, specs={})), "a wrong key was not noticed"
     print(f"{len(documents)} documents are valid for Kubernetes {kube.VERSION}")

@@ -1,4 +1,4 @@
-"""Runs of two processes beside a real MLflow server, which stands still, is killed and comes back.
+"""Runs of two processes beside a real MLflow server, which is stopped, killed and restarted.
 
     mlflow_test.py HEADROOM HEADROOM_SHAPES
 
@@ -23,7 +23,7 @@ import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Steps of a machine that others use too; a step that waited for a server of 60 s would show far more.
+# For a machine that other programs use too; a step that waited 60 s for a server would take far longer.
 MOST_SLOWER = 1.5
 STEPS_IN_A_WINDOW = 24
 PAIRS = 4
@@ -50,7 +50,7 @@ def wait_for(what, condition, seconds=400):
 
 
 class Server:
-    """An MLflow server that can be stopped, killed and started again with what it had."""
+    """An MLflow server that can be stopped, killed and restarted with its data."""
 
     def __init__(self, program, folder):
         self.program, self.folder, self.port = program, folder, free_port()
@@ -135,7 +135,7 @@ class Test:
 
     def window(self, run):
         """Seconds of the next steps of a run."""
-        first = len(steps_of(run)) + 1  # the step under way is half of one and half of another
+        first = len(steps_of(run)) + 1  # the current step belongs to both phases
         wait_for("steps", lambda: len(steps_of(run)) >= first + STEPS_IN_A_WINDOW)
         return [step["seconds"] for step in steps_of(run)[first:first + STEPS_IN_A_WINDOW]]
 
@@ -208,7 +208,7 @@ class Test:
         assert expect_all_metrics(server, info["info"]["run_id"], run) == 4
 
     def nobody(self):
-        """A server that never answers costs at most the time at the end."""
+        """A server that never answers costs at most the time-out at the end."""
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
             silent.listen(64)
@@ -221,7 +221,7 @@ class Test:
             text = process.communicate(timeout=60)[1]
         seconds = time.monotonic() - begin
         assert process.returncode == 0, text
-        # 10 s, and what a busy machine takes to end the processes.
+        # 10 s, and the time of a busy machine to end the processes.
         assert 9 < seconds < 20, f"{seconds} s"
         missing = "the parameters, the metrics of 2 epochs, the end's state, results.png, best.safetensors"
         assert f"MLflow at {address} has not got {missing}" in text, text

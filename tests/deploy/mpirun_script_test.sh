@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs deploy/mpirun/train.sh with an mpirun of this test's own, which writes
-# down what it is asked for.
+# Runs deploy/mpirun/train.sh with an mpirun of this test, which records its
+# arguments.
 set -euo pipefail
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 folder="$(mktemp -d /tmp/headroom-mpirun-XXXXXX)"

@@ -42,7 +42,7 @@ def check(holds, words):
 
 
 def until(condition, seconds, words):
-    """Waits for what a page shows soon; its absence is a problem."""
+    """Waits until the page shows it; its absence is a failure."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -91,13 +91,13 @@ class Program:
 
 
 class Tab:
-    """A page of the browser that notes everything it must not do."""
+    """A page of the browser that records every forbidden action."""
 
     def __init__(self, browser, address, theme="light", width=1400):
         self.context = browser.new_context(color_scheme=theme, viewport={"width": width, "height": 900})
         self.page = self.context.new_page()
         self.origin = address.split("?")[0]
-        self.console = []  # what the browser wrote there, and when
+        self.console = []  # lines of the browser, with their times
         self.page.on("request", self.see_request)
         self.page.on("console", self.see_console)
         self.page.on("pageerror", lambda error: check(False, f"an error in the page: {error}"))
@@ -157,7 +157,7 @@ class Tab:
         self.page.set_viewport_size({"width": 1400, "height": 900})
 
     def close(self, ended=float("inf")):
-        """Nothing may stand in the console up to when its program `ended`."""
+        """The console must be empty until its program `ended`."""
         for when, text in self.console:
             check(when > ended, f"console: {text}")
         self.context.close()
@@ -169,7 +169,7 @@ def number(text):
 
 
 def is_near(shown, value):
-    """A shown number has four digits behind the point, or three that count."""
+    """A shown number has four digits behind the point, or three significant ones."""
     return shown is not None and abs(shown - value) <= max(5.1e-5, abs(value) * 5.1e-3)
 
 
@@ -180,7 +180,7 @@ def mebibytes(text):
 
 
 def compare_with_files(tab, run, name):
-    """What the page says of an ended run is what the run's files say."""
+    """The page of an ended run agrees with the run's files."""
     steps = [json.loads(line) for line in (run / "steps.jsonl").read_text().splitlines()]
     epochs = list(csv.DictReader((run / "results.csv").open()))
     tab.page.reload()
@@ -269,7 +269,7 @@ def look_at_pictures(tab):
 
 
 def watch_training(browser, folder, train):
-    """The page beside a run that loses a worker and memory, up to its end."""
+    """The page of a run that loses a worker and runs out of memory, up to its end."""
     program = Program(folder, *train, "--epochs", "60", "--name", "exp", "--page", "127.0.0.1:0", "--inject", FAULTS)
     tab = Tab(browser, program.address())
     tab.page.locator("#state").wait_for()
@@ -335,7 +335,7 @@ def look_at_folder(browser, folder, headroom):
 
 
 def look_at_report(browser, run):
-    """The file that a run leaves shows the same without a program."""
+    """The report of a run shows the same without a server."""
     file = run / "report.html"
     if not file.exists():
         check(False, "the run left no report.html")
@@ -351,7 +351,7 @@ def look_at_report(browser, run):
 
 
 def look_at_plan(browser, folder, headroom):
-    """The file of a plan that nobody has run."""
+    """The report of a plan that was never run."""
     planned = subprocess.run([headroom, "plan", "--cfg", "yolov5s", "--img", "640", "--batch", "32", "--layout", "data=2,pipeline=2",
                               "--memory-limit", "8GiB", "--report", folder / "plan.html"], capture_output=True, text=True)
     check(planned.returncode == 0, f"the plan ended with {planned.returncode}: {planned.stderr}")

@@ -46,7 +46,7 @@ def need(package):
 
 @contextlib.contextmanager
 def refused(exit_code, *words):
-    """What stands below must be refused with this code, in these words."""
+    """The code below must be refused with this exit code and this text."""
     try:
         yield
     except headroom.HeadroomError as error:
@@ -118,7 +118,7 @@ def stopped_and_resumed(data):
     assert run.wait()["exit_code"] == 130 and run.state != "running", run.state
     committed = run.steps()
     assert len(committed) >= 3 and committed[:3] == before
-    with refused(130, "resume"):  # somebody who did not stop it
+    with refused(130, "resume"):  # as a user who did not stop it would
         headroom.Run(run.path).wait()
 
     resumed = run.resume(max_steps=len(committed) + 4)
@@ -130,7 +130,7 @@ def stopped_and_resumed(data):
 
 
 def left_by_its_python(data):
-    """A run goes on when the Python that started it ends; another finds and stops it."""
+    """A run continues when the Python process that started it ends; another finds and stops it."""
     code = ("import headroom, json, sys; "
             "print(headroom.train(**json.loads(sys.argv[1])).path)")
     request = {**MODEL, "data": data, "epochs": 500, "processes": 2}
@@ -140,7 +140,7 @@ def left_by_its_python(data):
     assert run.state == "running" and run.log == []
     committed = len(run.steps())
     for step in run.follow():
-        if step["step"] > committed + 1:  # it was committed after that Python's end
+        if step["step"] > committed + 1:  # committed after the end of that process
             break
     outcome = run.stop()
     assert outcome["exit_code"] == 130 and outcome["steps"] > committed, outcome
@@ -296,7 +296,7 @@ def damaged_lines():
 
 
 def growing_file():
-    """What a reader sees while a run writes, is resumed, and gives way to another."""
+    """A reader's view while a run writes, is resumed, and is replaced by another."""
     folder = folder_of_a_run("growing", 0)
     path = folder / "steps.jsonl"
     path.unlink()
@@ -332,7 +332,7 @@ def growing_file():
 
 
 def live_run():
-    """follow() goes on while a coordinator holds the folder, and ends with it."""
+    """follow() continues while a coordinator holds the folder, and ends with it."""
     folder = folder_of_a_run("live", 1)
     run = headroom.Run(folder)
     with (folder / "coordinator.log.lock").open("w") as lock:
@@ -367,7 +367,7 @@ def check_files():
     version = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True)
     named = re.search(r'^version = "(.*)"', (CLIENT / "pyproject.toml").read_text(), re.M)
     assert version.stdout.split()[1] == named[1], "pyproject.toml has another version"
-    for source in CLIENT.glob("headroom/*.py"):  # the oldest Python that is promised
+    for source in CLIENT.glob("headroom/*.py"):  # the oldest supported Python
         ast.parse(source.read_text(), feature_version=(3, 9))
     # It needs nothing but the standard library.
     alone = subprocess.run([sys.executable, "-ISc", "import sys; sys.path.insert(0, sys.argv[1]); "
@@ -453,7 +453,7 @@ def check_weights():
     assert kinds["single"].shape == (1, 3) and kinds["half"].dtype == numpy.float16
     assert kinds["truth"].tolist() == [True, False] and kinds["none"].shape == (0, 4)
     assert kinds["scalar"] == 7
-    kinds["single"][0, 0] = 3  # they can be written to
+    kinds["single"][0, 0] = 3  # arrays are writable
     try:
         torch = importlib.import_module("torch")
     except ImportError:
@@ -494,7 +494,7 @@ def check_types():
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir=/dev/null", "-p", "headroom"]
     found = subprocess.run(command, cwd="python", capture_output=True, text=True)
     assert found.returncode == 0, found.stdout + found.stderr
-    # A mistake is found: this test can fail.
+    # Checks that this test can fail.
     with open("python/headroom/wrong.py", "w") as file:
         file.write("from headroom import Run\nnumber: int = Run('a').state\n")
     found = subprocess.run(command, cwd="python", capture_output=True, text=True)
@@ -502,7 +502,7 @@ def check_types():
 
 
 def end_runs():
-    """Nothing that a failed test has started goes on."""
+    """Ends the processes that a failed test has started."""
     for definition in pathlib.Path("runs/train").glob("*/run.yaml"):
         run = headroom.Run(definition.parent)
         if run.state == "running":

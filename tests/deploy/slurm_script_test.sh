@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs deploy/slurm/headroom.sbatch as Slurm does, with srun, scancel and
-# scontrol of this test's own: two tasks on this machine train for real, are
-# told that the time limit is near, and the job is queued again and resumes.
+# scontrol of this test: two tasks on this machine train for real, get the
+# signal that the time limit is near, and the job is queued again and resumes.
 #
 #   slurm_script_test.sh HEADROOM
 set -euo pipefail
@@ -57,7 +57,7 @@ flags=(--cfg yolov5n --synthetic-input --img 64 --batch 4 --threads 1
   --noval --noplots --max-steps 30)
 log=runs/train/job-4711/steps.jsonl
 
-# steps_reach N: waits until so many are committed.
+# steps_reach N: waits until N steps are committed.
 steps_reach() {
   local i
   for ((i = 0; i < 1200; ++i)); do
@@ -66,14 +66,14 @@ steps_reach() {
   done
   fail "no step $1"
 }
-# ends NAME CODE: the job that runs in the background ends so.
+# ends NAME CODE: the job in the background must end with this code.
 ends() {
   local code=0
   wait "$job" || code=$?
   ((code == $2)) || fail "the job $1 ended with $code, not $2"
 }
 
-# An address that a killed start left must not be found.
+# The address of a killed start must not be used.
 mkdir -p .headroom-4711
 echo stale >.headroom-4711/rendezvous-of-the-killed
 bash "$script" 1 "${flags[@]}" >first.txt 2>&1 &
@@ -103,8 +103,8 @@ PYTHON
 [[ $(find runs/train -mindepth 1 -maxdepth 1 | wc -l) -eq 1 ]] ||
   fail "there is a second run"
 
-# A signal before the first step: an endless round is not begun. The GPUs of
-# the node are asked for, and are as many workers.
+# A signal before the first step: the job is not queued again without end. The
+# GPUs of the node are requested, and there are as many workers.
 export SLURM_JOB_NUM_NODES=1 SLURM_GPUS_ON_NODE=2
 cat >bin/idle <<'IDLE'
 #!/usr/bin/env bash
@@ -129,14 +129,14 @@ grep -q -- '--gres=gpu:2 idle train .*--device all --processes 2 --name idle --e
   fail "the step's words are $(cat srun.words)"
 grep -q -- '--export=ALL' srun.words || fail "NCCL's variables do not reach the workers"
 
-# What the tasks are told to compute on: the GPUs that the job asked for, the
-# CPU if it asked for none, and whatever the flags say.
+# The device of the tasks: the GPUs that the job requested, the CPU if it
+# requested none, and a device given by flags.
 cat >bin/done <<'DONE'
 #!/usr/bin/env bash
 exit 0
 DONE
 chmod 755 bin/done
-# told NAME GPUS WORDS...: the words of the step's srun.
+# told NAME GPUS WORDS...: checks the arguments of the step's srun.
 told() {
   local name="$1" gpus="$2"
   shift 2
@@ -157,14 +157,14 @@ for words in "--device 0,1" --device=cpu; do
 done
 [[ "$(told again 8 --resume runs/train/job-4711)" != *--device* ]] ||
   fail "a resumed run keeps its device: $(cat srun.words)"
-# Cards that the job asked for and the node lacks: one line, no CPU run.
+# Cards that the job requested and the node lacks: one line, no CPU run.
 if SLURM_GPUS_ON_NODE=2 bash "$script" auto --name absent "${flags[@]}" >absent.txt 2>&1; then
   fail "a node without cards trained a job that asked for GPUs"
 fi
 grep -q -- '--device all asks for cards, and .* has none' absent.txt ||
   fail "nobody said that the cards are missing"
 
-# Spot machines left the run, without a signal of Slurm's.
+# Spot machines left the run without a signal of Slurm.
 cat >bin/left <<'LEFT'
 #!/usr/bin/env bash
 mkdir -p runs/train/left

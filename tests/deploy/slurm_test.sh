@@ -3,8 +3,8 @@
 #
 #   slurm_test.sh HEADROOM FAKE_WORKER     exit 77: skipped, with the reason
 #
-# The worker only pretends to train: what is tested is who starts whom, and how
-# a run's end becomes the job's.
+# The worker only pretends to train: the test checks which process starts which,
+# and that the job ends with the run's exit code.
 set -euo pipefail
 headroom="$1"
 fake_worker="$2"
@@ -31,7 +31,7 @@ end() {
 }
 trap end EXIT
 
-# munge: a key and a socket of our own.
+# munge with a key and a socket of this test.
 mkdir -m 700 "$folder/munge"
 mkdir -m 755 "$folder/socket"
 mungekey --create --keyfile="$folder/munge/key"
@@ -113,7 +113,7 @@ grep -q 'rank 1 of 2' done.txt
 grep -q 'all 12 steps done' done.txt
 [[ -z $(ls -d .headroom-* 2>/dev/null) ]]
 
-# A refusal of the workers is the job's.
+# A refusal of the workers is the job's exit code.
 export FAKE_WORKER=refuse
 submit refused 4
 grep -q 'nothing is left' refused.txt

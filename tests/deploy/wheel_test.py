@@ -104,7 +104,7 @@ def check_symbols(unpacked, wheel):
     printed, _ = run(sys.executable, "-B", tool, "check", unpacked, *OLDEST)
     print(printed, end="")
     assert "headroom_program/libexec/headroom-worker" in printed
-    # A file that asks for more is found: this test can fail.
+    # Checks that this test can fail: a file that needs more is found.
     _, refused = run(sys.executable, "-B", tool, "check", unpacked, "GLIBC=2.17", code=1)
     assert re.search(r"libexec/headroom asks for GLIBC_\S+, but may ask for 2.17", refused)
     version = (unpacked / "headroom_program/VERSION").read_text()
@@ -146,7 +146,7 @@ def check_release(folder, wheel):
 
 
 def check_refusals(environment, wheel, torch):
-    # What pip says before anything is installed.
+    # The error of pip before anything is installed.
     other = wheel.with_name(re.sub("x86_64", "aarch64", wheel.name))
     other.write_bytes(wheel.read_bytes())
     assert "is not a supported wheel on this platform" in environment.pip(other, code=1)[1]
@@ -163,7 +163,7 @@ def check_refusals(environment, wheel, torch):
             _, refused = environment.program(*words, code=2)
             assert re.fullmatch(r"\[libtorch\] " + line + r"\n", refused), refused
         run(environment.folder / "bin/headroom-worker", "--version", code=2)
-        # What needs no tensors goes on.
+        # Commands without tensors still work.
         assert environment.program("train", "--help")[0].startswith("headroom train: ")
         assert environment.program("--version")[0] == run(BUILD / "bin/headroom", "--version")[0]
 
@@ -173,7 +173,7 @@ def check_training(environment, wheel, torch, folder):
     run(BUILD / "bin/headroom", *TRAIN, cwd=folder / "built")
     built = figures(folder / "built")
     assert len(built) == 3
-    # The CPU build has a version of its own, and none of CUDA's half.
+    # The CPU build has a version of its own, and no files of CUDA.
     half = folder / "half/torch"
     (half / "lib").mkdir(parents=True)
     source = dict(torch)["torch"]
@@ -184,7 +184,7 @@ def check_training(environment, wheel, torch, folder):
     for version, files in kinds.items():
         environment.set_torch(version, files)
         environment.pip("--force-reinstall", "--no-deps", wheel)
-        environment.pip(wheel)  # with what it requires: torch is there
+        environment.pip(wheel)  # with its requirements: torch is installed
         here = folder / version
         here.mkdir()
         environment.program(*TRAIN, cwd=here)

@@ -1,6 +1,6 @@
 // Anchors found from the boxes are part of a run's definition: the same on
 // every rank and under every layout, in the weights, after --resume, and in
-// what is fine-tuned from them.
+// runs fine-tuned from those weights.
 //
 // Real processes. The drawn shapes fit the shipped anchors; with a threshold of
 // 1.3 instead of 4 they do not.
@@ -103,7 +103,7 @@ TEST(AutoAnchor, IsTheSameUnderEveryLayout) {
     expect_equivalent(one, other);
     EXPECT_EQ(value_of(folder / name, "anchors"), anchors);
   }
-  // Without them it is another run.
+  // Without them it would be another run.
   const auto kept =
       train_in(folder / "kept", command, joined(steps, {"--noautoanchor"}));
   EXPECT_EQ(value_of(folder / "kept", "anchors"), "");
@@ -134,7 +134,7 @@ TEST(AutoAnchor, ResumesBitForBitAndGoesWithTheWeights) {
   const fs::path weights = folder / "parts" / kRun / "weights/last.safetensors";
   EXPECT_EQ(stored_anchors(weights), in_cells(anchors));
 
-  // The committed steps were made with them.
+  // The committed steps were trained with them.
   const ProgramResult refused =
       run_program({program("headroom"), "train", "--resume",
                    (folder / "parts" / kRun).string(), "--epochs", "3", "--set",
@@ -144,7 +144,8 @@ TEST(AutoAnchor, ResumesBitForBitAndGoesWithTheWeights) {
   EXPECT_NE(refused.err.find("anchors was " + anchors), std::string::npos)
       << refused.err;
 
-  // Weights without --cfg bring theirs along; a model file's are its own.
+  // Weights without --cfg bring their anchors along; with --cfg those of the
+  // model file count.
   auto tune = train_shapes("8", {"--epochs", "1", "--noval", "--max-steps", "1",
                                  "--noautoanchor", "--weights", weights});
   const auto with_cfg = tune;
@@ -160,7 +161,7 @@ TEST(AutoAnchor, ResumesBitForBitAndGoesWithTheWeights) {
   EXPECT_EQ(value_of(folder / "with_cfg", "anchors"), "");
 }
 
-TEST(AutoAnchor, KeepsWhatFitsToTheBit) {
+TEST(AutoAnchor, KeepsFittingAnchorsToTheBit) {
   const fs::path folder = fresh_folder();
   const auto command = train_fp64("8");
   const std::vector<std::string> steps = {"--max-steps", "2"};

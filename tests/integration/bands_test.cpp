@@ -1,8 +1,8 @@
 // A model of five bands (ch: 5) on TIFFs of five bands, from training to
-// export: the layout changes nothing, a resumed run is the whole one, and what
-// does not fit is refused or left out by name.
+// export: the layout changes nothing, a resumed run is the whole one, and
+// unsupported features are refused or skipped by name.
 //
-// Real processes, drawn images. What an object is shows in the last two bands.
+// Real processes, drawn images. Only the last two bands tell the classes apart.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,8 @@ using ::testing::HasSubstr;
 constexpr int kSide = 128, kBands = 5, kTrain = 12, kVal = 4;
 constexpr const char* kRun = "runs/train/exp";
 
-// Uncompressed, in one strip, side by side; its own writing of the format.
+// Writes an uncompressed TIFF in one strip, bands side by side, without the
+// project's writer.
 void write_tiff(const fs::path& file, const std::string& samples, int side,
                 int bands) {
   constexpr uint16_t kShort = 3, kLong = 4;
@@ -198,7 +199,7 @@ TEST_F(BandRuns, SplitImagesAreTheSameImages) {
   }
 }
 
-TEST_F(BandRuns, TheStartSaysWhatIsLeftOutAndPicturesAreDrawn) {
+TEST_F(BandRuns, TheStartListsSkippedFeaturesAndPicturesAreDrawn) {
   const fs::path run = folder_ / "two" / kRun;
   EXPECT_THAT(text_of(run / "data_report.txt"),
               HasSubstr("hyp.hsv_h 0.015, hyp.hsv_s 0.7, hyp.hsv_v 0.4 change "
@@ -252,7 +253,7 @@ TEST_F(BandRuns, ValDetectAndExportTakeItsWeights) {
       folder_);
   EXPECT_EQ(tuned.exit_code, 0) << tuned.err;
 
-  // The table beside it may be somebody's own.
+  // A table beside it may be the user's own file.
   const auto prune_again = [&] {
     return run_program(
         {program("headroom"), "prune", "--weights", weights(), "--share", "0.2",
@@ -293,7 +294,7 @@ TEST_F(BandRuns, OtherNumbersOfBandsAreRefusedOrLeftOut) {
       colours.err,
       HasSubstr("0.tif: unreadable image (5 bands, but the model's ch is "
                 "3 or 1: use a model with ch: 5, or images of colours)"));
-  // One of them among the others.
+  // One image of other bands among the others.
   const fs::path mixed = folder_ / "mixed";
   fs::create_directories(mixed);
   fs::copy(folder_ / "images", mixed / "images", fs::copy_options::recursive);
@@ -313,7 +314,8 @@ TEST_F(BandRuns, OtherNumbersOfBandsAreRefusedOrLeftOut) {
                 "image and its boxes left out\n"));
 }
 
-// All but the first convolution, here of the model of bands for one of colours.
+// All tensors except the first convolution are taken, here from the model of
+// bands for one of colours.
 TEST_F(BandRuns, WeightsOfAnotherNumberOfBandsAreTakenWhereTheyFit) {
   const fs::path where = folder_ / "transfer";
   fs::create_directories(where);

@@ -31,8 +31,8 @@ ProgramResult pack(const fs::path& out, const std::vector<std::string>& more) {
   return run_program(command, out.parent_path());
 }
 
-// A folder with only those of the machine's libraries that a bundle may use is
-// laid over the one they come from.
+// Mounts a folder that holds only the system libraries that a bundle may use
+// over the system's library folder.
 const std::string kHideLibraries = R"sh(
 set -eu
 machine="$(dirname "$(readlink -f "$(ldd /bin/sh | awk '/libc.so/{print $3}')")")"
@@ -75,7 +75,7 @@ TEST_F(Bundle, RunsWhereThereIsOnlyLibTorch) {
   fs::create_directories(away);
   ASSERT_EQ(run_program({"tar", "xzf", packed.string()}, away).exit_code, 0);
 
-  // What is hidden is missed.
+  // Checks that the hidden libraries really are missing.
   const ProgramResult missing =
       run_alone(away, {program("headroom"), "--help"});
   EXPECT_EQ(missing.exit_code, 127);
@@ -94,7 +94,7 @@ TEST_F(Bundle, RunsWhereThereIsOnlyLibTorch) {
                        "ask/run.yaml", "--run-directory", "run"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
 
-  // The programs as built, with everything of this machine.
+  // The programs as built, with all libraries of this machine.
   const ProgramResult built =
       run_program({program("headroom-worker"), "--standalone", "ask/run.yaml",
                    "--run-directory", "built"},

@@ -1,6 +1,6 @@
 // A card fails for its process, on test devices and a stand-in for NCCL: the
 // run loses one worker and one step, as after a SIGKILL; a card that fails
-// twice is left out; with the last card the run ends and says what to do.
+// twice is left out; when the last card fails, the run ends with a remedy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ const std::vector<Json>& one_process(const Words& more) {
   static std::map<Words, std::vector<Json>> runs;
   auto& steps = runs[more];
   if (steps.empty()) {
-    // Not the test's own folder, which has the other run.
+    // Not in the test's own folder, which has the other run.
     const fs::path folder =
         fs::path(HEADROOM_BUILD_DIR) / "tests/runs/CardFailuresOneProcess";
     fs::remove_all(folder);
@@ -68,7 +68,7 @@ const std::vector<Json>& one_process(const Words& more) {
   return steps;
 }
 
-// Every step once, with the losses of an undisturbed run.
+// Every step occurs once, with the losses of an undisturbed run.
 void expect_calm_results(const fs::path& folder, const Words& for_one = {}) {
   const std::vector<Json> steps = steps_so_far(folder);
   const std::vector<Json>& expected = one_process(for_one);
@@ -99,7 +99,8 @@ TEST_P(CardFailure, CostsAWorkerAndAStep) {
           {"--inject", fault_at("device_error", cell.rank, kStep, cell.phase)}),
       folder);
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  // Who waits for a peer that waits for its card does not wait for its limit.
+  // A rank that waits for the peer with the failed card does not wait for the
+  // time limit of a collective.
   EXPECT_LT(result.seconds, 60) << result.err;
   expect_calm_results(folder, cell.for_one_process);
   const std::vector<Json> failures = events_named(folder, "card_failure");
@@ -145,7 +146,7 @@ std::vector<Cell> all_cells() {
   add(cells(zero(3), "zero_3"));
   add(cells({"--layout", "spatial=2"}, "spatial"));
   std::vector<Cell> stages = cells({"--layout", "pipeline=2"}, "pipeline");
-  // Stages send each other messages and sum nothing.
+  // Pipeline stages only send each other messages: there is no sum to fail.
   std::erase_if(stages,
                 [](const Cell& cell) { return cell.phase == "collective"; });
   add(stages);
@@ -160,7 +161,7 @@ std::vector<Cell> quick_cells() {
     const bool is_quick = cell.phase == "forward" || cell.phase == "collective";
     if (cell.rank == 1 && is_quick) quick.push_back(cell);
   }
-  // Rows of an image go beside NCCL, whose sums stand still.
+  // Rows of an image do not go through NCCL, whose sums block here.
   quick.push_back(cells({"--layout", "spatial=2"}, "spatial").back());
   return quick;
 }
@@ -174,7 +175,8 @@ INSTANTIATE_TEST_SUITE_P(Slow, CardFailure, ::testing::ValuesIn(all_cells()),
 INSTANTIATE_TEST_SUITE_P(Quick, CardFailure, ::testing::ValuesIn(quick_cells()),
                          name_of_cell);
 
-TEST(CardFailures, TwiceLeavesTheCardOutAndTheRunGoesOnWithTheOther) {
+TEST(CardFailures,
+     ASecondFailureExcludesTheCardAndTheRunContinuesWithTheOther) {
   const Variable devices = test_devices();
   const fs::path folder = fresh_folder();
   const ProgramResult result = run_program(
@@ -217,7 +219,7 @@ TEST(CardFailures, SoManyStepsApartTheyAreTwoFirstFailures) {
   EXPECT_EQ(steps_so_far(folder).back().at("generation"), 3);
 }
 
-TEST(CardFailures, WithTheLastCardTheRunEndsAndSaysWhatToDo) {
+TEST(CardFailures, TheRunEndsWithARemedyWhenTheLastCardFails) {
   const fs::path folder = fresh_folder();
   {
     const Variable devices = test_devices();
@@ -238,7 +240,7 @@ TEST(CardFailures, WithTheLastCardTheRunEndsAndSaysWhatToDo) {
     }
     EXPECT_EQ(events_named(folder, "run_over").back().at("exit_code"), 5);
   }
-  // What it says works, here on the CPU.
+  // The command that the message gives works, here on the CPU.
   const ProgramResult resumed =
       run_program({program("headroom"), "train", "--resume",
                    run_directory(folder).string(), "--device", "cpu"},
@@ -247,8 +249,8 @@ TEST(CardFailures, WithTheLastCardTheRunEndsAndSaysWhatToDo) {
   expect_calm_results(folder);
 }
 
-// All but rank 3 report an error of their card.
-TEST(CardFailures, ACascadeIsOneEventAndOneCardIsCharged) {
+// All ranks but rank 3 report an error of their card.
+TEST(CardFailures, ACascadeOfFailuresIsOneEventAndCountsAgainstOneCard) {
   const Variable devices = test_devices();
   const fs::path folder = fresh_folder();
   const ProgramResult result =
@@ -273,7 +275,7 @@ TEST(CardFailures, ACascadeIsOneEventAndOneCardIsCharged) {
   EXPECT_EQ(events_named(folder, "generation").back().at("world_size"), 4);
 }
 
-// The cards behind it have other numbers from then on.
+// The cards after it have other numbers from then on.
 TEST(CardFailures, ACardThatTheDriverNoLongerListsIsLeftOut) {
   const Variable devices = test_devices();
   const fs::path folder = fresh_folder();
@@ -314,7 +316,7 @@ TEST(CardFailures, WhereThereIsNoCardTheFaultIsRefused) {
                         "--device"));
 }
 
-TEST(CardFailures, WhereRanksSumNothingAFaultOfSumsIsRefused) {
+TEST(CardFailures, WithoutGradientSumsAnInjectedFaultOfSumsIsRefused) {
   const Variable devices = test_devices();
   const ProgramResult result = run_program(
       joined(on_cards("0,1", {"--layout", "pipeline=2"}),

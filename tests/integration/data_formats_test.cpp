@@ -1,5 +1,5 @@
-// One data set in three formats trains the same; verify says what is wrong with
-// it, and headroom's exit codes are the worker's.
+// One data set in three formats trains the same; verify names its faults, and
+// headroom's exit codes are the worker's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,8 @@ std::string write(const fs::path& file, const std::string& text) {
   return file.string();
 }
 
-// A split's XML as COCO's JSON: its own reading of them, nothing of ours.
+// Converts a split's XML to COCO's JSON with a separate reader, so that the
+// test does not use the code under test.
 void convert(const std::string& split, const fs::path& file) {
   static const std::regex object(
       "<name>(\\w+)</name>[^]*?<xmin>(\\d+)</xmin>\\s*<ymin>(\\d+)</ymin>\\s*"

@@ -1,5 +1,5 @@
-// headroom detect, killed again and again: with --resume it goes on where it
-// ended, looks at nothing twice, and writes the files of a calm run.
+// headroom detect, killed again and again: with --resume it continues where it
+// ended, processes nothing twice, and writes the files of an undisturbed run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -38,7 +38,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Files = std::map<std::string, std::string>;
 
-// Its signals grow from layer to layer, so that pixels decide.
+// Signals grow from layer to layer, so that pixels decide.
 void write_weights(const fs::path& file) {
   const layers::ModelTable table = layers::load_model_table("yolov5n");
   model::LayerGraph model(table, 2, at::kFloat, 0);
@@ -57,7 +57,7 @@ Geotiff map_at(int column, int row) {
           .options = {"TILED=YES", "BLOCKXSIZE=256", "BLOCKYSIZE=256"}};
 }
 
-// What a journal holds, record by record; the last may be torn.
+// The records of a journal; the last may be torn.
 std::vector<std::string> whole_records(const std::string& journal) {
   std::vector<std::string> records;
   if (journal.size() < 20) return records;
@@ -71,7 +71,7 @@ std::vector<std::string> whole_records(const std::string& journal) {
   return records;
 }
 
-// Frames around records, behind a header of that text.
+// Frames around records, after a header of that text.
 std::string journal_with(const std::string& text,
                          const std::vector<std::string>& records) {
   uint32_t crc = crc32c(text);
@@ -93,7 +93,7 @@ bool has_ended(pid_t pid) {
          info.si_pid == pid;
 }
 
-// The most memory that the worker has had; 0 where the process is none yet.
+// The peak memory of the worker; 0 while the process has not started.
 int64_t peak_kib_of(pid_t pid) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   bool is_worker = false;
@@ -111,7 +111,7 @@ class DetectResume : public ::testing::Test {
  protected:
   void SetUp() override {
     setenv("HEADROOM_MAP_PLUGIN", program("libheadroom_maps.so").c_str(), 1);
-    // Two runs write the same date into their GeoPackages.
+    // Fixes the date that both runs write into their GeoPackages.
     setenv("OGR_CURRENT_DATE", "2026-11-26T00:00:00.000Z", 1);
     write_weights(folder_ / "w.safetensors");
     fs::create_directories(folder_ / "in");
@@ -150,7 +150,7 @@ class DetectResume : public ::testing::Test {
     }
     return {};
   }
-  // Starts the command and kills it once `is_time`. False: it ended before.
+  // Starts the command and kills it once `is_time`. False if it ended before.
   template <typename IsTime>
   bool kill_when(const std::vector<std::string>& command,
                  const IsTime& is_time) {
@@ -167,8 +167,8 @@ class DetectResume : public ::testing::Test {
     const auto size = fs::file_size(journal_of(name), none);
     return none ? 0 : size;
   }
-  // Kills the run whenever its journal has grown by so many bytes, and goes on,
-  // until it ends. Returns how often.
+  // Kills the run whenever its journal has grown by so many bytes, and resumes
+  // it, until it ends. Returns the number of kills.
   int kill_again_and_again(const std::string& name,
                            const std::vector<std::string>& more, size_t growth);
 
@@ -186,7 +186,7 @@ int DetectResume::kill_again_and_again(const std::string& name,
   while (kill_when(command, [&] { return journal_size(name) >= next; })) {
     const std::string journal = text_of(journal_of(name));
     const std::vector<std::string> after = whole_records(journal);
-    // Nothing was looked at again: every look has a record.
+    // Nothing was processed again: all processing is recorded.
     EXPECT_GT(after.size(), before.size());
     EXPECT_TRUE(std::ranges::equal(
         before, std::span(after).first(std::min(before.size(), after.size()))));
@@ -247,7 +247,7 @@ class SmallDetectResume : public DetectResume {
                   map_at(corner.x + moved, corner.y));
   }
 
-  // Four tiles on seams were looked at, or more.
+  // At least four tiles on seams were processed.
   bool kill_at_seams() {
     return kill_when(detect("killed", kTiles), [&] {
       const auto records = whole_records(text_of(journal_of("killed")));
@@ -276,7 +276,7 @@ TEST_F(SmallDetectResume, KilledAtItsBeginning_ANewRunBegins) {
   expect_same(calm_, files_of("killed"));
 }
 
-// Tries until a kill comes between the first complete file and the end.
+// Repeats until a kill happens between the first complete file and the end.
 TEST_F(SmallDetectResume, KilledWhileItFinishes_TheFilesAreThoseOfACalmRun) {
   std::string name;
   const auto was_hit = [&] {
@@ -386,7 +386,7 @@ TEST_F(SmallDetectResume, ItsOwnPicturesAreNoSources) {
               calm_["predictions.json"]);
 }
 
-TEST_F(SmallDetectResume, WhatCannotBeReadIsLookedAtBeforeWhatFollows) {
+TEST_F(SmallDetectResume, UnreadableSourcesAreRetriedBeforeTheFollowingOnes) {
   std::ofstream(folder_ / "in/a.bmp") << "BM and no picture";
   EXPECT_GE(kill_again_and_again("killed", kTiles, 20'000), 2);
   EXPECT_THAT(text_of(folder_ / "stderr.txt"),
@@ -394,13 +394,13 @@ TEST_F(SmallDetectResume, WhatCannotBeReadIsLookedAtBeforeWhatFollows) {
   expect_same(calm_, files_of("killed"));
 }
 
-// The tiles on seams that were looked at lie elsewhere then.
-TEST_F(SmallDetectResume, AMapThatWasMovedHasOtherSeams) {
+// The tiles on seams that were already processed then lie elsewhere.
+TEST_F(SmallDetectResume, AMovedMapGivesOtherSeams) {
   ASSERT_TRUE(kill_at_seams());
   const auto records = whole_records(text_of(journal_of("killed")));
   const auto tiles = std::ranges::count_if(
       records, [](const std::string& one) { return one.front() == 0; });
-  // Its path, size and date stay.
+  // Its path, size and date do not change.
   const fs::path map = folder_ / "in/map2.tif";
   const auto size = fs::file_size(map);
   const auto written = fs::last_write_time(map);
@@ -410,7 +410,7 @@ TEST_F(SmallDetectResume, AMapThatWasMovedHasOtherSeams) {
   const ProgramResult resumed =
       run_program(detect("killed", joined(kTiles, {"--resume"})), folder_);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-  // None of the seams' tiles.
+  // No tile on a seam is taken from the journal.
   EXPECT_THAT(resumed.err,
               HasSubstr("killed goes on: 4 images and " +
                         counted(tiles, "tile") + " were looked at before"));
@@ -427,7 +427,7 @@ std::string with_value(std::string record, size_t at, Value value) {
   return record;
 }
 
-// Every CRC is right but for the random ones.
+// Every CRC is right except the random ones.
 TEST_F(SmallDetectResume, HostileJournalsChangeNothing) {
   ASSERT_TRUE(kill_at_seams());
   const std::string journal = text_of(journal_of("killed"));
@@ -446,7 +446,7 @@ TEST_F(SmallDetectResume, HostileJournalsChangeNothing) {
           with_value(*one, 49 + 20, int32_t{99}),
           with_value(*one, 49 + 20, int32_t{-1}),
           with_value(*one, 49 + 8, 1e9F), with_value(*one, 0, uint8_t{200})}) {
-      // An image's number and a tile's height say nothing.
+      // An image's number and a tile's height are in no output.
       if (kind != 1 && bad.substr(17, 8) != one->substr(17, 8)) continue;
       if (kind == 1 && bad.substr(9, 8) != one->substr(9, 8)) continue;
       auto changed = records;
@@ -484,7 +484,7 @@ TEST_F(SmallDetectResume, HostileJournalsChangeNothing) {
   }
 }
 
-TEST_F(SmallDetectResume, AJournalsWordsDoNotCommandATerminal) {
+TEST_F(SmallDetectResume, TextOfAJournalCannotControlATerminal) {
   fs::create_directories(results("killed"));
   std::ofstream(results("killed") / "detect.journal") << journal_with(
       R"({"weights":"w","sources":"s","options":["\u001b[2J"],"version":"1",)"
@@ -498,7 +498,7 @@ TEST_F(SmallDetectResume, AJournalsWordsDoNotCommandATerminal) {
   }
 }
 
-// Its folder keeps its name, whether it goes on or begins anew.
+// The folder keeps its name, whether the run resumes or starts anew.
 TEST_F(SmallDetectResume, WithExistOk_TheFilesAreThoseOfACalmRun) {
   std::vector<std::string> command =
       detect("killed", joined(kTiles, {"--exist-ok"}));
@@ -532,7 +532,7 @@ TEST_F(SmallDetectResume, InterruptedByHand_ItGoesOnToo) {
   expect_same(calm_, files_of("killed"));
 }
 
-// A picture of 1.2 GB, which is never held.
+// A picture of 1.2 GB, which is never held whole.
 class Slow : public DetectResume {};
 
 // A cloud optimized GeoTIFF of the same pixels, with overviews.
@@ -566,7 +566,7 @@ TEST_F(Slow, AMapOf20000PixelsASide_KilledTenTimes) {
   EXPECT_LT(peak_kib_, 600 * 1024);
 }
 
-// All tiles are known by then, and the journal does not grow.
+// All tiles are in the journal by then, so it does not grow.
 TEST_F(Slow, ALargePicture_KilledWhileItIsDrawnAndCropped) {
   constexpr int kSide = 14'000;
   cv::Mat picture;

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 const std::string kPlugin =
     std::string(HEADROOM_BUILD_DIR) + "/tests/libheadroom_testdevice.so";
 
-// What programs that start meanwhile take their devices from.
+// The device plugin for programs that start during its life.
 class PluginOf {
  public:
   explicit PluginOf(const std::string& path) {
@@ -82,7 +82,7 @@ TEST(Device, ShardedProcessesEqualTheCpu) {
       {"--device", "1,0", "--layout", "data=2", "--zero", "3"});
 }
 
-// Through validations and checkpoints, which graphs make room for, and a kill.
+// With validations and checkpoints, which graphs make room for, and a kill.
 TEST(Device, CapturedLayersTrainAsTheyAre) {
   const PluginOf device(kPlugin);
   const std::vector<std::string> flags = {"--device",   "0,1",       "--layout",
@@ -101,8 +101,8 @@ TEST(Device, CapturedLayersTrainAsTheyAre) {
   EXPECT_FALSE(reasons(run, "cuda_graphs").empty());
 }
 
-// Tensors of the device by its communicator, messages through the host. What
-// its communicators take of the device is there before the first step.
+// Tensors on the device go through its communicator, messages through the host.
+// The memory of its communicators is allocated before the first step.
 TEST(Device, ItsOwnCommunicatorEqualsTheCpu) {
   const std::vector<Json> cpu = train("cpu", {"--processes", "1"});
   const PluginOf device(kPlugin);
@@ -119,8 +119,8 @@ TEST(Device, ItsOwnCommunicatorEqualsTheCpu) {
   }
 }
 
-// Where samples are rendered changes no bit of a run, and what it takes on the
-// device is predicted.
+// Rendering samples on the device changes no bit of a run, and its memory is
+// predicted.
 void expect_rendered_as_on_the_cpu(std::vector<std::string> layout) {
   const PluginOf device(kPlugin);
   layout.insert(layout.end(), {"--backend", "gloo", "--noval", "--set",
@@ -136,7 +136,7 @@ void expect_rendered_as_on_the_cpu(std::vector<std::string> layout) {
       EXPECT_EQ(run[step].at(key), cpu[step].at(key)) << key << " " << step;
     }
     for (const Json& memory : run[step].at("memory")) {
-      // The step has a shape whose workspaces nobody has seen.
+      // The step has a new shape, whose workspaces were not measured yet.
       if (memory.at("predicted_peak_bytes").is_null()) continue;
       ++predicted;
       const double ratio = memory.at("predicted_peak_bytes").get<double>() /
@@ -199,7 +199,8 @@ TEST(Device, AKilledProcessCostsNoStep) {
   EXPECT_EQ(run.back().at("generation"), 2);
 }
 
-// Refused by the device's own allocator: a step is tried again, then leaner.
+// Refused by the device's own allocator: a step is retried, then with leaner
+// layers.
 TEST(Device, AllocationsThatFailCostNoStep) {
   const PluginOf device(kPlugin);
   const std::vector<std::string> flags = {"--device", "0", "--activations",
@@ -224,7 +225,7 @@ TEST(Device, AllocationsThatFailCostNoStep) {
     EXPECT_EQ(run.steps[step].at("attempt"), attempts[step]) << step;
   }
   EXPECT_EQ(run.summary.at("map50"), calm.summary.at("map50"));
-  // After the vote nothing is allocated, on the device either.
+  // After the vote nothing is allocated, neither on the host nor on the device.
   const std::vector<std::string> faults = reasons(run, "fault");
   EXPECT_EQ(faults.size(), 7U);
   for (const std::string& fault : faults) {
@@ -238,10 +239,11 @@ TEST(Device, AllocationsThatFailCostNoStep) {
   EXPECT_THAT(failures, Contains(HasSubstr("from now on layers are lean")));
 }
 
-// Beside the tensors: the context, and what they are cut from. With the
-// workspaces of the first step's convolutions the next steps are predicted, but
-// for the short last batch of the epoch, which has other shapes.
-TEST(Device, WhatIsThereBesideTensorsIsSaid) {
+// Memory beside the tensors: the context, and the rest of the allocator's
+// segments. Once the workspaces of the first step's convolutions are measured,
+// the next steps are predicted, except the short last batch of the epoch, which
+// has other shapes.
+TEST(Device, MemoryBesideTensorsIsReported) {
   const PluginOf device(kPlugin);
   const Finished run = finished("run", {"--device", "0,1", "--layout", "data=2",
                                         "--backend", "gloo", "--noval"});
@@ -275,9 +277,9 @@ TEST(Device, WhatIsThereBesideTensorsIsSaid) {
   }
 }
 
-// What takes a device's memory away is met as on the CPU: the step is tried
-// again with less, and comes out the same.
-TEST(Device, ABallastOnItIsMetWithinTheLimit) {
+// Memory that another process takes on a device is handled as on the CPU: the
+// step is retried with less memory, and its result is the same.
+TEST(Device, ABallastOnItIsHandledWithinTheLimit) {
   const PluginOf device(kPlugin);
   const std::vector<std::string> flags = {"--device", "0", "--noval",
                                           "--activations", "keep"};
@@ -328,9 +330,9 @@ TEST(Device, ValidatesWeightsOfTheCpu) {
   }
 }
 
-// The planner counts tensors, of which so many fit; what they are cut from, and
-// the context beside it, do not.
-TEST(Device, WhatFitsWithoutItsContextAloneIsRefused) {
+// The tensors alone would fit; the allocator's segments and the context beside
+// them do not.
+TEST(Device, APlanThatFitsOnlyWithoutTheContextIsRefused) {
   const PluginOf device(kPlugin);
   const auto refused = [&](const std::string& limit) {
     const ProgramResult result = run_program(
@@ -358,7 +360,7 @@ struct Refused {
   std::string words;
 };
 
-TEST(Device, WhatIsNotThereIsRefused) {
+TEST(Device, ADeviceThatDoesNotExistIsRefused) {
   const std::vector<Refused> cases = {
       {kPlugin, {"--device", "9"}, "there is no card 9"},
       {kPlugin,
@@ -383,7 +385,7 @@ TEST(Device, WhatIsNotThereIsRefused) {
 }
 
 // The device's float32 differs from the CPU's in the last digits.
-TEST(Device, DetectionsAreThoseOfTheCpu) {
+TEST(Device, DetectionsEqualTheCpus) {
   const auto folder = fresh_folder();
   train_in(folder, train_shapes("8", {}), {"--max-steps", "2", "--noval"});
   const auto boxes = [&](const std::string& device) {

@@ -1,5 +1,5 @@
-// A run that a test disturbs from outside while it goes on: who its processes
-// are, what it has committed so far, and what it must look like at the end.
+// A run that a test disturbs from outside while it goes on: its processes, its
+// committed steps, and checks of its final state.
 //
 // Errors: GoogleTest failures.
 #pragma once
@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin);
 
-// Looks every 2 ms; false if the time is over.
+// Checks every 2 ms; false if the time is over.
 bool wait_until(const std::function<bool()>& is_so, double seconds);
 
 // The one run of a folder.
@@ -32,8 +32,8 @@ std::vector<Json> steps_so_far(const std::filesystem::path& folder);
 std::vector<Json> events_named(const std::filesystem::path& folder,
                                const std::string& name);
 
-// One of `size` slots on this host, as Open MPI describes them: an agent of its
-// own, slot 0 with the coordinator too. `job` is theirs alone.
+// One of `size` slots on this host, in Open MPI's variables: each has an agent,
+// slot 0 also the coordinator. `job` must be unique.
 std::vector<std::string> in_slot(int slot, int size, const std::string& job,
                                  const std::vector<std::string>& command);
 
@@ -42,13 +42,14 @@ std::vector<pid_t> workers_of(pid_t pid);
 std::vector<pid_t> coordinators_of(pid_t supervisor);
 std::vector<pid_t> agents_of(pid_t supervisor);
 
-// --- at the end --------------------------------------------------------------
+// --- checks at the end -------------------------------------------------------
 
-// Samples, losses and gradient norms to the bit.
+// Compares samples, losses and gradient norms to the bit.
 void expect_same_steps(const std::vector<Json>& steps,
                        const std::vector<Json>& expected);
 
-// Every step once and each sample once, by `headroom status --ledger`.
+// Checks with `headroom status --ledger` that every step and each sample occurs
+// once.
 void expect_exact_ledger(const std::filesystem::path& folder);
 
 }  // namespace headroom::testing

@@ -22,9 +22,10 @@ struct Layout {
   std::string batch;
   std::vector<std::string> flags;
   size_t ranks;
-  // Part of the mathematics: the one process has them too.
+  // Flags that change the mathematics: the single process has them too.
   std::vector<std::string> groups = {};
-  // Compared; where steps are few per epoch rounding grows faster.
+  // The number of compared steps; with few steps an epoch, rounding grows
+  // faster.
   size_t steps = kSteps;
   bool outlined = false;  // labels are polygons
 };
@@ -102,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
                kGroupsOf2},
         // One group on both ranks; the last batch of 3 is another.
         Layout{"uneven17_data2", "17", {"--layout", "data=2"}, 2, {}, 6},
-        // Groups of 19 and 18, each on a rank of its own.
+        // Groups of 19 and 18, each on its own rank.
         Layout{"uneven37_zero3",
                "37",
                {"--layout", "data=2", "--zero", "3"},

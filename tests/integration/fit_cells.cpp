@@ -3,8 +3,8 @@
 #include <array>
 #include <mutex>
 
-#include "configs/knobs.h"
 #include "configs/layers/model_table.h"
+#include "configs/options.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/convolution_workspaces.h"
@@ -38,13 +38,13 @@ predict::MemoryRequest request_of(const FitCell& cell, const plan::Plan& plan) {
 
 RankOptions options_of(const FitCell& cell) {
   RankOptions options;
-  if (cell.between_hosts) options.backend = RankBackend::kGloo;
+  if (cell.between_hosts) options.backend = RankBackend::kNetwork;
   options.operation_timeout = std::chrono::seconds(300);
   options.time_limit = std::chrono::seconds(900);
   return options;
 }
 
-// Where a rank of the cell computes, and what it exchanges tensors with.
+// The device of a rank of the cell, and the communicator for its tensors.
 struct Place {
   Place(const FitCell& cell, int rank, collectives::Communicator& world) {
     if (!cell.on_device) {
@@ -84,7 +84,7 @@ configs::RunConfig FitCell::config() const {
   config.image_height = config.image_width = image_size;
   config.micro_batch_size = micro_batch;
   config.batch_norm_group_size = micro_batch;
-  // Two micro-batches where there are stages, and one per data rank.
+  // Two micro-batches for a pipeline, and one per data rank.
   const bool is_whole = layout == "one" || layout == "spatial";
   config.global_batch_size = is_whole ? micro_batch : 2 * micro_batch;
   if (batch > 0) {
@@ -94,7 +94,7 @@ configs::RunConfig FitCell::config() const {
   config.activations = policy == "mixed" ? "keep" : policy;
   config.freeze = freeze;
   config.teacher = config.teacher_model = teacher;
-  configs::set_from_text(config, *configs::find_knob("precision"), precision);
+  configs::set_from_text(config, *configs::find_key("precision"), precision);
   config.zero_stage = layout == "zero3" ? 3 : 0;
   if (layout != "one")
     config.layout = plan::parse_layout((layout == "zero3" ? "data" : layout) +
@@ -131,7 +131,7 @@ std::vector<FitMeasurement> measure(const FitCell& cell, int steps) {
   activations::install_saved_tensor_policies();
   const plan::Plan plan = plan_of(cell);
   predict::MemoryRequest known = request_of(cell, plan);
-  // What captured micro-batches have room for.
+  // The capacity of captured micro-batches.
   if (cell.cuda_graphs) {
     known.labels.assumed_boxes_per_image += cell.more_boxes;
   }
@@ -202,7 +202,7 @@ std::vector<FitCell> fit_matrix(int64_t limit) {
   struct Model {
     std::string name;
     int64_t image_size;
-    int64_t most_images;  // that a quarter of an hour has time for
+    int64_t most_images;  // that fit into a quarter of an hour
   };
   const std::vector<Model> models = {{"yolov5n", 320, 8}, {"yolov5s", 320, 8},
                                      {"yolov5n", 640, 8}, {"yolov5m", 320, 8},

@@ -1,5 +1,5 @@
-// Cells of the fit matrix: which model, size, micro-batch, activation policy
-// and layout, and what was predicted and measured there.
+// Cells of the fit matrix: model, size, micro-batch, activation policy and
+// layout, with the predicted and measured bytes.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct FitCell {
 // The plan that train would use; "mixed" layers changed.
 plan::Plan plan_of(const FitCell& cell);
 
-// What the whole run is predicted to need before anything is allocated: the sum
+// The bytes predicted for the whole run before anything is allocated: the sum
 // over its ranks.
 int64_t predicted_bytes_of_all_ranks(const FitCell& cell);
 
@@ -53,9 +53,9 @@ struct FitMeasurement {
 };
 std::vector<FitMeasurement> measure(const FitCell& cell, int steps);
 
-// The same outside of steps: start-up, after a step a validation of two batches
-// with so many images at once, and a checkpoint, in this order for each rank.
-// `step` is 0. Files are written to `folder`.
+// Measures the phases outside of steps: start-up, a validation after a step
+// (two batches of the given number of images), and a checkpoint, in this order
+// for each rank. `step` is 0. Files are written to `folder`.
 struct PhaseMeasurement : FitMeasurement {
   std::string phase;
 };
@@ -64,8 +64,8 @@ std::vector<PhaseMeasurement> measure_phases(
     const std::filesystem::path& folder);
 
 // Every model, size and micro-batch under every policy, with the layouts taken
-// in turn; then small models under all layouts. Those that need more than
-// `limit` are left out. The cheapest come first.
+// in turn; then small models under all layouts. Cells that need more than
+// `limit` are left out. The cheapest are first.
 std::vector<FitCell> fit_matrix(int64_t limit);
 
 }  // namespace headroom

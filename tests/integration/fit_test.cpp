@@ -36,7 +36,7 @@ class Table {
   explicit Table(double most_over_in_median = kMostOverInMedian)
       : most_over_in_median_(most_over_in_median) {}
 
-  // Shows the worst measurement of each rank of the cell.
+  // Prints the worst measurement of each rank of the cell.
   void add(const FitCell& cell, const std::vector<FitMeasurement>& all) {
     std::map<int, FitMeasurement> highest, lowest;
     for (const FitMeasurement& one : all) {
@@ -123,7 +123,7 @@ TEST(Fit, UnevenGroups) {
 }
 
 // Batches whose groups differ in size or are larger than usual, under every
-// layout, with the activations kept and computed again.
+// layout, with the activations kept and recomputed.
 TEST(MatrixOfUnevenGroups, UnderEveryLayout) {
   Table table;
   struct Batch {
@@ -183,8 +183,9 @@ TEST(Fit, MapsOf16Bits) {
     table.add(cell, measure(cell, 2));
 }
 
-// On a device: no scratch of the CPU's convolutions, another loss, and what a
-// commit works in; and what its library's convolutions were seen to take.
+// On a device: no scratch of the CPU's convolutions, another loss, the
+// workspace of a commit, and the measured workspaces of its convolution
+// library.
 TEST(Fit, OnADevice) {
   Table table;
   std::vector<FitCell> cells = {{"yolov5n", 320, 1, "keep", "one", 0},
@@ -198,12 +199,12 @@ TEST(Fit, OnADevice) {
   for (FitCell& cell : cells) cell.on_device = true;
   for (const FitCell& cell : in_precisions(cells, {"fp32", "fp64", "bf16"}))
     table.add(cell, measure(cell, 2));
-  // Images of 16 bits take twice the place.
+  // Images of 16 bits take twice the bytes.
   for (FitCell cell : {cells[1], cells[2], cells[7]}) {
     cell.deep = true;
     table.add(cell, measure(cell, 2));
   }
-  // A channel by itself, groups of them, and transposed convolutions.
+  // Convolutions of single channels and of groups, and transposed ones.
   const std::string folder = HEADROOM_SOURCE_DIR "/tests/support/models/";
   for (const std::string& model :
        {std::string("yolov5s-mobilenetv3"), folder + "many_modules.yaml"}) {
@@ -214,8 +215,8 @@ TEST(Fit, OnADevice) {
   }
 }
 
-// Graphs keep what layers take at their fullest, with buffers for the images
-// and for as many matches as there may be. They are captured in the third step.
+// Graphs keep the peak memory of the layers, with buffers for the images and
+// for the largest number of matches. They are captured in the third step.
 TEST(Fit, CapturedLayers) {
   Table table;
   for (FitCell cell :
@@ -290,8 +291,8 @@ TEST(Fit, OwnModels) {
   }
 }
 
-// Four levels and a largest stride of 64. Of smaller images the bound of a
-// convolution's reordered weights is more than 5 % of all.
+// Four levels and a largest stride of 64. With smaller images the bound of a
+// convolution's reordered weights is more than 5 % of the total.
 TEST(Fit, ModelsForLargeImages) {
   Table table;
   const std::vector<FitCell> cells = {
@@ -302,7 +303,7 @@ TEST(Fit, ModelsForLargeImages) {
   for (const FitCell& cell : cells) table.add(cell, measure(cell, 2));
 }
 
-// As there, the images are too small for a median of 2 %.
+// As above, the images are too small for a median of 2 %.
 TEST(MatrixOfLargeModels, EachStepsOnSmallImages) {
   Table table(kMostOver);
   for (const std::string model : {"yolov5m6", "yolov5l6", "yolov5x6"}) {
@@ -311,9 +312,8 @@ TEST(MatrixOfLargeModels, EachStepsOnSmallImages) {
   }
 }
 
-// Layers that do not learn keep nothing, and nothing goes back to them.
-// Its weights, and what it needs while it looks where that is more than the
-// student's.
+// Frozen layers keep nothing and get no gradients. The teacher adds its
+// weights, and its evaluation memory where that exceeds the student's.
 TEST(Fit, ATeacher) {
   Table table;
   for (FitCell cell :
@@ -338,7 +338,7 @@ TEST(Fit, FrozenLayers) {
   }
 }
 
-// A layer's weights come while the one before it runs.
+// A layer's weights are gathered while the layer before it runs.
 TEST(Fit, WeightsAreFetchedAheadBetweenHosts) {
   Table table;
   for (const std::string policy : {"keep", "recompute"}) {
@@ -433,7 +433,7 @@ TEST(MatrixOfFits, HasAHundredAndTwentyCells) {
   EXPECT_GE(fit_matrix(kMostBytes).size(), 120U);
 }
 
-// Bytes that the process holds, from /proc: now, and at most since the last
+// Resident bytes of the process, from /proc: now, and the peak since the last
 // reset.
 int64_t resident_bytes(const std::string& field) {
   std::ifstream status("/proc/self/status");
@@ -446,21 +446,22 @@ int64_t resident_bytes(const std::string& field) {
   return 0;
 }
 
-// The cells take above 1 GiB. The memory that was free before a cell has been
-// given back, so that the growth is the cell's.
-TEST(MatrixResident, GrowsByWhatIsCounted) {
+// The cells take above 1 GiB. Memory that was free before a cell has been
+// returned to the system, so that the growth is the cell's.
+TEST(MatrixResident, GrowsByTheCountedBytes) {
   const std::vector<FitCell> cells = {{"yolov5s", 640, 8, "keep", "one", 0},
                                       {"yolov5m", 320, 8, "keep", "one", 0},
                                       {"yolov5l", 320, 4, "lean", "one", 0},
                                       {"yolov5n", 1280, 4, "keep", "one", 0},
                                       {"yolov5l", 320, 8, "keep", "one", 0}};
-  // malloc would keep what is freed for the next block, or cannot return what
-  // lies between others: each block on pages of its own is given back at once.
+  // malloc would keep freed memory for the next block, or cannot return memory
+  // between others: a block on pages of its own is returned to the system at
+  // once.
   mallopt(M_MMAP_THRESHOLD, 256 << 10);
   measure({"yolov5n", 320, 1, "keep", "one", 0}, 1);  // libraries are loaded
   for (const FitCell& cell : cells) {
     malloc_trim(0);
-    std::ofstream("/proc/self/clear_refs") << "5";  // forget the largest so far
+    std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
     const int64_t before = resident_bytes("VmRSS");
     int64_t counted = 0;
     for (const FitMeasurement& one : measure(cell, 2))

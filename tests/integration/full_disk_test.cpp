@@ -1,6 +1,6 @@
-// A disk that is full for a while costs checkpoints, nothing else: training
-// goes on, the old checkpoint stays, a warning comes with every one that is
-// due, and once there is room all is as if nothing had been.
+// A disk that is full for a while costs only checkpoints: training goes on, the
+// old checkpoint stays, each skipped checkpoint gives a warning, and once there
+// is room checkpoints are written again.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -50,9 +50,9 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
               .exit_code != 0) {
     GTEST_SKIP() << "needs root, who may mount a disk of a limited size";
   }
-  // The disk is there only for the run, and what is on it copied at the end.
-  // Once there is a checkpoint something else takes all that is free, until
-  // three warnings have come.
+  // The disk exists only during the run, and its files are copied at the end.
+  // After the first checkpoint the test fills the disk, until there were three
+  // warnings.
   const fs::path run = disk / "exp";
   const std::string script =
       "mount -t tmpfs -o size=140m none " + disk.string() + "\n" +
@@ -75,8 +75,7 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
   EXPECT_GE(occurrences(result.err, "training goes on, the newest is that "), 3)
       << result.err;
 
-  // Whole lines, each step once, and the losses of a run with a disk of its
-  // own.
+  // Whole lines, each step once, and the losses of a run with an empty disk.
   const ProgramResult calm = run_program(train(folder / "calm"), folder);
   ASSERT_EQ(calm.exit_code, 0) << calm.err;
   const auto expected = read_lines(folder / "calm/exp/steps.jsonl");
@@ -95,7 +94,7 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
                 counts.at("skipped").get<int>(),
             kSteps / 2 + kSteps / 10);  // and at odd ends of an epoch
 
-  // Every warning, also those that had to wait for room.
+  // Every warning is recorded, also those that had to wait for room.
   int warnings = 0;
   for (const Json& event : read_lines(after / "events.jsonl")) {
     if (event.at("event") != "checkpoint") continue;
@@ -104,7 +103,7 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
   }
   EXPECT_EQ(counts.at("failed"), warnings);
 
-  // Nothing half-written: two finished ones at the end.
+  // No partial checkpoint: two finished ones at the end.
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(after / "checkpoints")) {
     names.push_back(entry.path().filename().string());
@@ -115,8 +114,9 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
       fs::exists(after / "checkpoints" / ("step-" + std::to_string(kSteps))));
 }
 
-// Another has the state, and needs no room for it. What an unfinished
-// checkpoint gives back is taken at once, so that the new rank 0 finds none.
+// Another rank has the state, and needs no room for it. The test fills the room
+// that an unfinished checkpoint frees at once, so that the new rank 0 finds
+// none.
 TEST(FullDisk, ALostRankZeroIsReplaced) {
   const fs::path folder = fresh_folder();
   const fs::path disk = folder / "disk";

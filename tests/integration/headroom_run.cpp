@@ -10,6 +10,7 @@
 #include <chrono>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -115,8 +116,8 @@ std::string program(const std::string& name) {
 
 namespace {
 
-// What a test that passed leaves behind is a few hundred MB of checkpoints, and
-// there are many tests; what a failed one leaves is wanted.
+// A passed test leaves a few hundred MB of checkpoints, and there are many
+// tests: they are removed. The files of a failed test are kept.
 class PassedFolders : public ::testing::EmptyTestEventListener {
  public:
   static void note(const fs::path& folder) {
@@ -264,6 +265,38 @@ std::vector<pid_t> descendants(pid_t pid, const std::string& text) {
   }
   std::sort(found.begin(), found.end());
   return found;
+}
+
+std::vector<int> listening_ports(pid_t pid, const std::string& text) {
+  std::set<std::string> sockets;
+  std::error_code error;
+  for (const pid_t process : descendants(pid, text)) {
+    const fs::path files = "/proc/" + std::to_string(process) + "/fd";
+    for (const auto& entry : fs::directory_iterator(files, error)) {
+      const std::string target = fs::read_symlink(entry.path(), error);
+      if (target.starts_with("socket:[")) {
+        sockets.insert(target.substr(8, target.size() - 9));
+      }
+    }
+  }
+  std::vector<int> ports;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream lines(table);
+    std::string line;
+    std::getline(lines, line);
+    while (std::getline(lines, line)) {
+      std::istringstream words(line);
+      std::vector<std::string> fields;
+      for (std::string word; words >> word;) fields.push_back(word);
+      constexpr const char* kListens = "0A";
+      if (fields.at(3) == kListens && sockets.contains(fields.at(9))) {
+        const std::string& name = fields[1];
+        ports.push_back(
+            std::stoi(name.substr(name.find(':') + 1), nullptr, 16));
+      }
+    }
+  }
+  return ports;
 }
 
 bool wait_for_lines(const fs::path& file, size_t count, double seconds) {

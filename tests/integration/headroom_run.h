@@ -1,5 +1,5 @@
 // Runs the real programs in a folder of their own, as a user would, and reads
-// what they leave behind.
+// the files that they leave.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@
 namespace headroom::testing {
 
 struct ProgramResult {
-  int exit_code = -1;  // 128 + signal when killed by one
+  int exit_code = -1;  // 128 + signal if a signal killed it
   std::string out;
   std::string err;
   double seconds = 0;
@@ -23,8 +23,8 @@ class Program {
  public:
   // `command[0]` is a path, or a name looked up in PATH. Output goes to files
   // in `folder`, which is the working directory too. A flag of headroom that
-  // the words name twice, as a test's own behind those of train_shapes(), is
-  // given once, with its last values.
+  // occurs twice (a test may override a flag of train_shapes()) is passed once,
+  // with its last values.
   Program(std::vector<std::string> command, std::filesystem::path folder);
   ~Program();
   Program(const Program&) = delete;
@@ -49,18 +49,18 @@ std::vector<std::string> joined(std::vector<std::string> words,
 // build/bin/NAME of the build under test.
 std::string program(const std::string& name);
 
-// A new folder under the build's tests, named after the running test; gone
+// A new folder under the build's tests, named after the running test; removed
 // when the test has passed.
 std::filesystem::path fresh_folder();
 
 // A small drawn data set, made once per build; returns its data.yaml.
 std::string shapes_data();
 
-// The same with labels that are polygons: a diamond in each box.
+// The data set of shapes_data() with polygons as labels: a diamond in each box.
 std::string outlined_shapes_data();
 
-// `headroom train` on the first: yolov5n at 96 px, one thread per process.
-// Processes, precision and length are `more`'s.
+// `headroom train` on shapes_data(): yolov5n at 96 px, one thread per process.
+// `more` sets processes, precision and length.
 std::vector<std::string> train_shapes(const std::string& batch,
                                       const std::vector<std::string>& more);
 
@@ -71,6 +71,10 @@ std::vector<Json> read_lines(const std::filesystem::path& file);
 
 // Descendants of `pid`, itself excluded, whose command line contains `text`.
 std::vector<pid_t> descendants(pid_t pid, const std::string& text);
+
+// The TCP ports at which the descendants of `pid` listen whose command line has
+// `text` in it.
+std::vector<int> listening_ports(pid_t pid, const std::string& text = "");
 
 // Waits until `file` has at least `count` lines, or the time is over.
 bool wait_for_lines(const std::filesystem::path& file, size_t count,

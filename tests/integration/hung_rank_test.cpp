@@ -1,7 +1,6 @@
-// A training thread that stops for good while its process speaks: it is named,
-// its agent kills it, which frees its peers, and another takes its place.
-//
-// What is stuck is known after 10 s.
+// A training thread hangs for good while its process still sends heartbeats:
+// the rank is named, its agent kills it, which releases its peers, and a
+// successor takes its place. A hang is detected after 10 s.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -50,8 +50,8 @@ class ImageWeights : public ::testing::Test {
     delete folder_;
   }
 
-  // The shapes, but each with one box in its middle, which is soon learnt: of
-  // the rare class first, and the last image without.
+  // The drawn images, but each with one box in its middle, which is learnt
+  // soon: first those of the rare class; the last image has no box.
   static void draw_data() {
     fs::create_directories(*folder_);
     fs::copy(fs::path(shapes_data()).parent_path(), *folder_ / "data",
@@ -131,7 +131,7 @@ class ImageWeights : public ::testing::Test {
 const fs::path* ImageWeights::folder_ = nullptr;
 const std::vector<Json>* ImageWeights::one_ = nullptr;
 
-TEST_F(ImageWeights, SamplesComeAgainAndTheLedgerSaysSo) {
+TEST_F(ImageWeights, SamplesMayRepeatAndTheLedgerReportsIt) {
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     const size_t different = samples_of_epoch(*one_, epoch).size();
     EXPECT_LT(different, 37u) << "some came again";
@@ -146,7 +146,7 @@ TEST_F(ImageWeights, SamplesComeAgainAndTheLedgerSaysSo) {
 }
 
 // Without the validations' figures other samples are drawn from epoch 1 on.
-TEST_F(ImageWeights, ValidationsChangeWhatIsDrawn) {
+TEST_F(ImageWeights, ValidationsChangeTheDraws) {
   const std::vector<Json> unjudged =
       train("noval", {"--processes", "1", "--noval"});
   ASSERT_EQ(unjudged.size(), kSteps);
@@ -168,7 +168,8 @@ TEST_F(ImageWeights, AnyNumberOfProcessesDrawsTheSame) {
                     train("four", {"--layout", "data=4", "--zero", "2"}));
 }
 
-// In mid-epoch, and where one ends: with the figures of its validation.
+// Stopped in mid-epoch, and at the end of one: with the figures of its
+// validation.
 TEST_F(ImageWeights, AResumedRunDrawsOn) {
   for (const std::string stop : {"5", "8", "10"}) {
     SCOPED_TRACE("after step " + stop);
@@ -182,8 +183,8 @@ TEST_F(ImageWeights, AResumedRunDrawsOn) {
   }
 }
 
-// A process that is killed in the second epoch, and one between its end and
-// the validation; with the state whole, and in parts.
+// A process is killed in the second epoch, and another between its end and the
+// validation; with the whole state on each rank, and with parts of it.
 TEST_F(ImageWeights, AKilledProcessChangesNoDraw) {
   const std::vector<std::vector<std::string>> layouts = {
       {"--layout", "data=2"}, {"--layout", "data=2", "--zero", "3"}};

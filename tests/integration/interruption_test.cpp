@@ -1,5 +1,5 @@
-// Ctrl-C: the run ends at a committed step, says how to go on, and going on
-// loses nothing. Lost processes: it goes on by itself.
+// Ctrl-C: the run ends at a committed step and prints the resume command, and
+// resuming loses nothing. After lost processes the run recovers by itself.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -66,9 +66,9 @@ TEST_P(CtrlC, EndsAtACommittedStep) {
   expect_resumes(folder);
 }
 
-// In the first epoch, in the midst of a long step: there is no checkpoint yet,
-// and the workers write one before the command comes back.
-TEST(CtrlCTwice, SavesTheNewestStepAndSaysHowToGoOn) {
+// In the first epoch, during a long step: there is no checkpoint yet, and the
+// workers write one before the command returns.
+TEST(CtrlCTwice, SavesTheNewestStepAndPrintsTheResumeCommand) {
   const fs::path folder = fresh_folder();
   std::vector<std::string> command =
       long_run({"--layout", "pipeline=2", "--batch", "32", "--img", "160"});
@@ -102,7 +102,7 @@ struct LostWorker {
 
 class Lost : public ::testing::TestWithParam<LostWorker> {};
 
-// Killed from outside, at whatever moment it is: another takes its place.
+// Killed from outside, at any moment: a successor takes its place.
 TEST_P(Lost, TheRunGoesOnAndEverySampleIsUsedOnce) {
   const LostWorker& lost = GetParam();
   const fs::path folder = fresh_folder();
@@ -125,15 +125,17 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         LostWorker{"rank_0", {"--processes", "2"}, 0, 2},
         LostWorker{"rank_1", {"--processes", "2"}, 1, 2},
-        // Parts of the state of which only a buddy has a copy.
+        // Only a buddy has a copy of these parts of the state.
         LostWorker{"last_stage", {"--layout", "pipeline=2"}, 1, 2},
         LostWorker{"shard", {"--layout", "data=2", "--zero", "3"}, 0, 2},
-        // Ranks 1 and 2 talk to the lost one, rank 0 only to them.
+        // Ranks 1 and 2 exchange tensors with the lost one, rank 0 only with
+        // them.
         LostWorker{
             "not_a_neighbour_of_all", {"--layout", "data=2,pipeline=2"}, 3, 4}),
     [](const auto& info) { return info.param.name; });
 
-// Killed twice in mid-training: its successors go on, and nobody else notices.
+// Killed twice in mid-training: its successors take over, and no other process
+// is disturbed.
 TEST(Interruption, AKilledCoordinatorChangesNoLoss) {
   const fs::path folder = fresh_folder();
   std::vector<std::string> command = train_shapes(
@@ -193,10 +195,10 @@ TEST(Interruption, NoProcessIsLeftBehindWhenTheSupervisorIsKilled) {
   for (const pid_t pid : all) EXPECT_NE(::kill(pid, 0), 0) << pid;
 }
 
-// Ctrl-Z, until all is done.
+// Ctrl-Z, until all processes are stopped.
 class Stopped : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(Stopped, UntilTheEndOfTrainingItIsASuccessAllTheSame) {
+TEST_P(Stopped, AnInterruptAfterTheLastStepIsStillASuccess) {
   const fs::path folder = fresh_folder();
   Program run(train_shapes("8", {"--epochs", "4", "--noval", "--noplots"}),
               folder);
@@ -219,8 +221,8 @@ TEST_P(Stopped, UntilTheEndOfTrainingItIsASuccessAllTheSame) {
       << result.out;
 }
 
-// The coordinator stands still (SIGSTOP) while the others train. REQUIRES: the
-// run has begun.
+// Stops the coordinator (SIGSTOP) for so many seconds while the workers train.
+// REQUIRES: the run has begun.
 void stop_coordinator(const Program& run, int seconds) {
   const pid_t coordinator = descendants(run.pid(), "--config-fd").at(0);
   ::kill(coordinator, SIGSTOP);
@@ -228,8 +230,8 @@ void stop_coordinator(const Program& run, int seconds) {
   ::kill(coordinator, SIGCONT);
 }
 
-// Longer than its clients wait for an answer on their connections.
-TEST(PausedCoordinator, LosesNobody) {
+// Longer than its clients wait for a reply on their connections.
+TEST(PausedCoordinator, LosesNoWorker) {
   const fs::path folder = fresh_folder();
   const fs::path log = folder / kRun / "steps.jsonl";
   Program run(long_run(), folder);
@@ -248,7 +250,7 @@ TEST(PausedCoordinator, LosesNobody) {
 }
 
 // Longer than its agents wait: their workers save, and the run can be resumed.
-TEST(Slow, APausedCoordinatorIsGivenUpWithASavedState) {
+TEST(Slow, ACoordinatorPausedForTooLongEndsTheRunWithASavedState) {
   const fs::path folder = fresh_folder();
   std::vector<std::string> command = long_run();
   command.emplace_back("--nosave");

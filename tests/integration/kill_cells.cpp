@@ -33,7 +33,7 @@ std::string pause_at(int rank, int step, const std::string& phase) {
   return fault_at("pause", rank, step, phase) + ",seconds=2";
 }
 
-// What comes after the first epoch, and what within it.
+// The step of a phase: some occur after the first epoch, others within it.
 int step_of(const std::string& phase) {
   return phase == "checkpoint" || phase == "validation" ? 5 : 4;
 }
@@ -119,7 +119,7 @@ std::vector<Kill> all_kills() {
         kill_of_other("coordinator", Victim::kCoordinator, 0, phase));
     kills.push_back(kill_of_other("agent_0", Victim::kAgent, 0, phase));
     kills.push_back(kill_of_other("lost_agent", Victim::kLostAgent, 1, phase));
-    if (std::string(phase) == "between") continue;  // nobody trains
+    if (std::string(phase) == "between") continue;  // no worker trains
     kills.push_back(kill_of_other("only_agent", Victim::kOnlyAgent, 0, phase));
   }
   // Rank 1 has left the generation for want of memory, rank 0 not yet.

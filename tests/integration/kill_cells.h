@@ -1,4 +1,5 @@
-// The cells of the kill matrix: whom a run loses, and in the middle of what.
+// The cells of the kill matrix: which process a run loses, and during which
+// phase.
 //
 //   a worker       kills itself in the middle of the phase (--inject kill@…)
 //   others         are killed from outside while a rank waits in the middle of
@@ -17,8 +18,8 @@ namespace headroom::testing {
 
 constexpr int kKillSteps = 8;  // 37 images in batches of 8: an epoch is 5 steps
 
-// Whom the test kills; kNobody: a worker kills itself.
-// kOnlyAgent: that of all workers, which save the state before they end.
+// The process that the test kills; kNobody: a worker kills itself. kOnlyAgent:
+// the agent of all workers, which save the state before they end.
 enum class Victim {
   kNobody,
   kSuccessor,
@@ -32,7 +33,8 @@ struct Kill {
   std::string name;
   std::vector<std::string> layout;
   std::string faults;
-  int first_step = 4;  // from which on the run goes on, or the one before it
+  // The run continues from this step, or from the one before.
+  int first_step = 4;
   Victim victim = Victim::kNobody;
 
   // Two agents with a worker each, or one with all workers.
@@ -44,7 +46,8 @@ struct Kill {
 void PrintTo(const Kill& kill, std::ostream* out);
 std::string name_of_kill(const ::testing::TestParamInfo<Kill>& info);
 
-// The run, without the layout's words where each agent has one process.
+// The command of the run, without the flags of the layout where each agent has
+// one process.
 std::vector<std::string> command_of(const Kill& kill);
 
 // The steps of that layout's run without faults, made once per program.
@@ -54,13 +57,14 @@ const std::vector<Json>& undisturbed(const Kill& kill);
 std::string fault_at(const std::string& kind, int rank, int step,
                      const std::string& phase);
 
-// Between generations: the successor of the one who brought the first to its
-// end, before it has anything of the state.
+// A kill between generations: of the successor of the worker that ended the
+// first generation, before it has received any state.
 Kill kill_of_worker(const std::string& name,
                     const std::vector<std::string>& layout, int rank,
                     const std::string& phase);
 
-// While `rank` is in that phase; between generations while the other one is.
+// Strikes while `rank` is in that phase; between generations while the other
+// one is.
 Kill kill_of_other(const std::string& name, Victim victim, int rank,
                    const std::string& phase);
 

@@ -1,13 +1,13 @@
 // Any process may be killed at any moment: the run goes on by itself, at most
 // one committed step is done again, every sample is used once, and the losses
-// are those of an undisturbed run: to the bit where the layout came back, else
-// within rounding.
+// are those of an undisturbed run: to the bit where the layout is restored,
+// else within rounding.
 //
 //   a worker       kills itself in the middle of the phase (--inject kill@…)
 //   others         are killed from outside while a rank waits in the middle of
-//                  the phase (--inject pause@…); the coordinator and the agent
-//                  of slot 0 are started again by their supervisor, the agent
-//                  of slot 1 by nobody
+//                  the phase (--inject pause@…); the supervisor restarts the
+//                  coordinator and the agent of slot 0, but not the agent of
+//                  slot 1
 //
 // Prints for each kill how long detection and the next committed step took,
 // both seen from outside the program, and all of them as a table at the end.
@@ -32,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What each kill cost, as a table at the end of the program.
+// The cost of each kill, printed as a table at the end of the program.
 class CostTable : public ::testing::Environment {
  public:
   struct Row {
@@ -86,7 +86,7 @@ class KillMatrix : public ::testing::TestWithParam<Kill> {
            text_of(folder_ / "second" / "stderr.txt");
   }
 
-  // Until one of the workers that were there is not any more.
+  // Waits until one of the first workers is gone.
   bool wait_for_a_death() const {
     std::vector<pid_t> workers;
     return wait_until(
@@ -149,7 +149,7 @@ class KillMatrix : public ::testing::TestWithParam<Kill> {
     if (GetParam().victim == Victim::kCoordinator) {
       return said().find("the coordinator was killed") != std::string::npos;
     }
-    // Its workers have some time left.
+    // Its workers may take some time to end.
     if (GetParam().victim == Victim::kOnlyAgent) {
       return said().find("the agent was killed") != std::string::npos;
     }
@@ -162,8 +162,8 @@ class KillMatrix : public ::testing::TestWithParam<Kill> {
   size_t losses_before_ = 0;
 };
 
-// The layout did not come back: the first step that fewer processes did is
-// within 1e-9.
+// The layout was not restored: the first step by fewer processes is within
+// 1e-9.
 void expect_steps_within_rounding(const std::vector<Json>& steps,
                                   const std::vector<Json>& expected) {
   ASSERT_EQ(steps.size(), expected.size());
@@ -228,7 +228,7 @@ TEST_P(KillMatrix, CostsAtMostOneStep) {
             kill.victim == Victim::kAgent || kill.victim == Victim::kOnlyAgent
                 ? 1u
                 : 0u);
-  // A refusal of memory costs a generation, and what it had goes on in place.
+  // A rank out of memory costs a generation, and its state stays in place.
   EXPECT_EQ(resumed.empty(),
             steps.back().at("generation") == 1 ||
                 !events_named(folder_, "out_of_memory").empty());
@@ -240,8 +240,8 @@ TEST_P(KillMatrix, CostsAtMostOneStep) {
   CostTable::rows().push_back({kill.name, detection, next_step});
 }
 
-// Rank 0 is killed in that phase after `step` steps: before it wrote the
-// checkpoint that was due, or had said that the run is over.
+// Kills rank 0 in that phase after `step` steps: before it has written the
+// checkpoint that is due, or before it has reported the end of the run.
 void kill_rank_0(const fs::path& folder, int step, const std::string& phase,
                  const std::vector<std::string>& layout) {
   Kill kill;
@@ -272,7 +272,7 @@ TEST(KillOfRank0, BeforeTheLastCheckpointTheNextGenerationEndsTheRun) {
               {"--layout", "data=2", "--zero", "3"});
 }
 
-TEST(KillOfRank0, BeforeItSaysSoTheNextGenerationEndsTheRun) {
+TEST(KillOfRank0, BeforeItReportsTheEndTheNextGenerationEndsTheRun) {
   kill_rank_0(fresh_folder(), kKillSteps, "end", {"--processes", "2"});
 }
 

@@ -1,6 +1,6 @@
 // The data set's labels bound a plan's bytes: crowded images train within the
-// plan that was made for them, a resumed run keeps what its plan counted on,
-// and --batch -1 asks for no more images than there are.
+// plan that was made for them, a resumed run keeps the assumptions of its plan,
+// and --batch -1 tries no more images than the data set has.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The drawn images with other labels: up to `most` boxes an image, large enough
+// The drawn images with other labels: up to `most` boxes an image, so large
 // that the augmentation keeps them.
 std::string crowded_data(const fs::path& folder, int most) {
   fs::copy(fs::path(shapes_data()).parent_path(), folder / "data",
@@ -52,7 +52,7 @@ std::string line_of(const fs::path& file, const std::string& key) {
              : text.substr(begin, text.find('\n', begin) - begin);
 }
 
-// No step needs more than the plan says, and no attempt fails.
+// No step needs more than planned, and no attempt fails.
 void expect_within_plan(const fs::path& run, size_t num_steps) {
   const int64_t bound = read_json(run / "plan.json")
                             .at("predicted_peak_bytes")
@@ -92,7 +92,7 @@ TEST(LabelBound, CrowdedImagesTrainWithinTheirPlan) {
     EXPECT_EQ(counts, "label_counts: \"" + std::to_string(most / 4) + "x27 " +
                           std::to_string(most) + "x10\"");
 
-    // What was planned with stays, also if the labels would now say otherwise.
+    // The recorded bound stays, even if the labels would now give another.
     std::string config = text_of(run / "run.yaml");
     const std::string other = "label_counts: \"" + std::to_string(most / 4) +
                               "x26 " + std::to_string(most) + "x11\"";
@@ -124,7 +124,8 @@ TEST(LabelBound, PastedObjectsTrainWithinTheirPlan) {
   EXPECT_EQ(text_of(run / "data_report.txt").find("copy_paste"),
             std::string::npos);
 
-  // Boxes alone: nothing to paste, said once, and every bit is as without.
+  // Boxes alone: there is nothing to paste, which is reported once, and every
+  // bit is the same as without copy_paste.
   std::vector<std::string> plain = flags;
   plain.back() = "hyp.copy_paste=0";
   std::string lines;
@@ -151,7 +152,7 @@ TEST(LabelBound, PastedObjectsTrainWithinTheirPlan) {
   }
 }
 
-TEST(LabelBound, ThePlanSaysWhatItCountsOn) {
+TEST(LabelBound, ThePlanStatesItsAssumptions) {
   const ProgramResult plan = run_program(
       {program("headroom"), "plan", "--data", shapes_data(), "--json", "--cfg",
        "yolov5n", "--img", "96", "--memory-limit", "2GiB", "--batch", "-1"},
@@ -167,7 +168,7 @@ TEST(LabelBound, ThePlanSaysWhatItCountsOn) {
   EXPECT_FALSE(json.at("labels").contains("assumed_boxes_per_image"));
 }
 
-TEST(LabelBound, WhatIsWrongWithTheDataIsSaid) {
+TEST(LabelBound, FaultsInTheDataAreReported) {
   const fs::path folder = fresh_folder();
   fs::create_directories(folder / "images");
   std::ofstream(folder / "data.yaml")

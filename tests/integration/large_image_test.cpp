@@ -3,7 +3,7 @@
 // rank takes well below a third of what one process needs.
 //
 // Photograph has 6,000 x 4,000 pixels (label slow; one process takes 8 GiB);
-// Drawing is a small version. What was measured is printed.
+// Drawing is a small version. The measurements are printed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ std::string make_data(const fs::path& folder, uint32_t height, uint32_t width) {
       write_bitmap(folder / "images" / split / (name + ".bmp"), height, width,
                    static_cast<uint32_t>(i) * 50);
       std::ofstream labels(folder / "labels" / split / (name + ".txt"));
-      // The boxes have all sizes, and some lie across the cuts between ranks.
+      // The boxes have all sizes, and some cross the cuts between ranks.
       for (int box = 0; box < 12; ++box) {
         labels << box % 2 << ' ' << 0.08 * (box + 0.5) + 0.02 * i << ' '
                << 0.125 * (box % 7 + 1) << ' ' << 0.02 * (box % 4 + 1) << ' '
@@ -91,10 +91,10 @@ int64_t largest_resident_bytes(pid_t pid) {
 struct Run {
   std::vector<Json> steps;
   std::vector<int64_t> tensors;   // peak per rank
-  std::vector<int64_t> resident;  // of each worker process, ascending
+  std::vector<int64_t> resident;  // of the worker processes, ascending
 };
 
-// In a folder beside the data.
+// Runs in a folder beside the data.
 Run train(const std::string& data, const std::vector<std::string>& size,
           const std::string& precision, const std::string& layout) {
   const fs::path folder = fs::path(data).parent_path().parent_path() / layout;
@@ -158,7 +158,8 @@ double ratio(int64_t one, int64_t rank) {
 
 struct Bounds {
   double loss = 1e-5, gradient_norm = 1e-3;  // largest relative difference
-  double tensors = 1, resident = 1;  // what one process needs, over a rank's
+  double tensors = 1,
+         resident = 1;  // bytes of one process over those of a rank
 };
 
 void check(uint32_t height, uint32_t width, const std::string& precision,
@@ -182,7 +183,7 @@ void check(uint32_t height, uint32_t width, const std::string& precision,
           << key;
     }
   }
-  // So the loss of the second step is that of moved weights.
+  // So the loss of the second step depends on the update.
   EXPECT_TRUE(split.steps.front().at("optimizer_step").get<bool>());
   std::printf("one process: tensors %s, resident %s\n",
               format_bytes(one.tensors.front()).c_str(),
@@ -205,7 +206,7 @@ TEST(Drawing, TrainsOverFourRanks) {
   check(768, 1152, "fp32", {.tensors = 2.5, .resident = 1.2});
 }
 
-// So what float32 shows above is rounding.
+// Shows that the difference in float32 above is rounding.
 TEST(Drawing, IsTheSameInFloat64) {
   check(256, 384, "fp64", {.loss = 1e-9, .gradient_norm = 1e-9});
 }

@@ -1,6 +1,6 @@
-// Two agents on this machine, each with what a launcher sets on its node: they
-// form one run of two workers. And torchrun's ways: local ranks that wait, the
-// file of a failure, a start after a failure.
+// Two agents on this machine, each with the variables that a launcher sets on
+// its node: they form one run of two workers. And the features of torchrun:
+// local ranks that wait, the file of a failure, a restart after a failure.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -66,7 +66,8 @@ class Launched : public ::testing::Test {
  protected:
   void SetUp() override { folder_ = fresh_folder(); }
 
-  // One working directory, as of a shared file system; output apart.
+  // Both have one working directory, as on a shared file system; their output
+  // is separate.
   std::unique_ptr<Program> begin(const std::string& name,
                                  const std::vector<std::string>& command) {
     fs::create_directories(folder_ / name);
@@ -97,7 +98,7 @@ class Launched : public ::testing::Test {
   fs::path folder_;
 };
 
-// What a node is told beyond the flags of all.
+// The variables and flags of a node beyond the flags of all nodes.
 struct Row {
   std::string name;
   std::string node[2];        // its variables; "@" is the test's folder
@@ -203,7 +204,8 @@ const Row kRows[] = {
 INSTANTIATE_TEST_SUITE_P(Rows, TwoAgents, ::testing::ValuesIn(kRows),
                          [](const auto& info) { return info.param.name; });
 
-// The machine's place follows from its name: each agent has one of its own.
+// LSF's list of hosts places an agent by its host name, so each agent gets a
+// name of its own.
 TEST_F(Launched, LsfsTwoHostsFormOneRun) {
   if (run_program({"unshare", "--uts", "true"}, folder_).exit_code != 0) {
     GTEST_SKIP() << "host names of its own need root";

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kRun = "runs/train/exp";
 
-// The steps of the run in `folder` once it was resumed to have so many.
+// Resumes the run in `folder` up to so many steps; returns its steps.
 std::vector<Json> resume_until(const fs::path& folder,
                                std::vector<std::string> layout, size_t steps) {
   std::vector<std::string> more = {"--resume", (folder / kRun).string(),
@@ -63,9 +63,9 @@ TEST(LayoutChange, TheNextStepIsThatOfOneProcessFromTheSameState) {
   }
 }
 
-// From the checkpoint of a run whose state lay in slices on two ranks, written
-// beside training: the next step within 1e-9 of how that run went on, and 20
-// calm ones within 1e-6.
+// From the checkpoint of a run whose state was sharded over two ranks, written
+// in the background: the next step is within 1e-9 of the original run's, and 20
+// steps are within 1e-6.
 TEST(Slow, ARunUnderZero3GoesOnUnderAnyOtherLayout) {
   constexpr size_t kSaved = 3, kSteps = kSaved + 21;
   const std::vector<std::string> calm = {
@@ -84,7 +84,7 @@ TEST(Slow, ARunUnderZero3GoesOnUnderAnyOtherLayout) {
   first.insert(first.end(), calm.begin(), calm.end());
   first.insert(first.end(), {"--max-steps", "4"});
   ASSERT_EQ(train_in(whole, train_fp64("8"), first).size(), 4u);
-  // That of the run's end is not the one it is about.
+  // The checkpoint at the run's end is not the tested one.
   fs::remove_all(whole / kRun / "checkpoints/step-4");
   for (size_t i = 0; i < others.size(); ++i) {
     fs::copy(whole, folder / std::to_string(i), fs::copy_options::recursive);

@@ -7,9 +7,8 @@
 // 20 loss 1e-6 and gradient norm 1e-4 (training is chaotic, rounding itself
 // grows). With recomputation every number is the same to the bit.
 //
-// That a split is one, and not everybody doing everything, shows in the bytes
-// of each axis and in each rank's peak, which must be below one process's. The
-// table is printed.
+// The bytes of each axis and each rank's peak, which must be below one
+// process's, prove that the work really is split. The table is printed.
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +32,7 @@ struct Row {
   int64_t freeze = 0;
   bool many_modules = false;  // instead of yolov5n
   std::string teacher = "";
-  int64_t usual_batch = 0;  // that of a run with usual groups; 0: none
+  int64_t usual_batch = 0;  // the usual group size; 0: no groups
 
   LayoutRunOptions options() const {
     LayoutRunOptions options;
@@ -179,8 +178,8 @@ std::vector<Row> rows() {
   add(layout_case("data2_spatial2_zero2", "data=2,spatial=2", 2, 2));
   add(layout_case("data2_pipeline2_zero1_recompute", "data=2,pipeline=2", 2, 1,
                   plan::ActivationPolicy::kRecompute));
-  // The first stage's last layers learn; none of its layers does, and the
-  // second's first does not.
+  // The first stage's last layers are trained; in the second case all of its
+  // layers are frozen, and the first of the second stage.
   add(layout_case("data2_pipeline2_zero3_freeze5", "data=2,pipeline=2", 2, 3),
       2, 5);
   add(layout_case("data2_pipeline2_zero3_freeze10_recompute",
@@ -245,8 +244,8 @@ std::vector<Row> uneven_rows(const std::vector<int64_t>& batches) {
   return all;
 }
 
-// One layout of each mechanism, and of each pair that meets in the same
-// tensors; the others take minutes and run in rotation.
+// One layout for each mechanism, and for each pair of mechanisms that act on
+// the same tensors; the others take minutes and run in rotation.
 const std::set<std::string> kQuick = {
     "data2_group8",
     "zero1_data2",

@@ -1,11 +1,10 @@
 // What layouts save, measured: bytes per rank in float32, against one process.
 //
-//   spatial   activations of a rank: peak of a step less what lies there
-//   between
+//   spatial   activations of a rank: peak of a step minus the bytes between
 //             steps
 //   pipeline  the whole peak, against one process that accumulates the same
 //             micro-batches
-//   ZeRO      what lies there between steps; the peak of a step of images so
+//   ZeRO      the bytes between steps; the peak of a step whose images are so
 //             small that the state is nearly all
 //
 // The table is printed. Large images are in LargeImages (label slow).
@@ -20,7 +19,7 @@
 namespace headroom {
 namespace {
 
-constexpr int kSteps = 2;  // what the first leaves shows in the second
+constexpr int kSteps = 2;  // memory left by the first is seen in the second
 
 struct Request {
   std::string model = "yolov5s";

@@ -1,5 +1,5 @@
-// What a run is judged by does not depend on its layout: two epochs with
-// validation in float64 end with one process's results.csv and weights.
+// The results of a run do not depend on its layout: two epochs with validation
+// in float64 end with one process's results.csv and weights.
 #include <ATen/ops/linalg_vector_norm.h>
 #include <gtest/gtest.h>
 
@@ -85,7 +85,7 @@ TEST_P(LayoutResults, AreThoseOfOneProcess) {
                   kTolerance * std::max(1e-3, std::abs(expected[row][column])))
           << "row " << row << " column " << column;
     }
-    // Something was detected, and the losses are there.
+    // Objects were detected, and the losses are recorded.
     EXPECT_GT(expected[row][5], 0);
     EXPECT_GT(expected[row][8], 0);
   }

@@ -1,6 +1,6 @@
-// What a run says of its memory, step by step: measured <= predicted <= 1.05
+// A run's own report of its memory, step by step: measured <= predicted <= 1.05
 // measured on every rank, for drawn data with mosaics, and no warning; after an
-// attempt that did not fit, for the policies that it went on with.
+// attempt that did not fit, for the policies of the retry.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -78,8 +78,8 @@ TEST(MemoryPrediction, HoldsBesideTheSteps) {
   }
 }
 
-// Under a limit the validation goes through in parts from the start.
-TEST(MemoryPrediction, AValidationIsPlannedWithWhatFits) {
+// Under a limit the validation splits its batches from the start.
+TEST(MemoryPrediction, AValidationIsPlannedWithTheImagesThatFit) {
   const auto metrics = [](const fs::path& run) {
     const Json summary = read_json(run / "summary.json");
     return std::vector<Json>{summary.at("map50"), summary.at("map"),

@@ -1,5 +1,5 @@
-// headroom train --memory-trace: what it writes, what it costs the result
-// (nothing), and what it refuses.
+// headroom train --memory-trace: the file it writes, that results do not
+// change, and its refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,8 +76,8 @@ TEST(MemoryTraceRun, HoldsThreeStepsOfEveryRankAndChangesNothing) {
                                  "average", "activations", "loss"}) {
       EXPECT_GT(peaks[rank][category], 0) << category;
     }
-    // Two copies of yolov5n's 1.87 million weights in float32: the step's
-    // gradient and the accumulated one.
+    // Two float32 copies of yolov5n's 1.87 million weights: the step's gradient
+    // and the accumulated one.
     EXPECT_EQ(peaks[rank]["gradients"], 2 * peaks[rank]["optimizer"]);
     EXPECT_NEAR(static_cast<double>(peaks[rank]["optimizer"]), 4 * 1.87e6, 2e5);
     EXPECT_EQ(last[rank]["activations"], 0) << "between steps";

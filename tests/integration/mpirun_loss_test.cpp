@@ -27,7 +27,7 @@ class Mpirun : public ::testing::Test {
     if (there.exit_code != 0) GTEST_SKIP() << "no mpirun here";
   }
 
-  // An agent with a worker each; the rest is the run's.
+  // An agent with a worker each, and the run's flags.
   std::vector<std::string> job(std::vector<std::string> run) const {
     std::vector<std::string> words = {"mpirun", "-np", "2", "--oversubscribe",
                                       "--allow-run-as-root"};
@@ -87,8 +87,8 @@ std::set<std::string> ours_in(const fs::path& folder) {
   return names;
 }
 
-// What Open MPI itself leaves is Open MPI's.
-// SIGKILL of the launcher alone.
+// Files that Open MPI itself leaves are not checked. SIGKILL of the launcher
+// alone.
 TEST_F(Mpirun, ALostLauncherEndsTheRunWithItsStateSaved) {
   std::vector<pid_t> all;
   {
@@ -115,7 +115,7 @@ class AllKilled : public Mpirun {
   void TearDown() override { ::unsetenv("TMPDIR"); }
 };
 
-TEST_F(AllKilled, TheNextStartRemovesWhatIsLeft) {
+TEST_F(AllKilled, TheNextStartRemovesLeftoverFiles) {
   const fs::path temporary = folder_ / "tmp";
   fs::create_directories(temporary);
   ::setenv("TMPDIR", temporary.c_str(), 1);

@@ -111,7 +111,7 @@ TEST(MultiScale, ALostProcessChangesNoSize) {
   EXPECT_GT(steps.back().at("generation"), 1);
 }
 
-TEST(MultiScale, WhatCannotBeIsRefused) {
+TEST(MultiScale, ImpossibleSizesAreRefused) {
   const fs::path folder = fresh_folder();
   for (const auto& [flags, words] :
        std::vector<std::pair<std::vector<std::string>, std::string>>{

@@ -1,7 +1,7 @@
 // A rank without memory on devices, in whole programs over NCCL's own
-// communicator code: two processes on two test devices, with a stand-in for NCCL
-// (tests/support/nccl_shim), whose streams deadlock as NCCL's do where ranks
-// issue collectives in different orders.
+// communicator code: two processes on two test devices, with a stand-in for
+// NCCL (tests/support/nccl_shim), whose streams deadlock as NCCL's do where
+// ranks issue collectives in different orders.
 //
 // Memory is refused in forward, in backward, and beside the commit (the last
 // allocation of a step, and the first of the next one), on either rank and on
@@ -38,7 +38,7 @@ std::string name_of_cell(const ::testing::TestParamInfo<Cell>& info) {
 }
 
 // Batches of 8 are one group over both ranks; groups of 4 are on one rank each,
-// but for those of the short last batch of an epoch, which span them.
+// except those of the short last batch of an epoch, which span both.
 Cell cell(const std::string& name, const std::string& layout, int zero,
           const std::vector<std::string>& more = {}) {
   Cell made{name + "_zero_" + std::to_string(zero),
@@ -55,8 +55,8 @@ std::vector<Cell> all_cells() {
     cells.push_back(cell("short_batch", "data=2", zero, {"--bn-group", "4"}));
   }
   for (int zero = 0; zero <= 1; ++zero) {  // others cannot be captured
-    cells.push_back(cell("graphs", "data=2", zero,
-                         {"--bn-group", "4", "--cuda-graphs"}));
+    cells.push_back(
+        cell("graphs", "data=2", zero, {"--bn-group", "4", "--cuda-graphs"}));
   }
   cells.push_back(cell("spatial", "spatial=2", 0));
   cells.push_back(cell("pipeline", "pipeline=2", 0));
@@ -78,11 +78,11 @@ std::string oom(int rank, int step, int64_t allocation) {
 class NcclMemory : public ::testing::TestWithParam<Cell> {
  protected:
   void SetUp() override {
-    setenv("HEADROOM_DEVICE_PLUGIN",
-           (std::string(HEADROOM_BUILD_DIR) +
-            "/tests/libheadroom_testdevice.so")
-               .c_str(),
-           1);
+    setenv(
+        "HEADROOM_DEVICE_PLUGIN",
+        (std::string(HEADROOM_BUILD_DIR) + "/tests/libheadroom_testdevice.so")
+            .c_str(),
+        1);
   }
   void TearDown() override { unsetenv("HEADROOM_DEVICE_PLUGIN"); }
 };
@@ -109,19 +109,19 @@ TEST_P(NcclMemory, ARefusalAnywhereCostsNothingButTime) {
     faults += (faults.empty() ? "" : ";") +
               oom(rank, step, std::clamp<int64_t>(place, 1, all - 2));
   };
-  add(1, 1, 0.15);                        // forward
+  add(1, 1, 0.15);  // forward
   add(0, 2, 0.15);
-  add(1, 3, 0.7);                         // backward
-  add(0, 4, 0.4);                         // of the short batch
-  add(1, 5, 1.0);                         // before the commit, and after it
+  add(1, 3, 0.7);  // backward
+  add(0, 4, 0.4);  // of the short batch
+  add(1, 5, 1.0);  // before the commit, and after it
   add(0, 6, 0.0);
-  add(0, 7, 0.15), add(1, 7, 0.15);       // both ranks, in one step
+  add(0, 7, 0.15), add(1, 7, 0.15);  // both ranks, in one step
   add(0, 7, 0.7), add(1, 7, 0.7);
 
   const fs::path folder = fresh_folder() / "disturbed";
   fs::create_directories(folder);
-  const ProgramResult run = run_program(
-      joined(command(GetParam()), {"--inject", faults}), folder);
+  const ProgramResult run =
+      run_program(joined(command(GetParam()), {"--inject", faults}), folder);
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_TRUE(events_named(folder, "loss_of_process").empty()) << run.err;
   const std::vector<Json> steps = steps_so_far(folder);
@@ -129,7 +129,7 @@ TEST_P(NcclMemory, ARefusalAnywhereCostsNothingButTime) {
   for (size_t i = 0; i < steps.size(); ++i) {
     EXPECT_EQ(calm[i].at("samples"), steps[i].at("samples"));
     for (const char* key : {"loss", "grad_norm"}) {
-      // Policies change no bit; the rungs beyond them, an order of sums.
+      // Policies change no bit; the later rungs change the order of sums.
       EXPECT_LT(relative(calm[i], steps[i], key), i < 7 ? 1e-15 : 1e-9)
           << "step " << i << ", " << key;
     }

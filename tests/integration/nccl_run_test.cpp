@@ -1,14 +1,14 @@
 // Whole programs over NCCL's own communicator code: two processes on two test
 // devices, with a stand-in for NCCL (tests/support/nccl_shim), calm and
-// disturbed. The run equals that of one process on the CPU, nobody is lost who
-// is not gone, and at most one step is done again.
+// disturbed. The run equals that of one process on the CPU, no living process
+// is reported lost, and at most one step is done again.
 //
 //   kill          a rank is killed in the middle of its backward
-//   stop          a rank's process is stopped for 15 s, and goes on then
-//   late          a rank is 13 s late for a collective: longer than a stuck
-//                 training thread is left alone
+//   stop          a rank's process is stopped for 15 s, and then continues
+//   late          a rank is 13 s late for a collective: longer than a
+//                 training thread may be stuck
 //   aborted       a collective fails: the sum is worthless, and no peer is gone
-//   coordinator   it is killed, and started again by its supervisor
+//   coordinator   it is killed, and its supervisor restarts it
 //
 // Prints a table at the end. The suites named Slow run with the label `slow`.
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ enum class Disturbance { kNone, kKill, kStop, kLate, kAborted, kCoordinator };
 struct Layout {
   std::string name;
   std::vector<std::string> flags;
-  std::vector<std::string> for_one_process;  // that change what is computed
+  std::vector<std::string> for_one_process;  // that change the result
 };
 
 struct Cell {
@@ -79,7 +79,7 @@ const Layout kGraphs = {
     {"--layout", "data=2", "--cuda-graphs", "--bn-group", "4"},
     {"--bn-group", "4"}};
 
-// The programs' environment, for a scope.
+// Sets the programs' environment within a scope.
 class Variables {
  public:
   explicit Variables(std::map<std::string, std::string> values)
@@ -171,8 +171,8 @@ class NcclRun : public ::testing::TestWithParam<Cell> {
     return values;
   }
 
-  // The rank's call that is disturbed, in the third step or so: where batch
-  // norm sums over ranks, most all-reduces are its.
+  // The disturbed call of the rank, about in the third step: if batch norm sums
+  // over ranks, most all-reduces are those of batch norm.
   std::string late_call() const {
     const auto& flags = GetParam().layout.flags;
     const auto has = [&](const char* flag) {
@@ -209,7 +209,7 @@ class NcclRun : public ::testing::TestWithParam<Cell> {
         << said();
   }
 
-  // Until somebody is lost, counted from `begin`.
+  // Waits until a worker is reported lost; seconds since `begin`.
   std::optional<double> notice(Clock::time_point begin) const {
     EXPECT_TRUE(wait_until([&] { return num_losses() > 0; }, 30)) << said();
     return seconds_since(begin);
@@ -320,8 +320,8 @@ TEST_P(NcclRun, EqualsOneProcess) {
   NcclTable::rows().push_back(row);
 }
 
-// No peer is lost: the run is refused, with what helps.
-TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsSaid) {
+// No peer is reported lost: the run is refused with a remedy.
+TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsReported) {
   const fs::path folder = fresh_folder();
   const Variables environment(
       {{"HEADROOM_DEVICE_PLUGIN", kTestPlugin},
@@ -338,8 +338,8 @@ TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsSaid) {
   EXPECT_LT(result.seconds, 60);
 }
 
-// One clear line each, and nobody is called lost.
-TEST(NcclRunRefusals, WhatNcclCannotUseIsSaidWithWhatHelps) {
+// One clear line each, and no peer is reported lost.
+TEST(NcclRunRefusals, SettingsThatNcclCannotUseAreReportedWithARemedy) {
   struct Case {
     std::map<std::string, std::string> variables;
     std::vector<std::string> flags;
@@ -375,7 +375,7 @@ TEST(NcclRunRefusals, WhatNcclCannotUseIsSaidWithWhatHelps) {
   }
 }
 
-TEST(NcclRunNetwork, TheRateOfTheFirstSumsIsSaid) {
+TEST(NcclRunNetwork, TheRateOfTheFirstSumsIsReported) {
   const fs::path folder = fresh_folder();
   const Variables environment({{"HEADROOM_DEVICE_PLUGIN", kTestPlugin}});
   train_in(folder, command(),
@@ -391,7 +391,7 @@ TEST(NcclRunNetwork, TheRateOfTheFirstSumsIsSaid) {
 }
 
 // NCCL refuses two ranks on one device of a host, unless each is a host.
-TEST(NcclRunRefusals, RanksThatShareADeviceAreHostsOfTheirOwn) {
+TEST(NcclRunRefusals, RanksThatShareADeviceCountAsSeparateHosts) {
   const fs::path folder = fresh_folder();
   const Variables environment({{"HEADROOM_DEVICE_PLUGIN", kTestPlugin}});
   const std::vector<Json> steps =

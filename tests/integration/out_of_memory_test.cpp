@@ -1,5 +1,5 @@
 // Out of memory everywhere, in real processes: a run in which allocations fail
-// in forward, backward, validation, loader and checkpoint ends with the very
+// in forward, backward, validation, loader and checkpoint ends with exactly the
 // losses of an undisturbed one, each sample counted once and nothing left in
 // memory. Neither vote nor commit allocates.
 //
@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 constexpr int kRanks = 2;
 constexpr int kFirstStep = 1, kLastStep = 3;
 constexpr int kSteps = kLastStep - kFirstStep + 1;
-// In one step a rank may fail this often before its micro-batch has to shrink:
-// over the three steps it goes through all its policies.
+// So often may a rank fail in one step before its micro-batch must shrink: over
+// the three steps it tries all policies.
 constexpr int kFailuresPerStep = 2;
 
 // 37 images in batches of 8: five steps, then a validation and files.
@@ -76,8 +76,8 @@ const std::vector<std::string> kPhasesOfAnEnd = {"validation", "checkpoint"};
 constexpr int64_t kEndOfEpoch = 5;  // committed steps
 constexpr int64_t kBeyond = 1000000000;
 
-// Every phase is armed with a number that is never reached: the events say how
-// many allocations there are.
+// Every phase is armed with a number that is never reached: the events then
+// report the number of allocations.
 struct Undisturbed {
   Finished run;
   std::map<std::string, int64_t> allocations;  // by fault without its number
@@ -122,7 +122,7 @@ int64_t spread(int64_t allocations, int64_t index, int64_t count) {
   return count < 2 ? 1 : 1 + (allocations - 1) * index / (count - 1);
 }
 
-// What start `index` of `count` lets go wrong.
+// The injected faults of start `index` of `count`.
 std::vector<std::string> faults_of_start(int64_t index, int64_t count) {
   const Undisturbed& calm = undisturbed();
   std::vector<std::string> faults;
@@ -135,7 +135,7 @@ std::vector<std::string> faults_of_start(int64_t index, int64_t count) {
   };
   for (int rank = 0; rank < kRanks; ++rank) {
     for (int64_t step = kFirstStep; step <= kLastStep; ++step) {
-      // Each step and rank begins elsewhere: one start is all over the step.
+      // Each step and rank has other places: one start covers the whole step.
       const int64_t places = count * kFailuresPerStep;
       const int64_t shift =
           (rank * kSteps + step - kFirstStep) * places / (kRanks * kSteps);
@@ -152,8 +152,8 @@ std::vector<std::string> faults_of_start(int64_t index, int64_t count) {
   return faults;
 }
 
-// Where each fault that fired did, by its own event; those that did not, under
-// "not reached".
+// The place of each fault that fired, by its own event; others are under "not
+// reached".
 std::map<std::string, int> fired(const Finished& run) {
   std::map<std::string, int> phases;
   std::map<int, std::string> last_phase;  // by rank
@@ -199,7 +199,7 @@ void disturb(int64_t starts, int64_t of_starts) {
   int planned = 0;
   for (int64_t i = 0; i < starts; ++i) {
     SCOPED_TRACE("start " + std::to_string(i));
-    // The quick test takes its starts from all over the range.
+    // The quick test takes its starts from the whole range.
     const int64_t index =
         starts < 2 ? of_starts / 2 : i * (of_starts - 1) / (starts - 1);
     const std::vector<std::string> faults = faults_of_start(index, of_starts);
@@ -242,7 +242,7 @@ TEST(OutOfMemoryRun, AFewFailuresOfEveryKind) { disturb(1, 20); }
 
 TEST(Slow, OutOfMemoryAtHundredsOfAllocations) { disturb(20, 20); }
 
-// One refusal in each step, on one rank after the other.
+// One refusal in each step, on the ranks in turn.
 TEST(Slow, ARetryOfTwoOrFourProcessesTakesSeconds) {
   for (const int ranks : {2, 4}) {
     const std::vector<std::string> command =
@@ -265,7 +265,7 @@ TEST(Slow, ARetryOfTwoOrFourProcessesTakesSeconds) {
   }
 }
 
-// So often in the first step that micro-batches have to shrink.
+// So many in the first step that micro-batches must shrink.
 TEST(Slow, ASmallerMicroBatchStaysWithinTheTolerance) {
   const std::vector<std::string> groups = {"--bn-group", "2", "--noval",
                                            "--max-steps", "4"};
@@ -297,8 +297,8 @@ TEST(Slow, ASmallerMicroBatchStaysWithinTheTolerance) {
   expect_equivalent(calm.steps, run.steps);
 }
 
-// Another process takes two fifths of the cap in the middle of a run.
-TEST(OutOfMemoryRun, ABallastIsAnsweredByALeanerPlan) {
+// Another process takes two fifths of the limit in the middle of a run.
+TEST(OutOfMemoryRun, ABallastLeadsToALeanerPlan) {
   const auto command = [](const std::vector<std::string>& more) {
     std::vector<std::string> words = {program("headroom"),
                                       "train",
@@ -358,9 +358,10 @@ TEST(OutOfMemoryRun, ABallastIsAnsweredByALeanerPlan) {
   EXPECT_GE(leaner, 1);
 }
 
-// The machine itself refuses: the run ends at a committed step that is saved.
+// The machine itself refuses memory: the run ends at a committed step, which is
+// saved.
 TEST(OutOfMemoryRun, AHostWithoutMemoryEndsTheRunAtACommittedStep) {
-  // Ever smaller ballasts fill what the process may have.
+  // Ever smaller ballasts fill the memory that the process may use.
   std::vector<std::string> faults;
   int64_t step = 2;
   for (int64_t megabytes = 2048; megabytes >= 4; megabytes /= 2) {

@@ -1,5 +1,5 @@
-// Training on packs is training on the files, to the bit: with several ranks,
-// and where it is killed and goes on.
+// Training on packs equals training on the files, to the bit: with several
+// ranks, and after a kill and a resume.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class PackedRun : public ::testing::Test {
         "6", joined({"--data", data, "--name", name, "--epochs", "2"}, more));
   }
 
-  // The lines of a run's steps, without what depends on the machine's time.
+  // The lines of a run's steps, without fields that depend on time.
   std::vector<std::string> steps_of(const std::string& name) const {
     std::vector<std::string> steps;
     for (Json line :
@@ -73,7 +73,7 @@ TEST_F(PackedRun, HasTheStepsOfTheFiles) {
   }
 }
 
-TEST_F(PackedRun, GoesOnAfterAKillWithTheStepsOfTheFiles) {
+TEST_F(PackedRun, ContinuesAfterAKillWithTheStepsOfTheFiles) {
   train(shapes_data(), "files", {"--processes", "2"});
   Program run(words(packs_, "packs", {"--processes", "2"}), folder_);
   const fs::path steps = folder_ / "runs/train/packs/steps.jsonl";
@@ -103,7 +103,7 @@ TEST_F(PackedRun, ResumesARunOfTheFiles) {
 TEST_F(PackedRun, VerifyFindsADamagedPack) {
   const fs::path pack = packs_ / "train-00000.tar";
   ASSERT_TRUE(fs::exists(pack));
-  // The first image follows its header, and is longer than that.
+  // The first image is after its header, and longer than it.
   std::string bytes = text_of(pack);
   bytes[512 + 600] = static_cast<char>(bytes[512 + 600] ^ 0x20);
   std::ofstream(pack, std::ios::binary) << bytes;

@@ -1,5 +1,5 @@
-// Pictures of a run change nothing in it; what `headroom val` writes is what it
-// counts.
+// Pictures of a run do not change its results; the files of `headroom val`
+// agree with its figures.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -128,7 +128,7 @@ TEST_F(Pictures, OfTrainingChangeNoBitOfIt) {
             text_of(train("plain") / "weights/last.safetensors"));
 }
 
-TEST_F(Pictures, ValidationWritesWhatItFoundWhateverTheProcesses) {
+TEST_F(Pictures, ValidationWritesTheSameDetectionsForAnyNumberOfProcesses) {
   const std::vector<std::string> files = {
       "--save-txt", "--save-conf", "--save-json", "--conf-thres", "0.0001"};
   std::vector<std::string> two = files;
@@ -161,7 +161,7 @@ TEST_F(Pictures, ValidationWritesWhatItFoundWhateverTheProcesses) {
   }
   EXPECT_EQ(lines, boxes.size());
 
-  // Scored as a file they are what validation says.
+  // Scored as a file, they give the figures of the validation.
   const ProgramResult scored =
       run_program({program("headroom"), "val", "--detections",
                    (one / "predictions.json").string(), "--ground-truth",

@@ -3,12 +3,12 @@
 // threads.
 //
 // The same layout under another activation policy gives the same bits. Another
-// layout adds in another order what has been rounded to 8 bits (bfloat16) or 11
-// (float16): a rank's maps are the same up to their last bit, and a gradient is
-// rounded per micro-batch instead of once. The tolerances of the loss are 1 %
-// and 0.2 % on steps 1-3, some four units in the last place; beyond that
-// training is chaotic. Losses are held to float32's with 3 % and 1 % of it over
-// 20 steps at a learning rate that keeps runs together.
+// layout adds values that were rounded to 8 bits (bfloat16) or 11 (float16) in
+// another order: a rank's maps are the same up to their last bit, and a
+// gradient is rounded per micro-batch instead of once. The tolerances of the
+// loss are 1 % and 0.2 % on steps 1-3, some four units in the last place;
+// beyond that training is chaotic. Losses are within 3 % and
+// 1 % of float32's over 20 steps, at a learning rate at which runs stay close.
 #include <ATen/Parallel.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
@@ -126,8 +126,8 @@ TEST_P(MixedPrecision, StaysWithFloat32) {
   EXPECT_LT(rounded.peak_bytes[0], exact.peak_bytes[0]);
 }
 
-// A gradient beyond float16's range: the step counts, nothing but the scale
-// changes; the next ones halve it until the gradient fits.
+// A gradient beyond float16's range: the step counts, only the scale changes;
+// the next ones halve it until the gradient fits.
 TEST(LossScaling, AnOverflowSkipsTheUpdateAndHalvesTheScale) {
   activations::CountingAllocator::install();
   activations::install_saved_tensor_policies();
@@ -174,7 +174,7 @@ TEST(LossScaling, AnOverflowSkipsTheUpdateAndHalvesTheScale) {
   EXPECT_EQ(state.counters.committed_steps, steps);
 }
 
-// A power of two leaves no trace in gradients that stay in range.
+// A power of two has no effect on gradients that stay in range.
 TEST(LossScaling, TheGradientNormIsTheUnscaledOne) {
   LayoutRunOptions options = options_of(configs::Precision::kFp16, 1);
   const LayoutCase one = layout_case("one", "data=1", 0);

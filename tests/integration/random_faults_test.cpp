@@ -3,8 +3,8 @@
 // an undisturbed run to the bit.
 //
 // Two agents with a worker each, and never fewer than two processes, so that
-// the layout comes back each time. What is struck follows from a seed, the
-// moment it meets does not.
+// the layout is restored each time. The faults follow from a seed, their exact
+// moments do not.
 //
 // The suite named Slow runs with the label `slow`.
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class RandomFaults : public ::testing::Test {
   void run(int steps, int faults, uint64_t seed) {
     random_.seed(seed);
     run(steps, [&] {
-      // Steps go on without a coordinator: half of them are left for that.
+      // Steps continue without a coordinator: half of them are left for that.
       for (int fault = 0; fault < faults && !HasFatalFailure(); ++fault) {
         strike(static_cast<size_t>(fault * (steps / 2) / faults + 2));
       }
@@ -78,7 +78,7 @@ class RandomFaults : public ::testing::Test {
           event.at("reason").get<std::string>().starts_with("goes on after"))
           << event;
     }
-    // Nothing of a step that was dropped is still there at the next start.
+    // At the next start nothing of a dropped step is still in memory.
     for (const Json& event : events_named(folder_, "memory_prediction")) {
       ADD_FAILURE() << event;
     }
@@ -90,7 +90,7 @@ class RandomFaults : public ::testing::Test {
                 lines.back().at("generation").get<long long>(), slowest_);
   }
 
-  // The test is slot 1's launcher; slot 0's agent has a supervisor.
+  // The test replaces slot 1's launcher; slot 0's agent has a supervisor.
   void kill_agent(size_t slot, int ms_until_restart = 0) {
     if (slot == 0) {
       kill_all(agents_of(agents_[0]->pid()), SIGKILL);
@@ -108,7 +108,7 @@ class RandomFaults : public ::testing::Test {
  private:
   // Weights, moments, statistics and counters, and the manifests with their
   // digests. A checkpoint that rank 0 was writing when it was killed is lost;
-  // the last is there, and what is there is whole.
+  // the last exists, and all that exist are complete.
   void expect_same_files(const std::string& name, const fs::path& calm,
                          bool may_be_lost = false) const {
     const fs::path expected = run_directory(calm) / name;
@@ -145,7 +145,7 @@ class RandomFaults : public ::testing::Test {
   }
 
   void start(int steps) {
-    // The test starts agents by hand: all know one token.
+    // The test starts agents by hand: all use one token.
     setenv(wire::kTokenVariable, std::string(32, 't').c_str(), 1);
     std::vector<std::string> words = command(steps);
     words.insert(words.end(), {"--min-processes", "2"});
@@ -181,7 +181,7 @@ class RandomFaults : public ::testing::Test {
     }
   }
 
-  // One fault, or a second one while the first is being made good; then a step
+  // One fault, or a second one during the recovery from the first; then a step
   // has been committed after it.
   void strike(size_t after_steps) {
     ASSERT_TRUE(wait_until(
@@ -242,8 +242,8 @@ TEST_F(RandomFaults, ChangeNothing) { run(25, 5, 3); }
 
 class Slow : public RandomFaults {};
 
-// Longer than after what a rank counts as stuck.
-TEST_F(Slow, AnAgentThatComesBackLateFindsTheStateOfTheOther) {
+// Longer than the time after which a rank counts as stuck.
+TEST_F(Slow, AnAgentThatReturnsLateGetsTheStateOfTheOther) {
   run(25, [&] { kill_agent(1, 12'000); });
 }
 

@@ -65,7 +65,7 @@ Draw draw_layout(sampling::RandomStream& draws) {
   return draw;
 }
 
-// The rules, written once more.
+// The rules, written a second time.
 bool is_admissible(const Draw& draw) {
   const configs::RunConfig& config = draw.config;
   const int64_t batch = config.global_batch_size;
@@ -80,8 +80,8 @@ bool is_admissible(const Draw& draw) {
   return micro == 0 || micro >= share || micro % group == 0;
 }
 
-// Every layer begins a stage somewhere; every stage keeps a layer with
-// parameters.
+// Draws the first layers of stages: any layer may be one, and every stage keeps
+// a layer with parameters.
 std::vector<int64_t> draw_stages(sampling::RandomStream& draws, int stages,
                                  const std::vector<layers::LayerCost>& layers) {
   const auto num_layers = static_cast<int64_t>(layers.size());
@@ -160,7 +160,7 @@ LayoutRunOptions options_of(const Draw& draw, const plan::Plan& plan) {
   return options;
 }
 
-// By what the mathematics depends on.
+// The parameters that change the mathematics of a step.
 using Definition = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
 const LayoutRun& one_process(const Draw& draw, const plan::Plan& plan) {

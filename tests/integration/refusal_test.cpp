@@ -1,4 +1,4 @@
-// Bad input: one clear line, the right exit code, and nothing left behind.
+// Bad input gives one clear line and the right exit code, and leaves no files.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ void write(const fs::path& path, const std::string& text) {
   std::ofstream(path) << text;
 }
 
-// A copy of the drawn data set whose files a case may spoil.
+// A copy of the drawn data set whose files a case may damage.
 void copy_shapes(const fs::path& folder) {
   fs::copy(fs::path(shapes_data()).parent_path(), folder / "data",
            fs::copy_options::recursive);
@@ -215,8 +215,8 @@ std::vector<Case> cases() {
 INSTANTIATE_TEST_SUITE_P(Train, Refusal, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
-// Commands that headroom-worker carries out.
-TEST(Tools, SayInOneLineWhatIsWrong) {
+// Commands that headroom-worker runs.
+TEST(Tools, NameTheFaultInOneLine) {
   const std::string data = shapes_data();
   const fs::path folder = fresh_folder();
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
@@ -266,8 +266,9 @@ TEST(RandomCrop, TakesAHypThatPastesWhereNoLabelIsAPolygon) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
-// The system refuses threads and memory already to who starts the processes.
-TEST(Resources, ASystemThatRefusesThemIsNamed) {
+// The system already refuses threads and memory to the process that starts the
+// others.
+TEST(Resources, ASystemThatRefusesThreadsOrMemoryIsNamed) {
   const fs::path folder = fresh_folder();
   // KiB of addresses: each lets another thread be the first that is refused.
   for (const char* limit : {"86000", "90000", "94000", "100000"}) {
@@ -322,8 +323,8 @@ std::vector<std::string> words_of(const std::string& text) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-// A refused plan prints the command to type next; it, and each other flag that
-// is named, is a plan that fits.
+// A refused plan prints the command to type next; this command, and each other
+// suggested flag, gives a plan that fits.
 class RefusedPlan : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RefusedPlan, PrintsACommandThatFits) {
@@ -349,7 +350,7 @@ TEST_P(RefusedPlan, PrintsACommandThatFits) {
     std::string flags = remedy;
     if (!is_command) {
       const std::string changed = remedy.substr(others.size());
-      // It takes the place of the one given: a flag may not be given twice.
+      // It replaces the given one: a flag may not be given twice.
       const std::string name = changed.substr(0, changed.find(' '));
       flags =
           std::regex_replace(GetParam(), std::regex(name + "[ =][^ ]+"), "") +

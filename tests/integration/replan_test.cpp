@@ -1,7 +1,7 @@
 // The last rung of the memory ladder, in real processes: where nothing leaner
 // is left, the run goes on from its committed step under another plan, with the
-// losses of an undisturbed one and each sample once; or it ends there and says
-// what forbids another plan.
+// losses of an undisturbed one and each sample once; or it ends there and names
+// the flag that forbids another plan.
 //
 // The suites named Slow run with the label `slow`.
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kFailingStep = 2;
 
 // Yolov5n, float64, batches of 8, one thread per process. Larger images than
-// elsewhere, so that a step and not the start is what needs most.
+// elsewhere, so that the peak is in a step and not at the start.
 std::vector<std::string> command_of(const std::vector<std::string>& more) {
   std::vector<std::string> words = train_fp64("8");
   *(std::ranges::find(words, "--img") + 1) = "160";
@@ -79,8 +79,8 @@ TEST(Replan, ARunGoesOnUnderAnotherPlanAndResumesUnderIt) {
                           "activation_policies", "reason"}) {
     EXPECT_EQ(plan.at(key), again.at(key)) << key;
   }
-  // The first, one for each try with leaner activations, one under another
-  // plan; the resumed run counts its generations anew.
+  // The first generation, one for each retry with leaner activations, one under
+  // another plan; the resumed run counts its generations anew.
   const std::vector<Json> generations = events_named(folder, "generation");
   ASSERT_EQ(generations.size(), 8u);
   const std::string why = generations[6].at("reason");
@@ -95,8 +95,8 @@ TEST(Replan, ARunGoesOnUnderAnotherPlanAndResumesUnderIt) {
   expect_equivalent(undisturbed(), all);
 }
 
-// The realistic case: what took the memory keeps it.
-TEST(Slow, ABallastThatStaysIsAnsweredByAPlanThatFitsBesideIt) {
+// The realistic case: the other process keeps the memory that it took.
+TEST(Slow, ALastingBallastLeadsToAPlanThatFitsBesideIt) {
   const std::vector<Json>& calm = undisturbed();
   const int64_t peak = measured_peaks(calm).at(1);
   const int64_t limit = 2 * peak;
@@ -108,7 +108,8 @@ TEST(Slow, ABallastThatStaysIsAnsweredByAPlanThatFitsBesideIt) {
                 std::to_string(limit), "--inject",
                 "ballast@rank=1,step=2,bytes=" + std::to_string(limit - room)});
   expect_equivalent(calm, steps);
-  // The last one is under another plan; those before it went down the ladder.
+  // Only the last one is under another plan; those before it took rungs of the
+  // ladder.
   const std::vector<Json> generations = events_named(folder, "generation");
   ASSERT_GE(generations.size(), 2u);
   for (size_t step = 0; step < steps.size(); ++step) {
@@ -137,7 +138,7 @@ TEST(Slow, ABallastThatStaysIsAnsweredByAPlanThatFitsBesideIt) {
   EXPECT_EQ(summary.at("generations"), generations.size());
 }
 
-TEST(Replan, WhatIsGivenForbidsAnotherPlanAndIsNamed) {
+TEST(Replan, AGivenFlagThatForbidsAnotherPlanIsNamed) {
   const fs::path folder = fresh_folder();
   const ProgramResult result =
       run_program(command_of({"--layout", "pipeline=2", "--max-steps", "5",
@@ -164,9 +165,9 @@ TEST(Replan, WhatIsGivenForbidsAnotherPlanAndIsNamed) {
                          "MANIFEST.json"));
 }
 
-// Memory runs out where no step can be tried again: its peer does not wait for
-// the rank until an operation's time limit, but saves the committed state.
-TEST(Slow, ARankWithoutMemoryOutsideAStepEndsTheRunOfAll) {
+// Memory runs out where no step can be retried: its peer does not wait for the
+// rank until an operation's time limit, but saves the committed state.
+TEST(Slow, ARankOutOfMemoryOutsideAStepEndsTheRunForAllRanks) {
   constexpr double kOperationTimeout = 120;  // worker/run/generation_loop.cpp
   const std::vector<Json>& calm = undisturbed();
   const int64_t limit = 2 * measured_peaks(calm).at(1);

@@ -1,4 +1,4 @@
-// What a run leaves behind, and what `headroom val` says about it.
+// The files that a run leaves, and the figures of `headroom val` for it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -134,7 +134,7 @@ TEST_F(Results, CsvHasYolov5sColumnsAndARowAnEpoch) {
   }
 }
 
-TEST_F(Results, EventsHaveReasonsInWords) {
+TEST_F(Results, EventsHaveReadableReasons) {
   std::set<std::string> kinds;
   for (const Json& event : read_lines(run() / "events.jsonl")) {
     kinds.insert(event.at("event").get<std::string>());

@@ -111,15 +111,15 @@ void edit(const fs::path& file, const std::string& what,
   std::ofstream(file) << replaced(text.str(), what, with);
 }
 
-// A run of an earlier version, which chose its groups: their size stands in
-// plan.json alone. It goes on with it, as planned and planned anew.
+// A run of an earlier version, which chose its group size: only plan.json
+// records it. The run keeps it, both with the recorded plan and with a new one.
 TEST_F(Resume, GoesOnWithTheGroupsThatItBeganWith) {
   const fs::path folder = fresh_folder();
   const std::vector<std::string> groups = {"--processes", "1", "--bn-group",
                                            "3"};
   ASSERT_EQ(train(folder / "whole", groups).exit_code, 0);
   for (const auto& flags : std::vector<std::vector<std::string>>{
-           {}, {"--zero", "0"}}) {  // which changes nothing but plans anew
+           {}, {"--zero", "0"}}) {  // changes nothing, but makes a new plan
     const fs::path parts = folder / ("parts" + std::to_string(flags.size()));
     std::vector<std::string> first = groups;
     first.insert(first.end(), {"--max-steps", "7"});
@@ -194,7 +194,7 @@ TEST_F(Resume, NothingUsableIsRefusedAndNothingChanges) {
   EXPECT_EQ(steps(folder).size(), 2u);
 }
 
-TEST_F(Resume, AFinishedRunSaysSo) {
+TEST_F(Resume, ResumingAFinishedRunReportsThatItIsFinished) {
   const fs::path folder = fresh_folder();
   ASSERT_EQ(train(folder, {"--epochs", "1", "--noval"}).exit_code, 0);
   const ProgramResult resumed = resume(folder, {});
@@ -242,7 +242,7 @@ TEST_F(Resume, AnEditedModelIsRefusedAndTheRecordedOneGoesOn) {
   EXPECT_EQ(steps(folder).size(), 3u);
 }
 
-TEST_F(Resume, AnotherDataSetIsSaid) {
+TEST_F(Resume, AnotherDataSetIsReported) {
   const fs::path folder = fresh_folder();
   ASSERT_EQ(train(folder, {"--max-steps", "6"}).exit_code, 0);
   const ProgramResult same = resume(folder, {"--max-steps", "7"});

@@ -1,5 +1,5 @@
-// How long a run took to go on after each time that memory was refused, and how
-// many allocations its steps make, both from events.jsonl.
+// The time that a run took to continue after each refusal of memory, and the
+// number of allocations of its steps, both from events.jsonl.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace headroom::testing {
 
-// The allocations of a step on each of `ranks` ranks, as told by faults of an
-// allocation that the step does not reach.
+// The number of allocations of a step on each of `ranks` ranks, as reported by
+// an injected failure of an allocation that the step does not reach.
 std::vector<int64_t> counted_allocations(const std::filesystem::path& folder,
                                          int ranks);
 
@@ -19,7 +19,7 @@ std::vector<int64_t> counted_allocations(const std::filesystem::path& folder,
 // formed: one entry for each generation that was left for it.
 class RetryTimes {
  public:
-  // `whole`: from the first refusal of all until the last generation.
+  // `whole`: from the first refusal until the last generation.
   RetryTimes(std::vector<double> seconds, double whole)
       : seconds_(std::move(seconds)), whole_(whole) {}
   size_t count() const { return seconds_.size(); }

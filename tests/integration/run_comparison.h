@@ -17,7 +17,7 @@ namespace headroom::testing {
 // process, without the number of steps and the layout.
 std::vector<std::string> train_fp64(const std::string& batch);
 
-// The same on other data.
+// The command of train_fp64() on other data.
 std::vector<std::string> train_fp64_on(const std::string& data,
                                        const std::string& batch);
 
@@ -30,7 +30,8 @@ std::vector<Json> train_in(const std::filesystem::path& folder,
 // |a[key] - b[key]| / |a[key]|.
 double relative(const Json& a, const Json& b, const char* key);
 
-// Losses and gradient norms within the tolerance; samples and rates the same.
+// Losses and gradient norms are within the tolerance; samples and rates are
+// equal.
 void expect_equivalent(const std::vector<Json>& one,
                        const std::vector<Json>& other);
 

@@ -1,5 +1,5 @@
-// The folder of a run: whose files are in it, who may have it, and what is
-// removed from it.
+// The folder of a run: which files it holds, which process may hold it, and
+// which files are removed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -37,14 +37,14 @@ std::vector<std::string> files_of(const fs::path& folder) {
   return files;
 }
 
-TEST(ExistOk, NothingThatNoRunWroteIsRemoved) {
+TEST(ExistOk, FilesThatNoRunWroteAreKept) {
   const fs::path folder = fresh_folder();
   ASSERT_EQ(run_program(short_run(), folder).exit_code, 0);
   const fs::path run = folder / kRun;
   const std::vector<std::string> mine = {
       "weights/mine.safetensors", "weights/notes.txt", "checkpoints/notes.txt",
       "checkpoints/step-old/a.txt", "checkpoints/step-4/notes.txt",
-      // Named as a run's, and none.
+      // Named like a run's file, but written by no run.
       "weights/epoch3.safetensors"};
   for (const std::string& file : mine) {
     fs::create_directories((run / file).parent_path());
@@ -68,7 +68,7 @@ TEST(ExistOk, NothingThatNoRunWroteIsRemoved) {
   }
   EXPECT_FALSE(fs::exists(run / "weights/epoch4.safetensors"));
   EXPECT_FALSE(fs::exists(run / ".older-run"));
-  // Its own are replaced without a trace.
+  // Its own pictures are replaced completely.
   ASSERT_EQ(run_program(short_run({"--exist-ok"}), folder).exit_code, 0);
   EXPECT_FALSE(fs::exists(run / "results.csv.before2"));
   EXPECT_FALSE(fs::exists(run / "steps.jsonl.before2"));
@@ -130,7 +130,7 @@ TEST(ExistOk, AWorkerLostBeforeTheFirstStepDoesNotReviveTheOlderRun) {
   EXPECT_THAT(text_of(folder / kRun / "run.yaml"), HasSubstr("yolov5s"));
 }
 
-// As a user would: the line is taken from the screen and typed.
+// As a user would: the line is copied from the screen and typed.
 TEST(UnfinishedRun, ItsLastLineGoesOnWithItAndItsWeightsAreThere) {
   const fs::path folder = fresh_folder();
   const ProgramResult run =
@@ -155,8 +155,8 @@ TEST(UnfinishedRun, ItsLastLineGoesOnWithItAndItsWeightsAreThere) {
   EXPECT_THAT(resumed.out, HasSubstr("all 5 steps done"));
 }
 
-// The last line says that the run can go on, and it can.
-TEST(RemovedRunFolder, IsMadeAgainWithWhatAResumptionNeeds) {
+// The last line gives a resume command, and it works.
+TEST(RemovedRunFolder, IsMadeAgainWithAllFilesForAResumption) {
   const fs::path folder = fresh_folder();
   Program run(train_shapes("8", {"--epochs", "500", "--noval", "--nosave"}),
               folder);
@@ -178,7 +178,7 @@ TEST(RemovedRunFolder, IsMadeAgainWithWhatAResumptionNeeds) {
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
 }
 
-// The system's signal would end each worker that writes a checkpoint.
+// The system's signal would otherwise end each worker that writes a checkpoint.
 TEST(LimitOfFileSize, IsAnErrorThatNamesTheFile) {
   const fs::path folder = fresh_folder();
   std::string words;

@@ -1,5 +1,5 @@
-// Agents come and go while a run trains: it goes on with whoever is there, and
-// what it computes stays what two processes compute.
+// Agents come and go while a run trains: the run continues with the agents that
+// are left, and its losses stay those of two processes.
 //
 // Calm hyper-parameters: training is chaotic, and rounding itself grows.
 //
@@ -33,8 +33,8 @@ std::vector<std::string> calm_command(int steps) {
 }
 
 // The coordinator alone and agents that the test starts: two with a worker
-// each; after `grow` steps two more; after `shrink` all but one are asked to
-// leave, rank 0's among them.
+// each; after `grow` steps two more; after `shrink` steps all but one are asked
+// to leave, among them that of rank 0.
 void scale(int steps, size_t grow, size_t shrink) {
   const fs::path folder = fresh_folder();
   const std::vector<Json> expected = train_in(
@@ -102,7 +102,7 @@ void scale(int steps, size_t grow, size_t shrink) {
   }
   EXPECT_TRUE(worlds.starts_with("2 -> ")) << worlds;
   EXPECT_TRUE(worlds.ends_with(" -> 1")) << worlds;
-  // Nothing was lost: everybody came and went at a committed step.
+  // No process was lost: all joined and left at a committed step.
   EXPECT_TRUE(events_named(folder, "loss_of_process").empty());
   expect_exact_ledger(folder);
   std::printf("processes %s, losses within %.0e through %d steps\n",

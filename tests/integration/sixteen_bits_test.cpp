@@ -1,7 +1,7 @@
 // Images of 16 bits whose objects are 1/1000 of the range brighter than the
-// ground: with `range` in data.yaml a network sees them, through 8 bits nobody
-// does. The layout, a kill and a resume change no bit, and the weights say how
-// their pixels are scaled.
+// ground: with `range` in data.yaml a network detects them, after conversion to
+// 8 bits it cannot. The layout, a kill and a resume change no bit, and the
+// weights record how their pixels are scaled.
 //
 // Real processes, drawn images.
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 constexpr int kSide = 96;
-// Ground, noise and objects are 117 in 8 bits: (value + 128) / 257.
+// Ground, noise and objects all become 117 in 8 bits: (value + 128) / 257.
 constexpr int kGround = 30'035, kObject = kGround + 65, kNoise = 8;
 
 class Random {
@@ -37,7 +37,7 @@ class Random {
   uint32_t state_;
 };
 
-// Gray, uncompressed, in one strip; its own writing of the format.
+// Writes an uncompressed gray TIFF in one strip, without the project's writer.
 void write_tiff(const fs::path& file, const std::vector<uint16_t>& pixels) {
   constexpr uint16_t kShort = 3, kLong = 4;
   std::string bytes = "II*";
@@ -190,7 +190,7 @@ TEST_F(SixteenBits, AKillAndAResumeChangeNoBit) {
   ASSERT_EQ(killed.join().exit_code, 0);
   ASSERT_EQ(train("parts", {"--processes", "2", "--max-steps", "2"}).exit_code,
             0);
-  // Another range would be another run: the first one's is kept.
+  // Another range would make another run: the first one's is kept.
   const std::string before = text_of(folder_ / "deep.yaml");
   std::ofstream(folder_ / "deep.yaml")
       << text_of(folder_ / "data.yaml") << "range: [0, 65535]\n";
@@ -212,7 +212,7 @@ TEST_F(SixteenBits, AKillAndAResumeChangeNoBit) {
   }
 }
 
-// Percentiles are measured once; the numbers are the run's and the weights'.
+// Percentiles are measured once; the run and the weights record the numbers.
 TEST_F(SixteenBits, TheMeasuredRangeGoesWithTheWeights) {
   const std::string yaml = text_of(run("two") / "run.yaml");
   const size_t at = yaml.find("value_range: ");
@@ -244,7 +244,7 @@ TEST_F(SixteenBits, TheMeasuredRangeGoesWithTheWeights) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result;
   };
-  // The weights' range counts, whatever the data set says.
+  // The range in the weights counts, even if the data set has another.
   const auto figures_of = [](const ProgramResult& result) {
     const size_t begin = result.out.find("mAP50");
     EXPECT_NE(begin, std::string::npos) << result.out;
@@ -286,7 +286,7 @@ TEST_F(SixteenBits, AWorkerOnItsOwnMeasuresTheSameRange) {
   expect_near(steps("solo"), steps("two"));
 }
 
-TEST_F(SixteenBits, TheStartSaysWhatHappensToThem) {
+TEST_F(SixteenBits, TheStartReportsHowTheyAreHandled) {
   EXPECT_THAT(text_of(run("two") / "data_report.txt"),
               HasSubstr("hyp.hsv_h 0.015, hyp.hsv_s 0.7, hyp.hsv_v 0.4 change "
                         "nothing: they are about colours of 8 bits"));
@@ -376,8 +376,8 @@ void expect_boxes_of_onnx(const fs::path& folder, const fs::path& weights) {
   EXPECT_LT(worst, 0.02);
 }
 
-// The same short training, with the range and through 8 bits.
-TEST(SlowSixteenBits, FaintObjectsAreFoundInThemAlone) {
+// The same short training, once with the range and once through 8 bits.
+TEST(SlowSixteenBits, FaintObjectsAreFoundOnlyInSixteenBits) {
   const fs::path folder = write_data(fresh_folder(), 96, 48);
   const auto map_of = [&](const std::string& data) {
     const ProgramResult result = run_program(
@@ -401,7 +401,7 @@ TEST(SlowSixteenBits, FaintObjectsAreFoundInThemAlone) {
   EXPECT_GE(map_of("deep.yaml"), 0.9);
   expect_boxes_of_onnx(
       folder, folder / "runs/train/deep.yaml/weights/best.safetensors");
-  // What is learned from labels alone is where objects are likely.
+  // From labels alone a network learns only where objects are likely.
   EXPECT_LE(map_of("data.yaml"), 0.1);
 }
 

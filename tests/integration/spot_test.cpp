@@ -19,9 +19,9 @@ using ::testing::HasSubstr;
 
 constexpr const char* kRun = "runs/train/exp";
 constexpr size_t kSteps = 120;
-// A notice is for two minutes. The agents ask every 5 s.
+// A notice gives two minutes. The agents poll every 5 s.
 constexpr double kInTime = 30;
-// A day from now, or a day ago: what this machine's clock says does not count.
+// A time far in the past: the clock of this machine does not matter.
 constexpr const char* kTime = "2020-02-03T12:34:56Z";
 
 class Spot : public ::testing::Test {
@@ -102,7 +102,7 @@ class Spot : public ::testing::Test {
   FakeMetadata services_[2];
 };
 
-TEST_F(Spot, AMachineIsTakenAwayAndThenTheLastAndTheRunGoesOnElsewhere) {
+TEST_F(Spot, AfterOneMachineAndThenTheLastIsTakenTheRunContinuesElsewhere) {
   const auto server = coordinator();
   const auto first = agent(0);
   const auto second = agent(1);

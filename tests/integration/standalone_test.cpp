@@ -23,7 +23,8 @@ std::string bytes_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// `headroom plan` with the flags of train_shapes(), written into folder/asked.
+// Runs `headroom plan` with the flags of train_shapes(); writes to
+// folder/asked.
 void write_plan(const fs::path& folder, const std::vector<std::string>& more) {
   std::vector<std::string> command = train_shapes("8", more);
   command[1] = "plan";
@@ -91,8 +92,8 @@ TEST(Standalone, IsTheSupervisedRunBitForBit) {
   EXPECT_THAT(events, ::testing::Contains("validation").Times(2));
 }
 
-// Also the bytes, which depend on the boxes of the images: a run.yaml that
-// somebody wrote does not say how many there are.
+// Compares the bytes, too, which depend on the number of boxes in the images: a
+// run.yaml written by hand does not have it.
 TEST(Standalone, WithoutAPlanFile_PlansAsHeadroomPlanDoes) {
   const fs::path folder = fresh_folder();
   const std::vector<std::string> flags = {
@@ -148,7 +149,7 @@ TEST(Standalone, StopsAtACommittedStepAndGoesOn) {
   expect_same_run(whole, parts);
 }
 
-// Where a coordinator would look for another plan.
+// Here a coordinator would search another plan.
 TEST(Standalone, OutOfMemoryAtItsLeanestEndsAtACommittedStep) {
   const fs::path folder = fresh_folder();
   std::string faults;
@@ -196,7 +197,7 @@ TEST(Standalone, JudgesWeights) {
   EXPECT_EQ(Json::parse(val.out), read_json(judged / "results.json"));
 }
 
-TEST(Standalone, RefusesWhatItCannotDo) {
+TEST(Standalone, RefusesUnsupportedRequests) {
   const fs::path folder = fresh_folder();
   const auto refused = [&](const std::vector<std::string>& words,
                            const std::string& why) {

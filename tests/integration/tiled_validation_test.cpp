@@ -1,10 +1,9 @@
-// `headroom val --tile`: what it finds is what `headroom detect --tile` finds,
-// and its figures are those of that file, scored by `headroom val
-// --detections`.
+// `headroom val --tile` finds the boxes of `headroom detect --tile`, and its
+// figures are those of that file, scored by `headroom val --detections`.
 //
 // Real processes, drawn images four times as large as the network's input. Half
-// of what is found becomes the truth: figures between none and all, whatever
-// the network has learnt.
+// of the detections become the truth, so that figures are between 0 and 1,
+// whatever the network has learnt.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -22,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr int kImages = 3, kHeight = 300, kWidth = 424;
 const std::vector<std::string> kTiles = {"--tile", "96", "120",
                                          "--tile-overlap", "0.25"};
-// Those of val; detect has others.
+// The thresholds of val; detect has other defaults.
 const std::vector<std::string> kThresholds = {
     "--conf-thres", "0.0005", "--iou-thres", "0.6", "--max-det", "300"};
 
@@ -91,8 +90,8 @@ class TiledValidation : public ::testing::Test {
   }
   static fs::path found() { return folder_ / "found/tiles/predictions.json"; }
 
-  // Every other box of the surest forty of an image, as labels and as COCO's
-  // annotations.
+  // Every other of the forty most confident boxes of an image, as labels and as
+  // COCO's annotations.
   static void write_truth() {
     Json truth = {{"images", Json::array()},
                   {"annotations", Json::array()},

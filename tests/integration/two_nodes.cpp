@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A new folder that a program's output goes to.
+// A new folder for a program's output.
 fs::path scratch(const fs::path& folder, const std::string& name) {
   fs::create_directories(folder / name);
   return folder / name;
@@ -46,7 +46,7 @@ TwoNodes::TwoNodes(const fs::path& folder) : folder_(folder) {
   for (int node = 0; node < 2; ++node) {
     Space& space = nodes_[node] = make_space("node-" + std::to_string(node));
     const std::string port = "port" + std::to_string(node);
-    // Process numbers are those outside: the switch's tools run there.
+    // Process numbers outside of the name spaces: the switch's tools run there.
     run(switch_, "ip link add " + port + " type veth peer name eth0 netns " +
                      std::to_string(space.pid) + " && ip link set " + port +
                      " master bridge0 up");
@@ -108,7 +108,7 @@ void TwoNodes::limit_to(int megabits_per_second) {
 }
 
 std::string TwoNodes::make_worse() {
-  // What waits longer than the queue is long is dropped.
+  // Packets beyond the length of the queue are dropped.
   constexpr const char* kNetem = "netem delay 2ms 1ms loss 0.5%";
   constexpr const char* kQueue = "tbf rate 60mbit burst 16kb limit 24kb";
   const auto set = [](const std::string& discipline) {

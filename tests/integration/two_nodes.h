@@ -1,14 +1,14 @@
 // TwoNodes: two machines with a network between them, made of name spaces: each
 // has its own network, host name and process numbers, so that programs on one
-// share nothing with those on the other but files.
+// share only files with those on the other.
 //
 //   node 0 (10.77.0.1) --veth-- switch --veth-- node 1 (10.77.0.2)
 //
-// The switch is a bridge in a name space of its own. Cutting node 1's cable
-// there is silence to node 0, as between real machines.
+// The switch is a bridge in a name space of its own. If node 1's cable
+// is cut there, node 0 receives nothing more, as between real machines.
 //
-// Everything goes with the object, or with its process, however it ends.
-// Threads: one. Errors: what fails is a failure of the running test.
+// Everything is removed with the object, or with its process, however it ends.
+// Threads: one. Errors: failures of the running test.
 #pragma once
 
 #include <memory>
@@ -21,34 +21,34 @@ namespace headroom::testing {
 
 class TwoNodes {
  public:
-  // "" if this machine lets us: root, iproute2, a kernel with veth.
+  // "" if this machine permits it: root, iproute2, a kernel with veth.
   static std::string unavailable_error(const std::filesystem::path& folder);
 
   explicit TwoNodes(const std::filesystem::path& folder);
 
-  // `command` as words to start it on node 0 or 1.
+  // The command line that starts `command` on node 0 or 1.
   std::vector<std::string> on(int node, std::vector<std::string> command) const;
   static std::string address(int node);
 
   void cut();
   void heal();
 
-  // The kernel lets so much through, each way.
+  // Limits the bandwidth each way, in the kernel.
   void limit_to(int megabits_per_second);
 
-  // Delays and drops packets between them, both ways. Says by what means.
+  // Delays and drops packets between the nodes, both ways. Returns the method.
   std::string make_worse();
   // Packets that were dropped since.
   int64_t dropped() const;
 
  private:
-  // The name space of a process that does nothing.
+  // The name space of an idle process.
   struct Space {
     std::unique_ptr<Program> holder;
     pid_t pid = -1;
   };
   Space make_space(const std::string& name) const;
-  // By sh, as the system's tools want it. Its output.
+  // Runs a shell command with the system's tools; returns its output.
   std::string run(const Space& space, const std::string& script) const;
 
   const std::filesystem::path folder_;

@@ -1,8 +1,6 @@
-// Two machines with an agent and a worker each, and what networks do to them:
-// a cable that is pulled, for good or for a moment, packets that come late or
-// never.
-//
-// Skipped by name where name spaces cannot be made.
+// Two machines with an agent and a worker each, and faults of the network
+// between them: a cable that is pulled, for good or for a moment, late and lost
+// packets.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -65,7 +63,7 @@ class TwoNodesRun : public ::testing::Test {
   std::unique_ptr<Program> begin(const std::string& name, int node,
                                  const std::vector<std::string>& command) {
     fs::create_directories(folder_ / name);
-    fs::current_path(folder_);  // where nsenter goes back to
+    fs::current_path(folder_);  // nsenter returns there
     return std::make_unique<Program>(nodes_->on(node, command), folder_ / name);
   }
 
@@ -94,7 +92,7 @@ class TwoNodesRun : public ::testing::Test {
     return all;
   }
 
-  // Until the others have left the operation that they were in, and go on.
+  // Waits until the others have left their current operation and continue.
   void cut_and_heal(const std::string& where) {
     const Clock::time_point begin = Clock::now();
     nodes_->cut();
@@ -162,7 +160,7 @@ void TwoNodesRun::expect_steps_of(
   expect_ledger();
 }
 
-TEST_F(TwoNodesRun, TheLinkIsMeasuredAtTheStartSaidAndKept) {
+TEST_F(TwoNodesRun, TheLinkIsMeasuredAtTheStartReportedAndKept) {
   nodes_->limit_to(200);
   start({"--max-steps", "2", "--layout", "data=2"});
   expect_all_end_well();
@@ -182,8 +180,8 @@ TEST_F(TwoNodesRun, TheLinkIsMeasuredAtTheStartSaidAndKept) {
       << said[0];
 }
 
-// Whoever waits for the other node is freed, in a sum as in a message: node 0
-// goes on alone, and with node 1 again once the link is there.
+// Ranks that wait for the other node are released, in a sum and in a message:
+// node 0 continues alone, and together with node 1 once the link works again.
 void TwoNodesRun::go_on_alone(const std::vector<std::string>& layout) {
   const std::vector<std::string> calm = joined(kCalm, {"--max-steps", "150"});
   start(joined(calm, layout));
@@ -198,7 +196,7 @@ void TwoNodesRun::go_on_alone(const std::vector<std::string>& layout) {
   expect_steps_of(calm, layout);
 }
 
-// Steps take longer, and nothing else happens.
+// Steps take longer, and the run is not disturbed otherwise.
 void TwoNodesRun::stall(int times) {
   start({"--max-steps", "100000", "--layout", "data=2"});
   ASSERT_TRUE(wait_for_lines(log(), 4, 120));
@@ -208,7 +206,7 @@ void TwoNodesRun::stall(int times) {
     nodes_->heal();
     const size_t before = steps().size();
     EXPECT_TRUE(wait_for_lines(log(), before + 2, 30)) << "after stall " << i;
-    // Not in step with the heartbeats.
+    // At times that are not in step with the heartbeats.
     std::this_thread::sleep_for(std::chrono::milliseconds(500 + 37 * (i % 7)));
   }
   for (const pid_t pid : descendants(coordinator_->pid(), "coordinator")) {
@@ -240,7 +238,7 @@ struct Collective {
   std::vector<std::string> layout;
   std::string pause;
   int coordinators_node = 0;
-  // Rank 0 that is cut off, but lives, holds the run's folder: nobody else
+  // Rank 0 is cut off, but alive, and holds the run's folder: no other process
   // writes there, and the run ends.
   bool cuts_rank_0_off() const { return coordinators_node == 1; }
 };
@@ -249,9 +247,9 @@ void PrintTo(const Collective& cut, std::ostream* out) { *out << cut.name; }
 class SlowCut : public TwoNodesRun,
                 public ::testing::WithParamInterface<Collective> {};
 
-TEST_P(SlowCut, WhoWaitsForTheOtherNodeIsFreed) {
+TEST_P(SlowCut, RanksThatWaitForTheOtherNodeAreReleased) {
   const Collective& cut = GetParam();
-  // Node 0 alone is not done before node 1 is back.
+  // Node 0 alone must not be finished before node 1 is back.
   const std::vector<std::string> calm =
       joined(kCalm, {"--max-steps", cut.cuts_rank_0_off() ? "12" : "40"});
   start(joined(joined(calm, cut.layout),

@@ -34,7 +34,7 @@ TEST(BeatChannel, RecordsComeWholeAndInOrder) {
   EXPECT_TRUE(agent.is_open());
 }
 
-TEST(BeatChannel, WhoDoesNotReadIsNotWaitedFor) {
+TEST(BeatChannel, ASlowReaderIsNotWaitedFor) {
   auto [agent, worker] = BeatChannel::make_pair();
   int sent = 0;
   while (worker.send(beat_of(1)) && sent < 100'000) ++sent;
@@ -54,7 +54,7 @@ TEST(BeatChannel, TheEndOfOneIsSeenByTheOther) {
   EXPECT_FALSE(worker.send(beat_of(1)));
 }
 
-TEST(BeatChannel, HangingUpEndsAWait) {
+TEST(BeatChannel, ClosingTheSocketEndsAWait) {
   auto [agent, worker] = BeatChannel::make_pair();
   std::thread other([&ends = worker] {
     std::this_thread::sleep_for(milliseconds(50));

@@ -20,7 +20,7 @@ int exit_code_of(const Status& status) {
   }
 }
 
-TEST(Channel, NobodyThereIsACommunicationError) {
+TEST(Channel, AnUnreachableServerIsACommunicationError) {
   for (const StatusCode code :
        {StatusCode::UNAVAILABLE, StatusCode::DEADLINE_EXCEEDED,
         StatusCode::CANCELLED}) {
@@ -32,15 +32,15 @@ TEST(Channel, NobodyThereIsACommunicationError) {
 }
 
 // gRPC resets streams with HTTP/2's ENHANCE_YOUR_CALM; the coordinator's own
-// refusal of a message that is too long stays one.
-TEST(Channel, AServerThatIsShortOfRoomMayBeAskedAgain) {
+// refusal of a message that is too long is still a refusal.
+TEST(Channel, ACallToAServerShortOfMemoryMayBeRepeated) {
   EXPECT_TRUE(is_unreachable(Status(StatusCode::RESOURCE_EXHAUSTED,
                                     "Received RST_STREAM with error code 11")));
   EXPECT_FALSE(is_unreachable(
       Status(StatusCode::RESOURCE_EXHAUSTED, "the message has 2 bytes")));
 }
 
-TEST(Channel, ARefusalKeepsTheCoordinatorsWords) {
+TEST(Channel, ARefusalKeepsTheCoordinatorsText) {
   const Status status(StatusCode::FAILED_PRECONDITION, "coordinator is 2");
   EXPECT_FALSE(is_unreachable(status));
   EXPECT_THAT([&] { throw_failure(status, "joining"); },

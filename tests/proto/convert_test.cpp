@@ -45,7 +45,7 @@ wire::Assignment example_assignment() {
   return message;
 }
 
-TEST(Convert, APlanComesBackInItsAssignment) {
+TEST(Convert, APlanIsReadBackFromItsAssignment) {
   const auto back = from_message<RankAssignment>(example_assignment());
   EXPECT_EQ(back.plan, example_plan());
 }
@@ -101,7 +101,7 @@ TEST(Convert, EveryDisagreementInAnAssignmentIsNamedWithBothNumbers) {
               ThrowsMessage<Error>(HasSubstr("action = 17")));
 }
 
-TEST(Convert, WhatAWorkerHasLeftWith_ComesBackAsItWas) {
+TEST(Convert, TheReasonWithWhichAWorkerLeft_IsReadBackUnchanged) {
   const LeftGeneration left = {.was_asked = true,
                                .committed_steps = 7,
                                .holds_a_part = true,
@@ -128,7 +128,7 @@ TEST(Convert, WhatAWorkerHasLeftWith_ComesBackAsItWas) {
   EXPECT_EQ(back.shortfall.room_bytes, left.shortfall.room_bytes);
 }
 
-TEST(Convert, EveryPhaseOfAWorker_ComesBack_AndAnUnknownNumberIsRefused) {
+TEST(Convert, EveryPhaseOfAWorker_IsReadBack_AndAnUnknownNumberIsRefused) {
   std::set<std::string> names;
   for (int number = 0; number <= static_cast<int>(kLastWorkerPhase); ++number) {
     const RunProgress sent{.phase = static_cast<WorkerPhase>(number)};

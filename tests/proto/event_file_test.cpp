@@ -57,7 +57,7 @@ TEST(EventLine, DetailsThatAreNoObjectAreKeptAsText) {
   EXPECT_EQ(nlohmann::json::parse(to_json_line(entry))["detail"], "{broken");
 }
 
-TEST(EventLine, IsOneLineWhateverTheReasonHolds) {
+TEST(EventLine, IsOneLineForAnyReason) {
   const std::string line = to_json_line(record(EventKind::kFault, "a\nb\xff"));
   EXPECT_EQ(line.find('\n'), std::string::npos);
   EXPECT_TRUE(nlohmann::json::accept(line));

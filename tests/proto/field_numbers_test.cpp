@@ -58,7 +58,7 @@ TEST(FieldNumbers, AreNeverReused) {
 
 TEST(FieldNumbers, EveryRequestOfAGenerationCarriesItsStamp) {
   const FileDescriptor& file = *wire::Assignment::descriptor()->file();
-  // These come before a run is known, or from people.
+  // These are sent before a run is known, or by a command.
   const std::map<std::string, bool> without = {
       {"RegisterRequest", true},  {"WatchRequest", true},
       {"GetStatusRequest", true}, {"StreamEventsRequest", true},

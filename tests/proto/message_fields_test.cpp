@@ -22,7 +22,7 @@ void fields(auto& archive, Either<Painted> auto& painted) {
 
 namespace {
 
-TEST(MessageFields, AStructComesBackAsItWas) {
+TEST(MessageFields, AStructIsReadBackUnchanged) {
   const Painted green = {
       .text = "a", .colour = Colour::kGreen, .sizes = {1, 2}};
   const auto back = from_message<Painted>(to_message<LoggedNode>(green));

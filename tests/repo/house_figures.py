@@ -33,11 +33,11 @@ LIMITS = {
     "circles between folders": 0,
 }
 
-# Names of one operator of the network. Every file that has one of them has to be
-# opened by whoever changes that operator.
+# Names of one operator of the network. A change of that operator has to edit
+# every file that has one of them.
 OPERATOR = re.compile(r"squeeze_?excite", re.IGNORECASE)
 
-# Uses of a library that its authors did not mean, by what a file contains.
+# Uses of a library that its authors did not intend, by the text of a file.
 BENT_LIBRARIES = {
     "a function of the C library is redefined":
         re.compile(r"^int (accept4?|connect)\(int ", re.MULTILINE),
@@ -68,7 +68,7 @@ def tracked_files(root):
 
 
 def read_texts(root, names):
-    """Texts by name. In an image or another file of bytes nothing is found."""
+    """Texts by name; an image or another binary file has an empty text."""
     return {name: (root / name).read_text(encoding="utf-8", errors="replace") for name in names}
 
 

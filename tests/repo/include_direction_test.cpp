@@ -20,7 +20,7 @@ TEST(IncludeDirection, TheProjectKeepsTheRules) {
   EXPECT_THAT(forbidden_includes(files), IsEmpty());
 }
 
-TEST(IncludeDirection, TorchMeetsNeitherGrpcNorSpdlog) {
+TEST(IncludeDirection, NoFileIncludesTorchWithGrpcOrSpdlog) {
   EXPECT_THAT(meetings_of_torch_and_others(project_files()), IsEmpty());
 }
 
@@ -87,7 +87,7 @@ TEST(IncludeDirection, RoomsMakeNoCircle) {
   EXPECT_THAT(circles_of_rooms(files), ElementsAre("a -> b -> c -> a"));
 }
 
-TEST(IncludeDirection, MeetingsAreFoundThroughHeaders) {
+TEST(IncludeDirection, ForbiddenPairsAreFoundThroughHeaders) {
   const std::vector<SourceFile> files = {
       {"worker/a.h", {"#include <ATen/core/Tensor.h>"}},
       {"worker/b.h", {"#include \"worker/a.h\""}},

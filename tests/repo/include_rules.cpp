@@ -10,16 +10,16 @@ namespace headroom {
 namespace {
 
 struct Rule {
-  std::string folder;                  // the longest that matches counts
-  std::vector<std::string> folders;    // that it may include, beside itself
+  std::string folder;                // the longest match counts
+  std::vector<std::string> folders;  // rooms that it may include, beside itself
   std::vector<std::string> libraries;  // beside std
 };
 
-// One row per room. Groups keep the rows short; who is in which group is the
-// drawing of the house.
+// One row per room. Groups keep the rows short; the drawing of the house
+// defines their members.
 const std::vector<std::string> kConfigs = {"configs", "configs/layers",
                                            "configs/yaml", "parallel/base"};
-// What a detector is made of; knows no ranks.
+// The parts of a detector; they do not depend on ranks.
 const std::vector<std::string> kDetector = {
     "worker/kernels", "worker/kernels/cpu", "worker/model",
     "worker/weights", "worker/loss",        "worker/optim",
@@ -28,7 +28,7 @@ const std::vector<std::string> kData = {
     "worker/data/packs",    "worker/data/codecs",  "worker/data/labels",
     "worker/data/sampling", "worker/data/augment", "worker/data/tiles",
     "worker/data/loader"};
-// How work is split, beside what a plan is.
+// The mechanisms that split work, without the plan itself.
 const std::vector<std::string> kMechanisms = {
     "parallel/collectives", "parallel/data_parallel", "parallel/zero",
     "parallel/pipeline",    "parallel/spatial",       "parallel/activations",
@@ -50,11 +50,11 @@ const std::vector<Rule>& rules() {
                                 "parallel/collectives"};
   static const List plans = {"parallel/plan", "parallel/predict"};
   static const std::vector<Rule> all = {
-      // What a run may say.
+      // The settings of a run.
       {"configs/yaml", {"parallel/base"}, {}},
       {"configs/layers", {"configs/yaml", "parallel/base"}, {}},
       {"configs", rooms({kConfigs, {"parallel/plan"}}), {}},
-      // What a plan is, what it costs, and which one a run gets.
+      // The plan, its cost, and the choice of a plan for a run.
       {"parallel", {}, {"torch", "json"}},  // the precompiled headers
       {"parallel/base", {}, {"xxhash", "system"}},
       {"parallel/plan", {"parallel/base"}, {"json"}},
@@ -62,7 +62,8 @@ const std::vector<Rule>& rules() {
       {"parallel/planner",
        rooms({kConfigs, plans, {"worker/pytorch_file"}}),
        {"json", "xxhash"}},
-      // How work is split and exchanged; knows no detectors.
+      // The mechanisms that split and exchange work; they do not depend on
+      // detectors.
       {"parallel/collectives",
        {"parallel/base", "parallel/plan"},
        {"torch", "gloo", "system"}},
@@ -71,13 +72,14 @@ const std::vector<Rule>& rules() {
       {"parallel/activations", exchange, {"torch", "system"}},
       {"parallel/pipeline", exchange, {"torch"}},
       {"parallel/zero", exchange, {"torch"}},
-      // No LibTorch: launchers ask too.
+      // No LibTorch: launchers use it too.
       {"parallel/nvml", {"parallel/base"}, {"system"}},
       {"parallel/network", {"parallel/base"}, {"system"}},
       {"parallel/devices",
        rooms({exchange, {"parallel/activations", "worker/kernels"}}),
        {"torch", "system"}},
-      // The plugin: everything of CUDA, and nothing that needs it.
+      // The plugin: all code that needs CUDA, and no code that needs the
+      // plugin.
       {"parallel/cuda/kernels",
        {"configs/layers", "parallel/base", "parallel/devices",
         "worker/kernels"},
@@ -88,7 +90,7 @@ const std::vector<Rule>& rules() {
                "parallel/devices", "parallel/nvml", "worker/kernels"}}),
        {"torch", "cuda", "system"}},
       {"proto", {"parallel/base", "parallel/plan"}, {"grpc", "json"}},
-      // Who takes part and in which shape.
+      // Membership and layout of the run.
       {"coordinator/run",
        rooms({kConfigs, {"parallel/plan", "parallel/planner", "proto"}}),
        {"json"}},
@@ -99,9 +101,8 @@ const std::vector<Rule>& rules() {
        {"configs", "coordinator/run", "coordinator/log", "parallel/base",
         "parallel/plan", "parallel/planner", "proto"},
        {"grpc", "xxhash", "system"}},
-      // What a detector is made of.
-      // Tensors stand in what devices offer; nvcc, which reads the rest,
-      // finds no header of LibTorch.
+      // The parts of a detector. Tensors appear in the interfaces of devices;
+      // nvcc, which reads the rest, finds no header of LibTorch.
       {"worker/kernels", {"configs/layers"}, {"torch"}},
       {"worker/kernels/cpu",
        {"configs/layers", "parallel/base", "worker/kernels"},
@@ -147,9 +148,9 @@ const std::vector<Rule>& rules() {
               {"worker/data/codecs", "worker/data/labels",
                "worker/data/sampling"}}),
        {}},
-      // What comes out.
+      // The output of a run.
       {"worker/chart", {"parallel/base", "worker/data/codecs"}, {"images"}},
-      // The plugin and its interface: everything of FFmpeg.
+      // The plugin and its interface: all code that needs FFmpeg.
       {"worker/video", {"parallel/base"}, {"ffmpeg", "system"}},
       {"worker/maps", {"parallel/base"}, {"gdal", "system"}},
       {"worker/detect",
@@ -215,7 +216,7 @@ const std::vector<Rule>& rules() {
               {"worker/anchors", "worker/chart", "worker/control",
                "worker/detect", "worker/export", "worker/maps", "worker/run",
                "worker/step", "worker/validation", "worker/video"}}),
-       {"torch", "json", "system", "cli"}},
+       {"torch", "json", "system"}},
       {"worker/more_tools",
        rooms({kConfigs,
               plans,
@@ -224,15 +225,15 @@ const std::vector<Rule>& rules() {
               kData,
               {"worker/control", "worker/export", "worker/run", "worker/step",
                "worker/tools", "worker/validation"}}),
-       {"torch", "json", "system", "cli"}},
+       {"torch", "json", "system"}},
       // Main alone sees runs and tools.
       {"worker",
        rooms({kConfigs,
               {"parallel/activations", "parallel/base", "proto",
                "worker/control", "worker/kernels/cpu", "worker/more_tools",
                "worker/run", "worker/tools"}}),
-       {"torch", "cli", "system"}},
-      // What a run's directory tells while it grows.
+       {"torch", "system"}},
+      // The files of a run's directory, read while they grow.
       {"deploy/records", {"parallel/base"}, {"json", "system"}},
       // A run in the browser.
       {"deploy/page",
@@ -244,7 +245,7 @@ const std::vector<Rule>& rules() {
       // The program `headroom`.
       {"deploy/cli/args",
        rooms({kConfigs, {"parallel/plan", "parallel/planner", "proto"}}),
-       {"cli", "system"}},
+       {"system"}},
       {"deploy/cli/process",
        rooms({kConfigs,
               plans,
@@ -255,7 +256,7 @@ const std::vector<Rule>& rules() {
        rooms({kConfigs,
               {"coordinator/run", "deploy/cli/process", "deploy/records",
                "parallel/plan",
-               // Which samples a step should have used.
+               // The samples that a step should have used.
                "worker/data/sampling"}}),
        {"json", "system"}},
       {"deploy/cli/plan",
@@ -273,7 +274,7 @@ const std::vector<Rule>& rules() {
                "deploy/page", "parallel/network", "parallel/nvml",
                "parallel/planner", "proto"}}),
        {"json", "system", "grpc"}},
-      // Who else is told of a run.
+      // Messages about a run to other programs.
       {"deploy/notify",
        rooms({kConfigs, {"deploy/records", "proto"}}),
        {"json", "system"}},
@@ -285,21 +286,21 @@ const std::vector<Rule>& rules() {
   return all;
 }
 
-// What one file may do beyond its room's row, and why.
+// Exceptions: headers that one file may include beyond its room's row, and why.
 const std::multimap<std::string, std::string>& exceptions() {
   static const std::multimap<std::string, std::string> all = {
       // Pure: the drawing that headroom plan shows.
       {"deploy/cli/plan/plan_report.cpp", "parallel/pipeline/schedule.h"},
       {"coordinator/service/certificates.cpp", "ssl"},
       {"proto/member_identity.cpp", "ssl"},
-      // One connection, to see why there is none.
+      // One connection, made to find out why none succeeds.
       {"proto/connection_fault.cpp", "ssl"},
       {"proto/connection_fault.cpp", "system"},
       {"coordinator/service/metrics.cpp", "prometheus"},
       {"deploy/notify/web_client.cpp", "http"},
       {"deploy/notify/web_client.cpp", "ssl"},
       {"proto/beat_channel.cpp", "system"},      // one socket of one process
-      {"proto/channel_security.cpp", "system"},  // who may read a key
+      {"proto/channel_security.cpp", "system"},  // the permissions of a key
       {"proto/channel_security.cpp", "ssl"},
       {"configs/yaml/yaml_tree.cpp", "yaml-cpp"},
       {"configs/voc_folder.cpp", "xml"},
@@ -346,7 +347,7 @@ const Rule* rule_of(const std::string& path) {
   return longest;
 }
 
-// Why `include` must not stand in `path`; "" when it may.
+// Why `path` must not include `include`; "" if it may.
 std::string objection(const std::string& path, const Rule& rule,
                       const Include& include) {
   const std::string library = library_of(include.header);
@@ -450,14 +451,12 @@ std::vector<std::string> forbidden_includes(
   std::vector<std::string> found;
   for (const SourceFile& file : files) {
     if (!is_cpp(file)) continue;
-    // Stand-ins for Gloo's headers, which the wheel lacks, mirror its folders.
-    if (lies_in(file.path, "parallel/collectives/gloo_stubs")) continue;
     const Rule* rule = rule_of(file.path);
     for (const Include& include : includes_of(file)) {
       const std::string place = file.path + ":" + std::to_string(include.line) +
                                 ": " + include.header + ": ";
       if (lies_in(file.path, "tests")) {
-        // Tests may include all, but those of the plan stay on its level.
+        // Tests may include all rooms, but those of the plan stay on its level.
         if (lies_in(file.path, "tests/parallel/plan") && include.is_quoted &&
             !lies_in(include.header, "parallel/plan") &&
             !lies_in(include.header, "parallel/base") &&
@@ -493,7 +492,7 @@ std::vector<std::string> circles_of_rooms(
   std::vector<std::string> circles;
   std::set<std::string> done;
   std::vector<std::string> path;
-  // Depth first: a room that is met again on the path closes a circle.
+  // Depth first: a room that is visited again on the path closes a circle.
   const std::function<void(const std::string&)> visit =
       [&](const std::string& room) {
         const auto met = std::find(path.begin(), path.end(), room);

@@ -1,5 +1,5 @@
-// Who may include whom: one rule per room, and the sets of third-party headers
-// that must not meet in one file. Dependencies point one way:
+// Which room may include which: one rule per room, and the sets of third-party
+// headers that must not meet in one file. Dependencies point one way:
 //
 //   parallel/base <- configs, parallel/plan <- parallel/predict <- planner
 //     <- worker/memory <- worker/step <- worker/checkpoint, worker/validation
@@ -23,7 +23,7 @@ struct Include {
 std::vector<Include> includes_of(const SourceFile& file);
 
 // "torch", "grpc", "yaml-cpp", ...; "std" for the standard library, "system"
-// for POSIX headers, "" for one that no row knows.
+// for POSIX headers, "" for one that is in no row.
 std::string library_of(const std::string& header);
 
 // One line per include in `files` that the rules forbid.
@@ -33,8 +33,8 @@ std::vector<std::string> forbidden_includes(
 // One line per circle of rooms that include one another: "a -> b -> a".
 std::vector<std::string> circles_of_rooms(const std::vector<SourceFile>& files);
 
-// One line per file that sees, through the project's headers or directly, both
-// LibTorch and one of gRPC, protobuf and spdlog.
+// One line per file that includes, through the project's headers or directly,
+// both LibTorch and one of gRPC, protobuf and spdlog.
 std::vector<std::string> meetings_of_torch_and_others(
     const std::vector<SourceFile>& files);
 

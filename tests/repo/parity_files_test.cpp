@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 const fs::path kFolder =
     fs::path(HEADROOM_SOURCE_DIR) / ".." / "shared" / "parity";
 
-// What only people read.
+// Files that only people read.
 bool is_text(const std::string& name) { return name.ends_with("README.md"); }
 
 TEST(ParityFiles, AreAsTheirManifestSays) {
@@ -49,7 +49,7 @@ TEST(ParityFiles, EachIsReadByATest) {
     const std::string name =
         fs::relative(entry.path(), kFolder).generic_string();
     if (entry.is_directory() || is_text(name)) continue;
-    // Those of the anchor-free networks, which this program does not have yet.
+    // Files of the anchor-free networks, which this program does not have yet.
     if (name.starts_with("u/")) continue;
     ++found;
     // At the end of a string, whatever folder is before it.

@@ -5,10 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "configs/command_flags.h"
-#include "configs/flags.h"
-#include "configs/knobs.h"
-#include "configs/worker_flags.h"
+#include "configs/arguments.h"
+#include "configs/options.h"
+#include "configs/worker_start.h"
 #include "deploy/cli/args/help_text.h"
 #include "parallel/base/event_kinds.h"
 #include "parallel/base/run_files.h"
@@ -16,6 +15,8 @@
 
 namespace headroom {
 namespace {
+
+using configs::Option;
 
 // Each as code, with commas between them.
 std::string listed(const std::vector<std::string>& words) {
@@ -46,57 +47,55 @@ std::string head(const std::vector<std::string>& titles) {
          row(std::vector<std::string>(titles.size(), "---"));
 }
 
-// "`--batch`, `--batch-size N`".
-std::string shown_flag(std::vector<std::string> spellings,
-                       const std::string& value_name) {
-  if (!value_name.empty()) spellings.back() += " " + value_name;
-  return listed(spellings);
+// "`--batch`, `--batch-size N`", "`RUN.YAML`"; with a star if val takes it too.
+std::string shown_form(const Option& option, bool has_star = false) {
+  std::vector<std::string> words = option.names;
+  if (words.empty()) words.push_back("");
+  if (!option.value_name.empty()) {
+    if (!words.back().empty()) words.back() += " ";
+    words.back() += option.value_name;
+  }
+  return listed(words) + (has_star ? "\\*" : "");
 }
 
 // "`16` images".
-std::string shown_default(const configs::Knob& knob) {
-  const std::string value = configs::default_text(knob);
-  return code(value) + (knob.unit.empty() ? "" : " " + knob.unit);
+std::string shown_default(const Option& option) {
+  const std::string value = configs::default_text(option);
+  return code(value) + (option.unit.empty() ? "" : " " + option.unit);
 }
 
-std::string meaning_of(const configs::Knob& knob) {
-  const bool are_shown = knob.flag.value_name.find('|') != std::string::npos;
-  if (knob.choices.empty() || are_shown) return knob.description;
-  return knob.description + " It is one of: " + joined(knob.choices, ", ") +
-         ".";
-}
-
-std::string flag_row(const configs::Knob& knob) {
-  using Commands = configs::KnobFlag::Commands;
-  const bool has_star = knob.flag.commands == Commands::kTrainAndVal;
-  return row({shown_flag(knob.flag.spellings, knob.flag.value_name) +
-                  (has_star ? "\\*" : ""),
-              code(knob.key), shown_default(knob), meaning_of(knob)});
+std::string meaning_of(const Option& option) {
+  const bool are_shown = option.value_name.find('|') != std::string::npos;
+  if (option.choices.empty() || are_shown) return option.advice;
+  return option.advice + " It is one of: " + joined(option.choices, ", ") + ".";
 }
 
 // One table a group, in the order in which the groups first appear, and one of
 // the keys that have no flag.
 std::string keys() {
   std::string text = head({"flag", "meaning"});
-  for (const configs::Flag& flag : configs::flags()) {
-    if (!flag.keys.empty()) continue;
-    text += row({shown_flag(flag.spellings, flag.value_name) + "\\*",
-                 flag.description});
+  for (const Option& option : configs::command_options()) {
+    if (!is_of_run(option)) continue;
+    text += row({shown_form(option, true), option.advice});
   }
   std::vector<std::pair<std::string, std::string>> tables;
   std::string flagless = head({"key", "default", "meaning"});
-  for (const configs::Knob& knob : configs::knobs()) {
-    if (knob.flag.spellings.empty()) {
-      flagless += row({code(knob.key), shown_default(knob), meaning_of(knob)});
+  for (const Option& option : configs::run_options()) {
+    if (option.names.empty()) {
+      flagless +=
+          row({code(option.key), shown_default(option), meaning_of(option)});
       continue;
     }
-    auto table = std::ranges::find(tables, knob.group,
+    auto table = std::ranges::find(tables, option.group,
                                    &decltype(tables)::value_type::first);
     if (table == tables.end()) {
       table = tables.insert(
-          table, {knob.group, head({"flag", "key", "default", "meaning"})});
+          table, {option.group, head({"flag", "key", "default", "meaning"})});
     }
-    table->second += flag_row(knob);
+    const bool has_star =
+        belongs_to(option, "train") && belongs_to(option, "val");
+    table->second += row({shown_form(option, has_star), code(option.key),
+                          shown_default(option), meaning_of(option)});
   }
   for (const auto& [group, table] : tables) {
     text += "\n### " + group + "\n" + table;
@@ -112,39 +111,31 @@ constexpr std::array kTools = {"verify", "tile",   "pack",
 std::string other_flags() {
   std::string text =
       "\n### Processes and output\n" + head({"flag", "commands", "meaning"});
-  for (const configs::CommandFlag& flag : configs::command_flags()) {
-    if (flag.is_internal ||
-        std::ranges::find(kTools, flag.commands.front()) != kTools.end()) {
+  for (const Option& option : configs::command_options()) {
+    if (is_of_run(option) || option.is_internal ||
+        std::ranges::find(kTools, option.commands.front()) != kTools.end()) {
       continue;
     }
-    text += row({shown_flag(flag.spellings, flag.value_name),
-                 joined(flag.commands, ", "), flag.description});
+    text += row({shown_form(option), joined(option.commands, ", "),
+                 advice_with_default(option)});
   }
   for (const std::string tool : kTools) {
     text +=
         "\n### " + code("headroom " + tool) + "\n" + head({"flag", "meaning"});
-    for (const configs::CommandFlag& flag : configs::command_flags()) {
-      if (!configs::belongs_to(flag, tool)) continue;
-      text +=
-          row({shown_flag(flag.spellings, flag.value_name), flag.description});
+    for (const Option& option : configs::command_options()) {
+      if (!belongs_to(option, tool) || option.is_internal) continue;
+      text += row({shown_form(option), advice_with_default(option)});
     }
   }
   return text;
 }
 
-// "`--threads N`", "`DATA.YAML`".
-std::string with_value(const std::string& spelling,
-                       const std::string& value_name) {
-  const bool both = !spelling.empty() && !value_name.empty();
-  return code(spelling + (both ? " " : "") + value_name);
-}
-
-// The rest of headroom-worker's flags is what the processes say to each other.
+// The other flags of headroom-worker are internal to the processes of a run.
 std::string standalone_flags() {
   configs::StandaloneRequest request;
   std::string text = head({"flag", "meaning"});
-  for (const configs::WorkerFlag& flag : configs::flags_of(request)) {
-    text += row({with_value(flag.spelling, flag.value_name), flag.description});
+  for (const Option& option : configs::options_of(request)) {
+    text += row({shown_form(option), option.advice});
   }
   return text;
 }

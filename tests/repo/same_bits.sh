@@ -9,7 +9,7 @@
 #
 #   --keep DIR   also writes the digested texts into DIR, and for every file of
 #                weights a table of its tensors: `diff -r` of two such folders
-#                shows what a difference is
+#                shows each difference
 #
 # A line is `RUN  FILE  DIGEST`; a line of steps.jsonl has a digest of its own.
 # Times, addresses, process numbers and folders are replaced by words first
@@ -58,7 +58,7 @@ mkdir "$folder/drawn"
 export PATH="$build/bin:$PATH" LC_ALL=C TZ=UTC
 unset HEADROOM_DEVICE_PLUGIN OMP_NUM_THREADS
 
-# --- what the runs look at ----------------------------------------------------
+# --- the inputs of the runs ---------------------------------------------------
 
 # draw.py makes the other data sets from the drawn shapes: the same labels in
 # other formats, labels and images with faults, images of five bands, a video.
@@ -202,12 +202,12 @@ write("bad/module.yaml", table.replace("DWConv", "DWConf"))
 write("bad/edge.yaml", table.replace("[[-1, 9], 1", "[[-1, 99], 1"))
 PYTHON
 
-# --- what is digested ---------------------------------------------------------
+# --- the digested files -------------------------------------------------------
 
 # normalise.py RUN FOLDER prints the digests of the run in FOLDER. These files
 # are left out, because they differ from run to run:
 #
-#   logs/                 what events.jsonl has, too, in the order of printing
+#   logs/                 the content of events.jsonl, in the order of printing
 #   *.pem, *.key, token   certificates and secrets are drawn at random
 #   step.png, report.html they show times
 #   checkpoints           all but the newest, and their number: a checkpoint is
@@ -352,7 +352,7 @@ export SAME_BITS_BUILD="$build" SAME_BITS_KEEP="$keep" SAME_BITS_RENAMED="$renam
 
 # run NAME COMMAND... runs the command in a folder of its own, from which the
 # files of another run are ../OTHER/. Checkpoints are large, so they are deleted
-# afterwards unless `checkpoints=kept` stands before the call.
+# afterwards unless `checkpoints=kept` precedes the call.
 run() {
   local name="$1" status=0 started="$EPOCHREALTIME"
   shift
@@ -368,7 +368,7 @@ run() {
   fi
 }
 
-# run_on OTHER NAME COMMAND... starts from a copy of what the run OTHER left.
+# run_on OTHER NAME COMMAND... starts from a copy of the files of the run OTHER.
 run_on() {
   local from="$1" name="$2"
   shift
@@ -488,7 +488,7 @@ else
   skip mpirun "there is no mpirun"
 fi
 
-# The test device stands for a GPU.
+# The test device replaces a GPU.
 if [[ -f $test_device ]]; then
   export HEADROOM_DEVICE_PLUGIN="$test_device"
   device=("${plain[@]}" --noplots --precision fp64)

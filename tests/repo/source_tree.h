@@ -11,7 +11,7 @@ struct SourceFile {
   std::vector<std::string> lines;
 };
 
-// Every text file below the root but what .gitignore leaves out, sorted.
+// Every text file below the root except those excluded by .gitignore, sorted.
 std::vector<SourceFile> project_files();
 
 // Is `file` C++ (.h, .cpp)?

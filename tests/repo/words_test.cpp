@@ -27,7 +27,7 @@ bool has_word(const std::string& line, const std::string& word) {
   return false;
 }
 
-// An absolute path of the machine that a line was written on.
+// An absolute path of the machine on which a line was written.
 bool has_absolute_path(const std::string& line, const std::string& folder) {
   for (size_t at = line.find(folder); at != std::string::npos;
        at = line.find(folder, at + 1)) {
@@ -42,7 +42,7 @@ bool has_absolute_path(const std::string& line, const std::string& folder) {
   return false;
 }
 
-// Comments and READMEs send a reader to files by name.
+// Comments and READMEs refer to files by name.
 TEST(Words, HeadersAreNamedThatExist) {
   const std::vector<SourceFile> files = project_files();
   std::set<std::string> known = {"ATen.h", "jpeglib.h", "nccl.h"};
@@ -69,7 +69,7 @@ TEST(Words, HeadersAreNamedThatExist) {
 }
 
 TEST(Words, NothingIsLeftForLater) {
-  // Put together here, so that this file does not find itself.
+  // Composed here, so that this file does not match itself.
   const std::vector<std::string> words = {std::string("TO") + "DO",
                                           std::string("FIX") + "ME",
                                           std::string("XX") + "X"};
@@ -110,7 +110,7 @@ TEST(Words, NoPathOfOneMachine) {
   }
 }
 
-TEST(Words, TheChecksFindWhatTheyLookFor) {
+TEST(Words, TheChecksFindPlantedFaults) {
   EXPECT_TRUE(has_word("// LATER: that", "LATER"));
   EXPECT_FALSE(has_word("mktemp LATERX", "LATER"));
   EXPECT_TRUE(has_absolute_path("x = \"/place/y\"", "/place"));
@@ -119,7 +119,7 @@ TEST(Words, TheChecksFindWhatTheyLookFor) {
   EXPECT_FALSE(has_absolute_path("see /placeholder", "/place"));
 }
 
-// Spaces only, as every YAML reader wants them, and no Windows line ends.
+// Spaces only, as YAML requires them, and no Windows line ends.
 TEST(Words, NoTabsAndNoCarriageReturns) {
   for (const SourceFile& file : project_files()) {
     const bool checked = is_cpp(file) || file.path.ends_with(".yaml") ||

@@ -1,5 +1,5 @@
 // FileSizeLimit: while it lives, files of this process cannot grow beyond a
-// size: as on a full disk.
+// size, which simulates a full disk.
 #pragma once
 
 #include <signal.h>

@@ -1,7 +1,7 @@
 // FolderStore: a key-value store of processes that share a folder.
 //
-// Threads: any; processes too.
-// Errors: CommunicationError when nobody sets a key in time.
+// Threads: any; processes too. Errors: CommunicationError when a key is not set
+// in time.
 #pragma once
 
 #include <unistd.h>
@@ -19,7 +19,8 @@
 
 namespace headroom {
 
-// A key is a file; written aside and renamed, so that nobody reads half of it.
+// A key is a file, written under another name and renamed, so that no process
+// reads half of it.
 class FolderStore final : public KeyValueStore {
  public:
   explicit FolderStore(std::filesystem::path folder)

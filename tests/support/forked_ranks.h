@@ -1,5 +1,5 @@
-// Ranks as processes of a program of its own, over Gloo: for what is timed, or
-// counted, per process.
+// Ranks as processes of one program, over Gloo: for times and counts that are
+// per process.
 #pragma once
 
 #include <filesystem>
@@ -9,10 +9,10 @@
 
 namespace headroom {
 
-// Forks the ranks, each with one compute thread and the allocator that counts,
-// and waits for them; the worst of their exit codes. `folder`, where they meet,
-// is there meanwhile. What `main` throws is printed and counts as 1.
-// REQUIRES: LibTorch has not started a thread yet.
+// Forks the ranks, each with one compute thread and the counting allocator, and
+// waits for them; returns the worst of their exit codes. `folder`, where they
+// find each other, exists meanwhile. An exception of `main` is printed and
+// counts as 1. REQUIRES: LibTorch has not started a thread yet.
 int run_forked_ranks(
     int num_ranks, const std::filesystem::path& folder,
     const std::function<int(collectives::Communicator& world)>& main);

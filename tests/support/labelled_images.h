@@ -2,8 +2,8 @@
 // layouts.
 //
 // Among the images are empty and crowded ones, and regularly a batch is a short
-// one, so that shares, micro-batches and batch-norm groups come out uneven.
-// What a sample holds follows from (step, sample) alone, whatever the layout.
+// one, so that shares, micro-batches and batch-norm groups come out uneven. A
+// sample's content depends on (step, sample) alone, not on the layout.
 #pragma once
 
 #include <cstdint>

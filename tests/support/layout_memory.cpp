@@ -6,6 +6,7 @@
 #include "parallel/activations/saved_tensor_policy.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/state_bytes.h"
 
 namespace headroom {
 namespace {
@@ -48,7 +49,7 @@ LayoutMemory measure_memory(configs::RunConfig config, int steps) {
             activations::CountingAllocator::instance();
         RankTraining training(config, result.plan, world);
         RankMemory& mine = result.ranks[static_cast<size_t>(rank)];
-        mine.state = training.state().resident_bytes();
+        mine.state = resident_bytes(training.state());
         mine.rest = allocator.live_bytes();
         for (int step = 0; step < steps; ++step) {
           allocator.reset_peak();

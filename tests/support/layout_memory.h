@@ -1,8 +1,8 @@
-// layout_memory: bytes that ranks take to train under some layout, counted one
-// by one while ranks are threads.
+// layout_memory: the bytes of ranks that train under some layout, counted
+// exactly by rank although ranks are threads.
 //
-// The run is what `headroom train --synthetic-input` would do: the planner's
-// plan, 80 classes, 8 boxes per image.
+// The run is that of `headroom train --synthetic-input`: the planner's plan, 80
+// classes, 8 boxes per image.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct RankMemory {
   int64_t state = 0;  // weights, gradients, moments, averages between steps
   int64_t rest = 0;   // all tensors between steps, input batch included
   int64_t peak = 0;   // of the steps
-  // What forward and backward add.
+  // The bytes that forward and backward add.
   int64_t activations() const { return peak - rest; }
 };
 
@@ -26,7 +26,7 @@ struct LayoutMemory {
   std::vector<RankMemory> ranks;
   std::vector<double> loss;  // per step
 
-  // The largest over the ranks.
+  // The largest bytes over the ranks.
   int64_t peak() const;
   int64_t activations() const;
   int64_t state() const;

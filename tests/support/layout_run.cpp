@@ -16,7 +16,7 @@
 #include "worker/checkpoint/state_stream.h"
 #include "worker/step/apply_plan.h"
 #include "worker/step/parallel_context.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 #include "worker/step/trainer.h"
 
 namespace headroom {

@@ -1,5 +1,5 @@
 // layout_run: a short training of yolov5n under some layout, with ranks as
-// threads, and what it leaves behind; to be compared with one process.
+// threads, and its results, to be compared with one process.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,14 +39,14 @@ struct LayoutRunOptions {
   int steps = 20;
   int64_t freeze = 0;  // layers that do not learn
   bool calm = false;   // no warm-up, a constant and tiny learning rate
-  std::optional<layers::ModelTable> table;  // none: yolov5n
+  std::optional<layers::ModelTable> table;  // if empty: yolov5n
   configs::Precision precision = configs::Precision::kFp64;
-  std::string teacher;  // a shipped model, with fresh weights; "": none
+  std::string teacher;  // a shipped model, with fresh weights; "": no teacher
 };
 
 struct LayoutRun {
   std::vector<double> loss, gradient_norm;  // per step
-  std::vector<bool> skipped;                // of the same: the update was
+  std::vector<bool> skipped;                // whether the update was
   int64_t optimizer_steps = 0;
   // At the end, of all stages: weights and averages under their names.
   std::map<std::string, at::Tensor> state;

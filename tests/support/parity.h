@@ -1,6 +1,6 @@
 // Parity vectors: measured numbers of the reference detector, read for tests.
 //
-// They lie in ../shared/parity of the source folder; its README defines the
+// They are in ../shared/parity of the source folder; its README defines the
 // deterministic fill that rebuilds weights and images from names alone:
 //   h = fnv1a64(tag);  z(i) = mix(h + i);  u(i) = top 24 bits of z(i) in [-1,
 //   1)
@@ -22,14 +22,14 @@
 
 namespace headroom {
 
-// Where the vectors are not, tests that need them are skipped by name:
-//   if (!parity_present()) GTEST_SKIP() << kParityMissing;
+// If the vectors are missing, tests that need them are skipped by name: if
+// (!parity_present()) GTEST_SKIP() << kParityMissing;
 bool parity_present();
 inline constexpr const char* kParityMissing =
     "../shared/parity is not here; it holds the reference's numbers";
 
 // `name` is relative to the folder of the vectors, "weights/x.safetensors".
-// Prints it, the first time it is asked for.
+// Prints it at the first use.
 std::filesystem::path parity_path(const std::string& name);
 
 // A bare NaN is read as null.
@@ -41,8 +41,8 @@ uint64_t rule_bits(uint64_t hash, uint64_t index);  // z(index)
 // u(0..n-1) of `tag`, float32, row-major in `sizes`.
 at::Tensor rule_values(std::string_view tag, at::IntArrayRef sizes);
 
-// Fills parameters and statistics by their names; anchors stay as they are.
-// Any memory layout, float32 or float64 (the same values).
+// Fills parameters and statistics by their names; anchors stay unchanged. Any
+// memory layout, float32 or float64 (the same values).
 void fill_model(const model::NamedTensors& state);
 
 // [n, 3, height, width] uint8, row-major.

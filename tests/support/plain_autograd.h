@@ -1,7 +1,6 @@
-// plain_autograd: the memory of a detector written with LibTorch's operators
-// and nothing else: convolution, batch norm and SiLU each keep a map for
-// backward, pooling keeps indices. What activation policies are measured
-// against.
+// plain_autograd: the memory of a detector written only with LibTorch's
+// operators: convolution, batch norm and SiLU each keep a map for backward,
+// pooling keeps indices. Activation policies are measured against it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

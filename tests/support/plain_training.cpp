@@ -6,7 +6,7 @@
 
 #include "parallel/base/check.h"
 #include "worker/step/device_prefetcher.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 
 namespace headroom {
 namespace {

@@ -1,6 +1,6 @@
 // PlainTraining: one process that trains with LibTorch's operators and plain
-// autograd, on the input, loss, optimizer and average of RankTraining: what its
-// memory is measured against.
+// autograd, on the input, loss, optimizer and average of RankTraining, whose
+// memory is measured against it.
 //
 // Threads: one.
 #pragma once

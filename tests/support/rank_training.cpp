@@ -14,7 +14,7 @@
 #include "worker/data/loader/loader_options.h"
 #include "worker/step/apply_plan.h"
 #include "worker/step/parallel_context.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 
 namespace headroom {
 namespace {
@@ -105,7 +105,7 @@ RankTraining::RankTraining(const configs::RunConfig& config,
     const loader::Batch* const next = source_->made_ahead();
     const int64_t more = next == nullptr ? 0 : more_boxes_at(next->step);
     if (more == 0) return next;
-    // As where loader threads make it.
+    // As if a loader thread made it.
     const activations::CountingAllocator::HostMemory not_counted;
     ahead_ = *next;
     add_boxes(ahead_, more);

@@ -1,8 +1,7 @@
-// RankTraining: one rank that trains on synthetic input, put together as a run
-// of `headroom train --synthetic-input` is, without files and coordinator.
+// RankTraining: one rank that trains on synthetic input, set up like a run of
+// `headroom train --synthetic-input`, without files and coordinator.
 //
-// Ownership: borrows the communicator.
-// Threads: the rank's.
+// Ownership: borrows the communicator. Threads: the rank's.
 #pragma once
 
 #include <filesystem>
@@ -35,27 +34,28 @@ class RankTraining {
                int64_t more_boxes_per_image = 0,
                const devices::ComputeDevice& device = {});
 
-  // From the next step on, all have its batch: labels and matches, which loader
+  // From the next step on, all use its batch: labels and matches, which loader
   // threads make in a run, are made once.
   void keep_batch() { keeps_batch_ = true; }
-  // The same, and its images lie on the device: none are sent there.
+  // Also keeps the images on the device: none are copied there.
   void keep_batch_on_device() { keeps_batch_ = keeps_batch_on_device_ = true; }
-  // That step has so many boxes per image more. REQUIRES: it is not the next,
-  // and has a batch of its own.
+  // Adds so many boxes per image to the given step. REQUIRES: it is not the
+  // next, and has a batch of its own.
   void add_boxes_at(int64_t step, int64_t boxes) { crowded_ = {step, boxes}; }
   step::StepResult attempt();
-  // The same; throws Error if the step does not commit.
+  // Trains a step; throws Error if it does not commit.
   step::StepResult step();
 
-  // The averaged weights on a data set of synthetic input's classes.
+  // Validates the averaged weights on a data set of synthetic input's classes.
   validation::ValidatedAverage validate(const predict::MemoryRequest& memory,
                                         const labels::Dataset& dataset);
-  // The bytes that a checkpoint takes.
+  // The bytes of a checkpoint.
   memory::MemoryComparison save(const predict::MemoryRequest& memory,
                                 const std::filesystem::path& checkpoints);
 
   step::TrainingState& state() { return *state_; }
-  // What the newest step was predicted for, and what is known of all steps.
+  // The shape that the newest step was predicted for, and the known properties
+  // of all steps.
   const predict::StepShape& shape() const { return shape_; }
   const predict::LabelBound& labels() const { return labels_; }
 
@@ -67,7 +67,7 @@ class RankTraining {
            (step == crowded_.first ? crowded_.second : 0);
   }
   const loader::Batch& next_batch();
-  // The same images, page-locked as loaders' are.
+  // The same images in page-locked memory, as a loader's.
   at::Tensor in_other_memory(const at::Tensor& images) const;
 
   const configs::RunConfig config_;
@@ -84,7 +84,8 @@ class RankTraining {
   bool keeps_batch_ = false;
   bool keeps_batch_on_device_ = false;
   std::optional<loader::Batch> batch_;
-  // The next step's, where a batch is kept: the same in memory of its own.
+  // The next step's batch where a batch is kept: the same images in memory of
+  // their own.
   std::optional<loader::Batch> following_;
   std::unique_ptr<step::Teacher> teacher_;  // of fresh weights
   std::unique_ptr<step::TrainingState> state_;

@@ -33,19 +33,19 @@ Factory make_factory(int size, const RankOptions& options) {
     return [all](int rank) { return std::move(all->at(rank)); };
   }
   const auto store = std::make_shared<InMemoryStore>();
-  collectives::GlooOptions gloo;
-  gloo.timeout = options.operation_timeout;
-  if (options.backend == RankBackend::kLazyGloo) gloo.full_mesh_up_to = 1;
+  collectives::NetworkOptions network;
+  network.timeout = options.operation_timeout;
+  if (options.backend == RankBackend::kLazyNetwork) network.full_mesh_up_to = 1;
   const bool shares = options.backend == RankBackend::kSharedMemory;
-  return [store, size, gloo, shares](int rank) {
-    auto network = collectives::make_gloo_communicator(store, "run_ranks", rank,
-                                                       size, gloo);
-    return shares ? collectives::share_memory(std::move(network), gloo.timeout)
-                  : std::move(network);
+  return [store, size, network, shares](int rank) {
+    auto ranks = collectives::make_network_communicator(store, "run_ranks",
+                                                        rank, size, network);
+    return shares ? collectives::share_memory(std::move(ranks), network.timeout)
+                  : std::move(ranks);
   };
 }
 
-// The first error that tells a cause, else the first.
+// The first error that names a cause, else the first.
 std::exception_ptr choose(const std::vector<std::exception_ptr>& errors) {
   std::exception_ptr first;
   for (const std::exception_ptr& error : errors) {
@@ -68,10 +68,10 @@ std::string to_string(RankBackend backend) {
   switch (backend) {
     case RankBackend::kLocal:
       return "local";
-    case RankBackend::kGloo:
-      return "gloo";
-    case RankBackend::kLazyGloo:
-      return "lazy_gloo";
+    case RankBackend::kNetwork:
+      return "network";
+    case RankBackend::kLazyNetwork:
+      return "lazy_network";
     case RankBackend::kSharedMemory:
       return "shared_memory";
   }
@@ -83,9 +83,9 @@ struct RankGenerations::State {
   RankOptions options;
   std::mutex mutex;
   std::condition_variable met;
-  int num_here = 0;           // guarded by mutex, as the next two
+  int num_here = 0;  // guarded by mutex, as the next two
   int64_t num_meetings = 0;
-  Factory factory;            // the newest generation's
+  Factory factory;  // the newest generation's
 };
 
 RankGenerations::RankGenerations(int size, const RankOptions& options)

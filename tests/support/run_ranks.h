@@ -18,7 +18,7 @@
 
 namespace headroom {
 
-enum class RankBackend { kLocal, kGloo, kLazyGloo, kSharedMemory };
+enum class RankBackend { kLocal, kNetwork, kLazyNetwork, kSharedMemory };
 
 // For the names of parameterised tests.
 std::string to_string(RankBackend backend);
@@ -30,13 +30,13 @@ struct RankOptions {
 };
 
 // The generations of ranks that are threads: after a failure all of them leave
-// their communicator, meet here, and get a new one.
+// their communicator, wait for each other here, and get a new one.
 class RankGenerations {
  public:
   RankGenerations(int size, const RankOptions& options = {});
   ~RankGenerations();
-  // Every rank calls it from its thread, each time after it has dropped what it
-  // got before. Waits for all.
+  // Every rank calls it from its thread, each time after it has dropped the
+  // previous communicator. Waits for all.
   std::unique_ptr<collectives::Communicator> next(int rank);
 
  private:

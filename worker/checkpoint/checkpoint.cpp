@@ -263,8 +263,17 @@ step::TrainingCounters counters_from_text(const std::string& text) {
   return counters_from_json(OrderedJson::parse(text));
 }
 
-int64_t checkpoint_bytes(const step::TrainingState& state) {
-  return state.total_bytes();
+int64_t checkpoint_bytes(const std::vector<layers::LayerCost>& layers,
+                         optim::OptimizerKind optimizer, at::ScalarType type) {
+  // Weights, their average, the accumulated gradient and the moments.
+  const auto per_parameter =
+      static_cast<int64_t>(3 + optim::moment_names(optimizer).size());
+  int64_t elements = 0;
+  for (const layers::LayerCost& layer : layers) {
+    // Running means and variances, and their averages.
+    elements += per_parameter * layer.parameters + 4 * layer.norm_channels;
+  }
+  return elements * static_cast<int64_t>(c10::elementSize(type));
 }
 
 void save_average_weights(const std::filesystem::path& path,

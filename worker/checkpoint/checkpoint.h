@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "configs/layers/layer_cost.h"
 #include "worker/checkpoint/state_stream.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/step/training_state.h"
@@ -77,7 +78,9 @@ StateStream checkpoint_stream(step::TrainingState& state,
 std::string counters_to_text(const step::TrainingCounters& counters);
 step::TrainingCounters counters_from_text(const std::string& text);
 
-// The size of a checkpoint, for the check of disk space when a run starts.
-int64_t checkpoint_bytes(const step::TrainingState& state);
+// Bytes that a checkpoint of the whole model takes, for the disk check at the
+// start.
+int64_t checkpoint_bytes(const std::vector<layers::LayerCost>& layers,
+                         optim::OptimizerKind optimizer, at::ScalarType type);
 
 }  // namespace headroom::checkpoint

@@ -32,7 +32,6 @@ class ReplayLog {
     return recorded_[next_++];
   }
 
-  bool is_replaying() const { return replaying_; }
   void start_replay() {
     replaying_ = true;
     next_ = 0;

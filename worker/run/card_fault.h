@@ -1,5 +1,5 @@
-// What a worker finds out about its own card: whether it may take it, and
-// whether it still works when a step has failed.
+// A worker's own card: whether it may use it, and whether it still works after
+// a step has failed.
 //
 // An error of the hardware, or a kernel that traps, makes a card refuse every
 // further call of the process, and what the process holds there is lost. So the
@@ -26,7 +26,7 @@ namespace headroom::run {
 
 class TrainingRun;
 
-// Thrown where the process cannot use its card from the start.
+// Thrown if the process cannot use its card from the start.
 class CardUnusable : public std::exception {
  public:
   explicit CardUnusable(CardFault fault)
@@ -41,14 +41,14 @@ class CardUnusable : public std::exception {
   std::string text_;
 };
 
-// What the run knows of cards from before this process.
+// The run's knowledge of cards from before this process.
 struct CardRecord {
   std::string uuid = {};  // the predecessor's card; "": unknown
   std::vector<std::string> left_out = {};  // UUIDs
   bool was_listed = false;  // a missing card was there when the run began
 };
 
-// The driver's words in an error of a call; nothing where the card is full.
+// The driver's message in an error of a call; nothing if the card is full.
 std::optional<std::string> error_words(const c10::AcceleratorError& error);
 
 CardRecord card_record(const control::Assignment& assignment);
@@ -72,8 +72,8 @@ std::optional<CardFault> card_fault_behind(
 int end_for_card(control::CoordinatorClient& client, const CardFault& fault,
                  int64_t committed_steps, const TrainingRun* training);
 
-// While it is there, a card that fails frees those of this process who wait for
-// peers: the peers wait for what the card would have done.
+// While it exists, a card that fails wakes the threads of this process that
+// wait for peers: those peers wait for the failed card.
 class CardWatch {
  public:
   explicit CardWatch(const devices::ComputeDevice& device);

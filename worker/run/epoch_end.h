@@ -1,54 +1,57 @@
-// EpochEnd: what a finished epoch leaves, before a run decides how it goes on:
-// the validation of its averaged weights, results, weights, and pictures of the
-// best validation.
+// EpochEnd: the work after the last step of an epoch: validates the averaged
+// weights, writes results and weights, and keeps what the pictures of the best
+// validation need.
 //
 // Errors: as validate() and RunRecorder::record_epoch().
 #pragma once
 
 #include <cstdint>
 
-#include "configs/run_config.h"
-#include "parallel/collectives/mesh.h"
-#include "parallel/predict/memory_model.h"
 #include "worker/loss/detection_loss.h"
-#include "worker/optim/lr_schedule.h"
 #include "worker/run/results.h"
+#include "worker/run/run_context.h"
 #include "worker/run/run_pictures.h"
 #include "worker/run/run_recorder.h"
 #include "worker/run/run_reports.h"
-#include "worker/step/run_inputs.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::run {
 
 class EpochEnd {
  public:
-  struct Inputs {
-    const configs::RunConfig& config;
-    const predict::MemoryRequest& memory;  // the run's
-    const step::RunInputs& inputs;
-    const optim::ScheduleOptions& schedule;
-    const loss::LossGains& gains;
-    int64_t& validation_parts;  // AverageValidation::num_parts
-    int64_t host_memory_limit = 0;  // the share of validation's loader
-    step::TrainingState& state;
-    collectives::Mesh& mesh;
-    RunRecorder& recorder;
-    RunReports& reports;
-    RunPictures* pictures = nullptr;  // null: this rank draws none
-  };
-  explicit EpochEnd(const Inputs& inputs) : in_(inputs) {}
+  // `host_memory_limit`: bytes of validation's loader; 0: its default.
+  // `validation_parts`: AverageValidation::num_parts, which the caller keeps
+  // for the next generation. `pictures`: null if this rank draws none.
+  EpochEnd(const RunContext& run, step::TrainingState& state,
+           const loss::LossGains& gains, int64_t host_memory_limit,
+           int64_t& validation_parts, RunRecorder& recorder,
+           RunReports& reports, RunPictures* pictures)
+      : run_(run),
+        state_(state),
+        gains_(gains),
+        host_memory_limit_(host_memory_limit),
+        validation_parts_(validation_parts),
+        recorder_(recorder),
+        reports_(reports),
+        pictures_(pictures) {}
 
-  // `work` is what this process did of the epoch that the newest committed step
-  // ends. Collective.
+  // `work`: this process's part of the epoch that the newest committed step
+  // ended. Collective.
   void record(const EpochWork& work);
 
  private:
-  // Whether these weights are the best so far.
+  // Returns whether these weights are the best so far.
   bool validate(EpochRecord& record);
   validation::ValidationResult validate_average(EpochRecord& record);
 
-  const Inputs in_;
+  const RunContext& run_;
+  step::TrainingState& state_;
+  const loss::LossGains gains_;
+  const int64_t host_memory_limit_;
+  int64_t& validation_parts_;
+  RunRecorder& recorder_;
+  RunReports& reports_;
+  RunPictures* const pictures_;
 };
 
 }  // namespace headroom::run

@@ -35,21 +35,18 @@
 namespace headroom::run {
 namespace {
 
-// A peer that dies is noticed at once by its closed connection, a silent node
-// by the coordinator; this bounds only what neither sees. Rank 0 may be busy
-// writing a checkpoint meanwhile.
+// A dead peer is noticed at once by its closed connection, a silent node by the
+// coordinator; this limit is for everything else. It is long because rank 0 may
+// be writing a checkpoint meanwhile.
 constexpr std::chrono::minutes kOperationTimeout{2};
 
-// What of this process outlives a generation.
+// Kept by this process from generation to generation.
 struct ThisProcess {
   CrossGenerationState carried;
-  std::unique_ptr<step::FaultInjection> faults;
+  Card card;  // of carried.device
   // The ranks of the newest generation.
   std::unique_ptr<collectives::CountingCommunicator> communicator;
-  std::unique_ptr<TrainingRun> training;         // borrows the above
-  std::optional<devices::ComputeDevice> device;  // since the first assignment
-  memory::DeviceFootprint footprint;             // this process's part of it
-  Card card;
+  std::unique_ptr<TrainingRun> training;  // borrows the above
   int64_t committed_steps() const {
     return training ? training->committed_steps() : carried.newest_step();
   }
@@ -59,13 +56,14 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
     const control::Assignment& assignment, const configs::RunConfig& config,
     control::CoordinatorClient& client, const WorkerOptions& options,
     ThisProcess& process) {
-  const PeerWait waiting;  // all that it does needs the others
-  const devices::ComputeDevice& device = *process.device;
+  const PeerWait waiting;  // every call below needs the other ranks
+  const devices::ComputeDevice& device = *process.carried.device;
   std::optional<plan::NetworkRates>& network = process.carried.network;
-  collectives::GlooOptions gloo;
-  gloo.hostname = options.advertise_host;
-  gloo.timeout = kOperationTimeout;
-  gloo.full_mesh_up_to = static_cast<int>(config.full_mesh_ranks);
+  collectives::NetworkOptions sockets;
+  sockets.hostname = options.socket_folder.empty() ? options.advertise_host
+                                                   : options.socket_folder;
+  sockets.timeout = kOperationTimeout;
+  sockets.full_mesh_up_to = static_cast<int>(config.full_mesh_ranks);
   const std::shared_ptr<KeyValueStore> store =
       client.rendezvous(assignment.generation);
   if (!assignment.has_one_agent && assignment.world_size > 1) {
@@ -75,7 +73,7 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
   std::unique_ptr<collectives::Communicator> ranks =
       collectives::make_communicator(assignment.plan.backend, store, "ranks",
                                      assignment.rank, assignment.world_size,
-                                     gloo);
+                                     sockets);
   if (config.command == "train") {
     network =
         network_at_start(assignment, options.advertise_host, client, *ranks);
@@ -97,7 +95,7 @@ std::unique_ptr<collectives::Communicator> connect_ranks(
     ranks = collectives::make_device_host_communicator(std::move(ranks),
                                                        std::move(devices));
     ranks->connect();
-    process.footprint.communication =
+    process.carried.footprint.communication =
         has_nccl
             ? before.taken_since().value_or(predict::kGpuCommunicationBytes)
             : 0;
@@ -117,8 +115,8 @@ control::FinishedRun finished_run(RunOutcome end, int64_t committed_steps) {
           .says_how_to_go_on = end.says_how_to_go_on};
 }
 
-// Rank 0 says that the run is over. The others stay until it has: should it be
-// lost on the way, they are there to end the run.
+// Rank 0 reports that the run is over. The others wait for it: if rank 0 is
+// lost before, one of them ends the run.
 void finish(control::CoordinatorClient& client,
             const control::Assignment& assignment, const RunOutcome& end,
             int64_t committed_steps, collectives::Communicator& communicator) {
@@ -128,12 +126,12 @@ void finish(control::CoordinatorClient& client,
   communicator.barrier();
 }
 
-// Connects the ranks, and runs what they are there for.
+// Connects the ranks, and trains or validates.
 RunOutcome run_connected(const control::Assignment& assignment,
                          const configs::RunConfig& config,
                          control::CoordinatorClient& client,
                          const WorkerOptions& options, ThisProcess& process) {
-  const devices::ComputeDevice& device = *process.device;
+  const devices::ComputeDevice& device = *process.carried.device;
   std::optional<AbortableWait> abortable;
   std::optional<CardWatch> watch;
   if (!device.is_cpu()) {
@@ -158,7 +156,7 @@ RunOutcome run_connected(const control::Assignment& assignment,
   return end;
 }
 
-// What an exception means for this rank and its run.
+// An exception as it is reported to the coordinator.
 struct Failure {
   control::FailureKind kind = control::FailureKind::kFatal;
   int exit_code = static_cast<int>(ExitCode::kResource);
@@ -197,9 +195,9 @@ Failure describe(const std::exception_ptr& exception) {
   return failure;
 }
 
-// A rank that fails in what all ranks do together leaves its generation, and
-// its peers fail at once; the coordinator forms the next one. False where the
-// rank has to end: nothing else of it can be trusted, or nobody would wait.
+// After a failure in collective work this rank leaves the generation; its peers
+// fail at once, and the coordinator forms the next generation. Returns false if
+// the worker has to end: its state cannot be trusted, or no peer would wait.
 bool leave_failed_generation(control::CoordinatorClient& client,
                              const control::Assignment& assignment,
                              const Failure& failure, ThisProcess& process) {
@@ -231,9 +229,9 @@ bool leave_failed_generation(control::CoordinatorClient& client,
   return true;
 }
 
-// Memory ran out where no step could be tried again. What the failure held is
-// gone, and a worker without peers can still save its last committed step.
-// False where it has none, or no memory for that either.
+// Memory ran out outside of a step. The memory of the failed work is free
+// again, so a worker without peers can still save its last committed step.
+// Returns false if it has none, or no memory for that.
 bool saved_alone(control::CoordinatorClient& client, TrainingRun& training,
                  const std::string& message) {
   if (!training.holds_whole_state() || training.committed_steps() == 0) {
@@ -250,8 +248,8 @@ bool saved_alone(control::CoordinatorClient& client, TrainingRun& training,
   }
 }
 
-// Releases everything of the generation, but for the state where no checkpoint
-// has it, so that the room for the next can be measured.
+// Releases everything of the generation, so that the free memory for the next
+// one can be measured; keeps the state if no checkpoint has it.
 void leave_generation(control::CoordinatorClient& client,
                       control::LeftGeneration left,
                       activations::MemoryMeter& memory,
@@ -267,46 +265,41 @@ void leave_generation(control::CoordinatorClient& client,
   client.leave_generation(left);
 }
 
-// The faults and the training run of this generation: the one there is, where
-// its state is kept.
+// Makes the training run of this generation, or enters it with the one there
+// is, if the assignment keeps its state.
 void prepare_training(const control::Assignment& assignment,
                       const configs::RunConfig& config,
                       control::CoordinatorClient& client,
                       ThisProcess& process) {
   const bool is_first = assignment.generation == 1;
-  if (!process.faults) {
-    process.faults = std::make_unique<step::FaultInjection>(
-        configs::parse_faults(config.inject), *process.device, assignment.rank,
-        is_first ? -1 : assignment.resume_steps,
+  if (!process.carried.faults) {
+    process.carried.faults = std::make_unique<step::FaultInjection>(
+        configs::parse_faults(config.inject), *process.carried.device,
+        assignment.rank, is_first ? -1 : assignment.resume_steps,
         assignment.plan.backend == plan::Backend::kNccl &&
             assignment.world_size >
                 assignment.plan.layout.pipeline_parallel_size);
   }
   if (!is_first) {
-    process.faults->strike(configs::Fault::Phase::kBetween,
-                           assignment.resume_steps);
+    process.carried.faults->strike(configs::Fault::Phase::kBetween,
+                                   assignment.resume_steps);
   }
   if (assignment.keeps_state) {
     HEADROOM_CHECK(process.training != nullptr, "there is no state to keep");
     process.training->enter(assignment);
     return;
   }
-  if (process.training) {  // only its state is still wanted
+  if (process.training) {  // only its state is needed
     process.training->hold_committed();
     process.training.reset();
     step::release_failed_graph();
     kernels::release_freed_memory();
   }
-  process.training = std::make_unique<TrainingRun>(
-      TrainingRun::Inputs{.assignment = assignment,
-                          .client = client,
-                          .faults = *process.faults,
-                          .device = *process.device,
-                          .footprint = process.footprint,
-                          .carried = process.carried});
+  process.training =
+      std::make_unique<TrainingRun>(assignment, client, process.carried);
 }
 
-// Does what the assignment asks for, to its end.
+// Carries out the assignment.
 void take_part(const control::Assignment& assignment,
                control::CoordinatorClient& client, const WorkerOptions& options,
                ThisProcess& process) {
@@ -317,17 +310,17 @@ void take_part(const control::Assignment& assignment,
     return;
   }
   if (const auto met = client.rendezvous(assignment.generation)) {
-    // Before the slow work below: other ranks learn early who is here.
+    // Before the slow work below, so that other ranks know early who is here.
     say_here(*met, assignment.rank, collectives::this_machine());
   }
   const configs::RunConfig config =
       configs::parse_run_config(assignment.run_config_yaml, run_files::kRun);
-  if (!process.device) {
+  if (!process.carried.device) {
     const ChosenDevice chosen = choose_device(
         config, assignment.local_rank, assignment.local_world_size,
         options.card, card_record(assignment));
-    process.device = chosen.device;
-    process.footprint = chosen.footprint;
+    process.carried.device = chosen.device;
+    process.carried.footprint = chosen.footprint;
     process.card = chosen.card;
   }
   if (config.command == "train") {
@@ -337,7 +330,7 @@ void take_part(const control::Assignment& assignment,
       run_connected(assignment, config, client, options, process);
   process.communicator.reset();  // all ranks are here: it ends in order
   if (end.left) {
-    leave_generation(client, *end.left, process.device->memory(),
+    leave_generation(client, *end.left, process.carried.device->memory(),
                      process.training);
   }
 }
@@ -348,7 +341,7 @@ int run_generations(control::CoordinatorClient& client,
                     const WorkerOptions& options) {
   auto owned = std::make_unique<ThisProcess>();
   ThisProcess& process = *owned;
-  // Nobody would hear of another failure without an agent, either.
+  // Without its agent a worker cannot report anything: it ends.
   while (!agent_loss::has_happened()) {
     const control::Assignment assignment = client.next_assignment();
     if (assignment.action == control::Action::kExit) return 0;
@@ -360,17 +353,18 @@ int run_generations(control::CoordinatorClient& client,
       take_part(assignment, client, options, process);
     } catch (...) {
       exception = std::current_exception();
-      fault = card_fault_behind(exception, process.device, process.card);
+      fault =
+          card_fault_behind(exception, process.carried.device, process.card);
     }
     if (fault) {
-      // What is on the card, and all that it uses, stays: destructors fail.
+      // Nothing that uses the card is destroyed: its destructors would fail.
       static_cast<void>(owned.release());
       return end_for_card(client, *fault, process.committed_steps(),
                           process.training.get());
     }
     if (!exception) continue;
     const Failure failure = describe(exception);
-    exception = nullptr;  // what its frames hold is gone, outside the catch
+    exception = nullptr;  // frees what its frames hold, outside the catch
     if (leave_failed_generation(client, assignment, failure, process)) continue;
     if (agent_loss::has_happened()) break;
     if (failure.kind == control::FailureKind::kOutOfMemory &&

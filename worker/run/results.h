@@ -1,5 +1,5 @@
-// What people look at during and after a run: results.csv (YOLOv5's columns),
-// TensorBoard curves, summary.json. Rank 0 writes them after each epoch.
+// The results of a run for people: results.csv (YOLOv5's columns), TensorBoard
+// curves, summary.json. Rank 0 writes them after each epoch.
 // Errors: Error (exit 5).
 #pragma once
 
@@ -19,8 +19,7 @@
 
 namespace headroom::run {
 
-// The steps of an epoch that this process took, their images, and how long that
-// was.
+// This process's part of an epoch: its steps, their images and their time.
 struct EpochWork {
   int64_t steps = 0, images = 0;
   double seconds = 0;
@@ -38,7 +37,7 @@ struct EpochRecord {
 
 // One line for people: "epoch 3/60  P 0.71  R 0.66  mAP50 0.70  mAP50-95 0.41".
 std::string describe(const EpochRecord& record, int64_t num_epochs);
-// The same numbers for programs; what the progress display reads.
+// The numbers of an epoch's event as JSON, for the progress display.
 std::string to_event_json(const EpochRecord& record);
 
 // Likewise for training: "epoch 3/60  box 0.081  obj 0.033  cls 0.021".
@@ -69,7 +68,7 @@ struct CheckpointCounts {
   int64_t bytes = 0;  // bytes of those written
 };
 
-// summary.json: the metrics of best.safetensors, and what the run took.
+// summary.json: the metrics of best.safetensors, and the resources of the run.
 struct RunSummary {
   std::string
       best_metrics_json;  // the validation as to_json gives it; "" if none yet

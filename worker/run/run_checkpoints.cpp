@@ -13,71 +13,70 @@ namespace headroom::run {
 std::filesystem::path RunCheckpoints::write() {
   finish();
   const memory::PhaseWatch watch = begin_phase();
-  const std::filesystem::path folder = in_.recorder.save_checkpoint();
-  in_.reports.end_phase(in_.counters.committed_steps);
-  newest_steps_ = in_.counters.committed_steps;
+  const std::filesystem::path folder = recorder_.save_checkpoint();
+  reports_.end_phase(state_.counters.committed_steps);
+  newest_steps_ = state_.counters.committed_steps;
   note_memory(watch);
   return folder;
 }
 
 void RunCheckpoints::begin() {
-  const int64_t committed = in_.counters.committed_steps;
+  const int64_t committed = state_.counters.committed_steps;
   const memory::PhaseWatch watch = begin_phase();
-  const checkpoint::CheckpointSaver::Answer answer = in_.saver.begin(
-      in_.buddies != nullptr ? in_.buddies->newest() : at::Tensor(),
-      in_.reports.retry("checkpoint"));
-  in_.reports.end_phase(committed);
+  const checkpoint::CheckpointSaver::Answer answer =
+      saver_.begin(buddies_ != nullptr ? buddies_->newest() : at::Tensor(),
+                   reports_.retry("checkpoint"));
+  reports_.end_phase(committed);
   note_outcomes();
   if (answer == checkpoint::CheckpointSaver::Answer::kSkipped) {
-    in_.recorder.record_skipped_checkpoint();
+    recorder_.record_skipped_checkpoint();
     return;
   }
   if (answer == checkpoint::CheckpointSaver::Answer::kNoRoom) {
     try {
-      in_.recorder.save_checkpoint();
+      recorder_.save_checkpoint();
       newest_steps_ = committed;
     } catch (const Error& error) {  // rank 0 failed; all have done their part
       if (error.exit_code() != ExitCode::kResource) throw;
-      in_.recorder.record_checkpoint({committed, {}, 0, error.what()});
+      recorder_.record_checkpoint({committed, {}, 0, error.what()});
     }
   }
   note_memory(watch);
 }
 
 int64_t RunCheckpoints::agreed_steps(collectives::Communicator& world) const {
-  int64_t steps = std::max(newest_steps_, in_.saver.writing_steps());
+  int64_t steps = std::max(newest_steps_, saver_.writing_steps());
   world.broadcast(at::from_blob(&steps, {1}, at::kLong), /*root=*/0);
   return steps;
 }
 
 void RunCheckpoints::settle() {
-  if (in_.buddies != nullptr) in_.buddies->settle();
-  in_.saver.settle();
+  if (buddies_ != nullptr) buddies_->settle();
+  saver_.settle();
   note_outcomes();
 }
 
 void RunCheckpoints::finish() {
-  in_.saver.finish();
+  saver_.finish();
   note_outcomes();
 }
 
 memory::PhaseWatch RunCheckpoints::begin_phase() {
   begun_ = std::chrono::steady_clock::now();
-  in_.reports.show_phase(wire::WorkerPhase::kCheckpoint);
-  in_.reports.begin_phase(configs::Fault::Phase::kCheckpoint,
-                          in_.counters.committed_steps);
-  return {"checkpoint", in_.meter};
+  reports_.show_phase(wire::WorkerPhase::kCheckpoint);
+  reports_.begin_phase(configs::Fault::Phase::kCheckpoint,
+                       state_.counters.committed_steps);
+  return {"checkpoint", run_.device.memory()};
 }
 
 void RunCheckpoints::note_memory(const memory::PhaseWatch& watch) {
-  in_.reports.note_memory(
-      watch.compare(predict::estimate_checkpoint(in_.memory, in_.rank)));
+  reports_.note_memory(watch.compare(
+      predict::estimate_checkpoint(run_.memory, state_.mesh()->here)));
 }
 
 void RunCheckpoints::note_outcomes() {
-  for (const checkpoint::CheckpointOutcome& outcome :
-       in_.saver.take_outcomes()) {
-    in_.recorder.record_checkpoint(outcome);
+  for (const checkpoint::CheckpointOutcome& outcome : saver_.take_outcomes()) {
+    recorder_.record_checkpoint(outcome);
     if (outcome.failure.empty()) newest_steps_ = outcome.step;
   }
 }

@@ -1,5 +1,5 @@
-// RunCheckpoints: when a run's checkpoints are written, and what is noted of
-// them: one that is waited for, or one beside training (checkpoint_saver.h).
+// RunCheckpoints: writes a run's checkpoints and records their outcome. The run
+// waits for one, or trains while it is written (checkpoint_saver.h).
 //
 // Errors: as RunRecorder::save_checkpoint() and CheckpointSaver.
 #pragma once
@@ -8,11 +8,9 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "parallel/activations/memory_meter.h"
-#include "parallel/plan/layout.h"
-#include "parallel/predict/memory_model.h"
 #include "worker/checkpoint/checkpoint_saver.h"
 #include "worker/checkpoint/peer_replicas.h"
+#include "worker/run/run_context.h"
 #include "worker/run/run_recorder.h"
 #include "worker/run/run_reports.h"
 
@@ -20,34 +18,34 @@ namespace headroom::run {
 
 class RunCheckpoints {
  public:
-  struct Inputs {
-    const step::TrainingCounters& counters;
-    const predict::MemoryRequest& memory;  // the run's
-    const plan::MeshCoordinates& rank;
-    activations::MemoryMeter& meter;  // this rank's device
-    checkpoint::CheckpointSaver& saver;
-    checkpoint::PeerReplicas* buddies = nullptr;  // null: the state is whole
-    RunRecorder& recorder;
-    RunReports& reports;
-  };
-  // `newest_steps`: of the newest checkpoint; 0: there is none.
-  RunCheckpoints(const Inputs& inputs, int64_t newest_steps)
-      : in_(inputs), newest_steps_(newest_steps) {}
+  // `buddies`: null if every rank has the whole state. `newest_steps`: of the
+  // newest checkpoint; 0: there is none.
+  RunCheckpoints(const RunContext& run, const step::TrainingState& state,
+                 checkpoint::CheckpointSaver& saver,
+                 checkpoint::PeerReplicas* buddies, RunRecorder& recorder,
+                 RunReports& reports, int64_t newest_steps)
+      : run_(run),
+        state_(state),
+        saver_(saver),
+        buddies_(buddies),
+        recorder_(recorder),
+        reports_(reports),
+        newest_steps_(newest_steps) {}
 
-  // Written before the run goes on, or ends. Collective.
+  // Returns when the checkpoint is on disk. Collective.
   std::filesystem::path write();
-  // One that is due, beside training. Collective.
+  // Begins one that is written while training goes on. Collective.
   void begin();
-  // Around a step: what is on its way to other ranks, or to disk, has come.
+  // Called before each step: notes which copies and checkpoints have arrived.
   void settle();
-  // Returns when nothing is being written any more.
+  // Waits until nothing is being written.
   void finish();
 
   int64_t newest_steps() const { return newest_steps_; }
-  // Rank 0's newest, one that it is still writing included: the others learn of
-  // each later than it does. Collective.
+  // Steps of rank 0's newest, including one that is being written: other ranks
+  // learn of it later. Collective.
   int64_t agreed_steps(collectives::Communicator& world) const;
-  // The time since one was last begun, or training was.
+  // The time since the newest was begun, or training.
   std::chrono::steady_clock::duration age() const {
     return std::chrono::steady_clock::now() - begun_;
   }
@@ -57,7 +55,12 @@ class RunCheckpoints {
   void note_memory(const memory::PhaseWatch& watch);
   void note_outcomes();
 
-  const Inputs in_;
+  const RunContext& run_;
+  const step::TrainingState& state_;
+  checkpoint::CheckpointSaver& saver_;
+  checkpoint::PeerReplicas* const buddies_;
+  RunRecorder& recorder_;
+  RunReports& reports_;
   int64_t newest_steps_;
   std::chrono::steady_clock::time_point begun_ =
       std::chrono::steady_clock::now();

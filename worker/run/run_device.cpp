@@ -20,6 +20,7 @@
 #include "parallel/plan/layout.h"
 #include "worker/kernels/cpu/device_batch_norm.h"
 #include "worker/loss/device_loss.h"
+#include "worker/run/run_context.h"
 
 namespace headroom::run {
 namespace {
@@ -247,12 +248,14 @@ nlohmann::ordered_json device_memory_json(
   return array;
 }
 
-DeviceBudget::DeviceBudget(const Inputs& inputs) : inputs_(inputs) {
-  if (!device().is_cpu()) {
-    before_steps_.emplace(device());
+DeviceBudget::DeviceBudget(const RunContext& run,
+                           memory::DeviceFootprint& footprint)
+    : run_(run), footprint_(footprint) {
+  if (!run_.device.is_cpu()) {
+    before_steps_.emplace(run_.device);
     find_segments();
-    if (inputs_.world_size == 1) {
-      memory::require_room(inputs_.rank, segments_, inputs_.footprint, room());
+    if (run_.assignment.world_size == 1) {
+      memory::require_room(run_.rank, segments_, footprint_, room());
     }
   }
   set_limit();
@@ -260,14 +263,14 @@ DeviceBudget::DeviceBudget(const Inputs& inputs) : inputs_(inputs) {
 
 void DeviceBudget::count_connections() {
   if (!before_steps_) return;
-  inputs_.footprint.communication += before_steps_->taken_since().value_or(0);
-  before_steps_.emplace(device());
+  footprint_.communication += before_steps_->taken_since().value_or(0);
+  before_steps_.emplace(run_.device);
   set_limit();
 }
 
 bool DeviceBudget::count_first_step() {
   if (!before_steps_) return false;
-  inputs_.footprint.libraries += before_steps_->taken_since().value_or(0);
+  footprint_.libraries += before_steps_->taken_since().value_or(0);
   before_steps_.reset();
   find_segments();
   set_limit();
@@ -275,29 +278,30 @@ bool DeviceBudget::count_first_step() {
 }
 
 DeviceMemoryLine DeviceBudget::line() const {
-  return {inputs_.footprint, convolution_workspaces().largest_bytes(),
+  return {footprint_, convolution_workspaces().largest_bytes(),
           segments_.planned.tensor_bytes, segments_.planned.segment_bytes,
           room().bytes};
 }
 
 memory::DeviceRoom DeviceBudget::room() const {
-  devices::DeviceApi& api = api_of(device());
-  const int index = index_of(device());
+  devices::DeviceApi& api = api_of(run_.device);
+  const int index = index_of(run_.device);
   return memory::device_room(
-      inputs_.memory_limit, api.describe(index).total_bytes, api.use_of(index),
-      inputs_.footprint.total() + api.memory(index).reserved_bytes());
+      run_.config.memory_limit, api.describe(index).total_bytes,
+      api.use_of(index),
+      footprint_.total() + api.memory(index).reserved_bytes());
 }
 
 void DeviceBudget::find_segments() {
-  const predict::MemoryRequest& request = inputs_.request;
+  const predict::MemoryRequest& request = run_.memory;
   segments_ = memory::step_segments(
-      request, plan::coordinates_of(request.plan.layout, inputs_.rank));
+      request, plan::coordinates_of(request.plan.layout, run_.rank));
 }
 
 void DeviceBudget::set_limit() {
-  if (inputs_.memory_limit <= 0) return;
-  device().memory().set_limit(
-      std::max<int64_t>(1, inputs_.memory_limit - inputs_.footprint.total()));
+  if (run_.config.memory_limit <= 0) return;
+  run_.device.memory().set_limit(
+      std::max<int64_t>(1, run_.config.memory_limit - footprint_.total()));
 }
 
 }  // namespace headroom::run

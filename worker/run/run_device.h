@@ -1,6 +1,5 @@
-// The device of a training process: which one it is, how much memory the
-// process may take there, and what is reported of that in the event
-// "device_memory" and in summary.json.
+// The device of a training process: its choice, the memory that the process may
+// take there, and its report in the event "device_memory" and in summary.json.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +11,13 @@
 #include "configs/run_config.h"
 #include "parallel/collectives/communicator.h"
 #include "parallel/devices/compute_device.h"
-#include "parallel/predict/memory_model.h"
 #include "worker/memory/device_footprint.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/run/card_fault.h"
 
 namespace headroom::run {
+
+struct RunContext;
 
 struct ChosenDevice {
   devices::ComputeDevice device;
@@ -32,29 +32,28 @@ struct AssignedCard {
   std::string uuid = {};  // what its agent found under that number; "": unknown
 };
 
-// Why the card is not there any more: the driver numbers cards anew when one
-// has fallen off the bus. `found_uuid` is that of the card with its number
-// among `count`, "" where there is none. "" if the card is there.
+// Why the card has disappeared, "" if it is there. The driver numbers cards
+// anew when one fails on the bus. `found_uuid`: of the card that has this
+// number now, among `count`; "" if there is none.
 std::string vanished_card_error(const AssignedCard& card, int count,
                                 const std::string& found_uuid);
 
-// The device on which this rank computes. Loads the plugin for devices, makes
-// its kernels known to the model and the loss, sets the arithmetic that the run
-// asks for, and creates the device's context. The main thread calls it once,
-// before LibTorch is first used (compute_device.h). Throws Error (exit 2) that
-// says why there is no such device, and CardUnusable where it is one that the
-// run had before.
+// The device on which this rank computes. Loads the plugin for devices, gives
+// its kernels to the model and the loss, sets the arithmetic that the run asks
+// for, and creates the device's context. The main thread calls it once, before
+// LibTorch is first used (compute_device.h). Throws Error (exit 2) with the
+// reason if there is no such device, and CardUnusable if the run had it before.
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
                            int local_ranks, const AssignedCard& card = {},
                            CardRecord record = {});
 
-// What is taken of a device at one moment.
+// The memory that is taken of a device at one moment.
 class DeviceMemorySample {
  public:
   // REQUIRES: not the CPU.
   explicit DeviceMemorySample(const devices::ComputeDevice& device);
-  // Bytes that this process has taken since, beside its segments; nothing where
-  // the driver does not tell.
+  // Bytes that this process has taken since, without its segments; nothing if
+  // the driver does not report it.
   std::optional<int64_t> taken_since() const;
 
  private:
@@ -91,26 +90,21 @@ memory::StepEvent device_memory_event(
 nlohmann::ordered_json device_memory_json(
     const std::vector<DeviceMemoryLine>& ranks);
 
-// DeviceBudget: what a process may take of its device while it trains. On a
-// device, --memory-limit is for everything that the process has there, so the
-// limit of the allocator falls as the footprint grows.
+// DeviceBudget: the memory that a process may take of its device while it
+// trains. --memory-limit covers everything that the process has on a device, so
+// the allocator's limit falls as the footprint grows.
 class DeviceBudget {
  public:
-  struct Inputs {
-    const devices::ComputeDevice& device;
-    memory::DeviceFootprint& footprint;  // this process's part of it
-    const predict::MemoryRequest& request;
-    int64_t memory_limit = 0;  // --memory-limit; 0: none
-    int rank = 0, world_size = 1;
-  };
-  // Has to be made before anything is allocated. Throws Error (exit 3) where
-  // one process alone cannot fit; several may find a plan that splits more.
-  explicit DeviceBudget(const Inputs& inputs);
+  // Made before anything is allocated. `footprint`: this process's part of the
+  // device. Throws Error (exit 3) if one process alone cannot fit; several may
+  // find a plan that splits more.
+  DeviceBudget(const RunContext& run, memory::DeviceFootprint& footprint);
 
-  const devices::ComputeDevice& device() const { return inputs_.device; }
-  // All of the ranks' communicators are connected, and no step has run.
+  // Counts what the connections took. Called when all communicators are
+  // connected, and before the first step.
   void count_connections();
-  // A first step loads libraries' kernels. True the first time, on a device.
+  // Counts what the first step took: libraries load their kernels in it.
+  // Returns true the first time, on a device.
   bool count_first_step();
   // REQUIRES: not the CPU.
   DeviceMemoryLine line() const;
@@ -120,7 +114,8 @@ class DeviceBudget {
   void find_segments();
   void set_limit();
 
-  const Inputs inputs_;
+  const RunContext& run_;
+  memory::DeviceFootprint& footprint_;
   memory::StepSegments segments_;  // a step's segments
   // A sample since the ranks were connected, until a first step has run.
   std::optional<DeviceMemorySample> before_steps_;

@@ -111,8 +111,8 @@ void RunDirectory::keep_older_run() const {
 
 namespace {
 
-// What a new run would go on with, or take for its own. kFileRecord names those
-// of them that the run of this folder has written.
+// The files that a new run would continue with, or take as its own. kFileRecord
+// names those of them that the run of this folder has written.
 std::vector<std::string> replaced_files() {
   std::vector<std::string> names = {
       run_files::kSteps,  run_files::kResults, run_files::kSummary,

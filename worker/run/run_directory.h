@@ -20,7 +20,7 @@ class RunDirectory {
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
-  // Makes the folder and its sub-folders. --exist-ok and --resume say that it
+  // Makes the folder and its sub-folders. With --exist-ok and --resume it
   // `may_exist`.
   // Holds a lock until destroyed or killed: two runs never write one folder.
   // Refuses when another holds it for longer than `patience` (a process of this
@@ -29,7 +29,7 @@ class RunDirectory {
   void create(bool may_exist, int64_t needed_bytes,
               std::chrono::milliseconds patience = {});
 
-  // Makes them also where somebody has removed the folder.
+  // Makes the sub-folders, and the folder if it was removed.
   void make_sub_folders() const;
 
   // A new run may start in the folder of an older one (--exist-ok), which is

@@ -64,7 +64,7 @@ bool is_checkpoint_due(const configs::RunConfig& config,
 
 std::optional<std::string> RunEnd::reason() const {
   auto reason =
-      reason_to_end(in_.config, in_.steps_in_epoch, in_.state.counters);
+      reason_to_end(run_.config, run_.steps_in_epoch, state_.counters);
   if (reason && !is_between_epochs()) {
     // The limit that was reached is the run's: it would be again.
     *reason += "; " + resume_hint() + " --max-steps 0";
@@ -73,9 +73,9 @@ std::optional<std::string> RunEnd::reason() const {
 }
 
 void RunEnd::save() {
-  in_.checkpoints.write();
-  if (in_.state.counters.recorded_epochs > 0 || committed() == 0) return;
-  in_.recorder.save_unfinished_epoch();
+  checkpoints_.write();
+  if (state_.counters.recorded_epochs > 0 || committed() == 0) return;
+  recorder_.save_unfinished_epoch();
 }
 
 RunOutcome RunEnd::complete(const std::string& reason) {
@@ -94,21 +94,21 @@ RunOutcome RunEnd::refuse_step(const step::StepResult& result,
       cat("step ", batch.step, ", rank ", verdict.rank,
           ": the loss or the gradient is not finite; lower "
           "hyp.lr0, or --set skip_non_finite=true");
-  if (in_.assignment.rank == 0) {
-    in_.client.report_event({.event = EventKind::kNonFinite,
-                             .step = batch.step,
-                             .rank = verdict.rank,
-                             .reason = reason,
-                             .warning = true});
+  if (run_.rank == 0) {
+    run_.client.report_event({.event = EventKind::kNonFinite,
+                              .step = batch.step,
+                              .rank = verdict.rank,
+                              .reason = reason,
+                              .warning = true});
   }
   return end_early(ExitCode::kResource, reason);
 }
 
-// The last rung of the ladder: another plan, which the coordinator chooses.
+// The last rung of the ladder: the coordinator chooses another plan.
 RunOutcome RunEnd::leave_for_memory(int failed_rank,
                                     const MemoryShortfall& shortfall) {
   control::LeftGeneration left;
-  left.checkpoint = in_.checkpoints.write();
+  left.checkpoint = checkpoints_.write();
   left.committed_steps = committed();
   left.failed_rank = failed_rank;
   left.shortfall = shortfall;
@@ -120,14 +120,13 @@ RunOutcome RunEnd::leave_for_memory(int failed_rank,
   return outcome;
 }
 
-// Others come, or some of these go.
 RunOutcome RunEnd::leave_as_asked() {
-  in_.checkpoints.finish();
+  checkpoints_.finish();
   control::LeftGeneration left;
   left.was_asked = true;
   left.committed_steps = committed();
-  left.holds_a_part = !in_.state.is_whole();
-  left.checkpoint_steps = in_.checkpoints.newest_steps();
+  left.holds_a_part = !state_.is_whole();
+  left.checkpoint_steps = checkpoints_.newest_steps();
   RunOutcome outcome =
       end_generation(ExitCode::kDone, "other workers take part");
   left.result_json = outcome.result_json;
@@ -136,7 +135,7 @@ RunOutcome RunEnd::leave_as_asked() {
 }
 
 RunOutcome RunEnd::save_for_successors() {
-  in_.checkpoints.write();
+  checkpoints_.write();
   return {.exit_code = static_cast<int>(ExitCode::kResource),
           .reason = "the agent is lost",
           .result_json = "",
@@ -144,9 +143,9 @@ RunOutcome RunEnd::save_for_successors() {
 }
 
 RunOutcome RunEnd::catch_up(const std::string& reason, int64_t saved) {
-  if (saved < committed()) in_.checkpoints.write();
-  if (in_.pictures != nullptr && in_.validates && is_between_epochs()) {
-    in_.pictures->say_what_is_lost();
+  if (saved < committed()) checkpoints_.write();
+  if (pictures_ != nullptr && run_.data.validation && is_between_epochs()) {
+    pictures_->say_what_is_lost();
   }
   return end_run(ExitCode::kDone, reason);
 }
@@ -169,33 +168,33 @@ RunOutcome RunEnd::end_early(ExitCode exit_code, const std::string& reason) {
 
 RunOutcome RunEnd::end_generation(ExitCode exit_code,
                                   const std::string& reason) {
-  in_.checkpoints.finish();
+  checkpoints_.finish();
   return {.exit_code = static_cast<int>(exit_code),
           .reason = reason,
-          .result_json = in_.recorder.record_end(exit_code, reason)};
+          .result_json = recorder_.record_end(exit_code, reason)};
 }
 
 RunOutcome RunEnd::end_run(ExitCode exit_code, const std::string& reason) {
-  // Nobody needs the copies, but MPI takes a message that is never waited for
-  // as a failure of its process.
-  if (in_.buddies != nullptr) in_.buddies->settle();
+  // The copies are not needed any more, but for MPI a message that is never
+  // waited for is a failure of the process.
+  if (buddies_ != nullptr) buddies_->settle();
   RunOutcome outcome = end_generation(exit_code, reason);
-  in_.faults.strike(configs::Fault::Phase::kEnd, committed());
-  if (in_.pictures != nullptr) {
-    in_.reports.show_phase(wire::WorkerPhase::kPictures);
-    in_.pictures->finish();
-    in_.recorder.record_pictures();
+  run_.faults.strike(configs::Fault::Phase::kEnd, committed());
+  if (pictures_ != nullptr) {
+    reports_.show_phase(wire::WorkerPhase::kPictures);
+    pictures_->finish();
+    recorder_.record_pictures();
   }
   return outcome;
 }
 
 std::string RunEnd::resume_hint() const {
-  if (RunDirectory(in_.assignment.run_directory).holds_older_run()) {
+  if (RunDirectory(run_.assignment.run_directory).holds_older_run()) {
     return "no step was committed, and the older run in " +
-           in_.assignment.run_directory + " is as it was";
+           run_.assignment.run_directory + " is as it was";
   }
   return "continue with: headroom train --resume " +
-         shell_word(in_.assignment.run_directory);
+         shell_word(run_.assignment.run_directory);
 }
 
 }  // namespace headroom::run

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kFirstBytes = int64_t{4} << 20, kBytes = int64_t{64} << 20;
 constexpr int kSums = 3;
-// A link where larger sums would take longer is slow enough to be told so.
+// If the large sums would take longer, the small one is precise enough.
 constexpr double kLongestSeconds = 1;
 // A device without so much room is not measured: memory comes first.
 constexpr int64_t kRoom = int64_t{1} << 30;

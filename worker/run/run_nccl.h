@@ -1,9 +1,9 @@
-// What NCCL really uses, measured by a run's ranks at its start: sums of 64 MiB
-// between all ranks, and between those of each machine.
+// Measures NCCL at a run's start: sums of 64 MiB over all ranks, and over those
+// of each machine.
 //
-// NCCL says nothing where it does not find the fast network, and trains over
-// TCP: the line with the rate, and the warning where it is far below what such
-// machines have, are how a user sees it.
+// If NCCL does not find the fast network, it uses TCP without a message. The
+// reported rate, and a warning if it is far below that of such machines, show
+// it to the user.
 #pragma once
 
 #include <cstdint>
@@ -31,15 +31,15 @@ struct NcclRates {
 // "NCCL: AWS Libfabric, 41 GB/s between machines, 370 GB/s inside".
 std::string nccl_rates_text(const NcclRates& rates);
 
-// What machines with so many of these cards have, by the catalogue: the
-// slowest of those that it lists. 0: it lists none.
+// The catalogue's rates of machines with so many of these cards: of the slowest
+// that it lists. 0: it lists none.
 struct CataloguedRates {
   std::string machine;  // "AWS p5.48xlarge"
   double between_machines = 0, inside_machine = 0;
 };
 CataloguedRates catalogued_rates(const std::string& card, int64_t cards);
 
-// A warning where a rate is below a tenth of the catalogue's; "" where none is.
+// A warning if a rate is below a tenth of the catalogue's, otherwise "".
 std::string slow_nccl_warning(const NcclRates& rates,
                               const CataloguedRates& expected);
 
@@ -50,10 +50,10 @@ void require_rate(const NcclRates& rates, double gigabytes_per_second);
 // Throws Error (exit 2) where the environment leaves NCCL no interface.
 void check_nccl_environment();
 
-// Measures where this is a run's first generation; reports the line and the
-// warning, and refuses as the configuration asks. `network`, which TCP has
-// measured, becomes NCCL's. Collective over `ranks`, whose tensors on `device`
-// go over NCCL; `host` has the same ranks.
+// In a run's first generation: measures, reports the rates and the warning, and
+// refuses rates below the configuration's limit. `network`, measured over TCP,
+// becomes NCCL's. Collective over `ranks`, whose tensors on `device` use NCCL;
+// `host` has the same ranks.
 void measure_nccl_at_start(const control::Assignment& assignment,
                            const configs::RunConfig& config,
                            const devices::ComputeDevice& device,

@@ -14,7 +14,7 @@
 namespace headroom::run {
 namespace {
 
-// Ranks say where they are before they connect.
+// Ranks publish their machines before they connect.
 constexpr std::chrono::seconds kPatience{60};
 
 bool is_loopback(const std::string& host) {

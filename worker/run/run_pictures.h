@@ -1,15 +1,14 @@
-// RunPictures: the pictures of a run's folder, by rank 0: when each is drawn,
-// and what happens where one cannot be.
+// RunPictures: draws the pictures of a run's folder, on rank 0.
 //
-//   beside training   labels.jpg, train_batch0..2.jpg, on a thread that gets
-//                     what the others leave
+//   beside training   labels.jpg, train_batch0..2.jpg, on a thread of the
+//                     lowest priority
 //   at the end        results.png; of the best validation of this start (with
 //                     none, of the newest, unless an earlier start has drawn
 //                     one): P, R, F1 and PR curves, confusion_matrix.png,
 //                     val_batch0..2_labels.jpg, val_batch0..2_pred.jpg
 //
-// No batch, no number and no draw of the run is touched. A picture that cannot
-// be drawn or written costs a line.
+// No batch, number or random draw of the run is changed. A picture that cannot
+// be drawn or written is reported in a line.
 //
 // Borrows the data sets. Threads: methods from one thread; `say` is called from
 // another too.
@@ -38,18 +37,18 @@ class RunPictures {
     std::function<void(const std::string&)> say;
   };
   explicit RunPictures(Subject subject);
-  ~RunPictures();  // leaves undone what is not drawn yet
+  ~RunPictures();  // what is not drawn yet is not drawn
   RunPictures(const RunPictures&) = delete;
   RunPictures& operator=(const RunPictures&) = delete;
 
-  // Draws what the run begins with; pictures that are there already stay.
+  // Draws the pictures of the run's start, unless they exist.
   void begin();
   // The pictures get the title `title`, for example "epoch 12".
   void note(const validation::ValidationResult& result,
             const std::string& title, bool is_best);
   // Draws all that is left.
   void finish();
-  // A generation calls it that ends a run which an earlier one validated.
+  // Called by a generation that ends a run which an earlier one validated.
   void say_what_is_lost() const;
 
  private:

@@ -51,7 +51,7 @@ StepLog::StepLog(const std::filesystem::path& file, int64_t first_step,
                  const std::string& newest_line)
     : file_(file) {
   std::error_code error;
-  // What is kept ends with the step before the newest.
+  // The lines that are kept end with the step before the newest.
   const int64_t first_cut = newest_line.empty() ? first_step : first_step - 1;
   if (std::filesystem::exists(file, error)) {
     std::filesystem::resize_file(file, bytes_to_keep(file, first_cut), error);
@@ -109,7 +109,7 @@ bool StepLog::write(const std::string& line) {
 
 namespace {
 
-// What an earlier generation measured; nothing where no file says so.
+// Rates that an earlier generation measured; nothing if no file has them.
 std::optional<plan::NetworkRates> recorded_network(
     const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / run_files::kPlan;
@@ -125,23 +125,22 @@ std::optional<plan::NetworkRates> recorded_network(
 
 }  // namespace
 
-RunRecorder::RunRecorder(const Subject& subject,
-                         control::CoordinatorClient& client)
-    : subject_(subject),
-      client_(client),
-      directory_(subject.assignment.run_directory),
-      mesh_(&subject.mesh),
-      records_(subject.assignment.rank == 0),
-      retry_("checkpoint",
-             [this](const memory::StepEvent& event) {
-               client_.report_event(
-                   {.event = event.kind,
-                    .step = subject_.state.counters.committed_steps,
-                    .rank = subject_.assignment.rank,
-                    .reason = event.reason,
-                    .detail_json = event.detail_json,
-                    .warning = true});
-             }),
+RunRecorder::RunRecorder(const RunContext& run, step::TrainingState& state)
+    : run_(run),
+      state_(state),
+      directory_(run.assignment.run_directory),
+      mesh_(state.mesh()),
+      records_(run.rank == 0),
+      retry_(
+          "checkpoint",
+          [this](const memory::StepEvent& event) {
+            run_.client.report_event({.event = event.kind,
+                                      .step = state_.counters.committed_steps,
+                                      .rank = run_.rank,
+                                      .reason = event.reason,
+                                      .detail_json = event.detail_json,
+                                      .warning = true});
+          }),
       started_(steady_seconds()) {}
 
 void RunRecorder::open(const std::string& newest_line) {
@@ -149,8 +148,8 @@ void RunRecorder::open(const std::string& newest_line) {
   try {
     open_files(newest_line);
   } catch (const Error& error) {
-    // Nothing can be resumed before the first step: the request is wrong.
-    const bool is_begun = subject_.assignment.generation > 1;
+    // Before the first step nothing can be resumed, so the request is at fault.
+    const bool is_begun = run_.assignment.generation > 1;
     ExitCode exit_code = error.exit_code();
     if (exit_code == ExitCode::kResource && !is_begun) {
       exit_code = ExitCode::kRequest;
@@ -162,52 +161,52 @@ void RunRecorder::open(const std::string& newest_line) {
 }
 
 void RunRecorder::open_files(const std::string& newest_line) {
-  const configs::RunConfig& config = subject_.config;
-  const bool resumed = continues_run(config, subject_.assignment);
+  const configs::RunConfig& config = run_.config;
+  const bool resumed = run_.continues();
   // A resumed run replaces checkpoints that are there already; one that is
   // under way goes on without room, as it did before.
-  const int64_t checkpoints = subject_.assignment.generation > 1 ? 0
-                              : resumed                          ? 1
+  const int64_t checkpoints = run_.assignment.generation > 1 ? 0
+                              : resumed                      ? 1
                                         : config.keep_checkpoints + 1;
   const int64_t needed =
-      checkpoints * checkpoint::checkpoint_bytes(subject_.state);
+      checkpoints * checkpoint::checkpoint_bytes(run_.layers, config.optimizer,
+                                                 state_.scalar_type());
   constexpr std::chrono::seconds kTimeToDie(20);  // of a rank 0 before this
-  directory_.create(config.exist_ok || resumed, needed,
-                    subject_.assignment.generation > 1
-                        ? kTimeToDie
-                        : std::chrono::seconds(0));
-  // One that a new run was to replace, and did not.
+  directory_.create(
+      config.exist_ok || resumed, needed,
+      run_.assignment.generation > 1 ? kTimeToDie : std::chrono::seconds(0));
+  // The older run that a new one was to replace, and did not.
   if (!config.resume.empty()) directory_.keep_older_run();
   if (!resumed) directory_.mark_older_run();
-  // An earlier generation has said it.
-  if (subject_.assignment.generation == 1) report_data();
-  if (subject_.assignment.generation == 1 && !resumed &&
+  // Later generations do not repeat it.
+  if (run_.assignment.generation == 1) report_data();
+  if (run_.assignment.generation == 1 && !resumed &&
       !config.anchors_reason.empty()) {
-    client_.report_event({.event = EventKind::kAutoanchor,
-                          .step = 0,
-                          .rank = -1,
-                          .reason = config.anchors_reason});
+    run_.client.report_event({.event = EventKind::kAutoanchor,
+                              .step = 0,
+                              .rank = -1,
+                              .reason = config.anchors_reason});
   }
-  const int64_t first_step = subject_.state.counters.committed_steps;
+  const int64_t first_step = state_.counters.committed_steps;
   if (first_step > 0 || !directory_.holds_older_run()) {
     begin_files(first_step, newest_line);
   }
 }
 
 void RunRecorder::write_definition(bool writes_model) const {
-  directory_.write_text(run_files::kRun, configs::to_yaml(subject_.config));
-  // Once and for all: the file that it was read from may change.
+  directory_.write_text(run_files::kRun, configs::to_yaml(run_.config));
+  // Only once: the file that it was read from may change.
   if (writes_model) {
     directory_.write_text(run_files::kModel,
-                          layers::model_table_text(subject_.inputs.table));
+                          layers::model_table_text(run_.data.table));
   }
-  std::optional<plan::NetworkRates> network = subject_.network;
+  std::optional<plan::NetworkRates> network = run_.network;
   // A new run in the folder of an older one has a network of its own.
-  if (!network && subject_.state.counters.committed_steps > 0) {
+  if (!network && state_.counters.committed_steps > 0) {
     network = recorded_network(directory_.root());
   }
   directory_.write_text(run_files::kPlan,
-                        plan::plan_to_json(subject_.assignment.plan, network));
+                        plan::plan_to_json(run_.assignment.plan, network));
 }
 
 void RunRecorder::make_folder_again() const {
@@ -218,33 +217,26 @@ void RunRecorder::make_folder_again() const {
   try {
     directory_.make_sub_folders();
     write_definition(true);
-  } catch (const Error& error) {  // something else lies there now
-    client_.report_event(
-        {.event = EventKind::kRunDirectory,
-         .step = subject_.state.counters.committed_steps,
-         .rank = 0,
-         .reason = std::string(error.what()) + "; training goes on",
-         .warning = true});
+  } catch (const Error& error) {  // something else has that name now
+    run_.report(EventKind::kRunDirectory, state_.counters.committed_steps,
+                std::string(error.what()) + "; training goes on",
+                /*warning=*/true);
     return;
   }
-  client_.report_event(
-      {.event = EventKind::kRunDirectory,
-       .step = subject_.state.counters.committed_steps,
-       .rank = 0,
-       .reason =
-           directory_.root().string() +
-           " was removed meanwhile and is made again, without what it had",
-       .warning = true});
+  run_.report(
+      EventKind::kRunDirectory, state_.counters.committed_steps,
+      directory_.root().string() +
+          " was removed meanwhile and is made again, without what it had",
+      /*warning=*/true);
 }
 
 void RunRecorder::begin_files(int64_t first_step,
                               const std::string& newest_line) {
   const bool replaces = directory_.holds_older_run();
-  const bool goes_on =
-      !replaces && continues_run(subject_.config, subject_.assignment);
+  const bool goes_on = !replaces && run_.continues();
   if (replaces) directory_.remove_older_run();
-  // Those of an earlier generation will do.
-  const bool may_wait = subject_.assignment.generation > 1 && !replaces;
+  // A later generation can use the files of an earlier one.
+  const bool may_wait = run_.assignment.generation > 1 && !replaces;
   write_or_say(run_files::kRun, /*is_end=*/!may_wait, [&] {
     write_definition(!goes_on || !layers::recorded_model(directory_.root()));
     if (data_report_) {
@@ -258,37 +250,37 @@ void RunRecorder::begin_files(int64_t first_step,
   step_log_ = std::make_unique<StepLog>(directory_.root() / run_files::kSteps,
                                         first_step, newest_line);
   write_or_say(run_files::kResults, /*is_end=*/!may_wait, [&] {
-    results_ = std::make_unique<Results>(
-        directory_.root(), subject_.state.counters.recorded_epochs);
+    results_ = std::make_unique<Results>(directory_.root(),
+                                         state_.counters.recorded_epochs);
   });
 }
 
-// The first lines for people, all of them in a file.
+// Reports the first faults of the data set; the file has all of them.
 void RunRecorder::report_data() {
   std::string text;
-  for (const labels::DataReport& report : subject_.inputs.reports) {
+  for (const labels::DataReport& report : run_.data.reports) {
     for (const std::string& line : report.lines(labels::kMaxDataFaults)) {
       text += line + "\n";
     }
     for (const std::string& line : report.lines(kFaultsShown)) {
-      client_.report_event({.event = EventKind::kData,
-                            .step = subject_.state.counters.committed_steps,
-                            .rank = -1,
-                            .reason = line,
-                            .warning = report.num_faults() > 0});
+      run_.client.report_event({.event = EventKind::kData,
+                                .step = state_.counters.committed_steps,
+                                .rank = -1,
+                                .reason = line,
+                                .warning = report.num_faults() > 0});
     }
   }
   for (const std::string& note :
-       {step::note_on_copy_paste(subject_.config, subject_.inputs),
-        step::note_on_colours(subject_.config, subject_.inputs),
-        step::note_on_range(subject_.config, subject_.inputs),
-        step::note_on_image_weights(subject_.config, subject_.inputs)}) {
+       {step::note_on_copy_paste(run_.config, run_.data),
+        step::note_on_colours(run_.config, run_.data),
+        step::note_on_range(run_.config, run_.data),
+        step::note_on_image_weights(run_.config, run_.data)}) {
     if (note.empty()) continue;
     text += note + "\n";
-    client_.report_event({.event = EventKind::kData,
-                          .step = subject_.state.counters.committed_steps,
-                          .rank = -1,
-                          .reason = note});
+    run_.client.report_event({.event = EventKind::kData,
+                              .step = state_.counters.committed_steps,
+                              .rank = -1,
+                              .reason = note});
   }
   data_report_ = text;
 }
@@ -298,13 +290,14 @@ void RunRecorder::record_step(const StepRecord& record) {
   if (!step_log_) begin_files(record.step, "");
   const step::StepResult& result = record.result;
   if (!result.verdict.ok()) {
-    client_.report_event({.event = EventKind::kNonFinite,
-                          .step = record.step,
-                          .rank = result.verdict.rank,
-                          .reason = cat("step ", record.step,
-                                        " is not finite: its update is skipped "
-                                        "(skip_non_finite)"),
-                          .warning = true});
+    run_.client.report_event(
+        {.event = EventKind::kNonFinite,
+         .step = record.step,
+         .rank = result.verdict.rank,
+         .reason = cat("step ", record.step,
+                       " is not finite: its update is skipped "
+                       "(skip_non_finite)"),
+         .warning = true});
   }
   summary_.peak_bytes.resize(result.measured_peak_bytes.size());
   for (size_t rank = 0; rank < summary_.peak_bytes.size(); ++rank) {
@@ -312,34 +305,29 @@ void RunRecorder::record_step(const StepRecord& record) {
         std::max(summary_.peak_bytes[rank], result.measured_peak_bytes[rank]);
   }
   const bool is_written =
-      step_log_->write(to_json_line(record, subject_.images_in_epoch));
+      step_log_->write(to_json_line(record, run_.images_in_epoch));
   if (!is_written && !lines_wait_) {
-    client_.report_event(
-        {.event = EventKind::kDisk,
-         .step = record.step,
-         .rank = 0,
-         .reason = step_log_->path().string() +
-                   " cannot be written (disk full?): its lines wait "
-                   "in memory, training goes on; free some space",
-         .warning = true});
+    run_.report(EventKind::kDisk, record.step,
+                step_log_->path().string() +
+                    " cannot be written (disk full?): its lines wait "
+                    "in memory, training goes on; free some space",
+                /*warning=*/true);
   }
   lines_wait_ = !is_written;
 }
 
-// A full disk is no reason to stop before the run's end. Peers have done their
-// part, whatever comes of the file.
+// A full disk does not stop training before the run's end. Peers have done
+// their part in any case.
 void RunRecorder::write_or_say(const std::string& name, bool is_end,
                                const std::function<void()>& work) const {
   try {
     work();
   } catch (const Error& error) {
     if (is_end || error.exit_code() != ExitCode::kResource) throw;
-    client_.report_event({.event = EventKind::kDisk,
-                          .step = subject_.state.counters.committed_steps,
-                          .rank = 0,
-                          .reason = name + " is not written: " + error.what() +
-                                    "; training goes on",
-                          .warning = true});
+    run_.report(
+        EventKind::kDisk, state_.counters.committed_steps,
+        name + " is not written: " + error.what() + "; training goes on",
+        /*warning=*/true);
   }
 }
 
@@ -350,7 +338,7 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
   }
   std::vector<std::string> names = {run_files::kLastWeights};
   if (is_best) names.push_back(run_files::kBestWeights);
-  const int64_t period = subject_.config.save_period;
+  const int64_t period = run_.config.save_period;
   if (period > 0 && (record.epoch + 1) % period == 0) {
     names.push_back(cat(run_files::kEpochPrefix, record.epoch + 1,
                         run_files::kWeightsSuffix));
@@ -359,26 +347,26 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
     write_or_say(name, is_end, [&] { save_average(name, record.epoch); });
   }
   if (!records_) return;
-  // After all that ranks do together, which may be done once more.
+  // After all collective work, which may be repeated.
   write_or_say(run_files::kResults, is_end, [&] {
     if (!results_) {
       results_ = std::make_unique<Results>(directory_.root(), record.epoch);
     }
     results_->write(record);
   });
-  client_.report_event(
+  run_.client.report_event(
       {.event = EventKind::kEpoch,
        .step = record.step,
        .rank = 0,
-       .reason = describe_training(record, subject_.config.epochs),
-       .detail_json = training_event_json(record, subject_.config.epochs)});
+       .reason = describe_training(record, run_.config.epochs),
+       .detail_json = training_event_json(record, run_.config.epochs)});
   if (record.validation) {
     if (is_best) summary_.best_metrics_json = to_json(*record.validation);
-    client_.report_event({.event = EventKind::kValidation,
-                          .step = record.step,
-                          .rank = 0,
-                          .reason = describe(record, subject_.config.epochs),
-                          .detail_json = to_event_json(record)});
+    run_.client.report_event({.event = EventKind::kValidation,
+                              .step = record.step,
+                              .rank = 0,
+                              .reason = describe(record, run_.config.epochs),
+                              .detail_json = to_event_json(record)});
   }
   write_or_say(run_files::kSummary, is_end, [&] { write_summary(""); });
 }
@@ -391,8 +379,8 @@ void RunRecorder::record_pictures() {
 
 void RunRecorder::save_average(const std::string& name, int64_t epoch) const {
   checkpoint::save_average_weights(
-      directory_.weights() / name, subject_.state, mesh_,
-      step::weights_metadata(subject_.config, subject_.inputs, epoch), retry_);
+      directory_.weights() / name, state_, mesh_,
+      step::weights_metadata(run_.config, run_.data, epoch), retry_);
 }
 
 void RunRecorder::save_unfinished_epoch() const {
@@ -405,13 +393,13 @@ std::filesystem::path RunRecorder::save_checkpoint() {
   checkpoint::FirstFailure folder_work;
   if (records_) folder_work.run([&] { make_folder_again(); });
   const std::filesystem::path folder = headroom::checkpoint::save_checkpoint(
-      directory_.checkpoints(), subject_.state, mesh_,
-      plan::plan_to_json(subject_.assignment.plan),
-      subject_.config.keep_checkpoints, retry_);
+      directory_.checkpoints(), state_, mesh_,
+      plan::plan_to_json(run_.assignment.plan), run_.config.keep_checkpoints,
+      retry_);
   folder_work.rethrow();
   if (!records_) return folder;
-  checkpoint::CheckpointOutcome outcome{subject_.state.counters.committed_steps,
-                                        folder, 0, ""};
+  checkpoint::CheckpointOutcome outcome{state_.counters.committed_steps, folder,
+                                        0, ""};
   std::error_code error;
   for (const auto& file : std::filesystem::directory_iterator(folder, error)) {
     outcome.bytes += static_cast<int64_t>(file.file_size(error));
@@ -426,7 +414,7 @@ void RunRecorder::record_checkpoint(
   if (outcome.failure.empty()) {
     ++counts.written;
     counts.bytes += outcome.bytes;
-    client_.report_event(
+    run_.client.report_event(
         {.event = EventKind::kCheckpoint,
          .step = outcome.step,
          .rank = 0,
@@ -438,28 +426,25 @@ void RunRecorder::record_checkpoint(
   ++counts.failed;
   const int64_t newest =
       checkpoint::newest_checkpoint(directory_.checkpoints());
-  client_.report_event(
-      {.event = EventKind::kCheckpoint,
-       .step = outcome.step,
-       .rank = 0,
-       .reason = cat(
-           "the checkpoint after ", outcome.step,
-           " steps is not written: ", outcome.failure, "; training goes on, ",
-           newest > 0 ? cat("the newest is that after ", newest, " steps")
-                      : "there is none yet"),
-       .warning = true});
+  run_.report(
+      EventKind::kCheckpoint, outcome.step,
+      cat("the checkpoint after ", outcome.step,
+          " steps is not written: ", outcome.failure, "; training goes on, ",
+          newest > 0 ? cat("the newest is that after ", newest, " steps")
+                     : "there is none yet"),
+      /*warning=*/true);
 }
 
-// Told where they were written beside training.
+// Reported if checkpoints were written while training went on.
 void RunRecorder::report_checkpoints() const {
   const CheckpointCounts& counts = summary_.checkpoints;
-  if (subject_.config.checkpoint_every_steps == 0 &&
+  if (run_.config.checkpoint_every_steps == 0 &&
       counts.skipped + counts.failed == 0) {
     return;
   }
-  client_.report_event(
+  run_.client.report_event(
       {.event = EventKind::kCheckpoints,
-       .step = subject_.state.counters.committed_steps,
+       .step = state_.counters.committed_steps,
        .rank = 0,
        .reason = cat(counts.written, " written (", format_bytes(counts.bytes),
                      "), ", counts.skipped,
@@ -505,14 +490,14 @@ std::string RunRecorder::record_end(ExitCode exit_code,
 }
 
 void RunRecorder::write_summary(const std::string& ended) {
-  const step::TrainingCounters& counters = subject_.state.counters;
+  const step::TrainingCounters& counters = state_.counters;
   summary_.best_epoch = counters.best_epoch;
   summary_.steps = counters.committed_steps;
-  summary_.epochs = counters.committed_steps / subject_.steps_in_epoch;
-  summary_.images = summary_.epochs * subject_.images_in_epoch +
-                    counters.committed_steps % subject_.steps_in_epoch *
-                        subject_.config.global_batch_size;
-  summary_.generations = subject_.assignment.generation;
+  summary_.epochs = counters.committed_steps / run_.steps_in_epoch;
+  summary_.images = summary_.epochs * run_.images_in_epoch +
+                    counters.committed_steps % run_.steps_in_epoch *
+                        run_.config.global_batch_size;
+  summary_.generations = run_.assignment.generation;
   summary_.wall_seconds = seconds_before_ + steady_seconds() - started_;
   summary_.ended = ended;
   directory_.write_text(run_files::kSummary, to_json(summary_) + "\n");
@@ -531,7 +516,7 @@ void RunRecorder::take_over(const StepRecord& newest) {
     step_log_ = std::make_unique<StepLog>(directory_.root() / run_files::kSteps,
                                           newest.step);
   }
-  step_log_->write(to_json_line(newest, subject_.images_in_epoch));
+  step_log_->write(to_json_line(newest, run_.images_in_epoch));
 }
 
 }  // namespace headroom::run

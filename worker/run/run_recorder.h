@@ -1,12 +1,12 @@
-// RunRecorder: everything a run writes, in one place: the run directory, steps,
-// results, weights, checkpoints, summary, and the events that people see.
+// RunRecorder: writes all files of a run: the run directory, steps, results,
+// weights, checkpoints, summary; and reports their events.
 //
 // Rank 0 records; other ranks only send their parts of the state, until one
 // takes over because rank 0 was lost. record_epoch() and save_checkpoint() are
 // collective.
 //
-// A full disk does not end a run before its end: what cannot be written is
-// named, each time, and training goes on.
+// A full disk does not stop training: each file that cannot be written is
+// reported. Only at the run's end is it an error.
 //
 // Errors: Error when a file cannot be written: exit 2 in open(), exit 5 in
 // save_checkpoint(), and where the run ends.
@@ -20,16 +20,14 @@
 #include <string>
 #include <vector>
 
-#include "configs/run_config.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/mesh.h"
 #include "worker/checkpoint/checkpoint_saver.h"
-#include "worker/control/coordinator_client.h"
 #include "worker/memory/memory_ladder.h"
 #include "worker/run/results.h"
+#include "worker/run/run_context.h"
 #include "worker/run/run_directory.h"
-#include "worker/step/run_inputs.h"
 #include "worker/step/trainer.h"
 #include "worker/step/training_state.h"
 
@@ -48,8 +46,8 @@ struct StepRecord {
   int64_t image_height = 0, image_width = 0;
 };
 
-// A record as steps.jsonl has it, without the line's end. Every line says how
-// many samples an epoch has, so that the file alone can be audited
+// A record as a line of steps.jsonl, without the line's end. Every line says
+// how many samples an epoch has, so that the file alone can be audited
 // (deploy/cli/show/ledger.h).
 std::string to_json_line(const StepRecord& record, int64_t epoch_samples);
 
@@ -65,7 +63,8 @@ class StepLog {
   StepLog(const std::filesystem::path& file, int64_t first_step,
           const std::string& newest_line = "");
 
-  // Returns whether it and all before it are in the file; else they wait.
+  // Returns whether this line and all before it are written; otherwise they
+  // wait in memory.
   bool write(const std::string& line);
   // Writes the lines that wait; true if none is left.
   bool write_waiting() { return file_.write(); }
@@ -77,22 +76,10 @@ class StepLog {
 
 class RunRecorder {
  public:
-  struct Subject {
-    const configs::RunConfig& config;
-    const control::Assignment& assignment;
-    const step::RunInputs& inputs;
-    step::TrainingState& state;
-    collectives::Mesh& mesh;  // the ranks that hold the state
-    // This generation has measured it, or plan.json keeps what it has.
-    const std::optional<plan::NetworkRates>& network;
-    int64_t steps_in_epoch = 0;
-    int64_t images_in_epoch = 0;
-  };
-  RunRecorder(const Subject& subject, control::CoordinatorClient& client);
+  RunRecorder(const RunContext& run, step::TrainingState& state);
 
-  // Makes or reopens the run directory: the last of the checks before a run.
-  // `newest_line`: of the state that an earlier generation left
-  // (state_restore.h).
+  // Makes or reopens the run directory: the last check before a run.
+  // `newest_line`: of the state of an earlier generation (state_restore.h).
   void open(const std::string& newest_line);
   void record_step(const StepRecord& record);
   // `is_best`: the averaged weights are the best so far. `is_end`: of the run.
@@ -101,31 +88,31 @@ class RunRecorder {
   void save_unfinished_epoch() const;
   // Returns its folder once it is on disk.
   std::filesystem::path save_checkpoint();
-  // The outcome of one that was written beside training.
+  // The outcome of a checkpoint that was written while training went on.
   void record_checkpoint(const checkpoint::CheckpointOutcome& outcome);
   void record_skipped_checkpoint() { ++summary_.checkpoints.skipped; }
-  // Shows TensorBoard what was drawn meanwhile.
+  // Adds new pictures to TensorBoard's file.
   void record_pictures();
-  // Records what a phase beside the steps needed.
+  // Memory of a phase between the steps.
   void record_memory(const memory::PhaseMemory& memory);
-  // The newest one replaces those before.
+  // Replaces what was recorded before.
   void record_device_memory(const std::vector<DeviceMemoryLine>& ranks);
   // Ends the record of the run; returns summary.json's content.
   std::string record_end(ExitCode exit_code, const std::string& reason);
 
-  // Peers are lost, rank 0 maybe among them, which may not have written the
-  // newest committed step. From here this rank records, and has the whole
-  // state.
+  // From here on this rank records. Called when peers are lost and this rank
+  // has the whole state; a lost rank 0 may not have written the newest step.
   void take_over(const StepRecord& newest);
 
  private:
   void open_files(const std::string& newest_line);
-  // Writes what a run has from its first step on; an older run goes.
+  // Writes the files that a run has from its first step on, and removes an
+  // older run's.
   void begin_files(int64_t first_step, const std::string& newest_line);
-  // What a resumption reads.
+  // Writes the files that a resumed run reads.
   void write_definition(bool writes_model) const;
-  // Makes the folder again where somebody has removed it meanwhile: nothing
-  // could go on with a checkpoint alone.
+  // Makes the folder again if it was removed: a checkpoint alone cannot be
+  // resumed.
   void make_folder_again() const;
   void report_data();
   void save_average(const std::string& name, int64_t epoch) const;
@@ -134,8 +121,8 @@ class RunRecorder {
   void report_checkpoints() const;
   void write_summary(const std::string& ended);
 
-  Subject subject_;
-  control::CoordinatorClient& client_;
+  const RunContext& run_;
+  step::TrainingState& state_;
   RunDirectory directory_;
   collectives::Mesh* mesh_;  // null: this rank has the whole state
   bool records_;
@@ -143,7 +130,7 @@ class RunRecorder {
   std::optional<std::string> data_report_;  // once it is known
   std::unique_ptr<StepLog> step_log_;       // null while an older run is kept
   std::unique_ptr<Results> results_;
-  bool lines_wait_ = false;  // step_log_'s do, and it was said
+  bool lines_wait_ = false;  // lines of step_log_ wait, and it was reported
   RunSummary summary_;
   double started_;             // seconds of a steady clock
   double seconds_before_ = 0;  // earlier sessions of this run

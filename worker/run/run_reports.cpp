@@ -27,37 +27,42 @@ bool is_warning(const memory::StepEvent& event,
 
 }  // namespace
 
-RunReports::RunReports(const Inputs& inputs) : in_(inputs) {
+RunReports::RunReports(const RunContext& run, step::TrainingState& state,
+                       RunRecorder& recorder, DeviceBudget& budget)
+    : run_(run), state_(state), recorder_(recorder), budget_(budget) {
+  const int64_t stride = state.model().max_stride();
   progress_.phase = wire::WorkerPhase::kStart;
-  progress_.num_steps = in_.num_steps;
-  progress_.num_epochs = in_.config.epochs;
-  progress_.steps_per_epoch = in_.steps_in_epoch;
-  progress_.image_height = in_.image_height;
-  progress_.image_width = in_.image_width;
+  progress_.num_steps = run.num_steps;
+  progress_.num_epochs = run.config.epochs;
+  progress_.steps_per_epoch = run.steps_in_epoch;
+  progress_.image_height =
+      layers::rounded_image_size(run.config.image_height, stride);
+  progress_.image_width =
+      layers::rounded_image_size(run.config.image_width, stride);
 }
 
 void RunReports::show_phase(wire::WorkerPhase phase) {
   progress_.phase = phase;
   progress_.images_validated = progress_.images_to_validate = 0;
-  in_.client.set_progress(progress_);
+  run_.client.set_progress(progress_);
 }
 
 void RunReports::show_validation(int64_t images, int64_t all) {
   progress_.images_validated = images;
   progress_.images_to_validate = all;
-  in_.client.set_progress(progress_);
+  run_.client.set_progress(progress_);
 }
 
 void RunReports::commit(const StepRecord& newest) {
-  const step::EpochMeter& meter = in_.counters.meter;
-  const int rank = in_.rank;
-  if (in_.config.multi_scale) {
+  const step::EpochMeter& meter = state_.counters.meter;
+  const int rank = run_.rank;
+  if (run_.config.multi_scale) {
     progress_.image_height = newest.image_height;
     progress_.image_width = newest.image_width;
   }
   progress_.step = committed();
   progress_.epoch = newest.epoch;
-  progress_.step_in_epoch = newest.step % in_.steps_in_epoch + 1;
+  progress_.step_in_epoch = newest.step % run_.steps_in_epoch + 1;
   progress_.box = meter.box;
   progress_.obj = meter.obj;
   progress_.cls = meter.cls;
@@ -67,42 +72,42 @@ void RunReports::commit(const StepRecord& newest) {
   progress_.predicted_peak_bytes = newest.result.predicted_peak_bytes[rank];
   show_phase(wire::WorkerPhase::kTrain);
   if (rank != 0) return;
-  in_.client.commit(committed(), newest.result.loss, progress_);
+  run_.client.commit(committed(), newest.result.loss, progress_);
 }
 
 void RunReports::say_once(const std::vector<std::string>& faults) {
   for (const std::string& fault : faults) {
     if (!faults_said_.insert(fault).second) continue;
-    in_.client.report_event({.event = EventKind::kData,
-                             .step = committed(),
-                             .rank = in_.rank,
-                             .reason = fault,
-                             .warning = true});
+    run_.client.report_event({.event = EventKind::kData,
+                              .step = committed(),
+                              .rank = run_.rank,
+                              .reason = fault,
+                              .warning = true});
   }
 }
 
 void RunReports::report(int64_t step, const memory::StepEvent& event) {
-  in_.client.report_event({.event = event.kind,
-                           .step = step,
-                           .rank = in_.rank,
-                           .reason = event.reason,
-                           .detail_json = event.detail_json,
-                           .warning = is_warning(event, in_.config)});
+  run_.client.report_event({.event = event.kind,
+                            .step = step,
+                            .rank = run_.rank,
+                            .reason = event.reason,
+                            .detail_json = event.detail_json,
+                            .warning = is_warning(event, run_.config)});
 }
 
 memory::MemoryRetry RunReports::retry(const std::string& phase) {
   return {
       phase,
       [this](const memory::StepEvent& event) { report(committed(), event); },
-      in_.device.device()};
+      run_.device};
 }
 
 void RunReports::begin_phase(configs::Fault::Phase phase, int64_t step) {
-  in_.faults.begin(phase, step);
+  run_.faults.begin(phase, step);
 }
 
 void RunReports::end_phase(int64_t step) {
-  if (const auto fault = in_.faults.end()) {
+  if (const auto fault = run_.faults.end()) {
     report(step, {EventKind::kFault, step::describe(*fault)});
   }
 }
@@ -113,29 +118,30 @@ memory::PhaseMemory RunReports::note_memory(
     report(committed(), memory::memory_prediction_event(comparison));
   }
   if (!has_peers_) return {};
-  const memory::PhaseMemory all = memory::gather_memory(in_.world, comparison);
-  in_.recorder.record_memory(all);
+  const memory::PhaseMemory all =
+      memory::gather_memory(state_.mesh()->world, comparison);
+  recorder_.record_memory(all);
   return all;
 }
 
 void RunReports::note_device() {
-  if (in_.device.device().is_cpu()) return;
-  in_.device.count_connections();
+  if (run_.device.is_cpu()) return;
+  budget_.count_connections();
   const std::vector<DeviceMemoryLine> ranks =
-      gather_device_memory(in_.world, in_.device.line());
-  in_.recorder.record_device_memory(ranks);
-  if (in_.rank != 0) return;
+      gather_device_memory(state_.mesh()->world, budget_.line());
+  recorder_.record_device_memory(ranks);
+  if (run_.rank != 0) return;
   const memory::StepEvent event = device_memory_event(ranks);
-  in_.client.report_event({.event = event.kind,
-                           .step = committed(),
-                           .rank = fullest_rank(ranks),
-                           .reason = event.reason,
-                           .detail_json = event.detail_json,
-                           .warning = any_lacks_room(ranks)});
+  run_.client.report_event({.event = event.kind,
+                            .step = committed(),
+                            .rank = fullest_rank(ranks),
+                            .reason = event.reason,
+                            .detail_json = event.detail_json,
+                            .warning = any_lacks_room(ranks)});
 }
 
 void RunReports::note_first_step() {
-  if (in_.device.count_first_step()) note_device();
+  if (budget_.count_first_step()) note_device();
 }
 
 }  // namespace headroom::run

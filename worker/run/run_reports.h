@@ -1,9 +1,9 @@
-// RunReports: what a run says while it trains: its phase and progress to the
-// coordinator, events for people, and what each phase needed in memory over
-// what was predicted.
+// RunReports: reports of a run while it trains: its phase and progress to the
+// coordinator, events for people, and phases that needed more memory than was
+// predicted.
 //
-// Threads: the one that trains; begin_phase(), end_phase() and report() also
-// from a loader's.
+// Threads: the one that trains; begin_phase(), end_phase() and report() also a
+// loader's.
 // Errors: CommunicationError of note_memory() and note_device().
 #pragma once
 
@@ -13,65 +13,55 @@
 #include <vector>
 
 #include "configs/fault.h"
-#include "configs/run_config.h"
-#include "parallel/collectives/communicator.h"
 #include "worker/control/coordinator_client.h"
 #include "worker/memory/memory_comparison.h"
 #include "worker/memory/memory_ladder.h"
+#include "worker/run/run_context.h"
 #include "worker/run/run_device.h"
 #include "worker/run/run_recorder.h"
-#include "worker/step/fault_injection.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::run {
 
 class RunReports {
  public:
-  struct Inputs {
-    const configs::RunConfig& config;
-    int rank = 0;
-    const step::TrainingCounters& counters;
-    int64_t steps_in_epoch = 0, num_steps = 0;  // numbers of the run
-    int64_t image_height = 0, image_width = 0;  // the network's input
-    collectives::Communicator& world;
-    control::CoordinatorClient& client;
-    RunRecorder& recorder;
-    DeviceBudget& device;
-    step::FaultInjection& faults;
-  };
-  explicit RunReports(const Inputs& inputs);
+  RunReports(const RunContext& run, step::TrainingState& state,
+             RunRecorder& recorder, DeviceBudget& budget);
 
   void show_phase(wire::WorkerPhase phase);
-  // So many images of a validation's are through, of all ranks together.
+  // `images` of `all` images of a validation are done, on all ranks together.
   void show_validation(int64_t images, int64_t all);
-  // The newest committed step, also to the coordinator's ledger.
+  // Reports a committed step; rank 0 also for the coordinator's ledger.
   void commit(const StepRecord& newest);
-  // Images that could not be read, each the first time it is met.
+  // Reports images that could not be read, each once.
   void say_once(const std::vector<std::string>& faults);
   void report(int64_t step, const memory::StepEvent& event);
   memory::MemoryRetry retry(const std::string& phase);
 
-  // Around something that --inject may let run out of memory.
+  // Enclose work in which --inject may refuse memory.
   void begin_phase(configs::Fault::Phase phase, int64_t step);
   void end_phase(int64_t step);
-  // Gathers what all ranks needed, unless a peer is lost; names each phase that
-  // needed more than predicted once. Collective.
+  // Gathers what all ranks needed, unless a peer is lost, and reports a phase
+  // that needed more than predicted, once. Collective.
   memory::PhaseMemory note_memory(const memory::MemoryComparison& comparison);
-  // What the processes have on their devices: at the start, and again once a
-  // first step has run. Collective; nothing on the CPU.
+  // Report the processes' memory on their devices: at the start, and again
+  // after the first step. Collective; on the CPU nothing is done.
   void note_device();
   void note_first_step();
   // A peer is lost: nothing is collective any more.
   void leave_peers() { has_peers_ = false; }
 
  private:
-  int64_t committed() const { return in_.counters.committed_steps; }
+  int64_t committed() const { return state_.counters.committed_steps; }
 
-  const Inputs in_;
+  const RunContext& run_;
+  const step::TrainingState& state_;
+  RunRecorder& recorder_;
+  DeviceBudget& budget_;
   wire::RunProgress progress_;
-  std::vector<double> durations_;      // seconds of the newest steps
-  std::set<std::string> faults_said_;  // each is named once
-  std::set<std::string> exceeded_;     // phases that needed more than predicted
+  std::vector<double> durations_;  // seconds of the newest steps
+  std::set<std::string> faults_said_;
+  std::set<std::string> exceeded_;  // phases that were reported
   bool has_peers_ = true;
 };
 

@@ -1,15 +1,14 @@
 // A run by one worker process, with no coordinator, agent or network.
 //
-//   run.yaml    what is asked for: every knob of a run (configs/run_config.h)
+//   run.yaml    what is asked for: every key of a run (configs/run_config.h)
 //   plan.json   how, for one process; without it the worker plans for itself.
 //               headroom plan --write DIR writes both, and a run directory
 //               holds both
 //
-// The run itself is the one that a coordinator would have started: the same
-// TrainingRun, the same files, the same bits. What a coordinator would have
-// done besides is done here: events.jsonl, progress as lines on the log,
-// Ctrl-C. Nobody starts a lost process again, and no other plan follows one
-// that runs out of memory.
+// The run is the one that a coordinator would start: the same TrainingRun, the
+// same files, the same bits. This file does the coordinator's other work:
+// events.jsonl, progress as lines on the log, Ctrl-C. A lost process is not
+// started again, and no other plan follows one that runs out of memory.
 //
 // Errors: Error (exit 2) for a request that cannot be met.
 #pragma once
@@ -18,7 +17,7 @@
 #include <memory>
 #include <string>
 
-#include "configs/worker_flags.h"
+#include "configs/worker_start.h"
 #include "worker/control/coordinator_client.h"
 
 namespace headroom::run {
@@ -38,8 +37,8 @@ struct StandaloneEnd {
   std::string result_json;  // summary.json's content; of val, results.json's
 };
 
-// Takes the coordinator's place: hands out `assignment` once, and asks
-// `stop_requested` what a coordinator would have been asked.
+// Replaces the coordinator: hands out `assignment` once; `stop_requested` says
+// whether the run should stop.
 // Threads: any thread may call any method.
 class StandaloneControl : public control::CoordinatorClient {
  public:

@@ -7,6 +7,7 @@
 
 #include "configs/layers/model_record.h"
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "parallel/collectives/gather.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/state_restore.h"
@@ -17,171 +18,160 @@
 namespace headroom::run {
 namespace {
 
-void load_weights(const StateRequest& request, model::LayerGraph& model) {
-  const std::string& file = request.config.weights;
+void load_weights(const RunContext& run, model::LayerGraph& model) {
+  const std::string& file = run.config.weights;
   const weights::LoadReport report =
       weights::load_weights(file, model, {weights::LoadMode::kTransfer, true});
-  if (request.assignment.generation > 1) return;
-  request.client.report_event(
-      {.event = EventKind::kWeights,
-       .step = 0,
-       .rank = 0,
-       .reason = weights::to_string(report, file),
-       .warning = report.transferred * 2 < report.total});
+  if (run.assignment.generation > 1) return;
+  run.report(EventKind::kWeights, 0, weights::to_string(report, file),
+             /*warning=*/report.transferred * 2 < report.total);
 }
 
 // Nothing: there is no state to go on from.
 std::optional<StartingPoint> restore_newest(
-    const StateRequest& request,
+    const RunContext& run,
     const std::vector<checkpoint::HostStateSnapshot>& held,
     step::TrainingState& state) {
-  const control::Assignment& assignment = request.assignment;
+  const control::Assignment& assignment = run.assignment;
   const int64_t& committed = state.counters.committed_steps;
   const RunDirectory directory(assignment.run_directory);
   const std::filesystem::path checkpoints = directory.checkpoints();
   const bool has_own =
-      !request.config.resume.empty() || !directory.holds_older_run();
+      !run.config.resume.empty() || !directory.holds_older_run();
   const int64_t saved = std::stoll(collectives::broadcast_bytes(
-      request.mesh.world,
+      state.mesh()->world,
       std::to_string(has_own ? checkpoint::newest_checkpoint(checkpoints) : 0),
       0));
   if (assignment.generation > 1) {
     if (const auto restored = checkpoint::restore_state(held, state, saved)) {
       if (assignment.rank == 0) {
-        request.client.report_event(
-            {.event = EventKind::kResume,
-             .step = committed,
-             .rank = 0,
-             .reason = cat("goes on after ", committed,
-                           " steps, from the workers' memory")});
+        run.report(EventKind::kResume, committed,
+                   cat("goes on after ", committed,
+                       " steps, from the workers' memory"));
       }
       return StartingPoint{false, saved, restored->newest_line};
     }
-    if (saved == 0 && request.config.resume.empty()) return std::nullopt;
+    if (saved == 0 && run.config.resume.empty()) return std::nullopt;
   }
   const checkpoint::LoadedCheckpoint loaded =
-      checkpoint::load_newest_checkpoint(checkpoints, state, &request.mesh);
+      checkpoint::load_newest_checkpoint(checkpoints, state, state.mesh());
   for (const std::string& fault : loaded.damaged) {
-    request.client.report_event({.event = EventKind::kCheckpoint,
-                                 .step = committed,
-                                 .rank = 0,
-                                 .reason = fault + "; the one before is used",
-                                 .warning = true});
+    run.report(EventKind::kCheckpoint, committed,
+               fault + "; the one before is used", /*warning=*/true);
   }
   if (assignment.rank == 0) {
-    request.client.report_event(
-        {.event = EventKind::kResume,
-         .step = committed,
-         .rank = 0,
-         .reason = "resumed from " + loaded.folder.string()});
+    run.report(EventKind::kResume, committed,
+               "resumed from " + loaded.folder.string());
   }
   return StartingPoint{true, committed, ""};
 }
 
 }  // namespace
 
-bool continues_run(const configs::RunConfig& config,
-                   const control::Assignment& assignment) {
-  return !config.resume.empty() || assignment.generation > 1;
-}
-
 StartingPoint announced_point(const control::Assignment& assignment) {
   const bool has_checkpoint = !assignment.resume_checkpoint.empty();
   return {false, has_checkpoint ? assignment.resume_steps : 0, ""};
 }
 
-step::RunInputs& read_once(CrossGenerationState& carried,
-                           const configs::RunConfig& config,
-                           const control::Assignment& assignment) {
-  if (carried.inputs) return *carried.inputs;
-  carried.inputs = std::make_shared<step::RunInputs>(step::read_inputs(config));
-  if (continues_run(config, assignment) &&
-      (!config.resume.empty() ||
+step::RunData& read_once(CrossGenerationState& carried,
+                         const configs::RunConfig& config,
+                         const control::Assignment& assignment) {
+  if (carried.data) return *carried.data;
+  carried.data = std::make_unique<step::RunData>(step::read_data(config));
+  if (!config.resume.empty() ||
+      (assignment.generation > 1 &&
        !RunDirectory(assignment.run_directory).holds_older_run())) {
     const auto recorded = layers::recorded_model(assignment.run_directory);
     if (recorded) {
-      layers::require_same_model(*recorded, carried.inputs->table,
-                                 carried.inputs->model,
-                                 assignment.run_directory);
+      layers::require_same_model(*recorded, carried.data->table,
+                                 carried.data->model, assignment.run_directory);
     }
   }
-  return *carried.inputs;
+  return *carried.data;
 }
 
-std::unique_ptr<step::TrainingState> fresh_state(const StateRequest& request) {
-  const configs::RunConfig& config = request.config;
-  const control::Assignment& assignment = request.assignment;
-  collectives::Mesh& mesh = request.mesh;
+std::unique_ptr<step::TrainingState> fresh_state(const RunContext& run,
+                                                 collectives::Mesh& mesh) {
+  const configs::RunConfig& config = run.config;
+  const control::Assignment& assignment = run.assignment;
   step::TrainingStateOptions options;
-  options.num_classes = request.inputs.num_classes();
+  options.num_classes = run.data.num_classes();
   options.scalar_type = step::scalar_type_of(config.precision);
   options.map_type = step::map_type_of(config.precision);
   options.seed = config.seed;
   options.freeze = config.freeze;
   options.optimizer = config.optimizer;
   options.zero_stage = assignment.plan.zero_stage;
-  options.device = request.device;
+  options.device = run.device;
   options.mesh = &mesh;
-  options.layers = step::layers_of_stage(
-      assignment.plan, mesh.here.pipeline_stage,
-      static_cast<int64_t>(request.inputs.table.layers.size()));
+  options.layers =
+      step::layers_of_stage(assignment.plan, mesh.here.pipeline_stage,
+                            static_cast<int64_t>(run.data.table.layers.size()));
   options.fill = [&](model::LayerGraph& model) {
     // Also where an earlier generation may have left nothing to go on from.
     if (assignment.rank == 0 && config.resume.empty() &&
         !config.weights.empty()) {
-      load_weights(request, model);
+      load_weights(run, model);
     }
     step::replicate(mesh.world, model);
   };
-  return std::make_unique<step::TrainingState>(request.inputs.table, options);
+  return std::make_unique<step::TrainingState>(run.data.table, options);
 }
 
-StartingPoint restore(const StateRequest& request,
+StartingPoint restore(const RunContext& run,
                       const std::vector<checkpoint::HostStateSnapshot>& held,
                       step::TrainingState& state) {
-  const control::Assignment& assignment = request.assignment;
+  const control::Assignment& assignment = run.assignment;
   const StartingPoint fresh = announced_point(assignment);
-  if (!continues_run(request.config, assignment)) return fresh;
-  if (auto restored = restore_newest(request, held, state)) return *restored;
+  if (!run.continues()) return fresh;
+  if (auto restored = restore_newest(run, held, state)) return *restored;
   if (assignment.rank == 0 && assignment.resume_steps > 0) {
-    request.client.report_event({.event = EventKind::kResume,
-                                 .step = 0,
-                                 .rank = 0,
-                                 .reason =
-                                     "the state is lost with those who had it, "
-                                     "and there is no checkpoint: "
-                                     "the run begins again",
-                                 .warning = true});
+    run.report(EventKind::kResume, 0,
+               "the state is lost with those who had it, "
+               "and there is no checkpoint: "
+               "the run begins again",
+               /*warning=*/true);
   }
   return fresh;
 }
 
-void note_data(const StateRequest& request, int64_t steps_in_epoch,
-               step::TrainingCounters& counters) {
-  const labels::Dataset& dataset = *request.inputs.training;
+void note_data(const RunContext& run, step::TrainingCounters& counters) {
+  const labels::Dataset& dataset = *run.data.training;
   const step::TrainingData before = counters.data;
   counters.data = {dataset.size(), dataset.digest()};
-  const std::string change = step::data_change(
-      before, counters.data, counters.committed_steps, steps_in_epoch);
-  if (request.assignment.rank != 0 || change.empty()) return;
-  request.client.report_event({.event = EventKind::kData,
-                               .step = counters.committed_steps,
-                               .rank = 0,
-                               .reason = change,
-                               .warning = true});
+  const std::string change = data_change(
+      before, counters.data, counters.committed_steps, run.steps_in_epoch);
+  if (run.assignment.rank != 0 || change.empty()) return;
+  run.report(EventKind::kData, counters.committed_steps, change,
+             /*warning=*/true);
+}
+
+std::string data_change(const step::TrainingData& before,
+                        const step::TrainingData& now, int64_t committed,
+                        int64_t steps_in_epoch) {
+  if (before.images == 0 || before == now) return "";
+  if (before.images == now.images) {
+    return "the " + counted(now.images, "training image") +
+           " of this start or their labels are not those that the run had";
+  }
+  return cat("the run had ", counted(before.images, "training image"),
+             " and goes on with ", now.images, ": an epoch is ",
+             counted(steps_in_epoch, "step"), " now, and after ", committed,
+             " this is epoch ", committed / steps_in_epoch + 1);
 }
 
 std::unique_ptr<checkpoint::PeerReplicas> begin_copies(
-    const control::Assignment& assignment, collectives::Mesh& mesh,
-    const std::string& newest_line, step::TrainingState& state) {
+    const RunContext& run, const std::string& newest_line,
+    step::TrainingState& state) {
   if (state.is_whole()) return nullptr;
+  collectives::Communicator& world = state.mesh()->world;
   at::Tensor most = at::empty({1}, at::kLong);
-  most.fill_(assignment.local_world_size);
-  mesh.world.all_reduce(most, collectives::ReduceOp::kMax);
+  most.fill_(run.assignment.local_world_size);
+  world.all_reduce(most, collectives::ReduceOp::kMax);
   auto copies = std::make_unique<checkpoint::PeerReplicas>(
-      mesh.world, checkpoint::buddy_shift(
-                      mesh.world.size(),
-                      static_cast<int>(most.const_data_ptr<int64_t>()[0])));
+      world,
+      checkpoint::buddy_shift(
+          world.size(), static_cast<int>(most.const_data_ptr<int64_t>()[0])));
   if (state.counters.committed_steps > 0) {
     copies->after_commit(state, newest_line);
   }

@@ -1,6 +1,6 @@
-// The state that a generation starts from: fresh, with weights from a file,
-// from a checkpoint, or what the ranks still hold of an earlier generation,
-// whichever is newest. All functions run on the thread that trains.
+// The state that a generation starts from, the newest of: fresh, with weights
+// from a file, from a checkpoint, or what ranks still hold of an earlier
+// generation. All functions run on the thread that trains.
 #pragma once
 
 #include <algorithm>
@@ -16,26 +16,34 @@
 #include "worker/checkpoint/host_state_snapshot.h"
 #include "worker/checkpoint/peer_replicas.h"
 #include "worker/control/coordinator_client.h"
+#include "worker/memory/device_footprint.h"
 #include "worker/memory/memory_ladder.h"
-#include "worker/step/run_inputs.h"
+#include "worker/run/run_context.h"
+#include "worker/step/fault_injection.h"
+#include "worker/step/run_data.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::run {
 
-// What outlives a generation on a worker, for the next one. The generation loop
-// holds it and lends it to one training run at a time.
+// What a worker keeps from one generation to the next. The generation loop owns
+// it; one training run at a time borrows it.
 struct CrossGenerationState {
-  // The same in every generation: reading a data set's labels takes its time.
-  std::shared_ptr<step::RunInputs> inputs;
-  // The network, in the run's first generation where there are machines.
+  // Since the first assignment; the footprint grows with connections and steps.
+  std::optional<devices::ComputeDevice> device;
+  memory::DeviceFootprint footprint;
+  // Each fires once in the life of the worker. Null before training.
+  std::unique_ptr<step::FaultInjection> faults;
+  // Read once, because labels take long to read.
+  std::unique_ptr<step::RunData> data;
+  // Measured by a run's first generation on several machines.
   std::optional<plan::NetworkRates> network;
-  // Committed states, or parts of them: of the last generation until the next
-  // one has a state of its own.
+  // Committed states of the last generation, or parts of them, until the next
+  // one has a state.
   std::vector<checkpoint::HostStateSnapshot> held;
   // The rung of this rank, and the plan whose ladder it is.
   std::pair<plan::Plan, memory::LadderState> ladder;
 
-  // Where a generation under `plan` begins on its ladder.
+  // The rung on which a generation under `plan` begins.
   memory::LadderState ladder_of(const plan::Plan& plan) const {
     return ladder.first == plan ? ladder.second : memory::LadderState{};
   }
@@ -48,17 +56,12 @@ struct CrossGenerationState {
   }
 };
 
-// Whether the run goes on: from a checkpoint of an earlier start, or from what
-// an earlier generation of this one left.
-bool continues_run(const configs::RunConfig& config,
-                   const control::Assignment& assignment);
-
-// The run's files, read by its first generation on this worker and carried
-// from there. Throws Error where the model is no longer the run's: a process
-// that joins a run reads files that may have changed since it began.
-step::RunInputs& read_once(CrossGenerationState& carried,
-                           const configs::RunConfig& config,
-                           const control::Assignment& assignment);
+// The run's files, read by its first generation on this worker and kept for
+// later ones. Throws Error if the model is not the run's: a process that joins
+// late reads files that may have changed.
+step::RunData& read_once(CrossGenerationState& carried,
+                         const configs::RunConfig& config,
+                         const control::Assignment& assignment);
 
 // The source of a generation's state.
 struct StartingPoint {
@@ -67,39 +70,35 @@ struct StartingPoint {
   std::string newest_line;          // steps.jsonl's; "" where none came with it
 };
 
-// What the coordinator says before anything is restored.
+// The coordinator's announcement, before anything is restored.
 StartingPoint announced_point(const control::Assignment& assignment);
 
-struct StateRequest {
-  const configs::RunConfig& config;
-  const control::Assignment& assignment;
-  const step::RunInputs& inputs;
-  const devices::ComputeDevice& device;
-  collectives::Mesh& mesh;
-  control::CoordinatorClient& client;
-};
+// The message where a run of `committed` steps goes on with the data `now`, of
+// `steps_in_epoch`; empty if nothing has changed.
+std::string data_change(const step::TrainingData& before,
+                        const step::TrainingData& now, int64_t committed,
+                        int64_t steps_in_epoch);
 
 // The state before the first step of a run: rank 0 reads --weights, and all
 // ranks get the same. Collective.
-std::unique_ptr<step::TrainingState> fresh_state(const StateRequest& request);
+std::unique_ptr<step::TrainingState> fresh_state(const RunContext& run,
+                                                 collectives::Mesh& mesh);
 
-// Makes `state` the newest committed one of a run that goes on; says so where
-// it is lost. `held`: what this rank kept of an earlier generation. A new run's
-// state stays as it is. Collective.
-StartingPoint restore(const StateRequest& request,
+// Makes `state` the newest committed one of a run that goes on, and reports if
+// it is lost. `held`: this rank's states of an earlier generation. The state of
+// a new run is not changed. Collective.
+StartingPoint restore(const RunContext& run,
                       const std::vector<checkpoint::HostStateSnapshot>& held,
                       step::TrainingState& state);
 
-// Counts the data set as the state's own, and says where it is not the one that
-// the run had. REQUIRES: a training set.
-void note_data(const StateRequest& request, int64_t steps_in_epoch,
-               step::TrainingCounters& counters);
+// Notes the data set in the state, and reports if the run had another one.
+// REQUIRES: a training set.
+void note_data(const RunContext& run, step::TrainingCounters& counters);
 
-// Copies for buddies of a state whose parts lie on single ranks, also of what
-// these have before their first step; null: every rank has all of it.
-// Collective.
+// Begins to copy this rank's part of the state to a buddy rank, first the state
+// before the first step; null if every rank has the whole state. Collective.
 std::unique_ptr<checkpoint::PeerReplicas> begin_copies(
-    const control::Assignment& assignment, collectives::Mesh& mesh,
-    const std::string& newest_line, step::TrainingState& state);
+    const RunContext& run, const std::string& newest_line,
+    step::TrainingState& state);
 
 }  // namespace headroom::run

@@ -15,7 +15,7 @@
 
 namespace headroom::run {
 
-// What the plugin pr_curves shows: figures at the confidences i / (n - 1), all
+// Data of the plugin pr_curves: figures at the confidences i / (n - 1), all
 // lists of one length n. Detectors have no true negatives.
 struct PrecisionRecall {
   std::string tag;

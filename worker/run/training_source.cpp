@@ -15,21 +15,21 @@
 #include "worker/validation/run_loaders.h"
 
 namespace headroom::run {
+namespace {
 
-TrainingSource::TrainingSource(const Inputs& inputs)
-    : in_(inputs), batches_(open_batches()) {}
-
-std::unique_ptr<loader::BatchSource> TrainingSource::open_batches() const {
+std::unique_ptr<loader::BatchSource> open_batches(const RunContext& run,
+                                                  step::TrainingState& state,
+                                                  int64_t host_memory_limit,
+                                                  RunReports& reports) {
   loader::LoaderOptions options = validation::training_options(
-      in_.config, in_.plan, in_.inputs, in_.state.model(), in_.mesh);
-  options.first_step = in_.state.counters.committed_steps;
-  options.allocate_images = step::page_locked_images(in_.device);
-  if (!in_.inputs.training) {
+      run.config, run.assignment.plan, run.data, state.model(), *state.mesh());
+  options.first_step = state.counters.committed_steps;
+  options.allocate_images = step::page_locked_images(run.device);
+  if (!run.data.training) {
     return std::make_unique<loader::SyntheticInput>(options);
   }
-  options.host_memory_limit_bytes = in_.host_memory_limit;
+  options.host_memory_limit_bytes = host_memory_limit;
   options.weighted_epochs = 0;  // begin_epoch() opens them
-  RunReports& reports = in_.reports;
   options.hooks.targets_begin = [&reports](int64_t step) {
     reports.begin_phase(configs::Fault::Phase::kLoader, step);
   };
@@ -46,18 +46,28 @@ std::unique_ptr<loader::BatchSource> TrainingSource::open_batches() const {
   return std::make_unique<loader::Loader>(options);
 }
 
+}  // namespace
+
+TrainingSource::TrainingSource(const RunContext& run,
+                               step::TrainingState& state,
+                               int64_t host_memory_limit, RunReports& reports)
+    : run_(run),
+      state_(state),
+      batches_(open_batches(run, state, host_memory_limit, reports)) {}
+
 void TrainingSource::begin_epoch() {
-  if (!in_.config.image_weights) return;
-  const step::TrainingCounters& counters = in_.state.counters;
+  if (!run_.config.image_weights) return;
+  const step::TrainingCounters& counters = state_.counters;
   const std::vector<double> weights =
-      loader::image_weights(*in_.inputs.training, counters.class_maps);
-  step::require_same_on_all_ranks(in_.mesh.world, loader::digest_of(weights),
+      loader::image_weights(*run_.data.training, counters.class_maps);
+  step::require_same_on_all_ranks(state_.mesh()->world,
+                                  loader::digest_of(weights),
                                   "the weights of the images");
-  // They hold until the next validation, which changes the weights.
+  // The weights are valid until the next validation.
   batches_->draw_from(
-      std::make_shared<sampling::WeightedSampler>(in_.config.seed, weights),
-      in_.config.noval ? INT64_MAX
-                       : counters.committed_steps / in_.steps_in_epoch + 1);
+      std::make_shared<sampling::WeightedSampler>(run_.config.seed, weights),
+      run_.config.noval ? INT64_MAX
+                        : counters.committed_steps / run_.steps_in_epoch + 1);
 }
 
 }  // namespace headroom::run

@@ -17,7 +17,7 @@
 #include "worker/run/results.h"
 #include "worker/run/run_directory.h"
 #include "worker/run/run_pictures.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 #include "worker/step/stage_forward.h"
 #include "worker/validation/detection_scores.h"
 #include "worker/validation/tiled_validation.h"
@@ -97,9 +97,8 @@ void draw_pictures(const control::Assignment& assignment,
   pictures.finish();
 }
 
-// How many images and boxes there are, and what is wrong with them.
-void report_data(const configs::RunConfig& config,
-                 const step::RunInputs& inputs,
+// Reports the numbers of images and boxes, and the faults of the data.
+void report_data(const configs::RunConfig& config, const step::RunData& inputs,
                  control::CoordinatorClient& client) {
   constexpr int64_t kFaultsShown = 10;
   for (const labels::DataReport& report : inputs.reports) {
@@ -115,10 +114,10 @@ void report_data(const configs::RunConfig& config,
   }
 }
 
-// Throws Error (exit 2) where the weights are of other classes than the data,
-// and says where their names differ.
+// Throws Error (exit 2) if the weights have other classes than the data, and
+// reports names that differ.
 void load_judged_weights(const configs::RunConfig& config,
-                         const step::RunInputs& inputs,
+                         const step::RunData& inputs,
                          const std::function<void(const std::string&)>& say,
                          model::LayerGraph& model) {
   const weights::Safetensors file = weights::read_weights_file(config.weights);
@@ -162,7 +161,7 @@ RunOutcome run_validation(const control::Assignment& assignment,
     throw Error("val", "no weights were given",
                 "give them with --weights FILE.safetensors");
   }
-  const step::RunInputs inputs = step::read_inputs(config);
+  const step::RunData inputs = step::read_data(config);
   model::LayerGraph model(inputs.table, inputs.num_classes(),
                           step::scalar_type_of(config.precision), config.seed);
   const auto say = [&](const std::string& note) {

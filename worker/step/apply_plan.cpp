@@ -23,7 +23,7 @@ std::vector<at::Tensor> recompute_and_replay(
     const model::StepContext& context,
     const activations::RecomputeOptions& options);
 
-// Maps get derivations, for whoever saves them; pieces are simply run.
+// Maps get derivations, for layers that save them; joined layers just run.
 class NotedMaps : public model::DerivedMaps {
  public:
   void can_be_made(const at::Tensor& map,
@@ -103,7 +103,7 @@ std::vector<at::Tensor> ActivationRunner::run(
   if (!c10::GradMode::is_enabled()) return layer.forward(inputs, context);
   switch (options_.policies.at(static_cast<size_t>(index))) {
     case plan::ActivationPolicy::kKeep: {
-      // The layers behind may derive what this one keeps.
+      // Later layers may derive the maps that this one keeps.
       model::StepContext inside = context;
       if (maps_are_derived_) inside.derived = &noted_maps;
       return layer.forward(inputs, inside);

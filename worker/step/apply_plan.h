@@ -27,8 +27,7 @@
 
 namespace headroom::step {
 
-// What a layer of the model keeps for its backward, by the
-// policy of the layer.
+// Runs layers so that each keeps for its backward what its policy allows.
 //
 //   keep       what autograd saves
 //   lean       convolution outputs; other maps are derived from them again
@@ -37,9 +36,9 @@ namespace headroom::step {
 //              are one piece
 //   offload    nothing: what autograd saves goes to a file
 //
-// All are bit-identical to keep. Nothing is communicated or counted again: what
-// a layer received from other ranks is kept (lean) or replayed from its log
-// (recompute).
+// All give the same bits as keep. Nothing is communicated or counted twice:
+// what a layer received from other ranks is kept (lean) or replayed from its
+// log (recompute).
 //
 // Ownership: autograd graphs refer to it, so it must outlive the step.
 // Threads: the thread that runs the step. Errors: as OffloadFile.
@@ -48,8 +47,8 @@ class ActivationRunner final : public model::LayerExecutor {
   struct Options {
     // One per layer of the model.
     std::vector<plan::ActivationPolicy> policies;
-    // Whether a layer may run again in the backward of the next one. It may not
-    // where its parameters are whole in its own backward only (ZeRO 3).
+    // Whether a layer may run again in the backward of the next one. Under
+    // ZeRO 3 it may not: its parameters are whole only in its own backward.
     bool layers_join = true;
     // The most bytes to offload; 0: as many as the disk takes.
     int64_t host_memory_limit = 0;
@@ -81,13 +80,13 @@ class ActivationRunner final : public model::LayerExecutor {
 model::LayerGraph::LayerRange layers_of_stage(const plan::Plan& plan, int stage,
                                               int64_t num_layers);
 
-// What a stage receives and sends.
+// The maps that a stage receives and sends.
 pipeline::StageRoutes routes_of_stage(const model::LayerGraph& model,
                                       const plan::Plan& plan, int stage);
 
-// How the model's layers run under the plan's activation policies, and under
-// leaner ones where memory turns out to be short (memory_ladder.h); the first
-// three lists have an element a rung.
+// How the layers run under the plan's activation policies, and under leaner
+// ones if memory is short (memory_ladder.h). The first three lists have one
+// element per rung.
 struct ActivationRungs {
   std::vector<std::unique_ptr<model::LayerExecutor>>
       runners;  // null: layers are called
@@ -102,7 +101,7 @@ struct ActivationRungs {
 ActivationRungs activation_rungs(const plan::Plan& plan, int64_t num_layers,
                                  int64_t host_memory_limit);
 
-// What ranks agree on before the first step; collective, both throw
+// Agreements of ranks before the first step. Both are collective and throw
 // CommunicationError.
 
 // Every rank gets rank 0's state of the model.

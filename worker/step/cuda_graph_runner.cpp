@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "parallel/base/memory_category.h"
+#include "parallel/base/text.h"
 #include "parallel/devices/device_api.h"
 #include "parallel/pipeline/executor.h"
 #include "worker/model/saved_pointer.h"
@@ -22,7 +23,7 @@ namespace headroom::step {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Order matters: the tensors go before the graph whose memory they lie in.
+// Order matters: the tensors are freed before the graph that owns their memory.
 struct CudaGraphRunner::Graph {
   Graph(devices::DeviceMemory& account, bool& has_ended)
       : memory(account), has_ended_step(has_ended) {}
@@ -33,7 +34,7 @@ struct CudaGraphRunner::Graph {
   devices::DeviceMemory& memory;
   bool& has_ended_step;  // the runner's
   std::unique_ptr<devices::DeviceGraph> work;
-  Inputs inputs;
+  MicroBatch inputs;
   at::Tensor total;
 };
 
@@ -77,7 +78,7 @@ class Replay : public torch::autograd::Function<Replay> {
   }
 };
 
-std::vector<int64_t> shape_of(const CudaGraphRunner::Inputs& inputs,
+std::vector<int64_t> shape_of(const CudaGraphRunner::MicroBatch& inputs,
                               const std::vector<BatchNormGroup>& groups) {
   std::vector<int64_t> shape = inputs.image_sizes;
   for (const BatchNormGroup& group : groups) {
@@ -88,8 +89,8 @@ std::vector<int64_t> shape_of(const CudaGraphRunner::Inputs& inputs,
   return shape;
 }
 
-// Groups of several sizes are told to the device as numbers of the host; sums
-// are exchanged through it.
+// Sizes of groups that differ are read on the host, and sums that are exchanged
+// go through it: neither can be captured.
 bool can_be_captured(const model::StepContext& context) {
   return context.exchange == nullptr && context.halo == nullptr &&
          std::ranges::adjacent_find(context.groups, std::ranges::not_equal_to(),
@@ -115,8 +116,9 @@ void CudaGraphRunner::release() {
   runs_ = 0;
 }
 
-CudaGraphRunner::Inputs CudaGraphRunner::on_device(const Inputs& inputs) const {
-  Inputs copies = inputs;
+CudaGraphRunner::MicroBatch CudaGraphRunner::on_device(
+    const MicroBatch& inputs) const {
+  MicroBatch copies = inputs;
   copies.images = inputs.map(std::nullopt);
   copies.targets.bytes = device_.upload(inputs.targets.bytes);
   copies.scales = device_.upload(inputs.scales);
@@ -124,21 +126,21 @@ CudaGraphRunner::Inputs CudaGraphRunner::on_device(const Inputs& inputs) const {
   return copies;
 }
 
-// Loaded images are the same where their memory is, which prepared_ holds.
-bool CudaGraphRunner::is_prepared(const Inputs& inputs) const {
+// Loaded images are the same if their memory is: prepared_ keeps it.
+bool CudaGraphRunner::is_prepared(const MicroBatch& inputs) const {
   return prepared_.loaded.defined() &&
          prepared_.loaded.const_data_ptr() == inputs.loaded.const_data_ptr() &&
          at::equal(prepared_.targets, inputs.targets.bytes) &&
          at::equal(prepared_.scales, inputs.scales);
 }
 
-void CudaGraphRunner::fill(const Inputs& inputs) {
+void CudaGraphRunner::fill(const MicroBatch& inputs) {
   inputs.map(graph_->inputs.images);
   device_.upload_into(inputs.targets.bytes, graph_->inputs.targets.bytes);
   device_.upload_into(inputs.scales, graph_->inputs.scales);
 }
 
-void CudaGraphRunner::prepare(const Inputs& inputs,
+void CudaGraphRunner::prepare(const MicroBatch& inputs,
                               const model::StepContext& context) {
   if (graph_ == nullptr || shape_of(inputs, context.groups) != shape_ ||
       !inputs.targets.is_like(graph_->inputs.targets)) {
@@ -149,19 +151,25 @@ void CudaGraphRunner::prepare(const Inputs& inputs,
   prepared_ = {inputs.loaded, inputs.targets.bytes, inputs.scales};
 }
 
-at::Tensor CudaGraphRunner::run(Inputs inputs,
+at::Tensor CudaGraphRunner::run(MicroBatch inputs,
                                 const model::StepContext& context,
                                 const Forward& forward, const End& end) {
   const std::vector<int64_t> shape = shape_of(inputs, context.groups);
   if (shape != shape_) release();
   shape_ = shape;
   if (graph_ == nullptr &&
-      (failure_ || runs_++ < kWarmUps || !can_be_captured(context) ||
+      (has_failed_ || runs_++ < kWarmUps || !can_be_captured(context) ||
        !captures(inputs, forward, end))) {
     return forward(on_device(inputs));
   }
   if (!inputs.targets.is_like(graph_->inputs.targets)) {
-    ++num_overfull_;
+    if (!std::exchange(was_overfull_, true)) {
+      news_.push_back(cat(
+          "a micro-batch has more than ",
+          std::ranges::min(graph_->inputs.targets.capacities),
+          " matches in a level, for which its graph has room: such ones run as "
+          "they are"));
+    }
     return forward(on_device(inputs));
   }
   const MemoryCategoryScope scope(MemoryCategory::kLoss);
@@ -178,9 +186,8 @@ at::Tensor CudaGraphRunner::run(Inputs inputs,
   return Replay::apply(anchor_, graph_.get());
 }
 
-// Memory that is refused is the ladder's to find; whatever else fails would
-// fail again.
-bool CudaGraphRunner::captures(const Inputs& inputs, const Forward& forward,
+// The ladder handles refused memory. Any other failure would happen again.
+bool CudaGraphRunner::captures(const MicroBatch& inputs, const Forward& forward,
                                const End& end) {
   try {
     capture(inputs, forward, end);
@@ -188,13 +195,17 @@ bool CudaGraphRunner::captures(const Inputs& inputs, const Forward& forward,
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {
-    failure_ = error.what_without_backtrace();
+    has_failed_ = true;
+    news_.push_back(
+        "a micro-batch could not be captured, and all run as they are from "
+        "here on: " +
+        std::string(error.what_without_backtrace()));
   }
   device_.api()->memory(device_.device().index()).release_caches();
   return false;
 }
 
-void CudaGraphRunner::capture(const Inputs& inputs, const Forward& forward,
+void CudaGraphRunner::capture(const MicroBatch& inputs, const Forward& forward,
                               const End& end) {
   devices::DeviceApi& api = *device_.api();
   const int index = device_.device().index();
@@ -216,10 +227,15 @@ void CudaGraphRunner::capture(const Inputs& inputs, const Forward& forward,
     if (end != nullptr) end(graph->inputs);
     capture.end();
   }
-  // The graph keeps what it took at its fullest.
+  // The graph keeps its peak of memory for its whole life.
   memory.hold(graph.get(), memory.peak_bytes() - memory.live_bytes());
   graph_ = std::move(graph);
-  ++num_captures_;
+  if (std::exchange(has_captured_, true)) return;
+  news_.push_back(
+      std::string("a micro-batch is captured, forward, loss") +
+      (end == nullptr ? " and backward" : ", backward and commit") +
+      ": it is one call of the host's now; captured anew after validations and "
+      "checkpoints");
 }
 
 }  // namespace headroom::step

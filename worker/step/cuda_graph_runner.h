@@ -1,35 +1,33 @@
-// CudaGraphRunner: a micro-batch's forward, loss and backward, and where one
-// rank decides alone the step's end, captured once as one graph of the device
-// (parallel/devices/device_api.h) and replayed from then on: the host hands the
-// card one graph in place of hundreds of kernels.
+// CudaGraphRunner: captures a micro-batch once as one graph of the device
+// (parallel/devices/device_api.h) and replays it from then on. The host then
+// starts one graph instead of hundreds of kernels. The graph contains forward,
+// loss, backward and, for a rank that commits on its device
+// (worker/step/step_commit.h), the end of the step.
 //
-// What changes from step to step comes through buffers: the images, the packed
-// targets, which have room for the most matches that the labels admit, the
-// numbers of the loss (worker/loss/device_loss.h), and those of the step's end
-// (worker/step/device_state.h), which only the last micro-batch's let happen.
+// Data that changes from step to step is copied into the graph's buffers: the
+// images, the packed targets (with room for the most matches that the labels
+// allow), the numbers of the loss (worker/loss/device_loss.h) and of the step's
+// end (worker/step/device_state.h).
 //
-//   prepare()  these into the graph's buffers, while the device still works on
-//              what it was given before: the host has only the step's end to
-//              tell when it knows how the last one ended
-//   run()      what is not there yet; the loss takes part in autograd
-//   backward   the graph, which adds the parameters' gradients to the flat
-//              buffer, and the items to the step's, and may end the step
+//   prepare()  copies the next micro-batch into the buffers while the device
+//              still computes; the numbers of the end are not known yet
+//   run()      copies what is missing; its loss takes part in autograd
+//   backward   replays the graph: it adds the gradients to the flat buffer and
+//              the loss's items to the step's, and may end the step
 //
-// A shape is captured when it has been seen kWarmUps times in a row: libraries
-// choose their algorithms in its first runs. Another shape releases the graph
-// and is run as it is, so that there is never memory for two; targets that need
-// more room are run as they are beside it.
+// A shape is captured after kWarmUps runs in a row, because libraries choose
+// their algorithms in the first ones. Another shape releases the graph and runs
+// without one, so that memory never holds two. Targets that need more room run
+// beside the graph.
 //
-// REQUIRES: parameters, gradients and statistics that stay where they are;
-// nothing in the layers that communicates or that the host waits for
-// (parallel/plan/plan.h); backward with a gradient of 1.
+// REQUIRES: parameters, gradients and statistics are never reallocated; no
+// layer communicates or makes the host wait (parallel/plan/plan.h); backward
+// begins with a gradient of 1.
 //
 // Ownership: owns the graph and its memory; borrows nothing between calls.
-// A capture that fails is ended and released, and micro-batches run as they are
-// from then on: failure() says why.
-//
-// Errors: c10::OutOfMemoryError out of run() and out of backward; release()
-// is the caller's then.
+// After a failed capture all micro-batches run without a graph.
+// Errors: c10::OutOfMemoryError in run() and in backward; the caller then calls
+// release().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -56,51 +54,48 @@ class CudaGraphRunner {
   explicit CudaGraphRunner(const devices::ComputeDevice& device);
   ~CudaGraphRunner();
 
-  struct Inputs {
+  struct MicroBatch {
     at::Tensor loaded;                 // the images' bytes, perhaps packed
     std::vector<int64_t> image_sizes;  // [n, H, W, C]
-    // Fills a map [n, C, H, W] on the device with them, or makes one.
+    // Makes the map [n, C, H, W] on the device from them, or fills `into`.
     std::function<at::Tensor(const std::optional<at::Tensor>& into)> map;
-    // Sends the images that are loaded next, while the device computes.
+    // Begins to copy the images that follow.
     std::function<void()> send_following;
-    at::Tensor images;  // the map that is made or filled
+    at::Tensor images;  // the map
     loss::PackedTargets targets;
     at::Tensor scales;
-    at::Tensor end;          // DeviceState::packed; undefined without an end
-    bool ends_step = false;  // what `end` says
+    at::Tensor end;          // DeviceState::packed(); undefined: no end
+    bool ends_step = false;  // `end` commits the step
   };
   // Computes, on the device, the scalar whose backward runs.
-  using Forward = std::function<at::Tensor(const Inputs& inputs)>;
-  // Given to the device after backward; null: nothing is.
-  using End = std::function<void(const Inputs& inputs)>;
-  // Returns the loss of `inputs`, which have no images yet and lie on the host.
-  // `forward` is the loss in that context; until release(), calls with the same
-  // sizes and groups must mean the same one, and the same `end`, which is the
-  // caller's where the micro-batch runs as it is.
-  at::Tensor run(Inputs inputs, const model::StepContext& context,
+  using Forward = std::function<at::Tensor(const MicroBatch& inputs)>;
+  // Queues the step's end after backward; null: there is none.
+  using End = std::function<void(const MicroBatch& inputs)>;
+  // Returns the loss of `inputs`, which are on the host and have no map yet.
+  // `forward` computes it in `context`. Until release(), calls of the same
+  // sizes and groups must mean the same `forward` and `end`. Without a graph
+  // the caller runs the end.
+  at::Tensor run(MicroBatch inputs, const model::StepContext& context,
                  const Forward& forward, const End& end);
 
-  // Puts into the graph's buffers what the next run() is expected to be given,
-  // but for its end. Nothing is done where that would not replay the graph.
-  // Takes no memory of the device.
-  void prepare(const Inputs& inputs, const model::StepContext& context);
+  // Copies the inputs that the next run() is expected to have, except its end,
+  // into the graph's buffers. Does nothing if that run would not replay the
+  // graph. Takes no memory of the device.
+  void prepare(const MicroBatch& inputs, const model::StepContext& context);
 
   // Called before the first micro-batch of a step.
   void begin_step() { has_ended_step_ = false; }
-  // Whether a graph has ended it.
+  // Whether a graph has run the end of this step.
   bool has_ended_step() const { return has_ended_step_; }
 
   // Frees the graph with its memory and forgets the shapes.
   void release();
 
-  // How many graphs have been captured since the start.
-  int64_t num_captures() const { return num_captures_; }
-  // Micro-batches whose targets needed more room than the graph's.
-  int64_t num_overfull() const { return num_overfull_; }
-  // Why nothing is captured any more; none where nothing failed.
-  const std::optional<std::string>& failure() const { return failure_; }
-  // Returns, once, the peak of the device's memory before the newest capture,
-  // which counts anew; 0 afterwards.
+  // Messages for people since the last call: the first graph, the first
+  // micro-batch that has no room in it, a failed capture; each once.
+  std::vector<std::string> take_news() { return std::exchange(news_, {}); }
+  // Peak of the device's memory before the newest capture, which starts a new
+  // count; 0 when asked again.
   int64_t take_peak_before_capture() {
     return std::exchange(peak_before_capture_, 0);
   }
@@ -108,29 +103,30 @@ class CudaGraphRunner {
   struct Graph;
 
  private:
-  // Whether the buffers hold these already.
-  bool is_prepared(const Inputs& inputs) const;
-  void fill(const Inputs& inputs);
-  // Returns false, and sets failure_, where it could not.
-  bool captures(const Inputs& inputs, const Forward& forward, const End& end);
-  void capture(const Inputs& inputs, const Forward& forward, const End& end);
-  Inputs on_device(const Inputs& inputs) const;
+  // Whether prepare() has copied these inputs.
+  bool is_prepared(const MicroBatch& inputs) const;
+  void fill(const MicroBatch& inputs);
+  // Returns false if the capture failed.
+  bool captures(const MicroBatch& inputs, const Forward& forward,
+                const End& end);
+  void capture(const MicroBatch& inputs, const Forward& forward,
+               const End& end);
+  MicroBatch on_device(const MicroBatch& inputs) const;
 
   const devices::ComputeDevice device_;
-  const at::Tensor anchor_;     // what makes the loss part of autograd's graph
+  const at::Tensor anchor_;     // makes the loss part of autograd's graph
   const at::Tensor one_;        // the gradient that backward begins with
   std::vector<int64_t> shape_;  // the newest run's sizes and groups' bounds
   int runs_ = 0;                // how often that shape ran in a row
   std::unique_ptr<Graph> graph_;
-  // What its buffers hold for the next run, on the host; undefined: nothing.
+  // The host's tensors that prepare() has copied; undefined: none.
   struct Prepared {
     at::Tensor loaded, targets, scales;
   };
   Prepared prepared_;
   bool has_ended_step_ = false;
-  std::optional<std::string> failure_;
-  int64_t num_captures_ = 0;
-  int64_t num_overfull_ = 0;
+  bool has_failed_ = false, has_captured_ = false, was_overfull_ = false;
+  std::vector<std::string> news_;
   int64_t peak_before_capture_ = 0;
 };
 

@@ -18,7 +18,7 @@ namespace headroom::step {
 
 namespace {
 
-// What the network sees as 1.
+// The value that becomes 1 in the network's input.
 int64_t most_level(const at::Tensor& images) {
   return images.scalar_type() == at::kUInt16 ? UINT16_MAX : UINT8_MAX;
 }
@@ -160,7 +160,7 @@ void DevicePrefetcher::send(const Part& part) {
   }
   content_.reset();
   make_room(part);
-  // Whoever reads the place has been told to by now.
+  // All kernels that read this buffer are queued.
   c10::Event read(device_.device().type());
   read.record(stream_of_kernels());
   read.block(*copies_);

@@ -6,7 +6,7 @@
 // kernels; after the last of a batch, those of the following batch, where the
 // loader has it ready. The host waits for none of it.
 //
-// Batches' images should lie in page-locked memory: the device reads other
+// Batches' images should be in page-locked memory: the device reads other
 // memory only while the host waits.
 //
 // Where a batch has its samples packed, their bytes go to a second buffer, a
@@ -51,7 +51,7 @@ loader::AllocateImages page_locked_images(const devices::ComputeDevice& device);
 
 class DevicePrefetcher {
  public:
-  // Returns the batch after the present one, or null where it is not ready.
+  // Returns the batch after the present one, or null if it is not ready.
   // May be empty.
   using FollowingBatch = std::function<const loader::Batch*()>;
   DevicePrefetcher(const devices::ComputeDevice& device,
@@ -66,7 +66,7 @@ class DevicePrefetcher {
                    const std::vector<plan::SampleRange>& parts, size_t part,
                    const at::TensorOptions& options,
                    const std::optional<at::Tensor>& into = {});
-  // The second half of that alone, for who has the input already.
+  // Only begins the copy: for a caller that has the input already.
   void send_following(const loader::Batch& batch,
                       const std::vector<plan::SampleRange>& parts, size_t part);
 

@@ -12,8 +12,8 @@
 namespace headroom::step {
 namespace {
 
-// The place among the sums of each element of the running statistics. Padding
-// has the first one's and is never read.
+// For each element of the running statistics its index in the sums. Padding has
+// index 0 and is never read.
 at::Tensor places_of(model::LayerGraph& model,
                      const data_parallel::FlatBuffer& statistics) {
   std::map<const at::Tensor*, int64_t> begins;  // each running statistic's

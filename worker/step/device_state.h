@@ -1,18 +1,17 @@
-// DeviceState: the end of a step on a device, where the CPU's loops cannot
-// reach: the gradient's norm, whether the step counts, the optimizer and the
-// running statistics (worker/kernels/commit_numbers.h).
+// DeviceState: the end of a step as kernels of a device: the gradient's norm,
+// whether the step counts, the optimizer and the running statistics
+// (worker/kernels/commit_numbers.h).
 //
 //   measure()   norm and decision
-//   apply()     the commit, where the outcome says so
-//   outcome()   what came of it; the host waits here alone
+//   apply()     the commit, if the step counts
+//   outcome()   the decision; the only call in which the host waits
 //
-// Where one rank trains alone the three follow each other, the first two as
-// part of a captured graph, too: the device decides, and a step that is not
-// finite changes nothing. Where several vote, the host tells the outcome
-// between them (commit_as_voted()).
+// A rank that trains alone calls them in this order, the first two perhaps in a
+// captured graph: the device decides, and a step that is not finite changes
+// nothing. If several ranks vote, the host writes their decision in between
+// (commit_as_voted()).
 //
-// All it needs is allocated at the start: measure() and apply() allocate
-// nothing.
+// The constructor allocates everything; measure() and apply() allocate nothing.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,14 +30,13 @@ namespace headroom::step {
 
 class DeviceState {
  public:
-  // One range of everything that the optimizer moves together.
+  // The same range of all buffers that an optimizer step changes.
   struct Piece {
     devices::FlatBuffers buffers;
     std::vector<optim::Segment> segments;
   };
-  // `statistics`: the flat buffer of the model's running statistics, of which
-  // `average` is the average. `sums`: StepContext's. All of it stays where it
-  // is.
+  // `statistics`: the model's running statistics; `average`: their average.
+  // `sums`: StepContext::batch_norm_sums. None of them may be reallocated.
   DeviceState(const devices::ComputeDevice& device, model::LayerGraph& model,
               const data_parallel::FlatBuffer& statistics,
               const at::Tensor& average, const at::Tensor& sums,
@@ -54,8 +52,8 @@ class DeviceState {
                   optim::OptimizerStep());
   }
 
-  // `numbers`: packed(), on the device. `items`: double [3], there; undefined:
-  // zeros.
+  // `numbers`: packed(), copied to the device. `items`: double [3] on the
+  // device; undefined: zeros.
   void measure(const at::Tensor& numbers, const at::Tensor& items);
   void apply(const at::Tensor& numbers);
   kernels::CommitOutcome outcome() const;

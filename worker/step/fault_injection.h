@@ -33,10 +33,10 @@ std::string describe(const FaultReport& report);
 
 class FaultInjection {
  public:
-  // Ballasts and allocations that fail are `device`'s. `first_step`: where a
-  // successor takes over; kills, hangs, pauses and errors of the device up to
-  // it have happened. -1: this rank runs from the start. Throws Error (exit 2)
-  // where an error of the device is asked for that this run cannot have.
+  // Ballasts and failing allocations are on `device`. `first_step`: the step at
+  // which this process replaces another one; kills, hangs, pauses and errors of
+  // the device up to it have happened. -1: it runs from the start. Throws Error
+  // (exit 2) if a fault asks for a device error that this run cannot have.
   FaultInjection(std::vector<configs::Fault> faults,
                  const devices::ComputeDevice& device, int rank,
                  int64_t first_step = -1, bool has_device_collectives = false);
@@ -45,16 +45,17 @@ class FaultInjection {
   // Allocates a ballast, if it fits. Does not return from a kill or a hang, and
   // late from a pause.
   void begin(configs::Fault::Phase phase, int64_t step);
-  // Kills, hangs or pauses this worker, breaks its device, or has it refuse an
-  // allocation from here on, where a fault of this phase and step says so.
+  // Kills, hangs or pauses this worker, breaks its device, or lets its
+  // allocations fail from here on, if there is such a fault for this phase and
+  // step.
   void strike(configs::Fault::Phase phase, int64_t step);
   // Disarms.
   std::optional<FaultReport> end();
-  // Disarms where a phase was cut short by a failure elsewhere: what was armed
-  // is armed again when the phase is done again.
+  // Disarms after another failure cut the phase short: the fault is armed again
+  // when the phase is repeated.
   void interrupt();
 
-  // Whether the attempt's loss is to be taken for one that is not finite.
+  // Whether this attempt's loss is to be treated as not finite.
   bool is_not_a_number() const;
 
  private:

@@ -14,7 +14,7 @@ StepGroups groups_of(const GroupRequest& request,
   result.span_ranks = plan::groups_span_ranks(request.cut, request.global_size,
                                               request.smallest_map_elements);
   for (const plan::SampleRange& group : all) {
-    // A group without a sample here is an empty range where it would lie, so
+    // A group without a sample here is an empty range at its position, so
     // that the ranges of all groups tile the micro-batch.
     const auto local_place = [&](int64_t sample) {
       return std::clamp(sample, micro_batch.begin, micro_batch.end) -

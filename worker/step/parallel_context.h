@@ -1,9 +1,8 @@
-// ParallelContext: what the layers of one rank are told of the ranks around
-// them.
+// ParallelContext: turns a plan into the StepContexts that layers run in.
 //
-// A layer knows no ranks; a plan becomes StepContexts here: which samples of a
-// batch-norm group are in a micro-batch and over whom its statistics are
-// exchanged, where the rows of a split image lie, and how layers are run.
+// A layer knows no ranks. Its context has the samples of each batch-norm group
+// in the micro-batch, the ranks that share the group's statistics, this rank's
+// rows of a split image, and the runner of the layers.
 //
 // Ownership: borrows the mesh and the runner; its contexts borrow it.
 #pragma once
@@ -25,11 +24,10 @@
 
 namespace headroom::step {
 
-// How the batch-norm groups of a global batch look from one micro-batch of one
-// rank. They follow from the size of the batch alone
-// (parallel/plan/batch_split.h). Where none straddles two ranks, a micro-batch
-// sees its own and nothing is exchanged; where one does, every rank lists all
-// of them and sums are exchanged.
+// The batch-norm groups of a global batch, for one micro-batch of one rank.
+// They follow from the size of the batch alone (parallel/plan/batch_split.h).
+// If no group spans two ranks, a micro-batch has its own groups and nothing is
+// exchanged; otherwise every rank lists all groups and sums are exchanged.
 struct GroupRequest {
   plan::BatchCut cut;
   int64_t global_size = 0;            // samples of this global batch
@@ -61,7 +59,7 @@ class ParallelContext {
   // Layers run through it from now on; may be null.
   void set_runner(model::LayerExecutor* runner) { runner_ = runner; }
 
-  // The contexts that follow are those of one global batch of whole images
+  // The next contexts are for a global batch of whole images
   // [samples, C, height, width].
   void set_batch(int64_t samples, int64_t height, int64_t width);
 
@@ -72,7 +70,7 @@ class ParallelContext {
 
   // How many batch-norm groups the whole batch has.
   int64_t num_groups() const;
-  // The place of `local_rows` rows of a map in the whole map.
+  // Where this rank's `local_rows` rows of a map are in the whole map.
   RowWindow window(int64_t local_rows) const;
   bool images_are_split() const { return halo_.has_value(); }
 
@@ -85,8 +83,7 @@ class ParallelContext {
   data_parallel::CommunicatorExchange over_image_;
   GroupRequest groups_;
   std::optional<spatial::CommunicatorHaloExchange> halo_;
-  // Whoever a batch-norm group of this batch shares its statistics with; null
-  // where each group lies on one rank.
+  // Exchanges the statistics of groups that span ranks; null if none does.
   StatisticsExchange* statistics_ = nullptr;
 };
 

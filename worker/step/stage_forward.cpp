@@ -135,7 +135,7 @@ std::vector<at::Tensor> StageForward::run(const loader::Batch& batch) {
   }
 }
 
-// Called outside the catch: what the attempt held is gone.
+// Called outside the catch, where the memory of the attempt is free again.
 StageForward::Attempt StageForward::attempt(const loader::Batch& batch) {
   Attempt result;
   try {
@@ -204,7 +204,7 @@ std::vector<at::Tensor> StageForward::run_layers(const at::Tensor& pixels) {
   return evaluation.take_heads();
 }
 
-// What the messages need is there before the first of them.
+// Everything that the messages need is allocated before the first of them.
 std::vector<at::Tensor> StageForward::gather_rows(
     const loader::Batch& batch, const std::vector<at::Tensor>& heads) {
   const int ranks = mesh_.layout.spatial_parallel_size;

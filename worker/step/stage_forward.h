@@ -1,18 +1,18 @@
 // StageForward: the network without gradients, over the ranks that share it.
 //
-// All stages and image parts of one model replica call it for the same batch;
-// the heads come together, whole, on the replica's last rank in the pipeline
-// that holds the first part of the image.
+// All stages and image parts of one model replica call it for the same batch.
+// The whole heads arrive on one rank: of the last pipeline stage, the one with
+// the first part of the image.
 //
-// Where memory does not suffice a rank that has the whole network tries the
-// batch once more, then in halves of halves. Ranks that share the network, or
-// its weights, cannot do so alone: what one of them cannot allocate is thrown,
-// and the next generation begins with num_parts_after_failure().
+// If memory is short, a rank that has the whole network tries the batch once
+// more, then in halves of halves. Ranks that share the network, or its weights,
+// cannot do so alone: the failure is thrown, and the next generation begins
+// with num_parts_after_failure().
 //
 // Ownership: borrows everything.
 // Threads: one. Collective over the ranks that share the network or its
 // weights. Errors: CommunicationError; c10::OutOfMemoryError; Error (exit 5)
-// where one image does not fit.
+// if one image does not fit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -60,14 +60,14 @@ class StageForward {
   std::vector<at::Tensor> run(const loader::Batch& batch);
   // How often a batch had to be cut into more parts than before.
   int64_t num_halvings() const { return num_halvings_; }
-  // `retry` is told of every failure.
+  // `retry` reports every failure.
   void set_retry(memory::MemoryRetry retry) { retry_ = std::move(retry); }
   // Every batch goes through in at least so many parts, the same number on all
   // ranks that run the network together: 0 before the first failure that was
   // thrown, 1 after it (freed memory may suffice), then twice as many each
   // time.
   void set_num_parts(int64_t parts) { first_num_parts_ = parts; }
-  // What set_num_parts() should be given after a failure that was thrown.
+  // The argument of set_num_parts() after a failure that was thrown.
   int64_t num_parts_after_failure() const {
     if (!has_thrown_) return first_num_parts_;  // what failed is not this
     return first_num_parts_ == 0 ? 1 : 2 * first_num_parts_;
@@ -86,7 +86,7 @@ class StageForward {
     std::vector<at::Tensor> heads;
     std::string failure;  // this rank's; "" for none
   };
-  // This rank failed at a batch of `samples`: says how the next attempt goes.
+  // This rank failed at a batch of `samples`: decides on the next attempt.
   // Throws where it is not for this rank alone to make one, and where nothing
   // smaller is left.
   void prepare_retry(const std::string& failure, int64_t samples);

@@ -1,195 +1,222 @@
 #include "worker/step/stage_step.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/base/step_phase.h"
 #include "worker/loss/device_loss.h"
+#include "worker/step/apply_plan.h"
 #include "worker/step/stage_forward.h"
 
 namespace headroom::step {
 
 using Kind = pipeline::Instruction::Kind;
 
-StageStep::StageStep(const Parts& parts) : parts_(parts) {
-  parts_.context.set_batch(parts_.batch.global_size, parts_.batch.image_height,
-                           parts_.batch.image_width);
+StageStep::StageStep(const StepOptions& options, TrainingState& state,
+                     const collectives::Mesh& mesh, ParallelContext& context)
+    : options_(options),
+      state_(state),
+      mesh_(mesh),
+      context_(context),
+      routes_(routes_of_stage(state.model(), options.plan,
+                              mesh.here.pipeline_stage)),
+      images_(state.device(), options_.following),
+      items_(at::zeros({3}, state.device().options(at::kDouble))) {}
+
+void StageStep::begin(Part part, CudaGraphRunner* graphs, StepCommit& commit) {
+  part_ = std::move(part);
+  graphs_ = graphs;
+  commit_ = &commit;
+  begun_.reset();
+  items_.zero_();
+  context_.set_batch(part_.batch->global_size, part_.batch->image_height,
+                     part_.batch->image_width);
 }
 
-model::StepContext StageStep::context_of(int64_t micro_batch) const {
-  model::StepContext context = parts_.context.training(
-      samples_of(micro_batch), parts_.state.batch_norm_sums());
-  // Sharded gradients lie elsewhere until a layer's turn comes, and others are
+model::StepContext StageStep::context_of(const Part& part,
+                                         int64_t micro_batch) {
+  model::StepContext context =
+      context_.training(part.samples(micro_batch), state_.batch_norm_sums());
+  // Sharded gradients are elsewhere until a layer's turn, and others are
   // reduced as soon as autograd has added them.
-  context.adds_gradients = parts_.mesh.replicas->size() == 1 &&
-                           parts_.state.gradients().sharded() == nullptr;
+  context.adds_gradients =
+      mesh_.replicas->size() == 1 && state_.gradients().sharded() == nullptr;
   return context;
 }
 
-at::Tensor StageStep::images_of(int64_t micro_batch,
-                                const std::optional<at::Tensor>& into) const {
-  return parts_.images.input(parts_.batch, parts_.micro_batches,
-                             static_cast<size_t>(micro_batch),
-                             parts_.state.map_options(), into);
+at::Tensor StageStep::images_of(const Part& part, int64_t micro_batch,
+                                const std::optional<at::Tensor>& into) {
+  return images_.input(*part.batch, part.micro_batches,
+                       static_cast<size_t>(micro_batch), state_.map_options(),
+                       into);
 }
 
-CudaGraphRunner::Inputs StageStep::inputs_of(int64_t micro_batch) const {
-  const loader::Batch& batch = parts_.batch;
-  const plan::SampleRange& part = samples_of(micro_batch);
+CudaGraphRunner::MicroBatch StageStep::for_graph(const Part& part,
+                                                 int64_t micro_batch) {
+  const loader::Batch& batch = *part.batch;
+  const plan::SampleRange& samples = part.samples(micro_batch);
   const auto own = [&](const at::Tensor& all) {
-    return all.narrow(0, part.begin - batch.local_begin, part.size());
+    return all.narrow(0, samples.begin - batch.local_begin, samples.size());
   };
-  const std::vector<loss::HeadSize> sizes = head_sizes(micro_batch);
-  CudaGraphRunner::Inputs inputs;
+  const std::vector<loss::HeadSize> sizes = head_sizes(part, micro_batch);
+  CudaGraphRunner::MicroBatch inputs;
   inputs.loaded = own(batch.packed.defined() ? batch.packed : batch.images);
   inputs.image_sizes = own(batch.images).sizes().vec();
-  inputs.map = [this, micro_batch](const std::optional<at::Tensor>& into) {
-    return images_of(micro_batch, into);
+  inputs.map = [this, &part,
+                micro_batch](const std::optional<at::Tensor>& into) {
+    return images_of(part, micro_batch, into);
   };
-  inputs.send_following = [this, micro_batch] {
-    parts_.images.send_following(parts_.batch, parts_.micro_batches,
-                                 static_cast<size_t>(micro_batch));
+  inputs.send_following = [this, &part, micro_batch] {
+    images_.send_following(*part.batch, part.micro_batches,
+                           static_cast<size_t>(micro_batch));
   };
-  inputs.targets = packed_targets_of(micro_batch, sizes);
-  inputs.scales = scales_of(sizes);
+  inputs.targets = packed_targets_of(part, micro_batch, sizes);
+  inputs.scales = scales_of(part, sizes);
   return inputs;
 }
 
-void StageStep::prepare() {
-  parts_.captured->prepare(inputs_of(0), context_of(0));
+void StageStep::prepare(const Part& next) {
+  graphs_->prepare(for_graph(next, 0), context_of(next, 0));
 }
 
 std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
                                            std::vector<at::Tensor> received) {
   begin_pass({Kind::kForward, micro_batch});
-  if (!parts_.state.has_learners_before()) {
+  if (!state_.has_learners_before()) {
     for (at::Tensor& map : received) map = map.detach();
   }
-  const model::StepContext context = context_of(micro_batch);
+  const model::StepContext context = context_of(part_, micro_batch);
   const auto run_layers = [&](const at::Tensor& pixels) {
-    return run_stage_layers(parts_.state.model(), parts_.routes,
-                            std::move(received), pixels, context);
+    return run_stage_layers(state_.model(), routes_, std::move(received),
+                            pixels, context);
   };
-  if (parts_.captured != nullptr) {
-    CudaGraphRunner::Inputs own = inputs_of(micro_batch);
+  if (graphs_ != nullptr) {
+    CudaGraphRunner::MicroBatch own = for_graph(part_, micro_batch);
+    own.end = commit_->numbers_in_graph(part_.is_last(micro_batch));
+    own.ends_step = own.end.defined() && part_.is_last(micro_batch);
     CudaGraphRunner::End end;
-    if (parts_.end_numbers != nullptr) {
-      own.ends_step = is_last(micro_batch);
-      own.end = parts_.end_numbers(own.ends_step);
-      end = [&](const CudaGraphRunner::Inputs& inputs) {
-        parts_.state.end_on_device(inputs.end, parts_.items);
+    if (own.end.defined()) {
+      end = [&](const CudaGraphRunner::MicroBatch& inputs) {
+        state_.end_on_device(inputs.end, items_);
       };
     }
-    return {parts_.captured->run(
+    return {graphs_->run(
         std::move(own), context,
-        [&](const CudaGraphRunner::Inputs& inputs) {
+        [&](const CudaGraphRunner::MicroBatch& inputs) {
           return loss_on_device(run_layers(inputs.images), inputs.targets,
                                 inputs.scales);
         },
         end)};
   }
   at::Tensor images;
-  if (parts_.routes.reads_images) images = images_of(micro_batch);
-  // It runs before the student, so that its maps are freed before the student's
-  // are allocated.
+  if (routes_.reads_images) images = images_of(part_, micro_batch);
+  // The teacher runs before the student, so that its maps are freed before the
+  // student's are allocated.
   std::vector<at::Tensor> teacher;
-  if (parts_.teacher != nullptr) teacher = parts_.teacher->heads(images);
+  if (options_.teacher != nullptr) teacher = options_.teacher->heads(images);
   std::vector<at::Tensor> outputs = run_layers(images);
-  if (!parts_.mesh.is_last_stage()) return outputs;
+  if (!mesh_.is_last_stage()) return outputs;
   return {loss_of(micro_batch, outputs, teacher)};
 }
 
-// A batch holds the targets of its own micro-batches; smaller ones are
-// assigned anew.
 std::vector<loss::LevelTargets> StageStep::targets_of(
-    int64_t micro_batch) const {
-  const loader::Batch& batch = parts_.batch;
-  if (parts_.micro_batches == batch.micro_batches) {
-    return batch.targets[static_cast<size_t>(micro_batch)];
-  }
-  return parts_.assign(loader::labels_of(batch, samples_of(micro_batch)),
-                       batch.image_height, batch.image_width);
+    const Part& part, int64_t micro_batch) const {
+  const loader::Batch& batch = *part.batch;
+  if (!part.is_cut()) return batch.targets[static_cast<size_t>(micro_batch)];
+  return options_.assign(loader::labels_of(batch, part.samples(micro_batch)),
+                         batch.image_height, batch.image_width);
 }
 
-std::vector<loss::HeadSize> StageStep::head_sizes(int64_t micro_batch) const {
+int64_t StageStep::match_capacity(const Part& part) const {
+  if (graphs_ == nullptr) return 0;
+  const predict::BoxBound boxes =
+      predict::most_boxes(options_.labels, part.micro_batches.front().size());
+  return predict::most_matches(
+      boxes.boxes,
+      static_cast<int64_t>(state_.model().levels().front().anchors.size()));
+}
+
+std::vector<loss::HeadSize> StageStep::head_sizes(const Part& part,
+                                                  int64_t micro_batch) const {
   std::vector<loss::HeadGrid> grids;
-  for (const model::LayerGraph::Level& level : parts_.state.model().levels()) {
+  for (const model::LayerGraph::Level& level : state_.model().levels()) {
     grids.push_back({level.stride, static_cast<int64_t>(level.anchors.size())});
   }
-  return loss::head_sizes(grids, parts_.gains.num_classes,
-                          samples_of(micro_batch).size(),
-                          parts_.batch.image_height, parts_.batch.image_width);
+  return loss::head_sizes(grids, options_.gains.num_classes,
+                          part.samples(micro_batch).size(),
+                          part.batch->image_height, part.batch->image_width);
 }
 
 loss::PackedTargets StageStep::packed_targets_of(
-    int64_t micro_batch, const std::vector<loss::HeadSize>& heads) const {
-  const loader::Batch& batch = parts_.batch;
-  if (parts_.micro_batches == batch.micro_batches &&
-      !batch.packed_targets.empty() && !parts_.context.images_are_split()) {
+    const Part& part, int64_t micro_batch,
+    const std::vector<loss::HeadSize>& heads) const {
+  const loader::Batch& batch = *part.batch;
+  if (!part.is_cut() && !batch.packed_targets.empty() &&
+      !context_.images_are_split()) {
     return batch.packed_targets[static_cast<size_t>(micro_batch)];
   }
-  std::vector<loss::LevelTargets> targets = targets_of(micro_batch);
-  if (parts_.context.images_are_split()) {
+  std::vector<loss::LevelTargets> targets = targets_of(part, micro_batch);
+  if (context_.images_are_split()) {
     for (size_t level = 0; level < heads.size(); ++level) {
       const int64_t rows = heads[level].height;
       targets[level] = loss::targets_of_rows(
-          targets[level], parts_.context.window(rows).first_row, rows);
+          targets[level], context_.window(rows).first_row, rows);
     }
   }
-  return loss::pack_targets(targets, heads, parts_.match_capacity);
+  return loss::pack_targets(targets, heads, match_capacity(part));
 }
 
 at::Tensor StageStep::scales_of(
-    const std::vector<loss::HeadSize>& heads) const {
-  loss::GlobalCounts counts = parts_.counts;
-  if (parts_.context.images_are_split()) {
+    const Part& part, const std::vector<loss::HeadSize>& heads) const {
+  loss::GlobalCounts counts = part.counts;
+  if (context_.images_are_split()) {
     for (const loss::HeadSize& head : heads) {
-      counts.global_rows.push_back(
-          parts_.context.window(head.height).global_rows);
+      counts.global_rows.push_back(context_.window(head.height).global_rows);
     }
   }
-  return loss::detection_scales(heads, counts, parts_.gains, parts_.loss_scale);
+  return loss::detection_scales(heads, counts, options_.gains, part.loss_scale);
 }
 
 at::Tensor StageStep::loss_on_device(const std::vector<at::Tensor>& heads,
                                      const loss::PackedTargets& targets,
                                      const at::Tensor& scales) {
   const loss::DetectionLoss loss =
-      loss::detection_loss(heads, targets, scales, parts_.gains);
-  parts_.items.add_(loss.items);
+      loss::detection_loss(heads, targets, scales, options_.gains);
+  items_.add_(loss.items);
   return loss.total;
 }
 
 at::Tensor StageStep::loss_of(int64_t micro_batch,
                               const std::vector<at::Tensor>& heads,
                               const std::vector<at::Tensor>& teacher) {
-  if (!parts_.state.device().is_cpu()) {
+  if (!state_.device().is_cpu()) {
     HEADROOM_CHECK(teacher.empty(), "a teacher's heads are on the CPU");
     std::vector<loss::HeadSize> sizes;
     for (const at::Tensor& head : heads) sizes.push_back(loss::size_of(head));
     const MemoryCategoryScope scope(MemoryCategory::kLoss);
-    loss::PackedTargets targets = packed_targets_of(micro_batch, sizes);
-    targets.bytes = parts_.state.device().upload(targets.bytes);
+    loss::PackedTargets targets = packed_targets_of(part_, micro_batch, sizes);
+    targets.bytes = state_.device().upload(targets.bytes);
     return loss_on_device(heads, targets,
-                          parts_.state.device().upload(scales_of(sizes)));
+                          state_.device().upload(scales_of(part_, sizes)));
   }
-  std::vector<loss::LevelTargets> targets = targets_of(micro_batch);
-  loss::GlobalCounts counts = parts_.counts;
-  if (parts_.context.images_are_split()) {
+  std::vector<loss::LevelTargets> targets = targets_of(part_, micro_batch);
+  loss::GlobalCounts counts = part_.counts;
+  if (context_.images_are_split()) {
     for (size_t level = 0; level < heads.size(); ++level) {
       const int64_t rows = heads[level].size(2);
-      const RowWindow window = parts_.context.window(rows);
+      const RowWindow window = context_.window(rows);
       targets[level] =
           loss::targets_of_rows(targets[level], window.first_row, rows);
       counts.global_rows.push_back(window.global_rows);
     }
   }
   const loss::DetectionLoss loss =
-      loss::detection_loss(heads, targets, counts, parts_.gains, teacher);
-  parts_.items.add_(loss.items);
-  return parts_.loss_scale == 1 ? loss.total
-                                : loss.total.mul(parts_.loss_scale);
+      loss::detection_loss(heads, targets, counts, options_.gains, teacher);
+  items_.add_(loss.items);
+  return part_.loss_scale == 1 ? loss.total : loss.total.mul(part_.loss_scale);
 }
 
 std::string StageStep::failed_phase() const {
@@ -197,8 +224,9 @@ std::string StageStep::failed_phase() const {
 }
 
 std::vector<int64_t> StageStep::map_sizes(int64_t micro_batch, int layer) {
-  return stage_map_sizes(parts_.state.model(), layer,
-                         samples_of(micro_batch).size(), parts_.batch.images);
+  return stage_map_sizes(state_.model(), layer,
+                         part_.samples(micro_batch).size(),
+                         part_.batch->images);
 }
 
 void StageStep::before_backward(int64_t micro_batch, bool) {
@@ -206,21 +234,22 @@ void StageStep::before_backward(int64_t micro_batch, bool) {
 }
 
 void StageStep::begin_pass(const pipeline::Instruction& instruction) {
-  StepGradients& gradients = parts_.state.gradients();
+  StepGradients& gradients = state_.gradients();
   begin_step_phase(instruction.kind == Kind::kForward ? StepPhase::kForward
                                                       : StepPhase::kBackward);
   const bool is_first = !begun_;
   begun_ = instruction;
-  if (parts_.faults != nullptr && is_first) {
-    parts_.faults->strike(configs::Fault::Phase::kForward, parts_.batch.step);
+  if (options_.faults != nullptr && is_first) {
+    options_.faults->strike(configs::Fault::Phase::kForward, part_.batch->step);
   }
-  if (parts_.faults != nullptr && instruction.kind == Kind::kBackward) {
-    parts_.faults->strike(configs::Fault::Phase::kBackward, parts_.batch.step);
+  if (options_.faults != nullptr && instruction.kind == Kind::kBackward) {
+    options_.faults->strike(configs::Fault::Phase::kBackward,
+                            part_.batch->step);
   }
   if (instruction.kind == Kind::kForward) {
     gradients.begin_forward();
   } else {
-    gradients.begin_micro_batch(is_last(instruction.micro_batch));
+    gradients.begin_micro_batch(part_.is_last(instruction.micro_batch));
   }
 }
 

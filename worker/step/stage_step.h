@@ -1,10 +1,11 @@
-// StageStep: forward and backward of one rank's part of one global batch.
+// StageStep: forward and backward of this rank's part of a global batch.
 //
-// What the pipeline's executor runs: the layers of this rank's stage,
-// micro-batch by micro-batch, and on the last stage the loss. One stage is
-// plain gradient accumulation.
+// The pipeline's executor calls it: it runs the layers of this rank's stage,
+// micro-batch by micro-batch, and on the last stage the loss. With one stage
+// that is plain gradient accumulation.
 //
-// Ownership: borrows everything; made anew for each step.
+// Ownership: borrows all that it is given.
+// Threads: the one that trains.
 #pragma once
 
 #include <functional>
@@ -15,79 +16,107 @@
 #include "parallel/collectives/mesh.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/skip_routes.h"
+#include "parallel/plan/plan.h"
+#include "parallel/predict/label_bound.h"
+#include "parallel/predict/memory_model.h"
 #include "worker/data/loader/batch.h"
 #include "worker/data/loader/loader_options.h"
 #include "worker/loss/detection_loss.h"
+#include "worker/memory/memory_ladder.h"
+#include "worker/optim/lr_schedule.h"
 #include "worker/step/cuda_graph_runner.h"
 #include "worker/step/device_prefetcher.h"
 #include "worker/step/fault_injection.h"
 #include "worker/step/parallel_context.h"
+#include "worker/step/step_commit.h"
 #include "worker/step/teacher.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::step {
 
+// A run's options of its steps: the same in all of them.
+struct StepOptions {
+  loss::LossGains gains;
+  optim::ScheduleOptions schedule;
+  plan::Plan plan;
+  bool skip_non_finite = false;
+  FaultInjection* faults = nullptr;  // borrowed; null: none
+  int64_t host_memory_limit = 0;     // bytes to offload at most; 0: no limit
+  // Assigns the targets of micro-batches that are smaller than the plan's;
+  // without it they are never cut.
+  loader::AssignTargets assign = {};
+  // The run's question to the memory model; without it nothing is predicted.
+  std::optional<predict::MemoryRequest> memory = {};
+  Teacher* teacher = nullptr;  // borrowed; null: none
+  DevicePrefetcher::FollowingBatch following = {};
+  bool captures_micro_batches = false;  // on a device (cuda_graph_runner.h)
+  predict::LabelBound labels = {};      // captured graphs have room for it
+  // The rung of an earlier generation under the same plan.
+  memory::LadderState ladder = {};
+};
+
 class StageStep final : public pipeline::StageWork {
  public:
-  struct Parts {
-    const loader::Batch& batch;
-    // The batch's own, or smaller ones that tile them.
-    const std::vector<plan::SampleRange>& micro_batches;
-    const loader::AssignTargets& assign;  // assigns targets of smaller ones
-    const loss::GlobalCounts& counts;
-    const loss::LossGains& gains;
-    const pipeline::StageRoutes& routes;
-    const collectives::Mesh& mesh;
-    ParallelContext& context;
-    TrainingState& state;
-    DevicePrefetcher& images;
-    // Double [3] on the state's device: this rank's share of the global batch's
-    // box, obj, cls is added to it.
-    at::Tensor items;
-    double loss_scale = 1;  // the loss is multiplied by it for backward
-    FaultInjection* faults = nullptr;     // null: none
-    Teacher* teacher = nullptr;           // null: none
-    CudaGraphRunner* captured = nullptr;  // null: all is run as it is
-    // What a captured micro-batch tells of the step's end (CudaGraphRunner);
-    // null: graphs end no step.
-    std::function<at::Tensor(bool is_last)> end_numbers = {};
-    // Room for matches of a level of a micro-batch on a device; 0: for those
-    // there are.
-    int64_t match_capacity = 0;
+  // One step's part of this rank.
+  struct Part {
+    const loader::Batch* batch = nullptr;
+    // The batch's own micro-batches, or smaller ones that tile them.
+    std::vector<plan::SampleRange> micro_batches;
+    loss::GlobalCounts counts;  // of the global batch
+    double loss_scale = 1;      // the loss is multiplied by it for backward
+
+    const plan::SampleRange& samples(int64_t micro_batch) const {
+      return micro_batches[static_cast<size_t>(micro_batch)];
+    }
+    bool is_last(int64_t micro_batch) const {
+      return micro_batch + 1 == static_cast<int64_t>(micro_batches.size());
+    }
+    // A batch has the targets of its own micro-batches alone.
+    bool is_cut() const { return micro_batches != batch->micro_batches; }
   };
 
-  explicit StageStep(const Parts& parts);
+  StageStep(const StepOptions& options, TrainingState& state,
+            const collectives::Mesh& mesh, ParallelContext& context);
 
-  // Gives the device what the step's first forward() begins with, as far as its
-  // graph has a place for it. REQUIRES: parts.captured.
-  void prepare();
+  // Called before the executor runs a step. `part.batch` must outlive it.
+  // `graphs` captures the micro-batches; null: all run as they are.
+  void begin(Part part, CudaGraphRunner* graphs, StepCommit& commit);
+  // Copies the data of the next step's first forward() into the buffers of the
+  // graph. REQUIRES: graphs in begin().
+  void prepare(const Part& next);
+
+  const pipeline::StageRoutes& routes() const { return routes_; }
+  // Double [3] on the state's device: this rank's share of the global batch's
+  // box, obj and cls, summed over the step's micro-batches.
+  const at::Tensor& items() const { return items_; }
 
   std::vector<at::Tensor> forward(int64_t micro_batch,
                                   std::vector<at::Tensor> received) override;
   std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) override;
   void before_backward(int64_t micro_batch, bool is_last) override;
 
-  // The pass that was begun last: "forward" or "backward".
+  // The newest pass that began: "forward" or "backward".
   std::string failed_phase() const;
 
  private:
-  const plan::SampleRange& samples_of(int64_t micro_batch) const {
-    return parts_.micro_batches[static_cast<size_t>(micro_batch)];
-  }
-  bool is_last(int64_t micro_batch) const {
-    return micro_batch + 1 == static_cast<int64_t>(parts_.micro_batches.size());
-  }
-  model::StepContext context_of(int64_t micro_batch) const;
-  // The network's input, in `into` where that is given.
-  at::Tensor images_of(int64_t micro_batch,
-                       const std::optional<at::Tensor>& into = {}) const;
-  CudaGraphRunner::Inputs inputs_of(int64_t micro_batch) const;
-  std::vector<loss::LevelTargets> targets_of(int64_t micro_batch) const;
-  // The same for a device, and the numbers of the step, on the host.
+  model::StepContext context_of(const Part& part, int64_t micro_batch);
+  // The network's input; `into` is filled and returned if there is one.
+  at::Tensor images_of(const Part& part, int64_t micro_batch,
+                       const std::optional<at::Tensor>& into = {});
+  CudaGraphRunner::MicroBatch for_graph(const Part& part, int64_t micro_batch);
+  // For the CPU's loss; for a device's, packed on the host, with the scales.
+  std::vector<loss::LevelTargets> targets_of(const Part& part,
+                                             int64_t micro_batch) const;
   loss::PackedTargets packed_targets_of(
-      int64_t micro_batch, const std::vector<loss::HeadSize>& heads) const;
-  at::Tensor scales_of(const std::vector<loss::HeadSize>& heads) const;
-  std::vector<loss::HeadSize> head_sizes(int64_t micro_batch) const;
+      const Part& part, int64_t micro_batch,
+      const std::vector<loss::HeadSize>& heads) const;
+  at::Tensor scales_of(const Part& part,
+                       const std::vector<loss::HeadSize>& heads) const;
+  std::vector<loss::HeadSize> head_sizes(const Part& part,
+                                         int64_t micro_batch) const;
+  // The most matches of a level in a micro-batch that is captured; 0: there is
+  // room for those there are.
+  int64_t match_capacity(const Part& part) const;
   at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads,
                      const std::vector<at::Tensor>& teacher);
   at::Tensor loss_on_device(const std::vector<at::Tensor>& heads,
@@ -97,7 +126,16 @@ class StageStep final : public pipeline::StageWork {
   // Tells the gradients which pass over the layers begins.
   void begin_pass(const pipeline::Instruction& instruction);
 
-  Parts parts_;
+  const StepOptions& options_;
+  TrainingState& state_;
+  const collectives::Mesh& mesh_;
+  ParallelContext& context_;
+  const pipeline::StageRoutes routes_;
+  DevicePrefetcher images_;
+  const at::Tensor items_;
+  Part part_;  // the newest step's, as are those that follow
+  CudaGraphRunner* graphs_ = nullptr;
+  StepCommit* commit_ = nullptr;
   std::optional<pipeline::Instruction> begun_;
 };
 

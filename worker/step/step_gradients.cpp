@@ -34,17 +34,17 @@ void release_failed_graph() {
 }
 
 StepGradients::StepGradients(data_parallel::FlatBuffer& parameters,
-                             const zero::ShardMap& shards, int zero_stage,
+                             const zero::ShardMap& shards, const Slices& slices,
                              collectives::Mesh* mesh)
     : parameters_(parameters),
       alone_(collectives::make_single_communicator()),
       replicas_(mesh == nullptr ? *alone_ : *mesh->replicas) {
-  if (zero_stage < 2) {
+  if (!slices.gradients) {
     reducer_ =
         std::make_unique<data_parallel::GradientReducer>(parameters, replicas_);
   } else {
     sharded_ = std::make_unique<zero::ShardedLayers>(
-        shards, sharded_layers(parameters, zero_stage == 3), *mesh->data,
+        shards, sharded_layers(parameters, slices.weights), *mesh->data,
         *mesh->spatial);
   }
 }

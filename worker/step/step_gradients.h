@@ -1,10 +1,10 @@
 // StepGradients: the gradient of one step, summed over all ranks that hold the
-// same layers, in whichever way the ZeRO stage says.
+// same layers. The ZeRO stage decides how.
 //
 //   begin_step()
 //   begin_forward()             before the forward of each micro-batch
 //   begin_micro_batch(is_last)  before its backward
-//   finish(extra)               once: the rest, then small tensors
+//   finish(extra)               once: sums the rest, and small tensors
 //
 //   ZeRO 0, 1   all-reduced in buckets, in the last backward
 //   ZeRO 2, 3   each layer reduce-scattered in every backward
@@ -29,26 +29,42 @@
 
 namespace headroom::step {
 
+// What a rank holds in slices instead of whole: the columns of the table in
+// training_state.h.
+struct Slices {
+  explicit Slices(int zero_stage)
+      : weights(zero_stage == 3),
+        gradients(zero_stage >= 2),
+        rest(zero_stage >= 1) {}
+
+  bool weights, gradients;
+  bool rest;  // accumulated gradient, moments, average
+};
+
 // Empties autograd's queue, which after an exception keeps nodes, and what they
 // saved, until the thread's next backward.
 void release_failed_graph();
 
 class StepGradients {
  public:
-  // A null `mesh` means one process. ZeRO 2 and 3 need a flat buffer whose
-  // gradients are apart, 3 also its values; 0 and 1 need one without.
+  // A null `mesh` means one process. REQUIRES: in `parameters` that is apart
+  // which is held in slices, and nothing else.
   StepGradients(data_parallel::FlatBuffer& parameters,
-                const zero::ShardMap& shards, int zero_stage,
+                const zero::ShardMap& shards, const Slices& slices,
                 collectives::Mesh* mesh);
 
   void begin_step();
   void begin_forward();
   void begin_micro_batch(bool is_last);
   void finish(std::span<at::Tensor> extra);
-  // REQUIRES: the mesh has been disconnected since the failure, unless this rank
-  // is alone.
+  // REQUIRES: the mesh has been disconnected since the failure, unless this
+  // rank is alone.
   void abandon();
 
+  // The sum that this rank holds, flat: all of it, or its slices.
+  const at::Tensor& own() {
+    return sharded_ ? sharded_->gradient_shard() : parameters_.gradients();
+  }
   // ZeRO 2 and 3; null otherwise.
   zero::ShardedLayers* sharded() { return sharded_.get(); }
 

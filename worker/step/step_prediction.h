@@ -17,8 +17,8 @@
 
 namespace headroom::step {
 
-// What the memory model needs to know of a batch. Matches are counted on the
-// ranks that compute the loss.
+// The batch as the memory model takes it. Matches are counted on the ranks that
+// compute the loss.
 predict::StepShape step_shape(const loader::Batch& batch,
                               const collectives::Mesh& mesh,
                               const model::LayerGraph& model);
@@ -41,8 +41,8 @@ class StepPrediction {
   // step, on a device. Otherwise nothing was predicted.
   bool knew_workspaces() const;
 
-  // A warning after a step that needed more than predict() said last, the first
-  // time that an item is to blame.
+  // A warning if the step needed more than the newest predict(), once for each
+  // item that exceeded its prediction.
   std::optional<memory::StepEvent> compare(
       int64_t measured, const activations::CategoryBytes& peaks);
 

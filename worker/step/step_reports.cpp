@@ -12,9 +12,8 @@
 namespace headroom::step {
 namespace {
 
-// Places of the numbers in the tensor; bytes follow, kind by kind, then ballots
-// by rank, then the number of ranks that know the next step's matches, and
-// these.
+// Indices into the tensor. After these come bytes by kind and rank, ballots by
+// rank, the number of ranks that know the next step's matches, and the matches.
 constexpr int64_t kBox = 0, kObj = 1, kCls = 2;
 constexpr int64_t kNumLosses = 3;
 constexpr int64_t kSquaredNorm = 3;

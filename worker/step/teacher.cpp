@@ -13,7 +13,7 @@
 #include "parallel/base/memory_category.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 #include "worker/weights/open_weights.h"
 
 namespace headroom::step {

@@ -1,9 +1,9 @@
 // Teacher: a trained network that a smaller one learns from (--teacher;
 // loss/distillation.h). It runs in evaluation mode, without gradients, on the
-// very images of each micro-batch, so that its heads depend on no layout.
+// images of each micro-batch, so its heads do not depend on the layout.
 //
-// Every rank has all of it, whatever ZeRO splits. The planner refuses pipelines
-// and split images.
+// Every rank has the whole teacher under every ZeRO stage. The planner refuses
+// pipelines and split images.
 //
 // Ownership: owns its weights. Threads: the one that trains.
 // Errors: of open, Error (exit 2): other classes, strides or anchors than the
@@ -29,7 +29,7 @@ class Teacher {
   static std::unique_ptr<Teacher> open(const configs::RunConfig& config,
                                        const devices::ComputeDevice& device);
 
-  // Throws where the teacher does not suit the whole `student`, weights
+  // Throws Error if the teacher does not suit the whole `student`, weights
   // included.
   void check(const model::LayerGraph& student) const;
 

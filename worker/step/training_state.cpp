@@ -11,7 +11,6 @@
 #include "parallel/base/memory_category.h"
 #include "parallel/base/step_phase.h"
 #include "parallel/base/text.h"
-#include "parallel/base/units.h"
 #include "worker/model/conv_block.h"
 #include "worker/optim/optimizer.h"
 
@@ -39,8 +38,7 @@ int parameter_group(model::TensorRole role) {
                                                 : optim::kBiasGroup;
 }
 
-// The parts of the flat buffer's elements [begin, end) that learn, counted from
-// `begin`.
+// The parts of elements [begin, end) that learn; offsets from `begin`.
 std::vector<optim::Segment> segments_in(
     model::LayerGraph& model, const data_parallel::FlatBuffer& flat_buffer,
     int64_t begin, int64_t end) {
@@ -97,32 +95,28 @@ void move_running_statistic(const at::Tensor& running, const double* sums,
 TrainingState::TrainingState(const layers::ModelTable& table,
                              const TrainingStateOptions& options)
     : options_(options),
-      zero_stage_(options.mesh != nullptr && options.mesh->data->size() > 1
-                      ? options.zero_stage
-                      : 0) {
+      // One rank holds everything whole.
+      slices_(options.mesh != nullptr && options.mesh->data->size() > 1
+                  ? options.zero_stage
+                  : 0) {
   HEADROOM_CHECK(options.zero_stage >= 0 && options.zero_stage <= 3,
                  cat("ZeRO stage ", options.zero_stage));
   const MemoryCategoryScope parameters(MemoryCategory::kParameters);
   model_ = std::make_unique<model::LayerGraph>(
       table, options.num_classes, options.scalar_type, options.seed);
   if (options.fill) options.fill(*model_);
-  for (const model::NamedTensor& entry : model_->state()) {
-    if (entry.is_parameter()) num_parameters_ += entry.tensor->numel();
-    if (entry.role == model::TensorRole::kRunningStatistic) {
-      num_statistics_ += entry.tensor->numel();
-    }
-  }
   if (options.layers) model_->keep_layers(*options.layers);
   build_parameters();
   build_compute_weights();
   build_average(table);
   build_accumulation();
-  if (is_sharded() && zero_stage_ < 3) {
+  if (slices_.rest && !slices_.weights) {
     const MemoryCategoryScope scope(MemoryCategory::kCommunication);
-    slice_ = at::empty({shards_->largest_slice()}, state_options());
+    sent_slice_ = at::empty({shards_->largest_slice()}, state_options());
   }
   batch_norm_sums_ = at::zeros({model_->batch_norm_sums_size()},
                                options.device.options(at::kDouble));
+  build_buffers();
   build_pieces();
   if (!options.device.is_cpu()) build_device_state();
   reset_average();
@@ -135,9 +129,9 @@ void TrainingState::build_parameters() {
   statistics_ = std::make_unique<data_parallel::FlatBuffer>(
       entries(*model_, false), options);
   options.with_gradients = true;
-  options.layer_parts = is_sharded() ? options_.mesh->data->size() : 1;
-  options.gradients_apart = zero_stage_ >= 2;
-  options.values_apart = zero_stage_ == 3;
+  options.layer_parts = slices_.rest ? options_.mesh->data->size() : 1;
+  options.gradients_apart = slices_.gradients;
+  options.values_apart = slices_.weights;
   if (options_.mesh != nullptr && options_.device.is_cpu()) {
     options.make_gradients = [this](int64_t count, at::ScalarType type) {
       return options_.mesh->replicas->zeros(count, type);
@@ -154,16 +148,16 @@ void TrainingState::build_parameters() {
                                              parameters_->alignment());
   HEADROOM_CHECK(shards_->whole_size() == parameters_->size(),
                  "flat buffer and shard map differ");
-  gradients_ = std::make_unique<StepGradients>(*parameters_, *shards_,
-                                               zero_stage_, options_.mesh);
-  if (zero_stage_ == 3) {
+  gradients_ = std::make_unique<StepGradients>(*parameters_, *shards_, slices_,
+                                               options_.mesh);
+  if (slices_.weights) {
     runner_ = std::make_unique<ZeroLayerExecutor>(
         *gradients_->sharded(), part_of_layer(*model_, *parameters_));
   }
 }
 
 void TrainingState::build_compute_weights() {
-  if (map_type() == options_.scalar_type || zero_stage_ == 3) return;
+  if (map_type() == options_.scalar_type || slices_.weights) return;
   const MemoryCategoryScope scope(MemoryCategory::kParameters);
   compute_weights_ = at::empty(
       {parameters_->size()}, parameters_->values().options().dtype(map_type()));
@@ -193,13 +187,15 @@ void TrainingState::renew_compute_weights() {
 
 void TrainingState::build_accumulation() {
   const at::TensorOptions type = state_options();
+  const int64_t size =
+      slices_.rest ? shards_->shard_size() : parameters_->size();
   {
     const MemoryCategoryScope scope(MemoryCategory::kGradients);
-    accumulated_ = at::zeros({shard_size()}, type);
+    accumulated_ = at::zeros({size}, type);
   }
   const MemoryCategoryScope scope(MemoryCategory::kOptimizer);
   for (size_t i = 0; i < optim::moment_names(options_.optimizer).size(); ++i) {
-    moments_.push_back(at::zeros({shard_size()}, type));
+    moments_.push_back(at::zeros({size}, type));
   }
 }
 
@@ -214,45 +210,62 @@ void TrainingState::build_average(const layers::ModelTable& table) {
   average_statistics_ = std::make_unique<data_parallel::FlatBuffer>(
       entries(*average_model_, false), options);
   options.layer_parts = shards_->num_ranks();
-  options.values_apart = is_sharded();
+  options.values_apart = slices_.rest;
   average_parameters_ = std::make_unique<data_parallel::FlatBuffer>(
       entries(*average_model_, true), options);
-  if (!is_sharded()) return;
+  if (!slices_.rest) return;
   average_layers_ = std::make_unique<zero::LayerGather>(
       *shards_, layer_values(*average_parameters_), *options_.mesh->data);
   average_runner_ = std::make_unique<GatherLayerExecutor>(
       *average_layers_, part_of_layer(*average_model_, *average_parameters_));
 }
 
-int64_t TrainingState::shard_size() const {
-  return is_sharded() ? shards_->shard_size() : parameters_->size();
+void TrainingState::build_buffers() {
+  const auto add = [this](const std::string& name,
+                          data_parallel::FlatBuffer& entries, at::Tensor& flat,
+                          bool in_slices) {
+    buffers_.push_back(
+        {name, &entries, &flat, in_slices ? shards_.get() : nullptr});
+  };
+  add("parameters", *parameters_,
+      slices_.weights ? gradients_->sharded()->value_shard()
+                      : parameters_->values(),
+      slices_.weights);
+  const auto names = optim::moment_names(options_.optimizer);
+  for (size_t i = 0; i < names.size(); ++i) {
+    add(names[i], *parameters_, moments_[i], slices_.rest);
+  }
+  add("accumulated_gradients", *parameters_, accumulated_, slices_.rest);
+  add("average_parameters", *average_parameters_,
+      slices_.rest ? average_layers_->shard() : average_parameters_->values(),
+      slices_.rest);
+  add("statistics", *statistics_, statistics_->values(), false);
+  add("average_statistics", *average_statistics_, average_statistics_->values(),
+      false);
 }
 
-// Undivided everything is one piece; under ZeRO there is one a layer.
+// A whole state is one piece; a sliced one has a piece per layer.
 void TrainingState::build_pieces() {
-  const auto part = [](const at::Tensor& flat, int64_t offset, int64_t size) {
-    return flat.narrow(0, offset, size);
-  };
-  const auto add = [&](int64_t begin, int64_t shard_offset, int64_t size) {
+  const at::Tensor& values = *buffers_.front().flat;
+  const at::Tensor& average =
+      slices_.rest ? average_layers_->shard() : average_parameters_->values();
+  const at::Tensor& gradient = gradients_->own();
+  const auto add = [&](int64_t begin, int64_t begin_in_slices, int64_t size) {
+    const auto part = [&](const at::Tensor& flat, bool in_slices) {
+      return flat.narrow(0, in_slices ? begin_in_slices : begin, size);
+    };
     Piece piece;
-    zero::ShardedLayers* sharded = gradients_->sharded();
-    piece.values = zero_stage_ == 3
-                       ? part(sharded->value_shard(), shard_offset, size)
-                       : part(parameters_->values(), begin, size);
-    piece.gradient = sharded != nullptr
-                         ? part(sharded->gradient_shard(), shard_offset, size)
-                         : part(parameters_->gradients(), begin, size);
-    piece.accumulated = part(accumulated_, shard_offset, size);
+    piece.values = part(values, slices_.weights);
+    piece.gradient = part(gradient, slices_.gradients);
+    piece.accumulated = part(accumulated_, slices_.rest);
     for (const at::Tensor& moment : moments_) {
-      piece.moments.push_back(part(moment, shard_offset, size));
+      piece.moments.push_back(part(moment, slices_.rest));
     }
-    piece.average = is_sharded()
-                        ? part(average_layers_->shard(), shard_offset, size)
-                        : part(average_parameters_->values(), begin, size);
+    piece.average = part(average, slices_.rest);
     piece.segments = segments_in(*model_, *parameters_, begin, begin + size);
     pieces_.push_back(std::move(piece));
   };
-  if (!is_sharded()) return add(0, 0, parameters_->size());
+  if (!slices_.rest) return add(0, 0, parameters_->size());
   for (int64_t layer = 0; layer < shards_->num_layers(); ++layer) {
     const int64_t size = shards_->slice_size(layer);
     add(shards_->layer_offset(layer) + options_.mesh->data->rank() * size,
@@ -283,9 +296,10 @@ model::LayerExecutor* TrainingState::layer_executor(
 
 bool TrainingState::counts_norm() const {
   const collectives::Mesh* mesh = options_.mesh;
-  // Copies of what another rank counts.
-  if (mesh != nullptr && mesh->here.spatial_rank != 0) return false;
-  return mesh == nullptr || is_sharded() || mesh->here.data_parallel_rank == 0;
+  if (mesh == nullptr) return true;
+  // The other ranks hold copies of what one of them counts.
+  return mesh->here.spatial_rank == 0 &&
+         (slices_.rest || mesh->here.data_parallel_rank == 0);
 }
 
 double TrainingState::squared_norm_share() const {
@@ -322,7 +336,7 @@ bool TrainingState::is_optimizer_step(const CommitArguments& arguments) const {
                                   arguments.settings.accumulate);
 }
 
-// The one that comes next.
+// The optimizer step of this commit.
 optim::OptimizerStep TrainingState::optimizer_step(
     const CommitArguments& arguments) const {
   optim::OptimizerStep step;
@@ -353,7 +367,7 @@ void TrainingState::end_on_device(const at::Tensor& numbers,
   const at::NoGradGuard no_grad;
   device_state_->measure(numbers, items);
   device_state_->apply(numbers);
-  // It copies what is there already if nothing was committed.
+  // If nothing was committed, this copies the same weights again.
   renew_compute_weights();
 }
 
@@ -426,17 +440,18 @@ void TrainingState::move_running_statistics(int64_t num_groups) {
   }
 }
 
-// ZeRO 1 and 2: every rank has moved its slices of the weights.
+// Under ZeRO 1 and 2 every rank has changed its slices of the weights.
 void TrainingState::gather_parameters() {
-  if (!is_sharded() || zero_stage_ == 3) return;
+  if (!sent_slice_.defined()) return;
   for (int64_t layer = 0; layer < shards_->num_layers(); ++layer) {
-    // Apart from what is received: no backend promises overlapping buffers.
-    const at::Tensor sent = slice_.narrow(0, 0, shards_->slice_size(layer));
+    // A buffer of its own: no backend promises that send and receive overlap.
+    const at::Tensor sent =
+        sent_slice_.narrow(0, 0, shards_->slice_size(layer));
     sent.copy_(pieces_[static_cast<size_t>(layer)].values);
     options_.mesh->data->all_gather(parameters_->layer_values(layer), sent);
   }
-  // A commit is one only once the weights are there: on a device a peer that is
-  // lost on the way is known later.
+  // The commit is complete only when the weights have arrived: a device would
+  // notice a lost peer later.
   options_.mesh->data->synchronize();
 }
 
@@ -447,70 +462,9 @@ void TrainingState::reset_average() {
   average_statistics_->values().copy_(statistics_->values());
 }
 
-std::vector<TrainingState::Buffer> TrainingState::buffers() {
-  const zero::ShardMap* shards = is_sharded() ? shards_.get() : nullptr;
-  std::vector<Buffer> all;
-  all.push_back(zero_stage_ == 3
-                    ? Buffer{"parameters", parameters_.get(),
-                             &gradients_->sharded()->value_shard(), shards}
-                    : Buffer{"parameters", parameters_.get(),
-                             &parameters_->values(), nullptr});
-  const auto names = optim::moment_names(options_.optimizer);
-  for (size_t i = 0; i < names.size(); ++i) {
-    all.push_back({names[i], parameters_.get(), &moments_[i], shards});
-  }
-  all.push_back(
-      {"accumulated_gradients", parameters_.get(), &accumulated_, shards});
-  all.push_back({"average_parameters", average_parameters_.get(),
-                 is_sharded() ? &average_layers_->shard()
-                              : &average_parameters_->values(),
-                 shards});
-  all.push_back(
-      {"statistics", statistics_.get(), &statistics_->values(), nullptr});
-  all.push_back({"average_statistics", average_statistics_.get(),
-                 &average_statistics_->values(), nullptr});
-  return all;
-}
-
 bool TrainingState::is_whole() const {
-  return !is_sharded() && (options_.mesh == nullptr ||
+  return !slices_.rest && (options_.mesh == nullptr ||
                            options_.mesh->layout.pipeline_parallel_size == 1);
-}
-
-int64_t TrainingState::total_bytes() const {
-  // Weights, their average, the accumulated gradient; running statistics and
-  // their average.
-  const int64_t num_moments = static_cast<int64_t>(moments_.size());
-  return ((3 + num_moments) * num_parameters_ + 2 * num_statistics_) *
-         static_cast<int64_t>(c10::elementSize(options_.scalar_type));
-}
-
-int64_t TrainingState::resident_bytes() {
-  const at::Tensor& gradient = gradients_->sharded() != nullptr
-                                   ? gradients_->sharded()->gradient_shard()
-                                   : parameters_->gradients();
-  int64_t elements = gradient.defined() ? gradient.numel() : 0;
-  for (const Buffer& buffer : buffers()) {
-    if (buffer.flat->defined()) elements += buffer.flat->numel();
-  }
-  return elements *
-             static_cast<int64_t>(c10::elementSize(options_.scalar_type)) +
-         (compute_weights_.defined()
-              ? static_cast<int64_t>(compute_weights_.nbytes())
-              : 0);
-}
-
-std::string data_change(const TrainingData& before, const TrainingData& now,
-                        int64_t committed, int64_t steps_in_epoch) {
-  if (before.images == 0 || before == now) return "";
-  if (before.images == now.images) {
-    return "the " + counted(now.images, "training image") +
-           " of this start or their labels are not those that the run had";
-  }
-  return cat("the run had ", counted(before.images, "training image"),
-             " and goes on with ", now.images, ": an epoch is ",
-             counted(steps_in_epoch, "step"), " now, and after ", committed,
-             " this is epoch ", committed / steps_in_epoch + 1);
 }
 
 }  // namespace headroom::step

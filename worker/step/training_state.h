@@ -14,8 +14,8 @@
 // ZeRO over one rank is stage 0. Maps of 16 bits are convolved with a copy of
 // the weights in their type, which every commit renews; all else is float32.
 //
-// Ownership: owns two graphs: the one that learns, and the exponential moving
-// average (EMA) that is validated and saved; each is a view of its buffers.
+// Ownership: owns two models: the one that learns, and its exponential moving
+// average (EMA), which is validated and saved. Each is a view of its buffers.
 // Borrows the mesh.
 // Invariants:
 //   1. the state after counters.committed_steps steps is what this holds
@@ -53,19 +53,13 @@ namespace headroom::step {
 // The data set that a run trains on. Checkpoints keep it, so that a run that
 // goes on with another one can say so.
 struct TrainingData {
-  int64_t images = 0;  // 0: none, or a checkpoint of a build that did not say
-  uint64_t digest =
-      0;  // worker/data/labels/dataset.h: wherever the data set lies
+  int64_t images = 0;   // 0: none, or the checkpoint of an older build
+  uint64_t digest = 0;  // Dataset::digest(): independent of the folder
   bool operator==(const TrainingData&) const = default;
 };
 
-// The message where a run of `committed` steps goes on with `now`, of
-// `steps_in_epoch`; empty where nothing has changed.
-std::string data_change(const TrainingData& before, const TrainingData& now,
-                        int64_t committed, int64_t steps_in_epoch);
-
-// Means of the loss terms over the steps of an epoch so far. They are part of
-// the committed state, so that a resumed epoch has its whole mean.
+// Means of the loss terms over the steps of the epoch so far: part of the
+// committed state, so that a resumed epoch has its whole mean.
 struct EpochMeter {
   int64_t steps = 0;
   double box = 0, obj = 0, cls = 0;
@@ -93,7 +87,7 @@ struct TrainingCounters {
   TrainingData data;  // the newest start's
 };
 
-// What one commit applies.
+// The numbers that one commit applies.
 struct CommitArguments {
   int64_t step = 0;
   int64_t num_groups = 1;    // batch-norm groups of the global batch
@@ -146,40 +140,38 @@ class TrainingState {
 
   // --- a step, before its vote ---
   StepGradients& gradients() { return *gradients_; }
-  // How the model's layers run; null: as they are. `inner` runs a layer whose
-  // parameters are whole.
+  // Runs the model's layers; null: they are called as they are. `inner` runs a
+  // layer whose parameters are whole.
   model::LayerExecutor* layer_executor(model::LayerExecutor* inner = nullptr);
   // This rank's share of the squared L2 norm of the accumulated gradient with
   // this step's added: each element is counted by one rank of the world. The
   // host waits for the device here.
   double squared_norm_share() const;
-  bool counts_norm() const;  // false: the share is 0
 
   // Divides the gradients of a loss that was multiplied by `scale`, a power of
   // two; on a device, where they are read next: for the norm and the commit.
   void unscale_gradients(double scale);
 
-  // --- its end on a device, which `device_state.h` explains ---
+  // --- its end on a device (device_state.h) ---
   // Null on the CPU.
   DeviceState* device_state() { return device_state_.get(); }
-  // What DeviceState is told of the commit, on the host.
+  // Numbers of the commit for DeviceState, packed on the host.
   at::Tensor commit_numbers(const CommitArguments& arguments,
                             bool may_commit) const;
-  // Norm, decision and commit of the only rank: it asks nobody. Allocates
-  // nothing, and the host does not wait. `numbers`, `items`: as
-  // DeviceState::measure.
+  // Norm, decision and commit of a rank that is alone. Allocates nothing, and
+  // the host does not wait. `numbers`, `items`: as DeviceState::measure.
   void end_on_device(const at::Tensor& numbers, const at::Tensor& items);
   // Counts a step that the device has committed. Returns whether the optimizer
   // stepped.
   bool note_commit(const CommitArguments& arguments);
 
-  // Drops what a step, or a validation, that failed on any rank has left.
+  // Drops the rest of a step or validation that failed on any rank.
   // REQUIRES: the mesh has been disconnected since, unless this rank is alone.
   void abandon_step();
 
   // --- its commit ---
-  // `callback` is called before anything changes, so that a reader of the
-  // present state can finish. May be empty.
+  // `callback` is called before anything changes: it waits until readers of the
+  // present state are done. May be empty.
   void set_before_change(std::function<void()> callback) {
     before_change_ = std::move(callback);
   }
@@ -187,7 +179,7 @@ class TrainingState {
   void before_change() const {
     if (before_change_) before_change_();
   }
-  // Neither a partial accumulation nor the means outlive their epoch.
+  // Clears the accumulated gradient and the epoch's means.
   void start_epoch();
   // Adds the step's reduced gradient, moves the running statistics, and, where
   // the schedule says so, clips, steps the optimizer and moves the EMA. Returns
@@ -201,14 +193,16 @@ class TrainingState {
   GatherLayerExecutor* average_layer_executor() {
     return average_runner_.get();
   }
-  // Renews the weights' copy in the maps' type after they were changed from
-  // outside.
+  // Renews the copy of the weights in the maps' type. Called after weights were
+  // changed from outside.
   void renew_compute_weights();
+  // That copy; undefined if there is none.
+  const at::Tensor& compute_weights() const { return compute_weights_; }
   // The EMA starts as a copy of the weights.
   void reset_average();
 
-  // Whether a layer of an earlier pipeline stage learns. Where none does, the
-  // gradients of the maps that come from there are not needed.
+  // Whether a layer of an earlier pipeline stage learns. If none does,
+  // gradients of the maps from there are not needed.
   bool has_learners_before() const {
     return options_.freeze < model_->kept_layers().begin;
   }
@@ -219,30 +213,24 @@ class TrainingState {
   struct Buffer {
     std::string name;                        // "parameters", "momentum", …
     data_parallel::FlatBuffer* flat_buffer;  // its entries, by layers
-    at::Tensor* flat;  // [flat_buffer->size()], or this rank's shard
-    const zero::ShardMap* shards;  // null: whole
+    at::Tensor* flat;  // [flat_buffer->size()], or this rank's slices
+    const zero::ShardMap* shards;  // of the slices; null: whole
   };
-  std::vector<Buffer> buffers();
-  // Whether a commit failed midway, because a peer was lost: this is no step's
-  // state then.
+  const std::vector<Buffer>& buffers() const { return buffers_; }
+  // Whether a commit failed midway because a peer was lost: then this is not
+  // the state of any step.
   bool is_torn() const { return is_torn_; }
   // Whether ranks hold slices of the state.
-  bool is_sharded() const { return zero_stage_ > 0; }
-  // Whether this rank can do without the others.
+  bool is_sharded() const { return slices_.rest; }
+  // Whether this rank holds all of the state.
   bool is_whole() const;
-  // Bytes of all buffers together, over all stages and undivided, without
-  // padding.
-  int64_t total_bytes() const;
-  // Bytes of weights, gradients, moments and averages between two steps, on
-  // this rank.
-  int64_t resident_bytes();
 
  private:
-  // One range of everything that the optimizer moves together.
+  // The same range of all tensors that an optimizer step changes.
   struct Piece {
     at::Tensor values, gradient, accumulated, average;
     std::vector<at::Tensor> moments;
-    // Each group's, offsets within the piece.
+    // The parts that learn, by parameter group; offsets within the piece.
     std::vector<optim::Segment> segments;
   };
 
@@ -250,23 +238,21 @@ class TrainingState {
   void build_compute_weights();
   void build_accumulation();
   void build_average(const layers::ModelTable& table);
+  void build_buffers();
   void build_pieces();
-  int64_t shard_size() const;
   void build_device_state();
   bool is_optimizer_step(const CommitArguments& arguments) const;
   optim::OptimizerStep optimizer_step(const CommitArguments& arguments) const;
   void commit_on_host(const CommitArguments& arguments);
   void move_running_statistics(int64_t num_groups);
   void gather_parameters();
+  bool counts_norm() const;
 
   TrainingStateOptions options_;
   std::function<void()> before_change_;
   bool is_torn_ = false;
   double gradient_scale_ = 1;  // set on a device
-  int zero_stage_;             // 0 over one rank
-  // Numbers of elements of the whole model, all stages.
-  int64_t num_parameters_ = 0;
-  int64_t num_statistics_ = 0;
+  const Slices slices_;
   std::unique_ptr<model::LayerGraph> model_;
   std::unique_ptr<model::LayerGraph> average_model_;
   std::unique_ptr<data_parallel::FlatBuffer> parameters_;
@@ -284,7 +270,8 @@ class TrainingState {
   at::Tensor accumulated_;
   std::vector<at::Tensor> moments_;
   at::Tensor batch_norm_sums_;
-  at::Tensor slice_;  // ZeRO 1 and 2: what a gather of weights sends
+  at::Tensor sent_slice_;  // for gathers of whole weights from slices
+  std::vector<Buffer> buffers_;
   std::vector<Piece> pieces_;
   std::unique_ptr<DeviceState> device_state_;  // null on the CPU
 };

@@ -9,7 +9,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What a node of the graph keeps to find a layer's parameters again.
+// Saved by a node of the graph, to find the layer's parameters again.
 struct ShardedPart final : torch::CustomClassHolder {
   ShardedPart(zero::ShardedLayers& of_layers, int64_t number)
       : layers(of_layers), part(number) {}

@@ -1,6 +1,6 @@
-// ZeroLayerExecutor: a layer's parameters are whole while it runs forward, and
-// again from the first moment of its backward until its last gradient is there
-// (ZeRO 3).
+// ZeroLayerExecutor (ZeRO 3): makes a layer's parameters whole while it runs
+// forward, and again from the start of its backward until its last gradient is
+// complete.
 //
 //   use(layer)   layer.forward, or an inner runner   done_with(layer)
 //   backward:  the node added to the outputs     use(layer)
@@ -82,7 +82,7 @@ class GatherLayerExecutor final : public model::LayerExecutor {
     }
   }
 
-  // Frees what a failed forward left whole.
+  // Releases layers that a failed forward left whole.
   void release_all() {
     for (const int64_t part : part_of_layer_) {
       if (part >= 0 && layers_.is_whole(part)) layers_.release(part);

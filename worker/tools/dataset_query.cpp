@@ -1,5 +1,6 @@
 #include "worker/tools/dataset_query.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -7,7 +8,9 @@
 #include "configs/data_config.h"
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
+#include "configs/run_config.h"
 #include "configs/yaml/scalar.h"
+#include "configs/yaml/strict_yaml.h"
 #include "parallel/base/log.h"
 #include "parallel/base/text.h"
 #include "parallel/predict/label_bound.h"
@@ -23,53 +26,56 @@
 namespace headroom::tools {
 namespace {
 
-using configs::AnchorQuery;
+using configs::RunConfig;
 
 // The range of scales by which training changes an image's size.
 constexpr double kLeastScale = 0.9, kLargestScale = 1.1;
 constexpr uint64_t kScaleEpoch = 1;  // 0 is the search's
 
-void check_number(const AnchorQuery& which, const layers::ModelTable& table) {
-  if (which.per_level == 0) return;
+void check_number(const RunConfig& run, const layers::ModelTable& table) {
+  if (run.hyp.anchors == 0) return;
   const auto has = static_cast<int64_t>(table.anchors.front().size());
-  if (std::llround(which.per_level) == has) return;
+  if (std::llround(run.hyp.anchors) == has) return;
   throw Error(
       "config",
-      cat("hyp.anchors is ", yaml::exact_text(which.per_level), ", but ",
+      cat("hyp.anchors is ", yaml::exact_text(run.hyp.anchors), ", but ",
           table.name, " has ", has, " anchors per level and keeps that number"),
       cat("use --set hyp.anchors=", has, ", or a --cfg with another number"));
 }
 
-// Weights contain their own table: their model may have no published name.
-layers::ModelTable table_of(const AnchorQuery& which) {
+// Weights without --cfg bring their own anchors.
+bool brings_anchors(const RunConfig& run) { return run.cfg.empty(); }
+
+// Weights may be of a model that has no name to be found by.
+layers::ModelTable table_of(const RunConfig& run) {
   layers::ModelTable table =
-      which.weights.empty()
-          ? layers::load_model_table(which.model)
-          : layers::table_of_weights(
-                weights::read_weights_metadata(which.weights), which.weights);
-  check_number(which, table);
-  if (!which.weights.empty()) {
-    if (auto anchors = weights::anchors_in_weights(which.weights, table)) {
+      brings_anchors(run)
+          ? layers::table_of_weights(
+                weights::read_weights_metadata(run.weights), run.weights)
+          : layers::load_model_table(run.cfg);
+  check_number(run, table);
+  if (brings_anchors(run)) {
+    if (auto anchors = weights::anchors_in_weights(run.weights, table)) {
       table.anchors = *std::move(anchors);
     }
   }
   return table;
 }
 
-void add_boxes(const labels::Dataset& dataset, const AnchorQuery& which,
+void add_boxes(const labels::Dataset& dataset, const RunConfig& run,
                const layers::ModelTable& table,
                anchors::AnchorQuestion& question) {
   const int64_t stride = layers::largest_stride(layers::layer_costs(table));
-  const int64_t height = layers::rounded_image_size(which.image_height, stride);
-  const int64_t width = layers::rounded_image_size(which.image_width, stride);
+  const int64_t height = layers::rounded_image_size(run.image_height, stride);
+  const int64_t width = layers::rounded_image_size(run.image_width, stride);
   for (int64_t i = 0; i < dataset.size(); ++i) {
-    sampling::RandomStream random(which.seed, kScaleEpoch,
+    sampling::RandomStream random(run.seed, kScaleEpoch,
                                   static_cast<uint64_t>(i),
                                   sampling::RandomPurpose::kAnchors);
     const double scale = random.uniform(kLeastScale, kLargestScale);
     const codecs::ImageSize image = dataset.image_size(i);
     const bool is_cut =
-        which.random_crop && tiles::crop_size(image, height, width) != image;
+        run.random_crop && tiles::crop_size(image, height, width) != image;
     const int64_t fit_height = is_cut ? image.height : height;
     const int64_t fit_width = is_cut ? image.width : width;
     for (const labels::BoxLabel& label : dataset.labels(i)) {
@@ -82,49 +88,57 @@ void add_boxes(const labels::Dataset& dataset, const AnchorQuery& which,
 }
 
 anchors::AnchorChoice judge(const labels::Dataset& dataset,
-                            const AnchorQuery& which,
+                            const RunConfig& run,
                             const layers::ModelTable& table, int64_t threads) {
   anchors::AnchorQuestion question;
   question.current = table.anchors;
-  question.threshold = which.threshold;
-  question.must_find = which.per_level > 0;
-  question.seed = which.seed;
+  question.threshold = run.hyp.anchor_t;
+  question.must_find = run.hyp.anchors > 0;
+  question.seed = run.seed;
   question.num_threads = threads;
-  add_boxes(dataset, which, table, question);
+  add_boxes(dataset, run, table, question);
   return anchors::choose_anchors(question);
 }
 
-anchors::AnchorChoice keep(const AnchorQuery& which,
+anchors::AnchorChoice keep(const RunConfig& run,
                            const layers::ModelTable& table) {
   anchors::AnchorChoice choice;
   choice.anchors = table.anchors;
   choice.reason = "not judged, those of " +
-                  (which.weights.empty() ? table.name : which.weights);
+                  (brings_anchors(run) ? run.weights : table.name);
   return choice;
 }
 
 }  // namespace
 
-std::string data_answer_json(const configs::DatasetQuery& question) {
-  const configs::DataConfig config = configs::load_data_config(question.data);
+std::string data_answer_json(const std::vector<std::string>& words) {
+  const std::string fd = words.empty() ? "" : words.front();
+  const RunConfig run = configs::parse_run_config(
+      yaml::read_config_file("/proc/self/fd/" + fd, "config"),
+      "the launcher's run.yaml");
+  const auto wants = [&](const char* key) {
+    return std::find(words.begin(), words.end(), key) != words.end();
+  };
+  const configs::DataConfig config = configs::load_data_config(run.data);
+  const int64_t threads = std::max<int64_t>(1, run.loader_threads);
   labels::IndexOptions options;
-  options.single_cls = question.single_cls;
-  options.num_threads = question.threads;
-  if (!question.noindex) options.kept_in = labels::index_folder();
+  options.single_cls = run.single_cls;
+  options.num_threads = threads;
+  if (!run.noindex) options.kept_in = labels::index_folder();
   std::optional<layers::ModelTable> table;
-  if (question.wants_anchors()) table = table_of(question.anchors);
+  if (wants("anchors")) table = table_of(run);
   options.limits.bands = table ? layers::picture_channels(table->input_channels)
                                : codecs::kAnyBands;
   options.limits.as_stored = config.range.has_value();
   std::optional<labels::IndexedDataset> indexed;
   const bool measures =
-      question.value_range && config.range && config.range->is_measured();
-  if ((table && !question.anchors.keep) || measures) {
+      wants("value_range") && config.range && config.range->is_measured();
+  if ((table && !run.noautoanchor) || measures) {
     indexed = labels::index_dataset(config, labels::Split::kTrain, options);
     for (const std::string& note : indexed->report.notes) log::info(note);
   }
   nlohmann::json answer = nlohmann::json::object();
-  if (question.label_counts) {
+  if (wants("label_counts")) {
     const labels::BoxCounts counts =
         indexed ? labels::count_boxes(*indexed)
                 : labels::count_boxes(config, labels::Split::kTrain, options);
@@ -133,20 +147,19 @@ std::string data_answer_json(const configs::DatasetQuery& question) {
     statistics.outlines = counts.polygons;
     answer["label_counts"] = predict::to_text(statistics);
   }
-  if (question.value_range && config.range) {
-    answer["value_range"] = to_text(
-        measures ? labels::measured_range(indexed->dataset, *config.range,
-                                          question.threads)
-                 : config.range->ranges);
+  if (wants("value_range") && config.range) {
+    answer["value_range"] =
+        to_text(measures ? labels::measured_range(indexed->dataset,
+                                                  *config.range, threads)
+                         : config.range->ranges);
   }
   if (table) {
-    const AnchorQuery& which = question.anchors;
     const anchors::AnchorChoice choice =
-        indexed && !which.keep
-            ? judge(indexed->dataset, which, *table, question.threads)
-            : keep(which, *table);
-    // The anchors of a model file need not be repeated.
-    const bool is_own = which.weights.empty() && !choice.found;
+        indexed && !run.noautoanchor
+            ? judge(indexed->dataset, run, *table, threads)
+            : keep(run, *table);
+    // Those of a model file need not be said.
+    const bool is_own = !brings_anchors(run) && !choice.found;
     answer["anchors"] = is_own ? "" : layers::to_text(choice.anchors);
     answer["anchors_reason"] = choice.reason;
   }

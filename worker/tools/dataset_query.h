@@ -1,9 +1,10 @@
-// dataset_query: `headroom-worker answer DATA.YAML` returns the facts about the
-// training images that a launcher needs before it starts a run: the number of
-// boxes (for the plan), anchors that fit them (anchors/README.md), and the
-// percentiles of the pixel values. One index of the data set serves all of
-// them. The answers become part of the run's definition, so they are equal on
-// every rank, for every layout and after a resume.
+// dataset_query: `headroom-worker answer FD KEY...` returns the facts about the
+// training images that a launcher needs before it starts the run whose run.yaml
+// is read from the file descriptor FD. The keys: label_counts (the number of
+// boxes, for the plan), anchors (anchors that fit them, anchors/README.md) and
+// value_range (the percentiles of the pixel values). One index of the data set
+// serves all of them. The answers become part of the run's definition, so they
+// are equal on every rank, for every layout and after a resume.
 //
 // Reads label files, image headers if anchors are judged, and the pixels of
 // some images if percentiles are measured. Errors: Error (exit 2 for the
@@ -11,15 +12,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "configs/worker_flags.h"
 #include "parallel/base/check.h"
 
 namespace headroom::tools {
 
-// Returns one line of JSON with the keys that were asked for, named as in the
-// run's configuration: label_counts, value_range, anchors, anchors_reason.
-std::string data_answer_json(const configs::DatasetQuery& question);
+// Returns one line of JSON with the keys that were asked for; anchors_reason
+// comes with the anchors. `words` are FD and the keys.
+std::string data_answer_json(const std::vector<std::string>& words);
 
 // The line of JSON for a failure: {"refusal": {"tag", "text", "remedy"}}.
 std::string refusal_json(const Error& error);

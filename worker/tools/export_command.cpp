@@ -16,7 +16,7 @@
 #include "worker/detect/detector.h"
 #include "worker/export/export_weights.h"
 #include "worker/step/device_prefetcher.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 #include "worker/tools/tool_command.h"
 #include "worker/tools/tool_progress.h"
 #include "worker/validation/validate.h"
@@ -30,7 +30,7 @@ exporter::CalibrationImages calibration_images(
     const validation::ImagesToScore& images, int64_t count, int64_t* num_used) {
   configs::RunConfig config = validation::val_config(images);
   config.task = "train";
-  const step::RunInputs inputs = step::read_inputs(config);
+  const step::RunData inputs = step::read_data(config);
   const auto split =
       std::make_shared<const labels::Dataset>(*inputs.validation);
   codecs::ImageLimits limits;

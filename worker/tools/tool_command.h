@@ -8,11 +8,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
+
+#include "configs/options.h"
 
 namespace headroom::tools {
 
@@ -28,23 +28,15 @@ int detect_command(int argc, char** argv);
 int export_command(int argc, char** argv);
 int score_command(int argc, char** argv);  // val --detections
 
-// The variable that receives the value of a flag of configs/command_flags.h.
+// The variable that receives the value of an option (configs/command_options.cpp).
 struct FlagBinding {
-  std::string_view flag;  // its first spelling
-  std::variant<bool*, int*, int64_t*, double*, std::string*,
-               std::filesystem::path*>
-      target;
+  std::string flag;  // its first spelling
+  configs::Option::Member target;
 };
 
-// Checks that `bindings` are the flags of the tool `command`, each once and
-// with a target of the right type. Returns the mistake; "" if there is none.
-std::string binding_error(const std::string& command,
-                          const std::vector<FlagBinding>& bindings);
-
 // Parses the arguments that headroom passes on; argv[0] is the command. A flag
-// that is not given gets the table's default; without a default its target is
-// not changed. Throws Error (exit 2) of one line for missing or wrong
-// arguments.
+// that is not given has its declared default, or else leaves its target alone.
+// Throws Error (exit 2) of one line for missing or wrong arguments.
 void parse_arguments(const std::vector<FlagBinding>& bindings, int argc,
                      char** argv);
 

@@ -16,7 +16,7 @@ namespace headroom::validation {
 
 loader::LoaderOptions training_options(const configs::RunConfig& config,
                                        const plan::Plan& plan,
-                                       const step::RunInputs& inputs,
+                                       const step::RunData& inputs,
                                        const model::LayerGraph& model,
                                        const collectives::Mesh& mesh) {
   loader::LoaderOptions options = step::loader_options(config, model);
@@ -67,7 +67,7 @@ loader::LoaderOptions validation_options(const configs::RunConfig& config,
 
 predict::HostMemory host_memory_of(
     const configs::RunConfig& config, const plan::Plan& plan,
-    const step::RunInputs& inputs, const model::LayerGraph& model,
+    const step::RunData& inputs, const model::LayerGraph& model,
     const collectives::Mesh& mesh,
     const std::vector<layers::LayerCost>& layers) {
   loader::LoaderOptions training =

@@ -9,7 +9,7 @@
 #include "parallel/predict/host_memory.h"
 #include "worker/data/loader/loader_options.h"
 #include "worker/model/layer_graph.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 
 namespace headroom::validation {
 
@@ -18,7 +18,7 @@ namespace headroom::validation {
 // validation.
 loader::LoaderOptions training_options(const configs::RunConfig& config,
                                        const plan::Plan& plan,
-                                       const step::RunInputs& inputs,
+                                       const step::RunData& inputs,
                                        const model::LayerGraph& model,
                                        const collectives::Mesh& mesh);
 loader::LoaderOptions validation_options(const configs::RunConfig& config,
@@ -31,7 +31,7 @@ loader::LoaderOptions validation_options(const configs::RunConfig& config,
 // REQUIRES: both data sets in `inputs`.
 predict::HostMemory host_memory_of(
     const configs::RunConfig& config, const plan::Plan& plan,
-    const step::RunInputs& inputs, const model::LayerGraph& model,
+    const step::RunData& inputs, const model::LayerGraph& model,
     const collectives::Mesh& mesh,
     const std::vector<layers::LayerCost>& layers);
 // A text for people: "the loader may take 2.1 GiB of the host's memory (8

@@ -13,7 +13,7 @@
 #include "worker/data/loader/loader.h"
 #include "worker/metrics/nms.h"
 #include "worker/step/device_prefetcher.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 
 namespace headroom::validation {
 namespace {
@@ -229,7 +229,7 @@ configs::RunConfig val_config(const ImagesToScore& images) {
 ValidationResult score_network(model::LayerGraph& model,
                                const ImagesToScore& images, HeadsOf heads_of) {
   const configs::RunConfig config = val_config(images);
-  const step::RunInputs inputs = step::read_inputs(config);
+  const step::RunData inputs = step::read_data(config);
   if (inputs.num_classes() != model.num_classes()) {
     throw Error(
         "data",

@@ -2,8 +2,8 @@
 //
 //   headroom COMMAND [flags]
 //
-// Which flags there are follows from configs/flags.h and command_flags.h; this
-// file only sorts the words.
+// Which flags there are follows from configs/options.h; this file only sorts
+// the words.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ struct CommandLine {
   bool help = false;
   bool version = false;
   std::vector<configs::FlagUse> run_flags;  // flags as they were given
-  // Flags that set no knob, and their values; a switch has "".
+  // Flags that are no keys of a run, and their values; a switch has "".
   std::map<std::string, std::string> command_flags;
   std::vector<std::string> notes;  // lines to say
   // Folders that are named without a flag: status RUN_DIR, report RUN_DIR...
@@ -35,9 +35,6 @@ struct CommandLine {
   // Throws Error (exit 2) unless the value is a whole number >= 1.
   int count_of(const std::string& command_flag) const;
 };
-
-// Does this flag of configs/flags.h belong to `command`?
-bool is_run_flag_of(const configs::Flag& flag, const std::string& command);
 
 // `text` with the flags of runs spelled as among `words`: people who typed
 // --imgsz read about --imgsz, not about --img.

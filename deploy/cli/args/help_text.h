@@ -7,17 +7,14 @@
 
 namespace headroom::cli {
 
-// The program's commands: what each is for, and examples.
-
+// A command of the program, as configs/flags/commands.yaml describes it.
 struct CommandSummary {
   std::string name;
-  std::string summary;
-  bool takes_run_flags = false;  // those of configs/flags.h too
-  std::vector<std::string> examples;
-  bool is_workers = false;  // headroom-worker does it, with the same flags
-  std::string lesson = {};  // what the help says before the flags
-  // Run directories that are named without a flag, and what stands for them in
-  // the usage.
+  std::string summary = {};
+  std::vector<std::string> examples = {};
+  std::string lesson = {};  // lines of the help before the flags
+  // Run directories that are named without a flag, and what the usage shows for
+  // them.
   size_t most_run_directories = 0;
   std::string run_directories_name = {};
 };
@@ -35,10 +32,6 @@ struct ExitCodeSummary {
 };
 
 const std::vector<ExitCodeSummary>& exit_code_summaries();
-
-// The words of `text` in lines that begin with `indent` spaces and have at most
-// so many columns, 0 for any number.
-std::string wrapped(const std::string& text, size_t columns, size_t indent);
 
 std::string general_help();
 // REQUIRES: find_command(command) != nullptr.

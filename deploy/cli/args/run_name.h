@@ -1,9 +1,9 @@
 // The name of a run: which folder its results go to.
 //
 // As in YOLOv5: runs/train/exp, then exp2, exp3, …; --exist-ok uses exp again.
-// The name is chosen once, by whoever starts the coordinator; the folder is
-// taken by who supervises the run (process/run_folder.h), which removes it
-// again where the run is refused.
+// The process that starts the coordinator chooses the name, once. The
+// supervisor of the run creates the folder (process/run_folder.h) and removes
+// it again where the run is refused.
 #pragma once
 
 #include <filesystem>

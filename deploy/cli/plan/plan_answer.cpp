@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "configs/command_flags.h"
-#include "deploy/cli/args/help_text.h"
+#include "configs/arguments.h"
 #include "deploy/cli/remedy_scope.h"
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/text.h"
@@ -21,13 +20,9 @@ constexpr int64_t kBarWidth = 40;
 // The flags that only plan takes, for example --gpu-memory.
 std::vector<std::string> spellings_of_plan_alone() {
   std::vector<std::string> spellings;
-  for (const configs::CommandFlag& flag : configs::command_flags()) {
-    if (!configs::belongs_to(flag, "plan") ||
-        configs::belongs_to(flag, "train")) {
-      continue;
-    }
-    spellings.insert(spellings.end(), flag.spellings.begin(),
-                     flag.spellings.end());
+  for (const configs::Option& option : configs::command_options()) {
+    if (!belongs_to(option, "plan") || belongs_to(option, "train")) continue;
+    spellings.insert(spellings.end(), option.names.begin(), option.names.end());
   }
   return spellings;
 }
@@ -132,7 +127,7 @@ std::string plan_verdict(const PlanReport& report,
 std::string labelled(const std::string& label, const std::string& text,
                      size_t columns) {
   constexpr size_t kIndent = 13;
-  return wrapped(text, columns, kIndent)
+  return configs::wrapped(text, columns, kIndent)
       .replace(0, kIndent, padded(label, kIndent));
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "configs/options.h"
 #include "deploy/cli/show/terminal.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
@@ -90,12 +91,12 @@ void check_beside_sweep(const CommandLine& line) {
            "leave one of the two out");
   }
   for (const configs::FlagUse& use : line.run_flags) {
-    const configs::Flag* flag = configs::find_flag(use.spelling);
-    if (flag == nullptr || flag->keys.empty()) continue;
-    const bool is_batch = flag->keys.front() == "global_batch_size";
-    const std::string axis = is_batch                               ? "batch"
-                             : flag->keys.front() == "image_height" ? "img"
-                                                                    : "";
+    const configs::Option* flag = configs::find_flag(use.spelling);
+    if (flag == nullptr) continue;
+    const bool is_batch = flag->key == "global_batch_size";
+    const std::string axis = is_batch                      ? "batch"
+                             : flag->key == "image_height" ? "img"
+                                                           : "";
     if (axis.empty()) continue;
     if (sweep.find(" " + axis + "=") != std::string::npos) {
       refuse(use.spelling + " is given, and --sweep names values of " + axis +

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "configs/run_config.h"
-#include "configs/worker_flags.h"
+#include "configs/worker_start.h"
 #include "coordinator/service/control_client.h"
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/core_binding.h"

@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "configs/range_wish.h"
-#include "configs/worker_flags.h"
+#include "configs/worker_start.h"
 #include "coordinator/run/run_ending.h"
 #include "deploy/cli/process/agent.h"
 #include "deploy/cli/process/child_output.h"
 #include "deploy/cli/process/child_process.h"
+#include "deploy/cli/process/file_descriptor.h"
 #include "deploy/cli/process/interrupts.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
@@ -26,24 +27,13 @@ bool brings_anchors(const configs::RunConfig& config) {
   return config.cfg.empty() && !config.weights.empty();
 }
 
-configs::AnchorQuery anchors_of(const configs::RunConfig& config) {
-  return {.model = planner::model_of_run(config),
-          .weights = brings_anchors(config) ? config.weights : "",
-          .image_height = config.image_height,
-          .image_width = config.image_width,
-          .random_crop = config.random_crop,
-          .threshold = config.hyp.anchor_t,
-          .per_level = config.hyp.anchors,
-          .keep = config.noautoanchor,
-          .seed = config.seed};
-}
-
-// What to ask the child for. It answers with one line of JSON on standard
-// output, and is started again if it was killed.
+// A child that is started again where it was killed, and that answers with one
+// line of JSON on standard output.
 struct DataReader {
-  std::vector<std::string> words;  // headroom-worker's arguments
-  std::string doing;   // for the message after an interrupt: "labels were read"
-  std::string remedy;  // advice if the child fails without a refusal
+  std::string run_yaml;           // the run that is asked about
+  std::vector<std::string> keys;  // those that the answer fills in
+  std::string doing;   // "labels were read", for when somebody interrupts
+  std::string remedy;  // what to do if the child fails without a word
 };
 
 nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
@@ -53,9 +43,12 @@ nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
   std::string answer;
   ChildOptions options;
   options.name = "dataset query";
-  options.command = {find_worker_program().string()};
-  options.command.insert(options.command.end(), reader.words.begin(),
-                         reader.words.end());
+  const auto run_yaml = memory_file(reader.run_yaml);
+  options.passed_fds = {run_yaml->get()};
+  options.command = {find_worker_program().string(), configs::kAnswerCommand,
+                     std::to_string(run_yaml->get())};
+  options.command.insert(options.command.end(), reader.keys.begin(),
+                         reader.keys.end());
   options.on_line = [&](const ChildLine& line) {
     const std::lock_guard lock(mutex);
     if (line.record) {
@@ -123,28 +116,25 @@ bool take_answer(const nlohmann::json& answer, WantedFacts wanted,
 }  // namespace
 
 void ask_data(configs::RunConfig& config, WantedFacts wanted) {
-  configs::DatasetQuery query{
-      .data = config.data,
-      .single_cls = config.single_cls,
-      .threads = std::max<int64_t>(1, config.loader_threads),
-      .label_counts = wanted.label_counts,
-      .value_range = wanted.value_range,
-      .noindex = config.noindex};
+  configs::RunConfig asked = config;
+  if (!brings_anchors(config)) asked.cfg = planner::model_of_run(config);
   DataReader reader;
+  reader.run_yaml = configs::to_yaml(asked);
   if (wanted.label_counts) {
+    reader.keys.push_back("label_counts");
     reader.doing = "labels were read";
     reader.remedy = "leave --data out to plan without labels";
   }
   if (wanted.value_range) {
+    reader.keys.push_back("value_range");
     reader.doing = "the range of values was measured";
     reader.remedy = "write the values into data.yaml: range: [low, high]";
   }
   if (wanted.anchors) {
-    query.anchors = anchors_of(config);
+    reader.keys.push_back("anchors");
     reader.doing = "anchors were judged";
     reader.remedy = "train with the model's: --noautoanchor";
   }
-  reader.words = configs::words_of(query);
   const nlohmann::json answer = ask(reader);
   if (!take_answer(answer, wanted, config)) {
     throw Error(

@@ -87,6 +87,7 @@ std::string loopback_address_of(const std::string& host) {
 }
 
 std::string address_towards(const std::string& host_and_port) {
+  if (wire::is_unix_socket(host_and_port)) return "127.0.0.1";
   const std::string host = host_of(host_and_port, "--coordinator");
   const std::string port = host_and_port.substr(host_and_port.rfind(':') + 1);
   const AddressList targets = resolve(host, port.c_str(), AF_UNSPEC);
@@ -111,6 +112,7 @@ std::filesystem::path program_folder() {
 }
 
 std::string host_of(const std::string& host_and_port, const std::string& flag) {
+  if (wire::is_unix_socket(host_and_port)) return "localhost";
   const size_t colon = host_and_port.rfind(':');
   const bool has_both = colon != std::string::npos && colon > 0;
   if (!has_both || !parse_whole(host_and_port.substr(colon + 1), 0, 65535)) {

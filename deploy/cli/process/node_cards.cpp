@@ -5,7 +5,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "configs/worker_flags.h"
+#include "configs/worker_start.h"
 #include "deploy/cli/process/agent.h"
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/host.h"

@@ -1,4 +1,4 @@
-// What a table says of its layers, against the reference's own counts.
+// The costs of a table's layers, against the reference's own counts.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -10,7 +10,7 @@
 namespace headroom::layers {
 namespace {
 
-// Null where the vectors are not.
+// Null if the vectors are missing.
 nlohmann::json parity(const std::string& name) {
   std::ifstream file(HEADROOM_SOURCE_DIR "/../shared/parity/" + name);
   if (!file) return nullptr;

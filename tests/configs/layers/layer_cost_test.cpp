@@ -52,7 +52,7 @@ TEST(LayerCost, ParametersAreThoseOfThePublishedModels) {
       {"yolov5m6", 35'731'932},
       {"yolov5l6", 76'770'172},
       {"yolov5x6", 140'794'780},
-      // These by a count of their tables apart from this program.
+      // Numbers from a separate count of their tables.
       {"yolov5s-ghost", 3'897'605},
       {"yolov5s-mobilenetv3", 3'971'965},
       {"yolov5s-p2", 7'394'684},
@@ -136,7 +136,7 @@ TEST(LayerCost, KeptElementsByHand) {
             255 / 64.0 + 255 / 256.0 + 255 / 1024.0);
 }
 
-TEST(LayerCost, WhatCannotBeCountedIsRefusedByPlace) {
+TEST(LayerCost, UncountableLayersAreRefusedByPlace) {
   EXPECT_EQ(refusal("[-1, 1, Ghost, [8]]"),
             "[model] m.yaml:6:8: layer 1: unknown module Ghost: use one of "
             "Detect, Bottleneck, C3, C3Ghost, Concat, Conv, DWConv, Focus, "

@@ -1,5 +1,5 @@
-// What each module consists of: names in the state, shapes, values of its
-// steps; and what a table may not ask of it.
+// The parts of each module: names in the state, shapes, values of its steps;
+// and refused arguments.
 #include "configs/layers/layer_modules.h"
 
 #include <gtest/gtest.h>
@@ -127,8 +127,8 @@ TEST(LayerModules, SppIsAChainOfPools) {
   EXPECT_EQ(two.steps[1].windows, (std::vector<int64_t>{3, 7}));
 }
 
-// MobileNetV3's widest block; then one of as many channels as come, which adds
-// its input.
+// MobileNetV3's widest block; then one with equal numbers of channels, which
+// adds its input.
 TEST(LayerModules, InvertedResidual) {
   const LayerProgram wide =
       program_of("[-1, 1, InvertedResidual, [24, 72, 5, 2, True, RE]]");
@@ -159,6 +159,40 @@ TEST(LayerModules, SqueezeExcitation) {
   EXPECT_EQ(layer.blocks[0].parameter_tensors(), 4);
   EXPECT_EQ(layer.inside(), LayerInside::kSeveralMaps);
   EXPECT_EQ(layer.output(), (MapShape{16, 8}));
+}
+
+// What planner and memory model read of a step instead of its operation.
+TEST(LayerModules, StepsSayWhatTheyCost) {
+  using InputGradients = LayerProgram::InputGradients;
+  const LayerProgram spp = program_of("[-1, 1, SPP, [32, [3, 9]]]");
+  const LayerProgram::Step& pools = spp.steps[1];
+  EXPECT_TRUE(pools.keeps_inputs());
+  EXPECT_FALSE(pools.facts.sums_channels);
+  EXPECT_EQ(pools.facts.multiply_adds_per_pixel, 0);
+  // Two poolings of 8 channels; one map between them.
+  EXPECT_EQ(pools.facts.halo_channel_rows,
+            (std::vector<int64_t>{2 * 8, 6 * 8}));
+  EXPECT_EQ(pools.facts.kept_elements_per_pixel, 8 / 64.0);
+
+  const LayerProgram block =
+      program_of("[-1, 1, InvertedResidual, [16, 32, 3, 1, True]]");
+  const LayerProgram::Step& depthwise = block.steps[1];
+  EXPECT_EQ(depthwise.facts.halo_channel_rows, std::vector<int64_t>{2 * 32});
+  EXPECT_EQ(depthwise.facts.multiply_adds_per_pixel, 9 * 32 / 64.0);
+  EXPECT_EQ(depthwise.facts.kept_elements_per_pixel, 32 / 64.0);
+  const LayerProgram::Step& excite = block.steps[2];
+  EXPECT_TRUE(excite.keeps_inputs());
+  EXPECT_TRUE(excite.facts.sums_channels);
+  EXPECT_EQ(excite.facts.kept_elements_per_pixel, 0);
+  const LayerProgram::Step& sum = block.steps.back();
+  EXPECT_FALSE(sum.keeps_inputs());
+  EXPECT_EQ(sum.facts.input_gradients, InputGradients::kShared);
+
+  // A product per cell of the coarser map, its input.
+  const LayerProgram grow =
+      program_of("[-1, 1, nn.ConvTranspose2d, [8, 2, 2]]");
+  EXPECT_EQ(grow.steps[0].facts.multiply_adds_per_pixel, 4 * 16 * 8 / 64.0);
+  EXPECT_FALSE(grow.steps[0].facts.sums_channels);
 }
 
 TEST(LayerModules, TransposedConvolution) {

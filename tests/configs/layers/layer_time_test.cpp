@@ -28,8 +28,8 @@ Times times_of(size_t begin, size_t end) {
   return sum;
 }
 
-// The table of the header: the model beside what was measured.
-TEST(LayerTime, IsCloseToWhatWasMeasured) {
+// The table of the header: the model beside measurements.
+TEST(LayerTime, IsCloseToTheMeasurements) {
   const Times all = times_of(0, 25);
   EXPECT_NEAR(all.lean / all.keep, 1.010, 0.0006);
   EXPECT_NEAR(all.offload / all.keep, 1.072, 0.0006);

@@ -1,4 +1,5 @@
-// Written widths: read, costed and refused; tables as text; what weights say.
+// Written widths: read, costed and refused; tables as text; tables recorded in
+// weights.
 #include "configs/layers/layer_widths.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +62,7 @@ TEST(LayerWidths, WrittenOnesCountAsTheyAre) {
             (Widths{8, 6, 16, 3, 3, 4, 4}));
 }
 
-TEST(LayerWidths, WhatDoesNotFitIsRefusedWithItsPlace) {
+TEST(LayerWidths, WidthsThatDoNotFitAreRefusedWithTheirPlace) {
   const auto refusal = [](const std::string& line) {
     return configs::refusal_of([&] { channels_of(line); });
   };
@@ -88,7 +89,7 @@ TEST(LayerWidths, WhatDoesNotFitIsRefusedWithItsPlace) {
   }
 }
 
-// What a line leaves to the rules, written out, is the same layer.
+// A line with all widths written out is the same layer as one without.
 TEST(LayerWidths, ALineWrittenOutIsTheSameLayer) {
   for (const char* line :
        {"[-1, 1, Conv, [32, 3, 2]]", "[-1, 1, Conv, [32, 3, 1, None, 16]]",

@@ -28,7 +28,7 @@ ModelTable table(const std::string& text) {
   return parse_model_table(text, "m.yaml");
 }
 
-// What changes where `from` becomes `to`.
+// The reported difference when `from` is replaced by `to`.
 std::string difference(const std::string& from, const std::string& to) {
   std::string text = kModel;
   text.replace(text.find(from), from.size(), to);

@@ -19,13 +19,13 @@ TEST(NearestName, EditDistance) {
   EXPECT_EQ(edit_distance("ca", "abc"), 3);
 }
 
-TEST(NearestName, FindsWhatWasMeant) {
+TEST(NearestName, FindsTheIntendedName) {
   EXPECT_EQ(nearest_name("epoch", kNames), "epochs");
   EXPECT_EQ(nearest_name("coslr", kNames), "cos_lr");
   EXPECT_EQ(nearest_name("dtaa", kNames), "data");
 }
 
-TEST(NearestName, SaysNothingWhenNothingIsNear) {
+TEST(NearestName, SuggestsNothingWhenNothingIsNear) {
   EXPECT_EQ(nearest_name("wavelength", kNames), "");
   EXPECT_EQ(nearest_name("", kNames), "");
   EXPECT_EQ(nearest_name(std::string(100'000, 'e'), kNames), "");

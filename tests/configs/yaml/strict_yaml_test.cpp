@@ -92,7 +92,7 @@ TEST(StrictYaml, BlockTextsAndDocumentMarks) {
   EXPECT_EQ(parse_yaml("a: b", "f.yaml").find("a")->scalar, "b");
 }
 
-TEST(StrictYaml, RefusesWhatItDoesNotRead) {
+TEST(StrictYaml, RefusesUnsupportedSyntax) {
   EXPECT_EQ(refusal("a: &x [1]\nb: *x\n"),
             "[config] f.yaml:1:4: an anchor (&name): write the value out where "
             "it is used; anchors are not read");

@@ -61,7 +61,7 @@ TEST(RunLog, HoldsTheNewestOfEverythingAndTheKeysOfTheGeneration) {
   EXPECT_EQ(log->found()->keys.at("k"), "new");
 }
 
-TEST(RunLog, ATornEndIsSaidInWords) {
+TEST(RunLog, ATornEndIsReported) {
   const fs::path file = fresh_log();
   {
     const auto log = RunLog::open(file);

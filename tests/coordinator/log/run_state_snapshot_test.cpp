@@ -60,7 +60,7 @@ TEST(RunStateSnapshot, OfARunningRun) {
   EXPECT_TRUE(next.state.over());
 }
 
-// Plans after a loss count on what was measured at the start.
+// Plans after a loss use the network that was measured at the start.
 TEST(RunStateSnapshot, HasTheMeasuredNetwork) {
   ScriptedRun run(2);
   run.start();
@@ -81,8 +81,8 @@ TEST(RunStateSnapshot, HasTheMeasuredNetwork) {
   EXPECT_TRUE(network.is_sample());
 }
 
-// Nobody is lost for having been out of reach of a coordinator that was away.
-TEST(RunStateSnapshot, EverybodyHasTimeToBeHeardAgain) {
+// No member counts as lost because the coordinator was away.
+TEST(RunStateSnapshot, AfterARestoreEveryMemberHasTimeToSendAgain) {
   ScriptedRun run(2);
   run.start();
   const auto successor = successor_of(run, 2);

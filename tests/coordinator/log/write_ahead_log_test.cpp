@@ -46,9 +46,9 @@ class WriteAheadLogTest : public ::testing::Test {
     for (const std::string& payload : payloads) log->append(payload);
     log->sync();
   }
-  // As where the newest records were appended, and not synced yet.
+  // Simulates newest records that were appended, but not synced yet.
   void forget_syncs() const { fs::resize_file(file().string() + ".lock", 0); }
-  // "one", "two", ... as they lie in the file.
+  // The bytes of record "one", "two", ... in the file.
   static std::string record(const std::string& whole, int index) {
     size_t at = WriteAheadLog::kHeaderBytes;
     for (int i = 0;; ++i) {
@@ -77,7 +77,7 @@ class WriteAheadLogTest : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(WriteAheadLogTest, GivesBackWhatWasAppended) {
+TEST_F(WriteAheadLogTest, ReturnsTheAppendedRecords) {
   EXPECT_THAT(records(), IsEmpty());
   const std::string binary("\0\1\xff", 3);
   write({"one", binary});
@@ -93,7 +93,7 @@ TEST_F(WriteAheadLogTest, ASecondUserIsRefusedByName) {
                            "that one first, or name another log");
 }
 
-TEST_F(WriteAheadLogTest, WhoOnlyAsksWhetherItIsHeldIsWaitedFor) {
+TEST_F(WriteAheadLogTest, ACallThatOnlyProbesTheLockIsWaitedFor) {
   write({"one"});
   const int asker =
       ::open((file().string() + ".lock").c_str(), O_RDONLY | O_CLOEXEC);
@@ -106,7 +106,7 @@ TEST_F(WriteAheadLogTest, WhoOnlyAsksWhetherItIsHeldIsWaitedFor) {
   answer.join();
 }
 
-// As after kill -9 or a power failure in mid-write.
+// Simulates kill -9 or a power failure in mid-write.
 TEST_F(WriteAheadLogTest, AnEndTornAnywhereIsCut) {
   write({"first", "the second record"});
   const std::string whole = bytes();
@@ -124,7 +124,7 @@ TEST_F(WriteAheadLogTest, AnEndTornAnywhereIsCut) {
     EXPECT_THAT(found, ElementsAre("first")) << length;
     EXPECT_THAT(records(), ElementsAre("first", "next")) << length;
   }
-  // A torn header belongs to a log that never held anything.
+  // A torn header belongs to a log that never held a record.
   for (size_t length = 0; length < WriteAheadLog::kHeaderBytes; ++length) {
     forget_syncs();
     set_bytes(whole.substr(0, length));
@@ -162,7 +162,7 @@ TEST_F(WriteAheadLogTest, ADamagedMiddleIsRefusedWithItsOffset) {
   }
 }
 
-// Each record checks by itself; what lies before and behind it does not fit.
+// Each record is valid by itself, but does not fit the records around it.
 TEST_F(WriteAheadLogTest, ARecordRemovedDoubledOrMovedIsRefusedByItsNumber) {
   write({"one", "two", "three", "four"});
   const std::string whole = bytes();

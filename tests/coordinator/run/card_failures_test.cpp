@@ -1,5 +1,5 @@
-// A card fails: which failures are one event, which card is left out, and what
-// becomes of the run.
+// A card fails: which failures are one event, which card is excluded, and how
+// the run continues.
 #include "coordinator/run/card_failures.h"
 
 #include <gmock/gmock.h>
@@ -62,15 +62,15 @@ TEST(CardFailure, TheSecondWithinSoManyStepsLeavesTheCardOut) {
   EXPECT_EQ(at(5).what_follows,
             "it failed after 3 and after 5 steps, twice within 1000 steps: it "
             "is left out, and no worker is started on it");
-  // The run may have gone back to a checkpoint meanwhile.
+  // The run may have returned to a checkpoint meanwhile.
   EXPECT_TRUE(at(2).is_left_out);
-  // Another card is another card.
+  // A failure of another card does not count.
   EXPECT_FALSE(
       decide_card_failure(kNow, cards.all(), failure(2, 5, "w2"), {}, 1000)
           .is_left_out);
 }
 
-TEST(CardFailure, SoonAfterAnotherLossIsItsConsequenceAndCountsForNothing) {
+TEST(CardFailure, SoonAfterAnotherLossAFailureIsItsConsequenceAndDoesNotCount) {
   const FirstLoss first{"w0", 0, kNow};
   const auto after = [&](milliseconds pause) {
     return decide_card_failure(kNow + pause, {}, failure(1, 3, "w1"), first,
@@ -90,7 +90,8 @@ TEST(CardFailure, ACardThatIsNotListedAnyMoreIsLeftOutAtOnce) {
   CardFailure gone = failure(1, 3, "w1.1");
   gone.fault.kind = CardFault::Kind::kGone;
   const FirstLoss first{"w0", 0, kNow};
-  const CardDecision decision = decide_card_failure(kNow, {}, gone, first, 1000);
+  const CardDecision decision =
+      decide_card_failure(kNow, {}, gone, first, 1000);
   EXPECT_TRUE(decision.begins_event);
   EXPECT_TRUE(decision.is_left_out);
 }
@@ -100,7 +101,7 @@ TEST(CardFailure, IsCountedOncePerWorkerAndPerCardWhereverItsWorkerRuns) {
   EXPECT_TRUE(cards.note(kNow, failure(1, 3, "w1"), {}, 10));
   EXPECT_FALSE(cards.note(kNow, failure(1, 3, "w1"), {}, 10));
   EXPECT_EQ(cards.no_successor("n", 1), std::nullopt);
-  // The agent was started anew: another node has the card.
+  // The agent was restarted: another node has the card.
   CardFailure elsewhere = failure(1, 5, "m1");
   elsewhere.node_id = "m";
   EXPECT_TRUE(cards.note(kNow, elsewhere, {}, 10)->is_left_out);
@@ -115,7 +116,7 @@ TEST(CardFailure, IsCountedOncePerWorkerAndPerCardWhereverItsWorkerRuns) {
             "; left out: NVIDIA H100 (GPU-1, 0000:11:00.0) on h");
 }
 
-TEST(CardFailure, WithoutAUuidASlotStandsForItsCard) {
+TEST(CardFailure, WithoutAUuidASlotIdentifiesItsCard) {
   CardFailures cards;
   CardFailure one = failure(1, 3, "w1");
   one.fault.card = {};
@@ -127,7 +128,7 @@ TEST(CardFailure, WithoutAUuidASlotStandsForItsCard) {
   EXPECT_TRUE(cards.note(kNow, one, {}, 10)->is_left_out);
 }
 
-TEST(CardFailure, WhatCannotCountAnyMoreIsForgotten) {
+TEST(CardFailure, FailuresTooOldToCountAreForgotten) {
   CardFailures cards;
   for (int i = 0; i < 100; ++i) {
     cards.note(kNow, failure(1, 100 * i, "w" + std::to_string(i)), {}, 10);
@@ -152,7 +153,7 @@ class CardRun : public ScriptedRun {
  public:
   using ScriptedRun::ScriptedRun;
 
-  // The card of slot k's worker fails, and the process ends. Returns whether
+  // The card of slot k's worker fails, and the process ends. Returns true if
   // its agent starts another.
   bool lose_card(int k, const std::string& worker_id, int64_t steps) {
     state.committed(steps, std::nullopt);
@@ -185,7 +186,7 @@ TEST(CardLoss, CostsItsWorkerAndTheRunGoesOnWithASuccessor) {
             "2 workers are there");
 }
 
-TEST(CardLoss, AReportThatComesTwiceCountsOnce) {
+TEST(CardLoss, ARepeatedReportCountsOnce) {
   CardRun run(2);
   run.start();
   run.state.card_failed(run.now, "w1", report(1, 3));
@@ -194,7 +195,7 @@ TEST(CardLoss, AReportThatComesTwiceCountsOnce) {
   EXPECT_TRUE(run.state.cards().left_out().empty());
 }
 
-TEST(CardLoss, TwiceLeavesTheCardOutAndTheRunGoesOnWithTheOthers) {
+TEST(CardLoss, ASecondFailureExcludesTheCardAndTheRunContinuesWithTheOthers) {
   CardRun run(2);
   run.start();
   run.lose_card(1, "w1", 3);
@@ -207,9 +208,8 @@ TEST(CardLoss, TwiceLeavesTheCardOutAndTheRunGoesOnWithTheOthers) {
   EXPECT_EQ(run.orders(), "w0:run");
   EXPECT_EQ(run.state.generation().members.size(), 1u);
   const std::string said = run.reasons(EventKind::kCardFailure);
-  for (const char* part :
-       {"NVIDIA H100", "GPU-1", "0000:11:00.0", kWords, "after 3 and after 5",
-        "left out"}) {
+  for (const char* part : {"NVIDIA H100", "GPU-1", "0000:11:00.0", kWords,
+                           "after 3 and after 5", "left out"}) {
     EXPECT_THAT(said, HasSubstr(part));
   }
   const RunStatus status = run.state.status(run.now);
@@ -217,7 +217,8 @@ TEST(CardLoss, TwiceLeavesTheCardOutAndTheRunGoesOnWithTheOthers) {
   EXPECT_THAT(to_string(status.left_out_cards[0]),
               HasSubstr("NVIDIA H100 (GPU-1, 0000:11:00.0) on h: CUDA error: "
                         "uncorrectable ECC error; it failed after 3"));
-  // It does not come back, and the other keeps its place on the machine.
+  // The lost worker does not return, and the other keeps its place on the
+  // machine.
   run.pass(60000, {1});
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
   EXPECT_EQ(run.state.generation().members[0].local_rank, 0);
@@ -256,7 +257,7 @@ TEST(CardLoss, MinProcessesWaitsAndNamesTheCard) {
             "NVIDIA H100 (GPU-1, 0000:11:00.0) on h");
 }
 
-TEST(CardLoss, WithTheLastCardTheRunEndsAndSaysWhatToDo) {
+TEST(CardLoss, TheRunEndsWithARemedyWhenTheLastCardFails) {
   CardRun run(1);
   run.start();
   EXPECT_TRUE(run.lose_card(0, "w0", 3));
@@ -277,7 +278,7 @@ TEST(CardLoss, WithTheLastCardTheRunEndsAndSaysWhatToDo) {
   EXPECT_TRUE(run.state.status(run.now).says_how_to_go_on);
 }
 
-TEST(CardLoss, ACascadeIsOneEventAndOnlyTheFirstCardIsCharged) {
+TEST(CardLoss, ACascadeOfFailuresIsOneEventAndCountsAgainstTheFirstCardOnly) {
   CardRun run(3);
   run.start();
   run.state.committed(3, std::nullopt);
@@ -298,7 +299,7 @@ TEST(CardLoss, ACascadeIsOneEventAndOnlyTheFirstCardIsCharged) {
     charged += one.is_charged ? 1 : 0;
   }
   EXPECT_EQ(charged, 1);
-  // Later on the others are not at their second failure.
+  // These later failures are not the others' second ones.
   run.now += seconds(10);
   run.state.tick(run.now);
   run.state.card_failed(run.now, "w0.1", report(0, 4));
@@ -314,7 +315,7 @@ TEST(CardLoss, AfterAKilledWorkerErrorsOfCardsAreItsConsequences) {
   EXPECT_FALSE(run.state.cards().all()[0].is_charged);
 }
 
-TEST(CardLoss, ACoordinatorThatIsStartedAgainStillKnows) {
+TEST(CardLoss, ARestartedCoordinatorStillExcludesTheCard) {
   CardRun run(2);
   run.start();
   run.lose_card(1, "w1", 3);

@@ -68,15 +68,15 @@ TEST(DeviceChoice, CardsThatFailedAreNotChosenAgain) {
   const std::set<std::string> first = {node.cards[0].uuid};
   EXPECT_EQ(choose_slot_cards(config_of("auto"), node, {}, first).cards,
             std::vector<int64_t>{1});
-  // An agent that comes again with as many workers as cards goes on with the
-  // usable ones: who gets the failed card ends at once.
+  // An agent that registers again with as many workers as cards continues with
+  // the usable ones: the worker with the failed card ends at once.
   const Node all = node_of("h", 2, 2);
   EXPECT_EQ(choose_slot_cards(config_of("auto"), all, {}, first).cards,
             (std::vector<int64_t>{1, 0}));
   EXPECT_TRUE(
       choose_slot_cards(config_of("auto"), node_of("h", 3, 2), {}, first)
           .refusal);
-  // The usable one is another agent's.
+  // The other usable card belongs to another agent.
   Node other = node_of("h", 1, 2);
   other.node_id = "other";
   other.slot_cards = {1};
@@ -115,8 +115,8 @@ TEST(DeviceChoice, EachWorkerHasACardOfItsOwn) {
               ElementsAre(0, 1, 2));
   EXPECT_THAT(placed(config_of("4,5"), {node_of("a", 2, 8)})[0].slot_cards,
               ElementsAre(4, 5));
-  // mpirun -np 2: an agent for each slot of one machine, all of which show all
-  // cards; agents that were started by hand do the same.
+  // mpirun -np 2: an agent for each slot of one machine, each of which lists
+  // all cards; agents that were started by hand do the same.
   const std::vector<Node> both = placed(
       config_of("auto"), {node_of("n1", 1, 2, "m"), node_of("n2", 1, 2, "m")});
   EXPECT_THAT(both[0].slot_cards, ElementsAre(0));
@@ -133,7 +133,7 @@ TEST(DeviceChoice, EachWorkerHasACardOfItsOwn) {
   second.first_local_slot = 1;
   const std::vector<Node> apart = placed(config_of("auto"), {first, second});
   EXPECT_THAT(apart[1].slot_cards, ElementsAre(0));
-  // Where they may share, they take turns.
+  // If sharing is allowed, workers take cards in turn.
   configs::RunConfig shared = config_of("auto");
   shared.share_devices = true;
   EXPECT_THAT(placed(shared, {node_of("a", 3, 2)})[0].slot_cards,
@@ -159,7 +159,7 @@ TEST(DeviceChoice, MoreWorkersThanCardsAreRefused) {
             "several share a card");
 }
 
-TEST(DeviceChoice, WhatIsAskedForAndAbsentIsRefused) {
+TEST(DeviceChoice, ARequestedCardThatIsAbsentIsRefused) {
   EXPECT_EQ(refusal_of(config_of("all"), node_of("a", 1, 0)),
             "[device] --device all asks for cards, and a has none: there is no "
             "driver: use --device cpu, or nodes with cards");
@@ -208,7 +208,7 @@ TEST(DeviceChoice, ThePrecisionSuitsAllCards) {
   spare.cards.push_back(card_of(2, "a", 75, "NVIDIA T4"));
   EXPECT_EQ(choose_devices(config, placed(config, {spare})).precision,
             configs::Precision::kBf16);
-  // What was asked for, or a resumed run has, stays.
+  // A requested precision, or that of a resumed run, stays.
   config.precision = configs::Precision::kFp16;
   const DeviceChoice asked =
       choose_devices(config, placed(config, {node_of("a", 2, 2)}));
@@ -216,7 +216,7 @@ TEST(DeviceChoice, ThePrecisionSuitsAllCards) {
   EXPECT_EQ(asked.reason, "");
 }
 
-TEST(DeviceChoice, CardsThatNoWorkerCanUseAreSaid) {
+TEST(DeviceChoice, CardsThatNoWorkerCanUseAreReported) {
   Node node = node_of("a", 1, 0);
   node.unusable_cards = "the driver has 8 x NVIDIA H100, but this build …";
   const auto choose = [&](const std::string& device) {
@@ -228,7 +228,7 @@ TEST(DeviceChoice, CardsThatNoWorkerCanUseAreSaid) {
   EXPECT_EQ(choose("cpu").warning, "");
 }
 
-TEST(DeviceChoice, TilesAreLookedAtOnTheCpu) {
+TEST(DeviceChoice, TilesAreValidatedOnTheCpu) {
   configs::RunConfig config = config_of("auto");
   config.command = "val";
   config.tile_height = config.tile_width = 640;
@@ -239,7 +239,7 @@ TEST(DeviceChoice, TilesAreLookedAtOnTheCpu) {
 }
 
 // Unit tests, and agents of tools, register no cards.
-TEST(DeviceChoice, AnAgentThatHasNotLookedDecidesNothing) {
+TEST(DeviceChoice, AnAgentThatHasNotListedItsCardsDecidesNothing) {
   Node node = node_of("a", 2, 0);
   node.no_card_reason.clear();
   EXPECT_THAT(placed(config_of("0,1"), {node})[0].slot_cards,

@@ -64,7 +64,7 @@ TEST(StaleError, BothRunsAreNamed) {
             "the message is of run (none), this coordinator serves run abc");
 }
 
-TEST(StaleError, NotKnowingYetIsAllowedOnlyWhereSaid) {
+TEST(StaleError, AnUnknownGenerationIsAcceptedOnlyWhereAllowed) {
   EXPECT_NE(stamp_error(0, "", 3, "abc", true), std::nullopt);
   EXPECT_EQ(stamp_error(0, "abc", 3, "abc", true), std::nullopt);
   EXPECT_EQ(stamp_error(0, "abc", 3, "abc", false),

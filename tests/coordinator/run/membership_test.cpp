@@ -55,7 +55,7 @@ TEST(Membership, TheSameRegistrationTwiceIsOne) {
             "node n is registered already, with 2 other workers");
 }
 
-TEST(Membership, ASuccessorTakesTheSlotOfWhoIsGone) {
+TEST(Membership, ASuccessorTakesTheSlotOfALostAgent) {
   Membership membership(2);
   Node node{"n", "h", 0, {"a", "b"}, {}};
   EXPECT_EQ(membership.register_node(at(0), node), std::nullopt);
@@ -99,7 +99,7 @@ TEST(Membership, MoreWorkersThanExpectedAreRefusedWithAllNumbers) {
   EXPECT_EQ(membership.nodes().size(), 1u);
 }
 
-TEST(Membership, AWorkerIdIsThereOnce) {
+TEST(Membership, AWorkerIdIsUnique) {
   Membership membership = four();
   membership.register_node(at(0), node_of("n", {"a"}));
   EXPECT_EQ(membership.register_node(at(0), node_of("m", {"b", "a"})),
@@ -174,7 +174,7 @@ TEST(Membership, ExactlyTheTimeoutIsNotYetSilence) {
   EXPECT_EQ(ids(membership.expire(at(5000)).workers), "");
 }
 
-TEST(Membership, ASilentNodeIsToldOnceAndMaySpeakAgain) {
+TEST(Membership, ASilentNodeIsReportedOnceAndMayReturn) {
   Membership membership = four();
   membership.register_node(at(0), node_of("n", {"a"}));
   EXPECT_EQ(ids(membership.expire(at(5000)).nodes), "");
@@ -187,7 +187,7 @@ TEST(Membership, ASilentNodeIsToldOnceAndMaySpeakAgain) {
   EXPECT_EQ(membership.expire(at(11001)).nodes.size(), 1u);
 }
 
-TEST(Membership, ASilentAgentWhoseWorkersAreHeardWasStopped) {
+TEST(Membership, ASilentAgentWhoseWorkersSendMessagesWasStopped) {
   Membership membership = four();
   membership.register_node(at(0), node_of("n", {"a"}));
   membership.join(at(0), "a", "n");
@@ -197,8 +197,8 @@ TEST(Membership, ASilentAgentWhoseWorkersAreHeardWasStopped) {
   EXPECT_EQ(ids(membership.expire(at(2001)).nodes), "n for 2000 ms");
 }
 
-// Node n, heard every 250 ms until `end`; its agent says each time how long ago
-// it heard worker a, which was heard every 250 ms until `last`.
+// Node n sends a message every 250 ms until `end`, each with the age of the
+// last message of worker a, which sends one every 250 ms until `last`.
 Membership reported_until(int last, int end, int pause_begin = 0,
                           int pause_end = 0) {
   Membership membership = four();
@@ -213,15 +213,15 @@ Membership reported_until(int last, int end, int pause_begin = 0,
   return membership;
 }
 
-TEST(Membership, AWorkerIsSilentOnceItsAgentHasNotHeardItForLong) {
+TEST(Membership, AWorkerIsSilentOnceItsAgentHasReceivedNothingForTheLimit) {
   EXPECT_EQ(ids(reported_until(1000, 3000).expire(at(3000)).workers), "");
   const Expired expired = reported_until(1000, 3250).expire(at(3250));
   EXPECT_EQ(ids(expired.workers), "a for 2000 ms");
   EXPECT_EQ(ids(expired.nodes), "");
 }
 
-// What the agent says next may be that it hears the worker.
-TEST(Membership, ReportsThatAreLateAreNotItsWorkersSilence) {
+// The agent's next report may say that the worker is alive.
+TEST(Membership, LateReportsOfAnAgentDoNotMakeItsWorkersSilent) {
   Membership membership = reported_until(3000, 3000);
   EXPECT_EQ(ids(membership.expire(at(8000)).workers), "");
   const Expired expired = membership.expire(at(8001));
@@ -229,13 +229,14 @@ TEST(Membership, ReportsThatAreLateAreNotItsWorkersSilence) {
   EXPECT_EQ(ids(expired.nodes), "n for 5000 ms, with its whole node");
 }
 
-// The machine stood still: its agent speaks again a moment before its worker.
-TEST(Membership, AfterAStallAReportedWorkerHasItsLengthToSpeakAgain) {
+// The machine was stopped: its agent sends a message a moment before its worker
+// does.
+TEST(Membership, AfterAStallAReportedWorkerHasTheStallsLengthToSendAgain) {
   Membership membership = reported_until(2000, 5000, 2000, 5000);
   EXPECT_EQ(ids(membership.expire(at(5000)).workers), "");
 }
 
-TEST(Membership, WhoSpokeForItselfIsNotAsOldAsItsAgentSays) {
+TEST(Membership, AWorkersOwnMessageCountsBeforeAnOlderAgeFromItsAgent) {
   Membership membership = four();
   membership.register_node(at(0), node_of("n", {"a"}));
   membership.join(at(0), "a", "n");
@@ -246,7 +247,7 @@ TEST(Membership, WhoSpokeForItselfIsNotAsOldAsItsAgentSays) {
   EXPECT_EQ(membership.find("a")->last_seen, at(6000));
 }
 
-TEST(Membership, APauseOfTheCoordinatorIsNobodysSilence) {
+TEST(Membership, APauseOfTheCoordinatorMakesNoMemberSilent) {
   Membership membership = four();
   membership.register_node(at(0), node_of("n", {"a"}));
   membership.join(at(0), "a", "n");

@@ -24,7 +24,7 @@ QuorumOptions options(int expected_workers) {
   return options;
 }
 
-TEST(Quorum, EverybodyHasJoined) {
+TEST(Quorum, AllMembersHaveJoined) {
   const QuorumDecision decision = decide_quorum(
       at(5), at(0),
       {member("a", MemberState::kJoined), member("b", MemberState::kJoined)},
@@ -62,7 +62,7 @@ TEST(Quorum, ALongListIsCutShort) {
             "2 more");
 }
 
-TEST(Quorum, WhoHasLeftIsMissing) {
+TEST(Quorum, AMemberThatLeftIsMissing) {
   const QuorumDecision decision = decide_quorum(
       at(5), at(0), {member("a", MemberState::kGone)}, options(1));
   EXPECT_TRUE(decision.members.empty());

@@ -89,7 +89,7 @@ TEST(RankAssignment, EqualLauncherRanksAreOrderedByName) {
                                        ranked("w1", 1, 0, 1)}));
 }
 
-TEST(RankAssignment, NobodyGetsNothing) {
+TEST(RankAssignment, NoMembersGetNoRanks) {
   EXPECT_TRUE(assign_ranks({}).empty());
 }
 

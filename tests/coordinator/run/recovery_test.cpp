@@ -1,4 +1,4 @@
-// A worker is lost: with whom, when and where the run goes on.
+// A worker is lost: with which members, when and where the run continues.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -83,8 +83,9 @@ TEST(Recovery, ARankOutOfMemoryAndItsPeersGoOnInTheirPlaces) {
   EXPECT_EQ(run.events(), "generation plan") << "no process is lost";
 }
 
-TEST(Recovery, NobodyKeepsTheStateWhereOneCannot) {
-  // One cannot go on as it is; one is a step behind; one is lost meanwhile.
+TEST(Recovery, NoRankKeepsTheStateWhereOneCannot) {
+  // One rank cannot keep its state; one is a step behind; one is lost
+  // meanwhile.
   for (int why = 0; why < 3; ++why) {
     SCOPED_TRACE(why);
     ScriptedRun run(2);
@@ -102,8 +103,8 @@ TEST(Recovery, NobodyKeepsTheStateWhereOneCannot) {
   }
 }
 
-// A worker that needs less each time is waited for, however often it fails; one
-// that runs out where nothing can be made smaller is not.
+// A worker that needs less memory each time is waited for, however often it
+// fails; one that is out of memory on the last rung is not.
 TEST(Recovery, MemoryThatRunsOutForGoodEndsTheRun) {
   for (const bool is_leaner : {true, false}) {
     SCOPED_TRACE(is_leaner);
@@ -182,7 +183,7 @@ TEST(Recovery, StepsAndALadderThatMovesAreProgress) {
   }
 }
 
-TEST(Recovery, AReportOfAnExitThatComesTwiceCountsOnce) {
+TEST(Recovery, ARepeatedReportOfAnExitCountsOnce) {
   ScriptedRun run(2);
   run.start();
   for (int i = 0; i < 9; ++i) {
@@ -202,7 +203,7 @@ TEST(Recovery, TheNewestCommittedStepIsTheTruth) {
   EXPECT_EQ(run.state.generation().begin.committed_steps, 8);
 }
 
-TEST(Recovery, NobodyIsWaitedForWhoWillNotCome) {
+TEST(Recovery, WorkersThatWillNotJoinAreNotWaitedFor) {
   ScriptedRun run(3);
   run.start();
   EXPECT_FALSE(run.state.worker_exited(run.now, "w2", 127, "").restart);
@@ -224,7 +225,7 @@ TEST(Recovery, AfterFiveSecondsTheRunGoesOnWithFewerAndLaterWithAll) {
   EXPECT_EQ(run.orders(), "w0:run");
   EXPECT_EQ(run.state.generation().members.size(), 1u);
   EXPECT_FALSE(run.state.leave_requested());
-  // It comes after all: the layout that was asked for returns at a step.
+  // It registers after all: the requested layout returns at a step.
   run.succeed(1);
   EXPECT_TRUE(run.state.leave_requested());
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
@@ -249,7 +250,7 @@ TEST(Recovery, FewerThanMinProcessesWaitAndThenSave) {
   EXPECT_EQ(run.orders(), "w0:save");
 }
 
-TEST(Recovery, ACrashLoopEndsWithItsLastWords) {
+TEST(Recovery, ACrashLoopEndsTheRunWithTheWorkersLastOutput) {
   ScriptedRun run(2);
   run.start();
   run.state.committed(4, std::nullopt);
@@ -309,7 +310,7 @@ TEST(Recovery, AWorkersOwnFailureIsNoReasonToTryAgain) {
   EXPECT_EQ(run.orders(), "w1:save");
 }
 
-TEST(Recovery, SilenceOfTwoSecondsIsALossAndItsAgentIsToldToKill) {
+TEST(Recovery, ASilenceOfTwoSecondsIsALossAndTheAgentMustKillTheWorker) {
   ScriptedRun run(2);
   run.start();
   run.pass(2100, {1});
@@ -321,7 +322,7 @@ TEST(Recovery, SilenceOfTwoSecondsIsALossAndItsAgentIsToldToKill) {
       << "given up is as good as gone";
 }
 
-TEST(Recovery, WhoIsStuckThoughItSpeaksIsNamedAndKilled) {
+TEST(Recovery, AStuckRankThatStillSendsHeartbeatsIsNamedAndKilled) {
   ScriptedRun run(2);
   run.start();
   wire::RunProgress progress;
@@ -341,7 +342,7 @@ TEST(Recovery, WhoIsStuckThoughItSpeaksIsNamedAndKilled) {
               HasSubstr("rank 1 on h was stuck in step 7"));
 }
 
-TEST(Recovery, WhoIsStuckWhileAnotherIsLostIsKilledToo) {
+TEST(Recovery, AStuckRankIsAlsoKilledWhileAnotherIsLost) {
   ScriptedRun run(3);
   run.start();
   run.state.worker_exited(run.now, "w0", 137, "");
@@ -362,7 +363,7 @@ TEST(Recovery, WhoIsStuckWhileAnotherIsLostIsKilledToo) {
 }
 
 // The others' time limits do not count while one of them is late.
-TEST(Recovery, WhoWaitsForNobodyIsLateAndTheOthersAreTold) {
+TEST(Recovery, ARankThatWaitsForNoPeerIsReportedLateToTheOthers) {
   ScriptedRun run(2);
   run.start();
   run.state.note_waiting("w0", true);
@@ -374,8 +375,9 @@ TEST(Recovery, WhoWaitsForNobodyIsLateAndTheOthersAreTold) {
   EXPECT_FALSE(run.state.a_member_works()) << "it takes no part";
 }
 
-// Who waits for a message of the lost one would wait for its time limit.
-TEST(Recovery, TheOthersHearOfALossUntilTheNextGeneration) {
+// Without the report, a rank that waits for a message of the lost one would
+// wait for its time limit.
+TEST(Recovery, HeartbeatRepliesReportALossUntilTheNextGeneration) {
   ScriptedRun run(2);
   run.start();
   EXPECT_FALSE(run.state.peer_lost());
@@ -387,7 +389,7 @@ TEST(Recovery, TheOthersHearOfALossUntilTheNextGeneration) {
   EXPECT_FALSE(run.state.peer_lost());
 }
 
-TEST(Recovery, EverybodyComplainsAndNobodyIsLost) {
+TEST(Recovery, AllMembersReportAFailedCollectiveAndNoneIsLost) {
   ScriptedRun run(2);
   run.start();
   run.complain(0, 9);
@@ -453,7 +455,7 @@ TEST(Recovery, ANewcomerIsAdmittedAtAStepAndADrainedNodeLeavesAtOne) {
   EXPECT_TRUE(run.state.stop_requested());
 }
 
-TEST(Recovery, WhoIsToldToLeaveIsToldOnce) {
+TEST(Recovery, ARequestToLeaveIsSentOnce) {
   ScriptedRun run(2);
   run.start();
   run.state.register_node(run.now, other_node(1));
@@ -502,7 +504,7 @@ TEST(Recovery, AnAgentThatIsStartedAgainBringsTheLayoutBack) {
   EXPECT_EQ(run.state.generation().begin, (ResumePoint{4, ""}));
 }
 
-TEST(Recovery, ALayoutThatWasAskedForTakesNoMore) {
+TEST(Recovery, ARequestedLayoutTakesNoFurtherWorkers) {
   configs::RunConfig config = ScriptedRun::config();
   config.layout = plan::parse_layout("data=2");
   ScriptedRun run(ScriptedRun::options(2), config);
@@ -512,7 +514,7 @@ TEST(Recovery, ALayoutThatWasAskedForTakesNoMore) {
   run.state.join(run.now, "m0", "m");
   EXPECT_EQ(run.orders(), "");
   EXPECT_FALSE(run.state.leave_requested());
-  // It stands in for one that is lost.
+  // It replaces one that is lost.
   run.state.worker_exited(run.now, "w1", 137, "");
   run.complain(0, 6);
   EXPECT_EQ(run.orders(), "w0:run m0:run");

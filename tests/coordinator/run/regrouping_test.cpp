@@ -1,4 +1,4 @@
-// From one generation to the next at a committed step.
+// The change from one generation to the next at a committed step.
 #include "coordinator/run/regrouping.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ Leaving leaving(int64_t steps, int64_t asked, int64_t room = 0) {
   return one;
 }
 
-// Two workers of a run whose layers are known, running.
+// Two workers of a running run whose layer costs are known.
 class Regroup : public ::testing::Test {
  protected:
   Regroup() {
@@ -73,7 +73,7 @@ TEST_F(Regroup, OnceAllHaveLeftTheNextGenerationStarts) {
               HasSubstr(R"("checkpoint":"/runs/exp/checkpoints/step-3")"));
   EXPECT_EQ(events[1].event, EventKind::kPlan);
   EXPECT_THAT(events[1].reason, HasSubstr("instead of data=2"));
-  // The next generation ends as any.
+  // The next generation ends like any other.
   EXPECT_EQ(
       run.state.finish(run.now, "w0",
                        {.reason = "done", .result_json = "{}", .step = 9}),
@@ -108,7 +108,7 @@ TEST_F(Regroup, ALossMeanwhileIsMadeGoodFromTheCheckpoint) {
             (ResumePoint{3, "/runs/exp/checkpoints/step-3"}));
 }
 
-TEST_F(Regroup, WhoLeavesForMemoryAfterALossGoesOnFromItsCheckpoint) {
+TEST_F(Regroup, ALossWithAMemberThatLeftForMemoryContinuesFromTheCheckpoint) {
   run.state.worker_exited(run.now, "w1", 137, "");
   leave(0, leaving(3, 1));
   run.pass(5000, {1});
@@ -129,7 +129,7 @@ TEST_F(Regroup, ADrainMeanwhileEndsItWith130) {
   EXPECT_TRUE(run.state.status(run.now).says_how_to_go_on);
 }
 
-TEST_F(Regroup, WhoSpeaksButNeverLeavesIsLost) {
+TEST_F(Regroup, AMemberThatSendsHeartbeatsButNeverLeavesIsLost) {
   leave(0, leaving(3, 1));
   run.pass(129 * 1000);
   EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
@@ -152,7 +152,7 @@ TEST(Regrouping, TheLeastRoomOfAllAndTheFailedRanksBytes) {
     members[static_cast<size_t>(rank)].rank = rank;
     const std::string worker = "w" + std::to_string(rank);
     members[static_cast<size_t>(rank)].worker_id = worker;
-    // Rank 0 knows no room, rank 2 has least.
+    // Rank 0 reports no room, rank 2 the least.
     regrouping.left[worker] =
         leaving(3, 100 + rank, rank == 0 ? 0 : 1000 - rank);
   }
@@ -161,7 +161,7 @@ TEST(Regrouping, TheLeastRoomOfAllAndTheFailedRanksBytes) {
   EXPECT_EQ(shortage.memory.room_bytes, 998);
 }
 
-TEST(Regrouping, WhoLivesAndHasNotLeftIsWaitedFor) {
+TEST(Regrouping, ALivingMemberThatHasNotLeftIsWaitedFor) {
   Membership membership(3);
   Node node;
   node.node_id = "n";

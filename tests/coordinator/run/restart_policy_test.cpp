@@ -5,7 +5,7 @@
 namespace headroom::coordinator {
 namespace {
 
-TEST(RestartPolicy, AtOnceThenLaterThenNotAtAll) {
+TEST(RestartPolicy, RestartsAtOnceThenAfterADelayThenNotAtAll) {
   const std::vector<int> delays = {0, 250, 500, 1000};
   for (int ends = 1; ends <= 4; ++ends) {
     const RestartDecision decision = decide_restart({137, ends, false});
@@ -20,7 +20,7 @@ TEST(RestartPolicy, AtOnceThenLaterThenNotAtAll) {
             "it has ended 5 times in a row without a step between");
 }
 
-TEST(RestartPolicy, WhoCouldFareNoBetterIsNotStartedAgain) {
+TEST(RestartPolicy, AWorkerThatWouldFailAgainIsNotRestarted) {
   for (const int code : {2, 3, 4, 127}) {
     EXPECT_FALSE(decide_restart({code, 1, false}).restart) << code;
     EXPECT_FALSE(decide_restart({code, 9, false}).is_crash_loop) << code;

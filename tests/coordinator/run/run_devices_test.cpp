@@ -1,6 +1,6 @@
-// What a run computes on is settled when its first generation is formed, from
-// what its agents registered; a coordinator that is started again, and nodes
-// that come later, go by it.
+// The device kind of a run is decided when its first generation is formed, from
+// the cards that its agents registered; a restarted coordinator, and nodes that
+// join later, keep it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ struct TwoNodes {
   RunState state;
 };
 
-TEST(RunDevices, AreSettledFromWhatAgentsRegister) {
+TEST(RunDevices, AreChosenFromTheCardsThatAgentsRegister) {
   TwoNodes run;
   EXPECT_EQ(run.state.settled_config_yaml(), "");
   run.start(machine_of("a", 1), machine_of("b", 1));
@@ -107,7 +107,7 @@ TEST(RunDevices, WithoutCardsTheRunIsOnTheCpu) {
   EXPECT_EQ(run.state.generation().plan.backend, plan::Backend::kGloo);
 }
 
-TEST(RunDevices, IdleCardsAreALoudLine) {
+TEST(RunDevices, IdleCardsAreAWarning) {
   TwoNodes run("cpu");
   run.start(machine_of("a", 8), machine_of("b", 8));
   EXPECT_EQ(run.lines(),
@@ -129,14 +129,14 @@ TEST(RunDevices, NodesOfTwoKindsEndARunThatWaits) {
   }
 }
 
-TEST(RunDevices, CardsThatAreAskedForAndAbsentEndARunThatWaits) {
+TEST(RunDevices, RequestedCardsThatAreAbsentEndAWaitingRun) {
   TwoNodes run("all");
   EXPECT_THAT(run.add(machine_of("a", 0)),
               HasSubstr("--device all asks for cards, and a has none"));
   EXPECT_TRUE(run.state.over());
 }
 
-TEST(RunDevices, ANodeThatComesLaterIsOfTheRunsKindOrRefused) {
+TEST(RunDevices, ANodeThatJoinsLaterHasTheRunsKindOrIsRefused) {
   TwoNodes run;
   run.start(machine_of("a", 1), machine_of("b", 1));
   EXPECT_THAT(run.add(machine_of("c", 0)), HasSubstr("c has none"));
@@ -146,7 +146,7 @@ TEST(RunDevices, ANodeThatComesLaterIsOfTheRunsKindOrRefused) {
             std::vector<int64_t>{0});
 }
 
-TEST(RunDevices, AFlagThatNeedsACardIsRefusedOnceThereIsNone) {
+TEST(RunDevices, AFlagThatNeedsACardIsRefusedWithoutOne) {
   TwoNodes run;
   run.config.tf32 = true;
   RunState state(TwoNodes::options(), run.config, run.now);

@@ -62,7 +62,7 @@ TEST(DecideEnding, AmongEqualsTheLowestRankSaves) {
   EXPECT_EQ(decide(1100, ending).worker_id, "w0");
 }
 
-TEST(DecideEnding, WhoCannotSaveIsPassedOver) {
+TEST(DecideEnding, ASurvivorThatCannotSaveIsSkipped) {
   RunEnding ending = lost_rank_1();
   ending.survivors = {survivor(0, 14), survivor(2, 13), survivor(3, 12)};
   ending.survivors[0].can_save = false;
@@ -70,7 +70,7 @@ TEST(DecideEnding, WhoCannotSaveIsPassedOver) {
   EXPECT_EQ(decide(1100, ending).worker_id, "w3");
 }
 
-TEST(DecideEnding, WhoHoldsAPartOfTheStateIsNotAskedToSaveIt) {
+TEST(DecideEnding, ARankWithOnlyAPartOfTheStateIsNotAskedToSave) {
   RunEnding ending = lost_rank_1();
   ending.survivors = {survivor(0, 14), survivor(2, 14), survivor(3, 14)};
   for (Survivor& entry : ending.survivors) entry.state = {true, 10};
@@ -89,7 +89,7 @@ TEST(DecideEnding, AfterTheTimeoutTheSilentAreNotWaitedFor) {
   EXPECT_EQ(decision.worker_id, "w2");
 }
 
-TEST(DecideEnding, TheGoneAreNotWaitedFor) {
+TEST(DecideEnding, LostMembersAreNotWaitedFor) {
   RunEnding ending = lost_rank_1();
   ending.survivors = {survivor(0, 12), survivor(2), survivor(3)};
   ending.survivors[1].gone = true;
@@ -116,7 +116,7 @@ TEST(DecideEnding, WhileOneSavesNothingElseHappens) {
   EXPECT_EQ(ending.saver, "");
 }
 
-TEST(DecideEnding, TheAgentsWordIsWaitedForButNotLong) {
+TEST(DecideEnding, TheAgentsReportIsAwaitedButNotForLong) {
   RunEnding ending = lost_rank_1();
   ending.survivors = {survivor(0, 12)};
   ending.saver = "w0";
@@ -128,7 +128,7 @@ TEST(DecideEnding, TheAgentsWordIsWaitedForButNotLong) {
   EXPECT_EQ(decide(1200, ending).kind, Kind::kOver);
 }
 
-TEST(DecideEnding, NoAgentNoWaiting) {
+TEST(DecideEnding, WithoutAnAgentNothingIsAwaited) {
   RunEnding ending = lost_rank_1();
   ending.survivors.clear();
   EXPECT_EQ(decide(1200, ending).kind, Kind::kWait);
@@ -139,14 +139,14 @@ TEST(DecideEnding, NoAgentNoWaiting) {
   EXPECT_EQ(decide(1200, ending).kind, Kind::kOver);
 }
 
-TEST(DecideEnding, WithNoCommittedStepNobodySaves) {
+TEST(DecideEnding, WithoutACommittedStepNothingIsSaved) {
   RunEnding ending = lost_rank_1();
   ending.loss->exit_code = 1;
   ending.survivors = {survivor(0, 0), survivor(2, 0), survivor(3, 0)};
   EXPECT_EQ(decide(1100, ending).kind, Kind::kOver);
 }
 
-TEST(DescribeEnding, NamesRankWorkerSignalLastWordsAndHowToGoOn) {
+TEST(DescribeEnding, NamesRankWorkerSignalLastOutputAndTheResumeCommand) {
   RunEnding ending = lost_rank_1();
   ending.loss->exit_code = 137;
   ending.loss->last_words = "epoch 3\nhalf way\n";
@@ -158,7 +158,7 @@ TEST(DescribeEnding, NamesRankWorkerSignalLastWordsAndHowToGoOn) {
   EXPECT_TRUE(describe_ending(ending, "/runs/exp").says_how_to_go_on);
 }
 
-TEST(DescribeEnding, SaysWhyWhenTheExitCodeDoesNot) {
+TEST(DescribeEnding, GivesTheCauseWhereTheExitCodeDoesNot) {
   RunEnding ending = lost_rank_1();
   ending.loss->how = "was silent for 2000 ms";
   ending.loss->explained = true;
@@ -192,7 +192,7 @@ TEST(DescribeEnding, ACheckpointOfTheNewestStepIsTheSavedState) {
             "/runs/exp");
 }
 
-TEST(DescribeEnding, WithoutAKnownCheckpointTheFolderTells) {
+TEST(DescribeEnding, WithoutAKnownCheckpointTheReasonNamesTheFolder) {
   RunEnding ending = lost_rank_1();
   ending.survivors = {survivor(0, 3), survivor(2, 3)};
   for (Survivor& entry : ending.survivors) entry.state = {true, 0};
@@ -217,7 +217,7 @@ TEST(DescribeEnding, BeforeTheFirstStepThereIsNothingToResume) {
             "the run again");
 }
 
-TEST(DescribeEnding, WithNobodyLostTheComplaintIsQuoted) {
+TEST(DescribeEnding, WithNoMemberLostTheReportedFailureIsQuoted) {
   RunEnding ending;
   ending.first_complaint = "[communication] reset by peer";
   ending.survivors = {survivor(0, 4)};

@@ -1,5 +1,5 @@
-// A worker is lost, complains, or fails where no generation can be formed
-// again, as under MPI: how the run ends then.
+// A worker is lost, reports a failure, or fails where no generation can be
+// formed again, as under MPI: how the run ends then.
 #include <gtest/gtest.h>
 
 #include "coordinator/run/run_state.h"
@@ -20,7 +20,7 @@ class FailStopRun : public ScriptedRun {
       : ScriptedRun(options(workers), mpi_config()) {}
 };
 
-TEST(Loss, AKilledWorkerTheSurvivorSavesAndTheReasonSaysItAll) {
+TEST(Loss, AfterAKilledWorkerTheSurvivorSavesAndTheReasonIsComplete) {
   FailStopRun run(2);
   run.start();
   run.state.committed(12, std::nullopt);
@@ -46,20 +46,20 @@ TEST(Loss, AKilledWorkerTheSurvivorSavesAndTheReasonSaysItAll) {
   EXPECT_EQ(run.events(), "loss_of_process run_over");
 }
 
-// Workers break off a stream whose other end does not answer for 12 s.
-TEST(Loss, AStreamThatBrokeWhileTheCoordinatorStoodStillIsNobodysLoss) {
+// Workers close a stream whose other end does not answer for 12 s.
+TEST(Loss, AStreamThatBrokeDuringAPauseOfTheCoordinatorIsNoLoss) {
   ScriptedRun run(2);
   run.start();
   run.pass(500);
   run.now += std::chrono::seconds(12);
-  run.state.note_pause(run.now);  // before its own tick: a call comes first
+  run.state.note_pause(run.now);  // before its own tick: a call arrives first
   run.state.worker_disconnected(run.now, "w0");
   run.state.worker_disconnected(run.now, "w1");
   run.state.tick(run.now);
   EXPECT_TRUE(run.state.is_readopting(run.now));
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
   EXPECT_EQ(run.events(), "coordinator_pause");
-  // w1 never comes back: its heartbeats are missed, once they may be.
+  // w1 does not return: its missing heartbeats count after the pause.
   run.pass(4900, {1});
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
   run.pass(2200, {1});
@@ -68,7 +68,7 @@ TEST(Loss, AStreamThatBrokeWhileTheCoordinatorStoodStillIsNobodysLoss) {
   EXPECT_FALSE(run.state.is_readopting(run.now));
 }
 
-TEST(Loss, WhoEndsInThePauseIsLostByItsAgentsWords) {
+TEST(Loss, AWorkerThatEndsDuringThePauseIsLostByItsAgentsReport) {
   ScriptedRun run(2);
   run.start();
   run.now += std::chrono::seconds(12);
@@ -78,8 +78,8 @@ TEST(Loss, WhoEndsInThePauseIsLostByItsAgentsWords) {
   EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
 }
 
-// It joins and speaks, and does nothing else.
-TEST(Loss, AMemberThatNeverComesToTheRendezvousIsNamedAfterSeconds) {
+// It joins and sends heartbeats, and does nothing else.
+TEST(Loss, AMemberThatNeverReachesTheRendezvousIsNamedAfterSeconds) {
   ScriptedRun run(2);
   run.start();
   run.state.note_arrival("w0");
@@ -95,15 +95,15 @@ TEST(Loss, AMemberThatNeverComesToTheRendezvousIsNamedAfterSeconds) {
             "within 15 s");
 }
 
-// Nobody is waited for, as where a generation meets in no other way.
-TEST(Loss, WhereNobodyComesToTheRendezvousNobodyIsMissed) {
+// No member is waited for, as where a generation meets in no other way.
+TEST(Loss, WithNoMemberAtTheRendezvousNoneIsMissing) {
   ScriptedRun run(2);
   run.start();
   run.pass(30'000);
   EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
 }
 
-TEST(Loss, TheComplaintMayComeBeforeTheLossIsSeen) {
+TEST(Loss, AFailureReportMayArriveBeforeTheLossIsDetected) {
   FailStopRun run(3);
   run.start();
   run.complain(0, 7);
@@ -121,7 +121,7 @@ TEST(Loss, TheComplaintMayComeBeforeTheLossIsSeen) {
             "--resume /runs/exp");
 }
 
-TEST(Loss, AVictimThatLeavesAfterItsComplaintIsNotBlamed) {
+TEST(Loss, AMemberThatLeavesAfterReportingAPeerIsNotBlamed) {
   FailStopRun run(3);
   run.start();
   run.complain(0, 7);
@@ -133,7 +133,7 @@ TEST(Loss, AVictimThatLeavesAfterItsComplaintIsNotBlamed) {
   EXPECT_EQ(run.state.reason().substr(0, 18), "rank 1 (worker w1)");
 }
 
-TEST(Loss, SilenceOfTwoSecondsIsALossAndItsAgentIsToldToKill) {
+TEST(Loss, ASilenceOfTwoSecondsIsALossAndTheAgentMustKillTheWorker) {
   FailStopRun run(2);
   run.start();
   run.state.committed(3, std::nullopt);
@@ -154,7 +154,7 @@ TEST(Loss, SilenceOfTwoSecondsIsALossAndItsAgentIsToldToKill) {
             "/runs/exp");
 }
 
-TEST(Loss, APauseOfTheCoordinatorLosesNobody) {
+TEST(Loss, APauseOfTheCoordinatorLosesNoMember) {
   FailStopRun run(2);
   run.start();
   run.now += std::chrono::seconds(60);
@@ -166,8 +166,8 @@ TEST(Loss, APauseOfTheCoordinatorLosesNobody) {
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
 }
 
-// Each of its ticks comes 0.9 s late, and no heartbeat is read in time.
-TEST(Loss, ACoordinatorThatComesLateLosesNobody) {
+// Each of its ticks is 0.9 s late, and no heartbeat is read in time.
+TEST(Loss, ACoordinatorThatWakesLateLosesNoMember) {
   FailStopRun run(2);
   run.start();
   for (int i = 0; i < 4; ++i) {
@@ -179,8 +179,9 @@ TEST(Loss, ACoordinatorThatComesLateLosesNobody) {
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
 }
 
-// Its machine may be slow, or gone: then it is heard of nobody else either.
-TEST(Loss, ANodeOfWhichNobodyIsHeardIsLostAfterFiveSeconds) {
+// Its machine may be slow, or gone: then no other process of it sends messages
+// either.
+TEST(Loss, ANodeThatSendsNothingIsLostAfterFiveSeconds) {
   FailStopRun run(2);
   run.start();
   run.pass(5000, {0, 1}, false);
@@ -200,12 +201,12 @@ TEST(Loss, AnAgentWhoseConnectionHasEndedIsSilentAfterTwoSeconds) {
   EXPECT_EQ(run.events(), "agent_silent loss_of_process loss_of_process");
 }
 
-TEST(Loss, StallsOfTwoSecondsLoseNobody) {
+TEST(Loss, StallsOfTwoSecondsLoseNoMember) {
   ScriptedRun run(2);
   run.start();
   for (int stall = 0; stall < 50; ++stall) {
     run.pass(2000, {0, 1}, false);
-    // Each connection comes back with its own next attempt.
+    // Each connection returns with its own next attempt.
     run.pass(700, {0, 1});
     run.pass(1200, {1});
     run.pass(600);
@@ -222,7 +223,7 @@ TEST(Loss, ASilentAgentAloneIsAWarning) {
   EXPECT_EQ(run.events(), "agent_silent");
 }
 
-TEST(BeforeTheFirstGeneration, WhoIsLostIsSucceededAndWaitedFor) {
+TEST(BeforeTheFirstGeneration, ALostWorkerIsReplacedAndItsSuccessorAwaited) {
   ScriptedRun run(3);
   run.register_node();
   run.join(0);
@@ -239,7 +240,7 @@ TEST(BeforeTheFirstGeneration, WhoIsLostIsSucceededAndWaitedFor) {
   EXPECT_EQ(run.orders(), "w0:run w1.1:run w2:run");
 }
 
-TEST(BeforeTheFirstGeneration, ASilentWorkerIsKilledAndSucceeded) {
+TEST(BeforeTheFirstGeneration, ASilentWorkerIsKilledAndReplaced) {
   ScriptedRun run(2);
   run.register_node();
   run.join(0);
@@ -270,7 +271,7 @@ TEST(BeforeTheFirstGeneration, TheFifthEndOfASlotEndsTheRun) {
   EXPECT_EQ(run.orders(), "w0:exit");
 }
 
-TEST(BeforeTheFirstGeneration, WhoGetsNoSuccessorEndsTheRun) {
+TEST(BeforeTheFirstGeneration, AWorkerThatCannotBeReplacedEndsTheRun) {
   for (const int code : {2, 3, 4, 127}) {
     ScriptedRun run(2);
     run.register_node();
@@ -295,8 +296,8 @@ TEST(BeforeTheFirstGeneration, UnderMpiASilentAgentEndsTheRun) {
   EXPECT_EQ(run.orders(), "w0:exit");
 }
 
-// Nor is it forgotten that its lost worker is to be killed.
-TEST(BeforeTheFirstGeneration, ARefusedAgentTakesNobodysPlace) {
+// The order to kill its lost worker is kept, too.
+TEST(BeforeTheFirstGeneration, ARefusedAgentTakesNoSlot) {
   ScriptedRun run(2);
   run.register_node();
   run.join(0);
@@ -347,7 +348,7 @@ TEST(Loss, AnAgentThatDiesWithItsWorkersIsNotWaitedFor) {
             "steps is not saved");
 }
 
-TEST(Loss, WhoLeavesOnceTheRunIsOverIsNotKilled) {
+TEST(Loss, AWorkerThatLeavesAfterTheEndIsNotKilled) {
   FailStopRun run(2);
   run.start();
   run.state.finish(run.now, "w0",
@@ -357,7 +358,7 @@ TEST(Loss, WhoLeavesOnceTheRunIsOverIsNotKilled) {
   EXPECT_TRUE(run.state.node_heartbeat(run.now, "n").lost_worker_ids.empty());
 }
 
-TEST(Loss, SurvivorsThatSayNothingAreLeftAfterTheirTime) {
+TEST(Loss, SilentSurvivorsAreAwaitedOnlyUntilTheTimeout) {
   FailStopRun run(3);
   run.start();
   run.state.committed(6, std::nullopt);
@@ -369,7 +370,7 @@ TEST(Loss, SurvivorsThatSayNothingAreLeftAfterTheirTime) {
   EXPECT_EQ(run.orders(), "w1:save");
 }
 
-TEST(Loss, WithNobodyToSaveTheRunEndsAfterTheSameTime) {
+TEST(Loss, WithNoRankThatCanSaveTheRunEndsAfterTheSameTimeout) {
   FailStopRun run(2);
   run.start();
   run.state.committed(6, std::nullopt);
@@ -405,11 +406,10 @@ TEST(Loss, ASaverThatFailsOrTakesTooLongIsReplaced) {
   run.complain(0, 6);
   run.complain(1, 6);
   EXPECT_EQ(run.orders(), "w0:save");
-  run.state.worker_failed(
-      run.now, "w0",
-      {.exit_code = 5,
-       .message = "[checkpoint] disk full",
-       .committed_steps = 6});
+  run.state.worker_failed(run.now, "w0",
+                          {.exit_code = 5,
+                           .message = "[checkpoint] disk full",
+                           .committed_steps = 6});
   EXPECT_EQ(run.orders(), "w1:save");
   run.pass(119900);
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
@@ -422,7 +422,7 @@ TEST(Loss, ASaverThatFailsOrTakesTooLongIsReplaced) {
             "checkpoints/ is empty");
 }
 
-TEST(Loss, EverybodyComplainsAndNobodyIsLost) {
+TEST(Loss, AllMembersReportAFailedCollectiveAndNoneIsLost) {
   FailStopRun run(2);
   run.start();
   run.complain(0, 9);
@@ -451,7 +451,7 @@ TEST(Loss, BeforeTheFirstStepNothingIsSaved) {
   EXPECT_EQ(run.orders(), "w0:exit");
 }
 
-TEST(Failure, OfTheRequestOrTheDataEndsTheRunWithItsCodeAndWords) {
+TEST(Failure, OfTheRequestOrTheDataEndsTheRunWithItsCodeAndText) {
   for (const int code : {2, 3, 4}) {
     FailStopRun run(2);
     run.start();
@@ -466,7 +466,7 @@ TEST(Failure, OfTheRequestOrTheDataEndsTheRunWithItsCodeAndWords) {
   }
 }
 
-TEST(Failure, TheCauseWinsOverAComplaintThatCameFirst) {
+TEST(Failure, TheCauseOutranksAnEarlierReportOfAPeer) {
   FailStopRun run(2);
   run.start();
   run.complain(0, 0);
@@ -478,11 +478,10 @@ TEST(Failure, TheCauseWinsOverAComplaintThatCameFirst) {
 TEST(Failure, OfAResourceStopsAtTheCommittedStep) {
   FailStopRun run(2);
   run.start();
-  run.state.worker_failed(
-      run.now, "w0",
-      {.exit_code = 5,
-       .message = "[memory] out of memory",
-       .committed_steps = 3});
+  run.state.worker_failed(run.now, "w0",
+                          {.exit_code = 5,
+                           .message = "[memory] out of memory",
+                           .committed_steps = 3});
   EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
   run.complain(1, 3);
   EXPECT_EQ(run.orders(), "w1:save");
@@ -508,7 +507,7 @@ TEST(Failure, AWorkerThatCannotStartEndsTheRunAtOnce) {
   EXPECT_EQ(run.orders(), "w0:exit");
 }
 
-TEST(Failure, AWorkersExitCodeSaysWhatIsWrongWithTheRequest) {
+TEST(Failure, AWorkersExitCodeTellsAFaultOfTheRequest) {
   FailStopRun run(2);
   run.register_node();
   run.state.worker_exited(run.now, "w1", 2, "[worker] unknown flag");
@@ -516,7 +515,7 @@ TEST(Failure, AWorkersExitCodeSaysWhatIsWrongWithTheRequest) {
   EXPECT_EQ(run.state.exit_code(), 2);
 }
 
-TEST(Failure, ThatNobodySentIsIgnored) {
+TEST(Failure, FromNoMemberIsIgnored) {
   FailStopRun run(1);
   run.start();
   run.state.worker_failed(run.now, "z", {2, "x"});

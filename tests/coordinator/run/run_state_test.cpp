@@ -1,4 +1,4 @@
-// From the first registration to an end as it should be.
+// A run from the first registration to a normal end.
 #include "coordinator/run/run_state.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace headroom::coordinator {
 namespace {
 
-TEST(RunState, WaitsInWords) {
+TEST(RunState, ReportsWhatItWaitsFor) {
   ScriptedRun run(2);
   EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
   EXPECT_EQ(run.state.reason(), "no agent has registered yet");
@@ -52,7 +52,7 @@ TEST(RunState, TheGenerationsEventListsItsMembers) {
   EXPECT_EQ(events[3].detail_json.substr(0, 18), R"({"plan":{"layout":)");
 }
 
-TEST(RunState, WhoIsNotWelcomeIsRefusedInWords) {
+TEST(RunState, AnUnwelcomeAgentOrWorkerIsRefusedWithAReason) {
   ScriptedRun run(1);
   run.register_node();
   EXPECT_EQ(run.state.join(run.now, "z", "n"),
@@ -67,7 +67,7 @@ TEST(RunState, WhoIsNotWelcomeIsRefusedInWords) {
 
 TEST(RunState, WaitingForWorkersHasAnEnd) {
   ScriptedRun run(2);
-  run.pass(20 * 60 * 1000);  // without any agent: for ever
+  run.pass(20 * 60 * 1000);  // without any agent: never
   EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
   run.register_node();
   run.join(0);
@@ -83,7 +83,7 @@ TEST(RunState, WaitingForWorkersHasAnEnd) {
   EXPECT_EQ(run.orders(), "w0:exit");
 }
 
-TEST(RunState, FinishSendsEverybodyHome) {
+TEST(RunState, FinishEndsAllWorkersAndAgents) {
   ScriptedRun run(2);
   run.start();
   EXPECT_EQ(run.state.finish(run.now, "w0",
@@ -185,7 +185,7 @@ TEST(RunState, AStopEndsAtOnce) {
   EXPECT_EQ(run.orders(), "w0:exit w1:exit");
 }
 
-TEST(RunState, WhoJoinsAfterTheEndIsSentHome) {
+TEST(RunState, AWorkerThatJoinsAfterTheEndIsToldToExit) {
   ScriptedRun run(2);
   run.register_node();
   run.state.drain(run.now, "Ctrl-C");
@@ -193,7 +193,7 @@ TEST(RunState, WhoJoinsAfterTheEndIsSentHome) {
   EXPECT_EQ(run.orders(), "w1:exit");
 }
 
-TEST(RunState, ProgressNeverGoesBack) {
+TEST(RunState, ProgressNeverDecreases) {
   ScriptedRun run(2);
   run.start();
   wire::RunProgress progress;
@@ -273,7 +273,7 @@ TEST(EverybodyTold, ASilentAgentIsNotWaitedFor) {
   EXPECT_TRUE(run.state.everybody_told(run.now, true));
 }
 
-TEST(EverybodyTold, AfterTheFarewellNobodyIsWaitedFor) {
+TEST(EverybodyTold, AfterTheFarewellPeriodNoProcessIsAwaited) {
   ScriptedRun run(1);
   run.start();
   run.state.finish(run.now, "w0", {.step = 1});

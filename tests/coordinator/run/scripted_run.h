@@ -52,14 +52,16 @@ class ScriptedRun {
     name = worker(k) + "." + std::to_string(++successors_[k]);
     return register_node();
   }
-  // Everybody registered, joined and running; orders and events are taken.
+  // All members are registered, joined and running; orders and events are
+  // consumed.
   void start() {
     register_node();
     for (int k = 0; k < workers_; ++k) join(k);
     state.take_orders();
     state.take_events();
   }
-  // `ms` pass in steps of 100 ms with a heartbeat of everybody but `silent`.
+  // `ms` pass in steps of 100 ms, with a heartbeat of every member but
+  // `silent`.
   void pass(int ms, const std::vector<int>& silent = {},
             bool agent_speaks = true) {
     for (int i = 0; i < ms / 100; ++i) {
@@ -85,7 +87,7 @@ class ScriptedRun {
                          .committed_steps = committed_steps});
   }
 
-  // "w0:run w1:exit" of everything ordered since the last call.
+  // "w0:run w1:exit": all orders since the last call.
   std::string orders() {
     std::string text;
     for (const Order& order : state.take_orders()) {

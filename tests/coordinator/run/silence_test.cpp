@@ -7,7 +7,7 @@
 namespace headroom::coordinator {
 namespace {
 
-// A node that is heard every 250 ms, but not from `begin` to `end`.
+// A node that sends a message every 250 ms, but not from `begin` to `end`.
 NodeVoice heard_until(int now, int begin, int end) {
   NodeVoice voice{.last_heard = at(0), .all_heard_from = at(0)};
   for (int ms = 0; ms <= now; ms += 250) {
@@ -20,20 +20,20 @@ std::string judged(int now, int last_seen, const NodeVoice& voice) {
   return silence_error(at(now), at(last_seen), voice, {}).value_or("");
 }
 
-TEST(Silence, WhoIsAloneWithItIsLostAfterTwoSeconds) {
+TEST(Silence, ASingleSilentWorkerIsLostAfterTwoSeconds) {
   const NodeVoice voice = heard_until(9000, 9000, 9000);
   EXPECT_EQ(judged(9000, 7000, voice), "");
   EXPECT_EQ(judged(9000, 6999, voice), "for 2000 ms");
 }
 
-TEST(Silence, AWholeNodeIsLostAfterFive) {
+TEST(Silence, AWholeSilentNodeIsLostAfterFiveSeconds) {
   const NodeVoice voice = heard_until(9000, 4000, 10'000);
   EXPECT_EQ(judged(9000, 4000, voice), "");
   EXPECT_EQ(judged(9001, 4000, voice), "for 5000 ms, with its whole node");
   EXPECT_EQ(judged(6500, 4250, voice), "") << "nobody else is heard";
 }
 
-TEST(Silence, AfterAStallOthersMayBeHeardLaterByItsLength) {
+TEST(Silence, AfterAStallOthersHaveItsLengthMoreTime) {
   const NodeVoice voice = heard_until(9000, 4000, 6000);
   EXPECT_EQ(judged(8999, 4000, voice), "");
   EXPECT_EQ(judged(9001, 4000, voice), "for 5000 ms") << "others are heard";
@@ -42,7 +42,7 @@ TEST(Silence, AfterAStallOthersMayBeHeardLaterByItsLength) {
   EXPECT_EQ(judged(8001, 4000, short_stall), "for 2000 ms");
 }
 
-TEST(Silence, WhoHasHungUpDoesNotComeBackWithTheNextAttempt) {
+TEST(Silence, AClosedConnectionDoesNotReturnWithTheNextAttempt) {
   NodeVoice voice = heard_until(9000, 4000, 10'000);
   voice.has_hung_up = true;
   EXPECT_EQ(judged(6000, 4000, voice), "");

@@ -60,7 +60,7 @@ void SimulatedCluster::send(int node, Action action) {
      [this, call = std::move(action)] { when_up(call); });
 }
 
-// Who finds nobody there tries again within a second.
+// A process that cannot reach the coordinator retries within a second.
 void SimulatedCluster::when_up(Action action) {
   if (now_ms_ >= down_until_) return action();
   at(down_until_ - now_ms_ + random(0, 1000),
@@ -184,7 +184,7 @@ void SimulatedCluster::kill_worker(const std::string& id) {
   if (!one.alive) return;
   one.alive = false;
   one.in_generation = false;
-  // Its peers notice at once, or when they next talk to it.
+  // Its peers notice at once, or at their next exchange with it.
   const uint64_t number = one.generation;
   for (const std::string& peer : connected_[number]) {
     if (peer == id) continue;
@@ -227,7 +227,7 @@ void SimulatedCluster::report_exit(const std::string& id, int exit_code) {
   if (chance(20)) at(400, [report] { report(false); });
 }
 
-// Members train in lockstep once all of them are there.
+// Members train in lockstep once all of them have joined.
 void SimulatedCluster::begin_generation(const std::string& id) {
   Worker& one = worker(id);
   if (!one.alive) return;
@@ -243,7 +243,7 @@ void SimulatedCluster::begin_generation(const std::string& id) {
   int64_t newest = 0;
   for (const RankedMember& member : generation.members) {
     const Worker& other = worker(member.worker_id);
-    if (!other.alive) {  // found out by whoever waits for it
+    if (!other.alive) {  // detected by the ranks that wait for it
       const uint64_t number = generation.number;
       at(random(1, 30), [this, id, number] {
         if (worker(id).generation == number) leave(id, false);
@@ -268,7 +268,7 @@ void SimulatedCluster::step(uint64_t number) {
     const Worker& one = worker(member.worker_id);
     if (!one.in_generation || one.generation != number) return;
     if (!one.alive) return;
-    if (one.stopped) {  // everybody waits for it
+    if (one.stopped) {  // all ranks wait for it
       at(100, [this, number] { step(number); });
       return;
     }
@@ -281,7 +281,7 @@ void SimulatedCluster::step(uint64_t number) {
     victim = members[index].worker_id;
   }
   for (const RankedMember& member : members) {
-    // Where one dies in the commit, some are a step ahead of the others.
+    // If a member dies in the commit, some are a step ahead of the others.
     if (!victim.empty() && chance(50)) continue;
     worker(member.worker_id).committed = next;
   }
@@ -423,7 +423,8 @@ void SimulatedCluster::check() {
   const Generation& generation = state_->generation();
   if (generation.number < seen_generation_) fail("a generation's number falls");
   if (generation.number > seen_generation_ && generation.number > 1) {
-    // What any of its members, who live, has committed is its beginning.
+    // The generation begins at the newest step that a living member has
+    // committed.
     int64_t held = 0;
     for (const RankedMember& member : generation.members) {
       held = std::max(held, worker(member.worker_id).committed);

@@ -7,13 +7,13 @@
 //   workers    join, train in lockstep with their generation, hold the newest
 //              step that they committed; in a commit some may be a step ahead
 //   faults     a worker or an agent is killed, a worker is stopped (silent), a
-//              link is cut, an agent is drained, another comes; the coordinator
-//              is killed and started again from what it wrote down: streams
-//              that ended meanwhile it does not hear of, calls are repeated
+//              link is cut, an agent is drained, another starts; the
+//              coordinator is killed and restarted from its log: it does not
+//              learn of streams that ended meanwhile, and calls are repeated
 //
 // Invariants, checked at every event: a generation's number only rises; a
 // worker gets one order to run per generation and none after its exit; only
-// members that live and have left form the next one; no step that a member of
+// living members that have left form the next one; no step that a member of
 // the next generation has committed is done again; finished and failed are
 // final. At the end: a run with an agent left finishes.
 #pragma once
@@ -36,7 +36,7 @@ class SimulatedCluster {
  public:
   SimulatedCluster(uint64_t seed, int nodes, int workers_per_node);
 
-  // Returns what went against an invariant; "" if nothing did.
+  // Returns the broken invariant; "" if there is none.
   std::string run();
   int generations() const { return static_cast<int>(seen_generation_); }
   int faults() const { return faults_; }
@@ -47,12 +47,12 @@ class SimulatedCluster {
     std::string id;
     int node = 0, slot = 0;
     bool alive = true, stopped = false, joined = false, left_for_good = false;
-    uint64_t generation = 0;  // that it trains in, or has left
+    uint64_t generation = 0;  // the one that it trains in, or has left
     bool in_generation = false;
     int64_t committed = 0;
     std::set<uint64_t> ordered;  // generations
     bool got_exit = false;
-    int64_t last_beat = -1;  // ms, as its agent knows it
+    int64_t last_beat = -1;  // ms, as measured by its agent
   };
   struct Agent {
     std::string id;
@@ -64,7 +64,7 @@ class SimulatedCluster {
   using Action = std::function<void()>;
 
   void at(int64_t ms, Action action);
-  // To the coordinator, over a network of moods.
+  // Calls the coordinator, over a network of random delays.
   void send(int node, Action action);
   void when_up(Action action);
   void end_stream(const std::string& id);
@@ -107,7 +107,7 @@ class SimulatedCluster {
   std::map<std::string, Worker> workers_;
   const int expected_workers_;
   std::unique_ptr<RunState> state_;
-  int64_t down_until_ = 0;  // ms: the coordinator is being started again
+  int64_t down_until_ = 0;  // ms: when the coordinator is started again
   int term_ = 1;            // rises with each of its deaths
   std::map<uint64_t, std::set<std::string>> connected_;  // by generation
   std::map<uint64_t, int64_t> steps_of_;  // newest committed, by generation

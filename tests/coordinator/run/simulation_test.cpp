@@ -17,7 +17,7 @@ void simulate(uint64_t begin, uint64_t end) {
                              1 + static_cast<int>(seed / 3 % 2));
     const std::string violation = cluster.run();
     if (violation.find("for the fifth time") != std::string::npos) {
-      ++crash_loops;  // bad luck looks the same
+      ++crash_loops;  // a coincidence looks the same
       continue;
     }
     EXPECT_EQ(violation, "") << "seed " << seed;

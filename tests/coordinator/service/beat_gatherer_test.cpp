@@ -78,8 +78,8 @@ TEST(BeatGatherer, HandsEachWorkerItsOwnAnswer) {
   EXPECT_STREQ(second->refusal, "it was given up");
 }
 
-// Then the worker speaks for itself.
-TEST(BeatGatherer, HandsBackThatNothingWasAnswered) {
+// The worker then sends its own heartbeats.
+TEST(BeatGatherer, ReportsThatNoReplyArrived) {
   Gathered all;
   all.w0.send(beat_at(0, 1));
   all.gatherer.gather(at(100), all.request);
@@ -96,7 +96,7 @@ TEST(BeatGatherer, HandsBackThatNothingWasAnswered) {
 }
 
 // The agent was stopped, and its workers' channels were full meanwhile.
-TEST(BeatGatherer, SaysNothingOldAfterAStandstill) {
+TEST(BeatGatherer, SendsNothingOldAfterAStall) {
   Gathered all;
   all.w0.send(beat_at(0, 1));
   all.gatherer.gather(at(100), all.request);
@@ -108,7 +108,7 @@ TEST(BeatGatherer, SaysNothingOldAfterAStandstill) {
   EXPECT_EQ(all.request.beats_size(), 1);
 }
 
-TEST(BeatGatherer, LeavesOutWhoIsGone) {
+TEST(BeatGatherer, LeavesOutWorkersThatAreGone) {
   Gathered all;
   all.w0.send(beat_at(0, 1));
   all.w1.send(beat_at(0, 1));
@@ -130,14 +130,14 @@ std::unique_ptr<control::CoordinatorClient> gathered_worker(
       control::kPatience, std::move(workers));
 }
 
-TEST(BeatGatherer, AWorkerSpeaksAndHearsThroughItsAgent) {
+TEST(BeatGatherer, AWorkersHeartbeatsAndRepliesGoThroughItsAgent) {
   LocalRun run(1);
   const auto worker = gathered_worker(run);
   worker->next_assignment();
   wire::RunProgress progress;
   progress.step = 3;
   worker->set_progress(progress);
-  // Without the agent it would be silent for longer.
+  // Without the agent's gathering it would be silent for longer.
   const auto spoke = std::chrono::steady_clock::now();
   EXPECT_TRUE(
       eventually([&] { return run.server->status().progress.step == 3; }));
@@ -148,8 +148,8 @@ TEST(BeatGatherer, AWorkerSpeaksAndHearsThroughItsAgent) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(2));
 }
 
-// Its agent was killed, or stands still.
-TEST(BeatGatherer, AWorkerWhoseAgentIsGoneSpeaksForItself) {
+// Its agent was killed, or is stopped.
+TEST(BeatGatherer, AWorkerWhoseAgentIsGoneSendsItsOwnHeartbeats) {
   for (const bool is_killed : {true, false}) {
     LocalRun run(1);
     auto [agents, workers] = wire::BeatChannel::make_pair();

@@ -1,5 +1,5 @@
-// Who may say what over a real loopback connection: members of other runs and
-// generations, and members that speak for others.
+// Which caller may send which message, over a real loopback connection: members
+// of other runs and generations, and members that send in the name of others.
 #include "coordinator/service/caller_rules.h"
 
 #include <gmock/gmock.h>
@@ -65,8 +65,8 @@ TEST(CallerRules, EveryStampedCallOfAnotherRunIsAborted) {
   EXPECT_EQ(run.state(), "running");
 }
 
-// The first member's words in the name of the second, or of nobody.
-TEST(CallerRules, AWorkerSpeaksForItselfAlone) {
+// The first member's calls in the name of the second, or of no member.
+TEST(CallerRules, AWorkerMaySendOnlyForItself) {
   LocalRun run(2);
   const auto w0 = run.worker(0);
   const auto w1 = run.worker(1);
@@ -148,7 +148,7 @@ wire::HeartbeatRequest beats_of(const LocalRun& run, const std::string& node,
   return request;
 }
 
-// An agent beside that of the run, with workers m0 and m1.
+// A second agent in the run, with workers m0 and m1.
 class OtherAgent {
  public:
   explicit OtherAgent(const LocalRun& run)
@@ -170,7 +170,7 @@ class OtherAgent {
   inline static const std::string kSecret = std::string(64, 'm');
 };
 
-TEST(CallerRules, AnAgentSpeaksForItsOwnWorkersAlone) {
+TEST(CallerRules, AnAgentMaySendOnlyForItsOwnWorkers) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
   w0->next_assignment();
@@ -181,7 +181,7 @@ TEST(CallerRules, AnAgentSpeaksForItsOwnWorkersAlone) {
   EXPECT_EQ(foreign.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_EQ(foreign.error_message(),
             "only the agent of node n speaks for worker w0");
-  // Nor as another's worker, with beats of its own beside it.
+  // Nor with another's worker, even beside beats of its own.
   wire::HeartbeatRequest as_worker = beats_of(run, "m", {"m0"});
   as_worker.set_worker_id("w0");
   EXPECT_EQ(
@@ -221,7 +221,7 @@ TEST(CallerRules, StaleBeatsAreNamedAndTheOthersCount) {
             "worker gone takes no part in this run (any more)");
 }
 
-// Once a generation has begun, its members speak of it.
+// Once a generation has begun, its members name it in each call.
 TEST(CallerRules, AMemberThatNamesNoGenerationOrRunIsRefused) {
   LocalRun run(1);
   const auto w0 = run.worker(0);

@@ -26,7 +26,7 @@ fs::path fresh_folder() {
   return folder;
 }
 
-// What OpenSSL's own program says; "" where there is none.
+// The output of OpenSSL's own program; "" where it is not installed.
 std::string said_by(const std::string& command) {
   FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   std::string text;
@@ -45,7 +45,7 @@ TEST(Certificates, AreForTheNamesAndSignedByTheirCa) {
     GTEST_SKIP() << "there is no openssl program here";
   }
   for (const std::string side : {"server", "client"}) {
-    // A clock that is six days behind takes them as well.
+    // A clock that is six days behind accepts them as well.
     for (const std::int64_t behind : {0, 6 * 24 * 3600}) {
       EXPECT_THAT(said_by("openssl verify -x509_strict -attime " +
                           std::to_string(std::time(nullptr) - behind) +
@@ -78,7 +78,7 @@ TEST(Certificates, AreNeverWrittenOverOthers) {
   EXPECT_THROW(make_certificates(folder, {}), Error);
 }
 
-TEST(Certificates, WhatIsNoNameIsRefused) {
+TEST(Certificates, AnInvalidNameIsRefused) {
   for (const std::string name :
        {"", "a b", "node,DNS:other", "10.0.0.5/8", "node:1"}) {
     EXPECT_THROW(make_certificates(fresh_folder(), {name}), Error) << name;
@@ -132,7 +132,7 @@ TEST(ChannelSecurity, AMissingFileAndAShortTokenAreNamed) {
   }
 }
 
-TEST(Certificates, AreTheirOwnersWhateverTheUmaskSays) {
+TEST(Certificates, BelongToTheirOwnerUnderAnyUmask) {
   const fs::path folder =
       fs::path(HEADROOM_BUILD_DIR) / "tests/certificates/umask";
   fs::remove_all(folder);

@@ -1,9 +1,12 @@
-// An agent or a person whose coordinator is gone or busy.
+// An agent or a command whose coordinator is gone or busy.
 #include "coordinator/service/control_client.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <chrono>
+#include <string>
 
 #include "coordinator/service/server.h"
 #include "parallel/base/check.h"
@@ -28,28 +31,40 @@ TEST(ControlClient, ARegistrationGivesUpAfterItsTimeout) {
                             "127.0.0.1:1: Connection refused")));
 }
 
-// Somebody of the same host has used up what its newcomers may say at once.
-TEST(ControlClient, ABusyCoordinatorIsAskedAgain) {
-  const auto server = Server::start(LocalRun::options(1, "/runs/exp"));
-  const auto stub =
-      wire::Coordinator::NewStub(wire::make_channel(server->address()));
-  int refused = 0;
-  while (refused < 200) {
-    const wire::RegisterRequest request;
-    wire::RegisterResponse response;
-    grpc::ClientContext context;
-    const grpc::Status status = stub->Register(&context, request, &response);
-    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) ++refused;
+// A coordinator that answers after some calls.
+class BusyCoordinator final : public wire::Coordinator::Service {
+ public:
+  grpc::Status Register(grpc::ServerContext*, const wire::RegisterRequest*,
+                        wire::RegisterResponse* response) override {
+    if (++calls_ <= 3) return {grpc::StatusCode::UNAVAILABLE, "in a moment"};
+    response->set_run_directory("/runs/exp");
+    return grpc::Status::OK;
   }
+  int calls() const { return calls_; }
+
+ private:
+  std::atomic<int> calls_ = 0;
+};
+
+TEST(ControlClient, ACallToABusyCoordinatorIsRepeated) {
+  BusyCoordinator busy;
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port);
+  builder.RegisterService(&busy);
+  const auto server = builder.BuildAndStart();
   NodeRegistration node;
   node.node_id = "n";
   node.worker_ids = {"w0"};
-  const auto agent = ControlClient::connect(server->address());
+  const auto agent =
+      ControlClient::connect("127.0.0.1:" + std::to_string(port));
   EXPECT_EQ(agent->register_node(node).run_directory(), "/runs/exp");
+  EXPECT_EQ(busy.calls(), 4);
 }
 
-// A coordinator that does not know the agent (any more) is not silent.
-TEST(ControlClient, ARefusalOfHeartbeatsIsTold) {
+// A coordinator that does not know the agent answers, so it is not silent.
+TEST(ControlClient, ARefusalOfHeartbeatsIsReported) {
   ServerOptions options = LocalRun::options(1, "/runs/exp");
   auto server = Server::start(options);
   options.listen = server->address();
@@ -65,7 +80,7 @@ TEST(ControlClient, ARefusalOfHeartbeatsIsTold) {
   EXPECT_GT(agent->node_orders().silence_seconds, 0);
 }
 
-TEST(ControlClient, NobodyToAskIsACommunicationErrorAtOnce) {
+TEST(ControlClient, WithoutAServerACallIsACommunicationErrorAtOnce) {
   const auto begin = std::chrono::steady_clock::now();
   const auto client = ControlClient::connect("127.0.0.1:1");
   EXPECT_THROW(client->status(), CommunicationError);

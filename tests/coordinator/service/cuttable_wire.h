@@ -1,5 +1,5 @@
-// CuttableWire: a TCP relay in front of a coordinator that can be cut, as when
-// the coordinator's machine is lost; and mended.
+// CuttableWire: a TCP relay in front of a coordinator that can be cut, as if
+// the coordinator's machine were lost, and restored.
 #pragma once
 
 #include <arpa/inet.h>
@@ -29,8 +29,8 @@ class CuttableWire {
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-  // Nothing comes through, and nobody is told: a cable was pulled. Until then
-  // nothing is lost but time.
+  // Drops all traffic without closing a connection, like a pulled cable.
+  // Nothing is lost if it is undone in time.
   void set_silent(bool silent) { silent_ = silent; }
 
   // Every connection breaks, and new ones are refused.
@@ -40,7 +40,7 @@ class CuttableWire {
     relay_.join();
   }
 
-  // Listens again, on the same port.
+  // Listens again on the same port.
   void mend() {
     listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int on = 1;

@@ -24,7 +24,7 @@ TEST(EventLog, NumbersFromOneAndStampsTheTime) {
   EXPECT_EQ(EventLog().next_after(0), nullptr);
 }
 
-TEST(EventLog, TheOldestGiveWayAndAReaderThatFellBehindSkips) {
+TEST(EventLog, TheOldestAreDroppedAndASlowReaderSkipsThem) {
   EventLog log;
   for (int i = 0; i < 1500; ++i) log.append(record(std::to_string(i)), "");
   EXPECT_EQ(log.next_after(0)->sequence, 501);
@@ -36,13 +36,13 @@ TEST(EventLog, TheOldestGiveWayAndAReaderThatFellBehindSkips) {
   EXPECT_EQ(log.newest(5000).size(), EventLog::kMaxEvents);
 }
 
-TEST(EventLog, HugeEventsGiveWayByBytes) {
+TEST(EventLog, HugeEventsAreDroppedByBytes) {
   EventLog log;
   for (int i = 0; i < 40; ++i) {
     log.append(record(std::string(1 << 20, 'x')), "");
   }
   EXPECT_EQ(log.newest(100).size(), 15u);
-  // One event larger than the bound is still there to be read.
+  // One event larger than the bound can still be read.
   log.append(record("larger" + std::string(EventLog::kMaxBytes, 'x')), "");
   ASSERT_EQ(log.newest(100).size(), 1u);
   EXPECT_TRUE(log.newest(1)[0].reason.starts_with("larger"));

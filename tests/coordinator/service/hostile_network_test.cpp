@@ -1,4 +1,4 @@
-// What a port on a network gets to see: garbage, silence, floods.
+// Hostile traffic at the coordinator's port: garbage, silence, floods.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ TEST(HostileNetwork, AHundredIdleConnectionsLeaveItWorking) {
   expect_a_run(run);
 }
 
-// Frames that ask for an answer, which nobody reads.
+// Frames that request replies, which the client never reads.
 TEST(HostileNetwork, AFloodOfFramesIsCutOffAfterAFewMegabytes) {
   LocalRun run(1);
   const RawConnection flood(run.server->address());
@@ -69,7 +69,7 @@ TEST(HostileNetwork, AFloodOfFramesIsCutOffAfterAFewMegabytes) {
   while (!flood.is_closed_by_peer() && std::chrono::steady_clock::now() < end) {
     flood.send_bytes(frames);
     sent += frames.size();
-    // On a busy machine the coordinator looks at connections late.
+    // On a busy machine the coordinator checks connections late.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   EXPECT_LT(std::chrono::steady_clock::now(), end);
@@ -142,8 +142,8 @@ TEST(HostileNetwork, AFewFollowersOfAConnectionAreServed) {
   expect_a_run(run);
 }
 
-// What lies unread, or on its way to a call, is a sign of life.
-TEST(Connections, BytesThatNoCallHasFollowedYetAreHeard) {
+// Unread bytes, or bytes on their way to a call, count as a sign of life.
+TEST(Connections, BytesWithoutACompleteCallCountAsASignOfLife) {
   ListenAddress address = parse_listen_address("127.0.0.1:0");
   const SystemClock clock;
   Connections connections({});
@@ -155,7 +155,7 @@ TEST(Connections, BytesThatNoCallHasFollowedYetAreHeard) {
   ASSERT_TRUE(eventually([&] { return served >= 0; }));
   const std::string name = "ipv4:127.0.0.1:" + std::to_string(peer.port());
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  connections.note_call(clock.now(), name, Standing::kMember);
+  connections.note_call(clock.now(), name);
   connections.note_heartbeat(name, "w0");
   EXPECT_EQ(connections.unread_since(clock.now(), "w0"), std::nullopt);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -168,10 +168,10 @@ TEST(Connections, BytesThatNoCallHasFollowedYetAreHeard) {
   const std::chrono::milliseconds precision(50);
   EXPECT_GT(*heard, before - precision);
   EXPECT_LT(*heard, after + precision);
-  connections.note_call(clock.now(), name, Standing::kMember);
+  connections.note_call(clock.now(), name);
   connections.note_heartbeat(name, "w0");
   EXPECT_EQ(connections.unread_since(clock.now(), "w0"), std::nullopt);
-  EXPECT_EQ(connections.count(Standing::kMember), 1u);
+  EXPECT_EQ(connections.count(Standing::kAdmitted), 1u);
   ::close(served);
 }
 

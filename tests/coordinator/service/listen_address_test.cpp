@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-TEST(ListenAddress, HostAndPortComeBackAsTheyWere) {
+TEST(ListenAddress, HostAndPortAreReadBackUnchanged) {
   for (const char* text : {"127.0.0.1:0", "localhost:65535", "[::1]:29400",
                            "0.0.0.0:80", "node-3.cluster:1"}) {
     EXPECT_EQ(parse_listen_address(text).to_string(), text);
@@ -22,7 +22,7 @@ TEST(ListenAddress, HostAndPortComeBackAsTheyWere) {
   EXPECT_EQ(parse_listen_address("[::1]:29400").port, 29400);
 }
 
-TEST(ListenAddress, WhatIsNoAddressIsRefusedWithTheReason) {
+TEST(ListenAddress, AnInvalidAddressIsRefusedWithTheReason) {
   const auto refuses = [](const std::string& text, const std::string& why) {
     EXPECT_THAT([&] { parse_listen_address(text); },
                 ThrowsMessage<Error>(HasSubstr("'" + text + "' " + why)));
@@ -39,7 +39,7 @@ TEST(ListenAddress, WhatIsNoAddressIsRefusedWithTheReason) {
   refuses("::1:80", "has an IPv6 host without brackets");
 }
 
-TEST(ListenAddress, TheSystemSaysWhyAPortCannotBeHad) {
+TEST(ListenAddress, TheSystemsReasonForAnUnavailablePortIsGiven) {
   const int handle = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in name{};
   name.sin_family = AF_INET;
@@ -57,7 +57,7 @@ TEST(ListenAddress, TheSystemSaysWhyAPortCannotBeHad) {
   EXPECT_EQ(binding_error(address), "");
 }
 
-TEST(ListenAddress, AHostOfAnotherMachineCannotBeHad) {
+TEST(ListenAddress, AnAddressOfAnotherMachineCannotBeBound) {
   ListenAddress address;
   address.host = "192.0.2.1";  // reserved for documentation
   EXPECT_EQ(binding_error(address), "Cannot assign requested address");

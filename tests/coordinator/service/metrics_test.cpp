@@ -34,7 +34,7 @@ RunStatus running() {
   return status;
 }
 
-TEST(Metrics, SayWhatTheStatusSays) {
+TEST(Metrics, AgreeWithTheStatus) {
   const std::string text = metrics_text(running(), {{"wrong join token", 7}});
   for (const char* line :
        {"# TYPE headroom_run_state gauge",
@@ -66,7 +66,7 @@ TEST(Metrics, AreServedOverHttp) {
   EXPECT_THAT(answer, HasSubstr("headroom_steps 14"));
 }
 
-TEST(Metrics, ConnectionsThatSayNothingDelayNobodyForLong) {
+TEST(Metrics, IdleConnectionsDelayOtherReadersOnlyBriefly) {
   const MetricsEndpoint endpoint(
       "127.0.0.1:0",
       {running, [] { return std::map<std::string, int64_t>(); }});

@@ -1,5 +1,5 @@
-// RawClient: a client below the two of the project, to say what they never
-// would.
+// RawClient: a client below the two of the project, for calls that they never
+// make.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

@@ -1,4 +1,4 @@
-// RawConnection: a TCP connection to a coordinator that knows no protocol.
+// RawConnection: a bare TCP connection to a coordinator, without gRPC.
 #pragma once
 
 #include <arpa/inet.h>

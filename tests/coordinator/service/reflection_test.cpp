@@ -53,7 +53,7 @@ Answer list_services(const std::string& address) {
   return answer;
 }
 
-TEST(Reflection, IsThereOnlyIfItIsAskedFor) {
+TEST(Reflection, ExistsOnlyOnRequest) {
   ServerOptions options = LocalRun::options(1, "/runs/exp");
   const auto silent = Server::start(options);
   EXPECT_EQ(list_services(silent->address()).status.error_code(),

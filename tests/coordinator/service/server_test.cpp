@@ -48,7 +48,7 @@ TEST(Server, TwoWorkersGetTheirRanksAndFindEachOther) {
   EXPECT_EQ(a1.local_world_size, 2);
   EXPECT_EQ(a0.plan, a1.plan);
   EXPECT_EQ(a0.plan.layout.data_parallel_size, 2);
-  // What was left open when the agent registered is settled.
+  // Settings left to the coordinator are decided when the agent has registered.
   EXPECT_THAT(run.registered.run_config_yaml(), HasSubstr("precision: auto"));
   EXPECT_THAT(a0.run_config_yaml, HasSubstr("precision: fp32"));
   EXPECT_THAT(a0.run_config_yaml, HasSubstr("device: \"cpu\""));
@@ -67,7 +67,7 @@ TEST(Server, TwoWorkersGetTheirRanksAndFindEachOther) {
   EXPECT_EQ(keys0->get("ranks/0", seconds(5)), found);
 }
 
-TEST(Server, AKeyThatNobodyPublishesIsNamedAfterTheTimeout) {
+TEST(Server, AKeyThatIsNeverPublishedIsNamedAfterTheTimeout) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
   w0->next_assignment();
@@ -80,8 +80,8 @@ TEST(Server, AKeyThatNobodyPublishesIsNamedAfterTheTimeout) {
   EXPECT_LT(waited, seconds(3));
 }
 
-// Who looks without waiting is not kept until the service's next tick.
-TEST(Server, ALookWithoutPatienceIsAnsweredAtOnce) {
+// A lookup with zero timeout is not kept until the service's next tick.
+TEST(Server, ALookupWithZeroTimeoutReturnsAtOnce) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
   w0->next_assignment();
@@ -97,7 +97,7 @@ TEST(Server, ALookWithoutPatienceIsAnsweredAtOnce) {
     ASSERT_TRUE(raw.call(&Stub::Lookup, request, &response).ok());
     EXPECT_FALSE(response.found());
   }
-  // Ticks come 50 ms apart.
+  // Ticks are 50 ms apart.
   EXPECT_LT(std::chrono::steady_clock::now() - begin,
             kLooks * milliseconds(25));
   w0->rendezvous(1)->set("ranks/7", "there");
@@ -106,7 +106,7 @@ TEST(Server, ALookWithoutPatienceIsAnsweredAtOnce) {
   EXPECT_EQ(response.value(), "there");
 }
 
-// A call is repeated when its answer was lost.
+// A client repeats a call whose reply was lost.
 TEST(Server, AReportThatIsRepeatedIsOneEvent) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
@@ -156,7 +156,7 @@ TEST(Server, AnotherVersionIsRefusedWithBoth) {
   EXPECT_EQ(run.state(), "waiting");
 }
 
-TEST(Server, AMessageThatIsTooLargeIsRefusedAndTheRestGoesOn) {
+TEST(Server, ATooLargeMessageIsRefusedAndTheRunContinues) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
   w0->next_assignment();
@@ -180,7 +180,7 @@ TEST(Server, APortInUseIsOneLine) {
                                    "address, or port 0 for any free port"));
 }
 
-TEST(Server, WithoutDescriptorsTheSystemsWordsAreSaid) {
+TEST(Server, WithoutDescriptorsTheSystemsErrorTextIsReported) {
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
   const int next = dup(0);
@@ -199,7 +199,7 @@ TEST(Server, WithoutDescriptorsTheSystemsWordsAreSaid) {
                                "files"));
 }
 
-TEST(Server, WordsOfMembersAreShortAndCommandNoTerminal) {
+TEST(Server, TextFromMembersIsShortAndCannotControlATerminal) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
   w0->next_assignment();
@@ -240,7 +240,7 @@ TEST(Server, ARequestWithoutAPlanIsRefusedBeforeListening) {
               ThrowsMessage<Error>(HasSubstr("not 0: use --processes")));
 }
 
-TEST(Server, ALostWorkerIsSucceededAndTheNextGenerationBegins) {
+TEST(Server, ALostWorkerIsReplacedAndTheNextGenerationBegins) {
   LocalRun run(2);
   const auto w0 = run.worker(0);
   auto w1 = run.worker(1);
@@ -276,7 +276,7 @@ TEST(Server, ALostWorkerIsSucceededAndTheNextGenerationBegins) {
   EXPECT_EQ(run.state(), "running");
 }
 
-TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentTold) {
+TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentInformed) {
   LocalRun run(1);
   RawClient raw(run.server->address(), run.identity("w0"));
   wire::WatchRequest worker;  // joins, and never has a heartbeat
@@ -304,7 +304,7 @@ TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentTold) {
   reader->Finish();
 }
 
-TEST(Server, TheHealthServiceSaysServing) {
+TEST(Server, TheHealthServiceReportsServing) {
   LocalRun run(1);
   // grpc.health.v1.Health/Check: an empty request, status 1 is SERVING.
   const grpc::Slice empty;
@@ -364,7 +364,7 @@ TEST(Server, ADrainReachesTheWorkersWithTheirHeartbeats) {
   EXPECT_EQ(run.server->status().exit_code, 130);
 }
 
-TEST(Server, AFinishedRunIsOverOnceEverybodyKnows) {
+TEST(Server, AFinishedRunEndsOnceAllMembersAreInformed) {
   LocalRun run(2);
   auto w0 = run.worker(0);
   auto w1 = run.worker(1);
@@ -449,8 +449,9 @@ TEST(Server, EventsReachTheRunDirectoryOnceItExists) {
   std::filesystem::remove_all(folder);
 }
 
-// In any order, and one of them only once somebody waits.
-TEST(Server, ManyKeysComeWithOneAnswer) {
+// Keys are published in any order, one of them only after a lookup waits for
+// it.
+TEST(Server, OneReplyHoldsManyKeys) {
   LocalRun run(2);
   const auto w0 = run.worker(0);
   const auto w1 = run.worker(1);

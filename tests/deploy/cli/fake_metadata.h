@@ -1,5 +1,5 @@
-// FakeMetadata: as much of Amazon's instance metadata service (IMDSv2) as a
-// spot machine is asked for, on loopback.
+// FakeMetadata: the part of Amazon's instance metadata service (IMDSv2) that a
+// spot machine queries, on loopback.
 #pragma once
 
 #include <httplib.h>

@@ -1,20 +1,20 @@
-// A worker without tensors, for tests of whoever starts workers: it joins the
-// coordinator as the real one does and then behaves as FAKE_WORKER says.
+// A worker without tensors, for tests of programs that start workers: it joins
+// the coordinator as the real one does and then behaves as FAKE_WORKER says.
 //
 // - "": 3 epochs of 4 steps, two validations, a warning, results;
 // - slow: commits a step, and one each half second, until it is asked to stop,
 //   then ends with 130;
-// - die: ends before it joins, with last words;
+// - die: ends before it joins, with a last line of output;
 // - refuse: reports that the data is bad;
-// - crash: rank 1 is killed in mid-run, with last words; rank 0 saves;
-// - late: as "", but needs 7 s to leave, and says so in the file "left";
+// - crash: rank 1 is killed in mid-run, after a line of output; rank 0 saves;
+// - late: as "", but needs 7 s to leave, and then writes the file "left";
 // - stubborn: commits a step, then ignores every request to end;
 // - idle: the same without a step;
-// - hesitate: the first of all never joins, or answers; the others as "";
-// - host: as "", and says which host it is to NCCL;
-// - told: as "", and says what it was told to compute on.
-// Asked for devices, as where HEADROOM_DEVICE_PLUGIN is set, it shows as many
-// as FAKE_DEVICES says, of the capability FAKE_CAPABILITY.
+// - hesitate: the first process never joins or answers; the others as "";
+// - host: as "", and prints its host for NCCL;
+// - told: as "", and prints its device flags.
+// A query for devices (HEADROOM_DEVICE_PLUGIN is set) gives FAKE_DEVICES
+// devices of the capability FAKE_CAPABILITY.
 #include <unistd.h>
 
 #include <algorithm>
@@ -106,7 +106,7 @@ void train_until_stopped(CoordinatorClient& client,
                  .says_how_to_go_on = true});
 }
 
-// The value of a line "key: value"; "" where there is none.
+// The value of a line "key: value"; "" if there is no such line.
 std::string value_of(const std::string& yaml, const std::string& key) {
   std::istringstream lines(yaml);
   for (std::string line; std::getline(lines, line);) {
@@ -197,8 +197,8 @@ int behave(CoordinatorClient& client, const std::string& behaviour,
   }
 }
 
-// As headroom-worker answer, of a data set that nobody can use; of a hesitant
-// one the second time.
+// Answers as headroom-worker does, for an unusable data set; with "hesitate"
+// only the second time.
 int answer(const std::string& behaviour) {
   if (behaviour == "hesitate" && std::ifstream("hesitated")) {
     std::puts("{\"anchors\": \"\", \"anchors_reason\": \"kept\"}");

@@ -31,7 +31,7 @@ TEST(Headline, ShowsTheSizeThatIsTrained) {
   EXPECT_THAT(headline_for("yolov5n", 320, 640), HasSubstr("320 x 640, batch"));
 }
 
-TEST(Headline, ShowsWhatWasAskedWhereTheModelIsNotHere) {
+TEST(Headline, ShowsTheRequestedModelWhereItsFileIsMissing) {
   EXPECT_THAT(headline_for("elsewhere.yaml", 65, 65),
               HasSubstr("65 x 65, batch"));
   RunRequest request;
@@ -42,7 +42,7 @@ TEST(Headline, ShowsWhatWasAskedWhereTheModelIsNotHere) {
 }
 
 // YOLOv5's own figures: 1.9 million and 4.5 GFLOPs.
-TEST(Headline, TellsHowLargeTheModelIsAndWhenCheckpointsCome) {
+TEST(Headline, ShowsTheModelsSizeAndWhenCheckpointsAreWritten) {
   RunRequest request;
   request.config.command = "train";
   request.config.cfg = "yolov5n";

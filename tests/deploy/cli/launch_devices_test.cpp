@@ -1,5 +1,5 @@
-// What the workers are told to compute on, by every way in which a run is
-// started: with cards, without, and where cards are asked for and absent.
+// The device settings that workers get, for every way of starting a run: with
+// cards, without cards, and where requested cards are absent.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ int free_port() {
 }
 
 // Each starts two workers in its way, with "$@" as the run's flags. $HEADROOM,
-// $TRAIN (train with a data set and a model) and $PORT stand for what they say.
+// $TRAIN (train with a data set and a model) and $PORT are replaced.
 struct Launcher {
   std::string name;
   std::string script;
@@ -73,7 +73,7 @@ class LaunchDevices : public testing::Supervision,
  protected:
   void SetUp() override {
     Supervision::SetUp();
-    // The worker program is asked for devices: here the pretender is.
+    // headroom queries the worker program for devices: here the fake one.
     setenv("HEADROOM_DEVICE_PLUGIN", "/none", 1);
     setenv("FAKE_WORKER", "told", 1);
     setenv("HEADROOM", headroom().c_str(), 1);
@@ -130,7 +130,7 @@ TEST_P(LaunchDevices, WithoutCardsTheRunIsOnTheCpu) {
   EXPECT_THAT(run.err, Not(HasSubstr("idle")));
 }
 
-TEST_P(LaunchDevices, CardsThatAreAskedForAndAbsentAreRefused) {
+TEST_P(LaunchDevices, RequestedCardsThatAreAbsentAreRefused) {
   const ProgramResult run = start(0, {"--device", "all"});
   if (run.exit_code == 77) GTEST_SKIP() << "no mpirun here";
   EXPECT_EQ(run.exit_code, 2) << run.err;
@@ -140,7 +140,7 @@ TEST_P(LaunchDevices, CardsThatAreAskedForAndAbsentAreRefused) {
   EXPECT_THAT(run.err, Not(HasSubstr("was told")));
 }
 
-TEST_P(LaunchDevices, TheCpuBesideIdleCardsIsSaidLoudly) {
+TEST_P(LaunchDevices, TheCpuBesideIdleCardsGivesAWarning) {
   const ProgramResult run = start(2, {"--device", "cpu"});
   if (run.exit_code == 77) GTEST_SKIP() << "no mpirun here";
   EXPECT_EQ(run.exit_code, 0) << run.err;

@@ -1,5 +1,5 @@
-// What an operator sees of the whole program: cores, logs, what is left behind,
-// a network that falls silent. With workers that only pretend to train.
+// The whole program as an operator sees it: cores, logs, files that remain, a
+// network that fails. Workers only pretend to train.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -24,8 +24,9 @@ using testing::run_program;
 
 using Operation = testing::Supervision;
 
-// One of two cores: as mpirun binds by default, or as somebody asked it to.
-TEST_F(Operation, ABindingThatNobodyAskedForIsUndone) {
+// One of two cores: once as mpirun binds by default, once as the user
+// requested.
+TEST_F(Operation, ADefaultBindingOfTheLauncherIsUndone) {
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   if (cores < 2) GTEST_SKIP() << "this machine has one core";
   const auto bound = [&](const std::string& asked) {
@@ -50,7 +51,7 @@ TEST_F(Operation, ABindingThatNobodyAskedForIsUndone) {
   EXPECT_THAT(asked.err, HasSubstr("rank 0 of 1, threads 1\n"));
 }
 
-// In the folder for temporary files, in shared memory.
+// Files that remain in the folder for temporary files and in shared memory.
 class Leftovers : public Operation {
  protected:
   void SetUp() override {
@@ -73,7 +74,7 @@ class Leftovers : public Operation {
   const std::set<std::string> shared_memory_ = names_in("/dev/shm");
 };
 
-TEST_F(Leftovers, ThereAreNoneAndFoldersOfTheUsersStay) {
+TEST_F(Leftovers, NoneAreLeftAndFoldersOfTheUserStay) {
   for (const char* name :
        {"headroom-log-mine00", "headroom-new-mine00", "headroom-0-mine"}) {
     fs::create_directories(temporary_ / name);
@@ -120,10 +121,10 @@ TEST_F(Operation, TwoRunsOfOneNameAtTheSameTimeGetTwoFolders) {
   }
 }
 
-// The agent gives its worker up, as the coordinator does, and starts another.
-// Between machines, where a heartbeat must wait for the connection to be made:
+// The agent abandons its worker, as the coordinator does, and starts another.
+// The case between machines, where a heartbeat must wait for the connection:
 // tests/integration/two_nodes_test.
-TEST_F(Operation, AfterASilenceAnAgentIsHeardAgain) {
+TEST_F(Operation, AfterASilenceAnAgentsMessagesAreAcceptedAgain) {
   setenv("FAKE_WORKER", "slow", 1);
   const std::string certs = (folder_ / "certs").string();
   ASSERT_EQ(
@@ -145,7 +146,7 @@ TEST_F(Operation, AfterASilenceAnAgentIsHeardAgain) {
       folder_ / "agent");
   ASSERT_TRUE(wait_for("generation 1"));
   wire.set_silent(true);
-  wire.cut();  // what there was has been given up by keep-alive
+  wire.cut();  // keep-alive has closed the earlier connections
   wire.mend();
   ASSERT_TRUE(wait_for("agent_silent"));
   std::this_thread::sleep_for(std::chrono::seconds(2));

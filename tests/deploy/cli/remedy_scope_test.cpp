@@ -20,7 +20,7 @@ TEST(RemedyScope, AFlagIsChangedInItsPlaceWhicheverItsSpelling) {
             "headroom train --img 320 --batch 4");
 }
 
-TEST(RemedyScope, AFlagThatIsNotThereComesLast) {
+TEST(RemedyScope, AMissingFlagIsAppended) {
   EXPECT_EQ(changed({"plan", "--cfg", "yolov5s", "--json"},
                     {{"--activations", {"offload"}}}),
             "headroom plan --cfg yolov5s --json --activations offload");
@@ -41,7 +41,7 @@ TEST(RemedyScope, SyncBnIsLeftOut) {
       "headroom plan --json --bn-group 4");
 }
 
-// Flags of the plan that are not given again would have their defaults.
+// Flags of the plan that are not repeated would have their defaults.
 TEST(RemedyScope, AResumedRunIsGivenItsWholePlan) {
   planner::Remedy remedy;
   remedy.config.resume = "/runs/exp";

@@ -55,7 +55,7 @@ class RunRequestTest : public ::testing::Test {
             .local_size = local_size,
             .job_id = "7"};
   }
-  // A run that was saved as `config`.
+  // Saves a run with `config`.
   fs::path save_run(configs::RunConfig config) const {
     config.data = data_.string();
     root_.write("exp/run.yaml", configs::to_yaml(config));
@@ -92,21 +92,23 @@ TEST_F(RunRequestTest, MoreFrozenLayersThanTheModelHasAreRefusedBeforeAStart) {
   EXPECT_EQ(refusal({"--cfg", "yolov5n", "--freeze", "25"}), "accepted");
 }
 
-TEST_F(RunRequestTest, WithoutModelOrWeightsYolov5sFromScratchAndSaid) {
+TEST_F(RunRequestTest,
+       WithoutModelOrWeightsYolov5sStartsFromScratchWithANotice) {
   const RunRequest run = request({});
   EXPECT_EQ(run.config.cfg, "yolov5s");
   EXPECT_THAT(run.notes, ElementsAre("no --cfg and no --weights: training "
                                      "yolov5s from scratch"));
 }
 
-TEST_F(RunRequestTest, ThePlanUnderALimitIsSaid) {
+TEST_F(RunRequestTest, ThePlanUnderALimitIsReported) {
   const RunRequest run =
       request({"--cfg", "yolov5n", "--memory-limit", "1GiB"});
   EXPECT_THAT(run.notes, ElementsAre(AllOf(HasSubstr("plan: "),
                                            HasSubstr("of 1 GiB needed"))));
 }
 
-// Where bytes decide; a resumed run keeps what it was planned with.
+// Labels are measured where bytes decide; a resumed run keeps its recorded
+// ones.
 TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
   int asked = 0;
   const AskData measure = [&](configs::RunConfig& config,
@@ -142,8 +144,8 @@ TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
   EXPECT_EQ(asked, 3);
 }
 
-// Numbers are taken over; percentiles are measured by the process whose run it
-// is, and by a plan. What data.yaml says counts in a new run alone.
+// Numbers are copied; percentiles are measured by the worker of a run, or by a
+// plan. The range in data.yaml counts for a new run only.
 TEST_F(RunRequestTest, TheRangeOfDataYamlBecomesTheRuns) {
   int asked = 0;
   const AskData measure = [&](configs::RunConfig& config, WantedFacts wanted) {
@@ -177,8 +179,9 @@ TEST_F(RunRequestTest, TheRangeOfDataYamlBecomesTheRuns) {
   EXPECT_THROW(range("range: [9, 1]\n", {}), Error);
 }
 
-// A child that reads labels judges anchors too, of the process whose run it is.
-TEST_F(RunRequestTest, OneQuestionIsAskedOfTheData) {
+// A child that reads labels also checks anchors, on behalf of the process that
+// owns the run.
+TEST_F(RunRequestTest, TheDataIsReadOnceForAllQuestions) {
   std::vector<bool> anchors;
   const AskData ask = [&](configs::RunConfig& config, WantedFacts question) {
     anchors.push_back(question.anchors);
@@ -208,7 +211,7 @@ TEST_F(RunRequestTest, OneQuestionIsAskedOfTheData) {
   EXPECT_THAT(anchors, ElementsAre(true, false, false, false, true));
 }
 
-TEST_F(RunRequestTest, ALauncherThatCountsDevicesSaysTheWorkersOfAnAgent) {
+TEST_F(RunRequestTest, ALauncherThatCountsDevicesSetsTheWorkersOfAnAgent) {
   LauncherPlace place = slots(2, 1);
   place.workers = 4;
   EXPECT_EQ(request({}, place).expected_workers(), 8);
@@ -219,8 +222,9 @@ TEST_F(RunRequestTest, ALauncherThatCountsDevicesSaysTheWorkersOfAnAgent) {
   EXPECT_EQ(request({"--device", "cpu"}, place).expected_workers(), 2);
 }
 
-// Else a machine whose driver does not load would train on the CPU unnoticed.
-TEST_F(RunRequestTest, ALauncherThatPromisesCardsIsTakenAtItsWord) {
+// Otherwise a machine whose driver does not load would train on the CPU
+// unnoticed.
+TEST_F(RunRequestTest, CardsPromisedByALauncherAreTrusted) {
   LauncherPlace place = slots(2, 1);
   place.workers = 4;
   place.counts_cards = place.promises_cards = true;
@@ -275,7 +279,7 @@ TEST_F(RunRequestTest, MissingFilesAreRefusedBeforeAnythingStarts) {
             "[weights] there is no file gone.safetensors: nothing is "
             "downloaded: get the file, YOLOv5's own from its releases, and "
             "give its path, or leave --weights out");
-  // val has nothing to judge without them.
+  // Without weights val has nothing to validate.
   try {
     make_run_request(parse_command_line({"val", "--data", data_.string(),
                                          "--weights", "gone.pt"}),
@@ -326,7 +330,7 @@ TEST_F(RunRequestTest, ResumeRestoresTheRun) {
   EXPECT_THAT(run.notes, IsEmpty());
 }
 
-TEST_F(RunRequestTest, ThePrecisionIsSettledAndSaid) {
+TEST_F(RunRequestTest, ThePrecisionIsChosenAndReported) {
   const RunRequest run = request({"--cfg", "yolov5n"});
   EXPECT_EQ(run.config.precision, configs::Precision::kFp32);
   EXPECT_THAT(headline(run), HasSubstr(", batch 16, CPU, fp32, processes 1 x"));
@@ -365,7 +369,7 @@ TEST_F(RunRequestTest, ResumeWithoutAFolderTakesTheNewestOfTheProject) {
   EXPECT_EQ(run.run_directory, directory);
 }
 
-TEST_F(RunRequestTest, ResumeSaysWhatIsOverridden) {
+TEST_F(RunRequestTest, ResumeReportsOverriddenSettings) {
   configs::RunConfig saved;
   saved.cfg = "yolov5n";
   saved.epochs = 60;
@@ -384,7 +388,7 @@ TEST_F(RunRequestTest, ResumeSaysWhatIsOverridden) {
                           "resume: layout was data=2 and is now chosen anew"));
 }
 
-TEST_F(RunRequestTest, WhatHasNoPlanIsRefusedBeforeAnythingStarts) {
+TEST_F(RunRequestTest, ARequestWithoutAPlanIsRefusedBeforeAnythingStarts) {
   EXPECT_EQ(refusal({"--cfg", "yolov5n", "--layout", "pipeline=20"}),
             "[plan] --layout pipeline=20: every stage needs a layer with "
             "parameters, and 20 stages > 19 such layers of the model: use "
@@ -448,7 +452,7 @@ TEST_F(RunRequestTest, ThePlanIsRestoredAsAWholeOrChosenAnew) {
 }
 
 // A run of batches of 17 in groups of 1, from before groups were even, and a
-// run of today: both go on as they began, with any number of processes.
+// current run: both keep their groups, with any number of processes.
 TEST_F(RunRequestTest, ARunGoesOnWithItsBatchNormGroups) {
   configs::RunConfig saved;
   saved.cfg = "yolov5n";
@@ -475,7 +479,7 @@ TEST_F(RunRequestTest, ARunGoesOnWithItsBatchNormGroups) {
   }
 }
 
-TEST_F(RunRequestTest, WhatDefinesAStepCannotChangeInMidRun) {
+TEST_F(RunRequestTest, SettingsThatDefineAStepCannotChangeOnResume) {
   configs::RunConfig saved;
   saved.cfg = "yolov5n";
   const std::string directory = save_run(saved);
@@ -501,7 +505,7 @@ TEST_F(RunRequestTest, WhatDefinesAStepCannotChangeInMidRun) {
             std::string::npos);
 }
 
-// The file of a run's model is the user's, and may be edited in between.
+// The file of a run's model belongs to the user, who may edit it in between.
 TEST_F(RunRequestTest, ARunGoesOnWithItsOwnModelOnly) {
   const std::string table =
       layers::model_table_text(layers::load_model_table("yolov5n"));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -18,9 +19,20 @@
 
 namespace headroom::testing {
 
+// How often `what` occurs in `text`.
+inline size_t count_of(const std::string& text, const std::string& what) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos;
+       at = text.find(what, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
 class Supervision : public ::testing::Test {
  protected:
-  // headroom-worker is looked for beside headroom: here the pretender is.
+  // headroom looks for headroom-worker beside itself: here it finds the fake
+  // one.
   void SetUp() override {
     folder_ = fresh_folder();
     std::filesystem::create_directories(folder_ / "bin");
@@ -37,12 +49,27 @@ class Supervision : public ::testing::Test {
   std::filesystem::path headroom() const { return folder_ / "bin/headroom"; }
 
   std::vector<std::string> train(std::vector<std::string> more = {}) const {
-    // The pretender judges no anchors.
+    // The fake worker does not check anchors.
     std::vector<std::string> command = {headroom(),      "train", "--data",
                                         "data.yaml",     "--cfg", "yolov5n",
                                         "--noautoanchor"};
     command.insert(command.end(), more.begin(), more.end());
     return command;
+  }
+
+  // The coordinator's address, as the run printed it.
+  static std::string address_in(const std::string& said) {
+    const size_t at = said.find("--coordinator ") + 14;
+    return said.substr(at, said.find_first_of(" \n", at) - at);
+  }
+
+  // With credentials the coordinator listens on a port.
+  std::string token_file() const {
+    const std::filesystem::path file = folder_ / "token";
+    std::ofstream(file) << std::string(32, 't') << "\n";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_read |
+                                           std::filesystem::perms::owner_write);
+    return file.string();
   }
 
   static std::string text_of(const std::filesystem::path& file) {
@@ -61,7 +88,7 @@ class Supervision : public ::testing::Test {
     return false;
   }
 
-  // Nothing of this test's programs is left running.
+  // None of this test's programs may be left running.
   void expect_nobody_left() const {
     std::vector<pid_t> left;
     for (int i = 0; i < 200; ++i) {

@@ -1,10 +1,17 @@
 // The whole program, with workers that only pretend to train.
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "tests/deploy/cli/supervision.h"
@@ -14,6 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ContainsRegex;
+using testing::count_of;
 using testing::descendants;
 using ::testing::HasSubstr;
 using testing::Json;
@@ -22,15 +30,6 @@ using testing::Program;
 using testing::ProgramResult;
 using testing::run_program;
 using testing::Supervision;
-
-size_t count_of(const std::string& text, const std::string& what) {
-  size_t count = 0;
-  for (size_t at = text.find(what); at != std::string::npos;
-       at = text.find(what, at + 1)) {
-    ++count;
-  }
-  return count;
-}
 
 TEST_F(Supervision, ARunEndsWithItsResults) {
   const ProgramResult run = run_program(train({"--processes", "2"}), folder_);
@@ -41,7 +40,7 @@ TEST_F(Supervision, ARunEndsWithItsResults) {
   EXPECT_THAT(run.err, HasSubstr("warning rank 1 of 2, threads "));
   EXPECT_THAT(run.err, HasSubstr("warning: step 12: 2 images were skipped\n"));
   EXPECT_THAT(run.err, HasSubstr("epoch 3/3  P 0.500 R 0.250 mAP50 0.750"));
-  // An epoch takes 80 ms, the status is asked for every 250.
+  // An epoch takes 80 ms, and the status is polled every 250.
   EXPECT_THAT(run.err, ContainsRegex("trained epoch 1\n(.*\n)*trained epoch 2\n"
                                      "(.*\n)*trained epoch 3\n"));
   expect_nobody_left();
@@ -55,7 +54,7 @@ TEST_F(Supervision, JsonIsTheOnlyOutput) {
   EXPECT_EQ(json["run_directory"], (folder_ / "runs/train/exp").string());
 }
 
-TEST_F(Supervision, ARefusedCommandLineIsOneLineAndJsonIfAsked) {
+TEST_F(Supervision, ARefusedCommandLineIsOneLineAndJsonOnRequest) {
   const ProgramResult run =
       run_program({headroom(), "train", "--epcohs", "3", "--json"}, folder_);
   EXPECT_EQ(run.exit_code, 2);
@@ -84,7 +83,7 @@ TEST_F(Supervision, UnderALauncherRankZeroAloneRefusesTheCommandLine) {
     EXPECT_EQ(second.err, "");
     EXPECT_EQ(second.out, "");
   }
-  // An address that nobody can reach is not waited for.
+  // An unreachable address is not waited for.
   const ProgramResult lost = refused_as(1, "train --coordinator foo --data x");
   EXPECT_EQ(lost.exit_code, 2);
   EXPECT_LT(lost.seconds, 10);
@@ -108,7 +107,7 @@ TEST_F(Supervision, AResultThatCannotBeWrittenIsNoSuccess) {
     EXPECT_EQ(run.exit_code, 5) << words;
     EXPECT_THAT(run.err, HasSubstr("could not be written to standard output"));
   }
-  // Nor does a refusal turn into another one.
+  // Nor is a refusal replaced by another one.
   EXPECT_EQ(run_program({"/bin/sh", "-c",
                          program + "plan --batch 0 --json > /dev/full"},
                         folder_)
@@ -116,7 +115,7 @@ TEST_F(Supervision, AResultThatCannotBeWrittenIsNoSuccess) {
             2);
 }
 
-// Its exit code is that of other programs: 128 + SIGPIPE.
+// Its exit code is the usual one: 128 + SIGPIPE.
 TEST_F(Supervision, AReaderThatLeavesIsNoError) {
   const std::string program = "'" + headroom().string() + "' ";
   for (const std::string words :
@@ -131,7 +130,7 @@ TEST_F(Supervision, AReaderThatLeavesIsNoError) {
   }
 }
 
-TEST_F(Supervision, APlanIsSaidWithoutDataOrWorkers) {
+TEST_F(Supervision, APlanIsPrintedWithoutDataOrWorkers) {
   fs::remove(folder_ / "bin/headroom-worker");
   const ProgramResult run =
       run_program({headroom(), "plan", "--cfg", "yolov5s", "--layout",
@@ -148,7 +147,7 @@ TEST_F(Supervision, APlanIsSaidWithoutDataOrWorkers) {
   EXPECT_EQ(Json::parse(refused.out)["exit_code"], 2);
 }
 
-TEST_F(Supervision, AMissingWorkerProgramIsSaidBeforeAnythingStarts) {
+TEST_F(Supervision, AMissingWorkerProgramIsReportedBeforeAnythingStarts) {
   fs::remove(folder_ / "bin/headroom-worker");
   const ProgramResult run = run_program(train(), folder_);
   EXPECT_EQ(run.exit_code, 2);
@@ -175,7 +174,7 @@ TEST_F(Supervision, TooFewDescriptorsAreNamedBeforeAnythingStarts) {
                    "--expected-workers", "1"});
 }
 
-TEST_F(Supervision, AWorkerThatDiesAtOnceIsToldWithItsLastWords) {
+TEST_F(Supervision, AWorkerThatDiesAtOnceIsReportedWithItsLastOutput) {
   setenv("FAKE_WORKER", "die", 1);
   const ProgramResult run = run_program(train(), folder_);
   EXPECT_EQ(run.exit_code, 5) << run.err;
@@ -204,7 +203,7 @@ TEST_F(Supervision, ARefusalOfTheDataIsTheChildsOwn) {
   EXPECT_EQ(run.err, "[data] [odd] no labels: write some\n");
 }
 
-TEST_F(Supervision, AReaderOfLabelsThatIsKilledIsToldWithItsLastWords) {
+TEST_F(Supervision, AReaderOfLabelsThatIsKilledIsReportedWithItsLastOutput) {
   setenv("FAKE_WORKER", "crash", 1);
   const ProgramResult run =
       run_program({(folder_ / "bin/headroom").string(), "plan", "--cfg",
@@ -258,7 +257,7 @@ TEST_F(Supervision, OneInterruptStopsAtACommittedStep) {
   expect_nobody_left();
 }
 
-TEST_F(Supervision, ASecondInterruptStopsWhoeverIgnoresTheFirst) {
+TEST_F(Supervision, ASecondInterruptStopsProcessesThatIgnoreTheFirst) {
   setenv("FAKE_WORKER", "stubborn", 1);
   Program run(train(), folder_);
   ASSERT_TRUE(wait_for("rank 0 of 1"));
@@ -311,7 +310,7 @@ TEST_F(Supervision, AnInterruptBeforeTheFirstStepEndsTheRunAtOnce) {
 }
 
 // NCCL refuses two processes of one host on one card.
-TEST_F(Supervision, WorkersThatShareACardAreHostsOfTheirOwnToNccl) {
+TEST_F(Supervision, WorkersThatShareACardAreSeparateHostsToNccl) {
   setenv("FAKE_WORKER", "host", 1);
   setenv("HEADROOM_DEVICE_PLUGIN", "/none", 1);
   setenv("FAKE_DEVICES", "2", 1);
@@ -329,8 +328,8 @@ TEST_F(Supervision, WorkersThatShareACardAreHostsOfTheirOwnToNccl) {
   EXPECT_THAT(apart, HasSubstr("rank 1 is host ''"));
 }
 
-// Under MPI all processes leave together, which a busy machine delays: who is
-// killed then makes mpirun call a good run a failure.
+// Under MPI all processes leave together, which a busy machine delays: a kill
+// at that time makes mpirun report a good run as failed.
 TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {
   setenv("FAKE_WORKER", "late", 1);
   const ProgramResult run = run_program(train(), folder_);
@@ -343,7 +342,7 @@ TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {
   expect_nobody_left();
 }
 
-TEST_F(Supervision, NobodyOutlivesAKilledSupervisor) {
+TEST_F(Supervision, NoProcessOutlivesAKilledSupervisor) {
   setenv("FAKE_WORKER", "stubborn", 1);
   Program run(train({"--processes", "2"}), folder_);
   ASSERT_TRUE(wait_for("rank 1 of 2"));
@@ -354,7 +353,7 @@ TEST_F(Supervision, NobodyOutlivesAKilledSupervisor) {
 
 TEST_F(Supervision, APortInUseIsOneLine) {
   setenv("FAKE_WORKER", "stubborn", 1);
-  Program first(train(), folder_);
+  Program first(train({"--token-file", token_file()}), folder_);
   ASSERT_TRUE(wait_for("--coordinator "));
   const std::string said = standard_error();
   std::string address = said.substr(said.find("--coordinator ") + 14);
@@ -369,42 +368,104 @@ TEST_F(Supervision, APortInUseIsOneLine) {
   EXPECT_THAT(second.err, HasSubstr(address));
 }
 
-// Only who knows the token is answered: other users of the machine do not.
+// The run's processes meet in a folder that other users cannot enter.
 TEST_F(Supervision, StatusShowsProcessesAndPlan) {
   setenv("FAKE_WORKER", "slow", 1);
   Program run(train({"--processes", "2"}), folder_);
   ASSERT_TRUE(wait_for("rank 1 of 2"));
-  const std::string said = standard_error();
-  std::string address = said.substr(said.find("--coordinator ") + 14);
-  const std::string token_flag = " --token-file ";
-  const size_t blank = address.find(token_flag);
-  ASSERT_NE(blank, std::string::npos) << said;
-  const std::string token_file =
-      address.substr(blank + token_flag.size(),
-                     address.find('\n') - blank - token_flag.size());
-  address = address.substr(0, blank);
+  const std::string address = address_in(standard_error());
+  ASSERT_TRUE(address.starts_with("unix:/")) << address;
+  const fs::path socket = address.substr(5);
+  EXPECT_EQ(fs::status(socket.parent_path()).permissions(),
+            fs::perms::owner_all);
   fs::create_directories(folder_ / "status");
-  std::vector<std::string> words = {headroom(), "status", "--coordinator",
-                                    address, "--json"};
-  const ProgramResult stranger = run_program(words, folder_ / "status");
-  EXPECT_EQ(stranger.exit_code, 2) << stranger.err;
-  EXPECT_THAT(stranger.err, HasSubstr("wrong join token"));
-  EXPECT_THAT(stranger.err, HasSubstr("join.token"));
-  words.insert(words.end(), {"--token-file", token_file});
-  const ProgramResult status = run_program(words, folder_ / "status");
+  const ProgramResult status =
+      run_program({headroom(), "status", "--coordinator", address, "--json"},
+                  folder_ / "status");
   EXPECT_EQ(status.exit_code, 0) << status.err;
-  EXPECT_EQ(fs::status(token_file).permissions(),
-            fs::perms::owner_read | fs::perms::owner_write);
-  std::string token = text_of(token_file);
-  ASSERT_EQ(token.size(), 65u);
-  token.pop_back();
-  EXPECT_TRUE(descendants(run.pid(), token).empty()) << "on a command line";
   const Json json = Json::parse(status.out);
   EXPECT_EQ(json["state"], "running");
   EXPECT_EQ(json["members"].size(), 2u);
   run.signal(SIGINT);
   EXPECT_EQ(run.join().exit_code, 130);
-  EXPECT_FALSE(fs::exists(token_file));
+  EXPECT_FALSE(fs::exists(socket.parent_path()));
+}
+
+// If a run was given a token, every client with that token is answered.
+TEST_F(Supervision, ARunWithATokenAnswersClientsThatHaveIt) {
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--token-file", token_file()}), folder_);
+  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  const std::string address = address_in(standard_error());
+  EXPECT_TRUE(address.starts_with("127.0.0.1:")) << address;
+  fs::create_directories(folder_ / "status");
+  std::vector<std::string> words = {headroom(), "status", "--coordinator",
+                                    address};
+  const ProgramResult stranger = run_program(words, folder_ / "status");
+  EXPECT_EQ(stranger.exit_code, 2) << stranger.err;
+  EXPECT_THAT(stranger.err, HasSubstr("wrong join token"));
+  words.insert(words.end(), {"--token-file", token_file()});
+  EXPECT_EQ(run_program(words, folder_ / "status").exit_code, 0);
+  EXPECT_TRUE(descendants(run.pid(), std::string(32, 't')).empty())
+      << "on a command line";
+  run.signal(SIGINT);
+  EXPECT_EQ(run.join().exit_code, 130);
+}
+
+// The exit code of `body` as another user of this machine.
+int as_another_user(const std::function<int()>& body) {
+  constexpr uid_t kNobody = 65534;
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool is_other = setgroups(0, nullptr) == 0 && setgid(kNobody) == 0 &&
+                          setuid(kNobody) == 0;
+    _exit(is_other ? body() : 100);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 101;
+}
+
+TEST_F(Supervision, AnotherUserOfTheMachineReachesNothingOfARun) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  setenv("FAKE_WORKER", "slow", 1);
+  Program run(train({"--processes", "2", "--page", "off"}), folder_);
+  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  const fs::path socket = address_in(standard_error()).substr(5);
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  socket.string().copy(name.sun_path, sizeof(name.sun_path) - 1);
+  const auto connects = [&] {
+    const int handle = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int failed =
+        connect(handle, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0
+            ? 0
+            : errno;
+    close(handle);
+    return failed;
+  };
+  EXPECT_EQ(connects(), 0) << "this user";
+  EXPECT_EQ(as_another_user(connects), EACCES);
+  EXPECT_EQ(as_another_user(
+                [&] { return access(socket.c_str(), F_OK) == 0 ? 0 : errno; }),
+            EACCES);
+  EXPECT_EQ(as_another_user([&] {
+              const int folder =
+                  open(socket.parent_path().c_str(), O_RDONLY | O_DIRECTORY);
+              return folder >= 0 ? 0 : errno;
+            }),
+            EACCES);
+  // Ten thousand attempts have no effect on the run: none arrives.
+  EXPECT_EQ(as_another_user([&] {
+              int last = 0;
+              for (int i = 0; i < 10000; ++i) last = connects();
+              return last;
+            }),
+            EACCES);
+  EXPECT_TRUE(testing::listening_ports(run.pid()).empty());
+  run.signal(SIGINT);
+  EXPECT_EQ(run.join().exit_code, 130);
+  expect_nobody_left();
 }
 
 TEST_F(Supervision, UnderMpirunTheSlotsBecomeAgentsOfOneRun) {
@@ -422,7 +483,7 @@ TEST_F(Supervision, UnderMpirunTheSlotsBecomeAgentsOfOneRun) {
   expect_nobody_left();
 }
 
-TEST_F(Supervision, UnderMpirunARefusalIsSaidOnceAndTheExitCodeIsTheRuns) {
+TEST_F(Supervision, UnderMpirunARefusalIsPrintedOnceAndTheExitCodeIsTheRuns) {
   if (system("command -v mpirun >/dev/null") != 0) {
     GTEST_SKIP() << "there is no mpirun here";
   }

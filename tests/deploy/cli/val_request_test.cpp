@@ -1,4 +1,4 @@
-// What val takes from the weights that it judges, where nobody says otherwise.
+// Settings that val takes from its weights, unless flags say otherwise.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ TEST_F(ValRequest, TakesTheSizeThatWeightsWereTrainedWith) {
 }
 
 // One of the headers has 60 bytes: the file begins with '<', as a page does.
-TEST_F(ValRequest, JudgesOneClassWhereWeightsWereTrainedWithOneForAll) {
+TEST_F(ValRequest, ValidatesOneClassWhereWeightsWereTrainedWithSingleCls) {
   const auto judged = [&](const std::string& file, const std::string& names) {
     return request({"val", "--data", data(names), "--weights", file});
   };

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
-// What a test tells it to be, as the thread of a Courier meets it.
+// A server's behaviour, set by a test and read by the thread of a Courier.
 struct Server {
   std::atomic<bool> is_away = false, is_stuck = false, has_ended = false;
   std::atomic<bool> is_uploading = false;  // until the end cuts it
@@ -72,7 +72,7 @@ class CourierTest : public ::testing::Test {
   std::vector<std::string> lines_;
 };
 
-TEST_F(CourierTest, OneLineForAServerThatIsAwayAndOneThatItIsBack) {
+TEST_F(CourierTest, OneLineWhenAServerIsUnreachableAndOneWhenItReturns) {
   server_.is_away = true;
   Courier courier(std::make_unique<Parcel>(server_), "MLflow", say());
   for (int i = 0; i < 500 && server_.calls < 2; ++i) {
@@ -91,7 +91,7 @@ TEST_F(CourierTest, OneLineForAServerThatIsAwayAndOneThatItIsBack) {
   EXPECT_EQ(lines().size(), 2u);
 }
 
-TEST_F(CourierTest, WhatDidNotArriveIsSaid) {
+TEST_F(CourierTest, UndeliveredMessagesAreReported) {
   server_.is_away = true;
   Courier courier(std::make_unique<Parcel>(server_), "MLflow", say());
   wait_for_lines(1);
@@ -102,7 +102,7 @@ TEST_F(CourierTest, WhatDidNotArriveIsSaid) {
             "warning: MLflow has not got the end (no connection)");
 }
 
-TEST_F(CourierTest, TheEndCutsAnUploadAndBlamesNobody) {
+TEST_F(CourierTest, TheEndCancelsAnUploadWithoutBlamingTheServer) {
   server_.is_uploading = true;
   Courier courier(std::make_unique<Parcel>(server_), "MLflow", say());
   while (server_.calls == 0) std::this_thread::yield();
@@ -112,8 +112,8 @@ TEST_F(CourierTest, TheEndCutsAnUploadAndBlamesNobody) {
   EXPECT_TRUE(lines().empty());
 }
 
-// The look-up of a name cannot be ended.
-TEST_F(CourierTest, AThreadThatIsStuckIsLeft) {
+// A look-up of a name cannot be cancelled.
+TEST_F(CourierTest, AStuckThreadIsAbandoned) {
   server_.is_stuck = true;
   const auto begin = Clock::now();
   {

@@ -1,6 +1,6 @@
-// FakeMlflow: as much of an MLflow server as a run speaks to, on loopback, with
-// the faults that a test gives it. It takes metrics of the same name, step and
-// time for the same, as the real one does.
+// FakeMlflow: the part of an MLflow server that a run uses, on loopback, with
+// the faults that a test sets. It treats metrics of equal name, step and time
+// as one, as the real one does.
 #pragma once
 
 #include <httplib.h>
@@ -24,7 +24,7 @@ class FakeMlflow {
     std::map<std::tuple<std::string, int64_t, int64_t>, double> metrics;
     std::string status = "RUNNING", name;
 
-    // The values of a metric by step; more than one of a step shows.
+    // The values of a metric by step; two of one step are an error.
     std::vector<std::pair<int64_t, double>> values(
         const std::string& key) const {
       std::vector<std::pair<int64_t, double>> all;
@@ -36,7 +36,7 @@ class FakeMlflow {
       return all;
     }
   };
-  // Answers instead of the server where it returns true.
+  // Replaces the server's reply where it returns true.
   using Fault =
       std::function<bool(const httplib::Request&, httplib::Response&)>;
 
@@ -66,7 +66,7 @@ class FakeMlflow {
     const std::lock_guard lock(mutex_);
     fault_ = std::move(fault);
   }
-  // Does its work, but its answer never arrives.
+  // Handles the request, but its reply never arrives.
   void lose_answers(bool loses) {
     const std::lock_guard lock(mutex_);
     loses_answers_ = loses;
@@ -190,7 +190,7 @@ class FakeMlflow {
   httplib::Server server_;
   int port_ = 0;
   std::thread thread_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   Fault fault_;
   bool loses_answers_ = false;
   std::string artifact_root_ = "mlflow-artifacts:/7/";

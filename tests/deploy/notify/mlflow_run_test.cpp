@@ -35,7 +35,7 @@ class MlflowRunTest : public ::testing::Test {
     config.data = "shapes.yaml";
     config.epochs = 9;
     folder_.write(run_files::kRun, configs::to_yaml(config));
-    // Clocks of files are coarse.
+    // Time stamps of files are coarse.
     std::filesystem::last_write_time(
         folder_.path() / run_files::kRun,
         std::filesystem::file_time_type::clock::now() + seconds(++num_begun_));
@@ -54,7 +54,7 @@ class MlflowRunTest : public ::testing::Test {
     folder_.write(run_files::kResults, text);
     folder_.write(run_files::kEvents, events);
   }
-  // A run whose files come after whoever reads them.
+  // A run whose files are written after the reader has started.
   std::unique_ptr<MlflowRun> begun_run() {
     auto mlflow = std::make_unique<MlflowRun>(subject());
     begin_run();
@@ -135,7 +135,8 @@ struct FaultCase {
 class MlflowFaultTest : public MlflowRunTest,
                         public ::testing::WithParamInterface<FaultCase> {};
 
-// At the first request, and at each later one of the first advance.
+// The fault strikes at the first request, and at each later one of the first
+// advance.
 TEST_P(MlflowFaultTest, LosesNothing) {
   const auto mlflow = begun_run();
   for (int spared = 0; spared < 6; ++spared) {
@@ -178,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "a redirect to https://login.example, which"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-TEST_F(MlflowRunTest, AnAnswerThatIsLostMakesNothingTwice) {
+TEST_F(MlflowRunTest, ALostReplyCreatesNothingTwice) {
   const auto mlflow = begun_run();
   server_.lose_answers(true);
   for (int i = 0; i < 3; ++i) {
@@ -195,8 +196,8 @@ TEST_F(MlflowRunTest, AnAnswerThatIsLostMakesNothingTwice) {
               ElementsAre(Pair(0, 0.5), Pair(1, 0.25), Pair(2, 0.125)));
 }
 
-TEST_F(MlflowRunTest, ASlowServerIsWaitedForNoLongerThanAllowed) {
-  // Outlives the test, as the server's threads do.
+TEST_F(MlflowRunTest, TheWaitForASlowServerIsLimited) {
+  // Outlives the test, because the server's threads do.
   const auto is_over = std::make_shared<std::atomic<bool>>(false);
   server_.set_fault([is_over](const httplib::Request&, httplib::Response&) {
     for (int i = 0; i < 3000 && !*is_over; ++i) {  // 30 s
@@ -246,7 +247,7 @@ TEST_F(MlflowRunTest, TheEndComesBeforeAnUploadThatItCut) {
   EXPECT_EQ(mlflow->left(&end), "best.safetensors");
 }
 
-TEST_F(MlflowRunTest, ParametersThatAreRefusedHoldNothingUp) {
+TEST_F(MlflowRunTest, RefusedParametersDelayNothing) {
   server_.set_fault(
       [](const httplib::Request& request, httplib::Response& answer) {
         if (request.body.find("\"params\"") == std::string::npos) return false;
@@ -265,8 +266,8 @@ TEST_F(MlflowRunTest, ParametersThatAreRefusedHoldNothingUp) {
   EXPECT_TRUE(mlflow->advance(nullptr, kLimit).empty());
 }
 
-// Each byte arrives within every timeout of a read.
-TEST_F(MlflowRunTest, AnAnswerThatDripsIsCutToo) {
+// Each byte arrives within the timeout of a read.
+TEST_F(MlflowRunTest, AReplyThatDripsIsCutToo) {
   server_.set_fault([](const httplib::Request&, httplib::Response& answer) {
     answer.set_content_provider(1000, "application/json",
                                 [](size_t, size_t, httplib::DataSink& sink) {
@@ -307,7 +308,7 @@ TEST_F(MlflowRunTest, AResumedRunGoesOnAsTheSame) {
   mlflow.advance(nullptr, kLimit);
   EXPECT_EQ(only_run().status, "RUNNING");
   expect_all_of_two_epochs();
-  // The second epoch is trained anew, in another layout.
+  // The second epoch is trained again, in another layout.
   write_epochs({"0,0.5,0.25,", "1,0.26,0.5,1", "2,0.125,,"});
   mlflow.advance(nullptr, kLimit);
   EXPECT_EQ(only_run().values("train/box_loss").back().second, 0.125);
@@ -316,7 +317,7 @@ TEST_F(MlflowRunTest, AResumedRunGoesOnAsTheSame) {
 
 TEST_F(MlflowRunTest, AnotherRunInTheFolderIsAnotherRunThere) {
   begun_run()->advance(nullptr, kLimit);
-  MlflowRun mlflow(subject());  // --exist-ok: the older run's files are there
+  MlflowRun mlflow(subject());  // --exist-ok: the older run's files exist
   mlflow.advance(nullptr, kLimit);
   EXPECT_EQ(server_.runs().size(), 1u);
   begin_run();
@@ -324,7 +325,7 @@ TEST_F(MlflowRunTest, AnotherRunInTheFolderIsAnotherRunThere) {
   EXPECT_EQ(server_.runs().size(), 2u);
 }
 
-TEST_F(MlflowRunTest, ARunThatIsGoneThereIsMadeAnew) {
+TEST_F(MlflowRunTest, ARunDeletedOnTheServerIsMadeAnew) {
   const auto mlflow = begun_run();
   mlflow->advance(nullptr, kLimit);
   server_.forget_runs();
@@ -349,8 +350,8 @@ TEST_F(MlflowRunTest, AServerWithoutArtifactsIsNamed) {
   EXPECT_TRUE(server_.artifacts().empty());
 }
 
-// What a hostile or broken server names is no place outside of its artifacts.
-TEST_F(MlflowRunTest, AnArtifactPathWithOddPartsIsNone) {
+// A path from a hostile or broken server must not leave its artifacts.
+TEST_F(MlflowRunTest, AnArtifactPathWithOddPartsIsRejected) {
   server_.set_artifact_root("mlflow-artifacts:/../../x?y=");
   folder_.write("results.png", "png");
   const auto mlflow = begun_run();

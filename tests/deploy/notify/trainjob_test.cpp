@@ -109,7 +109,7 @@ TEST_F(TrainJobTest, ProgressIsPostedAtMostEvery5SecondsAndTheEndAtOnce) {
                        std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")))
       << status;
 
-  // The token is another by now.
+  // The token has changed by now.
   folder_.write("token", "second\n");
   const RunEnd end{.exit_code = 0, .reason = "all done"};
   EXPECT_NE(job.left(&end), "");
@@ -145,7 +145,7 @@ TEST_F(TrainJobTest, AServerThatHangsCostsTheEnd3Seconds) {
   EXPECT_THAT(lines[0], HasSubstr("has not got the run's last progress"));
 }
 
-TEST_F(TrainJobTest, AnotherAuthorityAndALostTokenAreSaid) {
+TEST_F(TrainJobTest, AnotherAuthorityAndALostTokenAreReported) {
   const auto fault = [this] {
     try {
       trainjob().advance(nullptr, seconds(5));
@@ -167,7 +167,7 @@ TEST_F(TrainJobTest, AnotherAuthorityAndALostTokenAreSaid) {
 }
 
 TEST_F(TrainJobTest,
-       OutsideATrainJobNobodyIsToldAndHalfAnEnvironmentIsRefused) {
+       OutsideATrainJobNothingIsSentAndHalfAnEnvironmentIsRefused) {
   EXPECT_FALSE(trainjob_server({}).has_value());
   for (const char* missing :
        {"KUBEFLOW_TRAINER_SERVER_CA_CERT", "KUBEFLOW_TRAINER_SERVER_TOKEN"}) {
@@ -180,7 +180,7 @@ TEST_F(TrainJobTest,
   EXPECT_THROW(trainjob_server(plain), Error);
 }
 
-TEST(TrainerStatus, StaysWithinWhatTheApiTakes) {
+TEST(TrainerStatus, StaysWithinTheLimitsOfTheApi) {
   const auto status = [](const TrainProgress& progress, double rest) {
     return Json::parse(trainer_status(progress, rest, "t"))["trainerStatus"];
   };

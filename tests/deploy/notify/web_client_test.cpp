@@ -18,7 +18,7 @@ namespace {
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-// A server whose certificate is of an authority that the machine does not know.
+// A server whose certificate authority is not installed on the machine.
 class EncryptedServer : public ::testing::Test {
  protected:
   EncryptedServer() {
@@ -63,7 +63,7 @@ TEST_F(EncryptedServer, OfAnUnknownAuthorityIsRefused) {
   EXPECT_THAT(answer.fault, HasSubstr("certificate is not valid"));
 }
 
-TEST_F(EncryptedServer, OfAKnownAuthorityIsHeard) {
+TEST_F(EncryptedServer, OfAKnownAuthorityIsAccepted) {
   trust_its_authority();
   const WebAnswer answer = answer_of("127.0.0.1");
   EXPECT_EQ(answer.status, 200) << answer.fault;
@@ -76,7 +76,7 @@ TEST_F(EncryptedServer, UnderAnotherNameIsRefused) {
               HasSubstr("certificate is not valid"));
 }
 
-TEST_F(EncryptedServer, IsAskedForSlashWhereTheAddressHasNoPath) {
+TEST_F(EncryptedServer, RequestsSlashWhereTheAddressHasNoPath) {
   trust_its_authority();
   for (const char* path : {"", "/", "?x=1"}) {
     WebClient client({.is_encrypted = true,
@@ -99,7 +99,7 @@ TEST(WebClient, AfterACutItSendsNothingUntilItGoesOn) {
   EXPECT_EQ(client.send({.path = "/"}, seconds(5)).fault, "no connection");
 }
 
-TEST(WebClient, NobodyListensAndNoSuchName) {
+TEST(WebClient, ClosedPortAndUnknownName) {
   WebClient nobody(
       {.is_encrypted = false, .host = "127.0.0.1", .port = 1, .path = ""});
   EXPECT_EQ(nobody.send({.path = "/"}, seconds(5)).fault, "no connection");

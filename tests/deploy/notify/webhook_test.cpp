@@ -87,7 +87,7 @@ TEST_F(WebhookTest, FaultsAndTheEndInTheirOrderOneAtATime) {
   EXPECT_EQ(received_[2]["step"], 5);
 }
 
-TEST_F(WebhookTest, AtTheEndAllThatWaitsIsSentAtOnce) {
+TEST_F(WebhookTest, AtTheEndAllQueuedMessagesAreSentAtOnce) {
   Webhook hook = webhook();
   folder_.write(run_files::kEvents,
                 event("loss_of_process", 1) + event("loss_of_process", 2));
@@ -97,7 +97,7 @@ TEST_F(WebhookTest, AtTheEndAllThatWaitsIsSentAtOnce) {
   EXPECT_EQ(received_.size(), 3u);
 }
 
-TEST_F(WebhookTest, AMessageThatIsRefusedForGoodIsDroppedAndSaidOnce) {
+TEST_F(WebhookTest, AMessageThatIsRefusedForGoodIsDroppedAndReportedOnce) {
   Webhook hook = webhook();
   int status = 410;
   receiver_.set_fault([&](const httplib::Request&, httplib::Response& answer) {
@@ -123,7 +123,7 @@ TEST_F(WebhookTest, AMessageThatIsRefusedForGoodIsDroppedAndSaidOnce) {
   EXPECT_EQ(hook.left(&end), "");
 }
 
-TEST_F(WebhookTest, AQueueThatIsFullCountsWhatItDropsAndKeepsTheEnd) {
+TEST_F(WebhookTest, AFullQueueCountsDroppedMessagesAndKeepsTheEnd) {
   Webhook hook = webhook();
   std::string events;
   for (size_t i = 0; i < Webhook::kLongestQueue + 7; ++i) {
@@ -144,7 +144,7 @@ TEST_F(WebhookTest, AQueueThatIsFullCountsWhatItDropsAndKeepsTheEnd) {
                          "dropped"));
 }
 
-TEST_F(WebhookTest, ANotifierTellsOfTheEndAndShowsNoSecret) {
+TEST_F(WebhookTest, ANotifierReportsTheEndAndShowsNoSecret) {
   is_away_ = true;
   std::vector<std::string> lines;
   std::atomic<int> interrupts = 0;
@@ -157,7 +157,7 @@ TEST_F(WebhookTest, ANotifierTellsOfTheEndAndShowsNoSecret) {
            [&](const std::string& line) {
              const std::lock_guard lock(mutex);
              lines.push_back(line);
-             ++interrupts;  // nobody wants to wait
+             ++interrupts;  // a short test
            },
        .interrupts = [&] { return interrupts.load(); }});
   notifier.finish({.exit_code = 0, .reason = "done"});
@@ -168,7 +168,7 @@ TEST_F(WebhookTest, ANotifierTellsOfTheEndAndShowsNoSecret) {
     EXPECT_THAT(line, Not(HasSubstr("secret")));
 }
 
-// --- What a request may ask for
+// --- Limits of a request
 
 std::string refusal(const NotifierRequest& request) {
   try {
@@ -180,7 +180,7 @@ std::string refusal(const NotifierRequest& request) {
   }
 }
 
-TEST(Addressees, AnAddressThatIsNoneIsRefusedWithoutItsText) {
+TEST(Addressees, AnInvalidAddressIsRefusedWithoutItsText) {
   for (const char* address :
        {"ml.example", "ftp://ml.example", "https://", "https://:80",
         "https://name:hunter2@ml.example", "https://ml.example:99999",
@@ -232,7 +232,7 @@ TEST_F(Credentials, NeverTravelInTheClearBeyondLoopback) {
                     Not(HasSubstr("hunter2"))));
 }
 
-TEST_F(Credentials, ANameAndItsPasswordWillDo) {
+TEST_F(Credentials, ANameWithAPasswordIsEnough) {
   setenv("MLFLOW_TRACKING_USERNAME", "me", 1);
   setenv("MLFLOW_TRACKING_PASSWORD", "hunter2", 1);
   EXPECT_THAT(refusal({.mlflow = "http://ml.example"}),

@@ -1,4 +1,4 @@
-// headroom page and headroom report as people start them.
+// headroom page and headroom report, started as by a user.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -49,7 +49,7 @@ TEST(ReportCommand, ItWritesTheReportIntoTheRunDirectory) {
   EXPECT_EQ(run("report " + folder.path().string()).exit_code, 0);
 }
 
-TEST(ReportCommand, WhatIsNoReportIsNotReplaced) {
+TEST(ReportCommand, AFileThatIsNoReportIsNotReplaced) {
   const RunDirectory folder;
   folder.write("mine.html", "mine");
   const std::string command = "report " + folder.path().string() +
@@ -61,7 +61,7 @@ TEST(ReportCommand, WhatIsNoReportIsNotReplaced) {
   EXPECT_EQ(run(command + " --exist-ok").exit_code, 0);
 }
 
-TEST(ReportCommand, WithoutARunItSaysWhatToName) {
+TEST(ReportCommand, WithoutARunItNamesTheMissingArgument) {
   const headroom::testing::TemporaryFolder folder;
   EXPECT_EQ(run("report").exit_code, 2);
   const Ended ended = run("report " + folder.path().string());
@@ -96,7 +96,7 @@ TEST(PlanReportFile, ItShowsThePlanAndReplacesAReportAlone) {
   EXPECT_NE(refused.text.find("is no report"), std::string::npos);
   EXPECT_EQ(run(command + " --sweep img=64").exit_code, 2);
   EXPECT_EQ(run("plan --cfg yolov5n --report ''").exit_code, 2);
-  // What is refused has written nothing.
+  // A refused command writes nothing.
   const std::string written = (folder.path() / "asked").string();
   EXPECT_EQ(run(command + " --write " + written).exit_code, 2);
   EXPECT_FALSE(std::filesystem::exists(written));
@@ -166,7 +166,7 @@ class PageOfTraining : public ::testing::Test {
   std::string said_;
 };
 
-TEST_F(PageOfTraining, ItIsServedOnLoopbackByDefaultAndSaysWhere) {
+TEST_F(PageOfTraining, ItIsServedOnLoopbackByDefaultAndPrintsItsAddress) {
   const auto server = serve({});
   ASSERT_NE(server, nullptr);
   EXPECT_EQ(said_, "page:  " + server->address() + "\n");
@@ -181,7 +181,7 @@ TEST_F(PageOfTraining, OffIsOff) {
       Error);
 }
 
-// Who presses the button twice does not stop the run at once.
+// Pressing the button twice does not stop the run at once.
 TEST_F(PageOfTraining, ItsButtonIsOneRequest) {
   const interrupts::Watch watch;
   const int before = interrupts::count();

@@ -38,7 +38,7 @@ class Connection {
     ASSERT_EQ(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(text.size()));
   }
-  // Until `end` was read, the other side closes, or so much time passes.
+  // Reads until `end`, until the other side closes, or until the time is over.
   std::string read(const std::string& end = "", int milliseconds = 5000) const {
     std::string text;
     const auto last = std::chrono::steady_clock::now() +
@@ -125,7 +125,7 @@ TEST_F(PageServerTest, TheTokenSetsACookieThatOpensThePage) {
             "http://" + host() + "/?token=" + server_->token());
 }
 
-TEST_F(PageServerTest, WithoutTheTokenNothingIsTold) {
+TEST_F(PageServerTest, WithoutTheTokenNothingIsAnswered) {
   const std::string own = "Host: " + host() + "\r\n";
   for (const char* path :
        {"/", "/api/plan?id=exp", "/api/run?id=exp", "/api/steps?id=exp",
@@ -258,7 +258,7 @@ TEST_F(PageServerTest, OnlyPicturesOfTheFolderAreServed) {
   EXPECT_EQ(status_of(ask("/../run.yaml")), 404);
 }
 
-TEST_F(PageServerTest, ChangesComeAsEventsAndSignsOfLifeBetweenThem) {
+TEST_F(PageServerTest, ChangesArriveAsEventsWithSignsOfLifeBetweenThem) {
   const Connection connection(server_->port());
   connection.send("GET /events HTTP/1.1\r\nHost: " + host() + "\r\n" +
                   cookie() + "\r\n");
@@ -286,7 +286,7 @@ TEST_F(PageServerTest, TwoHundredReadersGetEachChange) {
   for (const auto& reader : readers) {
     ASSERT_NE(reader->read(steps_now()).find(steps_now()), std::string::npos);
   }
-  // Others are answered meanwhile.
+  // Other readers are answered meanwhile.
   EXPECT_EQ(status_of(ask("/api/run?id=exp")), 200);
 }
 
@@ -311,8 +311,8 @@ TEST_F(PageServerTest, AFaultInARunsFilesEndsNoStreamAndNoProcess) {
   server_.reset();
 }
 
-TEST_F(PageServerTest, AReaderThatDoesNotReadHoldsNobodyUpAndIsClosed) {
-  // So much that no buffer of the system holds it.
+TEST_F(PageServerTest, AStuckReaderDelaysNoOtherAndIsClosed) {
+  // More bytes than the system's buffers hold.
   std::string picture(30 << 20, 'p');
   std::ofstream(folder_.path() / "large.png") << picture;
   start(std::chrono::seconds(1));
@@ -324,7 +324,7 @@ TEST_F(PageServerTest, AReaderThatDoesNotReadHoldsNobodyUpAndIsClosed) {
   EXPECT_EQ(status_of(ask("/api/run?id=exp")), 200);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-  // What the system had taken comes, and then the end.
+  // Data that the system had accepted arrives, then the end.
   EXPECT_LT(silent.read("", 10'000).size(), picture.size());
   const std::string end = half.read("", 5000);
   EXPECT_TRUE(end.empty() || status_of(end) == 408) << end;

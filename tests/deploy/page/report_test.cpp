@@ -18,7 +18,7 @@ ReportRequest request_of(const std::filesystem::path& folder) {
   return request;
 }
 
-// The data of a report, as a browser takes them out of it.
+// The data of a report, read as a browser does.
 Json data_of(const std::string& report) {
   const std::string begin =
       "<script type=\"application/json\" id=\"report-data\">";

@@ -1,4 +1,4 @@
-// A run directory as two processes leave one, without training.
+// The run directory of two processes, made without training.
 #pragma once
 
 #include <filesystem>

@@ -120,7 +120,7 @@ TEST(DecimatedSeries, HundredThousandsOfPointsStayBoundedAndKeepTheirExtremes) {
   EXPECT_EQ(series.point(series.size() - 1).step, 299'999);
 }
 
-TEST(DecimatedSeries, ChosenPointsAreAsManyAsAskedForFromAStepOn) {
+TEST(DecimatedSeries, TheRequestedNumberOfPointsIsChosenFromAStepOn) {
   DecimatedSeries series(1, 10'000);
   for (int64_t step = 0; step < 5000; ++step) {
     series.add(step, std::array{step == 4321 ? 9.0 : 1.0});

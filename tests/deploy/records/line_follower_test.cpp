@@ -44,8 +44,8 @@ TEST_F(LineFollowerTest, EachWholeLineComesOnce) {
   EXPECT_EQ(restarts_, 0);
 }
 
-// Whoever restarts cuts what a dying writer left of a line.
-TEST_F(LineFollowerTest, AHalfLineThatIsTakenBackIsNone) {
+// A restarted process cuts off the partial line of a killed writer.
+TEST_F(LineFollowerTest, AHalfLineThatIsCutOffIsNoLine) {
   write("a\ntorn");
   EXPECT_THAT(lines(), ElementsAre("a"));
   std::filesystem::resize_file(file_, 2);
@@ -74,7 +74,7 @@ TEST_F(LineFollowerTest, AFileThatBeginsAgainIsReadAgain) {
   EXPECT_EQ(restarts_, 2);
 }
 
-TEST_F(LineFollowerTest, WhatIsTooLongIsSkippedAndCounted) {
+TEST_F(LineFollowerTest, TooLongLinesAreSkippedAndCounted) {
   write("a\n" + std::string(20 << 20, 'x'));
   EXPECT_THAT(lines(), ElementsAre("a"));
   EXPECT_EQ(follower_.overlong_lines(), 1);

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Optional;
 
-TEST(ResultsTable, CellsWithoutANumberAreNothingAndHalfALineIsNone) {
+TEST(ResultsTable, CellsWithoutANumberAreMissingAndHalfALineIsNoLine) {
   EXPECT_TRUE(results_table("").columns.empty());
   const ResultsTable table =
       results_table("epoch,a,b,c\n0,1,,2.5\n1,nan,3,4\n2,7");
@@ -73,7 +73,7 @@ TEST(LastObjects, AreTheNewestAndTheOldestOfThemFirst) {
   EXPECT_EQ(objects[1].at("a"), 4);
 }
 
-TEST(LastObjects, AreSoughtInTheLastMebibytes) {
+TEST(LastObjects, AreSearchedInTheLastMebibytes) {
   const testing::TemporaryFolder folder;
   const std::string filler(5 << 20, ' ');
   const auto file =
@@ -116,7 +116,7 @@ TEST(CheckpointsIn, AreThoseWithAManifestUnlessAnOlderRunLeftThem) {
   EXPECT_TRUE(checkpoints_in(folder.path()).empty());
 }
 
-TEST(ShallowJson, IsNoneBeyond64Levels) {
+TEST(ShallowJson, BeyondDepth64IsRefused) {
   const auto nested = [](size_t levels) {
     return std::string(levels, '[') + std::string(levels, ']');
   };

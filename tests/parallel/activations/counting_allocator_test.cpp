@@ -89,7 +89,7 @@ TEST_F(CountingAllocatorTest, TheLimitThrowsTheRealError) {
 
 TEST_F(CountingAllocatorTest, AnAbsurdSizeIsOutOfMemoryToo) {
   EXPECT_THROW(allocator_.allocate(SIZE_MAX - 8), c10::OutOfMemoryError);
-  // More than any machine has: the system's own refusal.
+  // More memory than any machine has: the system itself refuses.
   EXPECT_THROW(allocator_.allocate(size_t{1} << 60), c10::OutOfMemoryError);
   EXPECT_EQ(live(), 0);
 }
@@ -134,7 +134,7 @@ TEST_F(CountingAllocatorTest, CountsAreRightWithSeveralThreads) {
 class ConvolutionTest : public CountingAllocatorTest,
                         public testing::WithParamInterface<at::MemoryFormat> {
  protected:
-  // One step of two layers; its gradients' sum.
+  // Runs one step of two layers; returns the sum of their gradients.
   static double step(at::MemoryFormat format) {
     const at::Tensor x =
         at::arange(4 * 16 * 20 * 20, at::kFloat).view({4, 16, 20, 20}).sin();
@@ -199,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, ConvolutionTest,
                                       : "channels_last";
                          });
 
-TEST_F(CountingAllocatorTest, ARefusalSaysWhatWasAskedAndWhatThereWas) {
+TEST_F(CountingAllocatorTest, ARefusalGivesTheRequestedAndTheFreeBytes) {
   CountingAllocator::take_refusal();  // of a test before
   EXPECT_FALSE(CountingAllocator::take_refusal());
   allocator_.set_limit(start_ + 1000);

@@ -29,8 +29,7 @@ class DerivationTest : public testing::Test {
   // In maps of kSize doubles.
   int64_t live() const { return (memory_.live_bytes() - start_) / kBytes; }
 
-  // sigmoid(source), said to be made from it; counts how often it is made
-  // again.
+  // sigmoid(source), registered as derived from it; counts its derivations.
   at::Tensor derived(const at::Tensor& source) {
     at::Tensor map = at::sigmoid(source);
     set_derivation(map, {source}, [this](const std::vector<at::Tensor>& from) {
@@ -45,7 +44,7 @@ class DerivationTest : public testing::Test {
   int made_ = 0;
 };
 
-TEST_F(DerivationTest, AMapIsMadeAgainOnceForAllWhoWantIt) {
+TEST_F(DerivationTest, AMapIsDerivedOnceForAllReaders) {
   at::Tensor source = at::rand({kSize}, at::kDouble);
   at::Tensor map = derived(source);
   const at::Tensor expected = map.clone();
@@ -61,7 +60,7 @@ TEST_F(DerivationTest, AMapIsMadeAgainOnceForAllWhoWantIt) {
   EXPECT_EQ(live(), 1);
 }
 
-TEST_F(DerivationTest, AUseThatIsNeverTakenHoldsNothing) {
+TEST_F(DerivationTest, AnUnusedReaderHoldsNoMemory) {
   at::Tensor source = at::rand({kSize}, at::kDouble);
   at::Tensor map = derived(source);
   std::optional<KeptTensor> first(keep(map)), second(keep(map));
@@ -73,7 +72,7 @@ TEST_F(DerivationTest, AUseThatIsNeverTakenHoldsNothing) {
   EXPECT_EQ(live(), 0);
 }
 
-TEST_F(DerivationTest, GoesWithTheMapWhereNobodyKeepsIt) {
+TEST_F(DerivationTest, IsFreedWithAMapThatNothingKeeps) {
   at::Tensor source = at::rand({kSize}, at::kDouble);
   at::Tensor map = derived(source);
   source.reset();
@@ -99,7 +98,7 @@ TEST_F(DerivationTest, SourcesAreDerivedInTheirTurn) {
   EXPECT_EQ(live(), 2);
 }
 
-TEST_F(DerivationTest, AMapThatSomebodyKeepsIsUsedAsItIs) {
+TEST_F(DerivationTest, AMapThatIsStillHeldIsUsedAsItIs) {
   const at::Tensor source = at::rand({kSize}, at::kDouble);
   const at::Tensor map = derived(source);
   KeptTensor kept = keep(map);
@@ -117,7 +116,7 @@ TEST_F(DerivationTest, AViewOfOtherShapeIsKept) {
   whole.take();
 }
 
-TEST_F(DerivationTest, AConvolutionIsMadeAgainOnlyForWhoSaysSo) {
+TEST_F(DerivationTest, AConvolutionIsRecomputedOnlyOnRequest) {
   const at::Tensor source = at::rand({kSize}, at::kDouble);
   at::Tensor map = at::sigmoid(source);
   set_derivation(

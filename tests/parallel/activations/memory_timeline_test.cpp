@@ -138,7 +138,7 @@ TEST(MemoryTimeline, PhasesAreThoseOfTheThreadThatIsObserved) {
   EXPECT_GT(events[1].bytes, 1 << 20) << "this process's resident set";
 }
 
-TEST(MemoryTimeline, StopsWhenItIsFullAndSaysSo) {
+TEST(MemoryTimeline, StopsWhenItIsFullAndReportsIt) {
   MemoryTimeline timeline(3);
   for (int i = 0; i < 3; ++i) timeline.note(MemoryCategory::kLoss, 1);
   EXPECT_FALSE(timeline.is_full());

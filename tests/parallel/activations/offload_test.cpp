@@ -27,7 +27,7 @@ std::vector<char> bytes_of(char value, size_t count) {
   return std::vector<char>(count, value);
 }
 
-TEST(OffloadFile, BytesComeBackAndRoomIsUsedAgain) {
+TEST(OffloadFile, BytesAreReadBackAndRoomIsReused) {
   OffloadFile file(0);
   const auto a = bytes_of('a', 1000), b = bytes_of('b', 3000),
              c = bytes_of('c', 1000);
@@ -53,7 +53,7 @@ TEST(OffloadFile, BytesComeBackAndRoomIsUsedAgain) {
   EXPECT_EQ(back, c) << "untouched";
 }
 
-TEST(OffloadFile, ItsLimitIsToldInNumbers) {
+TEST(OffloadFile, ItsLimitIsReportedInNumbers) {
   OffloadFile file(int64_t{2} << 20);
   const auto block = bytes_of('x', 3 << 19);
   const int64_t place = file.write(block.data(), 3 << 19);
@@ -67,7 +67,7 @@ TEST(OffloadFile, ItsLimitIsToldInNumbers) {
   EXPECT_NO_THROW(file.write(block.data(), 3 << 19));
 }
 
-// A limit on the size of files stands for a disk that is full.
+// A limit on the size of files simulates a full disk.
 TEST(OffloadFile, AFullDiskIsAnErrorAndLeavesNothingBehind) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
@@ -84,7 +84,7 @@ TEST(OffloadFile, AFullDiskIsAnErrorAndLeavesNothingBehind) {
   EXPECT_EQ(file.used_bytes(), 0);
 }
 
-TEST(OffloadFile, WithoutAFolderItSaysWhere) {
+TEST(OffloadFile, WithoutAFolderTheErrorNamesTmpdir) {
   const char* before = getenv("TMPDIR");
   const std::string kept = before != nullptr ? before : "";
   setenv("TMPDIR", "/nowhere/at/all", 1);
@@ -126,7 +126,7 @@ TEST(OffloadPolicy, TensorsComeBackToTheBitAndMemoryIsFree) {
   EXPECT_EQ(offload.file()->used_bytes(), 0);
 }
 
-TEST(OffloadPolicy, WindowsIntoOneMemoryAreToldApart) {
+TEST(OffloadPolicy, WindowsIntoOneMemoryAreDistinguished) {
   install_saved_tensor_policies();
   const at::Tensor whole = at::rand({2, 4096}, at::kDouble);
   OffloadPolicy offload(0);

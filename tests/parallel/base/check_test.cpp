@@ -6,7 +6,7 @@
 namespace headroom {
 namespace {
 
-TEST(Check, AnErrorIsOneLineOfTagWhatAndRemedy) {
+TEST(Check, AnErrorIsOneLineOfTagMessageAndRemedy) {
   const Error error("layout", "2 x 3 = 6 but world_size = 8", "use data=4");
   EXPECT_STREQ(error.what(),
                "[layout] 2 x 3 = 6 but world_size = 8: use data=4");

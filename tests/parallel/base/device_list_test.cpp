@@ -32,7 +32,7 @@ TEST(DeviceList, AutoAndAllNameNoCardByNumber) {
   EXPECT_FALSE(computes_on_cards("cpu"));
 }
 
-TEST(DeviceList, OtherWordsAreRefused) {
+TEST(DeviceList, OtherTextIsRefused) {
   for (const char* text :
        {"gpu", "0,", ",0", "cuda:x", "-1", "0 1", "0,0", "99999999999"}) {
     EXPECT_THROW(parse_device_list(text), Error) << text;

@@ -8,7 +8,7 @@
 namespace headroom {
 namespace {
 
-TEST(EventKinds, EachKindHasItsOwnNameAndComesBackFromIt) {
+TEST(EventKinds, EachKindHasItsOwnNameAndIsParsedFromIt) {
   std::set<std::string> names;
   int position = 0;
   for (const EventDescription& event : event_descriptions()) {

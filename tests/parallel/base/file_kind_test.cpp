@@ -31,14 +31,14 @@ TEST(FileKind, IsSeenInTheFirstBytes) {
   EXPECT_EQ(kind_of("0 .5 .5 .2 .2\n"), "");
 }
 
-TEST(FileKind, OfImagesIsAnImageAndOfNothingElse) {
+TEST(FileKind, OnlyFormatsOfImagesAreImages) {
   EXPECT_TRUE(is_image(foreign_kind("\x89PNG")));
   EXPECT_TRUE(is_image(ForeignKind::kAvif));
   EXPECT_FALSE(is_image(ForeignKind::kVideo));
   EXPECT_FALSE(is_image(ForeignKind::kNone));
 }
 
-TEST(FileKind, WhatIsNoWeightsIsCalledWhatItIs) {
+TEST(FileKind, AFileThatIsNoWeightsIsNamedByItsKind) {
   const fs::path file =
       fs::temp_directory_path() / ("file_kind_" + std::to_string(::getpid()));
   const auto refusal = [&](std::string_view bytes) -> std::string {

@@ -29,7 +29,7 @@ class LineFiles : public ::testing::Test {
       fs::path(testing::TempDir()) / ("lines-" + std::to_string(::getpid()));
 };
 
-TEST_F(LineFiles, GrowByWhatIsAdded) {
+TEST_F(LineFiles, GrowByTheAddedLines) {
   LineFile file(path_);
   EXPECT_TRUE(file.write());
   EXPECT_FALSE(fs::exists(path_));

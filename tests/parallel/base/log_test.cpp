@@ -32,7 +32,7 @@ TEST_F(LogTest, LinesGoToStderrWithTimeLevelAndPrefix) {
                         "skipped\n[0-9:]+ .*info.* plain .. %s\n"));
 }
 
-TEST_F(LogTest, ARecordComesBackAsItWas_AndOtherLinesAreNone) {
+TEST_F(LogTest, ARecordIsReadBackUnchanged_AndOtherLinesAreNoRecords) {
   for (const log::Level level : {log::Level::kDebug, log::Level::kInfo,
                                  log::Level::kWarn, log::Level::kError}) {
     const auto back = log::from_line(log::to_line({"12:03:44", level, "a  b"}));
@@ -47,10 +47,10 @@ TEST_F(LogTest, ARecordComesBackAsItWas_AndOtherLinesAreNone) {
   }
 }
 
-// In a process of its own: a parent is followed until the end.
-TEST(LogRecordsDeathTest, AProcessWhoseParentAsksWritesRecords) {
+// In a process of its own: a parent is followed until the process ends.
+TEST(LogRecordsDeathTest, AProcessWritesRecordsIfItsParentRequestsThem) {
   const auto speak = [] {
-    log::follow_parent();  // nobody has asked
+    log::follow_parent();  // no parent requested records
     log::warn("as text");
     setenv(log::kRecordsVariable, "1", 1);
     log::follow_parent();

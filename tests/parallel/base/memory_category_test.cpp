@@ -8,7 +8,7 @@ namespace {
 constexpr auto kWorkspace = MemoryCategory::kWorkspace;
 constexpr auto kActivations = MemoryCategory::kActivations;
 
-TEST(WorkspaceScope, CountsWhatADevicesLibraryTakesBetweenResults) {
+TEST(WorkspaceScope, CountsMemoryThatADevicesLibraryTakesBetweenResults) {
   const MemoryCategoryScope around(kActivations);
   const WorkspaceScope call(/*result_bytes=*/100, /*other_result_bytes=*/10);
   EXPECT_EQ(call.workspace_bytes(), 0);
@@ -22,7 +22,7 @@ TEST(WorkspaceScope, CountsWhatADevicesLibraryTakesBetweenResults) {
   EXPECT_EQ(call.workspace_bytes(), 35);
 }
 
-TEST(WorkspaceScope, WhatComesBeforeTheFirstResultMayStay) {
+TEST(WorkspaceScope, MemoryTakenBeforeTheFirstResultMayStay) {
   const WorkspaceScope call(100, 10);
   MemoryCategoryScope::of_device(7);
   MemoryCategoryScope::of_device(100);
@@ -32,7 +32,7 @@ TEST(WorkspaceScope, WhatComesBeforeTheFirstResultMayStay) {
   EXPECT_EQ(call.workspace_bytes(), 37);
 }
 
-// The host's memory is no device's, and scopes do not mix.
+// Host memory does not count for a device, and scopes do not mix.
 TEST(WorkspaceScope, CountsNothingElse) {
   {
     const WorkspaceScope before(1);

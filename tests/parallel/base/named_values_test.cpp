@@ -19,7 +19,7 @@ TEST(NamedValues, NamesAndValuesAreFoundByOneAnother) {
   EXPECT_EQ(names_in(kFruits), (std::vector<std::string>{"pear", "apple"}));
 }
 
-TEST(NamedValues, AnotherWordIsNone) {
+TEST(NamedValues, AnUnknownNameHasNoValue) {
   EXPECT_EQ(value_in(kFruits, "Pear"), std::nullopt);
   EXPECT_EQ(value_in(kFruits, ""), std::nullopt);
 }

@@ -39,7 +39,7 @@ TEST_F(NumberedFolders, ADanglingLinkIsTaken) {
   EXPECT_EQ(make_free_folder(root_ / "exp"), root_ / "exp2");
 }
 
-TEST_F(NumberedFolders, AreNobodyElses) {
+TEST_F(NumberedFolders, AreNotGivenTwice) {
   std::vector<fs::path> made(8);
   std::vector<std::thread> threads;
   for (fs::path& one : made) {

@@ -13,7 +13,7 @@ using std::chrono::seconds;
 
 constexpr PeerPatience::Time kBegin{};
 
-TEST(PeerPatience, AllWhoWaitAreGivenUpAtTheLimit) {
+TEST(PeerPatience, WaitsOfAllRanksEndAtTheLimit) {
   PeerPatience patience(seconds(120), kBegin);
   EXPECT_FALSE(patience.is_over(kBegin + seconds(119), false));
   EXPECT_FALSE(patience.is_over(kBegin + seconds(120), false));
@@ -28,13 +28,13 @@ TEST(PeerPatience, TimeInWhichAPeerWorksDoesNotCount) {
   EXPECT_TRUE(patience.is_over(kBegin + seconds(421), false));
 }
 
-TEST(PeerPatience, WhatWorksForEverIsGivenUpToo) {
+TEST(PeerPatience, APeerThatWorksForEverIsGivenUpToo) {
   PeerPatience patience(seconds(120), kBegin);
   EXPECT_FALSE(patience.is_over(kBegin + seconds(600), true));
   EXPECT_TRUE(patience.is_over(kBegin + seconds(601), true));
 }
 
-// Peers see that a rank whose disk is slow does not wait for them.
+// A rank whose disk is slow does not count as waiting for its peers.
 TEST(PeerWait, ASlowDiskIsNoWaitForPeersAndNothingIsStuck) {
   const LongWork writing;
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -44,7 +44,7 @@ TEST(PeerWait, ASlowDiskIsNoWaitForPeersAndNothingIsStuck) {
   EXPECT_TRUE(PeerWait::is_waiting());
 }
 
-TEST(PeerNews, SayWhatWasHeardLast) {
+TEST(PeerNews, HoldTheLastReport) {
   EXPECT_FALSE(PeerNews::a_peer_works());
   PeerNews::note(true);
   EXPECT_TRUE(PeerNews::a_peer_works());

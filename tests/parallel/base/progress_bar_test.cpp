@@ -58,7 +58,7 @@ TEST(ProgressBar, WithoutATotalThereIsACount) {
             "video 1 7 images  3.5/s");
 }
 
-TEST(ProgressBar, ColoursAreAskedForAndTakeNoColumns) {
+TEST(ProgressBar, ColoursAreOptionalAndTakeNoColumns) {
   TerminalStyle style = kAscii;
   EXPECT_EQ(bar_cells(0.5, 4, style), "[##..]");
   style.has_colours = true;

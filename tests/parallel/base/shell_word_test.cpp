@@ -10,7 +10,7 @@ TEST(ShellWord, PlainPathsStayAsTheyAre) {
   EXPECT_EQ(shell_word("a-b_c.d=e:f,g@h%i+j"), "a-b_c.d=e:f,g@h%i+j");
 }
 
-TEST(ShellWord, WhatAShellWouldChangeIsQuoted) {
+TEST(ShellWord, TextThatAShellWouldChangeIsQuoted) {
   EXPECT_EQ(shell_word("/my runs/exp"), "'/my runs/exp'");
   EXPECT_EQ(shell_word("$HOME"), "'$HOME'");
   EXPECT_EQ(shell_word("~/runs"), "'~/runs'");

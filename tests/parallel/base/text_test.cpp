@@ -33,7 +33,7 @@ TEST(ParseWhole, TakesDigitsAndAMinusAndNothingElse) {
   }
 }
 
-TEST(ParseWhole, RefusesWhatLiesOutsideTheBounds) {
+TEST(ParseWhole, RefusesNumbersOutsideTheBounds) {
   EXPECT_EQ(parse_whole("1", 1, 3), 1);
   EXPECT_EQ(parse_whole("3", 1, 3), 3);
   EXPECT_EQ(parse_whole("0", 1, 3), std::nullopt);
@@ -41,7 +41,7 @@ TEST(ParseWhole, RefusesWhatLiesOutsideTheBounds) {
   EXPECT_EQ(parse_whole("-1", 0), std::nullopt);
 }
 
-TEST(Joined, HasTheWordsBetweenItems) {
+TEST(Joined, HasTheTextBetweenItems) {
   EXPECT_EQ(joined(std::vector<std::string>{}, ", "), "");
   EXPECT_EQ(joined(std::vector<std::string>{"a"}, ", "), "a");
   EXPECT_EQ(joined(std::vector<std::string>{"", "b"}, ", "), ", b");
@@ -60,7 +60,7 @@ TEST(EitherOf, HasAnOrBeforeTheLast) {
   EXPECT_EQ(either_of({"a", "b", "c"}), "a, b or c");
 }
 
-TEST(FirstOf, CountsWhatIsNotShown) {
+TEST(FirstOf, CountsTheOmittedItems) {
   const auto text_of = [](int64_t number) { return std::to_string(number); };
   EXPECT_EQ(first_of(std::vector<int64_t>{1, 2}, 2, text_of), "1, 2");
   EXPECT_EQ(first_of(std::vector<int64_t>{1, 2, 3, 4}, 2, text_of),

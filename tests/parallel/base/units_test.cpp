@@ -36,14 +36,14 @@ TEST(Units, ParsesBytes) {
   EXPECT_EQ(parse_bytes("1T"), int64_t{1} << 40);
 }
 
-TEST(Units, RefusesWhatIsNoSize) {
+TEST(Units, RefusesTextThatIsNoSize) {
   for (const char* text : {"", "GiB", "-1", "-1GiB", "1XiB", "1GiBi", "nan",
                            "1e30", "99999999999T", "2 potatoes"}) {
     EXPECT_EQ(parse_bytes(text), std::nullopt) << text;
   }
 }
 
-TEST(Units, WhatIsFormattedParsesBackNearly) {
+TEST(Units, FormattedSizesParseBackApproximately) {
   for (int64_t bytes = 1; bytes < (int64_t{1} << 50); bytes = bytes * 3 + 1) {
     const auto back = parse_bytes(format_bytes(bytes));
     ASSERT_TRUE(back.has_value()) << format_bytes(bytes);

@@ -27,7 +27,7 @@ TEST(ValidUtf8, EveryForeignByteBecomesAQuestionMark) {
   EXPECT_EQ(valid_utf8("\xf5\x80\x80\x80"), "????");
 }
 
-TEST(Printable, NothingCommandsATerminal) {
+TEST(Printable, NoTextControlsATerminal) {
   EXPECT_EQ(printable("plain \xc3\xa4\n\ttext"), "plain \xc3\xa4\n\ttext");
   EXPECT_EQ(printable("a\x1b[2Jb\x7f\r"), "a\\x1b[2Jb\\x7f\\x0d");
   EXPECT_EQ(printable("\xc2\x9b"

@@ -91,14 +91,14 @@ void check_strides(Communicator& communicator) {
   require_same_bits(tensor, whole * size + size * (size - 1) / 2.0,
                     "channels-last sum");
 
-  // A view into the middle of a buffer leaves its surroundings alone.
+  // A view into the middle of a buffer leaves the rest of it unchanged.
   const at::Tensor buffer = at::ones({100}, at::kDouble);
   communicator.all_reduce(buffer.narrow(0, 10, 33));
   at::Tensor expected = at::ones({100}, at::kDouble);
   expected.narrow(0, 10, 33).fill_(size);
   require_same_bits(buffer, expected, "sum of a part");
 
-  // A leaf that requires gradients, such as a parameter at the start of a run.
+  // A leaf that requires gradients, like a parameter at the start of a run.
   const at::Tensor leaf = at::full({5}, communicator.rank() + 1.0, at::kFloat);
   leaf.set_requires_grad(true);
   communicator.broadcast(leaf, 0);
@@ -142,7 +142,7 @@ void check_several_under_way(Communicator& communicator) {
     works.push_back(
         communicator.all_reduce_async(tensors.back(), ReduceOp::kSum));
   }
-  // Not in the order of their issue.
+  // The works are waited for in another order than issued.
   for (size_t i = works.size(); i-- > 0;) works[i]->wait();
   for (const at::Tensor& tensor : tensors) {
     require_same_bits(
@@ -225,8 +225,8 @@ void check_barrier(Communicator& communicator) {
   for (int i = 0; i < 5; ++i) communicator.barrier();
 }
 
-// Real numbers, whose sum depends on the order: all ranks must have the same
-// bits, now and again.
+// Real numbers, whose sum depends on the order: all ranks must get the same
+// bits, in every repetition.
 void check_identical_bits(Communicator& communicator) {
   for (const int64_t size : {1L, 5L, 4097L, 300007L}) {
     at::Tensor values =
@@ -265,7 +265,7 @@ void check_split(Communicator& communicator) {
   half->all_reduce(sum);
   require_same_bits(sum, at::full({3}, expected, at::kDouble), "sum of a half");
 
-  // Equal keys keep their order; the parent still works beside its parts.
+  // Equal keys keep their order; the parent can still be used beside its parts.
   const auto everyone = communicator.split(0, 0);
   require(everyone->rank() == rank && everyone->size() == size, "same order");
   const at::Tensor one = at::ones({1}, at::kLong);
@@ -281,7 +281,7 @@ void check_split(Communicator& communicator) {
   require(alone->size() == 1 && alone->rank() == 0, "alone");
   const auto again = half->split(0, 0);
   require(again->rank() == half->rank(), "a split of a split");
-  // Nobody leaves while another still connects.
+  // No rank leaves while another still connects.
   again->all_reduce(sum);
   require_same_bits(sum, at::full({3}, expected * expected_size, at::kDouble),
                     "sum of a split of a split");

@@ -1,4 +1,5 @@
-// What every backend must do, as programs that all ranks run together.
+// Checks that every backend must pass, as functions that all ranks run
+// together.
 //
 // Used by ranks as threads and by ranks as processes, so a check throws
 // std::runtime_error instead of using an assertion of the test framework.

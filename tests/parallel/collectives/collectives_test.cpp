@@ -1,15 +1,24 @@
 // Every collective, on every backend whose ranks can be threads.
+#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
 #include <string>
+#include <thread>
 #include <tuple>
+#include <vector>
 
 #include "parallel/activations/counting_allocator.h"
+#include "parallel/collectives/backend.h"
 #include "parallel/collectives/gather.h"
 #include "tests/parallel/collectives/collective_checks.h"
+#include "tests/support/in_memory_store.h"
 #include "tests/support/run_ranks.h"
 
 namespace headroom::collectives {
@@ -36,8 +45,8 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
 
 INSTANTIATE_TEST_SUITE_P(
     Backends, CollectivesTest,
-    testing::Combine(testing::Values(RankBackend::kLocal, RankBackend::kGloo,
-                                     RankBackend::kLazyGloo,
+    testing::Combine(testing::Values(RankBackend::kLocal, RankBackend::kNetwork,
+                                     RankBackend::kLazyNetwork,
                                      RankBackend::kSharedMemory),
                      testing::Values(2, 3, 4),
                      testing::Range<size_t>(0, collective_checks().size())),
@@ -46,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(
 // With eight ranks some pairs connect only when they send a message.
 INSTANTIATE_TEST_SUITE_P(
     EightRanks, CollectivesTest,
-    testing::Combine(testing::Values(RankBackend::kLazyGloo),
+    testing::Combine(testing::Values(RankBackend::kLazyNetwork),
                      testing::Values(8),
                      testing::Range<size_t>(0, collective_checks().size())),
     name_of);
@@ -84,16 +93,16 @@ TEST_P(AllocationTest, NoOperationAllocatesTensorMemory) {
 
 INSTANTIATE_TEST_SUITE_P(
     Backends, AllocationTest,
-    testing::Values(RankBackend::kLocal, RankBackend::kGloo,
-                    RankBackend::kLazyGloo, RankBackend::kSharedMemory),
+    testing::Values(RankBackend::kLocal, RankBackend::kNetwork,
+                    RankBackend::kLazyNetwork, RankBackend::kSharedMemory),
     [](const auto& info) { return to_string(info.param); });
 
 // Ranks of a large group are connected with those at a distance of a power of
 // two: here 1, 2, 4 and 8 to either side; 16 is one of these from the other.
-TEST(LazyGloo, CollectivesNeedFewConnections) {
+TEST(LazyNetwork, CollectivesNeedFewConnections) {
   constexpr int kRanks = 24;
   RankOptions options;
-  options.backend = RankBackend::kLazyGloo;
+  options.backend = RankBackend::kLazyNetwork;
   const size_t before = open_sockets();
   size_t most = 0;
   run_ranks(
@@ -112,6 +121,60 @@ TEST(LazyGloo, CollectivesNeedFewConnections) {
       options);
   // Each rank has a port of its own.
   EXPECT_LE(most - before, kRanks * (2 * 4 + 1));
+}
+
+// A chunk for each rank, summed from the rank before it downwards: the bits of
+// a run do not change with the version.
+TEST(Network, SumsHaveOneOrder) {
+  constexpr int kRanks = 3;
+  constexpr int64_t kChunk = 4;
+  const auto value = [](int rank, int64_t at) {
+    return std::pow(10.0F, static_cast<float>((rank * 5 + at * 3) % 11 - 5)) *
+           static_cast<float>(1 + rank + at);
+  };
+  RankOptions options;
+  options.backend = RankBackend::kNetwork;
+  run_ranks(
+      kRanks,
+      [&](int rank, Communicator& ranks) {
+        const at::Tensor sum = at::empty({kRanks * kChunk});
+        float* const values = sum.data_ptr<float>();
+        for (int64_t i = 0; i < sum.numel(); ++i) values[i] = value(rank, i);
+        ranks.all_reduce(sum);
+        for (int64_t i = 0; i < sum.numel(); ++i) {
+          const int chunk = static_cast<int>(i / kChunk);
+          float expected = value((chunk + kRanks - 1) % kRanks, i);
+          for (int step = 2; step <= kRanks; ++step) {
+            expected += value((chunk + kRanks - step) % kRanks, i);
+          }
+          EXPECT_EQ(values[i], expected) << i;
+        }
+      },
+      options);
+}
+
+TEST(Network, RanksOfOneMachineMeetInAFolder) {
+  std::string folder = testing::TempDir() + "sockets-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const auto store = std::make_shared<InMemoryStore>();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      NetworkOptions options;
+      options.hostname = folder;
+      const auto ranks =
+          make_network_communicator(store, "folder", rank, 3, options);
+      const auto part = ranks->split(rank / 2, rank);
+      const at::Tensor sum = at::ones({100000});
+      ranks->all_reduce(sum);
+      part->all_reduce(sum);
+      EXPECT_EQ(sum[99999].item<float>(), rank < 2 ? 6 : 3);
+      ranks->barrier();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

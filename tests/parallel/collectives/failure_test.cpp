@@ -1,4 +1,4 @@
-// What the surviving ranks see when one dies, hangs, or errs.
+// The errors of the surviving ranks when one dies, hangs, or makes a mistake.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
@@ -78,7 +78,7 @@ std::pair<std::string, Clock::duration> communication_error_of(
   return {"no CommunicationError", Clock::now() - start};
 }
 
-// Soon, as the heartbeats' thread of a worker does.
+// Runs soon, as the heartbeats' thread of a worker does.
 void learn_of_a_loss() {
   std::this_thread::sleep_for(milliseconds(300));
   AbortableWait::abort_all();
@@ -209,8 +209,8 @@ TEST_P(FailureTest, ForeignTensorsAreRefusedBeforeAnythingIsSent) {
 
 INSTANTIATE_TEST_SUITE_P(
     Backends, FailureTest,
-    testing::Values(RankBackend::kLocal, RankBackend::kGloo,
-                    RankBackend::kLazyGloo, RankBackend::kSharedMemory),
+    testing::Values(RankBackend::kLocal, RankBackend::kNetwork,
+                    RankBackend::kLazyNetwork, RankBackend::kSharedMemory),
     [](const auto& info) { return to_string(info.param); });
 
 TEST(SharedMemoryCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
@@ -273,7 +273,7 @@ TEST(SharedMemoryCommunicatorTest, ItsMemoryOutlivesItAndCountsUntilThen) {
       options);
 }
 
-// Who has no memory for it says so, and nobody waits.
+// The rank without memory reports it, and no rank waits.
 TEST(SharedMemoryCommunicatorTest, MemoryBeyondTheLimitIsRefusedOnOneRank) {
   activations::CountingAllocator::install();
   RankOptions options;
@@ -297,7 +297,7 @@ TEST(SharedMemoryCommunicatorTest, MemoryBeyondTheLimitIsRefusedOnOneRank) {
       options);
 }
 
-// The two ways to a peer fail together.
+// The two connections to a peer fail together.
 TEST(SharedMemoryCommunicatorTest, AFailureEndsTheNetworkToo) {
   RankOptions options;
   options.backend = RankBackend::kSharedMemory;
@@ -338,11 +338,11 @@ TEST(LocalCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
                CheckFailure);
 }
 
-// Whoever learns of a loss frees who waits. Behind a cable that was cut a peer
-// says nothing, and neither does the network.
-using GlooLossTest = testing::TestWithParam<RankBackend>;
+// A rank that learns of a loss releases those that wait. Behind a cut cable
+// neither the peer nor the network reports anything.
+using NetworkLossTest = testing::TestWithParam<RankBackend>;
 
-TEST_P(GlooLossTest, FreesWhoWaitsForAnyOperation) {
+TEST_P(NetworkLossTest, ReleasesRanksThatWaitForAnyOperation) {
   using Operation = std::function<void(Communicator&)>;
   // Allocated here: on a busy machine filling it inside the operation could
   // take longer than the 300 ms after which the loss is announced.
@@ -387,17 +387,17 @@ TEST_P(GlooLossTest, FreesWhoWaitsForAnyOperation) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, GlooLossTest,
-                         testing::Values(RankBackend::kGloo,
-                                         RankBackend::kLazyGloo),
+INSTANTIATE_TEST_SUITE_P(Backends, NetworkLossTest,
+                         testing::Values(RankBackend::kNetwork,
+                                         RankBackend::kLazyNetwork),
                          [](const auto& info) {
                            return to_string(info.param);
                          });
 
 // The message is the first between the two, and the peer never begins one.
-TEST(GlooCommunicatorTest, ALossFreesWhoWaitsForALazyConnection) {
+TEST(NetworkCommunicatorTest, ALossReleasesRanksThatWaitForALazyConnection) {
   RankOptions options;
-  options.backend = RankBackend::kLazyGloo;
+  options.backend = RankBackend::kLazyNetwork;
   options.operation_timeout = seconds(60);
   Gate gate(1);
   run_ranks(
@@ -419,10 +419,10 @@ TEST(GlooCommunicatorTest, ALossFreesWhoWaitsForALazyConnection) {
 }
 
 // One of two ranks connects, and the other waits for that.
-TEST(GlooCommunicatorTest, ALazyConnectionHasTheTimeLimitOfAnOperation) {
+TEST(NetworkCommunicatorTest, ALazyConnectionHasTheTimeLimitOfAnOperation) {
   for (const auto& [receiver, sender] : {std::pair(0, 3), std::pair(3, 0)}) {
     RankOptions options;
-    options.backend = RankBackend::kLazyGloo;
+    options.backend = RankBackend::kLazyNetwork;
     options.operation_timeout = milliseconds(1500);
     Gate gate(1);
     run_ranks(
@@ -444,12 +444,12 @@ TEST(GlooCommunicatorTest, ALazyConnectionHasTheTimeLimitOfAnOperation) {
   }
 }
 
-// A rank that gives up connects with nobody for that, and its peers, of whom
-// each knows only some, fail at once.
-TEST(GlooCommunicatorTest, AFailureOfALazyGroupOpensNoConnection) {
+// A rank that gives up opens no connection to report it; its peers, which are
+// connected to only some of the others, fail at once.
+TEST(NetworkCommunicatorTest, AFailureOfALazyGroupOpensNoConnection) {
   constexpr int kRanks = 24;
   RankOptions options;
-  options.backend = RankBackend::kLazyGloo;
+  options.backend = RankBackend::kLazyNetwork;
   options.operation_timeout = seconds(60);
   std::atomic<size_t> before = 0, after = 0;
   Gate met(kRanks), failed(kRanks);
@@ -465,7 +465,6 @@ TEST(GlooCommunicatorTest, AFailureOfALazyGroupOpensNoConnection) {
       failed.pass_one();
       throw std::runtime_error("rank 5 dies");
     }
-    // Gloo may forget an operation whose peer dies just then.
     if (rank == 0) learns.emplace(learn_of_a_loss);
     const auto [what, taken] = communication_error_of([&] {
       under_way->wait();
@@ -482,10 +481,11 @@ TEST(GlooCommunicatorTest, AFailureOfALazyGroupOpensNoConnection) {
   EXPECT_LE(after, before);
 }
 
-// A rank that writes a checkpoint is late, and nobody is lost.
+// A rank that writes a checkpoint is late, and no rank is reported lost.
 TEST(PeerNewsTest, ARankThatWorksIsWaitedForBeyondTheLimit) {
-  for (const RankBackend backend : {RankBackend::kGloo, RankBackend::kLazyGloo,
-                                    RankBackend::kSharedMemory}) {
+  for (const RankBackend backend :
+       {RankBackend::kNetwork, RankBackend::kLazyNetwork,
+        RankBackend::kSharedMemory}) {
     SCOPED_TRACE(to_string(backend));
     RankOptions options;
     options.backend = backend;
@@ -520,9 +520,10 @@ TEST(PeerNewsTest, ARankThatWorksIsWaitedForBeyondTheLimit) {
 }
 
 // Buckets of gradients are held until the next generation.
-TEST(GlooCommunicatorTest, WhoLeavesFreesItsPeersThoughItsWorksAreHeld) {
+TEST(NetworkCommunicatorTest,
+     ARankThatLeavesReleasesItsPeersThoughItsWorksAreHeld) {
   for (const RankBackend backend :
-       {RankBackend::kGloo, RankBackend::kLazyGloo}) {
+       {RankBackend::kNetwork, RankBackend::kLazyNetwork}) {
     SCOPED_TRACE(to_string(backend));
     RankOptions options;
     options.backend = backend;
@@ -547,34 +548,64 @@ TEST(GlooCommunicatorTest, WhoLeavesFreesItsPeersThoughItsWorksAreHeld) {
   }
 }
 
-TEST(GlooCommunicatorTest, APeerThatNeverComesIsNamedInTime) {
-  GlooOptions options;
+TEST(NetworkCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
+  RankOptions options;
+  options.backend = RankBackend::kNetwork;
+  const auto fails = [&](const std::function<void(int, Communicator&)>& body) {
+    run_ranks(
+        2,
+        [&](int rank, Communicator& ranks) {
+          const auto [what, taken] =
+              communication_error_of([&] { body(rank, ranks); });
+          EXPECT_THAT(what,
+                      HasSubstr("rank " + std::to_string(rank) + " of 2"));
+          EXPECT_LT(taken, seconds(5)) << what;
+        },
+        options);
+  };
+  fails([](int rank, Communicator& ranks) {
+    ranks.all_reduce(at::ones({3 + rank}));
+  });
+  fails([](int rank, Communicator& ranks) {
+    if (rank == 0) ranks.barrier();
+    if (rank == 1) ranks.all_reduce(at::ones({3}));
+  });
+  fails([](int rank, Communicator& ranks) {
+    if (rank == 0) ranks.recv(at::ones({3}), 1);
+    if (rank == 1) ranks.send(at::ones({4}), 0);
+    ranks.barrier();
+  });
+}
+
+TEST(NetworkCommunicatorTest, APeerThatNeverConnectsIsNamedInTime) {
+  NetworkOptions options;
   options.timeout = milliseconds(500);
   const auto store = std::make_shared<InMemoryStore>();
   const auto [what, taken] = communication_error_of(
-      [&] { make_gloo_communicator(store, "alone", 0, 2, options); });
+      [&] { make_network_communicator(store, "alone", 0, 2, options); });
   EXPECT_THAT(what, AllOf(HasSubstr("rank 0 of 2"), HasSubstr("connecting")));
   EXPECT_THAT(taken, AllOf(Ge(milliseconds(450)), Lt(seconds(5))));
 }
 
-TEST(GlooCommunicatorTest, WhoeverLearnsOfALossFreesWhoWaitsForAConnection) {
-  GlooOptions options;
+TEST(NetworkCommunicatorTest,
+     AThreadThatLearnsOfALossReleasesOneThatIsConnecting) {
+  NetworkOptions options;
   options.timeout = seconds(8);
   const auto store = std::make_shared<InMemoryStore>();
   std::thread learns(learn_of_a_loss);
   const auto [what, taken] = communication_error_of(
-      [&] { make_gloo_communicator(store, "left", 0, 2, options); });
+      [&] { make_network_communicator(store, "left", 0, 2, options); });
   learns.join();
   EXPECT_THAT(what, AllOf(HasSubstr("connecting"), HasSubstr("aborted")));
   EXPECT_THAT(taken, AllOf(Ge(milliseconds(250)), Lt(seconds(6))));
 }
 
-TEST(GlooCommunicatorTest, AnAddressOfAnotherMachineIsRefused) {
-  GlooOptions options;
+TEST(NetworkCommunicatorTest, AnAddressOfAnotherMachineIsRefused) {
+  NetworkOptions options;
   options.hostname = "192.0.2.1";  // reserved for documentation
   const auto store = std::make_shared<InMemoryStore>();
   try {
-    make_gloo_communicator(store, "foreign", 0, 2, options);
+    make_network_communicator(store, "foreign", 0, 2, options);
     FAIL() << "an address that this machine does not have";
   } catch (const CommunicationError& error) {
     FAIL() << error.what();

@@ -28,7 +28,7 @@ TEST(Mesh, GroupsTheRanksOfEachAxis) {
     EXPECT_EQ(mesh.spatial->rank(), mesh.here.spatial_rank);
     EXPECT_EQ(mesh.replicas->rank(), rank % 6);
 
-    // Who is in a group shows in the sum of its ranks.
+    // The sum of a group's ranks identifies its members.
     const auto sum_along = [rank](Communicator& axis) {
       const at::Tensor sum = at::full({1}, rank, at::kLong);
       axis.all_reduce(sum);
@@ -58,7 +58,8 @@ TEST(Mesh, CountsTheBytesOfEachAxis) {
 }
 
 TEST(Communicator, MessagesUnderWayMatchInOrderOfIssue) {
-  for (const RankBackend backend : {RankBackend::kLocal, RankBackend::kGloo}) {
+  for (const RankBackend backend :
+       {RankBackend::kLocal, RankBackend::kNetwork}) {
     RankOptions options;
     options.backend = backend;
     run_ranks(
@@ -77,7 +78,7 @@ TEST(Communicator, MessagesUnderWayMatchInOrderOfIssue) {
             received.push_back(at::zeros({5 + i}, at::kFloat));
             receives.push_back(world.recv_async(received.back(), peer));
           }
-          // Waited for in another order than issued.
+          // Works are waited for in another order than issued.
           for (int i = 2; i >= 0; --i) receives[i]->wait();
           for (int i = 2; i >= 0; --i) sends[i]->wait();
           for (int i = 0; i < 3; ++i) {
@@ -91,12 +92,13 @@ TEST(Communicator, MessagesUnderWayMatchInOrderOfIssue) {
 }
 
 // Rank 3 of 2 x 2 leaves; its neighbours notice, and once they disconnect so
-// does rank 0, which exchanges with them alone.
+// does rank 0, which exchanges only with them.
 TEST(Mesh, ARankThatDisconnectsFreesThoseThatWaitForIt) {
   RankOptions options;
   options.operation_timeout = std::chrono::seconds(60);
   options.time_limit = std::chrono::seconds(40);
-  for (const RankBackend backend : {RankBackend::kLocal, RankBackend::kGloo}) {
+  for (const RankBackend backend :
+       {RankBackend::kLocal, RankBackend::kNetwork}) {
     options.backend = backend;
     run_ranks(
         4,

@@ -9,7 +9,7 @@
 namespace headroom::collectives {
 namespace {
 
-TEST(NetworkMeasurement, EveryPairMeetsOnceAndNobodyIsInTwoPairsAtATime) {
+TEST(NetworkMeasurement, EveryPairMeasuresOnceAndNoRankIsInTwoPairsAtATime) {
   for (int machines = 2; machines <= kMostMachinesOfAllPairs; ++machines) {
     std::set<std::pair<int, int>> met;
     const std::vector<MachinePairs> rounds = measuring_rounds(machines);
@@ -28,7 +28,8 @@ TEST(NetworkMeasurement, EveryPairMeetsOnceAndNobodyIsInTwoPairsAtATime) {
   }
 }
 
-TEST(NetworkMeasurement, ManyMachinesMeetNeighboursAndOneFarAwayInThreeRounds) {
+TEST(NetworkMeasurement,
+     ManyMachinesMeasureNeighboursAndOneFarAwayInThreeRounds) {
   for (const int machines : {17, 64, 511}) {
     const std::vector<MachinePairs> rounds = measuring_rounds(machines);
     ASSERT_EQ(rounds.size(), 3u);
@@ -50,7 +51,8 @@ TEST(NetworkMeasurement, RanksOfOneMachineMeasureNothing) {
   });
 }
 
-TEST(NetworkMeasurement, AllRanksHearWhatTheFirstOfEachMachineMeasured) {
+TEST(NetworkMeasurement,
+     AllRanksReceiveTheMeasurementsOfTheFirstRankOfEachMachine) {
   const auto begin = std::chrono::steady_clock::now();
   run_ranks(5, [](int rank, Communicator& world) {
     const int64_t machine = std::vector<int64_t>{7, 7, 8, 9, 8}[rank];

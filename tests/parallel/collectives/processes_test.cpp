@@ -1,4 +1,4 @@
-// Real processes, one of which may die.
+// Ranks as real processes, one of which may die.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -99,7 +99,7 @@ TEST_P(ProcessesTest, AHangingRankIsGivenUpAfterTheTimeLimit) {
             (std::vector<int>{7, 7, -SIGKILL}));
 }
 
-// Where `process` listens, in the host's byte order; 0: nowhere.
+// The port that `process` listens on, in the host's byte order; 0: none.
 int listening_port(pid_t process) {
   const fs::path about = "/proc/" + std::to_string(process);
   std::set<std::string> inodes;
@@ -130,7 +130,7 @@ size_t open_files(pid_t process) {
   return static_cast<size_t>(std::distance(begin(files), end(files)));
 }
 
-// Asks for a connection to `port`; the handle is the caller's.
+// Starts a connection to `port`; the caller owns the handle.
 int stranger_at(int port) {
   const int handle =
       socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -157,12 +157,12 @@ TEST_P(TensorPortTest, StrangersCostNothing) {
   const std::string folder = new_folder();
   FolderStore store(folder);
   const pid_t first = start_rank(GetParam(), 0, 2, folder, "besieged");
-  store.get("test/secret", seconds(60));  // from then on it takes connections
+  store.get("test/secret", seconds(60));  // from then on it accepts connections
   const int port = listening_port(first);
   ASSERT_NE(port, 0);
 
-  // While it waits for the second there are more strangers than it may have
-  // files open: silent ones, and some who make up words.
+  // While it waits for the second rank, more strangers connect than it may have
+  // files open: silent ones, and some that send garbage.
   const size_t before = open_files(first);
   std::vector<int> strangers;
   for (int i = 0; i < 400; ++i) {
@@ -176,10 +176,10 @@ TEST_P(TensorPortTest, StrangersCostNothing) {
   for (const char* key : {"connected 0", "connected 1"}) {
     EXPECT_NO_THROW(store.get(key, seconds(60))) << key;
   }
-  // From then on nobody is heard, unless ranks may connect later.
+  // From then on it accepts no connection, unless ranks may connect later.
   strangers.push_back(stranger_at(port));
   EXPECT_EQ(is_any_answered({strangers.back()}, std::chrono::milliseconds(300)),
-            GetParam() == "lazy_gloo");
+            GetParam() == "lazy_network");
   send(strangers.back(), "let me in", 9, MSG_NOSIGNAL);
   store.set("go", "");
   for (const pid_t rank : {first, second}) {
@@ -192,21 +192,21 @@ TEST_P(TensorPortTest, StrangersCostNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, TensorPortTest,
-                         testing::Values("gloo", "lazy_gloo"),
+                         testing::Values("network", "lazy_network"),
                          [](const auto& info) { return info.param; });
 
-TEST(TensorPort, IsNoneOfAProgramThatIsStartedMeanwhile) {
+TEST(TensorPort, IsNotInheritedByAProgramStartedMeanwhile) {
   const std::string folder = new_folder();
   const auto store = std::make_shared<FolderStore>(folder);
   const auto connect = [&](int rank) {
-    return make_gloo_communicator(store, "parent", rank, 2, {});
+    return make_network_communicator(store, "parent", rank, 2, {});
   };
   auto connecting = std::async(std::launch::async, connect, 1);
   const auto first = connect(0), second = connecting.get();
   ASSERT_NE(listening_port(getpid()), 0);
 
   // It opens a port of its own once its peers have started, of whom none comes.
-  const pid_t started = start_rank("gloo", 0, 2, folder, "check");
+  const pid_t started = start_rank("network", 0, 2, folder, "check");
   store->get("started 0", seconds(60));
   EXPECT_EQ(listening_port(started), 0);
   kill(started, SIGKILL);
@@ -215,7 +215,8 @@ TEST(TensorPort, IsNoneOfAProgramThatIsStartedMeanwhile) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ProcessesTest,
-                         testing::Values("gloo", "lazy_gloo", "shared_memory"),
+                         testing::Values("network", "lazy_network",
+                                         "shared_memory"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

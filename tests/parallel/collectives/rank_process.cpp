@@ -1,14 +1,14 @@
 // One rank as a process, for the tests of this folder:
 //
-//   rank_process gloo RANK SIZE FOLDER MODE     rendezvous through FOLDER
-//   rank_process lazy_gloo …                    the same
-//   rank_process shared_memory …                the same
-//   rank_process mpi MODE                       under mpirun
+//   rank_process network RANK SIZE FOLDER MODE   rendezvous through FOLDER
+//   rank_process lazy_network …                  the same
+//   rank_process shared_memory …                 the same
+//   rank_process mpi MODE                        under mpirun
 //
 // MODE check runs every collective check; die and hang misbehave in the middle
-// of a collective (the last rank), fail throws there, crowd asks for a rank too
-// many, besieged waits for no other rank before it connects, with few file
-// descriptors, and once it is connected for the key "go". Exits with 0, or
+// of a collective (the last rank), fail throws there, crowd requests one rank
+// too many, besieged has few file descriptors and connects without waiting for
+// the other ranks, then waits for the key "go". Exits with 0, or
 // prints one line and exits with 7 on CommunicationError and 1 on anything
 // else.
 #include <ATen/Parallel.h>
@@ -35,8 +35,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Processes start at different times, which is not what the time limits of the
-// tests are about.
+// Processes start at different times, which the time limits of the tests must
+// not measure.
 void wait_for_all(KeyValueStore& store, int rank, int size) {
   store.set("started " + std::to_string(rank), "");
   for (int i = 0; i < size; ++i) {
@@ -71,7 +71,7 @@ void run(const std::vector<std::string>& arguments) {
   if (arguments.at(0) == "mpi") {
     const std::string mode = arguments.at(1);
     const int size = variable("OMPI_COMM_WORLD_SIZE");
-    // Ranks that are not MPI's own.
+    // Ranks of the other backends than MPI.
     const int rank = size - 1 - variable("OMPI_COMM_WORLD_RANK");
     const auto ranks = make_communicator(plan::Backend::kMpi, nullptr, "", rank,
                                          size + (mode == "crowd" ? 1 : 0));
@@ -89,12 +89,12 @@ void run(const std::vector<std::string>& arguments) {
   } else {
     wait_for_all(*store, rank, size);
   }
-  GlooOptions options;
+  NetworkOptions options;
   options.timeout = milliseconds(arguments.at(4) == "hang" ? 2000 : 20000);
-  if (arguments.at(0) == "lazy_gloo") options.full_mesh_up_to = 1;
+  if (arguments.at(0) == "lazy_network") options.full_mesh_up_to = 1;
   const auto ranks =
       arguments.at(0) != "shared_memory"
-          ? make_gloo_communicator(store, "test", rank, size, options)
+          ? make_network_communicator(store, "test", rank, size, options)
           : make_communicator(plan::Backend::kGloo, store, "test", rank, size,
                               options);
   if (is_besieged) {

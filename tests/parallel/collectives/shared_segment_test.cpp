@@ -23,7 +23,7 @@ std::string refusal_of(const SegmentAddress& address, size_t bytes) {
   return "opened";
 }
 
-TEST(SharedSegment, StartsAsZerosAndIsSeenByWhoOpensIt) {
+TEST(SharedSegment, StartsAsZerosAndIsVisibleToProcessesThatOpenIt) {
   const SharedSegment own = SharedSegment::create(10000);
   for (int i = 0; i < 10000; ++i) ASSERT_EQ(own.data()[i], std::byte{0});
   const SharedSegment opened = SharedSegment::open(own.address(), 10000);
@@ -51,7 +51,7 @@ TEST(SharedSegment, AnotherSegmentUnderTheSameNumberIsRefused) {
   EXPECT_EQ(refusal_of(own.address(), 100), "opened");
 }
 
-TEST(SharedSegment, OneThatIsNoMoreThereIsRefused) {
+TEST(SharedSegment, ASegmentThatIsGoneIsRefused) {
   SegmentAddress address;
   {
     const SharedSegment own = SharedSegment::create(100);

@@ -31,7 +31,7 @@ TEST(SingleCommunicatorTest, ReturnsItsInput) {
   EXPECT_EQ(alone->split(3, 1)->size(), 1);
 }
 
-TEST(SingleCommunicatorTest, HasNobodyToTalkTo) {
+TEST(SingleCommunicatorTest, HasNoPeers) {
   const auto alone = make_single_communicator();
   EXPECT_THROW(alone->send(at::ones({1}), 1), CheckFailure);
   EXPECT_THROW(alone->recv(at::ones({1}), 0), CheckFailure);

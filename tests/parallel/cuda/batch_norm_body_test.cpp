@@ -33,7 +33,7 @@ struct Case {
 };
 
 // A map with groups whose channels have means far from 0, its gradient in a
-// wider map, and room for all that a launch needs.
+// wider map, and the buffers of a launch.
 template <typename T>
 class Launch {
  public:
@@ -84,7 +84,7 @@ class Launch {
     arguments_.partial = partial_.data();
   }
 
-  // All that a summing pass writes.
+  // All results of a summing pass.
   struct Sums {
     std::vector<double> sums, statistics, running, means;
     std::vector<A> weight_gradient, bias_gradient;
@@ -131,7 +131,7 @@ class Launch {
   static constexpr double kEpsilon = 1e-3;
   static constexpr uint64_t kCounted = 0b101;  // groups
 
-  // As of a group of which another rank has some: more than are here.
+  // As for a group with samples on another rank: it counts more than are local.
   double values(int group) const {
     return static_cast<double>(case_.begins[group + 1] - case_.begins[group] +
                                7);
@@ -241,7 +241,7 @@ constexpr double kRounding = std::is_same_v<T, double>          ? 1e-13
 template <typename T>
 constexpr double kSums = std::is_same_v<T, double> ? 1e-13 : 2e-6;
 
-// Few blocks of many pixels, and many of few.
+// Few blocks of many pixels, and many blocks of few.
 TYPED_TEST(BatchNormBody, EqualsTheCpus) {
   using T = TypeParam;
   for (const int multiprocessors : {1, 40}) {
@@ -260,8 +260,8 @@ TYPED_TEST(BatchNormBody, EqualsTheCpus) {
   }
 }
 
-// What the last block makes of the sums: from these, group after group.
-TYPED_TEST(BatchNormBody, WritesWhatFollowsFromItsSums) {
+// The last block derives these values from the sums, group after group.
+TYPED_TEST(BatchNormBody, WritesTheValuesDerivedFromItsSums) {
   using T = TypeParam;
   for (const Case& test : cases()) {
     SCOPED_TRACE(std::to_string(test.channels) + " channels");

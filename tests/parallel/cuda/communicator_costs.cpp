@@ -1,18 +1,19 @@
-// What a run's communicators take of a device, beside what plans reserve for
-// them, and how long the first takes to connect: two ranks on one device.
+// The memory of a run's communicators on a device, beside the bytes that plans
+// reserve for them, and the time of the first to connect: two ranks on one
+// device.
 //
 //   communicator_costs FOLDER [--variant NAME]...
 //
-// Two processes share device 0; FOLDER, which must be empty, is where they
-// meet. A line of JSON for each variant, from rank 0, bytes of one rank: the
-// world's, and what another group adds whose ranks are in another order, since
-// groups of the same ranks share one communicator.
+// Two processes share device 0, and find each other through FOLDER, which must
+// be empty. A line of JSON for each variant, from rank 0, bytes of one rank:
+// those of the world, and those that another group adds whose ranks are in
+// another order, since groups of the same ranks share one communicator.
 //
-//   as it is    what a run has
+//   as it is    the settings of a run
 //   8 blocks    at most 8 of the device for an operation (NCCL_MAX_CTAS)
-//   NVLS        with NVSwitch's sums, where there is one
+//   NVLS        with NVSwitch's sums, if the machine has one
 //
-// NCCL's stand-in for the tests' device knows none of these variables.
+// NCCL's stand-in for the tests' device ignores these variables.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,10 +53,10 @@ class Rank {
  public:
   Rank(devices::DeviceApi& api, const std::string& folder, int rank)
       : api_(api), rank_(rank) {
-    collectives::GlooOptions gloo;
-    gloo.timeout = kTimeout;
-    host_ = collectives::make_gloo_communicator(
-        std::make_shared<FolderStore>(folder), "host", rank, kRanks, gloo);
+    collectives::NetworkOptions network;
+    network.timeout = kTimeout;
+    host_ = collectives::make_network_communicator(
+        std::make_shared<FolderStore>(folder), "host", rank, kRanks, network);
   }
 
   void run(const std::string& variant) {
@@ -91,12 +92,13 @@ class Rank {
     line["own_bytes_known"] = api_.use_of(0)->own_bytes.has_value();
     line["world_seconds"] = seconds.count();
     if (rank_ == 0) std::cout << line.dump() << std::endl;
-    host_->barrier();  // together: an end is not a failure
+    host_->barrier();  // together: the end of one is no failure
   }
 
  private:
-  // Bytes of this rank beside LibTorch's segments: where the driver does not
-  // tell a process's own, half of what all have. Both ranks at the same point.
+  // Bytes of this rank beside LibTorch's segments; where the driver does not
+  // report them by process, half of the total. Both ranks measure at the same
+  // point.
   int64_t taken() {
     host_->barrier();
     const std::optional<devices::DeviceUse> use = api_.use_of(0);
@@ -120,7 +122,7 @@ int run_rank(const std::vector<std::string>& words) {
   return 0;
 }
 
-// Both ranks, as processes of this program; the worse exit code.
+// Runs both ranks as processes of this program; returns the worse exit code.
 int run_variant(const std::string& program, const std::string& folder,
                 const std::string& variant) {
   std::filesystem::create_directories(folder);

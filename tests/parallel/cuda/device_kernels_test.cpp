@@ -1,5 +1,5 @@
 // The kernels on a GPU against the CPU's implementation: skipped by name where
-// there is none.
+// there is no GPU.
 #include "parallel/devices/device_kernels.h"
 
 #include <ATen/Context.h>
@@ -23,7 +23,7 @@
 namespace headroom::cuda {
 namespace {
 
-// A map and all that belongs to it, in double on the CPU.
+// A map and its other tensors, in double on the CPU.
 struct Block {
   at::Tensor y, dout, weight, bias;
   kernels::GroupedBatchNorm norm;
@@ -81,7 +81,7 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
     const at::Tensor dout = on_device(block.dout);
     const at::Tensor weight = block.weight.to(at::kCUDA, weights);
     const at::Tensor bias = block.bias.to(at::kCUDA, weights);
-    // The CPU sees what the device sees.
+    // The CPU gets the device's values.
     const at::Tensor y_cpu = y.cpu().to(at::kDouble);
     const at::Tensor dout_cpu = dout.cpu().to(at::kDouble);
     const auto groups = static_cast<int64_t>(block.norm.groups.size());
@@ -98,7 +98,7 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
     kernels.batch_statistics(y, block.groups, 1e-3, {statistics, running});
     EXPECT_LE(deviation(statistics, statistics_cpu), 1e-5);
     EXPECT_LE(deviation(running, running_cpu), 1e-5);
-    // The same by way of the sums.
+    // The same derivatives, from the sums.
     const at::Tensor sums = values(), of_sums = values();
     kernels.channel_sums(y, block.groups, sums);
     kernels.statistics_of_sums(sums, block.groups, 1e-3, {of_sums, {}});
@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(Types, DeviceBatchNorm,
 
 class DeviceMaxPool : public ::testing::TestWithParam<at::ScalarType> {};
 
-// Whole numbers: every order of adding gives the same.
+// Whole numbers: every order of addition gives the same sum.
 TEST_P(DeviceMaxPool, EqualsTheCpus) {
   HEADROOM_NEEDS_DEVICE();
   devices::DeviceKernels& kernels = plugin().api->kernels();
@@ -193,7 +193,7 @@ TEST(DeviceBlock, EqualsTheCpus) {
   HEADROOM_NEEDS_DEVICE();
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
     const model::BlockCase block{8, 24, 3, 2, 1, 20, 16, {4, 1, 3}, type};
-    // TensorFloat-32 is not what is tested.
+    // TensorFloat-32 is not under test.
     at::globalContext().setAllowTF32CuDNN(false);
     model::BlockTensors cpu = model::random_tensors(block, 7);
     model::BlockTensors device = cpu;

@@ -1,5 +1,5 @@
-// A step's end on a GPU: norm and decision, then SGD, Adam or AdamW with what
-// the device decided, against the CPU's; and what does not count.
+// A step's end on a GPU: norm and decision, then SGD, Adam or AdamW by the
+// device's decision, against the CPU's; and rejected steps.
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <ATen/ops/arange.h>
@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kSize = 50'021;
 constexpr double kBeta1 = 0.9;
 
-// Between the two lies what is averaged only: frozen layers, padding.
+// Between the two are values that are only averaged: frozen layers, padding.
 const std::vector<devices::FlatBufferRange> kRanges = {{0, 30'001, 1},
                                                        {40'000, 10'021, 2}};
 const std::vector<optim::Segment> kSegments = {{0, 30'001, 1},
@@ -141,9 +141,9 @@ TEST_P(DeviceOptimizer, EqualsTheCpus) {
   }
 }
 
-// A gradient or an item that is no number: the outcome says so, and nothing
-// has changed.
-TEST_P(DeviceOptimizer, WhatIsNotFiniteChangesNothing) {
+// With a gradient or an item that is no number the outcome reports it, and
+// nothing is changed.
+TEST_P(DeviceOptimizer, ANonFiniteStepChangesNothing) {
   HEADROOM_NEEDS_DEVICE();
   const double bad = std::numeric_limits<double>::quiet_NaN();
   for (const bool in_gradient : {true, false}) {

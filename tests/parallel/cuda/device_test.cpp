@@ -1,4 +1,4 @@
-// What needs a GPU: skipped by name elsewhere.
+// Tests that need a GPU: skipped by name elsewhere.
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
@@ -41,7 +41,7 @@ TEST(CudaDevice, CountsTensorsByCategory) {
   EXPECT_EQ(memory.peak_bytes(), before);
 }
 
-TEST(CudaDevice, LimitBoundsWhatIsReserved) {
+TEST(CudaDevice, LimitBoundsTheReservedBytes) {
   HEADROOM_NEEDS_DEVICE();
   devices::DeviceMemory& memory = plugin().api->memory(0);
   memory.release_caches();
@@ -53,7 +53,7 @@ TEST(CudaDevice, LimitBoundsWhatIsReserved) {
   memory.set_limit(activations::MemoryMeter::kNoLimit);
 }
 
-TEST(CudaDevice, RefusesASegmentWhereItIsTold) {
+TEST(CudaDevice, RefusesTheChosenSegment) {
   HEADROOM_NEEDS_DEVICE();
   devices::DeviceMemory& memory = plugin().api->memory(0);
   memory.take_last_refusal();
@@ -67,7 +67,7 @@ TEST(CudaDevice, RefusesASegmentWhereItIsTold) {
 }
 
 // A process that the driver lists holds its context and its segments.
-TEST(CudaDevice, TellsWhatThisProcessHolds) {
+TEST(CudaDevice, ReportsTheMemoryOfThisProcess) {
   HEADROOM_NEEDS_DEVICE();
   const at::Tensor tensor = bytes_on_device(int64_t{64} << 20);
   const auto use = plugin().api->use_of(0);
@@ -78,7 +78,7 @@ TEST(CudaDevice, TellsWhatThisProcessHolds) {
   EXPECT_LE(*use->own_bytes, use->used_bytes);
 }
 
-TEST(CudaDevice, HistoryTellsAllocations) {
+TEST(CudaDevice, HistoryListsAllocations) {
   HEADROOM_NEEDS_DEVICE();
   using Event = devices::DeviceMemory::HistoryEvent;
   devices::DeviceMemory& memory = plugin().api->memory(0);

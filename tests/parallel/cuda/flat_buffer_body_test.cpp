@@ -165,9 +165,9 @@ TEST(FlatBufferBody, BetweenOptimizerStepsGradientsAreAdded) {
   expect_equal(kernel, before);
 }
 
-// A gradient or an item that is no number, and a host that forbids it: the
-// outcome says so, and nothing changes.
-TEST(FlatBufferBody, WhatDoesNotCountChangesNothing) {
+// With a gradient or an item that is no number, or a veto of the host, the
+// outcome reports it, and nothing is changed.
+TEST(FlatBufferBody, ARejectedStepChangesNothing) {
   const double bad = std::numeric_limits<double>::quiet_NaN();
   for (const int what : {0, 1, 2, 3, 4}) {
     SCOPED_TRACE(what);

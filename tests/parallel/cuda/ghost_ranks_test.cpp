@@ -33,7 +33,7 @@ double seconds_since(Clock::time_point begin) {
 }
 
 // Two cards of a machine whose link sums kElements floats in so many seconds,
-// and hardly delays a message.
+// and delays a message hardly at all.
 GhostRanks::Options two_ranks(double seconds_of_sum) {
   GhostRanks::Options options;
   options.size = 2;
@@ -86,7 +86,7 @@ TEST_F(Ghosts, ASumOnTheHostIsThatOfEqualRanksAndTakesTheRingsTime) {
   EXPECT_EQ(ghosts.take().host_waits, 2);
 }
 
-TEST_F(Ghosts, APartHasAllRanksAndAnswersNoMessage) {
+TEST_F(Ghosts, APartHasAllRanksAndRefusesMessages) {
   GhostRanks ghosts(two_ranks(1e-3), device);
   const auto world = ghosts.make_world();
   const auto part = world->split(0, 0);
@@ -171,8 +171,8 @@ Step step_of(int ranks, const devices::ComputeDevice& device) {
 }
 
 // Counts of matches and losses are those of equal ranks, so a step with ghosts
-// has the loss of the rank alone; its sums are the buckets of yolov5n and what
-// batch norm counted.
+// has the loss of the rank alone; its sums are the buckets of yolov5n and the
+// statistics of batch norm.
 TEST_F(Ghosts, AStepOfManyRanksHasTheLossOfOneAndTheSumsOfItsBuckets) {
   const Step alone = step_of(1, device);
   for (const int ranks : {8, 64}) {

@@ -1,5 +1,5 @@
-// The stand-in for a card on which the kernels are tested
-// (tests/support/host_cuda): blocks, barriers, shuffles, and what it refuses.
+// The emulated card on which the kernels are tested (tests/support/host_cuda):
+// blocks, barriers, shuffles, and refused code.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -20,8 +20,8 @@ TEST(HostCuda, EveryThreadOfEveryBlockRunsOnce) {
   EXPECT_EQ(ran, std::vector<int>(ran.size(), 1));
 }
 
-// A sum in halves, as kernels do it: wrong where a barrier is missed.
-TEST(HostCuda, BarriersSeparateWhatThreadsDo) {
+// A sum in halves, as in kernels: wrong if a barrier is missed.
+TEST(HostCuda, BarriersSeparateTheWorkOfThreads) {
   constexpr unsigned kThreads = 256;
   std::vector<int> values(kThreads), sums;
   run_grid(dim3(2), dim3(kThreads), [&] {
@@ -62,7 +62,7 @@ TEST(HostCuda, ShufflesStayInTheirWarp) {
   }
 }
 
-TEST(HostCuda, WhatACardWouldRefuseOrHangInIsAnError) {
+TEST(HostCuda, CodeThatACardWouldRefuseOrHangInIsAnError) {
   EXPECT_THROW(run_grid(dim3(1), dim3(1025), [] {}), std::logic_error);
   EXPECT_THROW(run_grid(dim3(0), dim3(32), [] {}), std::logic_error);
   EXPECT_THROW(run_grid(dim3(1, 65536), dim3(32), [] {}), std::logic_error);

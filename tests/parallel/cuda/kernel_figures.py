@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the compiler made of the CUDA kernels.
+"""The compiler's output for the CUDA kernels.
 
   kernel_figures.py [--source kernels/] [--architecture 90] [--check]
 
@@ -30,7 +30,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__)))))
-THREADS = 256  # of a block whose kernel does not say
+THREADS = 256  # of a block whose kernel sets no bound
 # Of a multiprocessor: registers, and by architecture threads and shared KiB.
 REGISTERS = 65536
 LIMITS = {75: (1024, 64), 80: (2048, 164), 86: (1536, 100), 89: (1536, 100),
@@ -65,7 +65,7 @@ __global__ void derivative(const float* from, float* to) {
 
 
 def tool(name):
-    """Its path; None where it is nowhere."""
+    """The path of a tool; None if it is not installed."""
     beside = [os.path.join(sysconfig.get_path('purelib'), 'nvidia', part, 'bin')
               for part in ('cu13', 'cuda_cuobjdump', 'cuda_nvdisasm')]
     return shutil.which(name, path=os.pathsep.join(
@@ -155,7 +155,7 @@ def in_flight(lines, kind=''):
 def most_in_flight(instructions):
     """That of a kernel's loops; what is 16 bytes wide counts outside, too."""
     lines = [line for _, line in instructions]
-    # Loops around other loops say nothing of one round.
+    # Loops around other loops do not count: their rounds differ.
     inner = [loop for loop in loops(instructions)
              if sum(bool(re.search(r'\bBRA\b', line)) for line in loop) < 12]
     return max([in_flight(loop) for loop in inner] + [in_flight(lines, '.128')],

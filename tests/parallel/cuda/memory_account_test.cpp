@@ -49,7 +49,7 @@ TEST(MemoryAccount, BlocksFromBeforeAreIgnored) {
   EXPECT_EQ(account.live_bytes(), 0);
 }
 
-TEST(MemoryAccount, TellsTheTimeline) {
+TEST(MemoryAccount, RecordsTheTimeline) {
   activations::MemoryTimeline timeline(10);
   MemoryAccount account;
   account.set_timeline(&timeline);

@@ -1,6 +1,6 @@
-// What NCCL's communicators take of a card, what a call costs the host, and
-// what becomes of one in a CUDA graph: plain NCCL and CUDA, nothing of the
-// project. Needs a card, which two processes share.
+// The memory of NCCL's communicators on a card, the cost of a call for the
+// host, and the behaviour of a call in a CUDA graph: plain NCCL and CUDA,
+// without the project's code. Needs a card, which two processes share.
 //
 //   nccl_calls
 //
@@ -56,7 +56,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// The other rank, at the end of a socket.
+// The other rank, at the other end of a socket.
 class Peer {
  public:
   explicit Peer(int socket) : socket_(socket) {}
@@ -81,7 +81,7 @@ class Peer {
   const int socket_;
 };
 
-// Until a non-blocking call is done.
+// Waits until a non-blocking call is done.
 void settle(ncclComm_t ranks, ncclResult_t result, const char* what) {
   if (result != ncclInProgress) return check(result, what);
   ncclResult_t state = ncclInProgress;
@@ -152,7 +152,8 @@ class Rank {
     check(ncclCommDestroy(ranks), "the end");
   }
 
-  // What both ranks have of the card, halved; both at the same point.
+  // Half of the memory that both ranks use on the card, measured at the same
+  // point.
   double taken_mib() {
     check(cudaDeviceSynchronize(), "the card");
     peer_.meet();
@@ -197,7 +198,7 @@ class Rank {
       const Clock::time_point begin = Clock::now();
       all_reduce(ranks);
       calling += seconds_since(begin);
-      // A queue that is full would have the host wait.
+      // A full queue would make the host wait.
       check(cudaStreamSynchronize(stream_), "the stream");
     }
     if (rank_ == 0) {
@@ -214,7 +215,7 @@ class Rank {
   void capture() {
     const ncclComm_t ranks = connect(/*blocks=*/false);
     set_number(1);
-    all_reduce(ranks);  // connects what is connected late
+    all_reduce(ranks);  // opens connections that are made lazily
     check(cudaStreamSynchronize(stream_), "the stream");
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t replayed = nullptr;
@@ -281,7 +282,7 @@ class Rank {
         returned_before ? "true" : "false", returned ? "true" : "false");
     std::fflush(stdout);
     peer_.meet();
-    std::_Exit(0);  // the thread may never come back
+    std::_Exit(0);  // the thread may never return
   }
 
   const int rank_;

@@ -1,5 +1,5 @@
-// What ranks over NCCL must do, together: throws std::runtime_error where one
-// does not.
+// Checks that ranks over NCCL must pass together: throws std::runtime_error
+// where one fails.
 #pragma once
 
 #include <ATen/TensorOperators.h>

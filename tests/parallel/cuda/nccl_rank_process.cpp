@@ -28,10 +28,10 @@ void run(devices::DeviceApi& api, const std::vector<std::string>& words) {
   const int rank = std::stoi(words.at(1));
   const int size = std::stoi(words.at(2));
   const std::string mode = words.at(4);
-  collectives::GlooOptions gloo;
-  gloo.timeout = std::chrono::seconds(60);
-  const auto host = collectives::make_gloo_communicator(
-      std::make_shared<FolderStore>(words.at(3)), "host", rank, size, gloo);
+  collectives::NetworkOptions network;
+  network.timeout = std::chrono::seconds(60);
+  const auto host = collectives::make_network_communicator(
+      std::make_shared<FolderStore>(words.at(3)), "host", rank, size, network);
   devices::DeviceCommunicatorOptions options;
   options.may_share_devices = true;
   options.timeout = std::chrono::seconds(mode == "hang" ? 5 : 60);

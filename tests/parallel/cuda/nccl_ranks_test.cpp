@@ -1,6 +1,6 @@
 // The CUDA plugin's communicator on test devices, over the stand-in for NCCL
-// (tests/support/nccl_shim): ranks are threads, on devices 1 and 2. The first
-// device is nobody's: a context there was made by mistake.
+// (tests/support/nccl_shim): ranks are threads, on devices 1 and 2. No rank
+// uses the first device: a context there was made by mistake.
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -53,7 +53,7 @@ class FaultsOf {
 
 class NcclRanks : public ::testing::Test {
  protected:
-  // What each of two ranks ended with; empty for nothing.
+  // The error of each of two ranks; empty if there was none.
   std::vector<std::string> run(
       const std::function<void(int rank, Ranks& ranks, c10::Device device)>&
           body) {
@@ -69,7 +69,7 @@ class NcclRanks : public ::testing::Test {
           options.timeout = timeout_;
           const c10::Device device = test_device(options.device);
           c10::impl::getDeviceGuardImpl(device.type())->setDevice(device);
-          // A rank that ends takes its peers' with it.
+          // A rank that ends also ends its peers' communicators.
           const Ranks host = std::move(hosts[static_cast<size_t>(rank)]);
           Ranks ranks = api.connect_ranks(*host, options)->over(*host);
           ranks->connect();
@@ -141,11 +141,11 @@ int64_t longest_quiet(
   return quiet;
 }
 
-// A host that reads behind a collective, or that the device takes no more work
-// from, waits for its peers: it is they who are late, and nobody is stuck.
+// A host that reads behind a collective, or whose device queue is full, waits
+// for its peers: the peers are late, and this rank is not stuck.
 class NcclLatePeer : public NcclRanks {
  protected:
-  // Rank 1 comes late to a sum, behind which both ranks `wait`.
+  // Rank 1 is late for a sum, behind which both ranks `wait`.
   void expect_signs_of_life(const std::function<void(at::Tensor&)>& wait,
                             float expected) {
     EXPECT_LT(
@@ -160,17 +160,17 @@ class NcclLatePeer : public NcclRanks {
             EXPECT_EQ(sum.cpu()[0].item<float>(), expected);
           }));
         }),
-        400)  // without a sign 600, and a busy machine delays those there are
+        400)  // without a sign 600, and a busy machine delays signs, too
         << "ms without a sign of life";
   }
 };
 
-TEST_F(NcclLatePeer, WhoReadsBehindItWaitsForIt) {
+TEST_F(NcclLatePeer, AReaderBehindItWaitsForIt) {
   expect_signs_of_life(
       [](at::Tensor& sum) { EXPECT_EQ(sum.sum().item<float>(), 200); }, 2);
 }
 
-TEST_F(NcclLatePeer, AFullQueueBehindItIsAWaitForIt) {
+TEST_F(NcclLatePeer, AFullQueueBehindItCountsAsAWaitForIt) {
   expect_signs_of_life(
       [](at::Tensor& sum) {
         for (int i = 0; i < 3000; ++i) sum.add_(1);
@@ -178,8 +178,9 @@ TEST_F(NcclLatePeer, AFullQueueBehindItIsAWaitForIt) {
       3002);
 }
 
-// The peer never comes, and whoever learns that it is lost says so.
-TEST_F(NcclRanks, ALostPeerFreesWhoeverWaits) {
+// The peer never joins the collective, and the thread that learns of the loss
+// reports it.
+TEST_F(NcclRanks, ALostPeerReleasesWaitingRanks) {
   const double taken = seconds_of([&] {
     const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
       if (rank == 1) {
@@ -197,7 +198,7 @@ TEST_F(NcclRanks, ALostPeerFreesWhoeverWaits) {
   EXPECT_LT(taken, 2);
 }
 
-TEST_F(NcclRanks, ALostPeerFreesWhoConnects) {
+TEST_F(NcclRanks, ALostPeerReleasesConnectingRanks) {
   const FaultsOf faults("call=CommInitRankScalable,rank=1,kind=never");
   std::thread finder([] {
     std::this_thread::sleep_for(milliseconds(300));
@@ -227,7 +228,7 @@ TEST_F(NcclRanks, WatchingMakesNoContextOnTheFirstDevice) {
   EXPECT_FALSE(TestDeviceMemory::of(0).has_context());
 }
 
-// What connects takes memory beside the allocator's.
+// Connections take memory beside the allocator's.
 int64_t bytes_beside_tensors(c10::Device device) {
   const TestDeviceMemory& memory = TestDeviceMemory::of(device.index());
   return memory.own_bytes() - memory.live_bytes();
@@ -251,7 +252,7 @@ TEST_F(NcclRanks, GroupsOfTheSameRanksShareAConnection) {
   }));
 }
 
-TEST_F(NcclRanks, WhatIsNotUsedIsNotConnected) {
+TEST_F(NcclRanks, UnusedGroupsAreNotConnected) {
   expect_calm(run([](int, Ranks& ranks, c10::Device device) {
     const int64_t before = bytes_beside_tensors(device);
     const Ranks reversed = ranks->split(0, -ranks->rank());
@@ -263,8 +264,8 @@ TEST_F(NcclRanks, WhatIsNotUsedIsNotConnected) {
   }));
 }
 
-// Rank 1 first uses the two groups after rank 0 has, and each group waits for
-// its own ranks alone.
+// Rank 1 first uses the two groups after rank 0 has, and each group waits only
+// for its own ranks.
 TEST_F(NcclRanks, GroupsConnectInTheOrderOfTheirUse) {
   expect_calm(run([](int rank, Ranks& ranks, c10::Device device) {
     const Ranks first = ranks->split(0, -rank);
@@ -289,7 +290,7 @@ TEST_F(NcclRanks, AnOlderLibraryIsRefused) {
   }
 }
 
-// Where a device is full is said, with what helps, and is no lost peer.
+// A full device is reported with a remedy, and is no lost peer.
 TEST_F(NcclRanks, AFullDeviceIsRefusedAsOne) {
   timeout_ = milliseconds(700);
   for (const char* when : {"call=CommInitRankScalable,rank=1,kind=full",
@@ -304,9 +305,9 @@ TEST_F(NcclRanks, AFullDeviceIsRefusedAsOne) {
   }
 }
 
-// Whoever handles a lost peer has no exception in flight any more, and must not
-// wait for what that peer would have done.
-TEST_F(NcclRanks, AFailuresEndWaitsForNobody) {
+// The thread that handles a lost peer has no exception in flight any more, and
+// must not wait for that peer's operations.
+TEST_F(NcclRanks, EndingAfterAFailureDoesNotWait) {
   std::atomic<bool> has_ended{false};
   const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
     if (rank == 1) {
@@ -330,7 +331,7 @@ TEST_F(NcclRanks, AFailuresEndWaitsForNobody) {
   expect_calm(ends);
 }
 
-TEST_F(NcclRanks, CallsThatFailAreSaid) {
+TEST_F(NcclRanks, FailedCallsAreReported) {
   timeout_ = milliseconds(700);
   struct Case {
     const char* faults;
@@ -355,8 +356,8 @@ TEST_F(NcclRanks, CallsThatFailAreSaid) {
   }
 }
 
-// What this process could not do is no peer's fault, and the message says what
-// helps.
+// A failure of this process is not blamed on a peer, and the message has a
+// remedy.
 TEST_F(NcclRanks, AFailureOfItsOwnIsNoLostPeer) {
   timeout_ = milliseconds(700);
   for (const bool is_own : {true, false}) {
@@ -392,8 +393,8 @@ TEST_F(NcclRanks, CallsThatAreSlowAreWaitedFor) {
   }));
 }
 
-// A sum that was aborted leaves anything; nothing may be told of it to peers.
-TEST_F(NcclRanks, WhatFailedOnTheDeviceIsNotVotedForOnTheHost) {
+// An aborted sum leaves undefined values, which must not be sent to peers.
+TEST_F(NcclRanks, AResultThatFailedOnTheDeviceIsNotUsedForTheVoteOnTheHost) {
   timeout_ = milliseconds(500);
   auto hosts = collectives::make_local_communicators(2);
   const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
@@ -417,7 +418,7 @@ TEST_F(NcclRanks, WhatFailedOnTheDeviceIsNotVotedForOnTheHost) {
   EXPECT_THAT(ends[1], HasSubstr("communication: "));
 }
 
-// What the host spends on a collective's call, which NCCL answers from another
+// The host's time for a collective's call, which NCCL answers from another
 // thread.
 TEST_F(NcclRanks, ACallTakesTheHostMicroseconds) {
   expect_calm(run([](int rank, Ranks& ranks, c10::Device device) {
@@ -433,7 +434,7 @@ TEST_F(NcclRanks, ACallTakesTheHostMicroseconds) {
       std::printf("a call: a tenth below %.0f us, median %.0f us\n",
                   taken[kCalls / 10] * 1e6, taken[kCalls / 2] * 1e6);
     }
-    // What else the machine runs makes some calls slow, not all.
+    // Other programs on the machine make some calls slow, but not all.
     EXPECT_LT(taken[kCalls / 10], 2e-3);
   }));
 }

@@ -1,5 +1,5 @@
 // Ranks over NCCL: skipped by name where there is no GPU. Two processes share
-// one: NCCL takes them for two hosts (NCCL_HOSTID). Correctness only.
+// one; NCCL treats them as two hosts (NCCL_HOSTID). Correctness only.
 #include <ATen/ops/ones.h>
 #include <signal.h>
 #include <spawn.h>
@@ -44,13 +44,13 @@ TEST(Nccl, ADeviceThatIsNotThereIsRefused) {
   EXPECT_THROW(plugin().api->connect_ranks(*host, options), Error);
 }
 
-// Beside the test, on whatever machine.
+// Beside the test, on any machine.
 std::string rank_process() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() /
          "nccl_rank_process";
 }
 
-// Exit codes of two ranks on device 0, -SIGNAL for a signal's.
+// Exit codes of two ranks on device 0; -SIGNAL if a signal ended one.
 std::vector<int> run_two(const std::string& mode, std::chrono::seconds limit) {
   std::string folder = testing::TempDir() + "nccl-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) return {};

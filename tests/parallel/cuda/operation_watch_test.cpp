@@ -19,12 +19,12 @@ OperationWatch::Operation operation(const std::string& name,
   return {name, [&] { return progress.begun; }, [&] { return progress.ended; }};
 }
 
-TEST(OperationWatch, TimeStartsWhenTheDeviceComesToIt) {
+TEST(OperationWatch, TimeStartsWhenTheDeviceReachesIt) {
   const OperationWatch::Time start;
   OperationWatch watch(seconds(2));
   Progress sum;
   watch.add(operation("sum", sum));
-  // Behind an hour of computing.
+  // Queued behind an hour of computation.
   EXPECT_EQ(watch.overdue(start), std::nullopt);
   EXPECT_EQ(watch.overdue(start + seconds(3600)), std::nullopt);
   sum.begun = true;

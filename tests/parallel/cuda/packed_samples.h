@@ -71,7 +71,8 @@ class ShapedImages : public MadeImages {
   std::vector<augment::LoadedImage> images_;
 };
 
-// Packed behind one another, and what a device has to make of them.
+// Packed samples, one after another, and the images that a device must make of
+// them.
 struct PackedBatch {
   std::vector<uint8_t> bytes;
   std::vector<int64_t> starts;
@@ -99,7 +100,7 @@ struct PackedBatch {
                      one.depth() == CV_16U ? at::kUInt16 : at::kByte);
   }
 
-  // Which of the images, on the CPU, are not what is expected.
+  // The indexes of images that differ from the expected ones, on the CPU.
   std::vector<size_t> different(const at::Tensor& images) const {
     std::vector<size_t> result;
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -112,7 +113,7 @@ struct PackedBatch {
   }
 };
 
-// All that the device does, switched on.
+// All augmentations of the device, switched on.
 inline configs::Hyperparameters all_of_augmentation() {
   configs::Hyperparameters hyp;
   hyp.degrees = 10;

@@ -10,8 +10,8 @@
 
 namespace headroom::cuda {
 
-// Beside the test where the two were carried to another machine, else where the
-// build put it; "" where this build has none.
+// Beside the test if both were copied to another machine, else in the build
+// folder; "" if this build has no plugin.
 inline std::string find_plugin() {
   const std::string beside = devices::device_plugin_path();
   return std::filesystem::exists(beside) ? beside : HEADROOM_CUDA_PLUGIN;
@@ -27,7 +27,7 @@ inline const devices::DevicePlugin& plugin() {
 
 }  // namespace headroom::cuda
 
-// Skips a test by name where it has nothing to look at.
+// Skips a test by name if there is no plugin file.
 #define HEADROOM_NEEDS_PLUGIN_FILE()                                          \
   if (::headroom::cuda::kPluginFile.empty())                                  \
   GTEST_SKIP() << "this build has no CUDA plugin: no nvcc, NCCL or LibTorch " \

@@ -33,12 +33,13 @@ std::string output_of(const std::string& command) {
 TEST(CudaPlugin, NeedsTheLibrariesThatRegisterCuda) {
   HEADROOM_NEEDS_PLUGIN_FILE();
   const std::string dynamic = output_of("readelf -W -d '" + kPluginFile + "'");
-  // Dropped by a linker's --as-needed it would load, and have no kernels.
+  // If a linker's --as-needed dropped it, the plugin would load, but have no
+  // kernels.
   EXPECT_NE(dynamic.find("[libtorch_cuda.so]"), std::string::npos) << dynamic;
   EXPECT_NE(dynamic.find("[libc10_cuda.so]"), std::string::npos) << dynamic;
   EXPECT_NE(dynamic.find("[libcudart.so.13]"), std::string::npos) << dynamic;
   EXPECT_NE(dynamic.find("[libnccl.so.2]"), std::string::npos) << dynamic;
-  // What others of the project's libraries need is not wanted.
+  // Libraries that only other parts of the project need must be absent.
   EXPECT_EQ(dynamic.find("[libmpi"), std::string::npos) << dynamic;
 }
 
@@ -59,9 +60,9 @@ TEST(CudaPlugin, ExportsItsFactoryAlone) {
   EXPECT_EQ(exported, std::set<std::string>{devices::kDeviceApiFactory});
 }
 
-// Which GPUs' code is in the file: its fat binaries' entries say so, whatever
-// tools there are. Each fat binary is a header and a run of entries; kind 2 is
-// machine code, kind 1 is PTX.
+// The GPUs that the file has code for, read from the entries of its fat
+// binaries, so that no tool is needed. Each fat binary is a header and a run of
+// entries; kind 2 is machine code, kind 1 is PTX.
 std::set<std::pair<int, uint32_t>> device_code(const std::string& bytes) {
   const auto number = [&](size_t at, auto value) {
     std::memcpy(&value, bytes.data() + at, sizeof(value));
@@ -101,7 +102,8 @@ TEST(CudaPlugin, LoadsWithoutADevice) {
   EXPECT_GE(plugin().api->device_count(), 0);
   EXPECT_EQ(plugin().reason, "");
   const int beyond = plugin().api->device_count();
-  // The error's type is the program's own: it crosses the library's border.
+  // The error's type is the program's own, although it crosses the library's
+  // border.
   EXPECT_THROW(plugin().api->describe(beyond), Error);
   EXPECT_THROW(plugin().api->memory(beyond), Error);
   EXPECT_THROW(plugin().api->describe(-1), Error);

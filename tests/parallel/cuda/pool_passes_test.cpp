@@ -1,6 +1,6 @@
 // The kernels of max pooling, run on the CPU (tests/support/host_cuda), against
-// LibTorch's: which cells they choose, ties, NaN and infinities included, and
-// where gradients go.
+// LibTorch's: the chosen cells, with ties, NaN and infinities, and the
+// distribution of gradients.
 #include "parallel/cuda/kernels/pool_passes.h"
 
 #include <ATen/Context.h>
@@ -56,7 +56,7 @@ at::Tensor channels_last(const at::Tensor& map) {
   return map.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-// Maps that make a choice hard, beside one that does not.
+// Maps in which a choice is hard, beside one in which it is not.
 std::vector<at::Tensor> maps(const Case& test) {
   const std::vector<int64_t> sizes = {test.samples, test.channels, test.rows,
                                       test.width};
@@ -70,7 +70,8 @@ std::vector<at::Tensor> maps(const Case& test) {
           at::full(sizes, -infinity, at::kDouble)};
 }
 
-// The number in its window of each chosen cell, from its place in the map.
+// The number of each chosen cell within its window, from its position in the
+// map.
 at::Tensor numbers_of(const at::Tensor& indices, const Case& test) {
   const at::Tensor row = at::arange(indices.size(2)).view({-1, 1});
   const at::Tensor column = at::arange(test.width);
@@ -95,7 +96,7 @@ TEST_P(PoolPasses, ChooseLibTorchsCells) {
     SCOPED_TRACE(text(test));
     for (const at::Tensor& map : maps(test)) {
       const at::Tensor x = channels_last(map.to(GetParam()));
-      // Every value is one of double's, so that these are the same choices.
+      // Every value is exact in double, so the choices are the same.
       const auto [expected, indices] = at::max_pool2d_with_indices(
           x.to(at::kDouble).contiguous(), {test.window, test.window}, {1, 1},
           {test.rows_beyond, test.window / 2});
@@ -115,9 +116,9 @@ TEST_P(PoolPasses, ChooseLibTorchsCells) {
   }
 }
 
-// Gradients are whole numbers, so that every order of adding gives the same,
-// and what differs from double is one rounding. They lie in a wider map: from
-// an aligned place on, and from another.
+// Gradients are whole numbers, so that every order of addition gives the same
+// sum, and a difference to double is one rounding. They are part of a wider
+// map: once at an aligned offset, once not.
 TEST_P(PoolPasses, GiveGradientsToTheChosen) {
   at::manual_seed(4);
   EmulatedKernels kernels;

@@ -1,5 +1,5 @@
-// The rendering kernel on the CPU, thread after thread: byte for byte what the
-// CPU's own loops make.
+// The rendering kernel on the CPU, thread after thread: byte for byte equal to
+// the CPU's own loops.
 #include "parallel/cuda/kernels/render_body.h"
 
 #include <gtest/gtest.h>
@@ -62,8 +62,8 @@ INSTANTIATE_TEST_SUITE_P(Types, RenderBody,
                                          CV_16UC1, CV_16UC(5)),
                          name_of_type);
 
-// The warp is taken to its limits: nothing of the picture is seen, or one point
-// of it everywhere, or places that no int holds.
+// Extreme warps: nothing of the picture is visible, or one point of it
+// everywhere, or positions beyond the range of int.
 TEST(RenderBodyAt, WarpsThatShowNothing) {
   PackedBatch batch;
   augment::Warp away, flat, beyond, small, edge;
@@ -71,7 +71,7 @@ TEST(RenderBodyAt, WarpsThatShowNothing) {
   flat.matrix(0, 0) = flat.matrix(1, 1) = 0;
   beyond.matrix(0, 2) = -1e300;
   small.matrix(0, 0) = small.matrix(1, 1) = 1e-9;
-  edge.matrix(2, 0) = 1. / 16;  // a column of it lies at infinity
+  edge.matrix(2, 0) = 1. / 16;  // a column of it is at infinity
   edge.matrix(2, 2) = -1;
   for (const augment::Warp& warp : {away, flat, beyond, small, edge}) {
     augment::SampleRecipe recipe = augment::recipe_of(test_picture(40, 50, 1));
@@ -87,7 +87,7 @@ TEST(RenderBodyAt, FinishedPixels) {
   expect_same(batch);
 }
 
-// Every colour, at factors that wrap hues and reach the ends.
+// Every colour, at factors that wrap hues and saturate.
 TEST(RenderBodyAt, AllColours) {
   for (const augment::HsvGains& gains :
        {augment::HsvGains{1.01, 0.6, 1.3}, augment::HsvGains{1.9, 1.7, 0.4}}) {
@@ -101,8 +101,9 @@ TEST(RenderBodyAt, AllColours) {
   }
 }
 
-// Only what the warp reaches goes along: at a scale of two a quarter of it.
-TEST(SamplePacking, TakesWhatIsReached) {
+// Only the rows that the warp reaches are packed: at a scale of two a quarter
+// of the bytes.
+TEST(SamplePacking, PacksOnlyTheRowsThatTheWarpReaches) {
   augment::SampleRecipe recipe = augment::recipe_of(test_picture(200, 200, 1));
   const int64_t whole = augment::SamplePacking(recipe).bytes();
   EXPECT_LT(whole, 200 * 200 * 3 + 400);
@@ -112,13 +113,13 @@ TEST(SamplePacking, TakesWhatIsReached) {
   EXPECT_LT(augment::SamplePacking(recipe).bytes(), 400);
 }
 
-TEST(SamplePacking, LeavesToTheCpuWhatNoDeviceDoes) {
+TEST(SamplePacking, LeavesUnsupportedAugmentationsToTheCpu) {
   augment::SampleRecipe recipe = augment::recipe_of(test_picture(20, 20, 1));
   EXPECT_TRUE(augment::can_be_packed(recipe));
   recipe.changes.gray = true;
   EXPECT_FALSE(augment::can_be_packed(recipe));
   EXPECT_THROW(augment::SamplePacking{recipe}, CheckFailure);
-  recipe.has_colours = false;  // bands stay what they are
+  recipe.has_colours = false;  // bands are unchanged
   EXPECT_TRUE(augment::can_be_packed(recipe));
   for (const augment::PixelChanges& changes :
        {augment::PixelChanges{3, 0, false, 0},

@@ -13,7 +13,7 @@
 namespace headroom::cuda {
 namespace {
 
-// What each rank says; "" where it goes on.
+// Each rank's refusal; "" where it continues.
 std::vector<std::string> answers(const std::vector<std::string>& uuids) {
   std::vector<std::string> said(uuids.size());
   run_ranks(static_cast<int>(uuids.size()),
@@ -39,8 +39,8 @@ TEST(SharedDevices, EveryRankRefusesTheSamePair) {
             (std::vector<std::string>{refusal, refusal, refusal}));
 }
 
-// Nobody asks another rank for anything.
-TEST(SharedDevices, ARankHandsOverItsOwnNameOnce) {
+// Ranks send no further requests to each other.
+TEST(SharedDevices, ARankSendsItsOwnNameOnce) {
   run_ranks(16, [](int rank, collectives::Communicator& world) {
     collectives::CountingCommunicator counting(world.split(0, rank));
     refuse_shared_devices(counting, "GPU-" + std::to_string(rank));

@@ -26,7 +26,7 @@ TEST(BucketsTest, AreCarvedFromTheEnd) {
   EXPECT_EQ(carve_buckets(slots, 816, 4, 4 * 300),
             (std::vector<Bucket>{
                 {4, 5, 496, 320}, {2, 4, 176, 320}, {0, 2, 0, 176}}));
-  // Not even the stem is larger than a bucket should be.
+  // Even the stem is no larger than a bucket should be.
   EXPECT_EQ(carve_buckets(slots, 816, 4, 4 * 100),
             (std::vector<Bucket>{{4, 5, 496, 320},
                                  {3, 4, 336, 160},
@@ -53,8 +53,7 @@ TEST(BucketsTest, TheStemTravelsInASmallLastOne) {
   EXPECT_LE(buckets.back().size * 4, 64 << 10);
 }
 
-// Whatever the sizes: the buckets tile the flat buffer and the slots,
-// backwards.
+// For any sizes: the buckets tile the flat buffer and the slots, backwards.
 TEST(BucketsTest, TileTheFlatBuffer) {
   uint64_t state = 1;
   const auto draw = [&state](int64_t limit) {

@@ -10,7 +10,8 @@ namespace headroom::data_parallel {
 namespace {
 
 TEST(CommunicatorExchangeTest, SumsOverRanks) {
-  for (const RankBackend backend : {RankBackend::kLocal, RankBackend::kGloo}) {
+  for (const RankBackend backend :
+       {RankBackend::kLocal, RankBackend::kNetwork}) {
     RankOptions options;
     options.backend = backend;
     run_ranks(

@@ -33,7 +33,7 @@ struct Network {
   std::vector<at::Tensor> biases;
   std::optional<FlatBuffer> flat_buffer;
 
-  // With gradients in the memory of `ranks`, if given.
+  // With gradients in the memory of `ranks`, if it is not null.
   explicit Network(collectives::Communicator* ranks = nullptr) {
     for (int i = 0; i < kLayers; ++i) {
       const at::Tensor index =
@@ -62,7 +62,7 @@ struct Network {
                   std::function<void()> between = nullptr) const;
 };
 
-// The identity, which reports that backward came by.
+// The identity, with a callback when backward reaches it.
 struct Probe : torch::autograd::Function<Probe> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, std::function<void()>* call) {
@@ -80,7 +80,7 @@ struct Probe : torch::autograd::Function<Probe> {
 
 at::Tensor Network::loss(const at::Tensor& input, int where,
                          std::function<void()> between) const {
-  // Lives until the loss is gone: backward needs it.
+  // Lives until the loss is freed: backward needs it.
   static thread_local std::function<void()> call;
   call = std::move(between);
   at::Tensor x = input;
@@ -97,7 +97,7 @@ at::Tensor input_of(int rank, int micro_batch = 0) {
       .view({8, kWidth});
 }
 
-// What a plain all-reduce of every gradient after backward gives.
+// The result of a plain all-reduce of every gradient after backward.
 at::Tensor plain_sum(collectives::Communicator& ranks, int micro_batches) {
   Network network;
   for (int i = 0; i < micro_batches; ++i) {
@@ -201,7 +201,8 @@ TEST_P(GradientReducerTest, FrozenParametersBlockNothing) {
   });
 }
 
-// A parameter that this rank's samples do not reach, and a rank without any.
+// A parameter that does not affect this rank's samples, and a rank without
+// samples.
 TEST_P(GradientReducerTest, MissingGradientsCountAsZeros) {
   run(3, [](collectives::Communicator& ranks) {
     Network network(&ranks);
@@ -241,8 +242,8 @@ TEST_P(GradientReducerTest, ExtraTensorsTravelAfterTheLastBucket) {
   });
 }
 
-// All ranks fail at the same point of their backward and drop the step; then they
-// repeat it with the right result.
+// All ranks fail at the same point of their backward and drop the step; then
+// they repeat it with the right result.
 TEST_P(GradientReducerTest, AFailedStepIsDropped) {
   for (const int where : {1, 3, kLayers - 1}) {
     run(3, [where](collectives::Communicator& ranks) {
@@ -256,7 +257,7 @@ TEST_P(GradientReducerTest, AFailedStepIsDropped) {
                     [] { throw std::runtime_error("out of something"); })
               .backward(),
           std::runtime_error);
-      ranks.barrier();  // what was started is done, here on every rank
+      ranks.barrier();  // waits for started operations, here on every rank
       reducer.abandon();
       EXPECT_EQ(reducer.num_started(), 0);
 
@@ -301,7 +302,7 @@ TEST_P(GradientReducerTest, HooksOutliveTheReducerHarmlessly) {
   });
 }
 
-TEST_P(GradientReducerTest, ALostPeerComesOutOfBackwardOrFinish) {
+TEST_P(GradientReducerTest, BackwardOrFinishThrowsForALostPeer) {
   RankOptions options;
   options.backend = GetParam();
   EXPECT_THROW(run_ranks(
@@ -326,7 +327,7 @@ TEST_P(GradientReducerTest, ALostPeerComesOutOfBackwardOrFinish) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, GradientReducerTest,
                          testing::Values(RankBackend::kLocal,
-                                         RankBackend::kGloo,
+                                         RankBackend::kNetwork,
                                          RankBackend::kSharedMemory),
                          [](const auto& info) {
                            return to_string(info.param);

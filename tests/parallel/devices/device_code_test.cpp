@@ -27,7 +27,7 @@ TEST(DeviceCode, RunsOnLaterMinorVersionsAndPtxOnAllLaterCards) {
   EXPECT_FALSE(runs_on(without_ptx, 100));
 }
 
-TEST(DeviceCode, ACardWithoutItIsToldWithBothNumbers) {
+TEST(DeviceCode, ACardWithoutItIsReportedWithBothNumbers) {
   const DeviceCode code = parse_architectures("80-real,90");
   EXPECT_EQ(card_error(code, "Tesla V100", 70),
             "Tesla V100 has compute capability 7.0, but libheadroom_cuda.so "

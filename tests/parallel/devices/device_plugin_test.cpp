@@ -11,11 +11,11 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-TEST(DevicePlugin, LiesBesideTheProgram) {
+TEST(DevicePlugin, IsLocatedBesideTheProgram) {
   EXPECT_THAT(device_plugin_path(), EndsWith("/tests/libheadroom_cuda.so"));
 }
 
-// Else device 0 would be the fastest card, and not nvidia-smi's first.
+// Otherwise device 0 would be the fastest card, and not nvidia-smi's first.
 TEST(DevicePlugin, CudaNumbersCardsAsNvidiaSmiDoes) {
   unsetenv("CUDA_DEVICE_ORDER");
   load_device_plugin("/nowhere/libheadroom_cuda.so");
@@ -23,7 +23,7 @@ TEST(DevicePlugin, CudaNumbersCardsAsNvidiaSmiDoes) {
   EXPECT_STREQ(std::getenv("CUDA_DEVICE_ORDER"), "PCI_BUS_ID");
 }
 
-TEST(DevicePlugin, SaysThatThereIsNone) {
+TEST(DevicePlugin, ReportsThatThereIsNone) {
   const DevicePlugin plugin =
       load_device_plugin("/nowhere/libheadroom_cuda.so");
   EXPECT_EQ(plugin.api, nullptr);
@@ -32,8 +32,8 @@ TEST(DevicePlugin, SaysThatThereIsNone) {
       "this build has no plugin for devices: no /nowhere/libheadroom_cuda.so");
 }
 
-TEST(DevicePlugin, SaysWhyAFileCannotBeLoaded) {
-  // This source file is no library.
+TEST(DevicePlugin, ReportsWhyAFileCannotBeLoaded) {
+  // This source file is not a library.
   const DevicePlugin text = load_device_plugin(__FILE__);
   EXPECT_EQ(text.api, nullptr);
   EXPECT_THAT(text.reason, HasSubstr(__FILE__));

@@ -14,7 +14,7 @@ TEST(NcclEnvironment, AnInterfaceIsNamedByItsPrefixOrItsWholeName) {
   }
 }
 
-TEST(NcclEnvironment, NamesOfNoInterfaceAreSaid) {
+TEST(NcclEnvironment, UnknownInterfacesAreReported) {
   EXPECT_EQ(socket_interface_fault("ens", kNames),
             "NCCL_SOCKET_IFNAME=ens names no interface of this machine");
   EXPECT_NE(socket_interface_fault("=eth", kNames), "");

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A /sys of the test's own, with these files.
+// A folder like /sys for a test, with these files.
 fs::path made_sys(
     const std::string& name,
     const std::vector<std::pair<std::string, std::string>>& files) {
@@ -39,7 +39,7 @@ TEST(NetworkInterfaces, LoopbackIsThereAndItsSpeedIsTheKernelsFile) {
   EXPECT_EQ(loopback.megabits_per_second, 2500);
 }
 
-TEST(NetworkInterfaces, ASpeedThatTheKernelDoesNotKnowIsNone) {
+TEST(NetworkInterfaces, AnUnknownSpeedIsZero) {
   const auto all = network_interfaces(made_sys(
       "sys_none",
       {{"class/net/lo/speed", "-1"}, {"class/net/lo/device/vendor", "0x1"}}));

@@ -85,7 +85,7 @@ int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
 int nvmlDeviceGetName(void* device, char* text, unsigned size) {
   return copy(text, size, static_cast<Card*>(device)->name);
 }
-// The older card does not tell.
+// The older card does not report it.
 int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
   if (device != &cards[0]) return kNotSupported;
   *major = 9;
@@ -93,7 +93,7 @@ int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
   return 0;
 }
 int nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
-  if (device == &cards[3]) return kNotSupported;  // ask for the whole card's
+  if (device == &cards[3]) return kNotSupported;  // only the whole card has it
   info->domain = 0;
   info->bus = device == &cards[0] ? 0x3b : 0xaf;
   info->device = 0;
@@ -140,7 +140,7 @@ int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
 int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* size,
                                             ProcessInfo* infos) {
   if (device == &cards[0]) {
-    // More than a caller expects at first.
+    // More entries than a caller expects at first.
     if (*size < 40) return kInsufficientSize;
     infos[0] = {4001, 12 * kGiB, 0, 0};
     infos[1] = {4002, 7 * kGiB, 0, 0};

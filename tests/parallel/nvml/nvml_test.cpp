@@ -18,7 +18,7 @@ Nvml fake_showing(const std::string& visible_devices) {
   return Nvml(HEADROOM_FAKE_NVML, {visible_devices, std::nullopt});
 }
 
-// What CUDA numbers 0, 1 and so on.
+// The names of the cards that CUDA numbers 0, 1 and so on.
 std::vector<std::string> names_shown(const std::string& visible_devices) {
   std::vector<std::string> names;
   for (const Card& card : fake_showing(visible_devices).cards()) {
@@ -42,7 +42,7 @@ TEST(Nvml, ReadsCardsAndTheirProcesses) {
   const Nvml nvml = fake();
   EXPECT_EQ(nvml.reason(), "");
   const std::vector<Card> cards = nvml.cards();
-  ASSERT_EQ(cards.size(), 2u);  // the third does not answer
+  ASSERT_EQ(cards.size(), 2u);  // the third does not report it
   EXPECT_EQ(cards[0].index, 0);
   EXPECT_EQ(cards[0].name, "Fake H80");
   EXPECT_EQ(cards[0].uuid, "GPU-00000000-0000-0000-0000-000000000000");
@@ -65,7 +65,7 @@ TEST(Nvml, ReadsOlderDrivers) {
   EXPECT_EQ(card.processes[0].used_bytes, std::nullopt);
 }
 
-TEST(Nvml, SaysWhyThereIsNoCard) {
+TEST(Nvml, ReportsWhyThereIsNoCard) {
   const Nvml absent("/nowhere/libnvidia-ml.so.1");
   EXPECT_TRUE(absent.cards().empty());
   EXPECT_EQ(absent.reason(),
@@ -80,12 +80,12 @@ TEST(Nvml, SaysWhyThereIsNoCard) {
   EXPECT_THAT(other.reason(), HasSubstr("lacks a function"));
 }
 
-TEST(Nvml, TellsWhatACardComputesIn) {
+TEST(Nvml, ReportsThePrecisionsOfACard) {
   EXPECT_EQ(fake().cards()[0].compute_capability, 90);
   EXPECT_EQ(fake().cards()[1].compute_capability, 0) << "it does not tell";
 }
 
-TEST(Nvml, TellsWhereACardIsOnTheBus) {
+TEST(Nvml, ReportsTheBusAddressOfACard) {
   EXPECT_EQ(fake().cards()[0].bus_address, "0000:3b:00.0");
   EXPECT_EQ(fake().cards()[1].bus_address, "0000:af:00.0");
   const Card part =
@@ -107,7 +107,7 @@ TEST(Nvml, OfADividedCardOnePartIsShown) {
   unsetenv("FAKE_NVML_MIG");
 }
 
-TEST(CardUse, ACardThatOthersHaveToThemselvesIsTrouble) {
+TEST(CardUse, ACardInExclusiveUseByOthersIsReported) {
   const auto trouble = [](const char* mode) {
     setenv("FAKE_NVML_MODE", mode, 1);
     const std::string text = trouble_of(fake().cards()[0]);
@@ -126,17 +126,18 @@ TEST(CardUse, ACardThatOthersHaveToThemselvesIsTrouble) {
             "other cards with --device");
 }
 
-TEST(CardUse, OthersAreWhoeverIsNotOurs) {
+TEST(CardUse, ProcessesOutsideTheRunAreOthers) {
   const Card card = fake().cards()[0];
   EXPECT_EQ(bytes_of_others(card, {}, 0), 20 * kGiB);
-  // 1 GiB in use belongs to no process: graphics, a crashed one.
+  // 1 GiB in use belongs to no process: graphics, or a crashed one.
   EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{4001}, 0), 8 * kGiB);
   EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{4001, 4002}, 99), kGiB);
-  // Another process namespace: nothing matches, and what we hold counts.
+  // Another process namespace: no process matches, so our own bytes are
+  // subtracted.
   EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{17}, 5 * kGiB),
             15 * kGiB);
   EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{17}, 25 * kGiB), 0);
-  // Ours, but the driver does not tell its bytes.
+  // Our process, but the driver does not report its bytes.
   const Card older = fake().cards()[1];
   EXPECT_EQ(bytes_of_others(older, std::vector<int64_t>{4003}, kGiB / 2),
             kGiB / 2);
@@ -153,7 +154,7 @@ TEST(CardUse, CardsAreNamedByNumber) {
   EXPECT_EQ(both[0].name, "Fake A24");
 }
 
-TEST(CardUse, RefusesWhatIsNotThere) {
+TEST(CardUse, RefusesAbsentCards) {
   const auto ask = [](const std::string& device, const Nvml& nvml) {
     return refusal([&] { cards_asked_for(device, nvml); });
   };
@@ -201,7 +202,7 @@ TEST(VisibleCards, MayBeAPartOfOne) {
   EXPECT_EQ(names_shown("MIG-44444444-4444-4444-4444-444444444444"), Names());
 }
 
-TEST(VisibleCards, EndWithTheFirstWordThatNamesNone) {
+TEST(VisibleCards, EndAtTheFirstTextThatNamesNoCard) {
   EXPECT_EQ(names_shown("0,5,1"), Names({"Fake H80"}));
   EXPECT_EQ(names_shown("0,0"), Names());
   for (const char* nothing : {"", "-1", "NoDevFiles"}) {
@@ -212,7 +213,7 @@ TEST(VisibleCards, EndWithTheFirstWordThatNamesNone) {
   }
 }
 
-TEST(VisibleCards, AreSaidWhereOneIsRefused) {
+TEST(VisibleCards, AreListedWhereOneIsRefused) {
   EXPECT_EQ(
       refusal([] { cards_asked_for("1", fake_showing("1")); }),
       "[device] --device 1: there is no card 1; here is 0 (Fake A24); "

@@ -23,8 +23,8 @@ namespace {
 
 using Kind = Instruction::Kind;
 
-// YOLOv5's shape in small: skips over one and over two cuts, one map for two
-// later stages.
+// A small graph of YOLOv5's shape: skips over one and over two cuts, one map
+// for two later stages.
 RandomPipeline neck(std::vector<int64_t> stage_begins,
                     int64_t num_micro_batches,
                     PipelineSchedule kind = PipelineSchedule::k1F1B) {
@@ -67,7 +67,7 @@ void expect_equal_to_one_process(const RandomPipeline& pipeline, uint32_t seed,
                                   at::kDouble);
         executor.run(pipeline.num_micro_batches, stage);
         expect_gradients(stage, wanted, 1e-13, where);
-        // As many in flight as the schedule says, and no longer than it says.
+        // As many micro-batches in flight as the schedule gives, and no longer.
         EXPECT_EQ(stage.most_alive,
                   max_in_flight(pipeline.kind, pipeline.num_stages(),
                                 pipeline.num_micro_batches, rank))
@@ -103,7 +103,7 @@ TEST(Executor, MicroBatchesWithoutSamples) {
 
 TEST(Executor, OverGloo) {
   RankOptions options;
-  options.backend = RankBackend::kGloo;
+  options.backend = RankBackend::kNetwork;
   expect_equal_to_one_process(neck({0, 2, 5}, 4), 3, false, options);
   expect_equal_to_one_process(neck({0, 2, 4, 7}, 3), 4, true, options);
 }
@@ -127,8 +127,8 @@ TEST(Executor, AFrozenStageStillTakesItsGradients) {
   });
 }
 
-// Evaluation: the losses of the whole, nothing for autograd, a step's maps
-// never pile up.
+// Evaluation: the losses of the whole, nothing kept for autograd, and maps of
+// at most one step.
 class EvaluatingStage final : public ToyStage {
  public:
   using ToyStage::ToyStage;
@@ -145,7 +145,8 @@ class EvaluatingStage final : public ToyStage {
 };
 
 TEST(Executor, ForwardOnly) {
-  for (const RankBackend backend : {RankBackend::kLocal, RankBackend::kGloo}) {
+  for (const RankBackend backend :
+       {RankBackend::kLocal, RankBackend::kNetwork}) {
     RandomPipeline pipeline =
         neck({0, 2, 5}, 6, PipelineSchedule::kForwardOnly);
     const ToyBatch batch = toy_batch(9, 6, true);
@@ -199,8 +200,8 @@ class FailingStage final : public ToyStage {
   }
 };
 
-// Stage `failing` fails in its instruction number `at`; the others find it gone,
-// all connect anew, and the step is right.
+// Stage `failing` fails in its instruction number `at`; the others find it
+// gone, all connect anew, and the step is right.
 void expect_recovery(const RandomPipeline& pipeline, int failing, size_t at,
                      const RankOptions& options = {}) {
   const int num_stages = pipeline.num_stages();
@@ -221,7 +222,7 @@ void expect_recovery(const RandomPipeline& pipeline, int failing, size_t at,
         PipelineExecutor executor(stages, pipeline.kind, stage.routes(),
                                   at::kDouble);
         if (rank != failing) {
-          // A stage may have done its part before the other failed.
+          // A stage may have finished before the other failed.
           try {
             executor.run(count, stage);
           } catch (const CommunicationError&) {
@@ -253,13 +254,13 @@ TEST(Executor, AfterAStageWithoutMemoryTheStepIsRightOverNewConnections) {
                     seed % static_cast<size_t>(2 * pipeline.num_micro_batches));
   }
   RankOptions options;
-  options.backend = RankBackend::kGloo;
+  options.backend = RankBackend::kNetwork;
   for (int failing = 0; failing < 3; ++failing)
     expect_recovery(neck({0, 2, 5}, 3), failing, 2, options);
 }
 
-// Any other error leaves at once; the others see a peer that is gone.
-TEST(Executor, AStageThatLeavesFreesTheOthers) {
+// A rank leaves at once with any other error; the others detect a lost peer.
+TEST(Executor, AStageThatLeavesReleasesTheOthers) {
   const RandomPipeline pipeline = neck({0, 2, 5}, 4);
   const ToyBatch batch = toy_batch(2, 4, false);
   class Leaving final : public ToyStage {
@@ -310,7 +311,7 @@ TEST(Executor, ALossThatIsNoScalarIsAProgrammersError) {
 }
 
 // A map that is only concatenated is not kept for backward.
-TEST(StageBoundary, AReceivedMapIsLetGoUnlessAutogradSavedIt) {
+TEST(StageBoundary, AReceivedMapIsFreedUnlessAutogradSavedIt) {
   for (const bool is_saved : {false, true}) {
     const auto gradient = std::make_shared<MapGradient>();
     const at::Tensor other = at::ones({1, 2, 2, 2}, at::kDouble);
@@ -337,7 +338,7 @@ TEST(StageBoundary, AReceivedMapSumsOverItsReaders) {
   EXPECT_EQ(gradient->value.sum().item<double>(), 20);
 }
 
-TEST(StageBoundary, ASentMapGivesItsGradientAway) {
+TEST(StageBoundary, ASentMapHandsOverItsGradient) {
   const at::Tensor weight = at::ones({3}, at::kDouble).set_requires_grad(true);
   const auto gradient = std::make_shared<MapGradient>();
   const at::Tensor end = sent_map(weight * 2, gradient);

@@ -216,14 +216,14 @@ TEST(ModelPipeline, Yolov5n) {
 int64_t peak_of(const std::function<void()>& step) {
   activations::CountingAllocator& allocator =
       activations::CountingAllocator::instance();
-  step();  // gradients exist from here on
+  step();  // gradients are allocated from here on
   const int64_t before = allocator.live_bytes();
   allocator.reset_peak();
   step();
   return allocator.peak_bytes() - before;
 }
 
-// Two stages, four micro-batches, cut where both stages need about the same:
+// Two stages, four micro-batches, cut so that both stages need about the same:
 // the first holds two micro-batches of its layers, the second one.
 TEST(ModelPipeline, StagesNeedLessMemoryThanOneProcess) {
   activations::CountingAllocator::install();
@@ -233,7 +233,7 @@ TEST(ModelPipeline, StagesNeedLessMemoryThanOneProcess) {
   std::unique_ptr<model::LayerGraph> whole;
   Batch batch;
   int64_t one_process = 0;
-  // Ranks are threads of their own: each counts for itself.
+  // Ranks are threads, and each has its own count.
   run_ranks(1, [&](int, collectives::Communicator&) {
     activations::CountingAllocator::count_separately();
     whole = build(table, at::kFloat);

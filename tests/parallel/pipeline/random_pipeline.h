@@ -22,7 +22,7 @@ struct RandomPipeline {
 
 // 1 to 5 stages, 1 to 7 micro-batches, up to 14 layers. Every layer but the
 // first reads one to three earlier ones, so that maps skip over stages; the
-// last one reads whatever nobody else does, so that every layer gets a
+// last one reads all maps that no other layer reads, so that every layer gets a
 // gradient.
 inline RandomPipeline random_pipeline(uint32_t seed) {
   std::mt19937 random(seed);

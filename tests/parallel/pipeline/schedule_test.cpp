@@ -70,8 +70,8 @@ TEST(Schedule, ColumnsAreAsWideAsTheirNumbers) {
   EXPECT_NE(drawing.find("stage 10  .   .  "), std::string::npos) << drawing;
 }
 
-// Every micro-batch once each way, backward after forward, and exactly as many
-// in flight at once as is said.
+// Every micro-batch once each way, backward after forward, and exactly the
+// given number in flight.
 TEST(Schedule, PropertiesOfAllSizes) {
   for (const auto kind : {PipelineSchedule::k1F1B, PipelineSchedule::kGPipe}) {
     for (int stages = 1; stages <= 6; ++stages) {
@@ -110,7 +110,8 @@ TEST(Schedule, ImpossibleArguments) {
   EXPECT_THROW(schedule(PipelineSchedule::kGPipe, 2, 1, -1), CheckFailure);
 }
 
-// The memory model has its own, since plans use no mechanisms.
+// The memory model has its own schedule, since plans may not include
+// mechanisms.
 TEST(Schedule, IsTheOneOfTheMemoryModel) {
   for (int stages = 1; stages <= 6; ++stages)
     for (int64_t count = 1; count <= 9; ++count)

@@ -32,7 +32,7 @@ TEST(SkipRoutes, OneStageHasNone) {
             (std::vector<StageRoutes>{{{}, {}, true}}));
 }
 
-TEST(SkipRoutes, EveryStageThatReadsTheImagesSaysSo) {
+TEST(SkipRoutes, EveryStageThatReadsTheImagesIsListed) {
   const std::vector<StageRoutes> routes =
       skip_routes({{-1}, {0}, {1, -1}}, {0, 1, 2});
   EXPECT_TRUE(routes[0].reads_images);

@@ -34,7 +34,7 @@ TEST(StepMessages, OneStageHasNone) {
   }
 }
 
-// A pipeline as the mailboxes run it, stages advancing in random order.
+// A simulated pipeline, in which stages advance in random order.
 class Simulation {
  public:
   explicit Simulation(uint32_t seed) : random_(seed) {
@@ -49,7 +49,7 @@ class Simulation {
     }
   }
 
-  // Whether all came to their ends.
+  // Returns true if all stages reached their ends.
   bool run() {
     while (true) {
       std::vector<int> able;
@@ -65,7 +65,7 @@ class Simulation {
     return true;
   }
 
-  int num_let_go = 0;         // sends known to have a receive before the end
+  int num_let_go = 0;         // sends whose receive is before the end
   int num_wrongly_known = 0;  // without one
   int num_mismatches = 0;     // messages taken for others
 
@@ -139,7 +139,7 @@ TEST(StepMessages, RandomPipelinesRunToTheirEnds) {
     Simulation simulation(seed);
     EXPECT_TRUE(simulation.run()) << "seed " << seed;
     EXPECT_EQ(simulation.num_mismatches, 0) << "seed " << seed;
-    // No send is waited for before its receive is posted.
+    // No stage waits for a send before its receive is posted.
     EXPECT_EQ(simulation.num_wrongly_known, 0) << "seed " << seed;
     num_let_go += simulation.num_let_go;
   }

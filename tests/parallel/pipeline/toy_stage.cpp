@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kChannels = 3, kHeight = 4, kWidth = 5;
 
-// `input(k)` gives the k-th input of the layer.
+// `input(k)` returns the k-th input of the layer.
 template <typename Input>
 at::Tensor toy_layer(const at::Tensor& weight, size_t num_inputs,
                      const Input& input) {
@@ -100,7 +100,7 @@ std::vector<at::Tensor> ToyStage::forward(int64_t micro_batch,
     maps[layer] = toy_layer(weights_[static_cast<size_t>(layer)], inputs.size(),
                             [&](size_t k) { return maps.at(inputs[k]); });
     if (layer > begin_) continue;
-    // Changes nothing, and is alive as long as the graph that saved it.
+    // A probe: has no effect, and lives as long as the graph that saved it.
     const at::Tensor probe = maps.at(layer) * 1.0;
     maps[layer] = maps.at(layer) + probe * probe * 0.0;
     saved_.insert_or_assign(micro_batch, probe.storage().getWeakStorageImpl());

@@ -28,13 +28,13 @@ ToyBatch toy_batch(uint32_t seed, int64_t num_micro_batches,
 // Weights of all layers, the same for the same seed.
 std::vector<at::Tensor> toy_weights(uint32_t seed, size_t num_layers);
 
-// Gradients of all weights by one graph, micro-batches accumulated.
+// Gradients of all weights by one graph, summed over the micro-batches.
 std::vector<at::Tensor> undivided_gradients(const RandomPipeline& pipeline,
                                             const ToyBatch& batch,
                                             std::vector<at::Tensor> weights);
 
-// One stage; counts how many micro-batches are alive at once by what autograd
-// saved for them.
+// One stage; counts the living micro-batches by the tensors that autograd saved
+// for them.
 class ToyStage : public StageWork {
  public:
   ToyStage(const RandomPipeline& pipeline, int stage, const ToyBatch& batch,
@@ -45,7 +45,7 @@ class ToyStage : public StageWork {
   std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) override;
   void before_backward(int64_t micro_batch, bool is_last) override;
 
-  int64_t num_alive();  // micro-batches that autograd holds something of
+  int64_t num_alive();  // micro-batches with tensors that autograd holds
   int64_t most_alive = 0;
   std::vector<bool> last_flags;  // of before_backward
   const std::vector<at::Tensor>& weights() const { return weights_; }

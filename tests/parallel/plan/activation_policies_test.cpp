@@ -15,7 +15,7 @@ TEST(ActivationPolicies, NamesComeBack) {
   EXPECT_EQ(parse_activation_policy(""), std::nullopt);
 }
 
-TEST(ActivationPolicies, ManyLayersAreTold) {
+TEST(ActivationPolicies, LayersOfOnePolicyAreListedTogether) {
   EXPECT_EQ(activations_text({}), "keep");
   EXPECT_EQ(activations_text({kLean, kLean, kLean}), "lean");
   EXPECT_EQ(activations_text({kRecompute, kRecompute, kKeep, kKeep, kKeep,

@@ -100,8 +100,8 @@ TEST(BatchNormGroups, WholeSharesOfEvenGroups) {
   EXPECT_EQ(largest_share(100, 4, usual_batch_norm_rule(100)), 25);
 }
 
-// The parts of every batch of a run: they tile it, all ranks have equally many
-// micro-batches, and these hold whole groups.
+// Checks the parts of every batch of a run: they tile it, all ranks have
+// equally many micro-batches, and these hold whole groups.
 TEST(BatchNormGroups, PartsOfEvenGroups) {
   int compared = 0;
   for (const int64_t batch : {17, 20, 34, 37, 62, 100}) {

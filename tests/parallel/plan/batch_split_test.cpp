@@ -7,7 +7,7 @@
 namespace headroom::plan {
 namespace {
 
-// Do `ranges` follow on each other without a gap from `begin` to `end`?
+// True if `ranges` tile [begin, end) in order.
 void expect_tiles(const std::vector<SampleRange>& ranges, int64_t begin,
                   int64_t end) {
   int64_t next = begin;
@@ -73,7 +73,7 @@ TEST(BatchSplit, ARemainderWithOneValueJoinsTheGroupBefore) {
   EXPECT_EQ(batch_norm_groups(0, {4}, 1), Groups{});
 }
 
-// All that must hold of the parts of one batch, whatever the cut.
+// Checks all rules for the parts of one batch, for any cut.
 void expect_parts(const BatchCut& cut, int64_t count, int64_t elements) {
   const auto groups = batch_norm_groups(count, cut.groups, elements);
   const bool span = groups_span_ranks(cut, count, elements);
@@ -90,7 +90,7 @@ void expect_parts(const BatchCut& cut, int64_t count, int64_t elements) {
     for (const SampleRange& micro : part.micro_batches) {
       EXPECT_EQ(micro.begin, inside);
       inside = micro.end;
-      // A remainder joined to the last group is the only excess.
+      // Only a remainder that joined the last group exceeds the size.
       EXPECT_LE(micro.size(), cut.micro_batch_size + cut.groups.size);
       if (span) continue;
       for (const SampleRange& group : groups) {
@@ -153,7 +153,7 @@ TEST(BatchSplit, WholeSharesMayCutGroups) {
   EXPECT_TRUE(groups_span_ranks(cut, 13, 100));
 }
 
-TEST(BatchSplit, TheRefusalSaysTheEquation) {
+TEST(BatchSplit, TheRefusalShowsTheEquation) {
   EXPECT_EQ(groups_error({16, 2, 2, 4}),
             "micro_batch_size 2 is neither a multiple of batch_norm_group_size "
             "4 nor a rank's whole share of 8 (16 images / 2 ranks)");
@@ -177,8 +177,8 @@ TEST(BatchSplit, SmallerMicroBatchesAreWholeGroups) {
             "flight together");
 }
 
-// The samples of a rank stay, groups stay whole, all ranks have equally many
-// micro-batches.
+// The samples of a rank are the same, groups are whole, all ranks have equally
+// many micro-batches.
 TEST(BatchSplit, ASmallerMicroBatchCutsTheSamePart) {
   int64_t compared = 0;
   for (const int64_t batch : {8, 12, 16, 30}) {

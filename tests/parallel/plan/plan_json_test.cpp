@@ -56,9 +56,9 @@ TEST(PlanJson, TheDocumentIsThis) {
 )");
 }
 
-// Plans of earlier versions do not have the member: their groups have the size
-// that stands there, and a remainder.
-TEST(PlanJson, GroupsAreEvenWhereThatIsSaid) {
+// Plans of earlier versions do not have the member: their groups have the
+// recorded size, and a remainder.
+TEST(PlanJson, GroupsAreEvenOnlyWhereThePlanSaysEven) {
   Plan plan = example_plan();
   plan.even_batch_norm_groups = true;
   const std::string text = plan_to_json(plan);
@@ -141,7 +141,7 @@ TEST(PlanJson, TheMeasuredNetworkComesBackAndAPlanWithoutHasNone) {
             "network: 4 machines over eth0, 9.4 to 9.6 Gbit/s, 0.08 ms");
 }
 
-TEST(PlanJson, ANetworkThatNobodyMeasuredIsRefused) {
+TEST(PlanJson, ANetworkWithoutAMeasurementIsRefused) {
   for (const char* network :
        {"1", "{}",
         R"({"machines": 1, "interface": "", "slowest_bytes_per_second": 1,
@@ -187,7 +187,7 @@ TEST(PlanJson, MembersOfALaterBuildAreIgnored) {
   EXPECT_EQ(plan_from_json(text, "plan.json"), example_plan());
 }
 
-TEST(PlanJson, WhatIsNoPlanIsRefusedWithFileAndMember) {
+TEST(PlanJson, AnInvalidPlanIsRefusedWithFileAndMember) {
   const auto refuses = [](const std::string& text, const std::string& what) {
     EXPECT_THAT([&] { plan_from_json(text, "run/plan.json"); },
                 ThrowsMessage<Error>(

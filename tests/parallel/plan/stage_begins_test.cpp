@@ -10,7 +10,7 @@ TEST(StageBegins, RisingFromLayerZeroOnePerStage) {
   EXPECT_EQ(stage_begins_error({0, 1, kMaxLayers - 1}, 3), std::nullopt);
 }
 
-TEST(StageBegins, AnythingElseIsSaidWithBothNumbers) {
+TEST(StageBegins, AnythingElseIsRefusedWithBothNumbers) {
   EXPECT_EQ(stage_begins_error({}, 1), "0 stages for a pipeline axis of 1");
   EXPECT_EQ(stage_begins_error({0, 4}, 3), "2 stages for a pipeline axis of 3");
   EXPECT_EQ(stage_begins_error({1}, 1),

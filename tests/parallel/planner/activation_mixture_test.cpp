@@ -93,10 +93,10 @@ TEST(ActivationMixture, EnoughMemoryKeepsEverything) {
             (ActivationPolicies{kKeep, kKeep, kKeep}));
 }
 
-TEST(ActivationMixture, TheLastLayersKeepWhatTheyCanAfford) {
+TEST(ActivationMixture, TheLastLayersKeepAsMuchAsFits) {
   const std::vector<MixtureLayer> layers(3, layer_of(10));
-  // Layers behind wait for nobody: lean in front saves as much and costs as
-  // much.
+  // Layers of the last stage do not wait: lean layers in front save as much and
+  // cost as much.
   EXPECT_EQ(fastest_within(layers, 139),
             (ActivationPolicies{kLean, kKeep, kKeep}));
   EXPECT_EQ(fastest_within(layers, 100),
@@ -152,7 +152,7 @@ TEST(ActivationMixture, WhereTheRuleIsExactTheChoiceIsBruteForces) {
   }
 }
 
-// Bytes that the layers' own do not show: shared maps, waiting gradients.
+// Bytes beyond the layers' own: shared maps, waiting gradients.
 int64_t crooked_peak(const std::vector<MixtureLayer>& layers,
                      const ActivationPolicies& policies) {
   int64_t bytes = peak_of(layers, policies);
@@ -163,7 +163,7 @@ int64_t crooked_peak(const std::vector<MixtureLayer>& layers,
   return bytes + bytes / 3;
 }
 
-TEST(ActivationMixture, TheWholeModelHasTheLastWord) {
+TEST(ActivationMixture, TheEstimateOfTheWholeModelDecides) {
   std::mt19937 random(9);
   int found_count = 0, best_count = 0;
   for (int round = 0; round < 300; ++round) {
@@ -203,11 +203,12 @@ TEST(ActivationMixture, TheWholeModelHasTheLastWord) {
     best_count += found->seconds == least_seconds(request);
   }
   EXPECT_GT(found_count, 150);
-  // No promise: the search is a heuristic where layers are not independent.
+  // This is no promise: the search is a heuristic where layers are not
+  // independent.
   EXPECT_GT(best_count, found_count * 8 / 10);
 }
 
-// As a large model's: the layers, and the bytes of those that keep everything.
+// Numbers of a large model: the layers, and the bytes if all keep everything.
 std::pair<std::vector<MixtureLayer>, int64_t> large_layers(std::mt19937& random,
                                                            size_t count) {
   std::uniform_int_distribution<int64_t> bytes(1'000'000, 400'000'000);
@@ -225,7 +226,7 @@ std::pair<std::vector<MixtureLayer>, int64_t> large_layers(std::mt19937& random,
   return {layers, all};
 }
 
-// fastest_within() in the simplest way: all states of a layer, sorted.
+// fastest_within() in its simplest form: all states of a layer, sorted.
 std::optional<ActivationPolicies> fastest_by_sorting(
     const std::vector<MixtureLayer>& layers, int64_t bound) {
   using State = std::tuple<int64_t, double, size_t, size_t>;

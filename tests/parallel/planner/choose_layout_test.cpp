@@ -89,7 +89,7 @@ TEST(ChooseLayout, TheSameRequestGetsTheSamePlan) {
   EXPECT_EQ(*decide(config, 8).plan, *decision.plan);
 }
 
-TEST(ChooseLayout, WhatIsAskedForStays) {
+TEST(ChooseLayout, ARequestedValueStays) {
   configs::RunConfig config = request(16, 640, 300 * kMiB);
   config.layout = plan::parse_layout("spatial=4");
   const PlanDecision decision = decide(config, 4);

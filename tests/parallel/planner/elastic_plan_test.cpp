@@ -34,7 +34,7 @@ TEST_F(Elastic, TheRunsOwnPlanWhereItsRanksAreThere) {
   EXPECT_EQ(*plan_for_workers(config, wanted, 2, layers).plan, wanted);
 }
 
-TEST_F(Elastic, ALayoutThatWasAskedForIsLeftAndComesBack) {
+TEST_F(Elastic, ARequestedLayoutIsLeftAndReturns) {
   const configs::RunConfig open = config;
   config.layout = plan::parse_layout("pipeline=2,spatial=2");
   const plan::Plan wanted = plan(4);
@@ -71,7 +71,7 @@ TEST_F(Elastic, MoreWorkersThanImagesStandBy) {
             3);
 }
 
-// Processor time, so that a busy machine is not to blame.
+// Processor time, so that a busy machine does not matter.
 double seconds_of(const std::function<void()>& body) {
   const std::clock_t begin = std::clock();
   body();

@@ -42,7 +42,7 @@ TEST(FitMemory, AShareThatFitsAtOnceIsNotCut) {
   EXPECT_EQ(plan::activations_text(decision.plan->activation_policies), "keep");
 }
 
-TEST(FitMemory, ARefusalSaysInWhichPartOfARunTheBytesAreNeeded) {
+TEST(FitMemory, ARefusalNamesThePartOfARunThatNeedsTheBytes) {
   configs::RunConfig config = request(16, kGiB);
   config.activations = "keep";
   config.micro_batch_size = 16;
@@ -76,8 +76,8 @@ TEST(FitMemory, ActivationsAreMixedBeforeGroupsShrink) {
   EXPECT_LE(bytes_of(decision), 2 * kGiB);
 }
 
-// The mixture is that of its micro-batch, and asks for no larger one than
-// recomputing everything allows.
+// The mixture belongs to its micro-batch, which is no larger than full
+// recomputation allows.
 TEST(FitMemory, AMixtureMayComeWithASmallerMicroBatch) {
   configs::RunConfig config = request(16, 2 * kGiB);
   config.batch_norm_group_size = 4;
@@ -103,7 +103,7 @@ TEST(FitMemory, OffloadComesBeforeSmallerGroups) {
   EXPECT_LE(bytes_of(decision), kGiB / 2);
 }
 
-TEST(FitMemory, SmallerGroupsAreTheLastResortAndSaidWithWhatKeepsTheUsual) {
+TEST(FitMemory, SmallerGroupsAreTheLastResortAndNameTheFlagsForUsualGroups) {
   const auto layers =
       layers::layer_costs(layers::load_model_table(request(64, 1).cfg));
   const configs::RunConfig config = request(64, kGiB / 2);
@@ -133,7 +133,7 @@ TEST(FitMemory, UnevenGroupsAreMicroBatches) {
 }
 
 // A micro-batch of 14 holds 14 groups of 1, or one of 8: the fewest images at
-// once come with neither the smallest groups nor the largest.
+// once are possible with neither the smallest groups nor the largest.
 TEST(FitMemory, WhetherAnythingFitsIsAnsweredAsTheSearchDoes) {
   configs::RunConfig config = request(64, 64 * kGiB);
   config.micro_batch_size = 14;
@@ -166,7 +166,7 @@ TEST(FitMemory, TheLastBatchOfAnEpochCounts) {
   EXPECT_GT(bytes_of(decide(config)), full * 5 / 4);
 }
 
-TEST(FitMemory, WhatIsGivenIsRefusedWithBothNumbersAndWhatFits) {
+TEST(FitMemory, GivenValuesAreRefusedWithBothNumbersAndAFittingOne) {
   configs::RunConfig config = request(64, 2 * kGiB);
   config.activations = "keep";
   config.micro_batch_size = 64;
@@ -181,7 +181,7 @@ TEST(FitMemory, WhatIsGivenIsRefusedWithBothNumbersAndWhatFits) {
   EXPECT_THAT(decision.remedy, HasSubstr(", or --memory-limit "));
 }
 
-TEST(FitMemory, BytesAreForTheLabelsThatAreKnown) {
+TEST(FitMemory, BytesAreForTheKnownLabels) {
   configs::RunConfig config = request(64, 2 * kGiB);
   EXPECT_THAT(decide(config).reason,
               HasSubstr("needed with 100 boxes per image, as assumed"));
@@ -203,7 +203,7 @@ TEST(FitMemory, NothingFitsInNothing) {
   EXPECT_EQ(decision.exit_code, ExitCode::kNoPlan);
 }
 
-// Validation shares its batch out where memory asks for it, and nothing else
+// Validation splits its batch where memory requires it, and nothing else
 // changes.
 TEST(FitMemory, AValidationTakesSoManyImagesAsFit) {
   const PlanDecision free = decide(request(32, 64 * kGiB));

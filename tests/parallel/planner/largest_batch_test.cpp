@@ -33,7 +33,7 @@ BatchChoice choose(const configs::RunConfig& config, int world_size = 1) {
       layers::layer_costs(layers::load_model_table(config.cfg)));
 }
 
-// What a batch needs in one piece.
+// The bytes of a batch in one piece.
 int64_t bytes_of(configs::RunConfig config, int64_t batch, int world_size = 1) {
   config.global_batch_size = batch;
   config.micro_batch_size = batch;
@@ -50,7 +50,7 @@ TEST(LargestBatch, TheNextWouldNotFit) {
   EXPECT_GT(choice.global_batch_size, 32);
   EXPECT_EQ(choice.bytes, bytes_of(config, choice.global_batch_size));
   EXPECT_LE(choice.bytes, 2 * kGiB);
-  // The next batch whose groups have 8 images or more is 8 away at most.
+  // The next batch whose groups have 8 images or more is at most 8 larger.
   EXPECT_GT(bytes_of(config, choice.global_batch_size + 8), 2 * kGiB);
 }
 
@@ -72,7 +72,7 @@ TEST(LargestBatch, AnyNumberOfImagesIsOne) {
   }
 }
 
-TEST(LargestBatch, AGroupThatIsAskedForIsTheLeast) {
+TEST(LargestBatch, ARequestedGroupIsTheMinimum) {
   configs::RunConfig config = request(1);
   config.batch_norm_group_size = 8;
   config.memory_limit = bytes_of(config, 9);
@@ -164,7 +164,7 @@ TEST(LargestBatch, OneImageTooManyIsRefusedWithBothNumbers) {
   }
 }
 
-TEST(LargestBatch, OnlyWhatHelpsIsAdvised) {
+TEST(LargestBatch, OnlyUsefulRemediesAreAdvised) {
   try {
     choose(request(kGiB / 64));  // less than the model state
     FAIL() << "16 MiB do not hold the state";
@@ -174,7 +174,7 @@ TEST(LargestBatch, OnlyWhatHelpsIsAdvised) {
   }
 }
 
-TEST(LargestBatch, TheEndOfTheSearchIsSaid) {
+TEST(LargestBatch, TheEndOfTheSearchIsReported) {
   configs::RunConfig config = request(kGiB << 20);
   config.image_height = config.image_width = 64;
   const BatchChoice choice = choose(config);

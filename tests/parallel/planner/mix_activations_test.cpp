@@ -74,7 +74,7 @@ TEST_P(MixActivations, FitsAndIsNeverSlowerThanRecomputingEverything) {
         peak(recompute) +
         static_cast<int64_t>(part *
                              static_cast<double>(peak(keep) - peak(recompute)));
-    // As many images at once as keep has: then only layers can give way.
+    // As many images at once as with keep: then only layers can save memory.
     configs::RunConfig config = config_of("auto", limit);
     config.micro_batch_size = keep.micro_batch_size;
     const int world_size = config.layout->world_size();
@@ -90,7 +90,7 @@ TEST_P(MixActivations, FitsAndIsNeverSlowerThanRecomputingEverything) {
     if (part == 0.5) {
       EXPECT_LT(time_of(plan), time_of(recompute)) << "half is to spare";
     }
-    // What was predicted is what the whole model says of these policies.
+    // The prediction equals that of the whole model under these policies.
     EXPECT_EQ(
         plan.predicted_peak_bytes,
         predicted_peak_bytes(predict::memory_request(config, plan, layers_)))

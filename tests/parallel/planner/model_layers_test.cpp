@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// A file of nothing but a header, whose length stands in front.
+// A file that holds only a header, preceded by its length.
 std::string weights_file(const std::string& name, const std::string& header) {
   const std::filesystem::path folder =
       std::filesystem::path(HEADROOM_BUILD_DIR) / "tests/model_layers";
@@ -34,7 +34,7 @@ configs::RunConfig with_weights(const std::string& file) {
   return config;
 }
 
-TEST(ModelLayers, TheModelIsCfgElseWhatTheWeightsSayElseYolov5s) {
+TEST(ModelLayers, TheModelIsCfgElseThatOfTheWeightsElseYolov5s) {
   EXPECT_EQ(model_of_run(configs::RunConfig()), "yolov5s");
   configs::RunConfig config = with_weights(
       weights_file("m.safetensors", R"({"__metadata__":{"model":"yolov5m"}})"));

@@ -24,7 +24,7 @@ configs::RunConfig config_of(int64_t batch) {
   return config;
 }
 
-// What is said of a layout is what the layout gets when it is asked for.
+// The costs listed for a layout equal those of the plan made for it.
 TEST(OtherLayouts, CostWhatTheirOwnPlansCost) {
   const configs::RunConfig config = config_of(16);
   const std::vector<layers::LayerCost> layers = model_layers(config);
@@ -60,7 +60,7 @@ TEST(OtherLayouts, RefusalsHaveTheirReasonAndNoCost) {
   EXPECT_THAT(answer_text(*sixteen_strips), HasSubstr("refused: "));
 }
 
-// The model of time is one of processor cores.
+// The model of time is for processor cores.
 TEST(OtherLayouts, OfCardsHaveBytesAndNoTime) {
   configs::RunConfig config = config_of(16);
   const std::vector<layers::LayerCost> layers = model_layers(config);

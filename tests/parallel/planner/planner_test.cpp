@@ -58,7 +58,7 @@ TEST(Planner, WithoutAWishAllRanksShareTheBatch) {
   EXPECT_EQ(decision.exit_code, ExitCode::kDone);
 }
 
-TEST(Planner, ATeacherLooksAtWholeImagesWithItsWholeNetwork) {
+TEST(Planner, ATeacherEvaluatesWholeImagesWithItsWholeNetwork) {
   configs::RunConfig config = batch_of(16);
   config.teacher = "teacher.safetensors";
   config.teacher_model = "yolov5s";
@@ -99,7 +99,7 @@ TEST(Planner, UnevenGroupsAreWholeOnTheirRanks) {
   EXPECT_THAT(decision.reason, testing::HasSubstr("groups of 17 and 16"));
 }
 
-TEST(Planner, ARunThatGoesOnKeepsItsRule) {
+TEST(Planner, AResumedRunKeepsItsRule) {
   configs::RunConfig config = batch_of(17);
   config.batch_norm_rule = plan::BatchNormRule{1, false};
   for (const int world_size : {1, 2}) {
@@ -110,9 +110,9 @@ TEST(Planner, ARunThatGoesOnKeepsItsRule) {
   }
 }
 
-// 8 images a rank: a group of 16 is on two of them. With small images their
-// exchanges take longer than what other layouts wait for; with large ones they
-// do not, and the plan says what they cost.
+// 8 images a rank: a group of 16 spans two ranks. With small images their
+// exchanges take longer than the waits of other layouts; with large ones they
+// do not, and the plan reports their cost.
 TEST(Planner, ManyRanksWithFewImagesKeepGroupsTogetherWhereThatIsFaster) {
   configs::RunConfig config = batch_of(512);
   const std::vector<layers::LayerCost> layers = layers_of("yolov5s");
@@ -183,7 +183,7 @@ TEST(Planner, TheBackendFollowsTheDevice) {
   EXPECT_THAT(refused.remedy, testing::HasSubstr("--device"));
 }
 
-TEST(Planner, WhatIsGivenIsObeyed) {
+TEST(Planner, GivenValuesAreUsed) {
   configs::RunConfig config = batch_of(64);
   config.layout = plan::parse_layout("pipeline=1,data=2");
   config.micro_batch_size = 16;
@@ -219,8 +219,8 @@ TEST(Planner, AllThreeAxes) {
             "5");
 }
 
-// NCCL takes collectives alone.
-TEST(Planner, WhatPassesThroughTheHostBesideNcclIsSaid) {
+// NCCL runs collectives only.
+TEST(Planner, TensorsThatGoThroughTheHostBesideNcclAreReported) {
   configs::RunConfig config = batch_of(16);
   config.device = "0,1";
   config.backend = plan::Backend::kNccl;
@@ -368,7 +368,8 @@ TEST(Planner, ALayoutOfAnotherSizeIsRefusedWithItsProduct) {
                  "or a layout of 4");
 }
 
-// Images are judged at --img, and trained on at up to one and a half times it.
+// Images are validated at --img, and trained on at up to one and a half times
+// it.
 TEST(Planner, WithMultiScaleAPlanIsForTheLargestSize) {
   const auto at = [](int64_t side, bool multi_scale) {
     configs::RunConfig config = batch_of(8);
@@ -380,7 +381,7 @@ TEST(Planner, WithMultiScaleAPlanIsForTheLargestSize) {
   EXPECT_EQ(scaled.training, at(192, false).training);
   EXPECT_EQ(scaled.validation, at(128, false).validation);
 
-  // What fits at --img alone does not.
+  // A batch that fits only at the size of --img does not fit here.
   configs::RunConfig config = batch_of(8);
   config.image_height = config.image_width = 128;
   config.activations = "keep";
@@ -414,7 +415,7 @@ TEST(Planner, MultiScaleDoesNotCutImages) {
                  "x pipeline 1 x spatial 2 = 2",
                  "use --layout data=2, with --zero and --activations where "
                  "memory is short, or a pipeline");
-  // Nor does a layout that is chosen for a limit: one image, two processes.
+  // Nor does a layout chosen for a limit: one image, two processes.
   config.layout.reset();
   config.global_batch_size = 1;
   config.memory_limit = int64_t{150} << 20;
@@ -425,7 +426,7 @@ TEST(Planner, MultiScaleDoesNotCutImages) {
   EXPECT_TRUE(!chosen.plan || chosen.plan->layout.spatial_parallel_size == 1);
 }
 
-TEST(Planner, GraphsAreOfLayersThatWaitForNobody) {
+TEST(Planner, GraphsHoldLayersThatWaitForNoPeer) {
   const auto with = [](const std::string& layout, int zero,
                        const std::string& activations, int64_t group) {
     configs::RunConfig config = batch_of(8);
@@ -510,7 +511,7 @@ TEST(Planner, AMicroBatchIsAMultipleOfTheGroupOrAWholeShare) {
       EXPECT_EQ(decision.plan.has_value(),
                 micro_batch >= 8 || micro_batch % group == 0)
           << micro_batch << " and " << group;
-      // The remedy holds what it promises.
+      // The remedy works as promised.
       if (decision.plan) continue;
       const std::string flag = "--micro-batch ";
       config.micro_batch_size = std::stoll(

@@ -54,8 +54,7 @@ std::vector<Remedy> remedies_of(const Request& request,
       });
 }
 
-// The request with the flags as they are printed, read by those who read the
-// command line.
+// The request with the printed flags, parsed by the command line's own parser.
 Request with_flags(const Request& request, const Remedy& remedy) {
   Request changed = request;
   std::vector<configs::FlagUse> flags = remedy.flags;
@@ -118,7 +117,7 @@ Request random_request(Random& random) {
     config.host_memory_limit = (1 + random.below(200)) * kMiB;
   }
   if (random.one_in(2)) {
-    // A part of what it needs without a limit.
+    // A part of its bytes without a limit.
     configs::RunConfig free = config;
     free.memory_limit = 0;
     if (const auto plan = decide(free, request.world_size).plan) {
@@ -148,7 +147,7 @@ double seconds_of(const Request& request, const plan::Plan& plan) {
   return plan_time(request.config, plan, layers_of(request.config.cfg)).total();
 }
 
-// No policy fits and takes less time.
+// No faster policy fits.
 void expect_fastest_policy(const Request& request, const Request& changed,
                            double seconds) {
   for (const char* policy : {"auto", "keep", "lean", "recompute", "offload"}) {
@@ -161,15 +160,15 @@ void expect_fastest_policy(const Request& request, const Request& changed,
   }
 }
 
-// The request one step nearer to what was asked for; nothing where that is the
-// request itself.
+// The request one step nearer to the original one; nothing if it is the
+// original.
 std::optional<Request> cheaper(const Request& asked, const Remedy& remedy,
                                Request changed) {
   configs::RunConfig& config = changed.config;
   switch (remedy.kind) {
     case RemedyKind::kProcesses: {
       --changed.world_size;
-      // A layout of so many is another one.
+      // Another number of processes means another layout.
       config.layout.reset();
       if (changed.world_size == asked.world_size) return std::nullopt;
       return changed;

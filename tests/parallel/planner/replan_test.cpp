@@ -42,7 +42,7 @@ plan::Plan plan_of(const configs::RunConfig& config, int world_size) {
   return plan_or_throw(config, world_size, layers());
 }
 
-// Where nothing is known but that it did not fit.
+// A shortage of unknown size.
 MemoryShortage some_shortage() {
   MemoryShortage shortage;
   shortage.step = 3;
@@ -52,7 +52,7 @@ MemoryShortage some_shortage() {
   return shortage;
 }
 
-// As `headroom train --resume` reads the flags: those of the plan that are not
+// As `headroom train --resume` parses the flags: those of the plan that are not
 // given have their defaults.
 void expect_resumed_plan_fits(configs::RunConfig config,
                               const std::string& flags, int world_size,
@@ -133,14 +133,14 @@ TEST(Replan, TheNextPlanFitsTheRoomThatThereIs) {
   const Replan next = plan_after_shortage(config, failed, shortage, layers());
   ASSERT_TRUE(next.plan) << next.reason;
   EXPECT_LE(fullest_rank_bytes(*next.plan), shortage.memory.room_bytes);
-  // More room than it needed is no reason to try as much again.
+  // More room than needed is no reason to try as much again.
   shortage.memory.room_bytes = 10 * needed;
   const Replan other = plan_after_shortage(config, failed, shortage, layers());
   ASSERT_TRUE(other.plan);
   EXPECT_LT(fullest_rank_bytes(*other.plan), needed);
 }
 
-TEST(Replan, WhatWasLackingCounts) {
+TEST(Replan, TheMissingBytesCount) {
   const configs::RunConfig config = request();
   const plan::Plan failed = plan_of(config, 4);
   const int64_t needed = leanest_bytes(config, failed, layers());
@@ -201,7 +201,7 @@ TEST(Replan, WhereMoreProcessesFitTheyAreNamed) {
                            needed * 95 / 100 + 1);
 }
 
-TEST(Replan, WhereNothingHelpsBothNumbersAreSaid) {
+TEST(Replan, WithoutARemedyBothNumbersAreReported) {
   const configs::RunConfig config = request();
   const plan::Plan failed = plan_of(config, 1);
   MemoryShortage shortage = some_shortage();
@@ -214,7 +214,7 @@ TEST(Replan, WhereNothingHelpsBothNumbersAreSaid) {
   EXPECT_FALSE(plan_after_shortage(config, failed, shortage, {}).plan);
 }
 
-TEST(Replan, TheShortageInWords) {
+TEST(Replan, TheTextOfTheShortage) {
   MemoryShortage shortage;
   shortage.step = 3;
   shortage.rank = 1;

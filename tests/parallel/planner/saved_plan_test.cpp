@@ -55,13 +55,13 @@ TEST_F(Saved, ThePlanIsTheOneThatWasSaved) {
   EXPECT_NE(plan_or_throw(config(), 2, layers()).layout, another_plan().layout);
 }
 
-TEST_F(Saved, WithoutAFileThereIsNone) {
+TEST_F(Saved, WithoutAFileThereIsNoPlan) {
   const SavedPlan saved = read(config());
   EXPECT_FALSE(saved.plan);
   EXPECT_EQ(saved.plan_error, "");
 }
 
-TEST_F(Saved, WhatIsNoPlanForTheRequestAnyMoreSaysWhy) {
+TEST_F(Saved, APlanThatNoLongerServesTheRequestIsRefusedWithTheReason) {
   save(plan::plan_to_json(another_plan()));
   EXPECT_THAT(read(config(), 3).plan_error, HasSubstr("there are 3"));
   configs::RunConfig limited = config();

@@ -169,7 +169,7 @@ std::optional<double> best_by_trying(const PartitionRequest& request) {
   return best;
 }
 
-// With it there is a partition, with a byte less there is none.
+// With this limit there is a partition, with a byte less there is none.
 void expect_smallest_limit(PartitionRequest request) {
   const std::optional<int64_t> limit = smallest_memory_limit(request);
   request.memory_limit_bytes = limit;

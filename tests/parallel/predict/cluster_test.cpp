@@ -5,13 +5,13 @@
 namespace headroom::predict {
 namespace {
 
-TEST(Cluster, TheWheelRunsOnWhatItWasBuiltForAndLaterMinorVersions) {
+TEST(Cluster, TheWheelRunsOnItsCapabilitiesAndLaterMinorVersions) {
   for (const int yes : {75, 80, 86, 89, 90, 100, 103, 120})
     EXPECT_TRUE(wheel_has_code_for(yes)) << yes;
   for (const int no : {37, 60, 70, 110}) EXPECT_FALSE(wheel_has_code_for(no));
 }
 
-TEST(Cluster, ACardOfTheReserveHasNothingLeft) {
+TEST(Cluster, ACardAsLargeAsTheReserveHasNoRoom) {
   EXPECT_EQ(tensor_budget(kGpuReserveBytes, 0), 0);
   EXPECT_GT(tensor_budget(int64_t{8} << 30, 0), int64_t{5} << 30);
   EXPECT_EQ(tensor_budget(int64_t{8} << 30, 0) -

@@ -32,9 +32,9 @@ TEST_F(Convolutions, WeightsAreReorderedIntoBlocks) {
   EXPECT_EQ(weight_gradient_bytes(kThree, shape_), 3 * kWeight);
 }
 
-// oneDNN with AVX2 alone was seen to take this, to the byte where maps are
-// narrower than the kernel.
-TEST_F(Convolutions, WithoutAvx512MoreLiesBesideThem) {
+// The bytes measured for oneDNN with AVX2 alone: exact where maps are narrower
+// than the kernel.
+TEST_F(Convolutions, WithoutAvx512MoreIsHeldBesideThem) {
   shape_.onednn_isa = OnednnIsa::kAvx2;
   EXPECT_EQ(forward_scratch(kThree, shape_), kWeight + 12'464);
   EXPECT_EQ(weight_gradient_bytes(kThree, shape_), 3 * kWeight + 8'320);
@@ -49,7 +49,8 @@ TEST_F(Convolutions, WithoutAvx512MoreLiesBesideThem) {
   EXPECT_GT(weight_gradient_bytes(narrow, shape_), 0);
 }
 
-// What oneDNN was seen to take with AMX, one image of 320 and 1,280 pixels.
+// The bytes measured for oneDNN with AMX, with one image of 320 and 1,280
+// pixels.
 TEST_F(Convolutions, WithAmxTheyTakeNoMoreThanItsBounds) {
   struct Seen {
     ConvolutionShape convolution;
@@ -78,8 +79,8 @@ TEST_F(Convolutions, WithAmxTheyTakeNoMoreThanItsBounds) {
   }
 }
 
-// What was observed of the shape; of another one nothing is known.
-TEST_F(Convolutions, ADevicesLibraryTakesWhatItTook) {
+// The bytes measured for the shape; another shape has none.
+TEST_F(Convolutions, ADevicesLibraryTakesTheMeasuredBytes) {
   shape_.on_device = true;
   EXPECT_EQ(forward_scratch(kThree, shape_), 0);
   ConvolutionWorkspaces workspaces;
@@ -101,8 +102,8 @@ TEST_F(Convolutions, ADevicesLibraryTakesWhatItTook) {
   EXPECT_EQ(forward_scratch(kThree, shape_), 0);
 }
 
-// Input, weight and the output's gradient; in forward the output again is more
-// than the input and the weight, where its map is the larger one.
+// Input, weight and the output's gradient; in forward the output, twice,
+// exceeds the input and the weight if its map is larger.
 TEST_F(Convolutions, ADevicesLibraryReadsCopiesOfFloat64) {
   shape_.on_device = true;
   shape_.element_bytes = 8;
@@ -116,10 +117,10 @@ TEST_F(Convolutions, ADevicesLibraryReadsCopiesOfFloat64) {
   shape_.workspaces = &workspaces;
   workspaces.note({false, 16, 32, 9, 1, 1, 2, 2 * 32 * 32, 8}, kOutput);
   EXPECT_EQ(forward_scratch(kThree, shape_), kInput + kWide + kOutput);
-  // A 1x1 weight is the same either way.
+  // A 1x1 weight has the same order either way.
   const ConvolutionShape one = {32, 16, 1, 1, 1, true};
   EXPECT_EQ(forward_scratch(one, shape_), kOutput);
-  // Rows of other ranks are copied too.
+  // Rows received from other ranks are copied too.
   shape_.neighbours = 1;
   EXPECT_EQ(input_gradient_scratch(kThree, shape_),
             kInput + 2 * 2 * 32 * 16 * 8 + kWide + kOutput);
@@ -159,7 +160,7 @@ TEST_F(Convolutions, Float16IsConvolvedAsFloat32) {
                                                  kPrimitive - pixels * 32 * 2);
 }
 
-// The weight gradients that oneDNN was seen to take, to the byte: groups of one
+// The bytes of weight gradients measured for oneDNN, exact: groups of one
 // channel and 5x5, of 16 to 8 channels, and 3x3 of one channel each.
 TEST_F(Convolutions, GroupsFillBlocksOfTheirOwn) {
   shape_.image_height = shape_.image_width = 40;
@@ -176,7 +177,7 @@ TEST_F(Convolutions, GroupsFillBlocksOfTheirOwn) {
   EXPECT_LE(weight_gradient_bytes(five, shape_), 9'347'464 + 1'024);
 }
 
-TEST_F(Convolutions, AFewPixelsOfOneByOneTakeNothing) {
+TEST_F(Convolutions, AFewPixelsOfOneByOneTakeNoScratch) {
   const ConvolutionShape one = {16, 32, 1, 1, 4, true};  // 128 pixels
   EXPECT_EQ(forward_scratch(one, shape_), 0);
   EXPECT_EQ(weight_gradient_bytes(one, shape_), 16 * 32 * 4);

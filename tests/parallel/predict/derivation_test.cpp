@@ -7,7 +7,7 @@ namespace {
 
 class Derivations : public testing::Test {
  protected:
-  // As large as what it is made of.
+  // As large as the map that it is derived from.
   Memory derived_from(const Memory& source, Cost cost = Cost::kElementwise) {
     Memory map = timeline_.allocate(source->bytes);
     set_derivation(
@@ -22,7 +22,7 @@ class Derivations : public testing::Test {
   MemoryTimeline timeline_;
 };
 
-TEST_F(Derivations, AMapIsMadeAgainAndLetsItsSourceGo) {
+TEST_F(Derivations, ADerivedMapFreesItsSource) {
   Memory source = timeline_.allocate(100);
   Memory map = derived_from(source);
   Kept kept = keep(map);
@@ -47,7 +47,7 @@ TEST_F(Derivations, AMapWaitsForItsLastUse) {
   EXPECT_EQ(timeline_.live_bytes(), 0);
 }
 
-TEST_F(Derivations, AMapThatSomebodyKeepsIsUsed) {
+TEST_F(Derivations, AMapThatIsStillHeldIsUsed) {
   const Memory source = timeline_.allocate(100);
   const Memory map = derived_from(source);
   Kept kept = keep(map);
@@ -71,7 +71,7 @@ TEST_F(Derivations, DerivedSourcesAreMadeAgainToo) {
   EXPECT_EQ(timeline_.live_bytes(), 0);
 }
 
-TEST_F(Derivations, WhatCostsMoreThanAllowedIsKept) {
+TEST_F(Derivations, MapsThatCostMoreThanAllowedAreKept) {
   Memory source = timeline_.allocate(100);
   Memory map = derived_from(source, Cost::kConvolution);
   Kept kept = keep(map, Cost::kElementwise);

@@ -26,8 +26,9 @@ EvaluationRequest head_request() {
   return request;
 }
 
-// The head's scratch aside, its output and boxes of the same size are most.
-TEST(Evaluation, BoxesLieBesideTheHeads) {
+// Apart from the head's scratch, the peak is its output and boxes of the same
+// size.
+TEST(Evaluation, BoxesAreHeldBesideTheHeads) {
   EXPECT_EQ(evaluation_peak_bytes(head_request()), 2 * kHeadBytes);
 }
 
@@ -42,7 +43,7 @@ TEST(Evaluation, PartsOfHeadsAreJoinedOnTheFirstRank) {
   request.shape.neighbours = 1;
   request.shape.image_height = 32;
   const int64_t own = kHeadBytes / 2;
-  // Its own, its copy, the other's part, all together.
+  // Its own part, its copy, the other's part, all together.
   EXPECT_EQ(evaluation_peak_bytes(request), own + kHeadBytes + kHeadBytes);
   request.spatial_rank = 1;
   EXPECT_EQ(evaluation_peak_bytes(request),
@@ -60,7 +61,7 @@ TEST(Evaluation, AStageThatSendsHoldsItsMaps) {
 }
 
 // Averages are gathered layer by layer from ZeRO 1 on.
-TEST(Evaluation, GatheredLayersComeOnTop) {
+TEST(Evaluation, GatheredLayersAreAdded) {
   EvaluationRequest request = head_request();
   request.stage.begin = 0;
   request.stage.end = 1;

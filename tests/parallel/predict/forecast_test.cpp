@@ -72,7 +72,8 @@ TEST(Forecast, MoreMachinesNeverRaiseTheEfficiency) {
 TEST(Forecast, BackwardHidesSumsThatFitIntoIt) {
   ForecastRequest request = on_machines(2);
   const StepForecast hidden = forecast_step(request);
-  // Its two buckets of all but the last layers arrive before backward ends.
+  // Its two buckets, of all layers but the last ones, arrive before backward
+  // ends.
   EXPECT_GT(hidden.hidden_communication, hidden.communication);
   request.overlaps = false;
   const StepForecast exposed = forecast_step(request);
@@ -85,7 +86,7 @@ TEST(Forecast, ASlowNetworkIsExposedButForBackward) {
   ForecastRequest request = on_machines(2, 1);
   request.machines.between = {1e6, 0};
   const StepForecast step = forecast_step(request);
-  // 20 MiB travel there and back by halves; two thirds of 80 ms hide some of
+  // 20 MiB are sent there and back by halves; two thirds of 80 ms hide some of
   // it, from the first bucket's start.
   const double all = 20.0 * (1 << 20) / 1e6;
   EXPECT_LT(step.communication, all + 0.1);

@@ -56,7 +56,7 @@ TEST_F(Graphs, ASliceIsAddedIntoANewBuffer) {
   EXPECT_EQ(arrived_, std::vector<int64_t>{bytes});
 }
 
-TEST_F(Graphs, SavedBuffersGoWhenTheirNodeHasRun) {
+TEST_F(Graphs, SavedBuffersAreFreedWhenTheirNodeHasRun) {
   Map map = made_map(1, 1);
   Memory saved = timeline_.allocate(1000);
   Map next;
@@ -76,7 +76,7 @@ TEST_F(Graphs, SavedBuffersGoWhenTheirNodeHasRun) {
   EXPECT_EQ(timeline_.live_bytes(), 0);
 }
 
-TEST_F(Graphs, WhatNobodyElseHoldsIsOwnedAsItIs) {
+TEST_F(Graphs, ATensorWithoutAnotherHolderIsOwnedAsItIs) {
   Gradient alone{timeline_.allocate(64), false};
   const Buffer* const buffer = alone.memory.get();
   EXPECT_EQ(own(timeline_, alone, 64).get(), buffer);

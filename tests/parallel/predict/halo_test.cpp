@@ -9,7 +9,7 @@ namespace {
 
 class Halos : public PassFixture {};
 
-TEST_F(Halos, RowsAroundAreWhatAKernelReadsBeyondItsStride) {
+TEST_F(Halos, RowsAroundAreThoseThatAKernelReadsBeyondItsStride) {
   EXPECT_EQ(rows_around(shape_, 3, 1), 0) << "whole images";
   shape_.neighbours = 1;
   EXPECT_EQ(rows_around(shape_, 1, 1), 0);
@@ -31,7 +31,7 @@ TEST_F(Halos, AHaloIsFetchedThroughACopyOfItsMessages) {
   EXPECT_EQ(joined->bytes, x.memory->bytes + 2'048);
 }
 
-// The rows that go, the map's own, what comes back and its copy.
+// The sent rows, the map's own, the received rows and their copy.
 TEST_F(Halos, AHalosGradientGoesBack) {
   shape_.neighbours = 1;
   const Map x = map(16, 4);

@@ -97,7 +97,7 @@ TEST(HostMemory, SyntheticInputHasNoLoaders) {
   EXPECT_EQ(memory.training.total_bytes(), 0);
 }
 
-TEST(HostShares, WithoutALimitNobodyIsBounded) {
+TEST(HostShares, WithoutALimitNothingIsBounded) {
   EXPECT_EQ(host_shares(0, {}).training, 0);
   EXPECT_EQ(host_shares(0, {}).validation, 0);
 }

@@ -55,7 +55,7 @@ TEST(LabelStatistics, IsReadAsWritten) {
   }
 }
 
-TEST(LabelStatistics, OutlinesAreTheLastWord) {
+TEST(LabelStatistics, TheNumberOfOutlinesIsTheLastField) {
   LabelStatistics statistics = label_statistics({3, 0, 7});
   statistics.outlines = 4;
   EXPECT_EQ(to_text(statistics), "0x1 3x1 7x1 outlines=4");
@@ -106,12 +106,14 @@ TEST(LabelBound, WhereImagesRepeatEachMayBeTheFullest) {
   labels.mixup = 0.5;
   labels.copy_paste = 0.5;
   EXPECT_EQ(most_boxes(labels, 4), (BoxBound{9600 + 4800 + 4, Kind::kCertain}));
-  // Mosaics of many samples too, where otherwise a likely bound is smaller.
+  // Also for mosaics of many samples, where the likely bound would be smaller
+  // otherwise.
   labels.mixup = labels.copy_paste = 0;
   EXPECT_EQ(most_boxes(labels, 500), (BoxBound{500 * 4 * 300, Kind::kCertain}));
 }
 
-// One image draws three: the fullest thrice is less than what is likely.
+// An image draws three partners: three times the fullest image is less than the
+// likely bound.
 TEST(LabelBound, FewImagesAreBoundedForCertain) {
   EXPECT_EQ(most_boxes(labels_of({10, 0}, 1, 0), 1),
             (BoxBound{40, Kind::kCertain}));
@@ -138,7 +140,7 @@ TEST(LabelBound, ManyImagesAreBoundedByBernstein) {
                 "one of 1e9 micro-batches)");
 }
 
-// What happens to some samples only needs no room in all of them.
+// A change of a few samples does not need room in all of them.
 TEST(LabelBound, RareMixupCostsLittle) {
   std::vector<int64_t> boxes(500, 6);
   boxes.insert(boxes.end(), 500, 8);
@@ -168,8 +170,8 @@ TEST(LabelBound, GrowsWithSamples) {
   }
 }
 
-// The augmentation played: never beyond the bound, and not far below where
-// images are alike.
+// Simulated augmentation: never beyond the bound, and close to it if images are
+// alike.
 TEST(LabelBound, HoldsForDrawnMicroBatches) {
   std::mt19937_64 random(5);
   for (const bool alike : {false, true}) {

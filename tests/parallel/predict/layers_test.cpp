@@ -11,7 +11,7 @@
 namespace headroom::predict {
 namespace {
 
-// What is kept of a layer on maps of stride 4, in channels of it: 512 bytes
+// The bytes that a layer keeps on maps of stride 4, in channels: 512 bytes
 // each.
 class Layers : public PassFixture {
  protected:
@@ -88,9 +88,9 @@ TEST_F(Layers, AHeadKeepsItsInputs) {
             (32 + 16) * kChannel + (18 * kChannel + 18 * kChannel / 4));
 }
 
-// 255 channels on 64, of two images of 320 x 320 pixels: what the head's
-// backward was seen to take beside its input and its output's gradient; the
-// model has a row of sums more, a 32nd of the weight in blocks.
+// 255 channels on 64, of two images of 320 x 320 pixels: the measured bytes of
+// the head's backward beside its input and its output's gradient; the model
+// adds a row of sums, a 32nd of the weight in blocks.
 TEST_F(Layers, AHeadOfFloat16IsConvolvedOnOneDnn) {
   shape_.image_height = shape_.image_width = 320;
   shape_.element_bytes = 2;
@@ -116,9 +116,9 @@ TEST_F(Layers, AnExcitationKeepsItsInputAndLittleElse) {
             32 * kChannel + 2 * (32 + 8 + 32) * 4);
 }
 
-// A device sums in float64 what it copies for that; here both samples fit at
+// A device copies the map to float64 for the sum; here both samples fit at
 // once.
-TEST_F(Layers, AnExcitationOnADeviceCopiesWhatItSums) {
+TEST_F(Layers, AnExcitationOnADeviceCopiesItsInputForTheSum) {
   layers::LayerProgram squeeze_excite = on({{32, 1}});
   layers::LayerProgram::Block block = {"", 32, 32};
   block.squeezed = 8;
@@ -129,7 +129,7 @@ TEST_F(Layers, AnExcitationOnADeviceCopiesWhatItSums) {
     const Map x = map(32, 1);
     timeline_.reset_peak();
     const int64_t before = timeline_.live_bytes();
-    // The output is there when the copy is gone.
+    // The copy is freed before the output is allocated.
     const auto outputs = run_layer(context(), layer(squeeze_excite), {x});
     return timeline_.peak_bytes() - before;
   };
@@ -141,7 +141,7 @@ TEST_F(Layers, AnExcitationOnADeviceCopiesWhatItSums) {
   EXPECT_EQ(peak(8, true), peak(8, false)) << "nothing to copy";
 }
 
-// What is left are the inputs, which the test holds.
+// Only the inputs remain, which the test holds.
 TEST_F(Layers, ResamplingLayersKeepNothing) {
   layers::LayerProgram concat = on({{32, 4}, {16, 4}});
   concat.concatenate({0, 1});

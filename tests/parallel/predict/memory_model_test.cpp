@@ -73,7 +73,7 @@ TEST(MemoryModel, ZeroThreeHoldsSlices) {
 }
 
 // Index of 5 numbers, box of 4 and anchor of 2 elements: 64 bytes a match; 15
-// matches per box where the labels are not known.
+// matches per box while the labels are unknown.
 TEST(MemoryModel, MatchesAreBoundedUntilTheyAreKnown) {
   MemoryRequest request = small_request();
   request.labels.assumed_boxes_per_image = 100;
@@ -113,7 +113,7 @@ TEST(MemoryModel, StagesShareTheState) {
             std::max(stages[0].total(), stages[1].total()));
 }
 
-// The parts of a step tell the same peak as the estimate, whatever the plan.
+// The parts of a step give the same peak as the estimate, under every plan.
 TEST(StepTimeline, ItsFullestPartIsTheRanksEstimate) {
   MemoryRequest one = small_request();
   one.step.reset();
@@ -157,7 +157,7 @@ TEST(StepTimeline, LayersComeForwardThenTheLossThenLayersBackward) {
       {StepPart::kBackward, 1},
       {StepPart::kBackward, 0}};
   EXPECT_EQ(order, expected);
-  // What a layer keeps is there until its backward.
+  // The maps that a layer keeps are held until its backward.
   EXPECT_GT(timeline.parts[2].kept_bytes, timeline.state_bytes);
   EXPECT_EQ(timeline.parts.back().kept_bytes, timeline.state_bytes);
 }

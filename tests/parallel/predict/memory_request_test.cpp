@@ -1,4 +1,4 @@
-// What the memory model is asked for a run.
+// The request to the memory model for a run.
 #include "parallel/predict/memory_request.h"
 
 #include <gtest/gtest.h>

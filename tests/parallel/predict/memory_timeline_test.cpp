@@ -5,7 +5,7 @@
 namespace headroom::predict {
 namespace {
 
-TEST(MemoryTimeline, ABufferLivesAsLongAsSomebodyHoldsIt) {
+TEST(MemoryTimeline, ABufferLivesAsLongAsItIsHeld) {
   MemoryTimeline timeline;
   Memory a = timeline.allocate(100);
   const Memory same = a;
@@ -23,7 +23,7 @@ TEST(MemoryTimeline, ABufferLivesAsLongAsSomebodyHoldsIt) {
   EXPECT_EQ(timeline.peak_bytes(), 600);
 }
 
-TEST(MemoryTimeline, KnowsWhatEachLayerHas) {
+TEST(MemoryTimeline, KnowsTheBytesOfEachLayer) {
   MemoryTimeline timeline;
   const Memory nobodys = timeline.allocate(1);
   timeline.set_layer(3);

@@ -1,5 +1,5 @@
 // PassFixture: a pass over two images of 32 x 32 pixels on one rank, float32,
-// with maps that somebody made and maps that nobody did.
+// with maps that an operator made and maps that are inputs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class PassFixture : public testing::Test {
     return {timeline_.allocate(shape_.map_bytes(channels, stride)), channels,
             stride};
   }
-  // Somebody made it, who wants its gradient.
+  // A map made by an operator, which needs its gradient.
   Map made_map(int64_t channels, int64_t stride) {
     Map made = map(channels, stride);
     Graph::Node node;
@@ -40,7 +40,7 @@ class PassFixture : public testing::Test {
     made.node = graph_.add(std::move(node));
     return made;
   }
-  // Gives the map a gradient and goes backward; the most that is live in it.
+  // Gives the map a gradient and runs backward; returns the peak bytes.
   int64_t peak_of_backward(const Map& map, int64_t bytes) {
     Graph::Node root;
     root.inputs = {map.node};

@@ -1,5 +1,5 @@
-// What the operators of a layer keep, and what their backward takes:
-// conv_block, resampling, loss, and under policies, against bytes counted by
+// The bytes that the operators of a layer keep, and those of their backward:
+// conv_block, resampling and loss, under all policies, against bytes counted by
 // hand.
 #include <gtest/gtest.h>
 
@@ -12,6 +12,8 @@
 
 namespace headroom::predict {
 namespace {
+
+using InputGradients = layers::LayerProgram::InputGradients;
 
 layers::LayerProgram::Block block(int64_t in, int64_t out, int64_t kernel,
                                   int64_t stride) {
@@ -38,8 +40,8 @@ TEST_F(ConvBlocks, KeepsItsInputItsConvolutionAndItsStatistics) {
   EXPECT_EQ(timeline_.live_bytes(), kInput + kOutput + kStatistics);
 }
 
-// An image wants no gradient. The output's becomes the convolution's in place;
-// the weight's takes its blocks and two more.
+// An image needs no gradient. The output's gradient becomes the convolution's
+// in place; the weight's takes its blocks and two more.
 TEST_F(ConvBlocks, BackwardOfTheFirstOne) {
   Map x = map(8, 1);
   Map out = conv_block(context(), x, block(8, 16, 3, 2));
@@ -69,7 +71,7 @@ TEST_F(ConvBlocks, ADerivedOutputLeavesTheConvolution) {
   EXPECT_EQ(timeline_.live_bytes(), kInput + kOutput + kStatistics + kAffine);
 }
 
-// One row of the image above and below together, kept beside it.
+// One row of the image above and one below, kept beside it.
 TEST_F(ConvBlocks, ASplitImageKeepsItsHalo) {
   shape_.neighbours = 1;
   Map x = map(8, 1);
@@ -87,7 +89,7 @@ class Resampling : public PassFixture {
 
 TEST_F(Resampling, AnAdditionKeepsNothingAndSharesItsGradient) {
   Map a = made_map(16, 4), b = made_map(16, 4);
-  Map sum = add(context(), a, b);
+  Map sum = derived_map(context(), {a, b}, {16, 4}, InputGradients::kShared);
   EXPECT_EQ(timeline_.live_bytes(), 3 * kMap);
   a.memory = b.memory = sum.memory = nullptr;
   EXPECT_EQ(timeline_.live_bytes(), 0);
@@ -97,7 +99,7 @@ TEST_F(Resampling, AnAdditionKeepsNothingAndSharesItsGradient) {
 
 TEST_F(Resampling, AConcatenationHandsOutSlicesOfOneGradient) {
   Map a = made_map(16, 4), b = made_map(16, 4);
-  Map both = concatenate(context(), {a, b});
+  Map both = derived_map(context(), {a, b}, {32, 4}, InputGradients::kSlices);
   EXPECT_EQ(both.channels, 32);
   EXPECT_EQ(both.memory->bytes, 2 * kMap);
   a.memory = b.memory = both.memory = nullptr;
@@ -107,7 +109,7 @@ TEST_F(Resampling, AConcatenationHandsOutSlicesOfOneGradient) {
 
 TEST_F(Resampling, UpsamplingHasFourTimesTheCells) {
   Map x = made_map(16, 4);
-  Map fine = upsample(context(), x);
+  Map fine = derived_map(context(), {x}, {16, 2}, InputGradients::kOfDense);
   EXPECT_EQ(fine.stride, 2);
   EXPECT_EQ(fine.memory->bytes, 4 * kMap);
   x.memory = fine.memory = nullptr;
@@ -197,7 +199,7 @@ class Policies : public PassFixture {
     return conv_block(context, conv_block(context, x, block(8, 8, 1, 1)),
                       block(8, 8, 1, 1));
   }
-  // Live bytes when nobody else holds the maps.
+  // The live bytes if nothing else holds the maps.
   int64_t kept(const OpContext& context) {
     Map x = made_map(8, 1);
     last_ = two_blocks(context, x);
@@ -212,7 +214,7 @@ TEST_F(Policies, KeepHoldsInputsAndConvolutions) {
   EXPECT_EQ(kept(context()), 4 * kMap + 2 * kStatistics);
 }
 
-TEST_F(Policies, LeanHasWhatIsDerivedMadeAgain) {
+TEST_F(Policies, LeanRecomputesDerivedMaps) {
   LeanPolicy lean;
   OpContext with = context();
   with.policy = &lean;
@@ -221,7 +223,7 @@ TEST_F(Policies, LeanHasWhatIsDerivedMadeAgain) {
       << "the image, two convolutions";
 }
 
-TEST_F(Policies, OffloadHoldsWhatIsTooSmallToMatter) {
+TEST_F(Policies, OffloadKeepsSmallTensors) {
   OffloadPolicy offload(timeline_);
   OpContext with = context();
   with.policy = &offload;
@@ -231,7 +233,7 @@ TEST_F(Policies, OffloadHoldsWhatIsTooSmallToMatter) {
   EXPECT_EQ(timeline_.live_bytes(), 0);
 }
 
-TEST_F(Policies, RecomputeHoldsInputsAndWhatOtherRanksSaid) {
+TEST_F(Policies, RecomputeHoldsInputsAndDataFromOtherRanks) {
   Map x = made_map(8, 1);
   Map out =
       recompute(context(),

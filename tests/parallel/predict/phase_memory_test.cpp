@@ -25,8 +25,8 @@ MemoryRequest small_request() {
   return request;
 }
 
-// One image of 66 x 66 pixels: a map of 33 x 33 cells. While the head runs
-// there are the image, its input, and its output; then boxes beside the head.
+// One image of 66 x 66 pixels: a map of 33 x 33 cells. While the head runs the
+// image, its input and its output are held; then boxes beside the head.
 TEST(PhaseMemory, AValidationKeepsNothing) {
   const MemoryRequest request = small_request();
   const MemoryEstimate estimate = estimate_validation(request, {});
@@ -66,16 +66,16 @@ TEST(PhaseMemory, MatchesOfTheLabelsCountInTheLoss) {
             empty - (4 << 20) + 4000 * 80 * 4 * 4);
 }
 
-// Twice the model at first, and the flat buffers between.
-TEST(PhaseMemory, AtTheStartAModelIsThereThreeTimes) {
+// At first twice the model, with the flat buffers in between.
+TEST(PhaseMemory, AtTheStartAModelIsHeldThreeTimes) {
   MemoryRequest request = small_request();
   const MemoryEstimate start = estimate_start_up(request, {});
   EXPECT_GE(start.total(), 3 * (kConvParameters + kHeadParameters) * 4);
-  // Where nothing is split the state is the most there is.
+  // Where nothing is sharded the state is the peak.
   EXPECT_LE(start.transient, 32 << 10);
 }
 
-TEST(PhaseMemory, WhoHoldsSlicesStillStartsWithTheWholeModel) {
+TEST(PhaseMemory, ARankWithSlicesStillStartsWithTheWholeModel) {
   MemoryRequest request = small_request();
   for (ModelLayer& layer : request.layers) layer.parameters <<= 10;
   request.plan.layout.data_parallel_size = 4;
@@ -87,7 +87,7 @@ TEST(PhaseMemory, WhoHoldsSlicesStillStartsWithTheWholeModel) {
   EXPECT_GT(start.total(), estimate_checkpoint(request, {}).total() + whole);
 }
 
-TEST(PhaseMemory, ACheckpointIsWhatLiesThereBetweenSteps) {
+TEST(PhaseMemory, ACheckpointHoldsTheMemoryBetweenSteps) {
   const MemoryRequest request = small_request();
   const MemoryEstimate estimate = estimate_checkpoint(request, {});
   EXPECT_EQ(estimate.transient, 0);

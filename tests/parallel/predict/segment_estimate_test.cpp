@@ -21,7 +21,7 @@ MemoryRequest request_at(int64_t image_size) {
   return request;
 }
 
-// All of this small step lies in segments of 2 MiB.
+// All tensors of this small step are in segments of 2 MiB.
 TEST(SegmentEstimate, SmallTensorsShareSmallSegments) {
   const MemoryRequest request = request_at(64);
   const SegmentEstimate estimate = estimate_segments(request, {});

@@ -1,4 +1,4 @@
-// A rank's layers, its step, and what each layer takes: stage, step,
+// A rank's layers, its step, and the bytes of each layer: stage, step,
 // layer_costs, against bytes counted by hand.
 #include "parallel/predict/simulated_stage.h"
 
@@ -54,7 +54,7 @@ int64_t kept_under(plan::ActivationPolicy policy) {
   return kept;
 }
 
-TEST(MicroBatch, KeepsWhatItsPoliciesSay) {
+TEST(MicroBatch, KeepsTensorsByItsPolicies) {
   EXPECT_EQ(kept_under(plan::ActivationPolicy::kKeep),
             kImageBytes + 2 * kMapBytes + kStatisticsBytes + kObjectnessBytes);
   EXPECT_EQ(kept_under(plan::ActivationPolicy::kLean),
@@ -117,7 +117,7 @@ StepRequest request_of(size_t micro_batches) {
   return request;
 }
 
-TEST(StepMemory, OneMicroBatchIsThereAtATime) {
+TEST(StepMemory, OneMicroBatchIsHeldAtATime) {
   const StepMemory one = step_memory(request_of(1));
   EXPECT_EQ(one.kept_bytes,
             kImageBytes + 2 * kMapBytes + kStatisticsBytes + kObjectnessBytes);
@@ -125,9 +125,9 @@ TEST(StepMemory, OneMicroBatchIsThereAtATime) {
   EXPECT_EQ(step_memory(request_of(3)).peak_bytes, one.peak_bytes);
 }
 
-// The image, the convolution and its statistics stay; the output goes to the
-// other stage, and is there until that one has answered.
-TEST(StepMemory, AFirstStageHoldsTwoMicroBatchesAndWhatItSends) {
+// The image, the convolution and its statistics stay; the output is sent to the
+// other stage, and held until that one has replied.
+TEST(StepMemory, AFirstStageHoldsTwoMicroBatchesAndItsMessages) {
   StepRequest request = request_of(4);
   request.stage.end = 1;
   request.stage_begins = {0, 1};
@@ -154,7 +154,7 @@ TEST(LayerCosts, OfTwoLayers) {
   EXPECT_EQ(kept(1, plan::ActivationPolicy::kRecompute), kObjectnessBytes);
 }
 
-// What is kept up to a layer and what it needs come to the stage's peak.
+// The bytes kept before a layer plus its own give the stage's peak.
 TEST(LayerCosts, SumUpToThePeakOfTheStage) {
   for (const plan::ActivationPolicy policy :
        {plan::ActivationPolicy::kKeep, plan::ActivationPolicy::kLean,

@@ -10,7 +10,7 @@
 
 namespace headroom::predict {
 
-// A layer that is one block.
+// A layer that consists of one block.
 inline std::shared_ptr<const layers::LayerProgram> conv_program(
     const layers::MapShape& input, const layers::LayerProgram::Block& block) {
   layers::LayerProgram program;

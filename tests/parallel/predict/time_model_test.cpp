@@ -5,7 +5,8 @@
 namespace headroom::predict {
 namespace {
 
-// Four equal layers in a chain; a unit of work takes a nanosecond, a byte too.
+// Four equal layers in a chain; a unit of work takes a nanosecond, and so does
+// a byte.
 TimeRequest four_layers() {
   TimeRequest request;
   for (int i = 0; i < 4; ++i) {
@@ -29,7 +30,7 @@ TimeRequest four_layers() {
   return request;
 }
 
-TEST(TimeModel, OneProcessComputesAndWaitsForNobody) {
+TEST(TimeModel, OneProcessComputesAndNeverWaits) {
   const StepEstimate step = estimate_step(four_layers());
   // 4 layers x 30 x 64 x 32 pixels x 8 images.
   EXPECT_DOUBLE_EQ(step.compute, 1e-9 * 4 * 30 * 64 * 32 * 8);

@@ -23,7 +23,7 @@ namespace {
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-// Every element another number.
+// Every element has another number.
 at::Tensor numbered(at::IntArrayRef sizes) {
   int64_t numel = 1;
   for (const int64_t size : sizes) numel *= size;
@@ -55,8 +55,8 @@ void check_exchange(const Case& c, RankBackend backend = RankBackend::kLocal) {
   const at::Tensor map =
       numbered({c.samples, c.channels, c.blocks * c.rows_per_block, c.width});
   const at::Tensor frame = framed(map, c.top, c.bottom, -7);
-  // What a row gets back: gradients of every halo that it was in. Rank r gives
-  // multiples of 10^r back, so that it shows whose gradients arrive.
+  // The gradient of a row: that of every halo that it was in. Rank r returns
+  // multiples of 10^r, which identify the ranks whose gradients arrived.
   at::Tensor returned = at::zeros_like(frame);
   const auto given_by = [&](int rank) {
     at::Tensor gradients = at::zeros_like(frame);
@@ -115,7 +115,7 @@ TEST(HaloExchange, RowsMayComeFromSeveralRanks) {
 }
 
 TEST(HaloExchange, OverGlooToo) {
-  check_exchange({2, 3, 4, 1, 5, 3, 2, 2}, RankBackend::kGloo);
+  check_exchange({2, 3, 4, 1, 5, 3, 2, 2}, RankBackend::kNetwork);
 }
 
 TEST(HaloExchange, RandomShapes) {

@@ -27,14 +27,14 @@ TEST(HaloPlan, TheExampleOfTheHeader) {
   EXPECT_EQ(place_in_halo(plan, 6, 3), 5);
 }
 
-TEST(HaloPlan, ADownsamplingKernelLooksUpOnly) {
+TEST(HaloPlan, ADownsamplingKernelReadsRowsAboveOnly) {
   const ImageSplit partition(96, 32, 3);
   const HaloPlan plan = plan_halo(partition, 4, 1, 1, 0);
   EXPECT_EQ(plan.receives, (Pieces{{0, {3, 4}}}));
   EXPECT_EQ(plan.sends, (Pieces{{2, {7, 8}}}));
 }
 
-TEST(HaloPlan, NothingWantedNothingSent) {
+TEST(HaloPlan, WithoutWantedRowsNothingIsSent) {
   const HaloPlan plan = plan_halo(ImageSplit(96, 32, 3), 4, 1, 0, 0);
   EXPECT_TRUE(plan.receives.empty());
   EXPECT_TRUE(plan.sends.empty());

@@ -41,7 +41,7 @@ TEST(ImageSplit, MoreRanksThanBlocksAreRefusedWithTheNumbers) {
   }
 }
 
-TEST(ImageSplit, WhatIsNoPartitionIsAProgrammersError) {
+TEST(ImageSplit, AnInvalidPartitionIsAProgrammersError) {
   EXPECT_THROW(ImageSplit(100, 32, 2), CheckFailure);
   EXPECT_THROW(ImageSplit(96, 32, 0), CheckFailure);
   const ImageSplit partition(96, 32, 2);

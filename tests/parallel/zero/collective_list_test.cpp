@@ -19,7 +19,7 @@ TEST(CollectiveListTest, ForwardGathersInOrder) {
   EXPECT_EQ(text(forward_list({0, 1, 4})), "gather 0, gather 1, gather 4");
 }
 
-TEST(CollectiveListTest, BackwardGoesTheOtherWay) {
+TEST(CollectiveListTest, BackwardGathersInReverseOrder) {
   EXPECT_EQ(text(backward_list({0, 1, 4}, Gathers::kInTurn)),
             "gather 4, scatter 4, gather 1, scatter 1, gather 0, scatter 0");
   EXPECT_EQ(text(backward_list({0, 1, 4}, Gathers::kNone)),

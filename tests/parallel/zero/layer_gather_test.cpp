@@ -14,7 +14,7 @@
 namespace headroom::zero {
 namespace {
 
-TEST(LayerMemoryTest, ComesAndGoesUnderATensorThatStays) {
+TEST(LayerMemoryTest, TheMemoryOfATensorIsAllocatedAndFreed) {
   activations::CountingAllocator::install();
   const at::Tensor layer = at::ones({1000}, at::kDouble);
   at::Tensor window = at::empty({0}, at::kDouble);
@@ -30,8 +30,8 @@ TEST(LayerMemoryTest, ComesAndGoesUnderATensorThatStays) {
   EXPECT_EQ(window.sum().item<double>(), 60);
 }
 
-// Autograd keeps the weight, not its values: they may be away in between.
-TEST(LayerMemoryTest, WhatAutogradSavedSeesTheValuesAgain) {
+// Autograd keeps the weight, not its values, which may be freed in between.
+TEST(LayerMemoryTest, TensorsSavedByAutogradSeeTheValuesAgain) {
   const at::Tensor layer = at::full({4}, 2, at::kDouble);
   at::Tensor weight = at::empty({0}, at::kDouble);
   weight.set_(layer.storage(), 0, {4}, {1});

@@ -1,5 +1,5 @@
-// A chain of small dense layers, run the way a sharded
-// model is: use a layer, compute, be done with it, use it again in backward.
+// A chain of small dense layers, used like a sharded model: acquire a layer,
+// compute, release it, acquire it again in backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -108,7 +108,7 @@ struct LayeredNetwork {
                                              copies ? *copies : *single);
   }
 
-  // Fails in layer `fails_forward`, or where backward leaves `fails_backward`.
+  // Fails in layer `fails_forward`, or when backward leaves `fails_backward`.
   at::Tensor loss(const at::Tensor& input, int fails_forward = -1,
                   int fails_backward = -1) {
     at::Tensor x = input;

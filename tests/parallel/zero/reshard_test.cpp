@@ -28,7 +28,7 @@ TEST(ReshardTest, MapsOfDifferentLayersAreRefused) {
 }
 
 // 200 seeded pairs of maps. The elements carry their number through the copies:
-// each must arrive exactly once, at the place the new map says.
+// each must arrive exactly once, at its place in the new map.
 TEST(ReshardTest, EveryElementArrivesOnce) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);

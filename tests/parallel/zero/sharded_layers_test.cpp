@@ -36,7 +36,7 @@ std::vector<at::Tensor> undivided(int frozen = 0) {
   return layers;
 }
 
-// The rank's part of what the undivided computation has.
+// The rank's slice of the undivided result.
 void expect_slices(LayeredNetwork& network,
                    const std::vector<at::Tensor>& expected, int rank) {
   const ShardMap& map = *network.map;
@@ -78,7 +78,7 @@ TEST_P(ShardedLayersTest, GradientsEqualOneProcess) {
   });
 }
 
-// The parameters' hooks know the layers, which know the parameters.
+// The parameters' hooks refer to the layers, which refer to the parameters.
 TEST_P(ShardedLayersTest, NothingOutlivesThem) {
   run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
     at::Tensor shard;
@@ -134,8 +134,8 @@ TEST_P(ShardedLayersTest, SpatialCopiesAddTheirParts) {
   });
 }
 
-// A rank fails at every place of a step in turn: nothing is left behind, and the
-// step after is right.
+// A rank fails at every place of a step in turn: nothing is left behind, and
+// the step after is right.
 TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
   const std::vector<at::Tensor> expected = undivided();
   run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
@@ -148,15 +148,14 @@ TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
         // The first layer's input needs no gradient: nothing fails there.
         if (in_backward && failing == 0) continue;
         try {
-          const at::Tensor loss =
-              network.loss(input, in_backward ? -1 : failing,
-                           in_backward ? failing : -1);
+          const at::Tensor loss = network.loss(
+              input, in_backward ? -1 : failing, in_backward ? failing : -1);
           network.layers->begin_backward();
           loss.backward();
           ADD_FAILURE() << failing;
         } catch (const LocalFailure&) {
         }
-        ranks.barrier();  // a gather that was begun is done, here on every rank
+        ranks.barrier();  // waits for the gather on every rank
         network.layers->abandon();
         for (int64_t layer = 0; layer < kLayers; ++layer) {
           EXPECT_FALSE(has_memory(network.flat_buffer->layer_gradients(layer)));
@@ -172,9 +171,9 @@ TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
 INSTANTIATE_TEST_SUITE_P(
     Cases, ShardedLayersTest,
     testing::Values(Case{2, 2}, Case{3, 2}, Case{4, 2}, Case{2, 3}, Case{3, 3},
-                    Case{4, 3}, Case{2, 2, RankBackend::kGloo},
-                    Case{2, 3, RankBackend::kGloo},
-                    Case{3, 3, RankBackend::kGloo},
+                    Case{4, 3}, Case{2, 2, RankBackend::kNetwork},
+                    Case{2, 3, RankBackend::kNetwork},
+                    Case{3, 3, RankBackend::kNetwork},
                     Case{3, 3, RankBackend::kSharedMemory}),
     [](const auto& info) {
       return "Zero" + std::to_string(info.param.zero_stage) + "Over" +

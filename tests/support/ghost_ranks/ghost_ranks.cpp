@@ -22,7 +22,7 @@ using collectives::ReduceOp;
 using collectives::Work;
 using Clock = std::chrono::steady_clock;
 
-// A thread that sleeps wakes up late by about so much.
+// A sleeping thread wakes up late by about so much.
 constexpr auto kWakesLate = std::chrono::microseconds(100);
 
 double seconds_since(Clock::time_point begin) {
@@ -34,7 +34,7 @@ Clock::duration duration_of(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// A sum goes there and back; what goes one way takes half of it.
+// A sum is sent there and back; one way takes half of it.
 constexpr double kOneWay = 0.5;
 
 }  // namespace
@@ -45,18 +45,18 @@ struct GhostRanks::State {
 
   const Options options;
   const devices::ComputeDevice device;
-  // The host's group of this rank, beside NCCL's.
+  // The host group of this rank, beside NCCL's.
   const std::unique_ptr<Communicator> alone =
       collectives::make_single_communicator();
   // Of the call under way.
   double holds = 0;
   StreamMoment end;
   bool measures_exposed = false;
-  // When a stream that waits for an operation had nothing else left to do, and
-  // the operation's end.
+  // The moment when a stream that waits for an operation had no other work
+  // left, and the operation's end.
   std::vector<std::pair<StreamMoment, StreamMoment>> waits;
   Figures figures;
-  // The host's operations follow each other, as in a thread of Gloo's.
+  // The host's operations run one after another, as in a thread of Gloo's.
   Clock::time_point host_is_free;
 
   double device_seconds(int64_t bytes) const {
@@ -89,7 +89,7 @@ struct GhostRanks::State {
   }
 };
 
-// Done when the ranks would be.
+// Done when all ranks would be done.
 class GhostRanks::HostWork final : public Work {
  public:
   HostWork(std::shared_ptr<State> state, double seconds)

@@ -5,10 +5,10 @@
 //
 // The blocks of a grid run one after another. The threads of a block are fibers
 // of the calling thread: each runs until it has to wait for others (a barrier,
-// a shuffle) or ends, and then the next goes on. Memory is the host's.
+// a shuffle) or ends, and then the next continues. Memory is the host's.
 //
-// Not told: races between the threads of a block, and what a card's weaker
-// order of memory would show.
+// Not detected: races between the threads of a block, and effects of a card's
+// weaker memory order.
 //
 // Threads: any number may launch at a time.
 #pragma once
@@ -25,8 +25,8 @@
 #define __host__
 #define __launch_bounds__(...)
 #define __grid_constant__
-// One for all threads of a block. The sanitizer guards the edges of what is
-// static, but not of what each thread has of its own; grids then take turns.
+// One for all threads of a block. The sanitizer guards the edges of static
+// memory, but not of thread-local memory; grids then take turns.
 #ifdef __SANITIZE_ADDRESS__
 #define __shared__ static
 #else
@@ -55,7 +55,7 @@ struct cudaLaunchConfig_t {
   cudaStream_t stream = nullptr;
 };
 
-// They belong to the thread that runs.
+// The indexes of the running thread.
 inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace headroom::host_cuda {
@@ -72,7 +72,7 @@ void run_grid(const dim3& grid, const dim3& block,
 // Waits for all threads of the block that have not ended.
 void wait_for_block();
 // Gives a value of at most 8 bytes to the warp, and returns that of the lane.
-// REQUIRES: all lanes of the warp come here.
+// REQUIRES: all lanes of the warp call it.
 uint64_t exchange_in_warp(uint64_t value, unsigned lane);
 unsigned own_lane();
 

@@ -23,8 +23,8 @@ constexpr size_t kStackBytes = size_t{1} << 17;
 
 // A stack on which one thread of a block after another runs.
 //
-// ucontext starts it. After that _setjmp and _longjmp switch, which ask the
-// kernel for nothing; sanitizers are told of a switch, and take swapcontext.
+// ucontext starts it. After that _setjmp and _longjmp switch without a system
+// call; sanitizers must be notified of a switch, and use swapcontext.
 class Fiber {
  public:
   Fiber() : stack_(new char[kStackBytes]) {
@@ -43,9 +43,9 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Goes on with `work` where it was left, or begins it. True: it has ended.
+  // Continues `work`, or begins it. True if it has ended.
   bool run(const std::function<void()>& work);
-  // From inside: back to run().
+  // Called from inside: returns to run().
   void leave();
 
  private:
@@ -135,7 +135,7 @@ struct Thread {
 struct Warp {
   unsigned size = 0;
   unsigned arrived = 0;  // at the shuffle under way
-  // The values of the shuffle under way and of the one before, which slow lanes
+  // The values of the current shuffle and of the one before, which slow lanes
   // still read.
   uint64_t values[2][kWarpSize] = {};
 };

@@ -29,7 +29,7 @@ LastError& noted() {
   return *error;
 }
 
-// Who runs on one machine, as NCCL sees it.
+// The ranks of one machine have the same number, as in NCCL.
 int64_t host_number() {
   const char* const given = std::getenv("NCCL_HOSTID");
   char name[256] = "";
@@ -116,7 +116,7 @@ ncclResult_t Communicator::take_buffers() {
   return ncclSuccess;
 }
 
-// All are here, on devices of their own.
+// All ranks have joined, on devices of their own.
 ncclResult_t Communicator::meet_first() {
   Meeting::Notice& own = meeting_->notice(place_.rank);
   own.numbers[0] = host_number();

@@ -1,6 +1,6 @@
 // ncclComm: a communicator of the shim. Each call is in progress first, and
-// done by a thread of its own; collectives go to the stream then, and end when
-// all ranks have met there, or when they are aborted.
+// executed by a thread of its own; collectives are then queued on the stream,
+// and end when all ranks have reached them, or when they are aborted.
 //
 // As NCCL: ranks on one device of one host (NCCL_HOSTID) are refused; buffers
 // are taken beside LibTorch's allocator, at the first collective or, with
@@ -24,7 +24,7 @@ namespace headroom::nccl_shim {
 void set_hooks(const TestDeviceHooks& hooks);
 const TestDeviceHooks& hooks();
 
-// What ncclGetLastError says.
+// The text of ncclGetLastError.
 void note_error(const std::string& text);
 const char* last_error();
 
@@ -43,10 +43,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const Place& place() const { return place_; }
   ncclResult_t state() const { return state_; }
 
-  // Begins to connect with the others.
+  // Begins to connect with the other ranks.
   ncclResult_t connect();
 
-  // `run` is done on the device, in the stream's order; false: stopped.
+  // `run` runs on the device, in the stream's order; false: stopped.
   struct Collective {
     const char* call;
     int64_t count = 0, type = 0, operation = 0;
@@ -65,7 +65,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Meeting& meeting() { return *meeting_; }
 
  private:
-  // Runs the call in a thread of its own, with the fault of its name.
+  // Runs the call in a thread of its own, with the fault for its name.
   ncclResult_t start(const char* call,
                      const std::function<ncclResult_t()>& run);
   ncclResult_t meet_first();
@@ -79,7 +79,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<ncclResult_t> state_{ncclSuccess};
   std::atomic<int64_t> under_way_{0};  // on the device
   int64_t bytes_ = 0;
-  bool is_full_ = false, hangs_ = false;  // by the fault of the call under way
+  bool is_full_ = false, hangs_ = false;  // by the fault of the current call
   std::thread call_;
 };
 

@@ -2,14 +2,14 @@
 //
 //   call=AllReduce,rank=1,nth=3,kind=hang;call=AllGather,kind=refuse
 //
-//   kind=delay   the call goes on after ms= milliseconds
+//   kind=delay   the call continues after ms= milliseconds
 //   kind=never   it stays in progress until the communicator is aborted
 //   kind=fail    it is in progress and then failed, with result=
-//   kind=refuse  it answers result= at once
+//   kind=refuse  it returns result= at once
 //   kind=full    the device has no memory for the communicator's buffers
 //   kind=hang    the collective begins on the device and does not end
 //
-// A rank is that of the communicator; without one it is every rank.
+// rank= is a rank of the communicator; without it every rank has the fault.
 // nth= counts a process's calls of that name from 1 (0: each of them); with
 // file=PATH a fault acts while that file exists.
 //
@@ -32,7 +32,7 @@ struct ShimFault {
   std::string file;
 };
 
-// Counts the call. Throws std::invalid_argument for what it cannot read.
+// Counts the call. Throws std::invalid_argument for faults it cannot parse.
 std::optional<ShimFault> fault_of_call(const std::string& call, int rank);
 
 }  // namespace headroom::nccl_shim

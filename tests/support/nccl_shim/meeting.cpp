@@ -21,7 +21,7 @@ struct Meeting::Slot {
   Notice notice;
 };
 
-// The file is all zeros at first: nobody has been anywhere.
+// The file is all zeros at first: no rank has arrived yet.
 Meeting::Meeting(const std::string& name, int rank, int size)
     : path_("/dev/shm/" + name),
       rank_(rank),

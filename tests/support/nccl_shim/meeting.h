@@ -2,11 +2,11 @@
 // threads, and where they wait for each other.
 //
 // Each rank has a window; a round of a collective is: write into the own
-// window, meet, read all windows, meet. Nobody is told that a peer is gone: a
-// meeting with it ends when it is stopped.
+// window, meet, read all windows, meet. The loss of a peer is not reported: a
+// meeting with it ends only when it is stopped.
 //
-// Ownership: the memory goes with the last rank's mapping; its name goes once
-// all ranks have it.
+// Ownership: the memory is freed with the last rank's mapping; its name is
+// removed once all ranks have mapped it.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class Meeting {
  public:
   static constexpr size_t kWindowBytes = 256 << 10;
 
-  // What a rank tells the others before a round.
+  // A rank's notice to the others before a round.
   struct Notice {
     std::atomic<int64_t> numbers[4];
   };
@@ -31,7 +31,7 @@ class Meeting {
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
-  // Returns when all ranks are here; false if stopped.
+  // Returns when all ranks have arrived; false if stopped.
   bool meet(const std::function<bool()>& is_stopped);
 
   Notice& notice(int rank) const;

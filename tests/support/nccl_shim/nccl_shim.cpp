@@ -25,7 +25,7 @@ const TestStreamHandle* handle_of(cudaStream_t stream) {
   return reinterpret_cast<const TestStreamHandle*>(stream);
 }
 
-// Elements that fit a window at a time.
+// The number of elements that fit into a window.
 template <typename Round>
 bool in_parts(size_t bytes, const Round& round) {
   for (size_t begin = 0; begin < bytes; begin += Meeting::kWindowBytes) {
@@ -36,7 +36,7 @@ bool in_parts(size_t bytes, const Round& round) {
   return true;
 }
 
-// Everybody's part in everybody's window, then `read`.
+// Every rank's part in every rank's window, then `read`.
 template <typename Write, typename Read>
 bool exchange(Communicator& ranks, const Write& write, const Read& read) {
   write(ranks.meeting().window(ranks.place().rank));
@@ -81,14 +81,14 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
-// HEADROOM_NCCL_VERSION is another version than the header's.
+// HEADROOM_NCCL_VERSION replaces the header's version.
 ncclResult_t ncclGetVersion(int* version) {
   const char* const given = std::getenv("HEADROOM_NCCL_VERSION");
   *version = given != nullptr ? std::atoi(given) : NCCL_VERSION_CODE;
   return ncclSuccess;
 }
 
-// All ids count: ranks that were told others do not meet.
+// All ids count: ranks with other ids do not form a group.
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* made, int size, int rank,
                                       int roots, ncclUniqueId* ids,
                                       ncclConfig_t* config) {

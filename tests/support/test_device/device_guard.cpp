@@ -1,5 +1,5 @@
-// The test device's guard: devices, streams and events as LibTorch asks for
-// them, and the hooks that autograd asks.
+// The test device's guard: devices, streams and events for LibTorch, and the
+// hooks of autograd.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
@@ -14,10 +14,10 @@ namespace {
 
 constexpr auto kGuarded = c10::DeviceType::PrivateUse1;
 
-// As CUDA: a fresh thread is on the first device until it says otherwise.
+// As CUDA: a new thread uses the first device by default.
 thread_local c10::DeviceIndex current_index = 0;
 
-// Streams and events make a context where there is none.
+// Streams and events create a context if there is none.
 void open(c10::DeviceIndex device) { TestDeviceMemory::of(device).open(); }
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
@@ -61,7 +61,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     open(stream.device_index());
     TestStreams::instance().wait(stream, *static_cast<Moment*>(event));
   }
-  // CUDA asks the thread's device, whosever the event is.
+  // CUDA queries the thread's device, also for an event of another.
   bool queryEvent(void* event) const override {
     if (event == nullptr) return true;
     open(current_index);
@@ -103,7 +103,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
-// Autograd asks for these of the accelerator.
+// Autograd requires these hooks of the accelerator.
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }

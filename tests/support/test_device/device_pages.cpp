@@ -12,8 +12,9 @@
 namespace headroom {
 namespace {
 
-constexpr size_t kRange = size_t{1} << 36;  // addresses; pages come with use
-constexpr size_t kAlignment = 256;          // as CUDA's allocator at least
+constexpr size_t kRange = size_t{1}
+                          << 36;    // addresses; pages are allocated on use
+constexpr size_t kAlignment = 256;  // as CUDA's allocator at least
 
 char* map(int file, int protection) {
   void* const memory =
@@ -64,7 +65,7 @@ void DevicePages::give_back(void* address) {
   const auto used = used_.find(offset);
   auto block = free_.emplace(offset, used->second).first;
   used_.erase(used);
-  // Together with its free neighbours.
+  // Merges it with its free neighbours.
   if (const auto next = std::next(block);
       next != free_.end() && block->first + block->second == next->first) {
     block->second += next->second;

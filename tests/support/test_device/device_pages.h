@@ -1,4 +1,4 @@
-// DevicePages: memory that a program can hold but not touch, as a GPU's.
+// DevicePages: memory that a program can allocate but not access, as a GPU's.
 //
 // One anonymous file is mapped twice: where tensors think their memory is, no
 // access is allowed, so that a read or a write by the host ends the test at
@@ -19,11 +19,11 @@ class DevicePages {
  public:
   static DevicePages& instance();
 
-  // Throws std::bad_alloc where the address range is used up.
+  // Throws std::bad_alloc if the address range is used up.
   void* take(size_t bytes);
   void give_back(void* address);
 
-  // The same bytes, where they can be reached.
+  // The same bytes at an address that the host can access.
   void* host_view(const void* address) const;
 
  private:

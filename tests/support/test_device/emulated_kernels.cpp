@@ -22,7 +22,7 @@ namespace {
 
 using kernels::MapGroups;
 
-// So few that a small map's grid has several blocks, and its tests are quick.
+// So few blocks that a small map's grid has several, and its tests are quick.
 constexpr int kMultiprocessors = 2;
 
 void check(int error) {
@@ -34,7 +34,7 @@ kernels::StatisticsResult result_views(
   return {kernel_view(result.statistics), kernel_view(result.running)};
 }
 
-// A MapCall whose launches are done or remembered.
+// A MapCall whose launches run at once or are recorded.
 class EmulatedCall {
  public:
   EmulatedCall(const at::Tensor& y, MapGroups groups)
@@ -58,7 +58,7 @@ class EmulatedCall {
                   const cuda::SumTargets& targets) {
       count_launch("batch norm");
       do_or_remember(device_, [pass, own = arguments, to = targets]() mutable {
-        // Doubles are room enough for either type.
+        // Doubles are large enough for either type.
         std::vector<double> partial(cuda::partial_elements(own));
         std::vector<unsigned> arrivals(cuda::kMostTiles);
         own.partial = partial.data();
@@ -135,7 +135,7 @@ class EmulatedOptimizer final : public devices::DeviceOptimizer {
     return arguments;
   }
 
-  // The pieces live as long as what was given.
+  // The pieces live as long as the buffers.
   void give(const devices::FlatBuffers& buffers,
             const cuda::FlatBufferArguments& arguments,
             int (*kernel)(const cuda::FlatBufferArguments*, void*)) const {
@@ -284,7 +284,8 @@ at::Tensor EmulatedKernels::upload(const at::Tensor& host,
 
 void EmulatedKernels::upload_into(const at::Tensor& host,
                                   const at::Tensor& target) {
-  // As the plugin's: the copy's source is locked, and lives until it is read.
+  // As in the plugin: the copy's source is page-locked, and lives until it is
+  // read.
   const std::shared_ptr<void> pages =
       lock_test_pages(static_cast<int64_t>(host.nbytes()) + 1);
   const at::Tensor copy =

@@ -1,6 +1,6 @@
 // EmulatedOnCpu: while it lives, maps of the CPU go through a device's kernels,
-// which run their text on the CPU.
-// Threads: made and destroyed while no other works.
+// which run their text on the CPU. Threads: made and destroyed while no other
+// thread uses kernels.
 #pragma once
 
 #include "tests/support/test_device/emulated_kernels.h"

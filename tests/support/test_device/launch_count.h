@@ -1,8 +1,7 @@
-// How often the test device is given something to compute: what a card would be
-// given as kernels and copies, by operator.
-//
-// A view launches nothing and is not counted. A convolution's gradients count
-// as one launch for each of them, whatever a card's library makes of that.
+// Counts the work that the test device gets, by operator: each count is a
+// kernel or copy on a card. A view launches nothing and is not counted. A
+// convolution's gradients count as one launch for each of them, although a
+// card's library may launch more.
 //
 // Threads: any; all of them count together.
 #pragma once

@@ -43,7 +43,7 @@ bool depends_on_values(const c10::OperatorHandle& op,
   return false;
 }
 
-// Numbers with fractions change no shape; whole ones may be sizes.
+// Numbers with fractions never change a shape; integers may be sizes.
 std::string text_of(const c10::IValue& value) {
   if (value.isTensor()) return signature(value.toTensor());
   std::string text;

@@ -1,6 +1,7 @@
-// What an operator of the test device makes, before it has run: found by
-// running it once on the CPU over zeros of the same shapes, and kept for all
-// calls of the same signature. So the host goes on while the device works.
+// The shapes of an operator's results, before it has run on the test device:
+// found by running it once on the CPU over zeros of the same shapes, and kept
+// for all calls of the same signature. So the host can continue while the
+// device works.
 //
 // Threads: any.
 #pragma once
@@ -32,10 +33,10 @@ std::string signature(const at::Tensor& tensor);
 // Zeros of the same sizes and strides on the CPU.
 at::Tensor zeros_of_shape(const at::Tensor& tensor);
 
-// A tensor of the host as it is now; a number stays one.
+// A tensor of the host with its current values; a number stays one.
 at::Tensor copy_of_number(const at::Tensor& tensor);
 
-// A result, which is new, what an argument was written to, or a view of one.
+// A result: new, or an argument that was written to, or a view of one.
 struct ResultShape {
   enum class Kind { kNew, kWritten, kView };
   Kind kind = Kind::kNew;
@@ -46,17 +47,17 @@ struct ResultShape {
 
 struct OperatorShapes {
   std::vector<ResultShape> results;
-  // Arguments that are made larger to be written to, with their new sizes.
+  // Output arguments that must be resized, with their new sizes.
   std::vector<std::pair<size_t, std::vector<int64_t>>> grown;
 };
 
-// The shapes by the signature; `find` is asked the first time.
+// The shapes by the signature; `find` is called the first time.
 std::shared_ptr<const OperatorShapes> known_shapes(
     const std::string& signature, const std::function<OperatorShapes()>& find);
 
 // The shapes of the results of an operator's call, whose arguments are the
-// stack's last. Null where the host has to wait for what the device makes: a
-// number, or a size that depends on values.
+// stack's last. Null where the host must wait for the device: for a number, or
+// a size that depends on values.
 std::shared_ptr<const OperatorShapes> shapes_of_call(
     const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 

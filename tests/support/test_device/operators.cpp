@@ -41,8 +41,8 @@ namespace {
 
 constexpr auto kType = c10::DeviceType::PrivateUse1;
 
-// The least workspace of a convolution, beside a share of its maps: no result
-// has this size.
+// The smallest workspace of a convolution, beside a share of its maps: no
+// result has this size.
 constexpr int64_t kLeastWorkspace = 1037;
 
 // --- memory --------------------------------------------------------------
@@ -102,8 +102,9 @@ void copy_bytes(const at::Tensor& source, const at::Tensor& target) {
   target.copy_(source);
 }
 
-// Where a kernel finds the tensor once its time has come. What is read later is
-// kept by nobody; numbers of the host are what they are now.
+// The form of an argument for a kernel that runs later: a view that does not
+// keep the tensor's memory alive; numbers of the host keep their current
+// values.
 at::Tensor in_kernel(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   if (tensor.device().type() == kType) return kernel_view(tensor);
@@ -127,18 +128,18 @@ void copy_between(const at::Tensor& source, const at::Tensor& target) {
   streams.wait(to, streams.moment(from));
 }
 
-// From pages that may move CUDA copies small tensors at once and has the host
+// From pageable memory CUDA copies small tensors at once, and makes the host
 // wait for the stream before it copies others.
 constexpr size_t kMostStagedBytes = 64 << 10;
 
-// Memory of the host, as a copy reads or writes it later.
+// Host memory that a later copy reads or writes.
 at::Tensor in_pages(const at::Tensor& host) {
   return at::from_blob(host.data_ptr(), host.sizes(), host.strides(),
                        host.options());
 }
 
-// On a stream beside the first what is copied must stay where it is: CUDA would
-// have the host wait for anything else.
+// On a stream other than the first the copied memory must be page-locked: CUDA
+// would make the host wait otherwise.
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target,
                      bool non_blocking) {
   count_launch(target.is_cpu() ? "read" : "copy");
@@ -251,7 +252,7 @@ class Call {
     put_back(results);
   }
 
-  // The host waits, and computes what the device would have.
+  // The host waits, and computes in place of the device.
   void compute() {
     refuse_while_captured();
     TestStreams::instance().finish(current_stream(*device_));
@@ -349,8 +350,8 @@ class Call {
   std::optional<c10::Device> device_;
 };
 
-// Results that share memory with what they are made of, and are not written to,
-// are views: nothing is launched for them.
+// Results that share memory with their arguments, and are not written to, are
+// views: nothing is launched for them.
 bool is_view(const c10::FunctionSchema& schema) {
   for (const c10::Argument& result : schema.returns()) {
     const c10::AliasInfo* const alias = result.alias_info();
@@ -370,13 +371,13 @@ void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
-// As cuDNN does: taken once the result is there, and given back.
+// As cuDNN does: allocated once the result exists, and freed.
 void take_workspace(int64_t bytes, c10::Device device) {
   empty({bytes}, at::kByte, {}, device, {}, {});
 }
 
-// cuDNN convolves no float64 whose channels lie last: what is given to it is
-// copied, and its results are plain.
+// cuDNN convolves no float64 whose channels are last: its inputs are copied,
+// and its results are contiguous.
 constexpr int64_t kMapAxes = 4;
 bool is_plain(const at::Tensor& tensor) {
   return tensor.defined() && tensor.scalar_type() == at::kDouble;
@@ -385,7 +386,7 @@ at::Tensor as_convolved(const at::Tensor& tensor) {
   return is_plain(tensor) ? tensor.contiguous() : tensor;
 }
 
-// The signature of what a convolution is asked for.
+// The signature of a convolution's call.
 template <typename... Values>
 std::string signature_of(const Values&... values) {
   std::ostringstream text;
@@ -410,7 +411,8 @@ OperatorShapes new_results(const std::vector<at::Tensor>& tensors) {
   return shapes;
 }
 
-// What the CPU convolves: its sums are then those of a CPU's own run.
+// The input of the CPU's convolution, so that its sums are those of a CPU's own
+// run.
 at::Tensor channels_last(const at::Tensor& tensor) {
   if (!is_plain(tensor) || tensor.dim() != kMapAxes) return tensor;
   const auto options =

@@ -1,8 +1,8 @@
 // LibTorch's operators on the test device: dispatch key PrivateUse1, computed
 // by the CPU's kernels on the device's own memory, so that every result has the
-// CPU's bits, in the order of the current stream (streams.h): the host goes on
-// meanwhile, and waits only for numbers, for sizes that depend on values and
-// for copies from and to memory that is not page-locked.
+// CPU's bits, in the order of the current stream (streams.h): the host
+// continues meanwhile, and waits only for numbers, for sizes that depend on
+// values and for copies from and to memory that is not page-locked.
 //
 // An operator that mixes tensors of the device with tensors of the host is
 // refused, but for scalars without dimensions, as CUDA does. Convolutions are
@@ -18,15 +18,15 @@ namespace headroom {
 
 // Registers operators, allocator and device guard. May be called again.
 void install_test_device();
-// The guard alone (device_guard.cpp).
+// Registers only the guard (device_guard.cpp).
 void install_test_guard();
 
-// The device's tensor as a kernel reaches it once its time has come
-// (test_graph.h, do_or_remember): a CPU tensor of the same sizes, strides and
-// bytes. It does not keep the memory alive.
+// A CPU tensor of the same sizes, strides and bytes as the device's tensor, for
+// a kernel that runs later (test_graph.h, do_or_remember). It does not keep the
+// memory alive.
 at::Tensor kernel_view(const at::Tensor& tensor);
 
-// The same for whoever computes at once: waits for the device's stream first.
+// A CPU tensor for immediate use: waits for the device's stream first.
 at::Tensor reachable(const at::Tensor& tensor);
 
 inline c10::Device test_device(int index = 0) {

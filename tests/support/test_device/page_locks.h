@@ -1,4 +1,4 @@
-// Host memory that the test device may copy from by itself.
+// Host memory that the test device may copy from asynchronously.
 //
 // Threads: any.
 #pragma once

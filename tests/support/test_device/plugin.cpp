@@ -1,5 +1,5 @@
-// The test device as a plugin, which HEADROOM_DEVICE_PLUGIN puts in the place
-// of libheadroom_cuda.so: programs then train on it as on a card.
+// The test device as a plugin: HEADROOM_DEVICE_PLUGIN makes programs load it
+// instead of libheadroom_cuda.so and train on it as on a card.
 #include "tests/support/test_device/launch_count.h"
 #include "tests/support/test_device/test_device_api.h"
 
@@ -10,8 +10,8 @@ extern "C" headroom::devices::DeviceApi* headroom_device_api(
   return &headroom::test_device_api();
 }
 
-// Since the last call: pieces of work that the device was given, and of these
-// the copies for which the host waited.
+// Since the last call: the number of queued pieces of work, and of copies for
+// which the host waited.
 extern "C" void headroom_test_launches(int64_t* launches, int64_t* reads) {
   *launches = *reads = 0;
   for (const auto& [name, count] : headroom::take_launches()) {

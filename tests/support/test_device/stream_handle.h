@@ -1,4 +1,4 @@
-// What tests/support/nccl_shim is given in the place of CUDA: a stream's
+// The test device's replacement for CUDA in tests/support/nccl_shim: a stream's
 // native handle, and the device's memory beside LibTorch's allocator.
 #pragma once
 
@@ -12,13 +12,13 @@ struct TestStreamHandle {
   int64_t stream;
   // Does work(context) in the stream's order.
   void (*give)(const TestStreamHandle*, void (*work)(void*), void* context);
-  // Where a kernel reaches the device's memory.
+  // The address at which a kernel accesses the device's memory.
   void* (*host_view)(const void* address);
 };
 
 struct TestDeviceHooks {
   int (*current_device)();
-  // False: the device is full.
+  // Returns false if the device is full.
   bool (*take)(int device, int64_t bytes);
   void (*give_back)(int device, int64_t bytes);
 };

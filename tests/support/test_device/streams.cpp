@@ -26,7 +26,7 @@ using StreamClock = std::chrono::steady_clock;
 thread_local std::map<c10::DeviceIndex, int64_t> current_ids;
 thread_local bool is_executor = false;
 
-// CUDA's number and words for a kernel that trapped.
+// CUDA's number and text for a kernel that trapped.
 constexpr int kTrapped = 719;
 constexpr const char* kTrapText =
     "CUDA error: unspecified launch failure (cudaErrorLaunchFailure)";
@@ -42,7 +42,7 @@ struct Queue {
   std::deque<Item> waiting;
   int64_t kernels = 0;  // of those waiting
   int64_t given = 0, done = 0;
-  int64_t wanted = 0;  // somebody waits for so many
+  int64_t wanted = 0;  // how many threads wait
   bool is_running = false;
   std::condition_variable more;
 };
@@ -121,7 +121,7 @@ struct TestStreams::State {
       queue.wanted = moment.count;
       queue.more.notify_all();
     }
-    // What runs on a broken device never ends.
+    // Work on a broken device never ends.
     while (queue.done < moment.count && !broken.contains(moment.device)) {
       progress.wait(lock);
     }
@@ -150,7 +150,7 @@ struct TestStreams::State {
     queue.more.notify_all();
   }
 
-  // At the process's end what has not begun never does.
+  // At the process's end, work that has not begun never begins.
   void end() {
     std::unique_lock lock(mutex);
     is_ending = true;
@@ -234,7 +234,7 @@ void TestStreams::wait(const c10::Stream& stream, const Moment& moment) {
   });
 }
 
-// Whoever asks is served as one who waits.
+// A query counts as a wait, so that lazy work begins.
 bool TestStreams::is_past(const Moment& moment) const {
   const std::lock_guard lock(state_->mutex);
   state_->refuse_broken(moment.device);

@@ -1,15 +1,14 @@
 // The test device's streams: each does its work in order, in a thread of its
-// own, as late as it may: whoever forgets to wait for it finds what was there
-// before.
+// own, as late as possible: code that forgets to wait finds the old values.
 //
-// Work begins once somebody waits for it, or after kLaziness: a device goes on
-// by itself. The host waits in finish() alone, and where a stream has
+// Work begins once a thread waits for it, or after kLaziness, since a device
+// works by itself. The host waits only in finish(), and where a stream has
 // kMostWaiting pieces of work before it. Streams of one device or of several
 // wait for each other without the host.
 //
-// Threads: any. Errors: what work throws is thrown by finish() from then on,
-// as a card's errors are. Once broken (break_on) a device does no work any more
-// either, and its moments are refused.
+// Threads: any. Errors: an exception of work is thrown by finish() from then
+// on, as a card's errors are. Once broken (break_on) a device does no work any
+// more either, and its moments are refused.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -33,20 +32,21 @@ class TestStreams {
   c10::Stream current(c10::Device device) const;
   c10::Stream exchange(c10::Stream stream) const;
   c10::Stream make(c10::Device device);
-  // What NCCL is given of a stream: a TestStreamHandle (stream_handle.h).
+  // The handle that NCCL gets for a stream: a TestStreamHandle
+  // (stream_handle.h).
   void* native_handle(const c10::Stream& stream);
 
   void give(const c10::Stream& stream, std::function<void()> work);
-  // No kernel of anybody's: counted nowhere.
+  // Internal work, which is not counted as a kernel.
   void give_quietly(const c10::Stream& stream, std::function<void()> work);
 
-  // What the stream is given from now on is not done, and whoever waits for it
-  // or for another stream of its device gets an error that stays.
+  // Work queued on the stream from now on is not done, and a wait for it or for
+  // another stream of its device throws an error that stays.
   void break_on(const c10::Stream& stream);
-  // That error, once a stream has come to it.
+  // That error, once a stream has reached it.
   std::optional<std::string> failure(c10::DeviceIndex device) const;
 
-  // A moment of a stream: all that it had been given.
+  // A moment of a stream: after all work queued so far.
   struct Moment {
     c10::DeviceIndex device = 0;
     int64_t stream = 0;
@@ -61,7 +61,8 @@ class TestStreams {
   void finish(const c10::Stream& stream) { finish(moment(stream)); }
   void finish_device(c10::DeviceIndex device);
 
-  // Pieces of work given to streams beside each device's first.
+  // The number of pieces of work queued on streams other than each device's
+  // first.
   int64_t delayed() const;
 
  private:

@@ -16,8 +16,8 @@
 namespace headroom {
 
 void prepare_test_communicators() {
-  // Asked for by name: where a card is under test, NCCL itself is loaded, which
-  // has no such function, and the program must start all the same.
+  // Looked up by name: where a card is under test, NCCL itself is loaded, which
+  // has no such function, and the program must still start.
   const auto set_hooks = reinterpret_cast<void (*)(const TestDeviceHooks*)>(
       dlsym(RTLD_DEFAULT, "headroom_nccl_shim_hooks"));
   TORCH_CHECK(set_hooks != nullptr,
@@ -68,7 +68,7 @@ namespace headroom {
 
 void prepare_test_communicators() {}
 
-// What goes through the host takes of the device what NCCL would.
+// Tensors that go through the host take the device memory that NCCL would.
 std::shared_ptr<collectives::DeviceRanks> connect_test_ranks(
     collectives::Communicator&, const devices::DeviceInfo& device,
     const devices::DeviceCommunicatorOptions& options) {

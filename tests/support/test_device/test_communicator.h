@@ -1,5 +1,5 @@
-// How ranks on test devices communicate: by the CUDA plugin's own code over
-// tests/support/nccl_shim, or through the host where NCCL's header is missing.
+// The communicators of ranks on test devices: the CUDA plugin's own code over
+// tests/support/nccl_shim, or through the host if NCCL's header is missing.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -15,14 +15,14 @@ namespace headroom {
 // Once, before the first.
 void prepare_test_communicators();
 
-// As DeviceApi::connect_ranks; null where tensors go through the host.
+// As DeviceApi::connect_ranks; null if tensors go through the host.
 std::shared_ptr<collectives::DeviceRanks> connect_test_ranks(
     collectives::Communicator& world, const devices::DeviceInfo& device,
     const devices::DeviceCommunicatorOptions& options);
 
 void abort_test_communicators();
 
-// As cuda::before_next_operation; at once where tensors pass through the host.
+// As cuda::before_next_operation; runs at once if tensors go through the host.
 void before_next_test_operation(std::function<void(const c10::Stream&)> hook);
 
 }  // namespace headroom

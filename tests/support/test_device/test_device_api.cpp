@@ -16,9 +16,9 @@
 namespace headroom {
 namespace {
 
-// The cards that the driver lists, by number: those that the file which
-// HEADROOM_TEST_CARDS names has when the process starts, or all. As with CUDA
-// a card's index is its place in this list.
+// The cards that the driver lists, by number: those named in the file
+// HEADROOM_TEST_CARDS when the process starts, or all. As with CUDA a card's
+// index is its place in this list.
 const std::vector<int>& listed_cards() {
   static const auto* const cards = [] {
     auto* const found = new std::vector<int>;

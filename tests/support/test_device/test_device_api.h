@@ -16,7 +16,7 @@ namespace headroom {
 // Installed with the first call; lives until the process ends.
 devices::DeviceApi& test_device_api();
 
-// One of them, with its kernels known to the model and the loss.
+// One of the devices, with its kernels registered for the model and the loss.
 devices::ComputeDevice test_compute_device(int index = 0);
 
 }  // namespace headroom

@@ -30,7 +30,7 @@ int current_device() {
       .index();
 }
 
-// A block's context says whose it is.
+// A block's context records its device.
 struct Block {
   void* address;
   c10::Stream stream;
@@ -88,7 +88,7 @@ TestDeviceMemory::take_last_refusal() {
   return std::exchange(refusal_, std::nullopt);
 }
 
-// As LibTorch's allocator, which asserts it.
+// As in LibTorch's allocator, which asserts it.
 void TestDeviceMemory::release_caches() {
   for (int device = 0; device < kDevices; ++device) {
     TORCH_CHECK(

@@ -23,7 +23,7 @@ class TestDeviceMemory final : public devices::DeviceMemory {
   static constexpr int64_t kBytes = int64_t{8} << 30;  // of each
 
   static TestDeviceMemory& of(int device);
-  // Where categories of the program come from; its own where nobody said.
+  // The source of the program's memory categories; the class's own by default.
   static void set_services(const devices::HostServices& services);
   static const devices::HostServices& host_services();
   // Makes it LibTorch's allocator of the device type. May be called again.
@@ -60,8 +60,8 @@ class TestDeviceMemory final : public devices::DeviceMemory {
   void fail_allocation(int64_t n) override { countdown_ = n; }
   int64_t pending_failure() const override { return countdown_; }
 
-  // Emulated: what a process has on the device once it has used it, beside
-  // tensors. Streams and events make a context, as CUDA's do.
+  // Emulated: a process's bytes on the device beside tensors, once it has used
+  // the device. Streams and events create a context, as CUDA's do.
   static constexpr int64_t kContextBytes = 3 << 20;
   void open() { is_open_ = true; }
   bool has_context() const { return is_open_; }
@@ -73,7 +73,7 @@ class TestDeviceMemory final : public devices::DeviceMemory {
   }
 
   void* take(int64_t bytes);
-  // Once the stream has done what it was given: its later work may use the
+  // Freed once the stream has done its queued work: its later work may use the
   // memory again, and other streams must have been waited for.
   void give_back(void* address, const c10::Stream& stream);
 

@@ -31,14 +31,14 @@ AllPages& all_pages() {
 
 }  // namespace
 
-// What is still held by tensors becomes the device's own again.
+// Memory that tensors still hold is returned to the device.
 GraphPages::~GraphPages() {
   for (c10::DeviceIndex device = 0; device < TestDeviceMemory::kDevices;
        ++device) {
     try {
       TestStreams::instance().finish_device(device);
     } catch (const std::exception&) {
-      // Whoever waits for the device is told.
+      // Threads that wait for the device are notified.
     }
   }
   {

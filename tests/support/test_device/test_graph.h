@@ -1,13 +1,13 @@
-// TestGraph: what a CUDA graph does, on the test device. What is given to the
-// device while it is captured is remembered with the addresses that it reads
-// and writes, and has no effect; replaying gives it to the thread's stream, on
-// these addresses. What CUDA cannot capture is refused, and ends the capture.
+// TestGraph: a CUDA graph on the test device. Work queued during a capture is
+// recorded with the addresses that it reads and writes, and has no effect; a
+// replay queues it on the thread's stream, with these addresses. Work that CUDA
+// cannot capture is refused, and ends the capture.
 //
-// A capture that fails leaves behind what it does with CUDA: end_capture()
-// throws, and the allocator believes itself in a capture until
-// abandon_capture(); meanwhile it cannot release its caches.
+// A failed capture behaves as with CUDA: end_capture() throws, and the
+// allocator treats the capture as active until abandon_capture(); meanwhile it
+// cannot release its caches.
 //
-// Threads: one captures; memory is given back by any.
+// Threads: one captures; any may free memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,13 +24,13 @@
 
 namespace headroom {
 
-// Pages that one graph, or several that share them, took and keep.
+// Pages that one graph, or several that share them, have taken and keep.
 class GraphPages {
  public:
   ~GraphPages();
 
   void* take(size_t bytes);
-  // False: they are none of these.
+  // Returns false if the pages are not the graph's.
   bool give_back(void* address);
 
  private:
@@ -52,46 +52,46 @@ class TestGraph final : public devices::DeviceGraph {
   void abandon_capture() noexcept override;
   void replay() override;
 
-  // The graph that the calling thread captures; null where it captures none.
+  // The graph that the calling thread captures; null if it captures none.
   static TestGraph* capturing();
   GraphPages& pages() { return *pages_; }
 
-  // Throws where it is the one that fails.
+  // Throws if this piece is the one that must fail.
   void remember(std::function<void()> work);
 
-  // From now on the `n`-th piece of work that any thread has captured (1: the
-  // next) cannot be, and spoils its capture; 0 disarms.
+  // From now on the `n`-th piece of work captured by any thread (1: the next)
+  // fails, and makes its capture invalid; 0 disarms.
   static void fail_capture(int64_t n);
-  // Pieces up to that one; 0 after it, or where none is armed.
+  // Pieces until the injected failure; 0 after it, or if none is armed.
   static int64_t pending_failure();
 
-  // From now on nothing that is captured counts: end_capture() throws.
+  // Makes the capture invalid: end_capture() throws.
   void spoil() { is_spoiled_ = true; }
 
   // The replays of all graphs since the start.
   static int64_t replays();
-  // Captures that the device's allocator believes to be under way.
+  // Captures that the device's allocator treats as active.
   static int64_t captures_underway(int device);
 
-  // To whichever living graph it belongs to. False where it belongs to none.
+  // Returns the block to the living graph that owns it; false if none does.
   static bool give_back(void* address);
 
  private:
   const c10::Device device_;
   std::shared_ptr<GraphPages> pages_;
   using Work = std::vector<std::function<void()>>;
-  // A replay under way outlives the graph.
+  // A replay in progress outlives the graph.
   std::shared_ptr<Work> work_ = std::make_shared<Work>();
   bool is_underway_ = false;  // for the allocator
   bool is_spoiled_ = false;
 };
 
-// Work on memory alone (kernel_view): given to the thread's stream of the
-// device, or remembered by the graph that the thread captures.
+// Work on memory alone (kernel_view): queued on the thread's stream of the
+// device, or recorded by the graph that the thread captures.
 void do_or_remember(c10::Device device, std::function<void()> work);
 
-// What the host waits for cannot be captured: throws c10::Error while the
-// thread captures, and the capture is lost.
+// A wait of the host cannot be captured: throws c10::Error while the thread
+// captures, and the capture is lost.
 void refuse_while_captured();
 
 }  // namespace headroom

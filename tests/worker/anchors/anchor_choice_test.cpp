@@ -17,7 +17,7 @@ AnchorQuestion question_of(const std::vector<BoxSize>& boxes) {
 const std::vector<BoxSize> kFitting = {{10, 11}, {90, 100}, {12, 30}};
 const std::vector<BoxSize> kLong = {{200, 8}, {210, 8}, {9, 300}, {2.5, 280}};
 
-TEST(AnchorChoice, KeepsWhatAnswers) {
+TEST(AnchorChoice, KeepsAnchorsThatFitTheBoxes) {
   const AnchorChoice choice = choose_anchors(question_of(kFitting));
   EXPECT_FALSE(choice.found);
   EXPECT_EQ(choice.anchors, question_of({}).current);
@@ -27,7 +27,7 @@ TEST(AnchorChoice, KeepsWhatAnswers) {
             "0.98 is enough");
 }
 
-TEST(AnchorChoice, ReplacesWhatDoesNot) {
+TEST(AnchorChoice, ReplacesAnchorsThatDoNotFitTheBoxes) {
   const AnchorChoice choice = choose_anchors(question_of(kLong));
   EXPECT_TRUE(choice.found);
   EXPECT_EQ(choice.recall_before, 0);
@@ -41,9 +41,9 @@ TEST(AnchorChoice, ReplacesWhatDoesNot) {
                 layers::to_text(choice.anchors));
 }
 
-TEST(AnchorChoice, KeepsWhatIsNoWorse) {
+TEST(AnchorChoice, KeepsAnchorsThatAreNoWorse) {
   AnchorQuestion question = question_of(kLong);
-  question.varied = {{5000, 8}, {5000, 5000}};  // none can match these
+  question.varied = {{5000, 8}, {5000, 5000}};  // no anchor can match these
   const AnchorChoice choice = choose_anchors(question);
   EXPECT_FALSE(choice.found);
   EXPECT_EQ(choice.reason,
@@ -71,7 +71,7 @@ TEST(AnchorChoice, TooFewSizes) {
   }
 }
 
-TEST(AnchorChoice, FindsWhereItIsAskedTo) {
+TEST(AnchorChoice, SearchesOnRequest) {
   AnchorQuestion question = question_of(kFitting);
   question.must_find = true;
   EXPECT_TRUE(choose_anchors(question).found);

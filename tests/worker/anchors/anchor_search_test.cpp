@@ -54,7 +54,7 @@ TEST(KMeans, GivesNoMoreCentresThanThereAreSizes) {
   EXPECT_TRUE(k_means({}, 3, 30, random, 1).empty());
 }
 
-TEST(AnchorSearch, AnswersForEveryBoxAndBeatsKMeans) {
+TEST(AnchorSearch, FitsEveryBoxAndBeatsKMeans) {
   const std::vector<BoxSize> boxes = boxes_around(shapes(), 200);
   const std::vector<Anchor> found = find_anchors(boxes, 6, 4, 0, 2);
   ASSERT_EQ(found.size(), 6u);
@@ -63,8 +63,8 @@ TEST(AnchorSearch, AnswersForEveryBoxAndBeatsKMeans) {
   EXPECT_TRUE(std::is_sorted(
       found.begin(), found.end(),
       [](const Anchor& a, const Anchor& b) { return area(a) < area(b); }));
-  // The draws of the clusters alone; mutations never lower the fitness, but
-  // for hundredths of a pixel.
+  // Only the draws of the clusters matter; mutations never lower the fitness,
+  // except by hundredths of a pixel.
   sampling::RandomStream random(0, 0, 0, sampling::RandomPurpose::kAnchors);
   const double before =
       fit_of(k_means(boxes, 6, 30, random, 1), boxes, 4, 1).fitness;

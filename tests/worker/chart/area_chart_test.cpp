@@ -53,7 +53,7 @@ TEST(AreaChart, APeakBetweenColumnsIsSeen) {
   EXPECT_GT(count(picture, 1, kHead, picture.rows), 100) << "one column";
 }
 
-TEST(AreaChart, PanelsStandBelowEachOtherOnOneScale) {
+TEST(AreaChart, PanelsAreBelowEachOtherOnOneScale) {
   const cv::Mat one = draw_area_chart(chart_of({{"p", {{0, {4, 0}}}, {}}}));
   const cv::Mat two =
       draw_area_chart(chart_of({{"p", {{0, {4, 0}}, {1, {4, 0}}}, {}},

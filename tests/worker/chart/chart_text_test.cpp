@@ -24,7 +24,7 @@ int inked(const cv::Mat& picture) {
   return static_cast<int>(gray.total()) - cv::countNonZero(gray == 255);
 }
 
-TEST(ChartText, ALetterWithoutAFontIsItsNumber) {
+TEST(ChartText, ALetterWithoutAFontIsShownAsItsCodePoint) {
   const auto none = [](char32_t) { return false; };
   EXPECT_EQ(with_numbers("a" + kCat + kFace, none), U"a\\u732B\\U0001F600");
   EXPECT_EQ(with_numbers(kAccent, [](char32_t c) { return c == U'\u00E9'; }),
@@ -41,9 +41,9 @@ TEST(ChartText, AsciiIsInOpencvsFontOnEveryMachine) {
             cv::getTextSize("cat", cv::FONT_HERSHEY_SIMPLEX, 0.45, 1, nullptr));
 }
 
-// With a font the letters themselves, without one their numbers: never the
-// same mark for two names.
-TEST(ChartText, OtherLettersAreToldApart) {
+// With a font the letters are drawn, without one their code points: two names
+// never look the same.
+TEST(ChartText, OtherLettersAreDistinguishable) {
   EXPECT_GT(inked(drawn(kCat)), 40);
   EXPECT_GT(cv::norm(drawn(kCat), drawn(kDog), cv::NORM_INF), 100);
   EXPECT_GT(cv::norm(drawn(kCat), drawn("?"), cv::NORM_INF), 100);

@@ -1,6 +1,6 @@
 // Checkpoints under faults: one byte that differs anywhere is found and the one
-// before is used; a process that is killed at whatever moment of writing leaves
-// a newest one that is at most one behind and loads to the bit.
+// before is used; a process that is killed at any moment of writing leaves a
+// newest one that is at most one behind and loads to the bit.
 //
 // The writer is the real one, in a process of its own. The suites named Slow
 // run with the label `slow`.
@@ -42,7 +42,7 @@ fs::path fresh_folder() {
   return folder;
 }
 
-// yolov5n over one process, in any committed state that a number names.
+// yolov5n on one process, in a committed state that depends on a number.
 class NumberedState {
  public:
   NumberedState()
@@ -64,7 +64,7 @@ class NumberedState {
     }
     state_->counters.committed_steps = step;
   }
-  // All but what lies between tensors, which no file has.
+  // All state except the padding between tensors, which no file has.
   bool is(int64_t step) const {
     const auto buffers = state_->buffers();
     for (size_t i = 0; i < buffers.size(); ++i) {
@@ -96,7 +96,7 @@ class OpenFile {
  public:
   explicit OpenFile(const fs::path& path)
       : file_(path, std::ios::binary | std::ios::in | std::ios::out) {}
-  // Changes the byte at `offset` by `mask`; once more, and it is as it was.
+  // Flips bits of the byte at `offset`; a second call restores it.
   void flip(int64_t offset, int mask) {
     file_.seekg(offset);
     const char byte = static_cast<char>(file_.get() ^ mask);
@@ -129,7 +129,8 @@ void damage(int times) {
   std::mt19937_64 random(20261122);
   int found = 0;
   for (int i = 0; i < times; ++i) {
-    // Three fifths anywhere, the rest where bytes have a meaning of their own.
+    // Three fifths anywhere in the state, the rest in its header and in the
+    // manifest.
     const auto& [name, size] = places[static_cast<size_t>(
         std::max<int64_t>(0, static_cast<int64_t>(random() % 5) - 2))];
     const auto offset =
@@ -160,9 +161,9 @@ void damage(int times) {
 TEST(CheckpointFaults, ADamagedByteIsFound) { damage(20); }
 TEST(Slow, EveryDamagedByteIsFound) { damage(500); }
 
-// --- killed while it writes ---
+// --- killed during writing ---
 
-// Between the writing process and who kills it.
+// Shared by the writing process and the one that kills it.
 struct Written {
   std::atomic<int64_t> begun{0};
   std::atomic<int64_t> done{0};
@@ -185,7 +186,7 @@ class SharedWritten {
   Written* written_;
 };
 
-// One checkpoint after the other, until it is killed.
+// Writes one checkpoint after the other, until it is killed.
 [[noreturn]] void write_for_good(const fs::path& folder, NumberedState& state,
                                  int64_t first, Written& written) {
   CheckpointSaver saver({folder, "{}", 2, true}, state.state(), state.mesh());
@@ -222,7 +223,7 @@ void kill_at_random(int times) {
     const pid_t child = ::fork();
     if (child == 0) write_for_good(folder, state, newest + 1, *written);
     ASSERT_GT(child, 0);
-    // In the second one's writing, or beyond.
+    // Killed while the second one is written, or later.
     const Clock::time_point start = Clock::now();
     while (written->done == newest &&
            Clock::now() - start < std::chrono::seconds(60)) {
@@ -249,7 +250,7 @@ void kill_at_random(int times) {
     EXPECT_GE(newest, begun - 1);
     EXPECT_TRUE(state.is(newest));
     behind += newest < begun ? 1 : 0;
-    // Only the one that was under way is refused.
+    // Only the one that was being written is refused.
     EXPECT_LE(result.damaged.size(), 1u);
     newest = begun;  // so that a number is not written twice
   }
@@ -267,7 +268,7 @@ TEST(Slow, AWriterKilledAtTwoHundredMoments) { kill_at_random(200); }
 }  // namespace
 }  // namespace headroom::checkpoint
 
-// Forks: no thread of LibTorch's may be there.
+// Forks: no thread of LibTorch may exist.
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   at::set_num_threads(1);

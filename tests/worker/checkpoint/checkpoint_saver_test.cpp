@@ -1,5 +1,6 @@
-// Checkpoints beside training: the bytes of one that training waits for, under
-// any layout; and what happens where the disk, the memory or the time is short.
+// Checkpoints in the background of training: their bytes equal those of one
+// that training waits for, under any layout; and what happens where the disk,
+// the memory or the time is short.
 #include "worker/checkpoint/checkpoint_saver.h"
 
 #include <ATen/ops/arange.h>
@@ -60,7 +61,7 @@ TEST(BackgroundWriter, RunsAJobToItsEndOnAnotherThread) {
   EXPECT_EQ(writer.error(), nullptr);
 }
 
-TEST(BackgroundWriter, GetsWhatOthersLeave) {
+TEST(BackgroundWriter, RunsAtTheLowestPriority) {
   BackgroundWriter writer;
   int nice = 0;
   writer.start(job([&] {
@@ -72,8 +73,8 @@ TEST(BackgroundWriter, GetsWhatOthersLeave) {
   EXPECT_LT(::getpriority(PRIO_PROCESS, 0), 19);
 }
 
-// A thread of lowest priority may never come to run.
-TEST(BackgroundWriter, WhoWaitsDoesTheRest) {
+// A thread of lowest priority may never run.
+TEST(BackgroundWriter, TheWaitingThreadRunsTheRest) {
   BackgroundWriter writer;
   std::promise<void> begun, released;
   std::shared_future<void> release = released.get_future().share();
@@ -188,8 +189,8 @@ TEST_F(CheckpointSavers, WriteTheStateAsItWasWhenTheyBegan) {
   EXPECT_TRUE(run.saver.take_outcomes().empty());
 }
 
-// While a saver may still copy it.
-TEST_F(CheckpointSavers, AStateTellsOfEachChangeBeforeIt) {
+// A saver may still copy it.
+TEST_F(CheckpointSavers, AStateReportsEachChangeBeforeIt) {
   Alone run(options());
   const std::vector<std::function<void()>> changes = {
       [&] { run.state.start_epoch(); }, [&] { run.state.reset_average(); },
@@ -248,7 +249,7 @@ TEST_F(CheckpointSavers, WithoutRoomForACopyNothingIsBegun) {
   EXPECT_TRUE(run.saver.take_outcomes().empty());
 }
 
-TEST_F(CheckpointSavers, AFullDiskCostsTheNewOneOnly) {
+TEST_F(CheckpointSavers, AFullDiskLosesOnlyTheNewOne) {
   Alone run(options());
   ASSERT_EQ(run.save(4).at(0).failure, "");
   const auto bytes = fs::file_size(folder_ / "beside/step-4/state.safetensors");
@@ -278,7 +279,7 @@ struct SaverLayout {
   int zero_stage = 0;
 };
 
-// By the ranks that hold parts, from the copies that buddies get.
+// Written by the ranks that hold parts, from the copies that buddies get.
 TEST_F(CheckpointSavers, AnyLayoutWritesTheSameBytes) {
   {
     Alone run(options());

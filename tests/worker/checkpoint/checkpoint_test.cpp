@@ -156,7 +156,7 @@ TEST_F(Checkpoints, AnotherModelsShapesAreRefusedWithBoth) {
   EXPECT_NE(text.find("[30, 64, 1, 1]"), std::string::npos) << text;
 }
 
-// The state is whole; what is said about it is not what was saved.
+// The state is whole; its manifest is not the saved one.
 TEST_F(Checkpoints, AManifestThatWasChangedIsRefused) {
   auto saved = make_state();
   fill(*saved, 4);

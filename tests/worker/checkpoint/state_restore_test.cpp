@@ -1,4 +1,5 @@
-// Which step the ranks of a new generation go on from, and states as messages.
+// The choice of the step from which a new generation continues, and states as
+// messages.
 #include "worker/checkpoint/state_restore.h"
 
 #include <ATen/ops/equal.h>
@@ -27,11 +28,11 @@ TEST(ChooseState, TheNewestStepThatIsWhole) {
   EXPECT_EQ(choice->pieces[0].rank, 1);
 }
 
-TEST(ChooseState, AShardThatIsLostTakesAllBackOneStep) {
+TEST(ChooseState, ALostShardMeansOneStepBackForAll) {
   const HeldRange first = {"parameters", 0, 0, 5},
                   second = {"parameters", 0, 5, 5},
                   layer_3 = {"parameters", 3, 0, 6};
-  // Rank 0 has its own two versions, and the older one of who is lost.
+  // Rank 0 has its own two versions, and the older one of the lost rank.
   const auto choice = choose_state(
       kNeeded, {offer(0, 0, 8, {first, layer_3}),
                 offer(0, 1, 7, {first, layer_3}), offer(0, 2, 7, {second})});

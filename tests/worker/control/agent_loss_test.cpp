@@ -13,8 +13,8 @@
 namespace headroom::agent_loss {
 namespace {
 
-// A worker with something to save: "i" of it when a signal that is not of its
-// agent's end was ignored, "l" when it has heard of that end.
+// A worker with something to save: writes "i" when it ignored a signal that
+// does not mean its agent's end, "l" when it detected that end.
 void be_worker(int output, int to_agent) {
   prctl(PR_SET_PDEATHSIG, SIGUSR1);
   install();
@@ -29,7 +29,7 @@ void be_worker(int output, int to_agent) {
   _exit(write(output, said, 1) == 1 ? 0 : 1);
 }
 
-TEST(AgentLoss, IsToldFromOtherSignalsOfThatNumber) {
+TEST(AgentLoss, DiffersFromOtherSignalsOfThatNumber) {
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);
   const pid_t agent = fork();
@@ -50,15 +50,16 @@ TEST(AgentLoss, IsToldFromOtherSignalsOfThatNumber) {
   EXPECT_EQ(said, "il");
 }
 
-// Its agent lives and asks it to leave.
-TEST(AgentLoss, AnAgentMayAskAndIsToldFromOthers) {
+// Its agent lives and sends the signal.
+TEST(AgentLoss, AnAgentsSignalDiffersFromThoseOfOtherSenders) {
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);
   const pid_t worker = fork();
   ASSERT_GE(worker, 0);
   if (worker == 0) {
     install();
-    // Not all of the state is its agent's: a dead agent would be the end.
+    // The agent does not hold all of the state: a dead agent would end the
+    // worker.
     const Reprieve reprieve(false);
     char said = write(fds[1], "r", 1) == 1 ? 'n' : '?';
     for (int i = 0; i < 500 && !has_happened(); ++i) {

@@ -24,7 +24,7 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-TEST(CoordinatorClient, WaitsForACoordinatorThatComesLater) {
+TEST(CoordinatorClient, WaitsForACoordinatorThatStartsLater) {
   std::string address;
   {
     const LocalRun earlier(1);  // finds a free port
@@ -47,7 +47,7 @@ TEST(CoordinatorClient, WaitsForACoordinatorThatComesLater) {
   EXPECT_EQ(worker->next_assignment().run_directory, "/runs/later");
 }
 
-TEST(CoordinatorClient, ARefusalIsAnErrorWithTheCoordinatorsWords) {
+TEST(CoordinatorClient, ARefusalIsAnErrorWithTheCoordinatorsText) {
   LocalRun run(1);
   EXPECT_THAT(
       [&] {
@@ -62,9 +62,9 @@ TEST(CoordinatorClient, ARefusalIsAnErrorWithTheCoordinatorsWords) {
               ThrowsMessage<Error>(HasSubstr("has joined already")));
 }
 
-// A generation may take minutes to form: who waits for it is not stuck, and
-// must not be taken for it once there is one.
-TEST(CoordinatorClient, WhoWaitsForAnAssignmentIsNotStuck) {
+// A generation may take minutes to form: a worker that waits for it is not
+// stuck, and must not count as stuck once it exists.
+TEST(CoordinatorClient, AWorkerThatWaitsForAnAssignmentIsNotStuck) {
   LocalRun run(2);
   const auto w0 = run.worker(0);
   PeerWait::sign_of_life();
@@ -137,7 +137,7 @@ TEST(CoordinatorClient, WithoutACoordinatorTrainingGoesOnForAWhile) {
   const auto w0 = run->worker(0);
   w0->next_assignment();
   const std::string address = run->server->address();
-  // Cut off without a farewell: nobody listens on the port any more.
+  // Stopped without a farewell: the port has no listener any more.
   run->server->stop();
   run.reset();
   const auto begin = std::chrono::steady_clock::now();
@@ -147,9 +147,10 @@ TEST(CoordinatorClient, WithoutACoordinatorTrainingGoesOnForAWhile) {
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(6));
   EXPECT_FALSE(w0->stop_requested());
-  EXPECT_THROW(w0->report_failure({.exit_code = 5,
-                                   .message = "x",
-                                   .kind = FailureKind::kLostPeer}), CommunicationError);
+  EXPECT_THROW(
+      w0->report_failure(
+          {.exit_code = 5, .message = "x", .kind = FailureKind::kLostPeer}),
+      CommunicationError);
 }
 
 TEST(CoordinatorClient, ALostCoordinatorIsGivenUpAfterTheClientsPatience) {
@@ -168,7 +169,7 @@ TEST(CoordinatorClient, ALostCoordinatorIsGivenUpAfterTheClientsPatience) {
   EXPECT_LT(waited, seconds(13));
 }
 
-TEST(CoordinatorClient, AMendedWireBringsTheCoordinatorsVerdict) {
+TEST(CoordinatorClient, ARestoredConnectionBringsTheCoordinatorsVerdict) {
   LocalRun run(2);
   CuttableWire wire(run.server->address());
   const auto w0 = CoordinatorClient::connect(wire.address(), run.identity("w0"),
@@ -179,7 +180,8 @@ TEST(CoordinatorClient, AMendedWireBringsTheCoordinatorsVerdict) {
            coordinator::MemberActivity::kGone;
   }));
   wire.mend();
-  // A broken stream was a leave, and nobody comes back under the same name.
+  // A broken stream counts as a leave, and no worker joins again under the same
+  // name.
   EXPECT_THAT([&] { w0->next_assignment(); },
               ThrowsMessage<Error>(HasSubstr("worker w0 ")));
 }

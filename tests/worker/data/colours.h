@@ -1,4 +1,4 @@
-// Pictures that have all colours between them.
+// Pictures that together have all colours.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Files that the tests of this folder read: made on the spot, removed after.
+// Files for the tests of this folder: made by the test, and removed afterwards.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class TemporaryFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  // Makes the folders between; returns the file's path.
+  // Makes missing folders; returns the file's path.
   std::filesystem::path write(const std::string& name,
                               std::string_view bytes) const;
 
@@ -45,7 +45,7 @@ configs::DataConfig write_data_set(const TemporaryFolder& folder, int count);
 configs::DataConfig data_config(const TemporaryFolder& folder,
                                 const std::filesystem::path& train);
 
-// ../shared/datasets/NAME, which may be absent.
+// ../shared/datasets/NAME, which may be missing.
 std::filesystem::path shared_data_set(const std::string& name);
 inline constexpr const char* kSharedDataMissing =
     "../shared/datasets is not here; it holds real images and labels";

@@ -27,7 +27,7 @@ void append(png_structp png, png_bytep data, size_t size) {
       ->append(reinterpret_cast<const char*>(data), size);
 }
 
-// Some picture of `components` samples a pixel that follows from `rgb`.
+// A picture of `components` samples a pixel, derived from `rgb`.
 cv::Mat samples_of(const cv::Mat& rgb, int components) {
   cv::Mat samples(rgb.rows, rgb.cols, CV_8UC(components));
   for (int y = 0; y < rgb.rows; ++y) {

@@ -1,5 +1,5 @@
-// Pictures as files of each format, in the forms that decoders treat each in
-// their own way.
+// Pictures as files of each format, in the forms that decoders treat
+// separately.
 #pragma once
 
 #include <tiffio.h>
@@ -17,9 +17,10 @@ struct JpegForm {
   int across = 2;      // pixels that share a colour
   int down = 2;
   bool progressive = false;
-  int scans = 0;  // the colours' means, then a coefficient each; 0: one
+  // The colours' means, then a coefficient each; 0: one scan.
+  int scans = 0;
   bool arithmetic = false;
-  unsigned restart_rows = 0;  // between restart markers; 0: none
+  unsigned restart_rows = 0;  // between restart markers; 0: no markers
   int orientation = 1;        // EXIF
 };
 std::string encode_jpeg(const cv::Mat& rgb, const JpegForm& form);
@@ -39,9 +40,9 @@ struct TiffForm {
   uint16_t orientation = ORIENTATION_TOPLEFT;
   bool tiled = false;
   bool big = false;
-  // In strips alone: luma and chroma, the latter at a quarter.
+  // Only in strips: luma and chroma, the latter at a quarter.
   bool ycbcr = false;
-  bool appended = false;  // a further page of a file that is there
+  bool appended = false;  // a further page of an existing file
   uint32_t kind = 0;      // TIFFTAG_SUBFILETYPE
 };
 void write_tiff(const std::filesystem::path& file, const cv::Mat& rgb,
@@ -56,8 +57,8 @@ struct BandForm {
   bool tiled = false;
   bool planar = false;  // plane after plane
   bool big = false;
-  bool rgb = false;  // the first three are called so
-  // What the last samples are; EXTRASAMPLE_UNSPECIFIED is not written.
+  bool rgb = false;  // the first three are marked as colours
+  // The meaning of the last samples; EXTRASAMPLE_UNSPECIFIED is not written.
   uint16_t extra = EXTRASAMPLE_UNSPECIFIED;
   uint16_t format = SAMPLEFORMAT_UINT;
 };

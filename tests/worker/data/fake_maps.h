@@ -1,5 +1,5 @@
-// A plugin of maps without GDAL: every file whose name has no "plain" in it
-// lies on a map, in a plane whose points need no library.
+// A plugin of maps without GDAL: every file without "plain" in its name has
+// coordinates, in a plane whose points need no library.
 #pragma once
 
 #include <cmath>

@@ -1,9 +1,9 @@
-// Damaged files for readers: none may crash one, make it hang or ask for memory
-// that the file does not justify.
+// Damaged files for readers: none may crash one, make it hang or allocate
+// memory that the file does not justify.
 //
-// Damage is drawn from a fixed seed, so that a failure is there again. Address
-// space is bounded while it runs: a size that a file only claims is a
-// std::bad_alloc, and that fails the test.
+// Damage is drawn from a fixed seed, so that failures repeat. Address space is
+// bounded meanwhile: a size that a file only claims is a std::bad_alloc, which
+// fails the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,9 +23,9 @@
 namespace headroom {
 
 inline constexpr rlim_t kRoomBytes = rlim_t{768} << 20;
-inline constexpr double kLongestSeconds = 20;  // of one file, on a busy machine
+inline constexpr double kLongestSeconds = 20;  // per file, on a busy machine
 
-// Memory beyond what the process has now, while this lives.
+// Bounds memory beyond the process's current use, while this lives.
 class BoundedMemory {
  public:
   BoundedMemory() {
@@ -43,8 +43,8 @@ class BoundedMemory {
   rlimit before_{};
 };
 
-// One to eight of: bytes changed, cut out, repeated, set to extremes, the end
-// cut off, a number made huge.
+// Damages the text in one to eight ways: bytes changed, cut out, repeated or
+// set to extremes, the end cut off, a number made huge.
 inline std::string damaged(std::string text, sampling::RandomStream& draws) {
   const int64_t changes = 1 + draws.below(8);
   for (int64_t i = 0; i < changes && !text.empty(); ++i) {
@@ -81,8 +81,8 @@ inline std::string damaged(std::string text, sampling::RandomStream& draws) {
   return text;
 }
 
-// A TIFF whose directories have fields set to ends of what they hold, to other
-// fields, or to places in the file, also those of directories.
+// A TIFF whose directories have fields changed to limits of their values, to
+// other fields, or to positions in the file, also those of directories.
 inline std::string with_damaged_tags(std::string text,
                                      sampling::RandomStream& draws) {
   const bool is_big = text.size() > 16 && text[2] == 43;
@@ -96,7 +96,7 @@ inline std::string with_damaged_tags(std::string text,
     }
     return number;
   };
-  std::vector<size_t> fields = {pointer_bytes};  // where they lie
+  std::vector<size_t> fields = {pointer_bytes};  // their positions
   std::vector<uint64_t> values = {
       0, 1, 2, 3, 255, 65'535, INT32_MAX, UINT32_MAX, UINT64_MAX, text.size()};
   uint64_t directory = number_at(pointer_bytes, pointer_bytes);
@@ -138,7 +138,7 @@ inline void survive(const std::vector<std::string>& samples, int count,
                     const std::function<void(const std::string&)>& read,
                     Damage damage = damaged) {
   for (size_t s = 0; s < samples.size(); ++s) {
-    read(samples[s]);  // what libraries set up once is no part of the bound
+    read(samples[s]);  // libraries allocate their own memory once
     const BoundedMemory bound;
     for (int i = 0; i < count; ++i) {
       sampling::RandomStream draws(11, s, static_cast<uint64_t>(i),
@@ -154,7 +154,7 @@ inline void survive(const std::vector<std::string>& samples, int count,
   }
 }
 
-// Runs `body`; its refusals are answers.
+// Runs `body`; a refusal is a valid result.
 inline void allow_refusal(const std::function<void()>& body) {
   try {
     body();

@@ -1,4 +1,4 @@
-// What detect writes, and what it takes for a source.
+// The files that detect writes, and its sources.
 #include "worker/detect/detection_folder.h"
 
 #include <gmock/gmock.h>
@@ -39,14 +39,14 @@ TEST(DetectionFiles, YoloText) {
   EXPECT_THAT(yolo_text(found_in("x.jpg"), true), HasSubstr(" 0.750000\n1 "));
 }
 
-TEST(DetectionFiles, CsvQuotesWhatMustBe) {
+TEST(DetectionFiles, CsvQuotesWhereNeeded) {
   EXPECT_EQ(csv_lines(found_in("a,b.jpg"), kNames),
             "\"a,b.jpg\",0,cat,0.75000,10.00,20.00,50.00,60.00\n"
             "\"a,b.jpg\",1,\"a, \"\"b\"\"\",0.50000,0.00,0.00,200.00,100.00\n"
             "\"a,b.jpg\",2,../up,0.25000,190.00,90.00,200.00,100.00\n");
 }
 
-TEST(DetectionFiles, ANameInCsvEndsNoLineAndCommandsNoTerminal) {
+TEST(DetectionFiles, ANameInCsvCannotBreakALineOrControlATerminal) {
   const std::string lines = csv_lines(found_in("a\nb\x1b[2J.jpg"), kNames);
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3);
   EXPECT_THAT(lines, HasSubstr("a b\\x1b[2J.jpg,0,cat,"));
@@ -130,7 +130,7 @@ class FolderTest : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(FolderTest, HoldsAllThatIsAskedFor) {
+TEST_F(FolderTest, HoldsAllRequestedFiles) {
   FolderOptions options;
   options.text = options.csv = options.json = options.crops = true;
   DetectionFolder out(folder_ / "out", kNames, options);
@@ -148,7 +148,7 @@ TEST_F(FolderTest, HoldsAllThatIsAskedFor) {
   const codecs::ImageResult crop =
       codecs::decode_image(folder_ / "out/crops/cat/x_1.jpg");
   EXPECT_EQ(crop.size, (codecs::ImageSize{40, 40}));
-  // Crops come from the picture as it was, without boxes.
+  // Crops are from the original picture, without boxes.
   EXPECT_NEAR(crop.pixels.at<cv::Vec3b>(0, 0)[0], 40, 3);
   // The picture has them.
   const codecs::ImageResult drawn = codecs::decode_image(folder_ / "out/x.jpg");
@@ -157,7 +157,7 @@ TEST_F(FolderTest, HoldsAllThatIsAskedFor) {
             1000);
 }
 
-// An image that nobody holds: its picture is smaller, its crops are not.
+// An image that is never held whole: its picture is smaller, its crops are not.
 class LargeImages : public FolderTest {
  protected:
   LargeImages() {
@@ -166,7 +166,7 @@ class LargeImages : public FolderTest {
     pixels.colRange(4000, 4100).setTo(cv::Scalar(200, 10, 10));
     codecs::write_png(pixels, image_);
   }
-  // Ends at the first word of such a step.
+  // Stops at the first progress report of such a step.
   static GoOn end_at(const std::string& step) {
     return [step](const LargeProgress& progress) {
       EXPECT_LT(progress.done, progress.of);
@@ -215,7 +215,7 @@ TEST_F(LargeImages, AreDrawnSmallAndCroppedFromTheirFile) {
   EXPECT_TRUE(fs::exists(out.path() / "labels/large.txt"));
 }
 
-TEST_F(LargeImages, ThatAreEndedStandInNoTable) {
+TEST_F(LargeImages, ThatWereInterruptedAreInNoTable) {
   DetectionFolder out(folder_ / "out", kNames, options_);
   EXPECT_FALSE(out.add_large(found_, {}, end_at("drawn")));
   EXPECT_FALSE(out.add_large(found_, {}, end_at("cropped")));
@@ -224,7 +224,7 @@ TEST_F(LargeImages, ThatAreEndedStandInNoTable) {
 }
 
 // The picture's sides are rounded each for itself.
-TEST_F(LargeImages, BoxesOfNarrowOnesLieWhereTheObjectsAre) {
+TEST_F(LargeImages, BoxesOfNarrowImagesAreAtTheirObjects) {
   options_.crops = false;
   cv::Mat tall(10001, 41, CV_8UC3, cv::Scalar(40, 80, 120));
   codecs::write_png(tall, image_);
@@ -247,13 +247,14 @@ TEST_F(LargeImages, BoxesOfNarrowOnesLieWhereTheObjectsAre) {
 TEST_F(LargeImages, ThatHaveChangedAreRefused) {
   ImageDetections other = found_;
   other.height = 60;
-  EXPECT_THAT(refusal(other),
-              HasSubstr("large.png cannot be read again: its size has changed"));
+  EXPECT_THAT(
+      refusal(other),
+      HasSubstr("large.png cannot be read again: its size has changed"));
   fs::remove(image_);
   EXPECT_THAT(refusal(found_), HasSubstr("large.png cannot be read again"));
 }
 
-TEST_F(FolderTest, NothingAskedForNothingWritten) {
+TEST_F(FolderTest, WithoutARequestNothingIsWritten) {
   FolderOptions options;
   options.pictures = false;
   DetectionFolder out(folder_ / "out", kNames, options);
@@ -264,8 +265,8 @@ TEST_F(FolderTest, NothingAskedForNothingWritten) {
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
-// Two detects at once write nothing over each other.
-TEST_F(FolderTest, IsNobodyElsesUnlessItMayBe) {
+// Two detects at once do not overwrite each other's files.
+TEST_F(FolderTest, IsNewUnlessAnExistingOneIsAllowed) {
   FolderOptions options;
   std::vector<fs::path> used;
   for (const bool may_exist : {false, false, true}) {
@@ -315,7 +316,7 @@ TEST_F(FolderTest, SourcesOfEveryKind) {
             std::vector{a});
 }
 
-TEST_F(FolderTest, SourcesThatAreNone) {
+TEST_F(FolderTest, SourcesThatDoNotExistOrAreNoFiles) {
   EXPECT_THAT(complaint("https://example.org/a.jpg"), HasSubstr("an address"));
   EXPECT_THAT(complaint((folder_ / "gone").string()),
               HasSubstr("there is nothing at"));

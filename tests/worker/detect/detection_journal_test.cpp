@@ -1,4 +1,5 @@
-// What an unfinished run has found: read back in order, whatever a kill left.
+// The detections of an unfinished run: read back in order, after a kill at any
+// moment.
 #include "worker/detect/detection_journal.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +21,7 @@ int syncs = 0;
 
 }  // namespace
 
-// Counts, in place of the C library's.
+// Replaces the C library's fdatasync by a counter.
 extern "C" int fdatasync(int) {
   ++syncs;
   return 0;
@@ -81,7 +82,7 @@ class DetectionJournalTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(DetectionJournalTest, GivesWhatWasWrittenInItsOrder) {
+TEST_F(DetectionJournalTest, ReturnsTheWrittenRecordsInOrder) {
   write_three();
   auto journal = go_on();
   EXPECT_FALSE(journal->next(Kind::kImage, 0));
@@ -133,7 +134,7 @@ TEST_F(DetectionJournalTest, ATornOrDamagedEndIsDropped) {
   EXPECT_THAT(numbers_in(*go_on()), ElementsAre(0));
 }
 
-TEST_F(DetectionJournalTest, WhatIsNotAskedForIsForgotten) {
+TEST_F(DetectionJournalTest, RecordsThatAreNotReadBackAreForgotten) {
   write_three();
   {
     const auto journal = go_on();
@@ -143,7 +144,7 @@ TEST_F(DetectionJournalTest, WhatIsNotAskedForIsForgotten) {
   EXPECT_THAT(numbers_in(*go_on()), ElementsAre(0, 9));
 }
 
-TEST_F(DetectionJournalTest, WhatACheckRefusesIsForgottenWithAllBehindIt) {
+TEST_F(DetectionJournalTest, ARefusedRecordIsForgottenWithAllThatFollow) {
   write_three();
   {
     const auto journal = go_on();
@@ -158,7 +159,7 @@ TEST_F(DetectionJournalTest, WhatACheckRefusesIsForgottenWithAllBehindIt) {
   EXPECT_THAT(numbers_in(*go_on()), ElementsAre(0, 9));
 }
 
-TEST_F(DetectionJournalTest, OneProcessHasIt) {
+TEST_F(DetectionJournalTest, OnlyOneProcessMayHoldIt) {
   write_three();
   const auto held = go_on();
   const auto runs = unfinished_runs(results(), /*only_there=*/true);
@@ -184,7 +185,7 @@ TEST_F(DetectionJournalTest, ANewRunReplacesAnothersJournal) {
   EXPECT_EQ(go_on(), nullptr);
 }
 
-TEST_F(DetectionJournalTest, RunsAreFoundByNumberAndSayWhatTheyAreAbout) {
+TEST_F(DetectionJournalTest, RunsAreFoundByNumberAndDescribeThemselves) {
   write_three();
   for (const char* name : {"exp2", "exp1", "expert"}) {
     fs::create_directories(folder_.path() / name);
@@ -208,7 +209,7 @@ TEST_F(DetectionJournalTest, RunsAreFoundByNumberAndSayWhatTheyAreAbout) {
   EXPECT_TRUE(unfinished_runs(results(), /*only_there=*/true).empty());
 }
 
-// The header around that text, then one record of that payload.
+// The header with that text, then one record of that payload.
 std::string journal_of(const std::string& text, const std::string& payload) {
   const uint32_t crc = crc32c(text);
   return "HEADRDET" + number_bytes(uint32_t{2}) +
@@ -255,15 +256,16 @@ TEST_F(DetectionJournalTest, RecordsOfOtherSizesAreTorn) {
   EXPECT_THAT(numbers_of(payload + "x"), ElementsAre());
   for (size_t at = 0; at < 49; at += at == 0 ? 1 : 8) {
     std::string changed = payload;
-    changed[at == 0 ? 0 : at + 7] = '\x7f';  // the size's, and others' highest
+    changed[at == 0 ? 0 : at + 7] =
+        '\x7f';  // the highest byte of the size, and of other fields
     const bool is_number = at > 0 && at < 41;
     if (is_number) changed[at + 7] = '\x80';
     EXPECT_THAT(numbers_of(changed), ElementsAre()) << at;
   }
 }
 
-// Whatever a disk does to it: no crash, and nothing that was not written.
-TEST_F(DetectionJournalTest, MutationsGiveNothingThatWasNotWritten) {
+// With any damage of a disk: no crash, and no record that was not written.
+TEST_F(DetectionJournalTest, MutationsGiveNoRecordThatWasNotWritten) {
   write_three();
   const std::string whole = read_bytes(file());
   std::mt19937 random(1);
@@ -287,7 +289,7 @@ TEST_F(DetectionJournalTest, MutationsGiveNothingThatWasNotWritten) {
   }
 }
 
-TEST(HasBoxesIn, RefusesOtherPlacesClassesAndWhatIsNoNumber) {
+TEST(HasBoxesIn, RefusesOtherPlacesClassesAndNonNumbers) {
   const tiles::TileRect where{10, 20, 30, 40};
   JournalRecord record = tile_record(0, 0);
   metrics::Detection& one = record.detections[0];
@@ -307,7 +309,7 @@ TEST(HasBoxesIn, RefusesOtherPlacesClassesAndWhatIsNoNumber) {
   EXPECT_FALSE(fits({20, 10, 60, 40}, 0.5F, -1));
 }
 
-TEST(JournalSubject, NamesWhatDiffers) {
+TEST(JournalSubject, NamesTheDifferences) {
   JournalSubject other = kSubject;
   other.command = "";
   other.options = {"--save-json", "--tile=64"};

@@ -114,9 +114,9 @@ TEST_F(DetectorTest, ATileThatHoldsThePictureIsThePicture) {
   }
 }
 
-// Four copies side by side, a tile each: what lies within a copy is found four
-// times, where it is.
-TEST_F(DetectorTest, TilesSeeWhatThePictureAloneShows) {
+// Four copies side by side, a tile each: the objects of a copy are found four
+// times, at their places.
+TEST_F(DetectorTest, EachTileFindsTheObjectsOfItsOwnCopy) {
   cv::Mat four(2 * kSide, 2 * kSide, CV_8UC3);
   for (const int y : {0, kSide}) {
     for (const int x : {0, kSide}) {
@@ -150,7 +150,7 @@ TEST_F(DetectorTest, TilesSeeWhatThePictureAloneShows) {
   EXPECT_GE(found, 20);
 }
 
-// Its limit forbids to hold the picture. A BMP has its rows from below.
+// The limit forbids holding the picture. A BMP has its rows from below.
 TEST_F(DetectorTest, AFileThatIsNeverHeldHasTheSameBoxes) {
   const TemporaryFolder folder;
   const codecs::ImageSize size{kSide, kSide};
@@ -184,8 +184,8 @@ TEST_F(DetectorTest, AFileThatIsNeverHeldHasTheSameBoxes) {
   }
 }
 
-// As an unfinished run leaves them.
-TEST_F(DetectorTest, TilesThatAreKnownAreNotLookedAtAgain) {
+// As left by an unfinished run.
+TEST_F(DetectorTest, KnownTilesAreNotProcessedAgain) {
   const TemporaryFolder folder;
   const fs::path file = folder.write("a.bmp", encode_bmp(picture_));
   Detector low = detector(DetectionTiles{128, 128, 0.25}, 0.001);
@@ -204,7 +204,7 @@ TEST_F(DetectorTest, TilesThatAreKnownAreNotLookedAtAgain) {
   }
 }
 
-TEST_F(DetectorTest, AFileMayBeDamagedAndALookMayBeEnded) {
+TEST_F(DetectorTest, ADamagedFileAndACancelledSearchAreHandled) {
   const TemporaryFolder folder;
   const codecs::ImageSize size{kSide, kSide};
   const std::string bytes = codecs::encode_png_bytes(picture_);
@@ -233,7 +233,7 @@ TEST_F(DetectorTest, AFileMayBeDamagedAndALookMayBeEnded) {
   EXPECT_EQ(ended.reason, "");
 }
 
-TEST_F(DetectorTest, NothingIsLeftOfALineAndThatIsNoError) {
+TEST_F(DetectorTest, AnImageOfOneLineHasNoBoxesAndNoError) {
   EXPECT_TRUE(detect(cv::Mat(1, 20'000, CV_8UC3, cv::Scalar()), {}).empty());
 }
 

@@ -1,5 +1,5 @@
-// Which maps are parts of one picture, where their seams are looked at, and
-// what becomes of the boxes there.
+// Which maps are parts of one picture, the tiles on their seams, and the boxes
+// there.
 #include "worker/detect/mosaic.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ using tiles::TileRect;
 
 const MergeOptions kMerging{.iou_threshold = 0.45, .max_detections = 1000};
 
-// A map of tenths of a metre, so many pixels east and south of a corner.
+// A map of 0.1 m a pixel, so many pixels east and south of a corner.
 maps::MapPlace map_at(double column, double row, int64_t height, int64_t width,
                       const std::string& system = "UTM 33",
                       double pixel = 0.1) {
@@ -73,7 +73,7 @@ TEST(MosaicFinder, MapsThatTouchOrOverlapAreParts) {
   EXPECT_FALSE(mosaics[0].has_pixels(80, 140));
 }
 
-TEST(MosaicFinder, OtherSystemsPixelsAndDistantMapsAreNone) {
+TEST(MosaicFinder, OtherSystemsOtherPixelsAndDistantMapsAreNoParts) {
   EXPECT_TRUE(
       mosaics_of({map_at(0, 0, 100, 100), map_at(100, 0, 100, 100, "UTM 32"),
                   map_at(100, 0, 100, 100, "UTM 33", 0.2),
@@ -107,7 +107,7 @@ TEST(MosaicFinder, ADistantMapBetweenPixelsChangesNothing) {
       mosaics_of({map_at(0, 0, 100, 100), map_at(100.6, 0, 100, 100)}).empty());
 }
 
-// The images of the only mosaic; none: there is no mosaic.
+// The images of the only mosaic; empty if there is no mosaic.
 std::vector<size_t> images_of(const std::vector<maps::MapPlace>& places,
                               Repeats& repeats) {
   const auto mosaics = mosaics_of(places, &repeats);
@@ -128,7 +128,7 @@ TEST(MosaicFinder, ARepeatedMapIsLeftOutAndTheOthersAreAMosaic) {
   EXPECT_THAT(repeats, ElementsAre(std::pair(1, 0)));
 }
 
-TEST(MosaicFinder, TwoYearsOfAMosaic_TheFirstIsOne) {
+TEST(MosaicFinder, TwoYearsOfAMosaic_TheFirstYearIsAMosaic) {
   Repeats repeats;
   EXPECT_THAT(images_of({map_at(0, 0, 100, 100), map_at(100, 0, 100, 100),
                          map_at(100, 0, 100, 100), map_at(0, 0, 100, 100),
@@ -139,7 +139,7 @@ TEST(MosaicFinder, TwoYearsOfAMosaic_TheFirstIsOne) {
               ElementsAre(std::pair(2, 1), std::pair(3, 0), std::pair(4, 0)));
 }
 
-TEST(MosaicFinder, WhatALeftOutMapRepeatedIsNoReasonToLeaveOutAnother) {
+TEST(MosaicFinder, AMapIsNotExcludedForRepeatingAnExcludedOne) {
   Repeats repeats;
   EXPECT_THAT(images_of({map_at(0, 0, 100, 100), map_at(40, 0, 100, 100),
                          map_at(80, 0, 100, 100)},
@@ -186,7 +186,7 @@ TEST(SeamTiles, StayWithinSmallParts) {
               ElementsAre(TileRect{0, 0, 50, 40}));
 }
 
-// Two maps beside each other, of so many bands, and what a model reads of them.
+// Two maps beside each other, of so many bands, and a model's input from them.
 TEST(MosaicReader, GivesThePixelsOfThePictureThatWasCut) {
   const TemporaryFolder folder;
   const Mosaic mosaic =
@@ -219,8 +219,8 @@ TEST(MosaicReader, GivesThePixelsOfThePictureThatWasCut) {
   }
 }
 
-// The first map shows less of the overlap than the second, neither the last
-// rows. They may be of other samples than the model reads.
+// The first map shows less of the overlap than the second, and not the last
+// rows. They may have other samples than the model reads.
 TEST(MosaicReader, APixelWithoutDataIsTakenFromAnotherPart) {
   const TemporaryFolder folder;
   const Mosaic mosaic =
@@ -228,7 +228,7 @@ TEST(MosaicReader, APixelWithoutDataIsTakenFromAnotherPart) {
   struct Case {
     int type;
     double none;
-    std::string text;  // what the file says of it
+    std::string text;  // by the file's tag
     ValueRanges ranges = {};
   };
   for (const auto& [type, none, text, ranges] :
@@ -277,7 +277,8 @@ TileFindings whole_part(std::vector<metrics::Detection> found) {
   return {{96, 96}, {{0, 0, 96, 96}}, {std::move(found)}};
 }
 
-// An object over the first seam: each part shows a piece, the seam's tile all.
+// An object over the first seam: each part shows a piece, the seam's tile the
+// whole.
 TEST(MergeMosaic, TheWholeObjectReplacesItsPieces) {
   MosaicFindings findings;
   findings.parts = {
@@ -297,7 +298,7 @@ TEST(MergeMosaic, TheWholeObjectReplacesItsPieces) {
   EXPECT_EQ(boxes[3].size(), 1u);
 }
 
-// The gap between maps that lie between pixels is none.
+// The gap of 0.4 pixels between these maps does not count.
 TEST(MergeMosaic, AnObjectWhoseCentreLiesInAGapIsOne) {
   const Mosaic mosaic =
       mosaics_of({map_at(0, 0, 96, 96), map_at(96.4, 0, 96, 96)}).at(0);
@@ -324,8 +325,8 @@ TEST(MergeMosaic, AnObjectInAnOverlapIsOne) {
   EXPECT_EQ(boxes[1].size(), 1u);
 }
 
-// The second part's view of the second object is dropped for the first part's.
-TEST(MergeMosaic, WhatAFullPartHasNoRoomForIsOfAnotherThatShowsIt) {
+// The second part's box of the second object is dropped for the first part's.
+TEST(MergeMosaic, ObjectsBeyondAPartsLimitAreTakenFromAnotherPart) {
   const Mosaic mosaic =
       mosaics_of({map_at(0, 0, 96, 96), map_at(64, 0, 96, 96)}).at(0);
   MosaicFindings findings;
@@ -343,7 +344,7 @@ TEST(MergeMosaic, WhatAFullPartHasNoRoomForIsOfAnotherThatShowsIt) {
   EXPECT_EQ(boxes[1][0].box.x1, 6);
 }
 
-// There float32 counts every second pixel.
+// At such coordinates float32 has only every second pixel.
 TEST(MergeMosaic, TwentyMillionPixelsToTheEastBoxesAreAsExact) {
   const Mosaic mosaic =
       mosaics_of({map_at(0, 0, 96, 20'000'001), map_at(20'000'001, 0, 96, 96),

@@ -34,8 +34,8 @@ TEST(TileMerge, TwoViewsOfOneObjectAreOne) {
   EXPECT_EQ(merged[0].confidence, .8F);
 }
 
-// The piece is surer of itself than the whole; the whole is right.
-TEST(TileMerge, AWholeBoxBeatsASurerPieceOfIt) {
+// The piece has the higher confidence; the whole box is right.
+TEST(TileMerge, AWholeBoxReplacesAPieceOfHigherConfidence) {
   const auto merged = merge_tiles(
       {{at(10, 10, 18, 30, .9F), true}, {at(10, 10, 30, 30, .5F), false}},
       kUsual);
@@ -60,7 +60,7 @@ TEST(TileMerge, ClassesAreApartUnlessAgnostic) {
   EXPECT_EQ(merge_tiles(all, agnostic)[0].class_index, 1);
 }
 
-// YOLOv5 shifts classes apart by 7680 px in float32, which mixes them in larger
+// YOLOv5 separates classes by 7680 px in float32, which mixes them in larger
 // images.
 TEST(TileMerge, FarCoordinatesAndHighClassesAreNoDifferent) {
   const float x = 100'000;
@@ -87,8 +87,8 @@ TEST(TileMerge, AtMostSoManyByConfidence) {
   EXPECT_EQ(merged[2].box.x1, 210);
 }
 
-// Objects no larger than the overlap, each seen by every tile it touches.
-TEST(TileMerge, EveryObjectOnceWhateverTheTiles) {
+// Objects no larger than the overlap, each found in every tile that it touches.
+TEST(TileMerge, EveryObjectOnceForAnyTiles) {
   std::mt19937 random(3);
   const auto draw = [&](int n) { return static_cast<int>(random() % n); };
   for (int round = 0; round < 200; ++round) {

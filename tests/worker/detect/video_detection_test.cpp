@@ -38,7 +38,7 @@ class VideoDetection : public testing::Test {
         folder_.write("clip.avi", video::avi_clip(kVideoSide, kVideoSide, 10));
   }
 
-  // Options by which an untrained network finds three boxes in a picture.
+  // Options with which an untrained network finds three boxes in a picture.
   static DetectorOptions options() {
     DetectorOptions options;
     options.height = options.width = kVideoSide;
@@ -129,7 +129,7 @@ TEST_F(VideoDetection, AStrideKeepsNumbersAndLength) {
   EXPECT_EQ(annotated(), (std::pair<int64_t, double>{3, 2.5}));
 }
 
-TEST_F(VideoDetection, AStopLeavesWhatThereIs) {
+TEST_F(VideoDetection, AStopKeepsTheResultsSoFar) {
   DetectionFolder out = folder();
   EXPECT_EQ(detect(out, 1, 4).pictures, 4);
   out.finish();
@@ -147,7 +147,7 @@ TEST_F(VideoDetection, ATruncatedVideoGivesThePicturesItHas) {
   EXPECT_EQ(annotated().first, outcome.pictures);
 }
 
-TEST_F(VideoDetection, NothingIsWrittenOfWhatIsNoVideo) {
+TEST_F(VideoDetection, NothingIsWrittenForAFileThatIsNoVideo) {
   folder_.write("clip.avi", "#EXTM3U\n");
   DetectionFolder out = folder();
   const VideoOutcome outcome = detect(out);

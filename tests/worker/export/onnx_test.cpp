@@ -49,8 +49,8 @@ class OnnxTest : public ::testing::Test {
     return made;
   }
 
-  // Rule-made weights with calibrated statistics: outputs are lively, and
-  // rounding grows to 1e-4 on its way through the layers.
+  // Rule-made weights with calibrated statistics: outputs vary strongly, and
+  // rounding grows to 1e-4 through the layers.
   static void fill_lively(model::LayerGraph& model,
                           const std::string& calibration) {
     fill_model(model.state());
@@ -63,8 +63,8 @@ class OnnxTest : public ::testing::Test {
     }
   }
 
-  // Writes the weights, and images with what float64 makes of them. Returns
-  // how far our own float32 is from that, as `run` measures it.
+  // Writes the weights, and images with the results of float64. Returns the
+  // deviation of our own float32, measured as in `run`.
   double write_model(const std::string& model_name, model::LayerGraph& model,
                      int64_t classes) const {
     const at::NoGradGuard no_grad;
@@ -130,7 +130,7 @@ class OnnxTest : public ::testing::Test {
     }
   }
 
-  // "NAME output deviation" per line; empty: there is no onnxruntime.
+  // "NAME output deviation" per line; empty if onnxruntime is not installed.
   std::map<std::string, double> run() const {
     const fs::path source = HEADROOM_SOURCE_DIR;
     const fs::path own = source / ".deps/venv/bin/python";
@@ -171,8 +171,8 @@ TEST_F(OnnxTest, OnnxruntimeIsAsExactAsOurFloat32) {
   expect_within(2 * own);
 }
 
-// Every convolution with its batch norm folded into it, and nothing else of the
-// state: the reference's fused model.
+// Every convolution with its batch norm folded into it, and no other tensors of
+// the state: the reference's fused model.
 TEST_F(OnnxTest, TheTensorsAreTheFusedModels) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   const nlohmann::json expected = load_parity_json("architecture.json")["n"];
@@ -202,7 +202,7 @@ TEST_F(OnnxTest, TheTensorsAreTheFusedModels) {
   EXPECT_EQ(parameters, expected["parameters_fused"].get<int64_t>());
 }
 
-TEST_F(OnnxTest, OnnxruntimeComputesWhatWeDo) {
+TEST_F(OnnxTest, OnnxruntimeGivesOurResults) {
   model::LayerGraph model(layers::load_model_table("yolov5s"), 80, at::kFloat,
                           0);
   EXPECT_LT(write_model("yolov5s", model, 80), 1e-4);
@@ -248,7 +248,7 @@ TEST(SettleFormats, TheSuffixOfTheOutputIsAFormat) {
   EXPECT_EQ(settled("y.onnx", {"onnx", "torchscript"}), "y: onnx torchscript");
   EXPECT_EQ(settled("y.v2", {}), "y.v2: onnx");
   EXPECT_EQ(settled("", {}), ": onnx");
-  // In a folder the file has the name of the weights: no hidden ".onnx".
+  // In a folder the file gets the name of the weights: no hidden ".onnx".
   const std::string folder = ::testing::TempDir();
   ExportRequest asked;
   asked.output = folder;
@@ -279,7 +279,7 @@ TEST(SettleFormats, TheSuffixOfTheOutputIsAFormat) {
   }
 }
 
-TEST_F(OnnxTest, WhatCannotBeExportedIsRefused) {
+TEST_F(OnnxTest, UnsupportedExportsAreRefused) {
   model::LayerGraph model(layers::load_model_table("yolov5n"), 3, at::kFloat,
                           0);
   weights::save_weights(folder_ / "weights.safetensors", model.state(),

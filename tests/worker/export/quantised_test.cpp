@@ -1,5 +1,5 @@
-// Networks in 8 bits: the simulation is what onnxruntime computes, ranges are
-// those of least error, the file is a quarter, and what is missing is refused.
+// Networks in 8 bits: the simulation equals onnxruntime, ranges have the least
+// error, the file is a quarter, and missing inputs are refused.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -46,7 +46,7 @@ TEST(ValueRanges, RareOutliersAreCutOffAndOthersKept) {
   EXPECT_EQ(cut.low, 0);
 }
 
-TEST(ValueRanges, ZeroLiesWithin) {
+TEST(ValueRanges, TheRangeIncludesZero) {
   ValueRanges ranges;
   const at::Tensor values = at::arange(5, 6, 0.01);
   ranges.see_extremes("x", values);
@@ -60,8 +60,8 @@ TEST(ValueRanges, ZeroLiesWithin) {
   EXPECT_EQ(all.at("same").high, 0);
 }
 
-// The statistics of batch norms become those of these images, so that no map of
-// a deep network fades away.
+// Sets the statistics of batch norms to those of these images, so that no map
+// of a deep network vanishes.
 void give_statistics(model::LayerGraph& model, const at::Tensor& images) {
   const at::NoGradGuard no_grad;
   model::StepContext context;
@@ -113,7 +113,7 @@ class Quantised : public testing::Test {
     return x.mul(255).round().clamp(0, 255).div(255);
   }
 
-  // What run_onnx.py prints of network.onnx against these heads.
+  // The output of run_onnx.py for network.onnx against these heads.
   std::string run(std::vector<at::Tensor> heads) const {
     std::vector<std::pair<std::string, at::Tensor>> reference = {
         {"x", images().contiguous()}};
@@ -141,10 +141,10 @@ class Quantised : public testing::Test {
   fs::path folder_;
 };
 
-// Integers are the same; where a value falls on the border of two, one of them
-// may take the other. On the way through 60 convolutions that reaches the heads
-// as less than the steps of 8 bits themselves.
-TEST_F(Quantised, OnnxruntimeComputesWhatIsSimulated) {
+// Integers are the same; a value on the border of two may be rounded to either.
+// After 60 convolutions the difference at the heads is less than the steps of 8
+// bits themselves.
+TEST_F(Quantised, OnnxruntimeGivesTheSimulatedResults) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   ExportRequest asked = request(parity_path("weights/bccd_v5n.safetensors"));
   asked.cfg = "yolov5n";
@@ -189,8 +189,8 @@ TEST_F(Quantised, OnnxruntimeComputesWhatIsSimulated) {
   EXPECT_EQ(levels, 3) << text;
 }
 
-// Squeeze and excitation, shuffled channels, folding; not deep, for what 8 bits
-// cost grows with every convolution of an untrained network.
+// Squeeze and excitation, shuffled channels, folding; not deep, because the
+// error of 8 bits grows with every convolution of an untrained network.
 constexpr const char* kFewOfEach = R"(
 nc: 3
 depth_multiple: 1.0
@@ -266,7 +266,7 @@ TEST_F(Quantised, EveryShippedVariant) {
           "operator ConvTranspose cannot be simulated: export without")));
 }
 
-TEST_F(Quantised, WhatIsMissingIsRefused) {
+TEST_F(Quantised, MissingInputsAreRefused) {
   model::LayerGraph model(layers::load_model_table("yolov5n"), 3, at::kFloat,
                           0);
   const std::string weights = folder_ / "weights.safetensors";

@@ -101,7 +101,7 @@ head:
   fs::remove(file);
 }
 
-TEST(Torchscript, ArchiveSaysWhatYolov5sReadersAsk) {
+TEST(Torchscript, TheArchiveHasTheMetadataThatYolov5Reads) {
   const layers::ModelTable table = layers::load_model_table("yolov5n");
   model::LayerGraph model(table, 2, at::kFloat, 0);
   std::istringstream stream(make_torchscript_network(
@@ -127,7 +127,7 @@ TEST(Torchscript, WeightsOf16Bits) {
   EXPECT_GT(halves, 100);
 }
 
-TEST(Torchscript, WhatItCannotBeAskedFor) {
+TEST(Torchscript, UnsupportedOptionsAreRefused) {
   ExportRequest request;
   request.weights = "w.safetensors";
   request.include = {"torchscript"};

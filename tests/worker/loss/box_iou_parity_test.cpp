@@ -64,7 +64,7 @@ TEST(BoxIouParityTest, ValuesAndGradientsInDouble) {
       const Number iou = iou_of(kind, pred, target, i);
       expect_like(iou.value, values[i].item<double>(), 1e-12, 1e-15, what);
       // A box without height: the angle has no derivative there, and
-      // derivatives carried forward are then NaN in every field, not in two.
+      // forward-mode derivatives are then NaN in every field, not in two.
       if (by_pred[i].isnan().any().item<bool>()) continue;
       ++gradients_compared;
       for (int64_t k = 0; k < 4; ++k)
@@ -80,7 +80,7 @@ TEST(BoxIouParityTest, ValuesAndGradientsInDouble) {
   EXPECT_GE(gradients_compared, 4 * 62 - 6);
 }
 
-// Ours is computed in double in every precision.
+// Our CIoU is computed in double in every precision.
 TEST(BoxIouParityTest, TheFloat32RunAgrees) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   const weights::Safetensors tensors =
@@ -93,7 +93,7 @@ TEST(BoxIouParityTest, TheFloat32RunAgrees) {
         tensors.at(std::string("iou.") + kind_name + ".f32");
     for (size_t i = 0; i < names.size(); ++i) {
       const std::string& name = names[i];
-      // Beyond float32: the README says which.
+      // Beyond float32, as listed in the README.
       if (name == "tiny" || name == "very_tiny" || name.starts_with("aspect_"))
         continue;
       ++compared;

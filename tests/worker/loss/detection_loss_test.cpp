@@ -63,7 +63,7 @@ struct Part {
   std::vector<LevelTargets> targets;
 };
 
-// Images [begin, end) of the example, as a micro-batch sees them.
+// Images [begin, end) of the example, as a micro-batch.
 Part part_of_example(int64_t begin, int64_t end) {
   Part part;
   for (const at::Tensor& head : example_heads(2))
@@ -177,7 +177,7 @@ TEST(DetectionLossTest, MemoryLayoutChangesNothing) {
   const DetectionLoss expected = loss_of(plain);
   expected.total.backward();
 
-  // As a channels-last convolution leaves it: fields next to each other, then
+  // The layout of a channels-last convolution: fields next to each other, then
   // anchors, columns, rows.
   Part strided = part_of_example(0, 2);
   for (at::Tensor& head : strided.heads)
@@ -265,7 +265,7 @@ TEST(DetectionLossTest, NonFinitePredictionsShow) {
   }
 }
 
-TEST(DetectionLossTest, WhatDoesNotFitTogetherIsRefused) {
+TEST(DetectionLossTest, MismatchedInputsAreRefused) {
   const Part part = part_of_example(0, 2);
   EXPECT_THROW(detection_loss(part.heads, part.targets, {2, {13, 33, 21}},
                               example_gains()),

@@ -1,5 +1,5 @@
-// The loss on a device against the CPU's: the test device's memory is out of
-// the host's reach, its kernels are the CUDA plugin's text.
+// The loss on a device against the CPU's: the host cannot access the test
+// device's memory, and its kernels are the CUDA plugin's text.
 #include "worker/loss/device_loss.h"
 
 #include <ATen/Context.h>
@@ -73,7 +73,7 @@ LevelScales scales_of(const Case& c, double obj) {
 
 constexpr double kLossScale = 2;
 
-// Two levels, the second without matches, as Detect lays heads out.
+// Two levels, the second without matches, in the layout of Detect's heads.
 Result loss_on(const devices::ComputeDevice& device, const Case& c,
                const std::vector<at::Tensor>& cells,
                const std::vector<LevelTargets>& targets) {
@@ -128,7 +128,7 @@ TEST_P(DeviceLossTest, EqualsTheCpus) {
       targets_of(c), targets_of({.rows = 0, .type = c.type})};
   const Result expected = loss_on({}, c, cells, targets);
   const Result result = loss_on(device, c, cells, targets);
-  // In float32 the device sums what it computed in float32.
+  // In float32 the device computes and sums in float32.
   const bool is_double = c.type == at::kDouble;
   EXPECT_LE(relative_error(result.total, expected.total),
             is_double ? 1e-12 : 1e-6);
@@ -142,7 +142,7 @@ TEST_P(DeviceLossTest, EqualsTheCpus) {
     EXPECT_EQ(result.gradients[level].scalar_type(), c.type);
   }
 
-  // Room for more matches changes no bit: sums have an order of their own.
+  // Room for more matches changes no bit: sums have an order independent of it.
   Case roomy = c;
   roomy.capacity += 500;
   const Result padded = loss_on(device, roomy, cells, targets);

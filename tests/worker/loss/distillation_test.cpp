@@ -1,5 +1,5 @@
-// What a teacher asks: nothing where it is obeyed; its gradient is the
-// derivative of its value; parts of a batch add up.
+// The loss against a teacher: zero if the student equals it; its gradient is
+// the derivative of its value; parts of a batch add up.
 #include "worker/loss/distillation.h"
 
 #include <ATen/core/grad_mode.h>
@@ -34,7 +34,7 @@ double sum(const DistilledLevel& level) {
   return level.items[0] + level.items[1] + level.items[2];
 }
 
-TEST(Distillation, ATeacherWhoIsObeyedAsksNothing) {
+TEST(Distillation, AStudentEqualToItsTeacherHasNoLoss) {
   const at::Tensor teacher = head(2, 3, 1);
   const DistilledLevel level = distil_level(teacher.clone(), rule(teacher));
   EXPECT_NEAR(sum(level), 0, 1e-12);
@@ -55,7 +55,7 @@ TEST(Distillation, TheGradientIsTheDerivative) {
               1e-7 * std::abs(along));
 }
 
-// Where the teacher sees nothing it teaches objectness alone.
+// Where the teacher detects nothing it teaches objectness alone.
 TEST(Distillation, EmptyCellsTeachObjectness) {
   const at::Tensor teacher = head(1, 3, 1), student = head(1, 3, 2);
   teacher.select(4, 4).fill_(-9);

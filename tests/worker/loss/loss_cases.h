@@ -17,7 +17,7 @@ namespace headroom::loss {
 // Rows image,class,x,y,w,h of a tensor.
 std::vector<LabelRow> to_labels(const at::Tensor& rows);
 
-// Gains that are scaled already ("hyp_used" of a case).
+// Gains that are already scaled ("hyp_used" of a case).
 LossGains to_gains(const nlohmann::json& hyp_used, const std::string& family,
                    int64_t num_classes);
 
@@ -32,7 +32,7 @@ struct HeadCase {
 };
 HeadCase head_case(const std::string& name, at::ScalarType scalar_type);
 
-// Those with a loss of their own; the balance updates are another mechanism.
+// Cases with a loss of their own; the balance updates are another mechanism.
 std::vector<std::string> head_case_names();
 
 // Rows of targets per level: counts of a batch that is the whole global batch.

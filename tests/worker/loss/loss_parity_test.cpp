@@ -70,9 +70,8 @@ TEST(LossParityTest, GradientsInBothPrecisions) {
   EXPECT_EQ(cases_compared, 15);
 }
 
-// The overlap of every row with its target, and what objectness is trained
-// towards: read back from the gradient, which is sigmoid - target but for a
-// factor.
+// The overlap of every row with its target, and the target of objectness: read
+// back from the gradient, which is sigmoid - target up to a factor.
 TEST(LossParityTest, OverlapsAndObjectnessTargets) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   const weights::Safetensors tensors = load_parity_tensors("loss.safetensors");

@@ -88,10 +88,9 @@ TEST(NetworkLossParityTest, Float64) {
   compare("net_one_image_empty", at::kDouble, {1e-11, 1e-10}, "f64");
 }
 
-// How far, for the same network and images, the reference's own float32 runs
-// are from its float64 run, whatever their threads, layout and kernels. Ours
-// may be ten times as far as the farthest, the vectors' rule for forward
-// passes.
+// The largest distance, for the same network and images, of the reference's own
+// float32 runs from its float64 run, over threads, layouts and kernels. Ours
+// may be ten times as far, the vectors' rule for forward passes.
 Tolerances measured_noise(const std::string& type) {
   Tolerances worst{0, 0};
   int runs = 0;

@@ -60,7 +60,7 @@ TEST(TargetAssignmentTest, CentreOnTheFarBorderIsClamped) {
   const auto targets =
       assign_targets({at_cell(4, 3.5)}, {unit_grid()}, 4, at::kDouble);
   EXPECT_EQ(rows_of(targets[0])[0], (Row{0, 0, 3, 3, 0}));
-  // The distance counts from the clamped cell.
+  // The distance is measured from the clamped cell.
   EXPECT_EQ(targets[0].box[0][0].item<double>(), 1.0);
 }
 

@@ -1,5 +1,6 @@
-// Real pictures as maps: what detect finds in the GeoTIFF of a photograph are
-// the boxes of the photograph, moved, and used as labels they are these again.
+// Real pictures as maps: the boxes of detect for the GeoTIFF of a photograph
+// are those of the photograph, moved, and used as labels they give the same
+// boxes again.
 #include <gtest/gtest.h>
 #include <ogr_api.h>
 
@@ -121,7 +122,7 @@ TEST(SlowAerialMaps, BoxesAreThoseOfThePhotographMoved) {
     const labels::IndexedDataset read =
         labels::index_dataset(data, labels::Split::kTrain);
     const auto as_labels = read.dataset.labels(0);
-    // A network that has learned nothing finds boxes of no width, too.
+    // An untrained network also finds boxes without width.
     EXPECT_EQ(static_cast<int64_t>(as_labels.size()) + read.report.num_faults(),
               static_cast<int64_t>(expected.size()));
     std::vector<FoundBox> labelled;

@@ -1,6 +1,6 @@
 // headroom detect on GeoTIFFs: the boxes of the same picture without
-// coordinates, at the places that its tags say, whether it is one file or a
-// mosaic of several.
+// coordinates, at the places given by its tags, for one file and for a mosaic
+// of several.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -107,7 +107,7 @@ std::vector<MapObject> objects_of(const fs::path& results,
         object.box[axis + 2] = std::max(object.box[axis + 2], pixel[axis]);
       }
     }
-    // What knows nothing sees lines and points at borders, too.
+    // An untrained network also finds lines and points at borders.
     if (object.box[2] - object.box[0] < 1) continue;
     if (object.box[3] - object.box[1] < 1) continue;
     objects.push_back(object);
@@ -223,7 +223,7 @@ TEST(DetectOnMaps, BloodCellsOnSeamsAreFoundOnce) {
   }
 }
 
-// Without tiles nobody looks at seams: no box may be lost for them.
+// Without tiles seams are not searched: no box may be lost for them.
 TEST(DetectOnMaps, WithoutTilesEveryBoxIsInTheLayer) {
   const TemporaryFolder folder;
   write_quarters(folder.path() / "parts", test_picture(192, 192, 1), 96);
@@ -274,7 +274,7 @@ TEST(DetectOnMaps, ARepeatedMapIsPlainAndTheOthersStayAMosaic) {
   EXPECT_EQ(both.second, alone);
 }
 
-// What a file alone shows stays what it is.
+// The boxes of a single file are unchanged.
 TEST(DetectOnMaps, AMosaicChangesNoBoxInPixels) {
   const TemporaryFolder folder;
   write_quarters(folder.path() / "parts", test_picture(192, 192, 1), 96);

@@ -16,7 +16,7 @@ namespace headroom {
 
 struct Geotiff {
   std::array<double, 6> transform{};
-  std::string system = {};  // as GDAL takes it: "EPSG:32633"; "": none
+  std::string system = {};  // in GDAL's form: "EPSG:32633"; "": no system
   std::vector<std::string> options = {};  // of creation: "TILED=YES"
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The type stands behind all else.
+// The type is after all other members.
 constexpr const char* kCollection =
     R"({"crs": {"type": "name", "properties": {"name": "EPSG:32633"}},
 "features": [{"type": "Feature", "properties": {"class": "car"}, "geometry":
@@ -43,7 +43,8 @@ TEST(JsonCollection, EveryToolReadsIt) {
   tiles.tiles = {.height = 60, .width = 50, .overlap = 0};
   EXPECT_EQ(tiles::tile_data(data, tiles)[0].report.boxes, 1);
 
-  // Ids of what was found are those of a set without COCO's annotations.
+  // The category ids of detections are those of a set without COCO's
+  // annotations.
   configs::RunConfig run;
   run.save_json = true;
   validation::ImageFindings found;

@@ -1,4 +1,4 @@
-// Maps and weights for tests, and the plugin and the tools that read them.
+// Maps and weights for tests, with the plugin and the tools that read them.
 #pragma once
 
 #include <array>
@@ -42,9 +42,8 @@ inline void write_geotiff(const std::filesystem::path& file, const cv::Mat& rgb,
   write_geotiff(file, rgb, Geotiff{transform, system, options});
 }
 
-// A network that has learned nothing, and whose signals grow from layer to
-// layer, the faster the smaller the variance is that it divides them by, so
-// that pixels decide.
+// An untrained network, whose signals grow from layer to layer, the faster the
+// smaller its running variance is, so that pixels decide.
 inline void write_weights(const std::filesystem::path& file, int num_classes,
                           int64_t side, double variance) {
   const layers::ModelTable table = layers::load_model_table("yolov5n");

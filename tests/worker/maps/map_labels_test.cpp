@@ -1,5 +1,5 @@
 // Labels on the map and tiles of maps, through the built plugin: places against
-// PROJ's and GDAL's own.
+// those of PROJ and GDAL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <proj.h>
@@ -72,7 +72,7 @@ class Projection {
   PJ* projection_;
 };
 
-// Features of class 0 whose corners lie in `system`, over a map of `own`.
+// Features of class 0 with corners in `system`, over a map of `own`.
 nlohmann::json collection_of(const std::vector<PixelExtent>& boxes,
                              const Transform& transform, const std::string& own,
                              const std::string& system) {
@@ -178,9 +178,9 @@ INSTANTIATE_TEST_SUITE_P(
         LabelSystems{
             "EPSG:3031", {-1.5e6, 0.5, 0, 9e5, 0, -0.5}, "OGC:CRS84"}));
 
-// What detect wrote is read as labels: also over the 180th meridian, where a
-// box is two polygons.
-TEST_F(MapLabels, WhatDetectWritesIsTheSameBoxes) {
+// Files of detect are read as labels: also over the 180th meridian, where a box
+// is two polygons.
+TEST_F(MapLabels, FilesOfDetectGiveTheSameBoxes) {
   const std::vector<std::pair<Transform, std::string>> maps = {
       {kTurned, "EPSG:32633"},
       {{179.5, 0.01, 0, 10, 0, -0.01}, "EPSG:4326"},
@@ -224,8 +224,9 @@ TEST_F(MapLabels, WhatDetectWritesIsTheSameBoxes) {
   }
 }
 
-// GDAL takes turns off a longitude one by one: of 1e200 metres for ever.
-TEST_F(MapLabels, WhatLiesFarBeyondTheEarthHasNoPlace) {
+// GDAL subtracts turns from a longitude one by one: for 1e200 metres it would
+// never end.
+TEST_F(MapLabels, CoordinatesFarBeyondTheEarthHaveNoPlace) {
   add_map("a.tif", {13.25, 1e-6, 0, 52.5, 0, -1e-6}, "EPSG:4326");
   folder_.write("labels/a.geojson",
                 R"({"type": "FeatureCollection", "crs": {"properties":
@@ -327,7 +328,7 @@ TEST_F(MapLabels, APolygonStaysInOnePieceRoundTheEarth) {
        {-30, 0, 162, 10},
        {0, 40, 10, 60},
        false},
-      // Nobody cut this one at the 180th meridian.
+      // This one is not cut at the 180th meridian.
       {"EPSG:4326",
        {175, 0.1, 0, 30, 0, -0.5},
        {179, 0, -179, 10},
@@ -360,7 +361,7 @@ TEST_F(MapLabels, APolygonStaysInOnePieceRoundTheEarth) {
   }
 }
 
-// A plate carree in metres, whose turn is not known.
+// A plate carree in metres, whose period is unknown.
 TEST_F(MapLabels, AProjectionThatGoesRoundTheEarthIsNamed) {
   folder_.write(
       "labels/a.geojson",
@@ -401,7 +402,7 @@ TEST_F(MapLabels, HeightsAndCentresOfTheEarthAreNoMaps) {
   }
 }
 
-TEST_F(MapLabels, VerifyNamesWhatIsWrong) {
+TEST_F(MapLabels, VerifyNamesTheFaults) {
   add_map("a.tif", kNorthUp, "EPSG:32633");
   nlohmann::json collection = collection_of(
       {kBoxes[0], {90, 10, 120, 20}, {300, 0, 310, 10}, kBoxes[3]}, kNorthUp,
@@ -456,7 +457,7 @@ TEST_F(MapLabels, TheIndexNoticesLabelsThatChanged) {
   const uint64_t digest = scan().dataset.digest();
   EXPECT_THAT(scan().report.notes, IsEmpty());
   EXPECT_EQ(scan().dataset.digest(), digest);
-  // A label that moved; then a map that did, with its label.
+  // First a label is moved, then a map together with its label.
   folder_.write("labels/7.geojson", labels_of_box(kBoxes[1]));
   const IndexedDataset moved = scan();
   EXPECT_NE(moved.dataset.digest(), digest);
@@ -499,7 +500,7 @@ void expect_tile(const fs::path& file, const fs::path& map, int64_t row,
   GDALClose(whole);
 }
 
-// A system that no authority knows by a number.
+// A system without a number of an authority.
 constexpr const char* kOwnSystem =
     "+proj=tmerc +lat_0=10 +lon_0=15 +k=0.9 +x_0=5000 +y_0=100 +ellps=bessel "
     "+towgs84=500,100,400,1,2,3,4 +units=m";
@@ -552,7 +553,7 @@ TEST_F(MapLabels, TilesAreMapsWithTheirLabels) {
     ++found;
   }
   EXPECT_EQ(found, splits[0].tiles);
-  // Labels of a tile in pixels; and those of its map, which lie where it does.
+  // Labels of a tile in pixels; and those of its map, at the same places.
   const auto tiled = configs::load_data_config(request.output / "data.yaml");
   const Dataset in_pixels = index_dataset(tiled, Split::kTrain).dataset;
   fs::remove_all(request.output / "labels/train");

@@ -1,5 +1,5 @@
 // Boxes of GeoTIFFs as GeoJSON and GeoPackage: coordinates against PROJ's own,
-// attributes, and what is refused. GDAL makes the maps.
+// attributes, and refusals. GDAL makes the maps.
 #include "worker/detect/map_layers.h"
 
 #include <gdal.h>
@@ -41,7 +41,7 @@ maps::MapApi& built_plugin() {
   return *plugin.api;
 }
 
-// Closes the map. `system` "": none.
+// Closes the map. `system` "": no system.
 void place_map(GDALDatasetH map, const std::string& system,
                const Transform& transform) {
   Transform copy = transform;
@@ -55,7 +55,7 @@ void place_map(GDALDatasetH map, const std::string& system,
   GDALClose(map);
 }
 
-// Sparse: its pixels, which nobody reads, take no room.
+// Sparse: its pixels, which are never read, take no room.
 void make_map(const fs::path& file, const std::string& system,
               const Transform& transform, int side = kSide) {
   GDALAllRegister();
@@ -67,7 +67,7 @@ void make_map(const fs::path& file, const std::string& system,
 
 class MapLayersTest : public testing::Test {
  protected:
-  // Writes what was found in the maps; returns why one has no coordinates.
+  // Writes the detections in the maps; returns why one has no coordinates.
   std::string write(const std::vector<ImageDetections>& all) {
     FolderOptions options;
     options.may_exist = true;
@@ -154,7 +154,7 @@ TEST_P(MapLayersOfSystem, CornersAreWherePROJHasThem) {
                                                            {box.x2, box.y1},
                                                            {box.x2, box.y2},
                                                            {box.x1, box.y2}}};
-    // The ring may begin at any corner and go either way round.
+    // The ring may begin at any corner and go in either direction.
     for (const auto& corner : corners) {
       double nearest = 1e9;
       for (const nlohmann::json& point : ring) {
@@ -230,7 +230,7 @@ TEST_F(MapLayersTest, NothingFoundIsAnEmptyLayer) {
   EXPECT_FALSE(fs::exists(folder_.path() / "out/predictions.gpkg.partial"));
 }
 
-TEST_F(MapLayersTest, WhatIsNoMapIsSaid) {
+TEST_F(MapLayersTest, AnImageThatIsNoMapIsReported) {
   folder_.write("picture.bmp", encode_bmp(test_picture(64, 64, 1)));
   EXPECT_EQ(write({{map("picture.bmp"), 64, 64, {}}}),
             "it has no coordinates: it is no GeoTIFF");
@@ -242,8 +242,8 @@ TEST_F(MapLayersTest, WhatIsNoMapIsSaid) {
               HasSubstr("turned or mirrored"));
 }
 
-// Numbers that only a range makes sense of are as turned as others.
-TEST_F(MapLayersTest, AMapOfNumbersThatIsStoredTurnedIsSaid) {
+// Numbers that need a range are rotated like others.
+TEST_F(MapLayersTest, AMapOfNumbersThatIsStoredTurnedIsReported) {
   GDALAllRegister();
   write_bands(
       map("turned.tif"), cv::Mat(kSide, kSide, CV_32F, cv::Scalar(1)),
@@ -272,7 +272,7 @@ TEST_F(MapLayersTest, ABoxOverThe180thMeridianIsTwoPolygons) {
   ASSERT_EQ(features.size(), 2);
   EXPECT_EQ(features[0]["geometry"]["type"], "MultiPolygon");
   EXPECT_EQ(features[0]["geometry"]["coordinates"].size(), 2);
-  // The second lies beyond it as a whole.
+  // The second is beyond it as a whole.
   EXPECT_EQ(features[1]["geometry"]["type"], "Polygon");
   for (const nlohmann::json& point :
        features[1]["geometry"]["coordinates"][0]) {
@@ -287,7 +287,7 @@ TEST_F(MapLayersTest, MapsOfTheWholeWorldEndAtTheirEdge) {
   EXPECT_EQ(geojson()["features"][0]["geometry"]["type"], "Polygon");
 }
 
-TEST_F(MapLayersTest, WhatHasNoPlaceOnEarthIsCounted) {
+TEST_F(MapLayersTest, BoxesWithoutAPlaceOnEarthAreCounted) {
   // Mars; and latitudes beyond the pole.
   make_map(map("mars.tif"), "ESRI:104905", {10, 0.01, 0, 10, 0, -0.01}, 100);
   EXPECT_THAT(write({{map("mars.tif"), 100, 100, {box_at(1, 1, 2, 2)}}}),
@@ -304,7 +304,7 @@ TEST_F(MapLayersTest, WhatHasNoPlaceOnEarthIsCounted) {
 
 TEST_F(MapLayersTest, AFileThatCannotBeWrittenIsNamed) {
   make_map(map("a.tif"), "EPSG:32633", {500000, 0.5, 0, 5400000, 0, -0.5});
-  // Folders lie where the files are to be made.
+  // Folders block the paths of the files.
   for (const std::string name : {"predictions.geojson", "predictions.gpkg"}) {
     SCOPED_TRACE(name);
     fs::remove_all(folder_.path() / "out");

@@ -1,5 +1,5 @@
-// Thousands of damaged GeoTIFFs for the plugin: each is a place or a reason,
-// and what has a place has pixels that are numbers, or none.
+// Thousands of damaged GeoTIFFs for the plugin: each gives a place or a reason,
+// and one with a place gives finite coordinates, or none.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -90,7 +90,7 @@ class SlowMapMutation : public testing::Test {
   int64_t sound_ = 0, refused_ = 0;
 };
 
-// Tags whose numbers, keys or lengths are what no program writes.
+// Tags whose numbers, keys or lengths no program writes.
 codecs::GeoTags with_hostile_values(codecs::GeoTags tags,
                                     sampling::RandomStream& draws) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -139,7 +139,7 @@ codecs::GeoTags with_hostile_values(codecs::GeoTags tags,
 }
 
 TEST_F(SlowMapMutation, TagsOfHostileValues) {
-  read(samples_[0]);  // what libraries set up once is no part of the bound
+  read(samples_[0]);  // libraries allocate their own memory once
   constexpr uint64_t kEach = 500;
   const BoundedMemory bound;
   for (size_t sample = 0; sample < tags_.size(); ++sample) {

@@ -20,7 +20,7 @@ loader::Batch batch_of(const std::vector<int64_t>& boxes) {
   return batch;
 }
 
-TEST(BoxBoundMonitor, SaysOnceThatTheBoundIsExceeded) {
+TEST(BoxBoundMonitor, ReportsOnceThatTheBoundIsExceeded) {
   predict::LabelBound labels;
   labels.statistics =
       predict::label_statistics({3, 1, 5});  // two images: at most 8

@@ -1,4 +1,4 @@
-// What a process has on its device beside its tensors, from looks at it.
+// A process's memory on its device beside its tensors, from measurements.
 #include "worker/memory/device_footprint.h"
 
 #include <gmock/gmock.h>
@@ -30,10 +30,10 @@ devices::DeviceUse use(int64_t used,
           own ? std::optional(*own * kMiB) : std::optional<int64_t>()};
 }
 
-TEST(DeviceFootprint, OwnBytesCountWhateverOthersDo) {
-  // Others give 900 MiB back meanwhile, and 50 of ours are segments.
+TEST(DeviceFootprint, OwnBytesCountForAnyUseByOthers) {
+  // Other processes free 900 MiB meanwhile, and 50 of ours are segments.
   EXPECT_EQ(bytes_taken(use(2000, 100), use(1500, 500), 50 * kMiB), 350 * kMiB);
-  // Before its context a process is not listed.
+  // A process is not listed before it has a context.
   EXPECT_EQ(bytes_taken(use(2000), use(2400, 300), 0), 300 * kMiB);
 }
 
@@ -44,7 +44,7 @@ TEST(DeviceFootprint, ElseTheDifferenceOfAll) {
   EXPECT_EQ(bytes_taken(use(1400), std::nullopt, 0), std::nullopt);
 }
 
-TEST(DeviceFootprint, AContextThatNobodyMeasuresIsReserved) {
+TEST(DeviceFootprint, AnUnmeasuredContextIsReserved) {
   const DeviceFootprint known = footprint_of_context(use(10), use(400, 390));
   EXPECT_TRUE(known.is_measured);
   EXPECT_EQ(known.total(), 390 * kMiB);
@@ -55,7 +55,7 @@ TEST(DeviceFootprint, AContextThatNobodyMeasuresIsReserved) {
   EXPECT_THAT(describe({}, unknown), HasSubstr("(reserved, not measured)"));
 }
 
-TEST(DeviceRoom, IsTheLimitOrWhatOthersLeave) {
+TEST(DeviceRoom, IsTheLimitOrTheRestThatOthersLeave) {
   const int64_t card = 8000 * kMiB;
   const auto room = [&](int64_t limit,
                         const std::optional<devices::DeviceUse>& now,
@@ -68,7 +68,7 @@ TEST(DeviceRoom, IsTheLimitOrWhatOthersLeave) {
   EXPECT_FALSE(room(0, use(1000)).is_limit);
   EXPECT_TRUE(room(6000, use(1000, 400)).is_limit);
   EXPECT_EQ(room(6000, use(1000, 400)).bytes, 6000 * kMiB);
-  // A limit that others leave no room for is none.
+  // A limit that other processes leave no room for does not count.
   EXPECT_EQ(room(6000, use(5000, 400)).bytes, 3400 * kMiB);
   EXPECT_FALSE(room(6000, use(5000, 400)).is_limit);
 }
@@ -94,7 +94,7 @@ std::string refusal(const DeviceRoom& room) {
   return "";
 }
 
-TEST(DeviceRoom, WhatDoesNotFitIsRefusedWithAllNumbers) {
+TEST(DeviceRoom, APlanThatDoesNotFitIsRefusedWithAllNumbers) {
   EXPECT_EQ(refusal({1400 * kMiB, true, 8000 * kMiB}), "");
   EXPECT_EQ(refusal({1399 * kMiB, true, 8000 * kMiB}),
             "[memory] rank 1 needs 1.37 GiB (1468006400 bytes) of its device "
@@ -109,8 +109,9 @@ TEST(DeviceRoom, WhatDoesNotFitIsRefusedWithAllNumbers) {
                     HasSubstr("free some of it, or use a smaller --batch")));
 }
 
-// A step's matches are known by micro-batch; leaner steps have more of those.
-TEST(StepSegments, WhatIsKnownOfAStepHoldsForThePlannedMicroBatchesAlone) {
+// A step's matches are known by micro-batch; leaner steps have more
+// micro-batches.
+TEST(StepSegments, KnownMatchesCountForThePlannedMicroBatchesOnly) {
   configs::RunConfig config;
   config.cfg = "yolov5n";
   config.synthetic_input = true;
@@ -145,13 +146,13 @@ TEST(DeviceMemoryEvent, IsOfTheRankThatHasLeastRoom) {
               HasSubstr("tried again, leaner"));
 }
 
-TEST(AssignedCard, OneThatIsGoneIsSaid) {
+TEST(AssignedCard, AVanishedCardIsReported) {
   const run::AssignedCard card{.index = 5, .uuid = "GPU-5"};
   EXPECT_EQ(run::vanished_card_error(card, 8, "GPU-5"), "");
   EXPECT_EQ(run::vanished_card_error(card, 5, ""),
             "card 5 (GPU-5) was there when its agent registered, and now the "
             "driver shows 5 cards");
-  // One before it has fallen off the bus.
+  // A card before it has fallen off the bus.
   EXPECT_EQ(run::vanished_card_error(card, 7, "GPU-6"),
             "card 5 (GPU-5) was there when its agent registered, and now the "
             "driver shows 7 cards, with GPU-6 in its place");

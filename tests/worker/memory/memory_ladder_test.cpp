@@ -6,7 +6,6 @@
 #include <tuple>
 #include <utility>
 
-
 namespace headroom::memory {
 namespace {
 
@@ -48,7 +47,8 @@ class Walk {
     reason = decision.reason;
     return decision.move;
   }
-  // The steps that commit calmly before something happens; -1: nothing does.
+  // The number of steps that commit calmly before the ladder moves; -1: it does
+  // not.
   int64_t calm_steps_before_a_move() {
     for (int64_t step = 1; step <= 10 * kCalmSteps; ++step) {
       if (commit() != Move::kStay) return step;
@@ -163,15 +163,15 @@ TEST(MemoryLadder, TheMicroBatchComesBackBeforeThePolicies) {
   EXPECT_EQ(once.reason, "after 20 calm steps layers are recomputed again");
 }
 
-// The number of micro-batches is common to all ranks, whatever rung each is on.
+// The number of micro-batches is common to all ranks, on any rungs.
 TEST(MemoryLadder, RanksAgreeOnTheMicroBatch) {
   const LadderRungs full = all_rungs();
   LadderRungs short_ladder = full;
   short_ladder.policies.resize(1);
   LadderState failing, other;
   for (int i = 0; i < 2; ++i) {
-    std::tie(failing, other) = next_generation(
-        after_failure(short_ladder, failing).state, other);
+    std::tie(failing, other) =
+        next_generation(after_failure(short_ladder, failing).state, other);
   }
   EXPECT_EQ(failing.num_cuts, 1);
   EXPECT_EQ(other.num_cuts, 1);
@@ -186,7 +186,7 @@ TEST(MemoryLadder, RanksAgreeOnTheMicroBatch) {
   EXPECT_EQ(failing.num_cuts, 0);
 }
 
-TEST(MemoryLadder, TheLowestRankWithNothingLeftIsSaidOnce) {
+TEST(MemoryLadder, TheLowestRankWithoutARungLeftIsReportedOnce) {
   LadderRungs rungs = all_rungs();
   rungs.policies.resize(1);
   rungs.micro_batches.clear();
@@ -205,8 +205,8 @@ TEST(MemoryLadder, TheLowestRankWithNothingLeftIsSaidOnce) {
   EXPECT_FALSE(agreed.state.is_exhausted);
 }
 
-// Whatever happens, a step ends after finitely many failures, and a run
-// changes its rungs finitely often.
+// For any failures a step ends after finitely many of them, and a run changes
+// its rungs finitely often.
 TEST(MemoryLadder, EverySequenceIsFinite) {
   for (uint32_t seed = 1; seed < 200; ++seed) {
     Walk walk(all_rungs());

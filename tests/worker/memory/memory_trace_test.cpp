@@ -18,7 +18,7 @@ int32_t index_of(StepPhase phase) { return static_cast<int32_t>(phase); }
 
 constexpr int64_t kOrigin = 1'000'000'000'000;  // nanoseconds
 
-// One step: 100 bytes of weights, 40 of activations that go again.
+// One step: 100 bytes of weights, 40 of activations that are freed.
 MemoryRecord step_record(int64_t begin) {
   using enum MemoryCategory;
   using enum StepPhase;
@@ -73,7 +73,7 @@ TEST(MemoryTrace, HasSlicesPerPhaseAndCountersPerCategory) {
   }
 }
 
-TEST(MemoryTrace, ARecordThatEndsEarlyIsClosedAndSaysSo) {
+TEST(MemoryTrace, ARecordThatEndsEarlyIsClosedWithANotice) {
   MemoryRecord record = step_record(kOrigin);
   record.events.resize(3);  // in forward
   record.is_full = true;
@@ -99,7 +99,7 @@ TEST(MemoryTrace, TheChartHasAPanelPerRank) {
   EXPECT_EQ(chart.panels[0].marks.back().name, "");
 }
 
-TEST(MemoryTrace, WhatIsNotCountedIsTheLargestOfTheSamples) {
+TEST(MemoryTrace, UncountedMemoryIsTheLargestOfTheSamples) {
   MemoryRecord record = step_record(kOrigin);
   EXPECT_EQ(most_uncounted_bytes(record), 5000);
   record.events.push_back({kOrigin, 7000, Kind::kUncounted, 0});

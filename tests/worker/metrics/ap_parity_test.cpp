@@ -168,7 +168,7 @@ TEST(ApParityTest, CurvesAndConfusionMatrices) {
       EXPECT_EQ(curves.precision[best], ap.classes[i].precision);
       EXPECT_EQ(curves.recall[best], ap.classes[i].recall);
       EXPECT_NEAR(curves.f1()[best], expected["f1"][i], kTolerance);
-      // Its area by another rule than AP's, on ten times the points.
+      // Its area by another rule than AP's, with ten times the points.
       double area = 0;
       for (const double p : curves.precision_by_recall) area += p / 1000;
       EXPECT_NEAR(area, ap.classes[i].ap50(), 0.01) << named.name;

@@ -12,7 +12,7 @@ namespace {
 constexpr double kTolerance = 1e-12;
 
 // Corners in double, area = w * h. With `crowds` every object whose number,
-// from 1, is divisible by 9 is one.
+// from 1, is divisible by 9 is a crowd.
 std::vector<CocoScene> scenes_of(const weights::Safetensors& tensors,
                                  const std::string& name, int64_t num_images,
                                  bool crowds) {

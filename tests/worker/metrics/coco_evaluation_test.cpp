@@ -12,7 +12,7 @@ CocoDetection detection(double x, double y, double w, double h, double score) {
   return {x, y, w, h, score, 0};
 }
 
-TEST(CocoEvaluation, ACrowdIsARegionWhereNothingCounts) {
+TEST(CocoEvaluation, DetectionsInACrowdAreIgnored) {
   CocoScene scene;
   scene.objects = {object(0, 0, 100, 100), object(200, 0, 200, 100, true)};
   scene.detections = {detection(210, 10, 20, 20, .9),
@@ -44,7 +44,7 @@ TEST(CocoEvaluation, SizesJudgeTheirOwnObjects) {
   const auto stats = result.stats();
   EXPECT_DOUBLE_EQ(stats[3], 1);   // small: found
   EXPECT_DOUBLE_EQ(stats[4], 0);   // medium: missed
-  EXPECT_DOUBLE_EQ(stats[5], -1);  // large: there is none
+  EXPECT_DOUBLE_EQ(stats[5], -1);  // large: no object
   EXPECT_NEAR(stats[0], .504950, 1e-6);
   EXPECT_DOUBLE_EQ(stats[8], .5);
 }

@@ -1,4 +1,4 @@
-// Suppression of predictions that lie on a device, against the host's.
+// Suppression of predictions on a device, against the host's.
 #include <ATen/Context.h>
 #include <ATen/ops/rand.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ at::Tensor predictions() {
   return decoded;
 }
 
-// Bytes on the host at the fullest are returned in `host_bytes`.
+// Returns the peak bytes on the host in `host_bytes`.
 std::vector<std::vector<Detection>> detections(const at::Tensor& decoded,
                                                double threshold,
                                                int64_t* host_bytes = nullptr) {

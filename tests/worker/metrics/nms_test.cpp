@@ -91,7 +91,7 @@ TEST(NmsTest, PredictionsThatAreNoNumbersAreDropped) {
                               {50, 50, inf, 20, .8f, .5f, 0},
                               {50, 50, inf, 20, .7f, .5f, 0}},
                              options());
-  // Infinite boxes have no IoU, so they suppress nobody.
+  // Infinite boxes have no IoU, so they suppress no box.
   EXPECT_EQ(kept.size(), 3u);
 }
 

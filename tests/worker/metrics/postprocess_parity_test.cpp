@@ -64,8 +64,8 @@ TEST(NmsParityTest, SurvivorsInOrder) {
   const NmsVectors vectors;
   int compared = 0;
   for (const auto& [name, figures] : vectors.cases.items()) {
-    // These two are wrong in the reference (below); that one merges labels into
-    // the predictions, which nobody here does.
+    // These two are wrong in the reference (below); the third merges labels
+    // into the predictions, which this program does not.
     if (name == "D_offset" || name == "E_wide" || figures.contains("labels"))
       continue;
     const auto images = vectors.run(name);

@@ -1,4 +1,4 @@
-// What the tests of conv_block share: random cases and the same block built of
+// Shared by the tests of conv_block: random cases and the same block built of
 // ATen's operators.
 #pragma once
 
@@ -35,7 +35,7 @@ struct BlockCase {
   layers::ActivationFunction activation = {};
 };
 
-// The block's inputs and what its outputs are weighted with in the loss.
+// The block's inputs and the weights of its outputs in the loss.
 struct BlockTensors {
   at::Tensor x, weight, norm_weight, norm_bias, running_mean, running_var;
   at::Tensor dout;

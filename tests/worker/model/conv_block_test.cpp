@@ -33,7 +33,7 @@ namespace {
 class ConvBlockTest : public testing::TestWithParam<BlockCase> {};
 
 // Output and gradients against ATen's operators in float64; a float32 block is
-// held to the float64 result of the same numbers.
+// compared with the float64 result of the same numbers.
 TEST_P(ConvBlockTest, EqualsAtenOperators) {
   const BlockCase& block = GetParam();
   const double tolerance = block.scalar_type == at::kDouble ? 1e-12 : 2e-5;
@@ -112,7 +112,7 @@ at::Tensor added(const at::Tensor& a, const at::Tensor& b) {
   return at::add(a, b);
 }
 
-// A concatenation sends back slices of its gradient, a sum the same gradient
+// A concatenation passes slices of its gradient back, a sum the same gradient
 // twice: neither may be written to.
 TEST(ConvBlock, GradientsThatOthersHoldAreNotTouched) {
   for (int64_t channels : {3, 16, 80}) {

@@ -1,5 +1,5 @@
 // Forward passes of filled models against the reference's outputs. One thread,
-// as the reference's numbers were made.
+// as in the reference's runs.
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
@@ -70,7 +70,7 @@ void expect_summary(const at::Tensor& tensor, const nlohmann::json& expected,
     difference += (value - first[i]) * (value - first[i]);
     norm += first[i] * first[i];
   }
-  // The first values alone deviate more than the whole does.
+  // The first values alone deviate more than the whole output.
   EXPECT_LE(std::sqrt(difference), 3 * tolerance * std::sqrt(norm));
 }
 
@@ -223,7 +223,7 @@ TEST_P(ForwardParity, EvaluationWithCalibratedStatistics) {
   expect_decoded(heads, "evalcal", tolerance("cal_dec", 1e-10));
 }
 
-// Layer by layer, as a pipeline hands maps on.
+// Layer by layer, as a pipeline passes maps on.
 TEST_P(ForwardParity, EveryLayer) {
   const at::NoGradGuard no_grad;
   const double tolerance =
@@ -251,8 +251,8 @@ TEST_P(ForwardParity, EveryLayer) {
   expect_layers("evalcal", StepContext{});
 }
 
-// The reference's own float32 runs, whatever their threads, layout and kernels,
-// are this far from its float64 run; ours may be ten times as far.
+// The reference's own float32 runs, over threads, layouts and kernels, are this
+// far from its float64 run; ours may be ten times as far.
 TEST(ForwardNoise, OursIsTenTimesTheReferencesAtMost) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   const nlohmann::json noise = load_parity_json("noise.json")["results"];

@@ -1,4 +1,4 @@
-// Model tables, right and wrong.
+// Model tables, valid and invalid.
 #include "worker/model/layer_factory.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ TEST(LayerFactory, ScalesChannelsAndRepeats) {
   EXPECT_EQ(graph.num_layers(), 9);
 }
 
-// Kept although surprising, because published models rely on it.
+// Kept although it is surprising, because published models rely on it.
 TEST(LayerFactory, AChannelCountEqualToTheHeadsIsNotScaled) {
   layers::ModelTable table = tiny_table();
   table.layers[0].args[0] = 14.0;

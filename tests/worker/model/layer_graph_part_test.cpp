@@ -1,5 +1,5 @@
-// A graph in parts: what a part keeps, what it gives back, and that parts
-// together compute what the whole does.
+// A graph in parts: the layers that a part keeps and frees, and parts together
+// compute the result of the whole.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
@@ -124,8 +124,8 @@ TEST(LayerGraphPart, DroppedLayersAreFreed) {
   EXPECT_LT(num_freed, static_cast<int>(watched.size()));
 }
 
-// Cut at every place, the skips handed over by hand: heads, gradients and
-// batch-norm sums to the bit.
+// Cut at every layer, with the skips passed on by hand: heads, gradients and
+// batch-norm sums are equal to the bit.
 TEST(LayerGraphPart, TwoPartsComputeTheWhole) {
   const at::Tensor input = images();
   const auto whole = tiny_graph();
@@ -175,7 +175,7 @@ TEST(LayerGraphPart, TwoPartsComputeTheWhole) {
   }
 }
 
-// A runner sees every kept layer under its number in the table.
+// A runner gets every kept layer with its number in the table.
 class Recorder final : public LayerExecutor {
  public:
   std::vector<at::Tensor> run(int64_t index, Layer& layer,
@@ -223,7 +223,7 @@ class MapsAlive final : public LayerExecutor {
   bool map_2_at_5 = false, map_3_at_5 = true, map_2_at_7 = true;
 };
 
-TEST(LayerGraphPart, MapsAreLetGoAfterTheirLastReader) {
+TEST(LayerGraphPart, MapsAreFreedAfterTheirLastReader) {
   const at::NoGradGuard no_grad;
   const auto part = tiny_part(2, 9);
   MapsAlive alive;

@@ -118,7 +118,7 @@ TEST_P(LayerGraphPrecision, AnEmptyBatchGivesZeroGradients) {
 }
 
 // The head is a view of one [N, H, W, anchors * fields] block, which also shows
-// that the maps before it stayed channels-last.
+// that the maps before it are still channels-last.
 TEST_P(LayerGraphPrecision, HeadsAreViewsOfChannelsLastMemory) {
   LayerGraph graph = tiny_graph(GetParam());
   for (const auto& head : graph.forward(images(2, GetParam()), training(2)))

@@ -60,7 +60,7 @@ TEST_P(LowPrecision, ABlockEqualsFloat64WithinItsRounding) {
   }
 }
 
-TEST_P(LowPrecision, ACopyOfTheWeightThatLiesReadyIsTheSame) {
+TEST_P(LowPrecision, APreparedCopyOfTheWeightGivesTheSame) {
   const BlockCase block{8, 16, 3, 1, 1, 9, 11, {2, 2}};
   BlockTensors cast = copied(random_tensors(block, 3), at::kFloat);
   cast.x = leaf(cast.x.detach().to(GetParam()));

@@ -1,5 +1,5 @@
-// Max pooling through a device's kernels, which here run their text on the CPU,
-// against LibTorch's: values, gradients, and what backward keeps.
+// Max pooling through a device's kernels, which run their text on the CPU here,
+// against LibTorch's: values, gradients, and the bytes kept for backward.
 #include "worker/model/max_pool.h"
 
 #include <ATen/core/grad_mode.h>
@@ -20,7 +20,7 @@
 namespace headroom::model {
 namespace {
 
-// Keeps what it is given and says what that was.
+// Keeps the saved tensors and lists them.
 class Kept final : public activations::SavedTensorPolicy {
  public:
   std::function<at::Tensor()> pack(const at::Tensor& tensor) override {
@@ -30,7 +30,7 @@ class Kept final : public activations::SavedTensorPolicy {
   std::vector<at::Tensor> tensors;
 };
 
-// Many equal values: only the order decides which of them is chosen.
+// Many equal values: only the order decides which one is chosen.
 at::Tensor map_of_ties(at::ScalarType type) {
   at::manual_seed(6);
   return map_leaf((4 * at::rand({2, 8, 11, 9}, at::kDouble)).floor().to(type));
@@ -86,7 +86,7 @@ TEST(DeviceMaxPool, KeepsAByteForEachElement) {
     EXPECT_EQ(kept.scalar_type(), at::kByte);
     EXPECT_EQ(kept.sizes(), own.dx.sizes());
   }
-  // LibTorch keeps the input, too, where a byte cannot number the cells.
+  // LibTorch also keeps the input if a byte cannot number the cells.
   EXPECT_EQ(result_of({17}, at::kFloat, true).kept.size(), 2U);
 }
 

@@ -34,7 +34,7 @@ at::Tensor random_map(int64_t channels, int64_t height, int64_t width) {
   return at::randn({2, channels, height, width}, at::kDouble);
 }
 
-// Values, layout and gradients of `ours` are `theirs`.
+// Checks that values, layout and gradients of `ours` equal those of `theirs`.
 void expect_same(const at::Tensor& x, const Function& ours,
                  const Function& theirs) {
   const at::Tensor a = map_leaf(x), b = map_leaf(x);
@@ -195,7 +195,7 @@ TEST(ProgramLayer, StateOfAC3Ghost) {
   EXPECT_EQ(state.batch_norms().size(), 7U);
 }
 
-// A table of one channel is handed colours, or gray.
+// A table of one channel is given colours, or gray.
 TEST(ProgramLayer, GrayIsMadeOfColours) {
   const layers::ModelTable table = layers::load_model_table(
       HEADROOM_SOURCE_DIR "/tests/support/models/gray.yaml");

@@ -1,5 +1,5 @@
-// What one of several ranks keeps for backward of an image whose rows are
-// split, against one rank that holds it whole.
+// The memory kept for backward by one of several ranks of an image whose rows
+// are split, against one rank that holds it whole.
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/rand.h>
@@ -50,7 +50,7 @@ struct Bytes {
   double peak = 0;  // of forward and backward
 };
 
-// Beside the weights and their gradients.
+// Bytes beside the weights and their gradients.
 Bytes bytes_of_a_step(const std::string& model, int64_t size, int ranks,
                       int rank) {
   LayerGraph graph(layers::load_model_table(model), 80, at::kFloat, 0);
@@ -88,7 +88,7 @@ Bytes bytes_of_a_step(const std::string& model, int64_t size, int ranks,
   return bytes;
 }
 
-// `most`: of the whole, for what is kept and for the peak.
+// `most`: the largest share of the whole, for kept bytes and for the peak.
 void expect_share(const std::string& model, int64_t size, int ranks,
                   double most) {
   activations::CountingAllocator::install();

@@ -1,5 +1,5 @@
 // A layer of the model table on whole maps, and on maps whose rows are split
-// over ranks that are threads: what the tests of exactness share.
+// over ranks that are threads: shared by the tests of exactness.
 //
 // Float64; weights are filled by name, so that all ranks hold the same.
 #pragma once
@@ -31,7 +31,7 @@ namespace headroom::model {
 
 using MakeLayer = std::function<std::unique_ptr<Layer>(ModelState&)>;
 
-// A layer of this module as a table of its own would have it, unscaled.
+// A layer of this module from a table of its own, unscaled.
 inline MakeLayer module_layer(
     const std::string& module, int64_t channels,
     std::vector<layers::ModelTable::Argument> args, int repeats = 1,
@@ -104,7 +104,7 @@ inline at::Tensor whole_input(const SplitCase& c) {
       at::kDouble);
 }
 
-// What the output is weighted with in the loss.
+// The weights of the output in the loss.
 inline at::Tensor output_weights(const at::Tensor& out) {
   at::manual_seed(6);
   return at::randn(out.sizes(), out.options());

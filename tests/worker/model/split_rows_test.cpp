@@ -48,7 +48,7 @@ void expect_equal_to_whole(const SplitCase& c) {
             kTolerance);
   ASSERT_EQ(split.gradients.size(), whole.gradients.size());
   for (size_t i = 0; i < whole.gradients.size(); ++i) {
-    // A bias before a linear map and a batch norm moves nothing: what is left
+    // A bias before a linear map and a batch norm has no effect: the difference
     // is rounding.
     constexpr double kNothing = 1e-11;
     if (whole.gradients[i].abs().max().item<double>() < kNothing) {
@@ -125,7 +125,7 @@ TEST(SplitRows, AWholeBlockOfConvolutionsEqualsTheWhole) {
   }
 }
 
-// Six rows around a rank's own lie with up to three neighbours here, or beyond
+// Here six rows around a rank's own are on up to three neighbours, or beyond
 // the edge.
 TEST(SplitRows, PoolingEqualsTheWhole) {
   SplitCase c;
@@ -177,8 +177,8 @@ TEST(SplitRows, PoolingOnDevicesEqualsTheWhole) {
   EXPECT_LE(largest_difference(at::cat(dx, 2), whole.grad()), kTolerance);
 }
 
-// Pixels of two kinds: only the order of windows decides which of many equal
-// values a gradient goes to.
+// Pixels of two values: among many equal values only the order of windows
+// decides which one gets a gradient.
 TEST(SplitRows, PoolingBreaksTiesAsOnTheWhole) {
   at::set_num_threads(1);
   SplitCase c;
@@ -207,7 +207,7 @@ TEST(SplitRows, PoolingBreaksTiesAsOnTheWhole) {
   EXPECT_LE(largest_difference(at::cat(dx, 2), x.grad()), kTolerance);
 }
 
-// A layer that is run again takes what it received from the replay log.
+// A recomputed layer takes received data from the replay log.
 TEST(SplitRows, AReplayIsIdenticalAndSendsNothing) {
   SplitCase c;
   c.channels = 6;

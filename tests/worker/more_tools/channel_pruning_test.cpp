@@ -1,5 +1,5 @@
-// Removing channels that say nothing changes nothing; the table that is left
-// builds the same network and costs what it weighs.
+// Removing constant channels changes nothing; the remaining table builds the
+// same network, and its costs are those of the network.
 #include "worker/more_tools/channel_pruning.h"
 
 #include <ATen/Parallel.h>
@@ -28,7 +28,7 @@ using ::testing::ThrowsMessage;
 
 constexpr int64_t kClasses = 3;
 
-// Any scales, biases and statistics.
+// Sets random scales, biases and statistics.
 void fill_lively(model::LayerGraph& model) {
   at::manual_seed(7);
   fill_model(model.state());
@@ -59,7 +59,7 @@ double difference(model::LayerGraph& a, model::LayerGraph& b,
   return worst;
 }
 
-// The channels that all convolutions with a batch norm write.
+// All convolutions with a batch norm, with the channels that they write.
 int64_t channels_of(model::LayerGraph& model) {
   int64_t channels = 0;
   for (const model::NamedTensor& entry : model.state()) {
@@ -69,7 +69,7 @@ int64_t channels_of(model::LayerGraph& model) {
 }
 
 // Sets scale and bias of every third channel to these; all writers of tied
-// channels have the same indices, but for the first convolution of a C3Ghost,
+// channels have the same indices, except the first convolution of a C3Ghost,
 // whose halves are tied to each other.
 void silence(const layers::ModelTable& table, model::LayerGraph& model,
              double bias) {
@@ -91,9 +91,9 @@ void silence(const layers::ModelTable& table, model::LayerGraph& model,
   }
 }
 
-// The tiny model with another module for its stem. What is pruned follows from
-// the layers' operations, whatever the modules are called: a Focus is a
-// convolution of the images, and so is a DWConv of three channels to eight.
+// The tiny model with another module for its stem. Pruning follows the layers'
+// operations, not the names of modules: a Focus is a convolution of the images,
+// and so is a DWConv of three channels to eight.
 layers::ModelTable table_with_stem(const std::string& module) {
   layers::ModelTable table = model::tiny_table();
   table.layers[0].module = module;
@@ -102,7 +102,7 @@ layers::ModelTable table_with_stem(const std::string& module) {
   return table;
 }
 
-// Every module whose channels pruning follows, but those of the tiny model.
+// Every module whose channels pruning follows, except those of the tiny model.
 layers::ModelTable table_of_many() {
   layers::ModelTable table = model::tiny_table();
   using model::table_layer;
@@ -145,7 +145,7 @@ class Pruning : public testing::TestWithParam<std::string> {
   layers::ModelTable table_;
 };
 
-TEST_P(Pruning, ChannelsThatSayNothingChangeNothing) {
+TEST_P(Pruning, RemovingConstantChannelsChangesNothing) {
   const at::NoGradGuard no_grad;
   model::LayerGraph model(table_, kClasses, at::kDouble, 0);
   fill_lively(model);
@@ -156,8 +156,8 @@ TEST_P(Pruning, ChannelsThatSayNothingChangeNothing) {
   EXPECT_LT(difference(model, *pruned.model, images()), 1e-12);
 }
 
-// The text is a model file: built anew, it takes the state, and the layers cost
-// what they hold.
+// The text is a model file: rebuilt, it takes the state, and the layers' costs
+// are those of the network.
 TEST_P(Pruning, TheTableBuildsTheSameNetwork) {
   const at::NoGradGuard no_grad;
   model::LayerGraph model(table_, kClasses, at::kDouble, 0);
@@ -184,8 +184,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Pruning,
                                          "yolov5n", "yolov5n6",
                                          "yolov5s-ghost"));
 
-// A constant is taken over by who reads it: exactly by 1x1 convolutions and
-// away from the edge by others, so that only cells near it change.
+// The readers of a channel take over its constant: exactly in 1x1 convolutions,
+// and away from the edge in others, so that only cells near it change.
 class Activations : public testing::TestWithParam<layers::ActivationFunction> {
 };
 
@@ -194,7 +194,7 @@ TEST_P(Activations, ConstantsMoveIntoTheirReaders) {
   layers::ModelTable table = model::tiny_table();
   table.channel_multiple = 1;
   table.activation = GetParam();
-  // Readers of 1x1 only behind what is silenced.
+  // Only 1x1 readers behind the constant channels.
   model::LayerGraph model(table, kClasses, at::kDouble, 0);
   fill_lively(model);
   const auto set = [&](const std::string& name, double value) {
@@ -205,7 +205,8 @@ TEST_P(Activations, ConstantsMoveIntoTheirReaders) {
   // Layer 4's output goes to Upsample, Concat, C3's 1x1, and a head.
   set("model.4.cv2.bn.weight", 0);
   set("model.4.cv2.bn.bias", 0.7);
-  // The tied channels of layer 2 go to 1x1 convolutions inside it, and cv3.
+  // The tied channels of layer 2 are read by 1x1 convolutions inside it, and by
+  // cv3.
   for (const char* block : {"model.2.cv1.", "model.2.m.0.cv2."}) {
     set(std::string(block) + "bn.weight", 0);
     set(std::string(block) + "bn.bias", 0.4);
@@ -234,7 +235,7 @@ std::string refusal(const layers::ModelTable& table, double share) {
   return "nothing was refused";
 }
 
-TEST(ChannelPruning, WhatTiesChannelsIsRefusedWithItsLayerAndTheReason) {
+TEST(ChannelPruning, LayersThatTieChannelsAreRefusedWithTheReason) {
   const auto of_shipped = [](const char* name) {
     return refusal(layers::load_model_table(name), 0.3);
   };
@@ -271,7 +272,7 @@ TEST(ChannelPruning, WhatTiesChannelsIsRefusedWithItsLayerAndTheReason) {
               HasSubstr("its channels are tied to those of the images"));
 }
 
-// Layer 1 makes 16 channels, layer 2 32 of them, and half of these say nothing.
+// Layer 1 makes 16 channels, layer 2 32 of them, half of which are constant.
 class EqualNumbers : public testing::Test {
  protected:
   EqualNumbers() {
@@ -305,8 +306,8 @@ TEST_F(EqualNumbers, ABottleneckThatAddedNothingAddsNothing) {
   EXPECT_LT(difference(model, *pruned.model, images()), 1e-12);
 }
 
-// The first of two adds nothing, the second does: no line says that of equal
-// numbers of channels.
+// The first of two adds nothing, the second does: with equal numbers of
+// channels no line of a table says that.
 TEST_F(EqualNumbers, BottlenecksThatWouldBeginToAddAreRefused) {
   const at::NoGradGuard no_grad;
   table_.layers[2].repeats = 6;
@@ -343,7 +344,8 @@ TEST(ChannelPruning, TiedChannelsGoTogetherOrStay) {
   table.channel_multiple = 1;
   model::LayerGraph model(table, kClasses, at::kDouble, 0);
   fill_lively(model);
-  // Silent in one of two writers: no reason to go.
+  // A channel that is constant in one of two writers is no reason for its
+  // removal.
   for (const model::NamedTensor& entry : model.state()) {
     if (entry.name == "model.2.cv1.bn.weight") entry.tensor->fill_(0);
   }

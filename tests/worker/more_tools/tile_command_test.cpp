@@ -1,4 +1,4 @@
-// headroom tile: its words become what is cut. (What is cut:
+// headroom tile: its flags become the request. (The tiles:
 // tests/worker/data/tiles/tiling_test.cpp.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class TileCommand : public testing::Test {
     output_ = folder_.path() / "out";
   }
 
-  // What it prints.
+  // Returns its output.
   std::string run(const std::vector<std::string>& more) {
     std::vector<std::string> words = {"tile", "--data=" + data_.string(),
                                       "--output=" + output_.string()};
@@ -53,7 +53,7 @@ class TileCommand : public testing::Test {
   fs::path data_, output_;
 };
 
-TEST_F(TileCommand, CutsAsItIsTold) {
+TEST_F(TileCommand, CutsByItsFlags) {
   const auto json =
       nlohmann::json::parse(run({"--size=40 60", "--overlap=0.5",
                                  "--empty-share=1", "--workers=1", "--json"}));
@@ -65,13 +65,13 @@ TEST_F(TileCommand, CutsAsItIsTold) {
             (codecs::ImageSize{40, 60}));
 }
 
-TEST_F(TileCommand, SaysForPeopleWhatItWroteAndWhere) {
+TEST_F(TileCommand, PrintsTheWrittenFilesAndTheirFolder) {
   const std::string text = run({"--empty-share=0"});
   EXPECT_THAT(text, HasSubstr("train: 1 of 1 tile written, with 1 box; "));
   EXPECT_THAT(text, HasSubstr("data: " + (output_ / "data.yaml").string()));
 }
 
-TEST_F(TileCommand, WordsThatMeanNothingAreRefusedBeforeAnythingIsWritten) {
+TEST_F(TileCommand, InvalidValuesAreRefusedBeforeAnythingIsWritten) {
   for (const char* word :
        {"--size=0", "--size=4 5 6", "--size=70000", "--overlap=0.95",
         "--min-visible=1.5", "--empty-share=-1", "--workers=0"}) {

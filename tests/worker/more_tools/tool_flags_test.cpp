@@ -1,5 +1,5 @@
-// The flags of the tools: each of configs/command_flags.h is bound to a value
-// of its tool, and nothing else is.
+// The flags of the tools: each tool reads those that are declared for it
+// (configs/command_options.cpp).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/command_flags.h"
+#include "configs/options.h"
 #include "parallel/base/check.h"
 #include "worker/more_tools/more_tools.h"
 
@@ -17,7 +17,8 @@ namespace {
 
 class EveryTool : public ::testing::TestWithParam<const char*> {};
 
-// The bindings are checked before the arguments, of which all tools need some.
+// The bindings are checked before the arguments, some of which every tool
+// requires.
 TEST_P(EveryTool, ReadsTheFlagsOfTheTable) {
   std::string name = GetParam();
   std::vector<char*> arguments = {name.data(), nullptr};
@@ -28,6 +29,31 @@ TEST_P(EveryTool, ReadsTheFlagsOfTheTable) {
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr(" is required: "));
+  }
+}
+
+// headroom passes on what is declared for a command. It keeps --project and
+// --name of detect to itself, and all of val's but three.
+TEST_P(EveryTool, BindsTheFlagsOfItsCommand) {
+  std::string name = GetParam();
+  for (const configs::Option& option : configs::command_options()) {
+    const std::string& flag = option.names.front();
+    if (!belongs_to(option, name) || option.is_required ||
+        (name == "val" && flag != "--json") || flag == "--project" ||
+        flag == "--name") {
+      continue;
+    }
+    std::string word = flag;
+    if (!is_switch(option)) {
+      word += "=" + (option.default_value.empty() ? "1" : option.default_value);
+    }
+    std::vector<char*> arguments = {name.data(), word.data(), nullptr};
+    try {
+      find_any_tool(name)->run(2, arguments.data());
+      ADD_FAILURE() << "accepted " << word;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(" is required: ")) << word;
+    }
   }
 }
 
@@ -61,7 +87,7 @@ TEST(ToolFlags, ThatAreNotGiven_HaveTheDefaultsOfTheTable) {
   EXPECT_EQ(threads, 7);  // without a default
 }
 
-// What `prune` says of a flag that is written so.
+// The refusal of `prune` for a flag in this form.
 std::string prune_refusal(const std::string& flag) {
   std::string weights, cfg, data, size;
   std::filesystem::path output;
@@ -106,52 +132,20 @@ TEST(ToolFlags, AWrongNumberIsRefusedByTheFlagAsItWasTyped) {
   EXPECT_EQ(prune_refusal("--imgsz=64"), "accepted");
 }
 
-class Bindings : public ::testing::Test {
- protected:
-  std::string detections_, ground_truth_;
-  bool json_ = false;
-  std::vector<FlagBinding> bindings_ = {{"--detections", &detections_},
-                                        {"--ground-truth", &ground_truth_},
-                                        {"--json", &json_}};
-};
-
-TEST_F(Bindings, OfEachFlagOnce_AreRight) {
-  EXPECT_EQ(binding_error("val", bindings_), "");
+TEST(ToolFlags, AFlagThatTheToolDoesNotHave_IsRefused) {
+  EXPECT_EQ(prune_refusal("--strict"),
+            "[command line] unknown flag --strict: headroom prune --help shows "
+            "what may stand where");
 }
 
-TEST_F(Bindings, WithoutOneOfTheFlags_AreRefused) {
-  bindings_.pop_back();
-  EXPECT_EQ(binding_error("val", bindings_), "val --json is not bound");
-  std::string name = "val";
+TEST(ToolFlags, ABindingToNoFlagOrToAnotherKind_IsAFault) {
+  std::string name = "val", text;
+  bool is_set = false;
   std::vector<char*> arguments = {name.data(), nullptr};
-  EXPECT_THROW(parse_arguments(bindings_, 1, arguments.data()), CheckFailure);
-}
-
-TEST_F(Bindings, OfWhatIsNoFlag_AreRefused) {
-  bindings_.push_back({"--strict", &json_});
-  EXPECT_EQ(binding_error("val", bindings_),
-            "val --strict is not in the table");
-}
-
-TEST_F(Bindings, OfAFlagThatHeadroomKeeps_AreRefused) {
-  bindings_.push_back({"--metrics", &detections_});
-  EXPECT_EQ(binding_error("val", bindings_),
-            "val --metrics is not in the table");
-}
-
-TEST_F(Bindings, OfAFlagTwice_AreRefused) {
-  bindings_.push_back({"--json", &json_});
-  EXPECT_EQ(binding_error("val", bindings_), "val --json is bound twice");
-}
-
-TEST_F(Bindings, OfASwitchToAText_AreRefused) {
-  bindings_.back().target = &detections_;
-  EXPECT_EQ(binding_error("val", bindings_), "val --json has no value");
-}
-
-TEST_F(Bindings, OfAValueToASwitch_AreRefused) {
-  bindings_.front().target = &json_;
-  EXPECT_EQ(binding_error("val", bindings_), "val --detections has a value");
+  EXPECT_THROW(parse_arguments({{"--strict", &is_set}}, 1, arguments.data()),
+               CheckFailure);
+  EXPECT_THROW(parse_arguments({{"--json", &text}}, 1, arguments.data()),
+               CheckFailure);
 }
 
 }  // namespace

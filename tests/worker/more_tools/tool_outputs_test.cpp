@@ -1,4 +1,4 @@
-// A place where results cannot go is a wrong request, found before anything is
+// An unusable place for results is a wrong request, found before any data is
 // read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 class ToolOutputs : public testing::Test {
  protected:
-  // The line of a request that is refused with that exit code.
+  // The message of a request that is refused with that exit code.
   static std::string refusal(std::vector<std::string> words,
                              ExitCode code = ExitCode::kRequest) {
     std::vector<char*> arguments;
@@ -54,7 +54,7 @@ TEST_F(ToolOutputs, AFileInAFolderThatIsNotThere) {
                         "/x: there is no folder " + none));
 }
 
-TEST_F(ToolOutputs, WeightsThatAreNotThereAreMissedAlike) {
+TEST_F(ToolOutputs, MissingWeightsAreReportedAlike) {
   const std::string line =
       "[weights] there is no file gone.pt: nothing is downloaded: get the "
       "file, YOLOv5's own from its releases, and give its path";
@@ -65,7 +65,7 @@ TEST_F(ToolOutputs, WeightsThatAreNotThereAreMissedAlike) {
       line);
 }
 
-TEST_F(ToolOutputs, AFolderOfImagesUnderOtherNamesSaysWhy) {
+TEST_F(ToolOutputs, AFolderOfImagesUnderOtherNamesGivesTheReason) {
   const fs::path weights = folder_.path() / "w.safetensors";
   const layers::ModelTable table = layers::load_model_table("yolov5n");
   model::LayerGraph model(table, 2, at::kFloat, 0);
@@ -126,7 +126,7 @@ TEST_F(ToolOutputs, AFileWhereAFolderIsToBe) {
               AllOf(HasSubstr("cannot be made"), HasSubstr("--output")));
 }
 
-TEST_F(ToolOutputs, WhatCannotBeExportedIsRefusedBeforeTheDataIsRead) {
+TEST_F(ToolOutputs, UnsupportedExportsAreRefusedBeforeTheDataIsRead) {
   EXPECT_EQ(refusal({"export", "--weights=gone.safetensors", "--int8", "--half",
                      "--data=gone.yaml"}),
             "[export] --int8 and --half are two types for the same numbers: "

@@ -91,7 +91,7 @@ TEST(AdamTest, AdamAddsTheDecayToTheGradient) {
   follow_reference(false, at::kFloat, 1e-5);
 }
 
-TEST(AdamTest, WhatIsInNoSegmentStays) {
+TEST(AdamTest, ValuesOutsideSegmentsStay) {
   at::Tensor p = start(at::kDouble), m = at::zeros_like(p),
              v = at::zeros_like(p);
   adam_step(p, gradient(1, at::kDouble), m, v, segments(), groups(), {});

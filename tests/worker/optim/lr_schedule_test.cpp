@@ -37,7 +37,7 @@ TEST(LrScheduleTest, WarmupIncludesBothEnds) {
   EXPECT_NE(settings_at(options, 99, 9).lr, after.lr);
 }
 
-// As a run of YOLOv5 logs it: after the warm-up the rate is an epoch late.
+// As YOLOv5 logs it: after the warm-up the rate is an epoch late.
 TEST(LrScheduleTest, AfterTheWarmup_AnEpochHasTheRateOfTheEpochBefore) {
   ScheduleOptions options = small_run();
   options.steps_per_epoch = 40;  // the warm-up ends within epoch 3, at step 120

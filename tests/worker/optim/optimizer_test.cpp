@@ -19,7 +19,7 @@ TEST(OptimizerTest, TheMomentsAreAsManyAsItsKindDeclares) {
   }
 }
 
-TEST(OptimizerTest, EachNameMeansItsArithmetic) {
+TEST(OptimizerTest, EachNameSelectsItsArithmetic) {
   const std::vector<Segment> segments = {{0, 40, kWeightGroup}};
   OptimizerStep step;
   step.groups[kWeightGroup] = {0.1, 0.2};

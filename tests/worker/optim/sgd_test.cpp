@@ -16,7 +16,7 @@
 namespace headroom::optim {
 namespace {
 
-constexpr int64_t kSize = 200003;  // several chunks of threads, and a rest
+constexpr int64_t kSize = 200003;  // several chunks of threads, and a remainder
 constexpr double kMomentum = 0.9, kClip = 0.25;
 
 const std::vector<Segment>& segments() {
@@ -89,14 +89,14 @@ TEST(SgdTest, FirstStepIgnoresTheBuffer) {
   sgd_step(from_zero, g, zero, segments(), groups(), kMomentum, 1, true);
   sgd_step(from_rubbish, g, rubbish, segments(), groups(), kMomentum, 1, true);
   EXPECT_TRUE(at::equal(from_zero, from_rubbish));
-  // A zeroed buffer makes the first step the same without being told.
+  // A zeroed buffer makes the first step the same without a flag for it.
   at::Tensor untold = start(at::kDouble);
   zero.zero_();
   sgd_step(untold, g, zero, segments(), groups(), kMomentum, 1, false);
   EXPECT_TRUE(at::equal(from_zero, untold));
 }
 
-TEST(SgdTest, WhatIsInNoSegmentStays) {
+TEST(SgdTest, ValuesOutsideSegmentsStay) {
   at::Tensor parameters = start(at::kFloat);
   at::Tensor buffer = at::full_like(parameters, 5);
   sgd_step(parameters, gradient(0, at::kFloat), buffer, segments(), groups(),

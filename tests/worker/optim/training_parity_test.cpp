@@ -51,7 +51,7 @@ data_parallel::FlatBufferOptions flat_buffer_options(at::ScalarType type,
   return options;
 }
 
-// The filled model with everything a step changes.
+// The filled model with all tensors that a step changes.
 class ReferenceRun {
  public:
   ReferenceRun(const nlohmann::json& scenario, at::ScalarType type)

@@ -41,8 +41,8 @@ class Pictures : public testing::Test {
   labels::Dataset dataset_;
 };
 
-// Whoever draws, and however the run is split, the picture is the same.
-TEST_F(Pictures, ABatchLooksTheSameWhateverTheLayout) {
+// The picture is the same on every rank and under every layout.
+TEST_F(Pictures, ABatchLooksTheSameUnderAnyLayout) {
   for (const loader::LoaderMode mode :
        {loader::LoaderMode::kTrainMosaic, loader::LoaderMode::kTrainRect,
         loader::LoaderMode::kValidation}) {
@@ -69,7 +69,7 @@ TEST_F(Pictures, WindowsAreShownWhereTrainingHasThem) {
   const cv::Mat windows = drawn(crops, 1);
   EXPECT_FALSE(same_pixels(windows, shrunk));
   EXPECT_TRUE(same_pixels(drawn(crops, 1), windows));
-  // Half as large, the same part of the image is seen.
+  // Half as large, it shows the same part of the image.
   loader::ImageStore::Options size;
   size.height = size.width = 32;
   loader::ImageStore store(dataset_, size);
@@ -94,7 +94,7 @@ TEST_F(Pictures, WindowsAreShownWhereTrainingHasThem) {
   EXPECT_GT(cut, 5);
 }
 
-TEST_F(Pictures, ABatchThatIsNotThereHasNoSamples) {
+TEST_F(Pictures, AMissingBatchHasNoSamples) {
   EXPECT_TRUE(BatchPicture(options(loader::LoaderMode::kValidation), 5)
                   .samples()
                   .empty());
@@ -110,8 +110,8 @@ TEST_F(Pictures, ABatchThatIsNotThereHasNoSamples) {
             15u);
 }
 
-// A box in the source's pixels is drawn where its object is.
-TEST_F(Pictures, WhatWasFoundIsDrawnInItsPlace) {
+// A box in the source's pixels is drawn at its object.
+TEST_F(Pictures, DetectionsAreDrawnInTheirPlace) {
   folder_.write("images/one/a.bmp",
                 encode_bmp(cv::Mat(200, 100, CV_8UC3, cv::Scalar::all(9))));
   folder_.write("labels/one/a.txt", "0 .5 .5 .2 .2\n");

@@ -1,5 +1,5 @@
-// Archives and pickles made by hand: what torch.save would write, and what it
-// never would.
+// Archives and pickles made by hand: files that torch.save would write, and
+// files it never would.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct ArchiveEntry {
   std::string name;
   std::string bytes;
   uint16_t method = 0;
-  // What the directory claims; -1 for the truth.
+  // The size claimed by the directory; -1 for the true one.
   int64_t claimed_bytes = -1;
   int64_t claimed_stored_bytes = -1;
   int64_t claimed_offset = -1;
@@ -42,7 +42,7 @@ std::string module(const std::string& type,
 std::string whole(const std::string& value);  // with its begin and end
 }  // namespace pickled
 
-// A folder that goes with the test.
+// A folder that is removed with the test.
 class PytorchFolder {
  public:
   PytorchFolder();

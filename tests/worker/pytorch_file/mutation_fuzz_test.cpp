@@ -1,6 +1,5 @@
-// Checkpoints with damage, seeded: whatever the bytes, the reader returns or
-// refuses; it neither crashes nor hangs nor allocates beyond what the file
-// justifies.
+// Checkpoints with damage, seeded: for any bytes the reader returns or refuses;
+// it neither crashes nor hangs nor allocates beyond what the file justifies.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -84,7 +83,7 @@ int64_t peak_resident_kib() {
   return usage.ru_maxrss;
 }
 
-// Returns how many of `rounds` damaged files were read all the same.
+// Returns how many of `rounds` damaged files were still read.
 int64_t fuzz(const std::string& good, uint64_t seed, int64_t rounds) {
   PytorchFolder folder;
   Mutator mutator(seed);
@@ -112,7 +111,7 @@ TEST(PytorchFileFuzz, DamagedFilesAreReadOrRefused) {
   EXPECT_LT(fuzz(small_checkpoint(), 1, 1000), 1000);
 }
 
-// Bytes that were never a pickle, with the instructions that build.
+// Bytes that were never a pickle, made of instructions that build objects.
 TEST(PytorchFileFuzz, RandomInstructionsAreReadOrRefused) {
   std::mt19937_64 random(2);
   const std::string codes =

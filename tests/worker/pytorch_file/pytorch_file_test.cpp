@@ -86,8 +86,8 @@ TEST_F(PytorchFileTest, EveryCallThatIsNotInTheListIsRefusedByName) {
   }
 }
 
-// A class that a pickle names and makes an object of is a record: its
-// __setstate__ is nobody's to call.
+// A class that a pickle names and instantiates is a record: its __setstate__ is
+// never called.
 TEST_F(PytorchFileTest, ObjectsOfAnyClassAreInert) {
   const std::string odd = object(global("os", "environ"), dict({}));
   const std::string model =
@@ -111,7 +111,7 @@ TEST_F(PytorchFileTest, TensorsTogetherAreNoMoreThanTheFile) {
   std::vector<std::string> parameters;
   for (int i = 0; i < 2000; ++i) {
     parameters.push_back(text("w" + std::to_string(i)));
-    // The same tensor again, remembered: 9 bytes for 4 KiB.
+    // The same tensor again, by the memo: 9 bytes for 4 KiB.
     parameters.push_back(
         i == 0 ? tensor("FloatStorage", "0", 1024, 0, {1024}, {1}) + "q\x05"
                : "h\x05");

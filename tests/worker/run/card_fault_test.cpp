@@ -1,4 +1,4 @@
-// A worker's own card: which one it takes, and how it learns that it failed.
+// A worker's own card: its choice, and the detection of its failure.
 #include "worker/run/card_fault.h"
 
 #include <ATen/ops/zeros.h>
@@ -71,7 +71,7 @@ TEST(CardFaults, AnErrorOfACallIsOneInItsFirstLine) {
   EXPECT_EQ(fault->words, "CUDA error: busy");
 }
 
-// Whatever the process notices first: also where NCCL blames a peer.
+// For any first error of the process: also where NCCL blames a peer.
 TEST(CardFaults, AnInjectedErrorStaysAndIsFoundBehindAnyFailure) {
   const devices::ComputeDevice device = test_compute_device(2);
   step::FaultInjection faults(
@@ -98,7 +98,7 @@ TEST(CardFaults, AnInjectedErrorStaysAndIsFoundBehindAnyFailure) {
   EXPECT_FALSE(device.api()->failure(1));
 }
 
-TEST(CardFaults, ASuccessorDoesNotMeetThoseOfStepsBefore) {
+TEST(CardFaults, ASuccessorSkipsInjectedErrorsOfEarlierSteps) {
   const devices::ComputeDevice device = test_compute_device(3);
   step::FaultInjection faults(
       configs::parse_faults("device_error@rank=0,step=3"), device, 0,

@@ -15,7 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // A rank 0 that was killed holds the folder until its process has ended.
-TEST(RunDirectory, IsWaitedForAsLongAsItIsAskedTo) {
+TEST(RunDirectory, IsWaitedForUntilTheGivenTimeout) {
   const TemporaryFolder folder;
   std::optional<RunDirectory> killed(folder.path() / "exp");
   killed->create(/*may_exist=*/false, /*needed_bytes=*/0);

@@ -59,7 +59,7 @@ TEST(RunMilestones, PatienceEndsARunAtAnEpochsEnd) {
       << "no epoch was judged";
 }
 
-TEST(RunMilestones, CheckpointsAreDueAfterEpochsAndAsAskedFor) {
+TEST(RunMilestones, CheckpointsAreDueAfterEpochsAndOnRequest) {
   configs::RunConfig config = config_of(100);
   EXPECT_EQ(newest_due_checkpoint(config, kStepsInEpoch, 9), 0);
   EXPECT_EQ(newest_due_checkpoint(config, kStepsInEpoch, 27), 20);
@@ -76,7 +76,7 @@ TEST(RunMilestones, WithinALongEpochACheckpointIsDueEachMinute) {
   configs::RunConfig config = config_of(100);
   EXPECT_FALSE(is_checkpoint_due(config, std::chrono::seconds(59)));
   EXPECT_TRUE(is_checkpoint_due(config, std::chrono::seconds(60)));
-  config.checkpoint_every_steps = 4;  // asked for, and kept to
+  config.checkpoint_every_steps = 4;  // requested, and used
   EXPECT_FALSE(is_checkpoint_due(config, std::chrono::seconds(60)));
   config.checkpoint_every_steps = 0;
   config.nosave = true;

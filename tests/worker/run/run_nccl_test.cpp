@@ -18,7 +18,7 @@ NcclRates two_machines(double between) {
   return {"AWS Libfabric", 2, 8, between * kGiga, 370 * kGiga};
 }
 
-TEST(RunNccl, TheFirstLineSaysTransportAndRates) {
+TEST(RunNccl, TheFirstLineNamesTransportAndRates) {
   EXPECT_EQ(nccl_rates_text(two_machines(41)),
             "NCCL: AWS Libfabric, 41 GB/s between machines, 370 GB/s inside");
   EXPECT_EQ(nccl_rates_text({"TCP sockets", 2, 1, 1.2e9, 0}),

@@ -12,7 +12,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What rank 1 of two is refused with; "" where it may connect.
+// The refusal of rank 1 of two; "" if it may connect.
 std::string refusal(const std::string& address, int64_t machine) {
   InMemoryStore store;
   say_here(store, 0, 7);
@@ -35,7 +35,7 @@ TEST(RunNetwork, AnAddressOfLoopbackIsRefusedAmongSeveralMachines) {
                     HasSubstr("lo (127.0.0.1)")));
 }
 
-TEST(RunNetwork, OnOneMachineAndWithARealAddressNobodyIsRefused) {
+TEST(RunNetwork, OnOneMachineAndWithARealAddressNoRankIsRefused) {
   EXPECT_EQ(refusal("127.0.0.1", 7), "");
   EXPECT_EQ(refusal("10.0.0.6", 8), "");
 }

@@ -77,7 +77,7 @@ TEST_F(RunPicturesTest, AllThatYolov5Draws) {
   EXPECT_TRUE(said_.empty());
 }
 
-TEST_F(RunPicturesTest, TheBestOfThisStartIsDrawnElseWhatIsThereStays) {
+TEST_F(RunPicturesTest, TheBestOfThisStartIsDrawnElseExistingPicturesStay) {
   const fs::path curve = run_ / "PR_curve.png";
   const auto draw = [&](bool is_best) {
     RunPictures pictures(subject(run_));
@@ -104,7 +104,7 @@ TEST_F(RunPicturesTest, AFolderThatCannotBeWrittenCostsLines) {
       << said_.front();
 }
 
-TEST_F(RunPicturesTest, WhatIsNotDrawnYetIsLeftUndone) {
+TEST_F(RunPicturesTest, PicturesThatAreNotDrawnYetAreSkipped) {
   {
     RunPictures pictures(subject(run_));
     pictures.begin();

@@ -29,7 +29,7 @@ class TensorboardReader : public testing::Test {
   static std::string python() {
     return std::string(HEADROOM_SOURCE_DIR) + "/.deps/venv/bin/python3";
   }
-  // What `script` prints, in which `folder` is where the events are.
+  // The output of `script`, in which `folder` holds the events.
   std::string printed(const std::string& script) const {
     const fs::path out = folder_.parent_path() / "tensorboard_test.txt";
     std::string command = python();
@@ -46,7 +46,7 @@ class TensorboardReader : public testing::Test {
       fs::path(HEADROOM_BUILD_DIR) / "tests" / "tensorboard_test";
 };
 
-// The reader of the tensorboard package is what people open these files with.
+// People open these files with the reader of the tensorboard package.
 TEST_F(TensorboardReader, ReadsScalars) {
   {
     TensorboardWriter writer(folder_, 1000.5);
@@ -63,7 +63,7 @@ for tag in sorted(events.Tags()['scalars']):
             "metrics/mAP_0.5 [(0, 0.25), (1, 0.0)]\nx/lr0 [(0, 0.125)]\n");
 }
 
-// Its window for curves asks the plugin's own code for its numbers.
+// Its window for curves gets the numbers from the plugin's own code.
 TEST_F(TensorboardReader, ShowsCurvesByItsPlugin) {
   {
     TensorboardWriter writer(folder_, 1000.5);

@@ -1,4 +1,4 @@
-// What every policy keeps, in bytes, and that none changes a bit.
+// The bytes that every policy keeps, and that no policy changes a bit.
 #include "worker/step/apply_plan.h"
 
 #include <ATen/Context.h>
@@ -132,7 +132,7 @@ TEST_P(Policy, IsBitIdenticalToKeep) {
 INSTANTIATE_TEST_SUITE_P(
     AllLayers, Policy,
     testing::Values(Policies{kLean}, Policies{kRecompute}, Policies{kOffload},
-                    // Every policy behind every other.
+                    // Every policy after every other.
                     Policies{kKeep, kLean, kRecompute, kOffload},
                     Policies{kOffload, kRecompute, kLean, kKeep},
                     Policies{kLean, kKeep}, Policies{kRecompute, kLean},

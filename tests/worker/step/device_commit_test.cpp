@@ -1,6 +1,6 @@
-// The end of a step that a device decides: what is not finite changes nothing
-// of the state, as kernels one by one and inside a captured graph, and the next
-// step trains as if it had never been.
+// A device decides at the end of a step: non-finite values change nothing of
+// the state, both with single kernels and inside a captured graph, and the next
+// step trains as if the failed one had not been tried.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -76,8 +76,8 @@ struct Trained {
   int64_t replays = 0;
 };
 
-// A run of `steps` steps, of which number `poisoned` meets an infinite weight,
-// which is taken back after it. -1: none does.
+// A run of `steps` steps. Step number `poisoned` has an infinite weight, which
+// is reset after it; -1: no step has.
 Trained train(const Setting& setting, int64_t steps, int64_t poisoned) {
   const devices::ComputeDevice device = test_compute_device();
   activations::CountingAllocator::install();
@@ -119,9 +119,9 @@ Trained train(const Setting& setting, int64_t steps, int64_t poisoned) {
 
 class DeviceCommit : public ::testing::TestWithParam<Setting> {};
 
-// In the seventh step, between ones that step the optimizer and ones that only
-// accumulate: as the schedule's warm-up has them.
-TEST_P(DeviceCommit, WhatIsNotFiniteChangesNothing) {
+// In the seventh step, among steps that run the optimizer and steps that only
+// accumulate: as in the schedule's warm-up.
+TEST_P(DeviceCommit, ANonFiniteStepChangesNothing) {
   constexpr int64_t kSteps = 9, kPoisoned = 6;
   Setting eager = GetParam();
   eager.cuda_graphs = false;
@@ -133,7 +133,7 @@ TEST_P(DeviceCommit, WhatIsNotFiniteChangesNothing) {
   EXPECT_GT(std::ranges::count(found.optimizer_stepped, false), 0);
   EXPECT_GT(std::ranges::count(found.optimizer_stepped, true), 4);
   for (const double loss : found.losses) EXPECT_TRUE(std::isfinite(loss));
-  // It is replayed, too.
+  // The captured step is also replayed.
   const int64_t each = GetParam().micro_batch == 0 ? 1 : 2;
   EXPECT_EQ(found.replays, each * kSteps - CudaGraphRunner::kWarmUps);
 }

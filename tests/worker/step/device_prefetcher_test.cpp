@@ -1,5 +1,6 @@
-// The place on the device, the stream beside it and the memory they copy from.
-// The test device's other streams do nothing until somebody waits for them.
+// The buffer on the device, the copy stream and the pinned memory that they
+// copy from. The test device's other streams do nothing until they are waited
+// for.
 #include "worker/step/device_prefetcher.h"
 
 #include <ATen/ops/arange.h>
@@ -22,19 +23,19 @@ namespace {
 
 constexpr int64_t kHeight = 8, kWidth = 4, kBands = 3;
 
-// Every byte tells which batch and which image it is of.
+// Every byte encodes its batch and its image.
 loader::Batch batch_of(const loader::AllocateImages& allocate, int64_t samples,
                        int first, int64_t height = kHeight,
                        at::ScalarType type = at::kByte) {
   loader::Batch batch;
   batch.images = loader::make_image_tensor(samples, height, kWidth, kBands,
                                            allocate, type);
-  const int64_t bytes = height * kWidth * kBands *
-                        static_cast<int64_t>(c10::elementSize(type));
+  const int64_t bytes =
+      height * kWidth * kBands * static_cast<int64_t>(c10::elementSize(type));
   for (int64_t i = 0; i < samples; ++i) {
-    std::memset(static_cast<uint8_t*>(batch.images.mutable_data_ptr()) +
-                    i * bytes,
-                first + static_cast<int>(i), static_cast<size_t>(bytes));
+    std::memset(
+        static_cast<uint8_t*>(batch.images.mutable_data_ptr()) + i * bytes,
+        first + static_cast<int>(i), static_cast<size_t>(bytes));
   }
   batch.micro_batches = {{0, samples / 2}, {samples / 2, samples}};
   return batch;
@@ -66,7 +67,7 @@ class DevicePrefetcherTest : public ::testing::Test {
   const int64_t before_ = TestStreams::instance().delayed();
 };
 
-TEST_F(DevicePrefetcherTest, WhatFollowsIsSentAheadOnce) {
+TEST_F(DevicePrefetcherTest, TheNextBatchIsCopiedAheadOnce) {
   const loader::Batch first = batch_of(allocate_, 4, 10),
                       second = batch_of(allocate_, 4, 20);
   const loader::Batch* following = nullptr;
@@ -97,7 +98,7 @@ TEST_F(DevicePrefetcherTest, AStepIsTriedAgainWithSmallerMicroBatches) {
   expect_input(feed, next, 0);
 }
 
-TEST_F(DevicePrefetcherTest, OnlyWhoNeedsALargerPlaceMakesIt) {
+TEST_F(DevicePrefetcherTest, ABufferGrowsOnlyWhereABatchNeedsIt) {
   TestDeviceMemory& memory = TestDeviceMemory::of(0);
   const int64_t before = memory.live_bytes();
   const loader::Batch small = batch_of(allocate_, 4, 10),
@@ -114,11 +115,10 @@ TEST_F(DevicePrefetcherTest, OnlyWhoNeedsALargerPlaceMakesIt) {
   EXPECT_EQ(memory.live_bytes(), before);
 }
 
-TEST_F(DevicePrefetcherTest, ImagesOfSixteenBitsTakeTwiceThePlace) {
+TEST_F(DevicePrefetcherTest, ImagesOfSixteenBitsTakeTwiceTheBytes) {
   TestDeviceMemory& memory = TestDeviceMemory::of(0);
   const int64_t before = memory.live_bytes();
-  const loader::Batch deep =
-      batch_of(allocate_, 4, 10, kHeight, at::kUInt16);
+  const loader::Batch deep = batch_of(allocate_, 4, 10, kHeight, at::kUInt16);
   DevicePrefetcher feed(device_, {});
   expect_input(feed, deep, 0);
   expect_input(feed, deep, 1);
@@ -129,13 +129,13 @@ TEST_F(DevicePrefetcherTest, ImagesStayUntilTheyAreCopied) {
   DevicePrefetcher feed(device_, {});
   std::optional<loader::Batch> batch = batch_of(allocate_, 4, 10);
   const void* const memory = batch->images.const_data_ptr();
-  expect_input(feed, *batch, 0);  // the second part is on its way
+  expect_input(feed, *batch, 0);  // the second part is being copied
   batch.reset();
   const loader::Batch other = batch_of(allocate_, 4, 30);
   EXPECT_NE(other.images.const_data_ptr(), memory);
 }
 
-TEST_F(DevicePrefetcherTest, ImagesThatAreThereAlreadyAndTheCpuTakeNoCopy) {
+TEST_F(DevicePrefetcherTest, ImagesOnTheDeviceAndOnTheCpuAreNotCopied) {
   loader::Batch batch = batch_of({}, 4, 10);
   const at::Tensor expected =
       network_input(batch.images.narrow(0, 2, 2), at::kFloat);
@@ -163,7 +163,7 @@ TEST_F(DevicePrefetcherTest, BuffersAreUsedAgain) {
     EXPECT_NE(last, held);
     EXPECT_EQ(buffers.locked_bytes(), 160);
     last.reset();
-    last = buffers.take(90);  // in the place of that of 60
+    last = buffers.take(90);  // in the buffer of that of 60
     EXPECT_EQ(buffers.locked_bytes(), 190);
   }
   std::memset(last.get(), 1, 90);  // it outlives the buffers' own object
@@ -190,11 +190,11 @@ void expect_one_launch(const devices::ComputeDevice& device,
   }
 }
 
-// One kernel, of any type: the CPU's bits, where a batch's part begins at no
-// multiple of a load, and where it ends within one.
+// One kernel for any type gives the CPU's bits, also if a batch's part begins
+// at no multiple of a load, or ends within one.
 TEST(NetworkInput, IsOneLaunchOfTheCpusBits) {
   const devices::ComputeDevice device = test_compute_device();
-  // Every level of 16 bits is among them.
+  // They include every level of 16 bits.
   const at::Tensor deep = at::arange(5 * 65536, at::kInt)
                               .remainder(65536)
                               .to(at::kUInt16)

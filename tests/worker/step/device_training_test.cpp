@@ -1,8 +1,8 @@
 // Training on a device, against the CPU: the test device computes with the
-// CPU's kernels in memory that the host cannot touch, so that whatever reads a
+// CPU's kernels in memory that the host cannot touch, so that a read of a
 // device's tensor from the host ends the test. The batch norm and the loss's
-// rows go through the text of the CUDA plugin's kernels, whose sums have an
-// order of their own: equality is within 1e-9, not bit for bit.
+// rows go through the text of the CUDA plugin's kernels, whose sums have
+// another order: equality is within 1e-9, not bit for bit.
 #include <ATen/ops/abs.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/ones.h>
@@ -24,6 +24,7 @@
 #include "tests/support/gray_images.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/state_bytes.h"
 #include "tests/support/test_device/test_device_api.h"
 #include "tests/support/test_device/test_graph.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -80,10 +81,10 @@ configs::RunConfig config_of(const Setting& setting) {
   return config;
 }
 
-// What rank 0 saw of a training.
+// The training curve as rank 0 reports it.
 struct Curve {
   std::vector<double> loss, gradient_norm;
-  std::vector<at::Tensor> state;  // where the rank is whole, on the CPU
+  std::vector<at::Tensor> state;  // on the CPU, if the rank is whole
 };
 
 // One rank, put together for the host or for a device of its own.
@@ -108,7 +109,7 @@ std::vector<at::Tensor> copies_of(TrainingState& state) {
   return copies;
 }
 
-// A step has fewer boxes than the others, whose number it is, or none.
+// `sparse_step` has fewer boxes than the others; -1: no step has.
 Curve train(const Setting& setting, bool on_device, int steps = 3,
             int64_t sparse_step = -1) {
   const configs::RunConfig config = config_of(setting);
@@ -156,14 +157,15 @@ void expect_close(const Curve& device, const Curve& cpu, double tolerance) {
 }
 
 // How far a device's run may be from the CPU's. In float64 they are equal but
-// for the order of sums. Below it, rounding moves both away from the run of
-// higher precision, each its own way: a card's library may choose algorithms
-// that round some times as much (in float32 by tiles of a Winograd transform),
-// and batch norms over few numbers, as in these tests, magnify it.
+// for the order of sums. In lower precisions rounding moves both away from the
+// run of higher precision, each in another direction: a card's library may
+// choose algorithms that round several times as much (in float32 by tiles of a
+// Winograd transform), and batch norms over few numbers, as in these tests,
+// magnify it.
 struct Bound {
   double losses = 0;  // relative
-  // The gradient's norms, relative: in bfloat16 the CPU's own is 0.1 off that
-  // of float32 after a step.
+  // The gradient's norms, relative: in bfloat16 the CPU's own differs by 0.1
+  // from that of float32 after a step.
   double norms = 0;
   double roundings = 0;  // of the CPU's own distance from `unrounded`
   configs::Precision unrounded = configs::Precision::kFp64;
@@ -256,13 +258,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{.layout = "spatial=2", .ranks = 2}),
     name_of);
 
-// Graphs train as the run without them, before and after they are captured (the
-// third time that a shape is met): to the bit where sums have an order.
+// Training with graphs equals training without them, before and after their
+// capture (the third time that a shape occurs): to the bit where sums have a
+// fixed order.
 class CapturedTraining : public DeviceTraining {};
 
 TEST_P(CapturedTraining, IsTheTrainingWithoutGraphs) {
   Setting setting = GetParam();
-  // Its labels are not those that a graph was given before.
+  // Its labels are not those of the captured step.
   constexpr int64_t kSparseStep = 4;
   const Curve plain = train(setting, true, 6, kSparseStep);
   EXPECT_NE(plain.loss, train(setting, true, 6).loss);
@@ -359,8 +362,8 @@ TEST_F(OneDevice, ValidationEqualsTheCpus) {
   EXPECT_NEAR(device.map50, cpu.map50, 1e-6);
 }
 
-// Wherever in forward or backward the device refuses memory, the step is tried
-// again and comes out the same.
+// Wherever in forward or backward the device is out of memory, the step is
+// retried with the same result.
 TEST_F(OneDevice, OutOfMemoryCostsNothingButTime) {
   if (!is_test_device()) GTEST_SKIP() << "faults are the test device's";
   const configs::RunConfig config = config_of({});
@@ -394,8 +397,8 @@ TEST_F(OneDevice, OutOfMemoryCostsNothingButTime) {
   }
 }
 
-// Captured or replayed: the step is tried again without graphs, and comes out
-// the same; the graphs come back, and go with the trainer.
+// During capture or replay: the step is retried without graphs, with the same
+// result; graphs are captured again later, and are freed with the trainer.
 TEST_F(OneDevice, OutOfMemoryWithGraphs) {
   if (!is_test_device()) GTEST_SKIP() << "faults are the test device's";
   Setting setting;
@@ -441,7 +444,7 @@ TEST_F(OneDevice, AFailedCaptureTrainsWithoutGraphs) {
   const auto world = collectives::make_single_communicator();
   TestDeviceMemory& memory = TestDeviceMemory::of(0);
   const int64_t before = memory.live_bytes();
-  // Pieces of a whole capture.
+  // Pieces of work in a whole capture.
   constexpr int64_t kNever = 1'000'000'000;
   TestGraph::fail_capture(kNever);
   train(setting, true, 3);
@@ -475,8 +478,8 @@ TEST_F(OneDevice, AFailedCaptureTrainsWithoutGraphs) {
   EXPECT_GT(TestGraph::replays(), replays);
 }
 
-// A step with more matches than the graph has room for runs as it is, between
-// others that are replayed.
+// A step with more matches than the graph has room for runs without it, between
+// replayed ones.
 TEST_F(OneDevice, AStepWithTooManyMatchesRunsBesideTheGraph) {
   if (!is_test_device()) GTEST_SKIP() << "replays are the test device's";
   constexpr int64_t kCrowded = 4, kSteps = 6;
@@ -508,8 +511,8 @@ TEST_F(OneDevice, AStepWithTooManyMatchesRunsBesideTheGraph) {
       << said[1];
 }
 
-// What lives between steps and what a step takes is counted on the device, by
-// category, and nothing of it stays.
+// Memory that lives between steps and memory of a step are counted on the
+// device, by category, and all of it is freed.
 TEST_F(OneDevice, MemoryIsCountedAndGivenBack) {
   if (!is_test_device()) GTEST_SKIP() << "counts are the test device's";
   const int64_t before = TestDeviceMemory::of(0).live_bytes();
@@ -520,8 +523,7 @@ TEST_F(OneDevice, MemoryIsCountedAndGivenBack) {
     const StepResult first = rank.training.step();
     const StepResult second = rank.training.step();
     EXPECT_EQ(second.live_bytes, first.live_bytes);
-    EXPECT_GE(second.live_bytes.front(),
-              rank.training.state().resident_bytes());
+    EXPECT_GE(second.live_bytes.front(), resident_bytes(rank.training.state()));
     const activations::CategoryBytes peaks =
         TestDeviceMemory::of(0).peak_by_category();
     for (const MemoryCategory category :
@@ -534,8 +536,7 @@ TEST_F(OneDevice, MemoryIsCountedAndGivenBack) {
   EXPECT_EQ(TestDeviceMemory::of(0).live_bytes(), before);
 }
 
-// Cells are added in float64, of which a device has copies of few samples at a
-// time.
+// Cells are summed in float64, for which a device copies few samples at a time.
 TEST_F(OneDevice, CellsAreSummedWithoutACopyOfTheMap) {
   if (!is_test_device()) GTEST_SKIP() << "counts are the test device's";
   constexpr int64_t kSamples = 16, kMiB = int64_t{1} << 20;
@@ -557,7 +558,7 @@ TEST_F(OneDevice, CellsAreSummedWithoutACopyOfTheMap) {
   }
 }
 
-// The test device's own promise, on which all of the above stands.
+// All tests above rely on this property of the test device.
 TEST(TestDevice, TheHostCannotTouchItsMemory) {
   if (!is_test_device()) GTEST_SKIP() << "another device is under test";
   const c10::Device device = test_compute_device().device();

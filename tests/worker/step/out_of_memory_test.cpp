@@ -11,7 +11,7 @@
 #include "tests/support/run_ranks.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/step/parallel_context.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 #include "worker/step/trainer.h"
 
 namespace headroom::step {
@@ -29,7 +29,7 @@ struct Case {
   plan::ActivationPolicy policy = plan::ActivationPolicy::kKeep;
   int64_t steps = 3;
   RankBackend backend = RankBackend::kLocal;
-  int64_t limit = 0;  // bytes of each rank; 0: none
+  int64_t limit = 0;  // bytes of each rank; 0: no bound
 };
 
 struct StepNumbers {
@@ -109,7 +109,7 @@ Trained train(const Case& of, const std::vector<configs::Fault>& faults) {
         options.faults = &injection;
         options.assign = loading.assign;
         Trainer trainer(options, state, mesh);
-        // As a run does: after a failure on any rank all connect anew.
+        // As in a run: after a failure on any rank all ranks connect anew.
         const auto train_step = [&](const loader::Batch& batch) {
           for (int64_t attempts = 1;; ++attempts) {
             StepResult result;
@@ -180,7 +180,7 @@ void expect_same(const Trained& calm, const Trained& disturbed) {
 
 class OutOfMemory : public testing::TestWithParam<Case> {};
 
-// Every rank in turn fails once in a step, ever further into it.
+// Every rank in turn fails once in a step, each time at a later allocation.
 TEST_P(OutOfMemory, AnywhereInAStepCostsNothingButTime) {
   constexpr int64_t kPoints = 6;
   Case layout = GetParam();
@@ -191,7 +191,7 @@ TEST_P(OutOfMemory, AnywhereInAStepCostsNothingButTime) {
   for (int64_t step = 0; step < kPoints; ++step) {
     const int rank = static_cast<int>(step) % ranks;
     const int64_t last = calm.allocations.at(rank)[static_cast<size_t>(step)];
-    // The first and the last one, and between them.
+    // The first allocation, the last one, and some between them.
     faults.push_back(oom(rank, step, 1 + (last - 1) * step / (kPoints - 1)));
   }
   const Trained disturbed = train(layout, faults);
@@ -225,13 +225,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"pipeline2", "pipeline=2", 0, 4, 1, 1},
                     // Layers are fetched ahead.
                     Case{"zero3_spanning_gloo", "data=2", 3, 4, 4, 4,
-                         plan::ActivationPolicy::kKeep, 3, RankBackend::kGloo},
+                         plan::ActivationPolicy::kKeep, 3,
+                         RankBackend::kNetwork},
                     Case{"zero3_spatial2_shared", "data=2,spatial=2", 3, 4, 2,
                          2, plan::ActivationPolicy::kKeep, 3,
                          RankBackend::kSharedMemory}),
     name_of);
 
-// All the way down: policies change no bit; smaller micro-batches, which all
+// All rungs down: policies change no bit; smaller micro-batches, which all
 // ranks take together, change the order of sums.
 TEST(OutOfMemoryLadder, EveryRungGivesTheSameResult) {
   Case many{"data2", "data=2", 0, 16, 2, 8};
@@ -272,7 +273,7 @@ TEST(OutOfMemoryLadder, EveryRungGivesTheSameResult) {
   }
 }
 
-// Neither the vote nor the commit allocates, whatever the ZeRO stage.
+// Neither the vote nor the commit allocates, under any ZeRO stage.
 TEST(OutOfMemoryPhases, NothingIsAllocatedAfterTheVote) {
   for (const int zero_stage : {0, 1, 2, 3}) {
     std::vector<configs::Fault> faults;
@@ -284,7 +285,7 @@ TEST(OutOfMemoryPhases, NothingIsAllocatedAfterTheVote) {
       }
     }
     Case zero{"zero", "data=2", zero_stage};
-    zero.backend = RankBackend::kGloo;
+    zero.backend = RankBackend::kNetwork;
     const Trained run = train(zero, faults);
     ASSERT_EQ(count(run, EventKind::kFault), 4) << "stage " << zero_stage;
     for (const memory::StepEvent& event : run.events) {
@@ -295,8 +296,8 @@ TEST(OutOfMemoryPhases, NothingIsAllocatedAfterTheVote) {
   }
 }
 
-// A ballast of two fifths of the cap in the middle of a run: leaner policies,
-// the same losses, also after that.
+// A ballast of two fifths of the limit during a run: leaner policies and the
+// same losses, also in later steps.
 TEST(OutOfMemoryBallast, TakesALeanerPolicyAndChangesNoLoss) {
   Case one{"one", "data=1", 0, 8, 4, 8};
   one.steps = 5;

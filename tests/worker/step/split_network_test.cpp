@@ -85,7 +85,7 @@ at::Tensor images() {
   return rule_input("A", kImages, kHeight, kWidth, at::kDouble);
 }
 
-// Batch-norm groups of the whole batch, as images [begin, end) see them.
+// Batch-norm groups of the whole batch, for the part of images [begin, end).
 model::StepContext training_context(const model::LayerGraph& graph,
                                     const std::vector<int64_t>& group_sizes,
                                     int64_t begin, int64_t end) {
@@ -113,7 +113,7 @@ struct Outcome {
   int64_t halo_bytes = 0;      // sent along the spatial axis, in training
 };
 
-// The images' rows that are here, with what the surroundings say.
+// The local rows of the images, with their surroundings from the neighbours.
 Outcome run(model::LayerGraph& graph, const at::Tensor& rows,
             const model::StepContext& context,
             const std::vector<loss::LevelTargets>& targets,
@@ -158,7 +158,7 @@ struct Layout {
   int data = 1;
   int spatial = 1;
   std::vector<int64_t> group_sizes = {2, 1};
-  // The layers have these in turn; without any there is no runner.
+  // Layers take these in turn; if empty, there is no runner.
   std::vector<plan::ActivationPolicy> policies = {};
 };
 
@@ -262,7 +262,7 @@ Outcome sum_of(const std::vector<Outcome>& parts) {
   return sum;
 }
 
-// Boxes [N, rows, fields] in one order: by the place of each in its level.
+// Boxes [N, rows, fields] in one order: by their places in each level.
 at::Tensor joined_boxes(const std::vector<Outcome>& parts) {
   std::vector<at::Tensor> levels;
   std::vector<int64_t> begins(parts.size(), 0);
@@ -329,15 +329,15 @@ TEST(SplitNetwork, EqualsWholeImages) {
   expect_equal_to_whole({1, 3, {2, 1}});
 }
 
-// A group may lie on one data rank or on both; neighbours are those of the same
+// A group may be on one data rank or on both; neighbours share the same
 // samples.
 TEST(SplitNetwork, EqualsWholeImagesWithSamplesSplitToo) {
   expect_equal_to_whole({2, 2, {2, 1}});
   expect_equal_to_whole({2, 2, {3}});
 }
 
-// Derived, run again or read from a file: not a bit differs, and nothing is
-// exchanged for it, statistics and rows around maps included.
+// Derived, recomputed or read from a file: every bit is equal, and nothing more
+// is exchanged, statistics and rows around maps included.
 TEST(SplitNetwork, ActivationPoliciesAreIdenticalAndSendNothingMore) {
   activations::install_saved_tensor_policies();
   using enum plan::ActivationPolicy;

@@ -14,7 +14,7 @@
 #include "tests/support/run_ranks.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/step/apply_plan.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::step {
@@ -96,15 +96,15 @@ class SharedNetwork {
     batch = loader::SyntheticInput(options).next();
   }
 
-  // As a run does it: after a failure on any rank all connect anew, and agree
-  // on how the batch goes through.
+  // Works as a run does: after a failure on any rank all ranks connect anew and
+  // agree on the number of parts of the batch.
   std::vector<at::Tensor> run(collectives::CountingCommunicator& world,
                               RankGenerations& generations, int64_t& parts) {
     for (;;) {
       network.set_num_parts(parts);
       try {
         std::vector<at::Tensor> heads = network.run(batch);
-        // A rank may have what it needs while another fails.
+        // One rank may be finished while another fails.
         world.barrier();
         return heads;
       } catch (const CommunicationError&) {
@@ -156,7 +156,8 @@ class SharedNetwork {
 
 class StageForwardOverRanks : public testing::TestWithParam<Shared> {};
 
-// Whichever rank fails, wherever: all do the batch again, with the same bits.
+// Whichever rank fails, and wherever: all ranks repeat the batch, with the same
+// bits.
 TEST_P(StageForwardOverRanks, AFailureAnywhereIsTriedAgainTogether) {
   activations::CountingAllocator::install();
   const int ranks = plan::parse_layout(GetParam().layout).world_size();
@@ -191,7 +192,7 @@ TEST_P(StageForwardOverRanks, AFailureAnywhereIsTriedAgainTogether) {
   });
 }
 
-// Where maps are what fills the memory, not gathered weights.
+// Memory is filled by maps here, not by gathered weights.
 TEST(StageForward, OneRankWithoutRoomMakesAllGoThroughInParts) {
   activations::CountingAllocator::install();
   for (const Shared& layout : {Shared{"pipeline=2"}, Shared{"spatial=2"}}) {
@@ -232,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name + "_zero" + std::to_string(info.param.zero_stage);
     });
 
-// A replica without a batch gathers as often as the others do.
+// A replica without a batch gathers as often as the others.
 TEST(StageForward, SkippingGathersForEveryPart) {
   activations::CountingAllocator::install();
   for (const int64_t parts : {0, 4}) {

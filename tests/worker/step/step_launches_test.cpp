@@ -1,6 +1,6 @@
-// How many kernels and copies a training step gives a device, counted on the
-// test device: each costs the host some microseconds, so that beyond a few
-// hundred the host is what a step of a small batch waits for.
+// The number of kernels and copies that a training step launches, counted on
+// the test device: each costs the host some microseconds, so that beyond a few
+// hundred launches a step of a small batch waits for the host.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,9 +22,9 @@ namespace {
 
 using Launches = std::map<std::string, int64_t>;
 
-// yolov5s, one micro-batch of 16 images, the optimizer's step included. Their
-// size changes no count. The last steps of so many that are captured, or that
-// are not.
+// yolov5s, one micro-batch of 16 images, with the optimizer's step. The size of
+// the images changes no count. Returns the launches of the last steps, captured
+// or not.
 std::vector<Launches> launches_of_steps(configs::Precision precision,
                                         bool cuda_graphs, int steps) {
   const devices::ComputeDevice device = test_compute_device();
@@ -43,7 +43,7 @@ std::vector<Launches> launches_of_steps(configs::Precision precision,
   const auto world = collectives::make_single_communicator();
   RankTraining training(config, plan_of_synthetic_run(config), *world,
                         /*more_boxes_per_image=*/7, device);
-  training.step();  // makes what later steps find
+  training.step();  // allocates the buffers that later steps reuse
   for (int run = 1; cuda_graphs && run < CudaGraphRunner::kWarmUps; ++run) {
     training.step();
   }
@@ -79,13 +79,13 @@ TEST(StepLaunches, AStepOfYolov5sTakesFew) {
             750);
 }
 
-// Forward, loss, backward, decision and commit; beside it what it reads goes
-// into its buffers, and what it adds to is cleared.
+// The graph holds forward, loss, backward, decision and commit; beside it the
+// inputs are copied into its buffers, and its accumulators are cleared.
 TEST(StepLaunches, ACapturedStepIsOneGraph) {
   const std::vector<Launches> steps =
       launches_of_steps(configs::Precision::kBf16, /*cuda_graphs=*/true, 3);
-  // What is captured and what it replays first, then what the next step reads:
-  // that is given to the device before the host waits for this step's end.
+  // First the capture and its replay, then the copy of the next step's inputs:
+  // it is queued before the host waits for the end of this step.
   EXPECT_EQ(steps[0].at("scale images"), 3);
   for (const Launches& launches : {steps[1], steps[2]}) {
     EXPECT_LE(total_of(launches), 20);

@@ -1,4 +1,5 @@
-// What a step needed beyond its prediction is blamed on one item, once.
+// Bytes of a step beyond the prediction are attributed to one item, with one
+// warning.
 #include "worker/step/step_prediction.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@
 #include "parallel/predict/memory_request.h"
 #include "tests/support/run_ranks.h"
 #include "worker/data/loader/synthetic.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 #include "worker/step/trainer.h"
 
 namespace headroom::step {
@@ -77,7 +78,7 @@ struct Seen {
   std::vector<double> ratios;
 };
 
-// Runs three steps on one rank; `change` is done to the run's request.
+// Runs three steps on one rank; `change` edits the run's request.
 Seen train(const std::function<void(predict::MemoryRequest&)>& change) {
   activations::CountingAllocator::install();
   activations::install_saved_tensor_policies();
@@ -116,7 +117,7 @@ Seen train(const std::function<void(predict::MemoryRequest&)>& change) {
   return seen;
 }
 
-TEST(StepPrediction, IsAboutWhatIsMeasured) {
+TEST(StepPrediction, IsCloseToTheMeasuredBytes) {
   const Seen seen = train([](predict::MemoryRequest&) {});
   for (const memory::StepEvent& event : seen.events) {
     ADD_FAILURE() << event.reason << event.detail_json;

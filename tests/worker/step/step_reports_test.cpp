@@ -40,7 +40,7 @@ TEST(StepReports, OfThreeRanks_LossesAreSummedAndBytesKeptApart) {
 
 using data_parallel::Outcome;
 
-// The verdict of these ballots, one a rank, at a squared norm of `norm`.
+// The verdict of these ballots, one per rank, with a squared norm of `norm`.
 data_parallel::Verdict verdict_of(const std::vector<Outcome>& outcomes,
                                   double norm) {
   data_parallel::Verdict verdict;
@@ -71,8 +71,8 @@ TEST(StepReports, EveryRankLearnsTheSameVerdict) {
   EXPECT_TRUE(is(verdict_of({kOk, kBad}, 4), kBad, 1));
 }
 
-// A gradient that is finite on each rank may not be in the sum.
-TEST(StepReports, ANormThatIsNotFinite_IsEveryOkRanksNonFinite) {
+// A gradient that is finite on each rank may become infinite in the sum.
+TEST(StepReports, ANormThatIsNotFinite_MakesTheStepNonFiniteOnEveryRank) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr Outcome kOk = Outcome::kOk;
   for (const double norm : {kInfinity, kInfinity - kInfinity}) {
@@ -82,7 +82,7 @@ TEST(StepReports, ANormThatIsNotFinite_IsEveryOkRanksNonFinite) {
   }
 }
 
-TEST(StepReports, MatchesOfTheNextStep_AreToldWhereAllRanksKnowThem) {
+TEST(StepReports, MatchesOfTheNextStep_AreReportedOnceAllRanksKnowThem) {
   for (const bool all_know : {true, false}) {
     run_ranks(2, [&](int rank, collectives::Communicator& world) {
       StepReports reports(rank, 2, /*num_levels=*/3);
@@ -101,7 +101,7 @@ TEST(StepReports, MatchesOfTheNextStep_AreToldWhereAllRanksKnowThem) {
   }
 }
 
-// Doubles hold each whole number up to 2^53.
+// Doubles represent each integer up to 2^53.
 TEST(StepReports, BytesThatADoubleWouldRound_AreRefused) {
   StepReports reports(0, 1);
   const int64_t most = int64_t{1} << 53;

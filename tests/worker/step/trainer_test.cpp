@@ -1,5 +1,5 @@
 // The step as a transaction, with ranks as threads: equal to one process for
-// every number of ranks, and without a trace where it is not committed.
+// every number of ranks, and without any effect if it is not committed.
 #include "worker/step/trainer.h"
 
 #include <ATen/ops/equal.h>
@@ -12,7 +12,7 @@
 #include "tests/support/run_ranks.h"
 #include "worker/data/loader/synthetic.h"
 #include "worker/step/parallel_context.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 
 namespace headroom::step {
 namespace {
@@ -102,7 +102,7 @@ TEST(Trainer, RanksWithGroupsOfTheirOwnEqualOneProcess) {
 }
 
 // Shares 5 and 4 of groups [0, 3), [3, 6), [6, 9): one straddles the ranks, one
-// lies wholly on the later rank.
+// is wholly on the later rank.
 TEST(Trainer, AGroupBehindAStraddlingOneEqualsOneProcess) {
   expect_equal(train(1, 9, 3, 2), train(2, 9, 3, 2));
 }
@@ -118,7 +118,7 @@ TEST(Trainer, RepeatsBitForBit) {
   EXPECT_EQ(first.gradient_norm, second.gradient_norm);
 }
 
-// Everything that a commit changes, copied.
+// A copy of all tensors that a commit changes.
 std::vector<at::Tensor> snapshot(TrainingState& state) {
   std::vector<at::Tensor> copies;
   for (const TrainingState::Buffer& buffer : state.buffers()) {
@@ -255,7 +255,7 @@ TEST(Trainer, AStepThatFitsNowhereLeavesTheStateAlone) {
   EXPECT_TRUE(again.committed);
 }
 
-TEST(Trainer, AStopAskedOfOneRankIsEverybodys) {
+TEST(Trainer, AStopRequestedOfOneRankStopsAll) {
   const configs::RunConfig config = small_config(2);
   run_ranks(2, [&](int rank, collectives::Communicator& communicator) {
     plan::ParallelLayout layout;

@@ -1,5 +1,5 @@
-// What ZeRO 3 leaves on a rank, measured: between steps, and at the peak of a
-// step whose activations are small beside the state.
+// The memory of a rank under ZeRO 3, measured: between steps, and at the peak
+// of a step whose activations are small beside the state.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -11,6 +11,7 @@
 
 #include "parallel/activations/counting_allocator.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/state_bytes.h"
 #include "worker/step/training_state.h"
 
 namespace headroom::step {
@@ -32,8 +33,10 @@ Measured measure(const std::string& model, int zero_stage,
   options.num_classes = 3;
   options.optimizer = optimizer;
   Measured measured;
-  measured.undivided =
-      TrainingState(layers::load_model_table(model), options).resident_bytes();
+  {
+    TrainingState whole(layers::load_model_table(model), options);
+    measured.undivided = resident_bytes(whole);
+  }
   options.zero_stage = zero_stage;
   run_ranks(kRanks, [&](int rank, collectives::Communicator& world) {
     activations::CountingAllocator::count_separately();
@@ -46,7 +49,7 @@ Measured measure(const std::string& model, int zero_stage,
     mine.mesh = &mesh;
     TrainingState state(layers::load_model_table(model), mine);
     const auto place = static_cast<size_t>(rank);
-    measured.resident[place] = state.resident_bytes();
+    measured.resident[place] = resident_bytes(state);
     measured.live[place] = allocator.live_bytes();
     allocator.reset_peak();
     state.gradients().begin_step();
@@ -83,7 +86,8 @@ double share(int64_t bytes, const Measured& measured) {
 
 struct Bound {
   std::string model;
-  double peak;  // of the state; yolov5n's activations weigh more beside it
+  double
+      peak;  // of the state; yolov5n's activations have more weight beside it
 };
 
 class ZeroMemoryTest : public testing::TestWithParam<Bound> {};

@@ -1,5 +1,5 @@
 // A few training steps of a small model over a mesh, without loader and
-// detection loss: what a training state goes through, and nothing else.
+// detection loss: only the operations on the training state.
 #pragma once
 
 #include <ATen/core/Tensor.h>

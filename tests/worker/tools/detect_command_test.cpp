@@ -1,5 +1,5 @@
-// headroom detect with videos among its sources: looked at, or refused by name.
-// (What it finds and writes: tests/worker/detect, tests/worker/video.)
+// headroom detect with videos among its sources: read, or refused by name.
+// (Detections and files: tests/worker/detect, tests/worker/video.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class DetectCommand : public testing::Test {
   }
   ~DetectCommand() override { unsetenv("HEADROOM_VIDEO_PLUGIN"); }
 
-  // A network that knows nothing, of that `ch`.
+  // An untrained network with that `ch`.
   std::string weights(int channels = 3) {
     const fs::path file = folder_.path() / "w.safetensors";
     layers::ModelTable table = layers::load_model_table("yolov5n");
@@ -84,7 +84,7 @@ class DetectCommand : public testing::Test {
     said.err = testing::internal::GetCapturedStderr() + refusal;
     return said;
   }
-  // What is said on standard error and found in the image.
+  // Returns the text on standard error and the boxes of the image.
   std::string boxes(std::vector<std::string> more) {
     more.push_back("--save-json");
     const Said said = run((folder_.path() / "in/a.bmp").string(), more);
@@ -102,7 +102,7 @@ class DetectCommand : public testing::Test {
   fs::path clip_;
 };
 
-TEST_F(DetectCommand, TakesTheSizeOfTrainingAndSaysSo) {
+TEST_F(DetectCommand, TakesTheSizeOfTrainingAndReportsIt) {
   const std::string note = "--img is 64 x 64, as " +
                            (folder_.path() / "w.safetensors").string() +
                            " was trained\n";
@@ -111,7 +111,7 @@ TEST_F(DetectCommand, TakesTheSizeOfTrainingAndSaysSo) {
 }
 
 // Tiles may have thousands of objects.
-TEST_F(DetectCommand, SaysThatALargeImageMayHaveMoreBoxesThanAreKept) {
+TEST_F(DetectCommand, WarnsThatALargeImageMayHaveMoreBoxesThanAreKept) {
   const std::string note =
       "only the 2 surest boxes of an image are kept; a larger "
       "--max-det keeps more\n";
@@ -119,7 +119,7 @@ TEST_F(DetectCommand, SaysThatALargeImageMayHaveMoreBoxesThanAreKept) {
   EXPECT_THAT(boxes({}), Not(HasSubstr("are kept")));
 }
 
-TEST_F(DetectCommand, ShrinksBilinearlyUnlessToldOtherwise) {
+TEST_F(DetectCommand, ShrinksBilinearlyByDefault) {
   // To a third: to a half the four nearest pixels are the area.
   cv::Mat noise(96, 96, CV_8UC3);
   cv::randu(noise, 0, 256);
@@ -131,7 +131,7 @@ TEST_F(DetectCommand, ShrinksBilinearlyUnlessToldOtherwise) {
             static_cast<int>(ExitCode::kRequest));
 }
 
-TEST_F(DetectCommand, LooksAtVideosAmongImages) {
+TEST_F(DetectCommand, ReadsVideosAmongImages) {
   if (const video::VideoPlugin plugin = video::built_video_plugin();
       plugin.api == nullptr) {
     GTEST_SKIP() << plugin.reason;

@@ -7,7 +7,7 @@
 namespace headroom::tools {
 namespace {
 
-// A tool whose clock and terminal are the test's.
+// A tool whose clock and terminal the test provides.
 struct Told {
   std::string text;
   double now = 100;
@@ -52,7 +52,7 @@ TEST(ToolProgress, ANarrowTerminalGetsAShortLine) {
   EXPECT_EQ(told.text, "\r\x1b[Kcalibration  45%…");
 }
 
-TEST(ToolProgress, ElsewhereIsALineForEachTenth) {
+TEST(ToolProgress, WithoutATerminalIsALineForEachTenth) {
   EXPECT_EQ(told(false, 6),
             "train: 66 %, 2 of 3 images, 0.2/s, ETA 6s\n"
             "train: 100 %, 3 of 3 images, 0.2/s\n"
@@ -65,7 +65,7 @@ TEST(ToolProgress, ElsewhereIsALineForEachTenth) {
       << "a minute without a tenth has a line too";
 }
 
-TEST(ToolProgress, ElsewhereAToolWithOwnLinesSpeaksWhereItWasSilent) {
+TEST(ToolProgress, WithoutATerminalAToolWithOwnLinesReportsOnlyAfterASilence) {
   Told told;
   ToolProgress::Output output = told.output(false);
   output.has_own_lines = true;

@@ -1,4 +1,4 @@
-// A detector's result file, scored as the references score it.
+// A detector's result file, with the figures of the references.
 #include "worker/validation/detection_scores.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ TEST(DetectionScores, EqualTheReferencesToFourDecimals) {
   EXPECT_EQ(scores.images, 128);
   EXPECT_EQ(scores.objects, 898);
   EXPECT_EQ(scores.detections, 30352);
-  // What --json prints, under the names of the reference.
+  // The output of --json, under the names of the reference.
   const auto json = nlohmann::json::parse(scores_json(scores));
   for (const auto& [group, figures] : expected.items()) {
     for (const auto& [name, value] : figures.items()) {
@@ -83,7 +83,7 @@ TEST_F(ScoreFiles, CategoriesAreTakenByRisingId) {
   EXPECT_NEAR(scores.yolov5.map50, .995, 1e-12);
 }
 
-TEST_F(ScoreFiles, WhatIsWrongIsNamedByLine) {
+TEST_F(ScoreFiles, FaultsAreNamedByLine) {
   EXPECT_THAT(refusal("[\n{\"image_id\": 8, \"category_id\": 5, \"bbox\": "
                       "[0,0,1,1], \"score\": 1}]"),
               HasSubstr("d.json:2: image 8 is not among"));

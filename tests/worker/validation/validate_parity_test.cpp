@@ -12,7 +12,7 @@
 
 #include "tests/support/parity.h"
 #include "worker/data/loader/loader.h"
-#include "worker/step/run_inputs.h"
+#include "worker/step/run_data.h"
 #include "worker/validation/validate.h"
 #include "worker/weights/weights.h"
 
@@ -36,7 +36,7 @@ class TrainedModel : public ::testing::Test {
 
   struct Setup {
     configs::RunConfig config;
-    step::RunInputs inputs;
+    step::RunData inputs;
     std::unique_ptr<model::LayerGraph> model;
     std::unique_ptr<loader::Loader> loader;
     ValidationOptions options;
@@ -51,7 +51,7 @@ class TrainedModel : public ::testing::Test {
     config.task = task;
     config.image_height = config.image_width = size;
     config.loader_threads = 2;
-    setup->inputs = step::read_inputs(config);
+    setup->inputs = step::read_data(config);
     setup->model = std::make_unique<model::LayerGraph>(
         setup->inputs.table, setup->inputs.num_classes(), at::kFloat, 0);
     const weights::LoadReport report = weights::load_weights(
@@ -109,7 +109,7 @@ TEST_F(TrainedModel, FindsTheBoxesThatYolov5Finds) {
          box[1].get<double>(), box[2].get<double>(), box[3].get<double>(),
          row.at("score").get<double>()});
   }
-  // Category numbers count from one, or from zero where YOLOv5 knew the names.
+  // Category numbers begin at one, or at zero where YOLOv5 had the names.
   int lowest = 1;
   for (const auto& [image, boxes] : expected) {
     for (const ExpectedBox& box : boxes)

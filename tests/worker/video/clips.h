@@ -1,4 +1,4 @@
-// Small videos, made where a test needs them.
+// Small videos, made by the tests that need them.
 #pragma once
 
 #include <opencv2/core/mat.hpp>
@@ -11,12 +11,11 @@ namespace headroom::video {
 // The n-th picture, from 1: a light square on a slope, n pixels to the right.
 cv::Mat clip_picture(int height, int width, int number);
 
-// So many of them as Motion JPEG in AVI: bytes of ours, which need no FFmpeg.
-// 10 a second.
+// So many of them as Motion JPEG in AVI, 10 a second: written without FFmpeg.
 std::string avi_clip(int height, int width, int pictures);
 
-// The plugin of this build; its `api` is null, with the reason, where there is
-// none.
+// The plugin of this build; if there is none, its `api` is null, with the
+// reason.
 VideoPlugin built_video_plugin();
 
 }  // namespace headroom::video

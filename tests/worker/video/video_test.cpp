@@ -1,5 +1,5 @@
-// The plugin: what it writes it reads, what it must not read it refuses, and
-// what is damaged gives what it has.
+// The plugin: it reads the files that it writes, refuses files that it must not
+// read, and gives the intact pictures of damaged ones.
 #include "worker/video/video_api.h"
 
 #include <gmock/gmock.h>
@@ -71,7 +71,7 @@ double mean_difference(const cv::Mat& a, const cv::Mat& b) {
          static_cast<double>(a.total() * a.elemSize());
 }
 
-// All pictures, compared with clip_picture; how many there are.
+// Compares all pictures with clip_picture; returns their number.
 int pictures_of(VideoReader& reader, double most_difference) {
   const VideoFormat& format = reader.format();
   cv::Mat picture(format.height, format.width, CV_8UC3);
@@ -86,7 +86,7 @@ int pictures_of(VideoReader& reader, double most_difference) {
   return number;
 }
 
-TEST_F(Video, WhatIsWrittenIsRead) {
+TEST_F(Video, WrittenVideosAreReadBack) {
   for (const auto& [height, width] :
        std::vector<std::pair<int, int>>{{48, 64}, {47, 63}, {33, 200}}) {
     SCOPED_TRACE(std::to_string(height) + " x " + std::to_string(width));
@@ -148,7 +148,7 @@ TEST_F(Video, DamageIsCountedAndTheRestIsRead) {
   EXPECT_NE(reader->fault(), "");
 }
 
-// Whatever is wrong with a file, it ends, and no picture is too large.
+// Any damaged file ends, and no picture is too large.
 TEST_F(Video, FlippedBytesEnd) {
   const std::string mp4 = read_bytes(written(48, 64, 8));
   const std::string avi = avi_clip(48, 64, 8);
@@ -176,7 +176,7 @@ TEST_F(Video, FlippedBytesEnd) {
 }
 
 // An MP4 has its index at the end.
-TEST_F(Video, WhatCannotBeOpenedSaysWhatIsRead) {
+TEST_F(Video, UnreadableVideosListTheSupportedFormats) {
   const fs::path file = written(48, 64, 20);
   fs::resize_file(file, fs::file_size(file) / 2);
   EXPECT_THAT(refusal(file), AllOf(StartsWith("it cannot be opened ("),
@@ -185,7 +185,7 @@ TEST_F(Video, WhatCannotBeOpenedSaysWhatIsRead) {
   EXPECT_THAT(refusal_of("no video"), StartsWith("it cannot be opened ("));
 }
 
-// By their content, whatever they are called.
+// Recognised by their content, under any name.
 TEST_F(Video, ListsOfOtherFilesAreNotFollowed) {
   const fs::path clip = written(48, 64, 5);
   for (const std::string& text :
@@ -202,7 +202,7 @@ TEST_F(Video, SizesAreCheckedBeforeAnythingIsDecoded) {
   EXPECT_EQ(refusal(written(48, 64, 3), 48 * 64 - 1),
             "pictures of 64 x 48 pixels, of which at most 3071 are read");
   EXPECT_EQ(refusal(written(48, 64, 3), 48 * 64), "read");
-  // A header that lies: 30000 x 30000.
+  // A false header: 30000 x 30000.
   std::string bytes = avi_clip(48, 64, 3);
   const std::string size("\x40\0\0\0\x30\0\0\0", 8);
   const std::string large("\x30\x75\0\0\x30\x75\0\0", 8);
@@ -222,7 +222,7 @@ TEST_F(Video, OnlyRegularFiles) {
   EXPECT_EQ(refusal("http://127.0.0.1/clip.mp4"), "No such file or directory");
 }
 
-// As telephones write it: the matrix of the track's header says how to turn.
+// As telephones write it: the matrix of the track's header gives the rotation.
 TEST_F(Video, HowPicturesAreTurnedIsRead) {
   const std::string bytes = read_bytes(written(48, 64, 3));
   const size_t matrix = bytes.find("tkhd") + 4 + 40;
@@ -242,7 +242,7 @@ TEST_F(Video, HowPicturesAreTurnedIsRead) {
   EXPECT_EQ(turns_of(zero, minus_one, one, zero), 3);
 }
 
-TEST_F(Video, AFullDiskIsSaid) {
+TEST_F(Video, AFullDiskIsReported) {
   VideoFormat format;
   format.width = format.height = 256;
   std::string reason, said;
@@ -256,7 +256,7 @@ TEST_F(Video, AFullDiskIsSaid) {
   EXPECT_EQ(said, "File too large");
 }
 
-TEST_F(Video, WhatMpeg4CannotHoldIsRefused) {
+TEST_F(Video, SizesThatMpeg4CannotHoldAreRefused) {
   VideoFormat format;
   format.width = 8192;
   format.height = 64;
@@ -286,12 +286,12 @@ TEST_F(Video, MemoryDoesNotGrowWithTheLength) {
     }
     return resident_kib() - before;
   };
-  grown(20);  // what is set up once
+  grown(20);  // allocated once
   EXPECT_LT(grown(600), 600 * 240 * 320 * 3 / 1024 / 50)
       << "a fiftieth of the pictures";
 }
 
-TEST(VideoPluginTest, WithoutItThereIsAReasonAndARemedy) {
+TEST(VideoPluginTest, WithoutThePluginThereIsAReasonAndARemedy) {
   setenv("HEADROOM_VIDEO_PLUGIN", "/none/libheadroom_video.so", 1);
   const VideoPlugin plugin = load_video_plugin();
   EXPECT_EQ(plugin.api, nullptr);
@@ -302,7 +302,7 @@ TEST(VideoPluginTest, WithoutItThereIsAReasonAndARemedy) {
             "and libswscale-dev");
 }
 
-TEST(VideoPluginTest, APluginThatCannotBeLoadedAsksForFfmpeg) {
+TEST(VideoPluginTest, APluginThatCannotBeLoadedNamesFfmpeg) {
   const std::string file = ::testing::TempDir() + "libheadroom_video.so";
   std::ofstream(file) << "no library";
   setenv("HEADROOM_VIDEO_PLUGIN", file.c_str(), 1);

@@ -1,4 +1,4 @@
-// What the reader says of headers that lie.
+// The reader's errors for false headers.
 #include "worker/weights/safetensors.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Empty when the header is accepted.
+// Empty if the header is accepted.
 std::string complaint_of(const std::string& header, uint64_t data_bytes) {
   try {
     parse_safetensors_header(header, data_bytes, "file.safetensors");
@@ -24,7 +24,7 @@ std::string complaint_of(const std::string& header, uint64_t data_bytes) {
   return "";
 }
 
-TEST(SafetensorsHeader, EachKindOfLieIsNamed) {
+TEST(SafetensorsHeader, EachKindOfFalseHeaderIsNamed) {
   const auto one = [](const std::string& fields) {
     return "{\"x\":{" + fields + "}}";
   };

@@ -39,14 +39,14 @@ TEST(SafetensorsStreamTest, TensorsComeBackInAnyOrder) {
   EXPECT_TRUE(at::equal(reader.read(reader.header().entries[0]), count));
 }
 
-TEST(SafetensorsStreamTest, WhatWasNotAnnouncedIsRefused) {
+TEST(SafetensorsStreamTest, AnUnannouncedTensorIsRefused) {
   SafetensorsWriter writer(kFile, {{"a", at::kFloat, {2}}}, {});
   EXPECT_THROW(writer.commit(), CheckFailure);
   EXPECT_THROW(writer.write(at::zeros({3})), CheckFailure);
   EXPECT_THROW(writer.write(at::zeros({2}, at::kDouble)), CheckFailure);
 }
 
-TEST(SafetensorsStreamTest, AnUnfinishedFileIsNone) {
+TEST(SafetensorsStreamTest, AnUnfinishedFileDoesNotExist) {
   fs::remove(kFile);
   { SafetensorsWriter writer(kFile, {{"a", at::kFloat, {2}}}, {}); }
   EXPECT_FALSE(fs::exists(kFile));

@@ -1,4 +1,4 @@
-// Round trips, and what the reader does with files that lie.
+// Round trips, and the reader on false files.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
@@ -56,7 +56,7 @@ class SafetensorsTest : public testing::Test {
     return bytes + header + std::string(data_bytes, '\1');
   }
 
-  // Empty when the file is read without complaint.
+  // Empty if the file is read without an error.
   std::string complaint_of(const std::string& bytes) const {
     try {
       read_safetensors(write_bytes(bytes));
@@ -74,7 +74,7 @@ std::string bytes_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-TEST_F(SafetensorsTest, EveryTypeComesBackAsItWas) {
+TEST_F(SafetensorsTest, EveryTypeIsReadBackUnchanged) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   for (const at::ScalarType type :
        {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt,
@@ -150,7 +150,7 @@ TEST_F(SafetensorsTest, AFullDiskIsAnError) {
 }
 
 TEST_F(SafetensorsTest, DigestIsXxh3OfAllBytes) {
-  // XXH3-128 of nothing, from the algorithm's specification.
+  // XXH3-128 of no bytes, from the algorithm's specification.
   EXPECT_EQ(file_digest(write_bytes("")), "99aa06d3014798d86001c324468d497f");
   const std::string one = file_digest(write_bytes("abc"));
   const std::string other = file_digest(write_bytes("abd"));
@@ -159,7 +159,7 @@ TEST_F(SafetensorsTest, DigestIsXxh3OfAllBytes) {
   EXPECT_THROW(file_digest(path("absent")), Error);
 }
 
-TEST_F(SafetensorsTest, WhatIsNotAFileIsRefused) {
+TEST_F(SafetensorsTest, PathsThatAreNoFileAreRefused) {
   EXPECT_THROW(read_safetensors(path("absent")), Error);
   EXPECT_THROW(read_safetensors(folder_), Error);
 }
@@ -170,7 +170,7 @@ TEST_F(SafetensorsTest, AHeaderBeginsWithABrace) {
                 HasSubstr("bytes.safetensors: its header does not begin"));
 }
 
-TEST_F(SafetensorsTest, TheLargestHeaderIsAskedForBeforeItIsAllocated) {
+TEST_F(SafetensorsTest, TheLargestHeaderIsCheckedBeforeItIsAllocated) {
   const auto with_length = [](uint64_t length) {
     std::string bytes(16, '{');
     std::memcpy(bytes.data(), &length, 8);

@@ -81,7 +81,7 @@ TEST_F(WeightsTest, ComeBackInBothPrecisions) {
   }
 }
 
-TEST_F(WeightsTest, TransferTakesWhatFits) {
+TEST_F(WeightsTest, TransferTakesFittingTensors) {
   model::LayerGraph saved = nano(80, at::kFloat, 1);
   save_weights(path("w"), saved.state(), {});
   model::LayerGraph other = nano(3, at::kFloat, 2);
@@ -157,8 +157,9 @@ TEST_F(WeightsTest, HalfPrecisionFilesLoad) {
       saved.state()[0].tensor->detach().to(at::kHalf).to(at::kFloat)));
 }
 
-// Seven gigabytes would be built, to find that the file has other sizes.
-TEST_F(WeightsTest, ATableThatAsksForMoreThanTheFileHoldsIsRefused) {
+// Otherwise seven gigabytes would be built before the file's sizes are
+// compared.
+TEST_F(WeightsTest, ATableThatNeedsMoreThanTheFileHoldsIsRefused) {
   model::LayerGraph graph = nano(2, at::kFloat, 1);
   layers::ModelTable table = layers::load_model_table("yolov5n");
   table.activation = layers::kRelu;  // not shipped: the file has the table
@@ -222,7 +223,7 @@ TEST_F(WeightsTest, ACheckpointOfTheReferenceIsItsSafetensors) {
   EXPECT_THAT(to_string(report, "bccd_v5n.pt"), HasSubstr("and 3 more"));
 }
 
-TEST(WeightsClasses, OtherNamesAreSaid) {
+TEST(WeightsClasses, OtherNamesAreReported) {
   const std::vector<std::string> names = {"cat", "dog", "cow"};
   const auto note = [&](const std::vector<std::string>& of_data) {
     return class_name_note(names, of_data, "w.pt", "d.yaml");

@@ -5,7 +5,6 @@
 
 #include <sstream>
 
-#include "configs/command_flags.h"
 #include "deploy/cli/args/help_text.h"
 #include "parallel/base/check.h"
 
@@ -43,7 +42,7 @@ std::string refusal(const std::string& words) {
   return "accepted";
 }
 
-TEST(CommandLine, EverySpellingSetsItsKnob) {
+TEST(CommandLine, EverySpellingSetsItsKey) {
   EXPECT_EQ(config_of("--data d.yaml").data, "d.yaml");
   EXPECT_EQ(config_of("--cfg yolov5n").cfg, "yolov5n");
   EXPECT_EQ(config_of("--weights w.safetensors").weights, "w.safetensors");
@@ -130,7 +129,7 @@ TEST(CommandLine, CommandFlagsStandApart) {
       3);
 }
 
-TEST(CommandLine, IgnoredFlagsOfYolov5AreRemarkedUpon) {
+TEST(CommandLine, IgnoredFlagsOfYolov5GiveANotice) {
   const CommandLine line = parse("train --verbose --epochs 3");
   EXPECT_THAT(line.notes, ElementsAre("--verbose changes nothing: every class "
                                       "is always listed"));
@@ -145,8 +144,8 @@ TEST(CommandLine, HelpAndVersion) {
   EXPECT_TRUE(parse("train --epochs 3 -h").help);
 }
 
-// As argparse takes them; Headroom's own flags do not come between.
-TEST(CommandLine, ABeginningThatOneOfYolov5sFlagsHasStandsForIt) {
+// As argparse does; Headroom's own flags do not make a prefix ambiguous.
+TEST(CommandLine, APrefixOfAFlagOfYolov5IsThatFlag) {
   const configs::RunConfig config =
       config_of("--epoch 3 --opt Adam --worker 4 --proj p --img-s 320 --pat=7");
   EXPECT_EQ(config.epochs, 3);
@@ -174,7 +173,7 @@ TEST(CommandLine, AnyNumberOfFormats) {
             "torchscript onnx openvino engine coreml");
 }
 
-TEST(CommandLine, ARefusalSpeaksOfTheFlagThatWasTyped) {
+TEST(CommandLine, ARefusalNamesTheFlagThatWasTyped) {
   EXPECT_EQ(as_typed("image_height (--img) is 30: use --img 64 or --img-mode",
                      {"train", "--imgsz", "30"}),
             "image_height (--imgsz) is 30: use --imgsz 64 or --img-mode");
@@ -195,7 +194,7 @@ void PrintTo(const Refused& refused, std::ostream* out) {
 
 class RefusedCommandLine : public ::testing::TestWithParam<Refused> {};
 
-TEST_P(RefusedCommandLine, InOneLineThatSaysWhatToDo) {
+TEST_P(RefusedCommandLine, InOneLineWithARemedy) {
   EXPECT_EQ(refusal(GetParam().words), GetParam().line);
 }
 

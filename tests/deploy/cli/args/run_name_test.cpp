@@ -32,7 +32,7 @@ TEST(RunName, NumbersAsYolov5Does) {
   EXPECT_EQ(new_run_directory(config), root.path() / "exp3");
 }
 
-TEST(RunName, LooksOnlyAndMakesNothing) {
+TEST(RunName, FindsANameWithoutMakingTheFolder) {
   const TemporaryFolder root;
   new_run_directory(config_in(root.path() / "not" / "there"));
   EXPECT_TRUE(fs::is_empty(root.path()));
@@ -74,7 +74,7 @@ TEST(RunName, ResumeTakesTheNewestRunWithCheckpoints) {
             root.path() / "exp2");
 }
 
-TEST(RunName, ResumeRefusesWhatIsNoRun) {
+TEST(RunName, ResumeRefusesAFolderThatHoldsNoRun) {
   const TemporaryFolder root;
   const auto refusal = [&](const std::string& given) -> std::string {
     try {

@@ -25,7 +25,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// What trains the plan that was asked for with `flags`.
+// The train command for the plan of `flags`.
 std::string trains(const std::string& flags, bool knows_data = true,
                    const std::optional<PlanMachines>& machines = {}) {
   return train_command(parse_command_line(words_of("plan " + flags)), machines,
@@ -42,7 +42,7 @@ PlanMachines rented(int64_t nodes) {
   return machines;
 }
 
-TEST(TrainCommand, LeavesOutWhatOnlyPlanKnows) {
+TEST(TrainCommand, LeavesOutFlagsThatOnlyPlanHas) {
   EXPECT_EQ(trains("--gpu-memory 8GiB --data d.yaml --batch -1 --details"),
             "headroom train --data d.yaml --batch -1");
   EXPECT_EQ(
@@ -61,7 +61,7 @@ TEST(Labelled, BreaksBetweenWordsWhereThereAreColumns) {
   EXPECT_EQ(labelled("plan", "unbreakable", 5), "plan         unbreakable\n");
 }
 
-TEST(TrainCommand, SaysWhatIsStillToBeNamed) {
+TEST(TrainCommand, NamesTheFlagsThatAreStillMissing) {
   EXPECT_EQ(trains("--cfg yolov5s", /*knows_data=*/false),
             "headroom train --data DATA.YAML --cfg yolov5s");
 }
@@ -105,7 +105,7 @@ TEST(PlanAnswer, BeginsWithTheVerdictAndTheCommand) {
   EXPECT_THAT(text, HasSubstr("\nplan         chosen: "));
 }
 
-TEST(PlanAnswer, SpeaksOfTheFullestProcess) {
+TEST(PlanAnswer, ReportsTheFullestProcess) {
   configs::RunConfig config = config_of(int64_t{2} << 30);
   config.layout = plan::parse_layout("pipeline=2");
   config.batch_norm_group_size = 4;
@@ -116,14 +116,14 @@ TEST(PlanAnswer, SpeaksOfTheFullestProcess) {
                       "GPU of 40 GiB less what is not for tensors\n")));
 }
 
-TEST(PlanAnswer, WithoutALimitSaysHowToNameOne) {
+TEST(PlanAnswer, WithoutALimitNamesTheFlagForOne) {
   EXPECT_THAT(
       plan_answer_text(make_plan_report(config_of(0), 1, false), {}, ""),
       AllOf(StartsWith("needs 1.85 GiB in the process; no --memory-limit"),
             Not(HasSubstr("free "))));
 }
 
-TEST(PlanAnswer, SaysWhatGroupsThatSpanRanksCost) {
+TEST(PlanAnswer, ReportsTheCostOfGroupsThatSpanRanks) {
   configs::RunConfig config = config_of(0);
   config.global_batch_size = 4096;
   config.layout = plan::parse_layout("data=512");
@@ -133,8 +133,8 @@ TEST(PlanAnswer, SaysWhatGroupsThatSpanRanksCost) {
                     "of statistics a step, predicted at [0-9]+ % of its time"));
 }
 
-// Half a sentence each, of those words alone that stand there.
-TEST(PlanAnswer, ExplainsItsWords) {
+// One short explanation for each term that the answer uses.
+TEST(PlanAnswer, ExplainsItsTerms) {
   const std::string plain =
       plan_answer_text(make_plan_report(config_of(0), 1, false), {}, "");
   EXPECT_THAT(plain,

@@ -25,7 +25,7 @@ CommandLine line_of(const std::string& flags) {
   return parse_command_line(words);
 }
 
-// What plan answers, the forecast included.
+// The answer of plan, the forecast included.
 PlanReport answer(const std::string& flags) {
   const CommandLine given = line_of(flags);
   const auto machines = machines_of(given, nvml::Nvml());
@@ -116,7 +116,7 @@ TEST(PlanForecast, ARunsNetworkIsReadFromItsFolder) {
               HasSubstr("has no measured network"));
 }
 
-TEST(PlanForecast, WithoutASpeedThereIsNone) {
+TEST(PlanForecast, WithoutASpeedThereIsNoForecast) {
   EXPECT_FALSE(answer("--processes 2 --batch 16").forecast.has_value());
 }
 

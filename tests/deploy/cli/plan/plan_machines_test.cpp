@@ -43,7 +43,7 @@ TEST(PlanMachines, NoFlagNamesAGpu) {
   EXPECT_FALSE(machines_of(plan({"--device", "cpu"}), fake()));
 }
 
-TEST(PlanMachines, WhatOthersUseOfACardIsNotThePlans) {
+TEST(PlanMachines, MemoryUsedByOtherProcessesIsNotThePlans) {
   const auto machines = machines_of(plan({"--device", "0"}), fake());
   ASSERT_TRUE(machines);
   EXPECT_EQ(machines->num_gpus(), 1);
@@ -73,8 +73,8 @@ TEST(PlanMachines, ACardIsAProcessAndALimit) {
   EXPECT_EQ(request.config.device, "0,1");
 }
 
-// NCCL's buffers are no room for tensors, and a layout with more groups of
-// ranks has more of them.
+// NCCL's buffers are reserved, because tensors cannot use that memory; a layout
+// with more groups of ranks has more buffers.
 TEST(PlanMachines, CommunicationIsReservedByLinksAndLayout) {
   const auto reserved = [](const std::string& cluster,
                            const plan::ParallelLayout& layout) {
@@ -89,7 +89,7 @@ TEST(PlanMachines, CommunicationIsReservedByLinksAndLayout) {
   EXPECT_EQ(reserved("p5.48xlarge:1", {1, 4, 2}) / kMiB, 326 + 147);
 }
 
-// Cards elsewhere are planned for as cards, too: nothing of the CPU's scratch.
+// Plans for cards elsewhere count as cards, too: without the CPU's scratch.
 TEST(PlanMachines, CardsThatAreNotHereArePlannedForAsCards) {
   for (const std::vector<std::string>& flags :
        std::vector<std::vector<std::string>>{
@@ -111,8 +111,8 @@ TEST(PlanMachines, AGivenLimitStays) {
   EXPECT_EQ(request.config.memory_limit, 2 * kGiB);
 }
 
-// What can be rented but has no code in LibTorch is planned for only, and what
-// to rent instead is said.
+// Machines for rent whose cards LibTorch has no code for can only be planned,
+// and the answer suggests others to rent.
 TEST(PlanMachines, CardsThatCuda13DroppedOnlyPlan) {
   const auto text_of = [](const std::string& name) {
     return machines_text(*machines_of(plan({"--cluster", name}), fake()));

@@ -58,7 +58,7 @@ TEST(ParsePrices, CsvWithAndWithoutAHeading) {
   }
 }
 
-TEST(ParsePrices, WhatIsWrongIsRefusedWithItsPlace) {
+TEST(ParsePrices, WrongEntriesAreRefusedWithTheirPlace) {
   EXPECT_THAT(refusal("g5.xlarge: 1\ng5.xlage: 2\n", "p.yaml"),
               HasSubstr("p.yaml:2:1: the catalogue has no machine and no card "
                         "'g5.xlage': the nearest real ones are g5.xlarge"));
@@ -123,7 +123,7 @@ TEST(RankByPrice, SeveralMachinesCostSeveralTimesAsMuch) {
   EXPECT_DOUBLE_EQ(*two.epoch_price(3600), 0.06);
 }
 
-TEST(PricesText, SaysWhereNoSpeedIsKnown) {
+TEST(PricesText, MarksCardsWithoutAKnownSpeed) {
   PriceAnswer answer{.plans = {plan("fast", 3, 100), plan("unknown", 4, {}),
                                plan("small", 1, {}, "no plan fits")},
                      .images = 3600};
@@ -218,7 +218,7 @@ TEST(PricePlans, ImagesAreAskedForOnlyWhereAPlanWithASpeedFits) {
   EXPECT_EQ(answer.images, 0);
 }
 
-TEST(PricePlans, WhatCannotBeMeantIsRefused) {
+TEST(PricePlans, NonsensicalPricesAreRefused) {
   const std::string fast = "g5.xlarge: {price: 1, images_per_second: 300}\n";
   EXPECT_THAT(price_refusal(fast, {}), HasSubstr("or --images N"));
   EXPECT_EQ(price_refusal("g5.xlarge: 1\n", {}), "accepted");

@@ -24,7 +24,7 @@ configs::RunConfig config_of(const std::string& layout, int64_t group) {
   return config;
 }
 
-TEST(PlanReport, TellsPeopleTheWholePlan) {
+TEST(PlanReport, ThePlanInFullForReaders) {
   const PlanReport report =
       make_plan_report(config_of("data=2,pipeline=2", 4), 4, true);
   EXPECT_EQ(
@@ -71,7 +71,7 @@ Other layouts of 4 processes
 )");
 }
 
-TEST(PlanReport, SaysWhatTrainWouldRefuse) {
+TEST(PlanReport, ReportsARefusalOfTrain) {
   configs::RunConfig config = config_of("data=4", 4);
   config.image_height = 64;
   config.micro_batch_size = 4;
@@ -93,7 +93,7 @@ TEST(PlanReport, UnevenSharesAreListed) {
   EXPECT_THAT(text, HasSubstr("2          12-15    2: 12-15, none"));
 }
 
-TEST(PlanReport, AStageThatWaitsForWantOfMicroBatchesIsSaid) {
+TEST(PlanReport, AStageThatIsIdleForLackOfMicroBatchesIsReported) {
   const std::string note =
       "one micro-batch: a stage works while the others wait; smaller groups, "
       "for example --bn-group 4 from the start of a run, make more of them";
@@ -146,7 +146,7 @@ TEST(PlanReport, ManyRanksAreCutShortForPeopleOnly) {
   EXPECT_EQ(json["ranks_left_out"], 744);
 }
 
-TEST(PlanReport, WhatTrainRefusesIsAnErrorHereToo) {
+TEST(PlanReport, ARefusalOfTrainIsAnErrorHereToo) {
   EXPECT_THROW(make_plan_report(config_of("pipeline=20", 0), 20, false), Error);
 }
 

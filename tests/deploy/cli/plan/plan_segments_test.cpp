@@ -23,7 +23,7 @@ PlanSegments segments_on(const PlanReport& report, int64_t room_bytes) {
   return segments_of(report.config, report.layers, report.plan, room_bytes);
 }
 
-TEST(PlanSegments, AreSaidBesideTheTensors) {
+TEST(PlanSegments, AreReportedBesideTheTensors) {
   PlanReport report = report_of_16_images();
   report.segments = segments_on(report, int64_t{8} << 30);
   const predict::SegmentEstimate& estimate = report.segments->estimate;

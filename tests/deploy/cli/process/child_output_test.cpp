@@ -27,7 +27,7 @@ TEST(ChildOutput, ALineIsShownAsPeopleReadIt) {
   EXPECT_EQ(child_line("terminate called").text, "terminate called");
 }
 
-TEST(ChildOutput, WhatTheLogDidNotWriteTellsMost) {
+TEST(ChildOutput, OutputOutsideTheLogIsPreferred) {
   const ChildLine first = logged(log::Level::kInfo, "a");
   const ChildLine second = logged(log::Level::kInfo, "b");
   EXPECT_EQ(

@@ -34,7 +34,7 @@ bool is_alive(int pid) {
   return true;
 }
 
-TEST(ChildProcess, ItsExitCodeAndLastWords) {
+TEST(ChildProcess, ItsExitCodeAndLastOutput) {
   ChildProcess child(shell("echo out; echo err >&2; exit 3"));
   EXPECT_EQ(child.wait(seconds(20)), 3);
   EXPECT_EQ(child.last_words(), "out\nerr\n");
@@ -118,7 +118,7 @@ TEST(ChildProcess, AMissingProgramIsNamed) {
   }
 }
 
-TEST(ChildProcess, ItsEnvironmentIsOursAndMore) {
+TEST(ChildProcess, ItInheritsTheEnvironmentAndGetsTheAdditions) {
   setenv("HEADROOM_TEST_OURS", "1", 1);
   ChildOptions options = shell("echo $HEADROOM_TEST_OURS $OMP_NUM_THREADS");
   options.extra_environment = {{"OMP_NUM_THREADS", "2"}};
@@ -146,7 +146,7 @@ TEST(ChildProcess, ItHasAGroupOfItsOwnSoThatCtrlCPassesIt) {
   EXPECT_NE(getpgid(0), child.pid());
 }
 
-TEST(ChildProcess, WhoIgnoresTheRequestToEndIsKilled) {
+TEST(ChildProcess, AChildThatIgnoresTheRequestToEndIsKilled) {
   ChildProcess child(shell("trap '' TERM; echo ready; sleep 100 & wait"));
   while (child.last_words().empty()) {
     std::this_thread::sleep_for(milliseconds(5));
@@ -198,7 +198,7 @@ TEST(Offspring, OutlivesItsParentAndIsWaitedFor) {
   EXPECT_TRUE(offspring.wait(seconds(20)));
 }
 
-TEST(Offspring, OfAChildThatHasNoneIsGone) {
+TEST(Offspring, OfAChildWithoutDescendantsIsEmpty) {
   ChildProcess child(shell("echo ready; read never"));
   EXPECT_TRUE(Offspring(child).wait(milliseconds(0)));
 }

@@ -11,7 +11,7 @@
 namespace headroom::cli {
 namespace {
 
-// Hyper-threads have numbers far from each other's.
+// Hyper-threads of a core have numbers far apart.
 const std::vector<Cores> kTwoNodes = {{0, 1, 4, 5}, {2, 3, 6, 7}};
 const Cores kAll = {0, 1, 2, 3, 4, 5, 6, 7};
 
@@ -46,7 +46,7 @@ TEST(CoreBinding, EachWorkerHasTheNodeOfItsShare) {
   }
   // More workers than cores.
   EXPECT_EQ(cores_of_worker(kTwoNodes, kAll, 15, 16, 1), kTwoNodes[1]);
-  // A share that lies in both, as does that of a worker alone.
+  // A share that spans both nodes, as does that of a single worker.
   EXPECT_TRUE(cores_of_worker(kTwoNodes, kAll, 1, 3, 2).empty());
   EXPECT_TRUE(cores_of_worker(kTwoNodes, kAll, 0, 1, 8).empty());
 }
@@ -58,14 +58,14 @@ TEST(CoreBinding, OnlyAllowedCoresCount) {
   EXPECT_TRUE(cores_of_worker(kTwoNodes, {}, 0, 2, 1).empty());
 }
 
-TEST(CoreBinding, NobodyIsBoundToFewerCoresThanItHasThreads) {
+TEST(CoreBinding, NoProcessIsBoundToFewerCoresThanItHasThreads) {
   EXPECT_TRUE(cores_of_worker(kTwoNodes, kAll, 0, 2, 5).empty());
   EXPECT_TRUE(cores_of_worker({{0, 1}}, {0, 1}, 0, 2, 1).empty());
   EXPECT_TRUE(cores_of_worker({}, {0, 1}, 0, 2, 1).empty());
 }
 
-// A folder that stands for /sys/bus/pci/devices: a DGX A100 with four NUMA
-// nodes a socket (NPS4), whose cards are attached to every second node.
+// A stand-in for /sys/bus/pci/devices: a DGX A100 with four NUMA nodes a socket
+// (NPS4), whose cards are attached to every second node.
 class DevicesOfNps4 {
  public:
   DevicesOfNps4() {
@@ -102,7 +102,7 @@ class DevicesOfNps4 {
   testing::TemporaryFolder folder_;
 };
 
-TEST(CoreBinding, AWorkerIsNearItsCardWhicheverItIs) {
+TEST(CoreBinding, AWorkerIsBoundNearItsCard) {
   const DevicesOfNps4 machine;
   // --device 4,5: ranks 0 and 1 are not on the first node.
   for (const size_t card : {size_t{4}, size_t{5}}) {
@@ -113,19 +113,19 @@ TEST(CoreBinding, AWorkerIsNearItsCardWhicheverItIs) {
   EXPECT_NE(machine.of_card(2), machine.of_card(6));
 }
 
-TEST(CoreBinding, APartOfACardIsWhereTheWholeCardIs) {
+TEST(CoreBinding, APartOfACardHasTheWholeCardsPlace) {
   // parallel/nvml gives a part (MIG) the bus address of its card.
   const DevicesOfNps4 machine;
   EXPECT_EQ(machine.near("0000:47:00.0"), parse_cores("16-31,144-159"));
 }
 
-TEST(CoreBinding, WhereTheSystemDoesNotTellItIsAsOnTheCpu) {
+TEST(CoreBinding, WithoutTheSystemsTopologyItIsAsOnTheCpu) {
   const DevicesOfNps4 machine;
   for (const char* address : {"", "0000:ff:00.0", "../0000:07:00.0"}) {
     EXPECT_TRUE(machine.near(address).empty()) << address;
   }
   EXPECT_EQ(cores_of_card_worker({}, machine.all, 1), std::nullopt);
-  // A job on the other socket alone.
+  // A job that may use the other socket only.
   EXPECT_EQ(cores_of_card_worker({0, 1}, {2, 3}, 1), std::nullopt);
 }
 
@@ -133,11 +133,11 @@ TEST(CoreBinding, AllCoresOrTooFewAreNoBinding) {
   const DevicesOfNps4 machine;
   EXPECT_EQ(machine.of_card(4, /*threads=*/33), Cores());
   EXPECT_EQ(cores_of_card_worker(machine.all, machine.all, 1), Cores());
-  // A job's share of the node.
+  // A job's share of the node's cores.
   EXPECT_EQ(cores_of_card_worker({0, 1, 4, 5}, {1, 2, 3, 5}, 2), (Cores{1, 5}));
 }
 
-TEST(CoreBinding, OnlyABindingThatNobodyAskedForIsTheLaunchersDefault) {
+TEST(CoreBinding, OnlyABindingThatWasNotRequestedIsTheLaunchersDefault) {
   Environment job = {{"OMPI_COMM_WORLD_RANK", "0"}};
   EXPECT_TRUE(is_bound_by_default(job));
   EXPECT_FALSE(is_bound_by_default({{"SLURM_PROCID", "0"}}));

@@ -19,7 +19,7 @@ bool wants(const Change& change) {
   return wants_anchors(config);
 }
 
-TEST(DatasetQuery, AnchorsAreAskedOfNewRunsOnData) {
+TEST(DatasetQuery, AnchorsAreComputedForNewRunsOnData) {
   EXPECT_TRUE(wants([](configs::RunConfig&) {}));
   EXPECT_FALSE(wants([](configs::RunConfig& c) { c.noautoanchor = true; }));
   EXPECT_FALSE(wants([](configs::RunConfig& c) { c.command = "val"; }));
@@ -44,11 +44,11 @@ TEST(DatasetQuery, WeightsWithoutAModelBringTheirs) {
   }));
 }
 
-TEST(DatasetQuery, WhatARunFoundIsNoOtherRuns) {
+TEST(DatasetQuery, TheAnchorsOfARunAreNotUsedByOtherRuns) {
   configs::RunConfig config = training();
   config.anchors = "1,2; 3,4; 5,6";
   forget_found_anchors(config);
-  EXPECT_EQ(config.anchors, "1,2; 3,4; 5,6");  // somebody wrote them
+  EXPECT_EQ(config.anchors, "1,2; 3,4; 5,6");  // written by hand
   config.anchors_reason = "the model's anchors match ...";
   forget_found_anchors(config);
   EXPECT_EQ(config, training());

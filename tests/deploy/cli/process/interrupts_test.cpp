@@ -13,7 +13,7 @@ namespace headroom::cli {
 namespace {
 
 TEST(Interrupts, SignalsInQuickSuccessionAreOneRequest) {
-  // Ignored from the start in a background job, and left so.
+  // A background job ignores it from the start, and this stays so.
   std::signal(SIGINT, SIG_DFL);
   interrupts::install();
   const interrupts::Watch watch;
@@ -28,7 +28,7 @@ TEST(Interrupts, SignalsInQuickSuccessionAreOneRequest) {
   }
 }
 
-TEST(Interrupts, EndTheProcessWhereNobodyWatches) {
+TEST(Interrupts, EndTheProcessWithoutAWatcher) {
   EXPECT_EXIT(
       {
         std::signal(SIGINT, SIG_DFL);
@@ -39,7 +39,7 @@ TEST(Interrupts, EndTheProcessWhereNobodyWatches) {
       ::testing::KilledBySignal(SIGINT), "");
 }
 
-TEST(Interrupts, OneThatWasThereBeforeIsNotWaitedFor) {
+TEST(Interrupts, AnEarlierSignalEndsTheWaitAtOnce) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -52,8 +52,8 @@ TEST(Interrupts, OneThatWasThereBeforeIsNotWaitedFor) {
       ::testing::ExitedWithCode(0), "");
 }
 
-// Whether the wait of a process ends when its parent does; 'n' if not, '-' if
-// nothing is known.
+// Whether the wait of a process ends when its parent does: 'y' or 'n', '-' if
+// unknown.
 char answer_of_orphan() {
   int answer[2];
   if (pipe(answer) != 0) return '-';

@@ -49,8 +49,8 @@ std::string refusal(const Environment& environment,
   return "accepted";
 }
 
-// What a launcher documents that it sets, for the second of two agents where
-// nothing else is said.
+// The variables that a launcher documents, by default for the second of two
+// agents.
 struct Documented {
   std::string name = {};  // the name of its row
   std::string variables = {};
@@ -246,11 +246,11 @@ TEST(ReadLauncher, EachRowIsDocumentedHereAndInTheGuide) {
   }
 }
 
-TEST(ReadLauncher, OutsideALauncherThereIsNone) {
+TEST(ReadLauncher, OutsideALauncherThereIsNoJob) {
   for (const char* list : {
            "HOME=/root",
            "SLURM_JOB_ID=7",
-           // The script of a Slurm batch job, and that step's own number.
+           // The script of a Slurm batch job has a step number of its own.
            "SLURM_PROCID=0;SLURM_NTASKS=8;SLURM_LOCALID=0;SLURM_NODEID=0",
            "SLURM_PROCID=0;SLURM_NTASKS=8;SLURM_STEP_ID=4294967291",
            "VC_TASK_INDEX=3;VK_TASK_INDEX=3",
@@ -295,7 +295,7 @@ TEST(ReadLauncher, TheInnermostCountsAndTheOthersAreNamed) {
            {kTorchrun + ";PET_NNODES=2;PET_NODE_RANK=1;JOB_COMPLETION_INDEX=1",
             "torchrun inside Kubeflow Trainer: torchrun's variables count"},
            {kSlurm + ";PMI_RANK=1;PMI_SIZE=2", ""},
-           // mpiexec within a task: ranks of its own.
+           // mpiexec within a task has ranks of its own.
            {kSlurm + ";PMI_RANK=3;PMI_SIZE=4",
             "mpiexec inside srun: mpiexec's variables count"},
        }) {
@@ -304,7 +304,7 @@ TEST(ReadLauncher, TheInnermostCountsAndTheOthersAreNamed) {
   }
 }
 
-TEST(ReadLauncher, WhatContradictsItselfIsRefusedWithVariableValueAndRemedy) {
+TEST(ReadLauncher, ContradictionsAreRefusedWithVariableValueAndRemedy) {
   struct Case {
     std::string list;
     std::string text;
@@ -396,7 +396,7 @@ TEST(ReadLauncher, WhatContradictsItselfIsRefusedWithVariableValueAndRemedy) {
   }
 }
 
-TEST(ReadLauncher, TorchrunsOtherLocalRanksWaitAndItsStartsAreTold) {
+TEST(ReadLauncher, TorchrunsOtherLocalRanksWaitAndItsRestartsAreCounted) {
   const auto job = read_launcher(variables(kTorchrun), machine("here"));
   EXPECT_EQ(job->local_worker, 1);
   EXPECT_EQ(job->local_workers, 4);
@@ -417,8 +417,8 @@ TEST(ReadLauncher, TorchrunsOtherLocalRanksWaitAndItsStartsAreTold) {
   EXPECT_EQ(read_launcher(again)->coordinator, "10.0.0.5:64000");
 }
 
-// Values of one row in another, cut, doubled and torn: an answer or one line,
-// never more.
+// Values of one row in another, cut, doubled and torn: the result is a job or
+// an error of one line.
 TEST(ReadLauncher, AnyEnvironmentIsAnsweredOrRefused) {
   std::mt19937 random(20261127);
   const auto below = [&](size_t count) { return random() % count; };
@@ -509,12 +509,12 @@ LauncherPlace place_of(int rank) {
   return place;
 }
 
-TEST(WaitForRankZero, RankZeroWaitsForNobody) {
+TEST(WaitForRankZero, RankZeroDoesNotWait) {
   EXPECT_FALSE(wait_for_rank_zero(place_of(0), std::chrono::hours(1)));
 }
 
 // Interrupts count until a process ends: these waits have a program of their
-// own, whatever ran before.
+// own, so that earlier tests do not matter.
 TEST(WaitForRankZero, AnInterruptEndsTheWait) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

@@ -67,7 +67,7 @@ TEST(Rendezvous, AJobWithoutANameCannotMeetInAFolder) {
             "of rank 0's host");
 }
 
-TEST(Rendezvous, AnAddressIsThereOnceItIsPublished) {
+TEST(Rendezvous, AnAddressIsFoundOncePublished) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "meet", false};
   const FolderHold hold = prepare_folder(folder, geteuid());
@@ -112,7 +112,7 @@ TEST(Rendezvous, ThePrivateFolderIsForItsOwnerAlone) {
                 " is open to other users: remove it, or give --rendezvous DIR");
 }
 
-TEST(Rendezvous, SomebodyElsesFolderOrALinkIsNotUsed) {
+TEST(Rendezvous, AFolderOfAnotherUserOrALinkIsNotUsed) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "private", true};
   const FolderHold hold = prepare_folder(folder, geteuid());
@@ -139,7 +139,7 @@ TEST(Rendezvous, WithdrawingLeavesNothingOfAPrivateFolder) {
 }
 
 // A job that was killed leaves its folder; the next one removes it.
-TEST(Rendezvous, WhatNobodyHoldsIsRemoved) {
+TEST(Rendezvous, FoldersWithoutAHolderAreRemoved) {
   const TemporaryFolder root;
   const auto folder_of = [&](const std::string& job) {
     LauncherPlace place = place_of(2, 2);
@@ -161,9 +161,9 @@ TEST(Rendezvous, WhatNobodyHoldsIsRemoved) {
   EXPECT_EQ(root.read(mine + "/notes.txt"), "mine");
 }
 
-// Whoever comes while another removes the folder of a job that nobody holds
-// makes it anew, and never takes what is left of it for a stranger's.
-TEST(Rendezvous, ProcessesThatComeAndGoTogetherMeet) {
+// A process that arrives while another removes the unused folder of the job
+// makes it anew, and never takes its remains for another user's folder.
+TEST(Rendezvous, ProcessesThatStartAndEndTogetherFindEachOther) {
   const TemporaryFolder root;
   const RendezvousFolder folder =
       rendezvous_folder(place_of(2, 2), "", root.path(), geteuid());
@@ -179,7 +179,7 @@ TEST(Rendezvous, ProcessesThatComeAndGoTogetherMeet) {
   for (auto& end : ends) EXPECT_EQ(end.get(), "accepted");
 }
 
-TEST(Rendezvous, AFolderThatSomebodyMadeIsNotUsed) {
+TEST(Rendezvous, AFolderThatHeadroomDidNotMakeIsNotUsed) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "private", true};
   std::filesystem::create_directory(folder.path);

@@ -29,7 +29,7 @@ std::string refusal(const fs::path& folder) {
   return "taken";
 }
 
-TEST(RunFolder, WhatIsTakenIsNobodyElses) {
+TEST(RunFolder, ATakenFolderIsNotGivenTwice) {
   const TemporaryFolder parent;
   const RunFolder first(parent.path() / "runs/exp", false);
   const RunFolder second(parent.path() / "runs/exp", false);
@@ -37,7 +37,7 @@ TEST(RunFolder, WhatIsTakenIsNobodyElses) {
   EXPECT_EQ(second.path(), parent.path() / "runs/exp2");
 }
 
-TEST(RunFolder, OneInWhichNothingWasWrittenLeavesNothing) {
+TEST(RunFolder, AnUnusedFolderIsRemoved) {
   const TemporaryFolder parent;
   {
     const RunFolder folder(parent.path() / "runs/train/exp", false);
@@ -67,7 +67,7 @@ TEST(RunFolder, AFolderOfTheUsersStaysWithAllThatIsInIt) {
   EXPECT_EQ(parent.read("exp/coordinator.log"), "of a robot");
 }
 
-// It would otherwise be gone on with.
+// A later run would otherwise continue from it.
 TEST(RunFolder, TheLogOfAKilledRunGoesAndThatOfARunningOneStays) {
   const TemporaryFolder parent;
   const fs::path run = parent.path() / "exp";

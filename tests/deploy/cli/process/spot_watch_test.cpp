@@ -23,7 +23,7 @@ constexpr const char* kAction = "/latest/meta-data/spot/instance-action";
 constexpr const char* kRebalance =
     "/latest/meta-data/events/recommendations/rebalance";
 
-TEST(SpotReason, SaysWhatHappensAndWhen) {
+TEST(SpotReason, NamesTheEventAndItsTime) {
   EXPECT_EQ(spot_reason(R"({"action":"terminate",)"
                         R"("time":"2026-11-26T12:34:56Z"})"),
             "spot notice: this machine is taken away at 12:34:56 UTC");
@@ -52,7 +52,7 @@ TEST(AmazonMachine, IsKnownByItsFirmwareAlone) {
   EXPECT_FALSE(says("", ""));
 }
 
-// Answers of a service by path; what is missing has no answer.
+// Answers of a service by path; other paths have no answer.
 struct Script {
   std::map<std::string, MetadataAnswer> answers;
   int calls = 0;
@@ -65,7 +65,7 @@ struct Script {
   }
 };
 
-TEST(SpotPoll, NobodyIsAskedOnceAndNothingIsConcluded) {
+TEST(SpotPoll, AnUnreachableServiceIsAskedOnceAndNothingIsConcluded) {
   Script script;
   SpotPoll poll;
   const SpotNews news = script.advance(poll);
@@ -74,7 +74,7 @@ TEST(SpotPoll, NobodyIsAskedOnceAndNothingIsConcluded) {
   EXPECT_EQ(script.calls, 1);
 }
 
-TEST(SpotPoll, ATokenThatNoHeaderMayHoldIsNone) {
+TEST(SpotPoll, ATokenThatIsInvalidInAHeaderIsIgnored) {
   for (const std::string& token :
        {std::string(), std::string("a\r\nHost: b"), std::string(5000, 'a')}) {
     Script script{.answers = {{"/latest/api/token", {200, token}},
@@ -85,7 +85,7 @@ TEST(SpotPoll, ATokenThatNoHeaderMayHoldIsNone) {
   }
 }
 
-TEST(SpotPoll, AnAnswerThatIsNeitherYesNorNoIsNoNotice) {
+TEST(SpotPoll, AnUnclearAnswerIsNoNotice) {
   for (int status : {0, 301, 403, 500}) {
     Script script{.answers = {{"/latest/api/token", {200, "token"}},
                               {kAction, {status, "{}"}},
@@ -135,7 +135,7 @@ TEST_F(SpotWatchTest, ANoticeIsSeenWithANewTokenWhereTheOldOneHasEnded) {
   EXPECT_EQ(service.count_of("PUT /latest/api/token"), 2u);
 }
 
-TEST_F(SpotWatchTest, ARecommendationIsAWarningThatIsSaidOnce) {
+TEST_F(SpotWatchTest, ARecommendationGivesOneWarning) {
   testing::FakeMetadata service;
   service.recommend_rebalance();
   const SpotWatch watch(options(service.port()));
@@ -148,7 +148,7 @@ TEST_F(SpotWatchTest, ARecommendationIsAWarningThatIsSaidOnce) {
 }
 
 // A listener that never accepts, and one that never ends its answer.
-TEST_F(SpotWatchTest, AServiceThatHangsHoldsNobodyUp) {
+TEST_F(SpotWatchTest, AServiceThatHangsDelaysNothing) {
   for (const std::string& says :
        {std::string(), std::string("HTTP/1.1 200 OK\r\nX: "),
         "HTTP/1.1 200 " + std::string(200'000, 'a')}) {
@@ -181,7 +181,7 @@ TEST_F(SpotWatchTest, AServiceThatHangsHoldsNobodyUp) {
   }
 }
 
-TEST(SpotChoice, OffAndAutoElsewhereAskNobodyAndOthersAreRefused) {
+TEST(SpotChoice, OffAndAutoElsewhereSendNoRequestAndOtherValuesAreRefused) {
   const testing::TemporaryFolder elsewhere;
   EXPECT_EQ(watch_spot("off", nullptr, elsewhere.path()), nullptr);
   EXPECT_EQ(watch_spot("auto", nullptr, elsewhere.path()), nullptr);

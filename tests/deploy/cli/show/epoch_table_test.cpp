@@ -108,7 +108,7 @@ TEST(EpochTable, LongRunsHaveAWiderFirstColumn) {
   EXPECT_EQ(epoch_header(10'000, 79).size(), text.size());
 }
 
-TEST(EpochTable, WhatIsNotKnownIsADash) {
+TEST(EpochTable, UnknownValuesAreADash) {
   EpochLine line = third_epoch();
   line.validated.reset();
   line.trained.images = 0;
@@ -131,7 +131,7 @@ TEST(LiveLine, AValidationCountsItsImages) {
   EXPECT_THAT(line, Not(HasSubstr("img/s")));
 }
 
-TEST(LiveLine, SavingIsSaid) {
+TEST(LiveLine, SavingIsShown) {
   coordinator::RunStatus status = middle_of_a_run();
   status.progress.phase = wire::WorkerPhase::kCheckpoint;
   EXPECT_THAT(live_line(status, std::nullopt, 79, kTerminal),

@@ -19,7 +19,7 @@ constexpr int64_t kSamples = 10;
 constexpr LedgerRules kRules{
     .seed = 7, .global_batch_size = 4, .order_is_known = true};
 
-// What a run of `count` steps writes: 3 steps an epoch, of 4, 4 and 2 samples.
+// The records of `count` steps: 3 steps an epoch, of 4, 4 and 2 samples.
 std::vector<Json> steps(int64_t count) {
   std::vector<Json> lines;
   for (int64_t step = 0; step < count; ++step) {
@@ -59,7 +59,8 @@ TEST(Ledger, ARunIsExactWithItsUnfinishedEpoch) {
   EXPECT_TRUE(Json::parse(ledger_json(report)).at("exact").get<bool>());
 }
 
-// By weight: another table in each epoch, repeats, and never samples 0 and 9.
+// By weight: another table in each epoch, with repeats, and without samples 0
+// and 9.
 std::vector<Json> drawn_steps(int64_t count) {
   std::vector<Json> lines = steps(count);
   const sampling::WeightedSampler tables[] = {
@@ -93,7 +94,7 @@ TEST(Ledger, ByWeightSamplesMayComeAgain) {
 }
 
 TEST(Ledger, ByWeightSamplesRiseWithTheirDraws) {
-  // Those of the epoch before, of another seed, and two steps' exchanged.
+  // Draws of the epoch before, of another seed, and with two steps exchanged.
   std::vector<Json> lines = drawn_steps(6);
   EXPECT_FALSE(checked(text_of(steps(6)), kByWeight).exact());
   std::swap(lines[0]["samples"], lines[1]["samples"]);
@@ -104,7 +105,7 @@ TEST(Ledger, ByWeightSamplesRiseWithTheirDraws) {
   for (int64_t i = 3; i < 6; ++i) lines[i]["samples"] = lines[i - 3]["samples"];
   EXPECT_FALSE(checked(text_of(lines), kByWeight).exact());
   lines = drawn_steps(6);
-  lines[4]["samples"][2] = 0;  // lower than any that is drawn
+  lines[4]["samples"][2] = 0;  // lower than all drawn samples
   EXPECT_EQ(checked(text_of(lines), kByWeight).num_problems, 1);
 }
 
@@ -233,7 +234,7 @@ TEST(Ledger, AnotherEpochThanTheStepsIsNamed) {
               ElementsAre("line 2: step 1 belongs to epoch 0, not 1"));
 }
 
-TEST(Ledger, WhatIsNoRecordIsNamed) {
+TEST(Ledger, AnInvalidRecordIsNamed) {
   std::vector<Json> lines = steps(3);
   lines[1].erase("samples");
   const std::string text = text_of(lines) + "{\"step\": 3,\n";

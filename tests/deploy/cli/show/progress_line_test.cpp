@@ -37,8 +37,8 @@ TEST(ProgressLine, PredictedMemoryWhereItIsKnown) {
             "1.2 GiB (predicted 1.3 GiB)");
 }
 
-// Rank 0 is seldom the fullest: of a pipeline the first stage, with split
-// images the one with most lines.
+// Rank 0 is seldom the fullest: in a pipeline it is the first stage, with split
+// images the rank with most rows.
 TEST(ProgressLine, TheFullestRanksMemoryAgainstTheLimit) {
   coordinator::RunStatus status = middle_of_a_run();
   status.progress.predicted_peak_bytes = 1'395'864'371;
@@ -135,7 +135,7 @@ TEST(ValidationLine, TheReasonWhereTheDetailIsUnreadable) {
   }
 }
 
-TEST(EventLine, AsMuchAsIsKnown) {
+TEST(EventLine, ShowsTheKnownValues) {
   wire::EventRecord event;
   event.reason = "2 images were skipped";
   EXPECT_EQ(event_line(event), "2 images were skipped");

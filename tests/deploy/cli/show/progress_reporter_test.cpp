@@ -96,7 +96,7 @@ TEST(ProgressReporter, AValidationCountsItsImages) {
   EXPECT_THAT(log.update(status, 0, at(3)).lines, IsEmpty());
 }
 
-TEST(ProgressReporter, WhereNothingIsLeftThereIsNoTimeLeft) {
+TEST(ProgressReporter, WithNoStepLeftNoRemainingTimeIsShown) {
   ProgressReporter reporter(kTerminal);
   reporter.update(after(20), 200, at(0));
   EXPECT_THAT(*reporter.update(after(30), 200, at(5)).live,
@@ -165,14 +165,14 @@ TEST(ProgressReporter, AnEpochWithoutAValidationHasItsLineToo) {
   EXPECT_THAT(reporter.finish().lines, IsEmpty());
 }
 
-TEST(ProgressReporter, WhatCannotBeReadHasItsReason) {
+TEST(ProgressReporter, UnreadableDetailsGiveTheReason) {
   ProgressReporter reporter(kTerminal);
   EXPECT_THAT(reporter.event(validation(0), at(0)).lines,
               ElementsAre("validated epoch 0"));
 }
 
-// Six epochs within a second: the status, asked for now and then, shows two of
-// them, the events all.
+// Six epochs within a second: the polled status shows two of them, the events
+// all.
 TEST(ProgressReporter, InALogEveryEpochHasItsLinesInOrder) {
   ProgressReporter reporter(kLog);
   std::vector<std::string> lines;
@@ -194,14 +194,14 @@ TEST(ProgressReporter, InALogEveryEpochHasItsLinesInOrder) {
   }
 }
 
-TEST(ProgressReporter, InALogAResumedRunSpeaksAfterAMinuteOrAnEpoch) {
+TEST(ProgressReporter, InALogAResumedRunPrintsAfterAMinuteOrAnEpoch) {
   ProgressReporter reporter(kLog);
   EXPECT_THAT(reporter.update(after(17), 0, at(0)).lines, IsEmpty());
   EXPECT_THAT(reporter.update(after(18), 0, at(60)).lines,
               ElementsAre(HasSubstr("epoch 5/10  2/4")));
 }
 
-TEST(ProgressReporter, InALogALongEpochSpeaksOnceAMinute) {
+TEST(ProgressReporter, InALogALongEpochPrintsOnceAMinute) {
   ProgressReporter reporter(kLog);
   EXPECT_THAT(reporter.update(after(1), 0, at(0)).lines,
               ElementsAre(HasSubstr("epoch 1/10  1/4")));
@@ -210,7 +210,7 @@ TEST(ProgressReporter, InALogALongEpochSpeaksOnceAMinute) {
               ElementsAre(HasSubstr("epoch 1/10  2/4")));
 }
 
-TEST(ProgressReporter, InALogNothingIsSaidOfPhases) {
+TEST(ProgressReporter, InALogPhasesAreNotPrinted) {
   ProgressReporter reporter(kLog);
   coordinator::RunStatus status = after(4);
   status.progress.phase = wire::WorkerPhase::kValidate;
@@ -224,7 +224,7 @@ TEST(ProgressReporter, NothingBeforeTheFirstStepInALog) {
               IsEmpty());
 }
 
-TEST(ProgressReporter, WhatWasTransferredIsSaid) {
+TEST(ProgressReporter, TransferredWeightsAreReported) {
   wire::EventRecord event;
   event.event = EventKind::kWeights;
   event.reason = "Transferred 342/349 items from yolov5s.pt";
@@ -235,7 +235,7 @@ TEST(ProgressReporter, WhatWasTransferredIsSaid) {
               ElementsAre("warning: " + event.reason));
 }
 
-TEST(ProgressReporter, HowMuchDataThereIsIsSaid) {
+TEST(ProgressReporter, TheSizeOfTheDataIsReported) {
   wire::EventRecord event;
   event.event = EventKind::kData;
   event.reason = "train: 160 images (0 without boxes), 382 boxes";

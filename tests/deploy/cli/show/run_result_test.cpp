@@ -15,7 +15,7 @@ namespace {
 
 using testing::TemporaryFolder;
 
-TEST(RunResult, ForPeopleWithWhatToDoNext) {
+TEST(RunResult, ForReadersWithTheNextCommands) {
   const TemporaryFolder root;
   root.write("weights/best.safetensors", "");
   coordinator::RunStatus status;
@@ -171,7 +171,7 @@ TEST(ResumeHint, OnlyWhereThereIsSomethingToResume) {
   EXPECT_EQ(resume_hint({0, "done"}, directory), "");
 }
 
-TEST(FolderSummary, SaysHowFarARunCameAndHowItEnded) {
+TEST(FolderSummary, ReportsTheLastStepAndHowTheRunEnded) {
   const TemporaryFolder root;
   const std::string folder = root.path();
   EXPECT_THROW(folder_summary(folder), Error);
@@ -187,7 +187,7 @@ TEST(FolderSummary, SaysHowFarARunCameAndHowItEnded) {
             "results:  mAP50 0.500\nin:       " +
                 folder + "\nend:      none is written: the run was killed\n" +
                 resume);
-  // The coordinator of a run that goes on holds its log.
+  // The coordinator of a running run holds its log.
   root.write("coordinator.log.lock", "");
   const int lock = ::open((folder + "/coordinator.log.lock").c_str(), O_RDWR);
   ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);

@@ -130,7 +130,7 @@ TEST(StatusPage, OfManyRanksTheFullestAreShown) {
   EXPECT_THAT(lines, Contains(HasSubstr(" ranks that need no more")));
 }
 
-TEST(StatusPage, WhatOthersWroteIsTextNotCommands) {
+TEST(StatusPage, ForeignTextCannotControlATerminal) {
   coordinator::RunStatus status = running();
   status.reason = "\033[2Jgone\nnext";
   status.members[0].hostname = "\033]0;title\007";
@@ -146,7 +146,7 @@ TEST(StatusPage, WhatOthersWroteIsTextNotCommands) {
   }
 }
 
-TEST(StatusPage, ElsewhereNewsAreSaidOnce) {
+TEST(StatusPage, WithoutATerminalEachNewsIsPrintedOnce) {
   StatusPage page({});
   EXPECT_THAT(page.news(running(), at(0)),
               ElementsAre("state: running, generation 1: 2 of 2 workers joined",
@@ -166,7 +166,7 @@ TEST(StatusPage, ElsewhereNewsAreSaidOnce) {
               ElementsAre("state: finished, generation 1: all 780 steps done"));
 }
 
-TEST(StatusPage, ElsewhereAFirstEpochTellsItsTenthsOfAllSteps) {
+TEST(StatusPage, WithoutATerminalTheFirstEpochIsPrintedByTenths) {
   StatusPage page({});
   coordinator::RunStatus status = running();
   status.progress.steps_per_epoch = 0;

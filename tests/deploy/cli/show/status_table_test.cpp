@@ -74,7 +74,7 @@ TEST(StatusTable, ForPeople) {
           "2026-11-21T08:23:00.123Z  generation  2 of 2 workers joined\n");
 }
 
-TEST(StatusTable, ZeroAndActivationsAreSaidWhereTheyAre) {
+TEST(StatusTable, ZeroAndActivationsAreShownWhereUsed) {
   coordinator::RunStatus status = running();
   status.plan->zero_stage = 2;
   status.plan->activation_policies.assign(3,

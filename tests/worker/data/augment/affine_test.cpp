@@ -58,7 +58,7 @@ TEST(Affine, DrawsStayInTheirRanges) {
     const Warp warp = draw_warp(hyp, {200, 200}, {100, 100}, draws);
     lowest = std::min(lowest, warp.scale);
     highest = std::max(highest, warp.scale);
-    // The centre goes to 0.5 +- 0.1 of the target.
+    // The centre is moved to 0.5 +- 0.1 of the target.
     const cv::Vec3d centre = warp.matrix * cv::Vec3d(100, 100, 1);
     furthest = std::max(furthest, std::abs(centre[0] - 50));
     furthest = std::max(furthest, std::abs(centre[1] - 50));
@@ -71,7 +71,7 @@ TEST(Affine, DrawsStayInTheirRanges) {
   EXPECT_GT(furthest, 9.9);
 }
 
-// Turned by 90 degrees: a point right of the centre goes above it.
+// Turned by 90 degrees: a point right of the centre is moved above it.
 TEST(Affine, RotatesAsOpenCvDoes) {
   Warp warp;
   warp.matrix = cv::Matx33d(0, 1, 0, -1, 0, 100, 0, 0, 1);
@@ -92,7 +92,7 @@ TEST(Affine, TheHullOfARotatedBoxIsItsLabel) {
   EXPECT_NEAR(boxes[0].height(), 20 * sine + 10 * cosine, 1e-9);
 }
 
-TEST(Affine, BoxesThatAreNotWorthKeepingGo) {
+TEST(Affine, BoxesThatAreTooSmallAreDropped) {
   const auto left = [](const labels::PixelBox& box, const Warp& warp) {
     return warp_boxes({box}, warp, {100, 100}).size();
   };
@@ -102,7 +102,7 @@ TEST(Affine, BoxesThatAreNotWorthKeepingGo) {
   EXPECT_EQ(left({0, 95, 0, 195, 50}, same), 0u);  // 5 % left
   EXPECT_EQ(left({0, 85, 0, 185, 50}, same), 1u);  // 15 % left
   EXPECT_EQ(left({0, 200, 200, 250, 250}, same), 0u);
-  // Made smaller: compared with its scaled area, so it stays.
+  // A smaller box is compared with its scaled area, so it stays.
   EXPECT_EQ(left({0, 10, 10, 90, 90}, scaled(0.2)), 1u);
   Warp thin;
   thin.matrix(1, 1) = 0.025;

@@ -115,7 +115,7 @@ TEST_F(Augment, ValidationDoesNotEnlarge) {
   EXPECT_EQ(made.pad_y, 28);
   EXPECT_TRUE(same_pixels(made.pixels(cv::Rect(18, 28, 60, 40)).clone(),
                           test_picture(40, 60, 1)));
-  // From the network's image back to the source.
+  // Maps from the network's image back to the source.
   const labels::NormalizedBox& box = made.boxes.at(0);
   EXPECT_NEAR((box.cx * 96 - made.pad_x) / made.ratio, 0.5 * 30, 1e-5);
   EXPECT_NEAR((box.cy * 96 - made.pad_y) / made.ratio, 0.5 * 20, 1e-5);
@@ -154,7 +154,7 @@ TEST_F(Augment, SharedPixelsAreNotWrittenTo) {
   EXPECT_TRUE(same_pixels(shared, before));
 }
 
-TEST_F(Augment, FaultsAreHandedOn) {
+TEST_F(Augment, FaultsAreForwarded) {
   broken_ = 1;
   EXPECT_EQ(mosaic(1, plain()).faults, std::vector<std::string>{"broken"});
   configs::Hyperparameters hyp;

@@ -1,6 +1,5 @@
-// Augmentation moves all bands alike: one picture in every band stays one
-// picture in every band, the one that gray has; what is about colours is left
-// out.
+// Augmentation changes all bands alike: if every band is the same picture, it
+// stays so, and equals that of gray; changes of colour are left out.
 #include <gtest/gtest.h>
 
 #include <opencv2/core.hpp>
@@ -165,7 +164,7 @@ TEST(BandFiles, AreLoadedResizedAndCut) {
   loader::ImageStore::Options options;
   options.height = options.width = 64;
   options.limits.bands = kBands;
-  options.training = false;  // by areas where it shrinks
+  options.training = false;  // by area averages where it shrinks
   loader::ImageStore store(dataset, options);
   for (int64_t sample = 0; sample < 2; ++sample) {
     const LoadedImage image = store.load(sample, codecs::kAllRows);

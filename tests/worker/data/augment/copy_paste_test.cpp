@@ -75,7 +75,7 @@ TEST(CopyPaste, NoBoxIsHiddenByThreeTenthsOfItsArea) {
   sampling::RandomStream draws = draws_of(0);
   EXPECT_TRUE(draw_pastes(1, 100, middle, boxes, draws).empty());
   EXPECT_EQ(boxes.size(), 1u);
-  // What was pasted counts too: of two alike one is pasted.
+  // Pasted objects count too: of two alike one is pasted.
   const std::vector<OutlinedBox> twins{{0, rectangle(10, 10, 20, 20)},
                                        {1, rectangle(11, 10, 21, 20)}};
   boxes = {{0, 10, 10, 20, 20}, {1, 11, 10, 21, 20}};
@@ -97,7 +97,7 @@ TEST(CopyPaste, PixelsUnderTheMirroredOutlineAreThoseOfTheObject) {
           << x << " " << y;
     }
   }
-  // Rows alone are those of the whole.
+  // A call for some rows gives those of the whole.
   cv::Mat rows = before.rowRange(17, 25).clone();
   paste_mirrored(rows, 17, outlines);
   EXPECT_TRUE(same_pixels(rows, pixels.rowRange(17, 25)));
@@ -175,8 +175,8 @@ TEST_F(CopyPasteSamples, TheDiamondIsInTheMosaicOnceMore) {
 
   Mosaic pasted = plain;
   sampling::RandomStream draws = draws_of(0);
-  // The objects at the right are where those at the left are mirrored to: 118
-  // to 106; theirs are at 74 to 86. None hides another.
+  // The objects at the right are at the mirrored positions of those at the
+  // left: 118 to 106; theirs are at 74 to 86. None hides another.
   const auto outlines =
       draw_pastes(1, 128, pasted.outlines, pasted.boxes, draws);
   ASSERT_EQ(outlines.size(), 4u);
@@ -190,7 +190,7 @@ TEST_F(CopyPasteSamples, TheDiamondIsInTheMosaicOnceMore) {
        {cv::Point(16, 16), {80, 16}, {111, 16}, {47, 16}, {47, 80}}) {
     EXPECT_EQ(after.at<cv::Vec3b>(centre), red) << centre;
   }
-  // Everywhere: what is not below an outline is as it was.
+  // Every pixel outside of the outlines is unchanged.
   int changed = 0;
   for (int y = 0; y < 128; ++y) {
     for (int x = 0; x < 128; ++x) {
@@ -239,7 +239,7 @@ TEST_F(CopyPasteSamples, ARankMakesItsRowsOfTheSameSample) {
   EXPECT_GT(differ, 20);
 }
 
-// All other draws are what they were, and so is every bit.
+// All other draws are unchanged, and so is every bit.
 TEST_F(CopyPasteSamples, BoxesAloneAreUnaffected) {
   outlined_ = false;
   configs::Hyperparameters hyp;

@@ -1,5 +1,5 @@
 // Augmentation of 16 bits: each change moves and blends levels as it does those
-// of 8 bits, with 257 times the resolution; what is about colours is left out.
+// of 8 bits, with 257 times the resolution; changes of colour are left out.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class TypedImages : public MadeImages {
 
 class DeepSamples : public testing::TestWithParam<int> {
  protected:
-  // Images of 8 bits, those times 257, or those with low bits of their own.
+  // Images of 8 bits, those times 257, or those with random low bits.
   enum class Kind { kBytes, kWide, kDeep };
 
   LoadImage load(Kind kind) const {
@@ -91,8 +91,8 @@ configs::Hyperparameters everything() {
   return hyp;
 }
 
-// A level of a picture, in double: the four neighbours of the fetched place,
-// gray where no tile is.
+// A level of a picture, in double: from the four neighbours of the position,
+// gray outside of tiles.
 double fetched(const PictureRecipe& picture, const kernels::WarpInverse& warp,
                int x, int64_t y, int band) {
   const kernels::FetchPlace place =
@@ -116,7 +116,7 @@ double fetched(const PictureRecipe& picture, const kernels::WarpInverse& warp,
                   right * level_at(column + 1, row + 1));
 }
 
-// Whatever is drawn: warps, mosaics of four and nine, mixed pictures, flips.
+// For all draws: warps, mosaics of four and nine, mixed pictures, flips.
 TEST_P(DeepSamples, AreTheFloatReferenceRounded) {
   configs::Hyperparameters hyp = everything();
   hyp.copy_paste = 0;  // it makes one tile of all
@@ -158,7 +158,7 @@ TEST_P(DeepSamples, AreTheFloatReferenceRounded) {
   EXPECT_GT(mosaics, 20);
 }
 
-// Pasting too, and neighbourhoods; colours' changes are asked for, and done to
+// Also with pasting and blurs; changes of colour are requested, and applied to
 // neither.
 TEST_P(DeepSamples, GoWhereEightBitsGo) {
   configs::Hyperparameters hyp = everything();
@@ -171,14 +171,14 @@ TEST_P(DeepSamples, GoWhereEightBitsGo) {
     EXPECT_EQ(wide.boxes, bytes.boxes);
     cv::Mat expected;
     bytes.pixels.convertTo(expected, CV_16U, 257);
-    // A level of 8 bits for the mixture's cut fraction, half of one for each
+    // One level of 8 bits for the truncation in mixup, half of one for each
     // rounding.
     EXPECT_LE(
         cv::norm(wide.pixels.reshape(1), expected.reshape(1), cv::NORM_INF),
         2.5 * 257)
         << sample;
   }
-  // Nothing blends: nothing is rounded.
+  // No pixels are blended, so nothing is rounded.
   configs::Hyperparameters moves;
   moves.scale = moves.translate = 0;
   moves.mosaic = moves.degrees = moves.shear = moves.perspective = 0;
@@ -219,7 +219,7 @@ TEST_P(DeepSamples, RowsOfASampleAreThoseOfTheWhole) {
 INSTANTIATE_TEST_SUITE_P(Bands, DeepSamples, testing::Values(3, 1, 5),
                          testing::PrintToStringParamName());
 
-// Means and medians of every side, beside their definitions.
+// Means and medians of every size, against their definitions.
 TEST(DeepNeighbourhoods, AreMeansAndMedians) {
   cv::Mat picture = test_bands(17, 23, 2, 3);
   picture.convertTo(picture, CV_16U, 257, 31);
@@ -249,7 +249,7 @@ TEST(DeepNeighbourhoods, AreMeansAndMedians) {
   }
 }
 
-// Files of 16 bits through the store that remembers them, and as windows.
+// Files of 16 bits through the store that caches them, and as windows.
 TEST(DeepFiles, AreLoadedRememberedResizedAndCut) {
   TemporaryFolder folder;
   std::filesystem::create_directories(folder.path() / "images");

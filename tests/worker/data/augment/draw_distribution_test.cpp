@@ -1,6 +1,6 @@
 // The draws behind a training sample against their specification: each is
-// uniform over its range, and none tells anything about another one of the
-// sample, of the next sample, or of the same sample in the next epoch.
+// uniform over its range, and independent of the others of the sample, of the
+// next sample, and of the same sample in the next epoch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr int64_t kEpochs = 128;
 constexpr int kBins = 16;
 constexpr double kFlip = 0.5;
 
-// Uniform in [0, 1) each, by name: places of a draw in its range.
+// Draws by name, scaled from their ranges to [0, 1).
 using Draws = std::map<std::string, double>;
 
 struct DrawnSample {
@@ -90,7 +90,7 @@ class DrawDistribution : public testing::Test {
     static std::vector<DrawnSample> all;
     return all;
   }
-  // The correlation of two draws of samples that lie `apart`.
+  // The correlation of two draws of samples at the distance `apart`.
   static double correlation(const std::string& a, const std::string& b,
                             size_t apart) {
     double sum = 0;
@@ -125,7 +125,7 @@ TEST_F(DrawDistribution, EveryDrawIsUniformOverItsRange) {
   }
 }
 
-TEST_F(DrawDistribution, NoDrawTellsAboutAnother) {
+TEST_F(DrawDistribution, DrawsAreIndependent) {
   for (const auto& [a, unused_a] : samples().front().draws) {
     for (const auto& [b, unused_b] : samples().front().draws) {
       if (a < b) {

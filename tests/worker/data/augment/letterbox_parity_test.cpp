@@ -109,8 +109,8 @@ TEST_F(LetterboxParity, ResizedPixels) {
     } else if (target.height <= source.rows && target.width <= source.cols) {
       mine = resize_loaded(source, target, false);
     } else {
-      // Larger one way: a shape that is kept never asks for it, but the
-      // library must be the reference's all the same.
+      // Larger in one direction: a shape with a kept aspect never needs it, but
+      // the library must still be the reference's.
       cv::resize(source, mine, {target.width, target.height}, 0, 0,
                  cv::INTER_AREA);
     }

@@ -30,7 +30,7 @@ TEST(Mosaic, TilesTouchTheCentreAndAreCutAtTheCanvas) {
             cv::Rect(40, 120, 60, 50));
   EXPECT_EQ(mosaic_tile(3, centre, {50, 60}, kCanvas).canvas,
             cv::Rect(100, 120, 60, 50));
-  // Large ones lose what is far from the centre.
+  // Large ones lose the parts far from the centre.
   const MosaicTile left = mosaic_tile(0, centre, {150, 140}, kCanvas);
   EXPECT_EQ(left.canvas, cv::Rect(0, 0, 100, 120));
   EXPECT_EQ(left.image, cv::Rect(40, 30, 100, 120));
@@ -99,7 +99,7 @@ TEST(Mosaic, PixelsAndBoxesMoveTogether) {
   EXPECT_EQ(canvas.pixels.at<cv::Vec3b>(127, 159)[0], 114);
 }
 
-// Where only some rows of the canvas are wanted, a tile holds no more.
+// If only some rows of the canvas are requested, a tile holds no more.
 TEST(Mosaic, SomeRowsOfTheCanvasAreThoseOfTheWhole) {
   const LoadImage load = [&](int64_t sample) {
     LoadedImage image;

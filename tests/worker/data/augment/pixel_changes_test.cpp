@@ -98,7 +98,8 @@ TEST(PixelChanges, GrayHasOneBrightness) {
   EXPECT_EQ(result.at<cv::Vec3b>(0, 2), (cv::Vec3b{255, 255, 255}));
 }
 
-// A picture of few brightnesses gets more of them; one of a single one none.
+// A picture of few brightnesses gets more of them; one of a single brightness
+// does not.
 TEST(PixelChanges, ClaheSpreadsBrightness) {
   cv::Mat picture(64, 64, CV_8UC3);
   for (int y = 0; y < 64; ++y) {

@@ -1,5 +1,4 @@
-// Row kernels: every instruction set gives the same bytes, those of the
-// arithmetic written out.
+// Row kernels: every instruction set gives the same bytes as plain arithmetic.
 #include "worker/data/augment/row_kernels.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +53,7 @@ TEST_P(RowKernelsTest, ColoursAreThoseOfTheBaseline) {
   }
 }
 
-// The text that a device runs, one pixel at a time.
+// The code of a device, one pixel at a time.
 TEST_P(RowKernelsTest, ColoursAreThoseOfOnePixelAtATime) {
   sampling::RandomStream draws(3, 0, 0,
                                sampling::RandomPurpose::kSyntheticImage);
@@ -78,7 +77,8 @@ TEST_P(RowKernelsTest, ColoursAreThoseOfOnePixelAtATime) {
 
 // All colours there and back. OpenCV divides by tables of rounded reciprocals,
 // and its way back depends on whether the processor fuses products and sums: so
-// a few values in a hundred differ, by no more than a level of the hue makes.
+// a few values in a hundred differ, by at most the effect of one level of the
+// hue.
 TEST_P(RowKernelsTest, ColoursThereAndBackAreNearOpenCvs) {
   int64_t different = 0, furthest = 0;
   for (int red = 0; red < 256; ++red) {
@@ -106,9 +106,9 @@ TEST_P(RowKernelsTest, EachFactorActsOnItsOwn) {
   EXPECT_EQ(jittered({0, 0, 0}, {2, 2, 2}), (Pixel{0, 0, 0}));
 }
 
-// Two tiles and what is around them, against the formula on a picture on which
-// they are drawn.
-TEST_P(RowKernelsTest, FetchesBlendWhatIsSeenOfTheTiles) {
+// Two tiles and their surroundings, against the formula on a picture that holds
+// them.
+TEST_P(RowKernelsTest, FetchesBlendTheVisiblePartsOfTheTiles) {
   sampling::RandomStream draws(2, 0, 0,
                                sampling::RandomPurpose::kSyntheticImage);
   for (int round = 0; round < 300; ++round) {

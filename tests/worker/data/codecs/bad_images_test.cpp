@@ -1,5 +1,5 @@
 // Every file of ../shared/datasets/badimages gets its verdict, and none of them
-// costs more than its due.
+// takes too much memory.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -101,7 +101,7 @@ TEST_F(BadImages, EachHasItsVerdict) {
     EXPECT_EQ((ImageSize{image.pixels.rows, image.pixels.cols}), verdict.size)
         << name;
     EXPECT_EQ(image.pixels.type(), CV_8UC3) << name;
-    // The header alone says the same, orientation included.
+    // The header alone gives the same size, orientation included.
     EXPECT_EQ(size.size, verdict.size) << name << ": " << size.reason;
     EXPECT_EQ(inspected.size, verdict.size) << name << ": " << inspected.reason;
   }
@@ -109,7 +109,7 @@ TEST_F(BadImages, EachHasItsVerdict) {
 }
 
 // Cut-off files are found without decoding the others.
-TEST_F(BadImages, InspectionFindsWhatIsCutOff) {
+TEST_F(BadImages, InspectionFindsTruncatedFiles) {
   for (const char* name : {"made_truncated_half.jpg", "sharp_truncated.jpg",
                            "sharp_truncated.png"}) {
     EXPECT_FALSE(inspect_image(folder_ / name).ok()) << name;
@@ -117,7 +117,7 @@ TEST_F(BadImages, InspectionFindsWhatIsCutOff) {
 }
 
 TEST_F(BadImages, OrientedPixelsMatchTheirSize) {
-  // Portrait: sky above, water below; turned by the camera's note alone.
+  // Portrait: sky above, water below; rotated by its EXIF orientation alone.
   const ImageResult turned =
       decode_image(folder_ / "sharp_exif6_Portrait_6.jpg");
   ASSERT_TRUE(turned.ok());
@@ -144,7 +144,7 @@ TEST_F(BadImages, NoneTakesAGigabyte) {
   EXPECT_GT(usage.ru_maxrss, 15'500'000 * 3 / 1024);  // the largest was read
 }
 
-// A higher limit lets the large photograph through, and only that.
+// A higher limit admits the large photograph, and no other file.
 TEST_F(BadImages, TheLimitIsTheCallers) {
   ImageLimits limits;
   limits.max_pixels = 300'000'000;

@@ -1,6 +1,7 @@
 // TIFFs of any number of bands: every form gives the samples that were written,
-// whole, in rows, in windows and in tiles; what a model cannot take is refused
-// with both numbers; damage and giant numbers are refused before they cost.
+// whole, in rows, in windows and in tiles; other numbers of bands than the
+// model's are refused with both numbers; damage and giant numbers are refused
+// before they take memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tiffio.h>
@@ -138,7 +139,7 @@ TEST_F(Bands, RowsWindowsAndOrientationsArePartsOfTheWhole) {
         const fs::path file =
             written(wide ? times_257(picture) : picture, form);
         const cv::Mat whole = decode_image(file, of_bands(5)).pixels;
-        // Each band is turned as a picture of gray is.
+        // Each band is rotated as a gray picture is.
         cv::Mat band, turned;
         cv::extractChannel(picture, band, 3);
         const fs::path gray = folder_.path() / "gray.tif";
@@ -177,7 +178,7 @@ TEST_F(Bands, RowsWindowsAndOrientationsArePartsOfTheWhole) {
   }
 }
 
-TEST_F(Bands, WhatTheModelCannotTakeIsSaidWithBothNumbers) {
+TEST_F(Bands, OtherBandsThanTheModelsAreRefusedWithBothNumbers) {
   const fs::path five = written(test_bands(20, 30, 5, 1));
   EXPECT_EQ(reason(five, 4),
             "5 bands, but the model's ch is 4: use a model with ch: 5, or "
@@ -201,21 +202,21 @@ TEST_F(Bands, FourSamplesAreBandsOrColoursWithAlpha) {
   const cv::Mat four = test_bands(20, 30, 4, 1);
   BandForm form;
   form.rgb = true;
-  // Not said to be alpha: as ever RGB for a model of colours.
+  // Not marked as alpha: read as RGB by a model of colours.
   fs::path file = written(four, form);
   EXPECT_TRUE(same_bands(decode_image(file).pixels, shown_colours(four)));
   EXPECT_TRUE(same_bands(decode_image(file, of_bands(4)).pixels, four));
   EXPECT_TRUE(same_bands(decode_image(file, of_bands(kAnyBands)).pixels, four));
-  // Alpha: four where four are asked for.
+  // Alpha: four bands where four are requested.
   form.extra = EXTRASAMPLE_ASSOCALPHA;
   file = written(four, form);
   EXPECT_TRUE(same_bands(decode_image(file, of_bands(4)).pixels, four));
   EXPECT_EQ(decode_image(file, of_bands(kAnyBands)).pixels.channels(), 3);
   EXPECT_EQ(decode_image(file).pixels.channels(), 3);
-  // Not called colours: not taken for gray.
+  // Not marked as colours: not read as gray.
   file = written(four);
   EXPECT_THAT(reason(file, kColours), StartsWith("4 bands, but"));
-  // Three that are not called so are what ch: 3 asks for.
+  // Three bands without a colour mark are bands for ch: 3.
   const cv::Mat three = test_picture(20, 30, 1);
   EXPECT_TRUE(same_bands(decode_image(written(three)).pixels, three));
 }
@@ -238,7 +239,7 @@ TEST_F(Bands, OtherSamplesAreRefused) {
             "5 bands of 64" + what + "convert them");
 }
 
-// A data set leaves it out at its start, not a run in its middle.
+// A data set excludes it at its start, not during a run.
 TEST_F(Bands, GrayOfOtherSamplesIsRefusedByItsHeader) {
   const cv::Mat picture = test_bands(20, 30, 1, 1);
   cv::Mat numbers, doubles;
@@ -327,8 +328,9 @@ TEST_F(Bands, DamageIsNoticed) {
   }
 }
 
-// Sparse files leave out tiles and strips: they are no other bytes of the file.
-TEST_F(Bands, WhatWasNeverWrittenIsNotRead) {
+// Sparse files leave out tiles and strips: these must not be read from other
+// bytes of the file.
+TEST_F(Bands, UnwrittenTilesAreNotRead) {
   for (const bool tiled : {false, true}) {
     const fs::path file = folder_.path() / "sparse.tif";
     TIFF* tiff = TIFFOpen(file.c_str(), "w");
@@ -386,7 +388,7 @@ TEST_F(Bands, VerifyCountsThem) {
                 "5 bands (ch: 5); training leaves out what its model "
                 "does not read\n"));
   EXPECT_THAT(labels::verification_json(splits), HasSubstr("\"bands\":5"));
-  // Whatever a model's ch may be that takes them.
+  // For all values of a model's ch that accept the file.
   BandForm rgb;
   rgb.rgb = true;
   write_bands(folder_.path() / "images/d.tif", test_bands(20, 30, 4, 1), rgb);
@@ -402,7 +404,7 @@ TEST_F(Bands, VerifyCountsThem) {
                 "and alpha (ch: 3, 1 or 2), 1 image has colours and alpha (ch: "
                 "3, 1 or 4), 1 image has 4 bands (ch: 4), 1 image has 4 bands "
                 "(ch: 3, 1 or 4), 2 images have 5 bands (ch: 5); training"));
-  // What it says is what is read.
+  // The counted files are those that can be read.
   for (const auto& [name, channels] :
        std::map<std::string, std::vector<int>>{{"c.bmp", {3}},
                                                {"d.tif", {3, 4}},

@@ -84,7 +84,7 @@ TEST_F(Codecs, TiffOrientationIsAppliedOnce) {
       const ImageSize size = read_image_size(file).size;
       EXPECT_EQ(size, (ImageSize{pixels.rows, pixels.cols}));
       EXPECT_EQ(pixels.rows, orientation >= 5 ? 45 : 37);
-      // Where the stored picture's first pixel has to be.
+      // The expected position of the stored picture's first pixel.
       const bool right = orientation == 2 || orientation == 3 ||
                          orientation == 6 || orientation == 7;
       const bool bottom = orientation == 3 || orientation == 4 ||
@@ -145,7 +145,7 @@ TEST_F(Codecs, BmpRefusals) {
   EXPECT_NE(reason(bytes).find("without pixels"), std::string::npos);
 }
 
-// A cut file must never pass, at any length.
+// A truncated file must never pass, at any length.
 TEST_F(Codecs, TruncationIsAlwaysNoticed) {
   const fs::path tiff = folder_.path() / "whole.tif";
   TiffForm form;
@@ -164,7 +164,7 @@ TEST_F(Codecs, TruncationIsAlwaysNoticed) {
   }
 }
 
-// Random damage: any verdict, but a described one, and no crash.
+// Random damage: any verdict with a reason, and no crash.
 TEST_F(Codecs, DamageNeverCrashes) {
   std::vector<std::string> files{encode_jpeg(picture_, 80),
                                  encode_png(picture_), encode_webp(picture_),
@@ -206,7 +206,7 @@ TEST_F(Codecs, DamageNeverCrashes) {
   EXPECT_GT(refused, 250);
 }
 
-TEST_F(Codecs, WhatIsNoFileIsRefused) {
+TEST_F(Codecs, PathsThatAreNoRegularFileAreRefused) {
   EXPECT_NE(decode_image(folder_.path() / "missing").reason, "");
   EXPECT_EQ(decode_image(folder_.path()).reason, "not a regular file");
   const fs::path pipe = folder_.path() / "pipe";
@@ -224,7 +224,7 @@ TEST_F(Codecs, ManyScansAreForSmallPicturesOnly) {
   const cv::Mat large(4000, 4000, CV_8UC3, cv::Scalar(90, 120, 40));
   EXPECT_EQ(reason(encode_jpeg(large, form)),
             "damaged JPEG: more than 20 scans");
-  form.scans = 18;  // what ordinary encoders write at most
+  form.scans = 18;  // the most that ordinary encoders write
   EXPECT_EQ(reason(encode_jpeg(large, form)), "");
 }
 

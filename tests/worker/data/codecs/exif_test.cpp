@@ -43,7 +43,7 @@ TEST(Exif, NonsenseIsUpright) {
   }
 }
 
-// What a picture of 1 2 3 / 4 5 6 becomes.
+// The picture 1 2 3 / 4 5 6 after each orientation.
 TEST(Exif, TurnsPictures) {
   const cv::Mat stored = (cv::Mat_<uint8_t>(2, 3) << 1, 2, 3, 4, 5, 6);
   const std::vector<std::vector<int>> kUpright{

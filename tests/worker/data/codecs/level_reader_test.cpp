@@ -1,6 +1,6 @@
 // Files of 16 bits and of float32, read with a range: every kind gives the
-// levels that the range says, whole, in rows and in windows; without one they
-// are reduced as ever; what no range can mean is refused.
+// levels of the range, whole, in rows and in windows; without a range they are
+// reduced to 8 bits; impossible ranges are refused.
 #include "worker/data/codecs/level_reader.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ ImageLimits limits_of(int bands, const ValueRanges& ranges) {
   return limits;
 }
 
-// Values all over what the depth can hold.
+// Values over the whole range of the depth.
 cv::Mat deep_picture(int depth, int bands, uint64_t seed) {
   sampling::RandomStream draws(seed, 0, 0,
                                sampling::RandomPurpose::kSyntheticImage);
@@ -51,7 +51,7 @@ cv::Mat deep_picture(int depth, int bands, uint64_t seed) {
   return picture;
 }
 
-// The levels that the range says, of colours or bands.
+// The levels by the range, of colours or bands.
 cv::Mat expected_levels(const cv::Mat& picture, const ValueRanges& ranges,
                         int bands) {
   cv::Mat wide;
@@ -72,7 +72,7 @@ cv::Mat expected_levels(const cv::Mat& picture, const ValueRanges& ranges,
   return levels;
 }
 
-// At most one level of rounding; of a wrong size or type: infinity.
+// The largest difference of levels; infinity if size or type is wrong.
 double difference(const cv::Mat& a, const cv::Mat& b) {
   if (a.type() != b.type() || a.size() != b.size()) return HUGE_VAL;
   return cv::norm(a.reshape(1), b.reshape(1), cv::NORM_INF);
@@ -153,7 +153,8 @@ TEST_F(Levels, OfPngAndOfFilesOfEightBits) {
   }
 }
 
-// The whole range of 16 bits changes no value, and a narrower one keeps all.
+// The whole range of 16 bits changes no value, and a narrower one keeps values
+// apart.
 TEST_F(Levels, KeepEveryValueApart) {
   cv::Mat all(256, 256, CV_16U);
   for (int i = 0; i < 65536; ++i) {
@@ -191,7 +192,7 @@ TEST_F(Levels, HaveARangeForEachBandAndAreTurned) {
   EXPECT_LE(difference(result.pixels, upright), 1);
 }
 
-TEST_F(Levels, WhatIsNoNumberIsRefusedWhicheverRowsAreWanted) {
+TEST_F(Levels, NonNumbersAreRefusedForAnyRows) {
   cv::Mat picture = deep_picture(CV_32F, 2, 7);
   picture.ptr<float>(20)[2 * 9] = std::numeric_limits<float>::infinity();
   const ImageLimits limits = limits_of(2, range_);
@@ -234,7 +235,7 @@ TEST_F(Levels, WithoutARangeSixteenBitsAreReducedAndFloatsRefused) {
   }
 }
 
-// What is shown of levels, and what surrounds pictures.
+// The displayed picture of levels, and its margins.
 TEST_F(Levels, AreShownStretched) {
   const cv::Mat colours = test_picture(kHeight, kWidth, 10);
   cv::Mat levels;

@@ -23,7 +23,7 @@ TEST(PngFile, HoldsThePicture) {
   fs::remove(file);
 }
 
-TEST(PngFile, SaysWhichFileCannotBeWritten) {
+TEST(PngFile, NamesTheFileThatCannotBeWritten) {
   const cv::Mat picture(7, 5, CV_8UC3, cv::Scalar(1, 2, 3));
   try {
     write_png(picture, "/nowhere/x.png");

@@ -1,4 +1,5 @@
-// A picture made small: by its rows, or from a smaller one in its own file.
+// A reduced picture: from the rows of the file, or from a smaller picture in
+// it.
 #include "worker/data/codecs/reduced_picture.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +27,8 @@ class ReducedPictures : public testing::Test {
   const fs::path map_ = folder_.path() / "map.tif";
   const cv::Mat picture_ = test_picture(120, 90, 1);
 
-  // Appends a page of one colour, so that a test sees where pixels come from.
+  // Appends a page of one colour, so that a test can tell which page pixels are
+  // from.
   void append(int height, int width, uint8_t value, uint32_t kind,
               uint16_t bits = 8) {
     write_tiff(map_, cv::Mat(height, width, CV_8UC3, cv::Scalar::all(value)),
@@ -137,7 +139,7 @@ TEST_F(ReducedPictures, ADamagedOverviewIsNoDamageOfTheImage) {
   EXPECT_LE(cv::norm(result.pixels, wanted, cv::NORM_INF), 1);
 }
 
-TEST_F(ReducedPictures, EndWhenTheyAreTold) {
+TEST_F(ReducedPictures, EndOnRequest) {
   write_tiff(map_, picture_, {});
   int64_t last = 0;
   const ReducedPicture result =
@@ -152,7 +154,7 @@ TEST_F(ReducedPictures, EndWhenTheyAreTold) {
   EXPECT_EQ(last, 60);
 }
 
-TEST_F(ReducedPictures, ThatAreNoneSayWhy) {
+TEST_F(ReducedPictures, ThatAreInvalidGiveTheReason) {
   EXPECT_THAT(reduced(40).reason, testing::HasSubstr("cannot be opened"));
 }
 

@@ -59,7 +59,7 @@ class RowDecoding : public testing::Test {
     }
   }
 
-  // Files by name, as small ones of each way to decode.
+  // Small files by name, one for each way of decoding.
   std::map<std::string, std::string> files_of_each_format() {
     std::map<std::string, std::string> files;
     files["jpeg"] = encode_jpeg(picture_, JpegForm{});
@@ -106,7 +106,7 @@ TEST_F(RowDecoding, EveryFormat) {
   }
 }
 
-// Chroma at the edges of a range comes from rows beyond it.
+// Chroma at the edges of a range of rows needs rows beyond it.
 TEST_F(RowDecoding, JpegInItsForms) {
   struct Sampling {
     int across, down;
@@ -163,8 +163,8 @@ TEST_F(RowDecoding, BmpFromTheTopDown) {
   expect_its_rows(folder_.write("image", bytes), "BMP from the top down");
 }
 
-// Wherever the damage is and whatever rows are asked for: ranks that share an
-// image must agree on whether it counts.
+// For damage anywhere and for any requested rows: ranks that share an image
+// must agree on whether it counts.
 TEST_F(RowDecoding, TheVerdictIsThatOfTheWholeFile) {
   int damaged = 0;
   for (const auto& [name, whole] : files_of_each_format()) {

@@ -1,4 +1,4 @@
-// Pages of stacks and slides, named behind their file, from 1.
+// Pages of stacks and slides, given by a number after the file's name, from 1.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ TEST_F(TiffPages, AreImagesOfTheirOwn) {
   }
 }
 
-TEST_F(TiffPages, ThatAreNotThereSaySo) {
+TEST_F(TiffPages, ThatDoNotExistAreReported) {
   EXPECT_EQ(decode_image(page(4)).reason,
             "there is no page 4: the file has 3 pages");
   EXPECT_EQ(inspect_image(page(0)).reason, "page 0: the first page is 1");
@@ -127,7 +127,7 @@ TEST_F(TiffPages, AreNotPacked) {
   EXPECT_FALSE(fs::exists(request.output));
 }
 
-// Real files: a slide of Aperio's whose first page is tiled, with its pyramid,
+// Real files: a slide of Aperio whose first page is tiled, with its pyramid,
 // label and macro behind it.
 TEST(RealStacks, ASlidesPagesAreRead) {
   const fs::path slide =
@@ -137,7 +137,7 @@ TEST(RealStacks, ASlidesPagesAreRead) {
   const ImageResult thumbnail = decode_image(slide.string() + "#2");
   ASSERT_TRUE(thumbnail.ok()) << thumbnail.reason;
   EXPECT_LT(thumbnail.size.height, 2967);
-  // The JPEG's colours are turned into red, green and blue: tissue is pink.
+  // The JPEG's colours are converted to red, green and blue: tissue is pink.
   const cv::Scalar mean = cv::mean(thumbnail.pixels);
   EXPECT_GT(mean[0], mean[1]);
   EXPECT_GT(mean[2], mean[1]);

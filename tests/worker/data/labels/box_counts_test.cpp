@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Faulty lines cost their box, as in training; images are not opened.
-TEST(BoxCounts, CountsWhatTrainingKeeps) {
+TEST(BoxCounts, CountsTheBoxesThatTrainingKeeps) {
   const TemporaryFolder folder;
   folder.write("images/1.bmp", "no picture");
   folder.write("labels/1.txt",
@@ -34,8 +34,8 @@ TEST(BoxCounts, CountsWhatTrainingKeeps) {
   }
 }
 
-// What a plan counts on does not depend on what else was asked: images that
-// cannot be decoded count either way.
+// The counts for a plan do not depend on the other requests: images that cannot
+// be decoded count either way.
 TEST(BoxCounts, AnIndexHasTheSame) {
   const TemporaryFolder folder;
   for (const char* name : {"1", "3", "5"}) {

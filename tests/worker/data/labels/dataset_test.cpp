@@ -99,7 +99,7 @@ TEST(Dataset, AClassBeyondNamesIsRefusedByLine) {
   EXPECT_EQ(single.labels(0).size(), 1u);  // two equal rows of class 0
 }
 
-TEST(Dataset, LabelsThatAreNoLabelsCostTheirImageAndAreCalledWhatTheyAre) {
+TEST(Dataset, FilesThatAreNoLabelsCostTheirImageAndAreNamedByTheirKind) {
   const TemporaryFolder folder;
   folder.write("images/1.bmp", picture());
   folder.write("labels/1.txt", "0 .5 .5 .2 .2\n");
@@ -119,7 +119,7 @@ TEST(Dataset, LabelsThatAreNoLabelsCostTheirImageAndAreCalledWhatTheyAre) {
             "UTF-16 text, not lines `class cx cy w h`");
 }
 
-TEST(Dataset, ClassesThatCountFromOneAreCalledSo) {
+TEST(Dataset, ClassesThatCountFromOneAreReported) {
   const TemporaryFolder folder;
   folder.write("images/1.bmp", picture());
   folder.write("labels/1.txt", "1 .5 .5 .2 .2\n");
@@ -188,7 +188,7 @@ TEST(Dataset, TheDigestIsOfTheContentNotOfThePlace) {
             }));
 }
 
-TEST(Dataset, OutlinesAreKeptWhereTheyAreAskedFor) {
+TEST(Dataset, OutlinesAreKeptOnRequest) {
   const TemporaryFolder folder;
   const configs::DataConfig config = write_data_set(folder, 3);
   folder.write("labels/train/100.txt", "0 .5 .5 .2 .2\n");
@@ -279,7 +279,7 @@ TEST(Dataset, LabelsBesideTheImages) {
   EXPECT_EQ(indexed.report.num_faults(), 0);
 }
 
-TEST(DataReport, ANameEndsNoLineAndCommandsNoTerminal) {
+TEST(DataReport, ANameCannotBreakALineOrControlATerminal) {
   EXPECT_EQ(to_string(DataFault{.kind = DataFaultKind::kBadLine,
                                 .where = "a\nb\x1b[2J.txt line 1",
                                 .what = "c\x07",

@@ -50,7 +50,7 @@ TEST(FileList, AJfifIsAJpegAndImagesUnderOtherNamesAreNamed) {
                               "has no suffix)"));
 }
 
-TEST(FileList, LinksThatLeadInACircleEnd) {
+TEST(FileList, CircularLinksEnd) {
   const TemporaryFolder folder;
   folder.write("a/1.jpg", "x");
   fs::create_directory_symlink(folder.path(), folder.path() / "a/up");
@@ -76,7 +76,7 @@ TEST(FileList, ListFilesNameImages) {
   EXPECT_EQ(report.counts[static_cast<int>(DataFaultKind::kListedTwice)], 1);
 }
 
-TEST(FileList, AListThatIsNoneIsCalledWhatItIs) {
+TEST(FileList, AFileThatIsNoListIsNamedByItsKind) {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::string& bytes) -> std::string {
     const fs::path list = folder.write("list.txt", bytes);

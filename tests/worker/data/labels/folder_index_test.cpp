@@ -1,5 +1,5 @@
-// What an index of files knows never changes what a data set is: each result is
-// compared with that of a scan without one.
+// An index of files never changes a data set: each result is compared with that
+// of a scan without an index.
 #include "worker/data/labels/folder_index.h"
 
 #include <gmock/gmock.h>
@@ -49,7 +49,7 @@ class FolderIndexFiles : public testing::Test {
  protected:
   void SetUp() override { config_ = write_data_set(folder_, kImages); }
 
-  // Lets files be old enough to be believed.
+  // Makes files so old that the index trusts them.
   static void settle() {
     std::this_thread::sleep_for(FolderIndex::kYoung +
                                 std::chrono::milliseconds(100));
@@ -61,7 +61,7 @@ class FolderIndexFiles : public testing::Test {
     options.kept_in = kept_in;
     return index_dataset(config_, Split::kTrain, options);
   }
-  // With the index, and held against a scan without one.
+  // Scans with the index, and compares with a scan without one.
   std::vector<std::string> notes_of_scan() const {
     const IndexedDataset known = scan(kept_);
     const IndexedDataset read = scan("");
@@ -78,7 +78,7 @@ class FolderIndexFiles : public testing::Test {
     scan(kept_);
     return num_reads() - before;
   }
-  // Where the system does not count, nothing is expected.
+  // Where the system does not count reads, nothing is expected.
   static void expect_few(int64_t reads) {
     if (num_reads() >= 0) {
       EXPECT_LT(reads, 20);
@@ -144,7 +144,8 @@ TEST_F(FolderIndexFiles, ContentUnderEqualSizeAndDateIsNoticed) {
               ElementsAre("train: images since the last start: 1 changed, "
                           "first " +
                           image(7).string()));
-  // Pixels alone: the index does not know them, and says that they were read.
+  // Only pixels change: the index does not hold them, and reports that they
+  // were read.
   replace_unseen(image(8), encode_bmp(test_picture(24, 32, 3)));
   EXPECT_THAT(notes_of_scan(),
               ElementsAre(HasSubstr("1 with another inode or status time, read "
@@ -210,7 +211,7 @@ TEST_F(FolderIndexFiles, LabelsThatChangeComeOrGoAreNoticed) {
               ElementsAre(HasSubstr("1 changed, first " + image(0).string())));
 }
 
-TEST_F(FolderIndexFiles, ARefusedImageIsLookedAtEachTime) {
+TEST_F(FolderIndexFiles, ARefusedImageIsReadEachTime) {
   const std::string sound = encode_bmp(test_picture(24, 32, 1));
   write(image(5), sound.substr(0, 300));
   settle();
@@ -235,11 +236,11 @@ TEST_F(FolderIndexFiles, BoxesAreCountedWithTheIndex) {
   const int64_t before = num_reads();
   EXPECT_EQ(count_boxes(config_, Split::kTrain, options).boxes, read.boxes);
   expect_few(num_reads() - before);
-  // It is no scan: what changed is still to be said.
+  // This is no scan: the change is still to be reported.
   EXPECT_THAT(notes_of_scan(), ElementsAre(HasSubstr("1 changed")));
 }
 
-TEST_F(FolderIndexFiles, AnnotationsBesideImagesAreKnownToo) {
+TEST_F(FolderIndexFiles, AnnotationsBesideImagesAreIndexedToo) {
   write(folder_.path() / "images/train/400.bmp",
         encode_bmp(test_picture(24, 32, 1)));
   const fs::path voc = folder_.path() / "labels/train/400.xml";
@@ -255,7 +256,7 @@ TEST_F(FolderIndexFiles, AnnotationsBesideImagesAreKnownToo) {
   EXPECT_THAT(notes_of_scan(), ElementsAre(HasSubstr("1 changed")));
 }
 
-TEST_F(FolderIndexFiles, AForeignIndexIsNotBelieved) {
+TEST_F(FolderIndexFiles, AForeignIndexIsNotTrusted) {
   settle();
   scan(kept_);
   const std::string sound = read_bytes(index());
@@ -276,7 +277,7 @@ TEST_F(FolderIndexFiles, AForeignIndexIsNotBelieved) {
   EXPECT_EQ(read_bytes(index()), sound);
 }
 
-// Each damage is found, said in one line, and made good.
+// Each damage is found, reported in one line, and repaired.
 TEST_F(FolderIndexFiles, AThousandDamagedIndexesChangeNothing) {
   settle();
   const IndexedDataset whole = scan(kept_);
@@ -343,7 +344,7 @@ TEST_F(FolderIndexFiles, TwoProcessesAtOnceLeaveOneSoundIndex) {
     if (pid == 0) {
       bool is_right = true;
       for (int round = 0; round < 20; ++round) {
-        // Now and then the index is gone, and all of them write it.
+        // From time to time the index is removed, and all of them write it.
         if (child == 0 && round % 5 == 0) ::unlink(index().c_str());
         is_right = is_right && scan(kept_).dataset.digest() == digest;
       }
@@ -360,7 +361,7 @@ TEST_F(FolderIndexFiles, TwoProcessesAtOnceLeaveOneSoundIndex) {
   expect_few(reads_of_scan());
 }
 
-TEST_F(FolderIndexFiles, IndexesThatNobodyUsesAreRemoved) {
+TEST_F(FolderIndexFiles, UnusedIndexesAreRemoved) {
   settle();
   scan(kept_);
   const fs::path folder = index().parent_path();
@@ -395,7 +396,7 @@ TEST_F(FolderIndexFiles, IndexesThatNobodyUsesAreRemoved) {
   ::close(held);
 }
 
-// Whoever removes an index removes its lock while others wait for it.
+// A process that removes an index removes its lock while others wait for it.
 TEST(IndexLock, HasOneHolderAlthoughItIsRemoved) {
   const TemporaryFolder folder;
   const fs::path index = folder.path() / "index";
@@ -418,7 +419,7 @@ TEST(IndexLock, HasOneHolderAlthoughItIsRemoved) {
   EXPECT_GT(times, 0);
 }
 
-TEST(FolderIndexPlace, FileSystemsThatTakeTimesFromProgramsAreNotBelieved) {
+TEST(FolderIndexPlace, FileSystemsThatTakeTimesFromProgramsAreNotTrusted) {
   for (const int64_t type : {0xEF53, 0x58465342, 0x01021994, 0x6969}) {
     EXPECT_TRUE(keeps_status_times(type)) << std::hex << type;
   }
@@ -433,7 +434,8 @@ TEST(FolderIndexPlace, IsInTheUsersCache) {
   const std::string home = "/somewhere";
   ::setenv("XDG_CACHE_HOME", "/cache", 1);
   EXPECT_EQ(index_folder(), "/cache/headroom/folders");
-  ::setenv("XDG_CACHE_HOME", "relative", 1);  // is to be ignored, says XDG
+  ::setenv("XDG_CACHE_HOME", "relative",
+           1);  // must be ignored by the XDG specification
   ::setenv("HOME", home.c_str(), 1);
   EXPECT_EQ(index_folder(), home + "/.cache/headroom/folders");
   ::unsetenv("XDG_CACHE_HOME");

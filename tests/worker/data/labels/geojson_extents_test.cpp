@@ -1,4 +1,4 @@
-// Polygons found by their places, against every polygon looked at for every
+// Polygons found by their places, against a search of every polygon for every
 // map.
 #include "worker/data/labels/geojson_extents.h"
 
@@ -27,7 +27,7 @@ sampling::RandomStream draws_of(uint64_t seed) {
   return {seed, 0, 0, sampling::RandomPurpose::kSyntheticImage};
 }
 
-// Some are points, some go round the Earth, some lie on another turn.
+// Some are points, some go round the Earth, some are on another turn.
 BoxExtent random_extent(sampling::RandomStream& draws) {
   constexpr std::array<double, 7> kSizes = {0, 0.1, 1, 5, 60, 355, 1e300};
   const auto size = [&] {
@@ -40,7 +40,7 @@ BoxExtent random_extent(sampling::RandomStream& draws) {
   return {x, y, x + size(), y + size()};
 }
 
-TEST(ExtentTree, FindsWhatLookingAtAllFinds) {
+TEST(ExtentTree, FindsThePolygonsOfAFullSearch) {
   size_t total = 0;
   for (const size_t count : {0, 1, 16, 17, 1000, 5000}) {
     sampling::RandomStream draws = draws_of(count);
@@ -147,7 +147,7 @@ std::string random_feature(sampling::RandomStream& draws, int64_t maps) {
          corner(box.x2, box.y1) + ", " + corner(box.x2, box.y2) + "]]}}";
 }
 
-// All that a table says, a line each.
+// All results of a table, a line each.
 std::vector<std::string> told(const std::filesystem::path& file,
                               const std::filesystem::path& images,
                               maps::MapApi& maps) {
@@ -169,7 +169,7 @@ std::vector<std::string> told(const std::filesystem::path& file,
   return lines;
 }
 
-TEST(GeoJsonTable, MapsHaveThePolygonsThatLookingAtAllFinds) {
+TEST(GeoJsonTable, MapsHaveThePolygonsOfAFullSearch) {
   constexpr int kMaps = 60;
   constexpr int kFeatures = 3000;
   const TemporaryFolder folder;

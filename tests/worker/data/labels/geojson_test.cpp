@@ -85,7 +85,7 @@ TEST(GeoJsonText, RingsAreOutlinesOrHoles) {
   EXPECT_EQ(feature.rings[2].end, 12);  // the first vertex once
 }
 
-TEST(GeoJsonText, WhatIsNoPolygonIsNamed) {
+TEST(GeoJsonText, GeometriesThatAreNoPolygonAreNamed) {
   const auto fault = [](const std::string& text) {
     const GeoJson content = parse_geojson(collection(text));
     EXPECT_EQ(content.reason, "");
@@ -146,7 +146,7 @@ TEST(GeoJsonText, ATextThatIsNoCollectionIsRefusedAsAWhole) {
   }
 }
 
-TEST(GeoJsonText, ACollectionIsKnownByItsRootWhateverItsName) {
+TEST(GeoJsonText, ACollectionIsRecognisedByItsRootUnderAnyName) {
   const TemporaryFolder folder;
   const auto is_one = [&](const std::string& text) {
     return is_geojson(folder.write("a.json", text));
@@ -156,7 +156,8 @@ TEST(GeoJsonText, ACollectionIsKnownByItsRootWhateverItsName) {
   EXPECT_TRUE(is_one("\xEF\xBB\xBF{" + last));
   EXPECT_TRUE(is_one(R"({"a": {"type": "b", "images": [1]}, "features": [)" +
                      feature("\"type\": 1", ring(0, 0, 4, 4)) + "], " + last));
-  // Damage behind it is the reader's to name.
+  // Only the beginning decides: the reader of the file reports damage behind
+  // it.
   EXPECT_TRUE(is_one(R"({"type": "FeatureCollection", "features": })"));
   for (const std::string& other :
        {std::string(), std::string("[]"), "[" + collection("") + "]",
@@ -179,7 +180,7 @@ class GeoJsonLabels : public testing::Test {
   std::string image(const std::string& name) const {
     return (folder_.path() / "images" / name).string();
   }
-  // The boxes of an image of that name with a file of these features.
+  // The boxes of an image of that name, with a file of these features.
   ImageLabels read(const std::string& features, const std::string& before = "",
                    const std::string& name = "map.bmp") {
     add_image(name);
@@ -219,7 +220,7 @@ TEST_F(GeoJsonLabels, APolygonIsTheBoxOfAllItsVertices) {
   EXPECT_EQ(labels.labels.outlines[0][1], (OutlinePoint{.5, .25}));
 }
 
-TEST_F(GeoJsonLabels, WhatSticksOutIsClippedAndWhatLiesOutsideIsNamed) {
+TEST_F(GeoJsonLabels, PolygonsAreClippedToTheImageAndThoseOutsideAreNamed) {
   const ImageLabels labels =
       read(feature("\"class\": 1", ring(-10, 5, 20, 15)) + ",\n" +
                feature("\"class\": 1", ring(50, 5, 60, 15)) + ",\n" +
@@ -252,7 +253,7 @@ TEST_F(GeoJsonLabels, TheClassIsANameOrANumber) {
   EXPECT_EQ(class_of("\"class\": \"bus\""), "1");
   EXPECT_EQ(class_of("\"class\": 1.0"), "1");
   EXPECT_EQ(class_of("\"name\": \"bus\""), "1");
-  // As detect writes it, of a model with other numbers or classes.
+  // As written by detect, with a model of other numbers or classes.
   EXPECT_EQ(class_of("\"class\": 0, \"name\": \"bus\""), "1");
   EXPECT_EQ(class_of("\"class\": 0, \"name\": \"tree\""), "unknown 'tree'");
   EXPECT_EQ(class_of("\"class\": 0, \"name\": \"\""), "0");
@@ -297,7 +298,7 @@ TEST_F(GeoJsonLabels, WhyAnImageHasNoCoordinatesIsNamed) {
                                           "are read as maps"));
 }
 
-TEST_F(GeoJsonLabels, FeaturesThatAreNoneCostNoMemory) {
+TEST_F(GeoJsonLabels, InvalidFeaturesTakeNoMemory) {
   const auto many = [](const std::string& one, int64_t count) {
     std::string text = one;
     for (int64_t i = 1; i < count; ++i) text += "," + one;
@@ -362,7 +363,8 @@ TEST_F(GeoJsonLabels, AFileForManyImagesIsCutAtTheirEdges) {
   for (const char* name : {"left.bmp", "right.bmp", "plain.bmp"}) {
     add_image(name);
   }
-  // Over both; in the right one; in both, and it names one; in none; a point.
+  // Over both; in the right one; in both, and it names one; in neither; a
+  // point.
   const auto reader = table(
       feature("\"class\": 1", ring(30, 5, 50, 15)) + ",\n" +
       feature("\"class\": 0", ring(60, 0, 80, 20)) + ",\n" +
@@ -374,7 +376,7 @@ TEST_F(GeoJsonLabels, AFileForManyImagesIsCutAtTheirEdges) {
   const LabelFile left = reader->read(0, kSize).labels;
   EXPECT_THAT(left.boxes, ElementsAre(BoxLabel{1, .875F, .5F, .25F, .5F},
                                       BoxLabel{0, .9375F, .5F, .125F, 1}));
-  ASSERT_THAT(left.faults, SizeIs(1));  // of the one that names its image
+  ASSERT_THAT(left.faults, SizeIs(1));  // of the one with its image's name
   EXPECT_EQ(left.faults[0].kind, DataFaultKind::kOutOfRange);
   const LabelFile right = reader->read(1, kSize).labels;
   EXPECT_THAT(right.boxes, ElementsAre(BoxLabel{1, .125F, .5F, .25F, .5F},
@@ -418,7 +420,7 @@ TEST_F(GeoJsonLabels, APolygonLabelsNoMapThatItNeverEnters) {
   EXPECT_THAT(report_.faults, IsEmpty());
 }
 
-TEST_F(GeoJsonLabels, WhatAMapHardlyShowsIsItsNeighbours) {
+TEST_F(GeoJsonLabels, APolygonThatAMapHardlyShowsBelongsToItsNeighbour) {
   for (const char* name : {"left.bmp", "right.bmp"}) add_image(name);
   const auto reader =
       table(feature("\"class\": 0", ring(30, 5, 40.004, 15)) + ",\n" +
@@ -452,7 +454,7 @@ TEST(PartsOfRings, AnEdgeThatIsGoneAlongThereAndBackIsNoPart) {
   EXPECT_EQ(extent.y2, 8);
 }
 
-TEST_F(GeoJsonLabels, AFileForManyImagesThatIsNoneIsRefused) {
+TEST_F(GeoJsonLabels, AnInvalidFileForManyImagesIsRefused) {
   add_image("left.bmp");
   folder_.write("all.geojson", "{\n]");
   try {
@@ -465,7 +467,7 @@ TEST_F(GeoJsonLabels, AFileForManyImagesThatIsNoneIsRefused) {
   }
 }
 
-TEST_F(GeoJsonLabels, WithoutThePluginOneLineSaysWhatToDo) {
+TEST_F(GeoJsonLabels, WithoutThePluginOneLineNamesTheRemedy) {
   setenv("HEADROOM_MAP_PLUGIN", "/nowhere/libheadroom_maps.so", 1);
   add_image("map.bmp");
   const fs::path file = folder_.write("labels/map.geojson", collection(""));
@@ -482,7 +484,7 @@ TEST_F(GeoJsonLabels, WithoutThePluginOneLineSaysWhatToDo) {
   EXPECT_THAT(refusal(), HasSubstr(file.string() +
                                    " has coordinates of maps, but this build "
                                    "knows no maps: there is no /nowhere/"));
-  // An image with labels in pixels asks for none.
+  // An image with labels in pixels needs no coordinates.
   folder_.write("labels/map.txt", "0 .5 .5 .1 .1\n");
   EXPECT_EQ(refusal(), "not refused");
   for (const fs::path& named :

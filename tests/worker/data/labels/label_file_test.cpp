@@ -63,7 +63,7 @@ TEST(LabelFile, EachFaultCostsItsLineOnly) {
             "x.txt:1: negative size (w 0.2, h -0.1): box dropped");
   EXPECT_EQ(fault_of("0 320 240 50 60"),
             "x.txt:1: in pixels (\"0 320 240 50 60\"): box dropped");
-  // Near the corner of its image such a box would be clipped to all of it.
+  // Near the corner of its image such a box would be clipped to its full size.
   EXPECT_EQ(fault_of("0 10 10 40 40"),
             "x.txt:1: in pixels (\"0 10 10 40 40\"): box dropped");
   EXPECT_EQ(fault_of("0 10 10 40 10 40 40"),
@@ -94,7 +94,7 @@ TEST(LabelFile, TheRoundingOfSixDecimalsIsNoFault) {
   EXPECT_EQ(file.boxes.at(0), (BoxLabel{0, 0.968750f, 0.5f, 0.062501f, 0.4f}));
 }
 
-TEST(LabelFile, PolygonsAreToldFromBoxesLineByLine) {
+TEST(LabelFile, PolygonsAndBoxesAreDistinguishedLineByLine) {
   const LabelFile file = parse(
       "1 0.1 0.2 0.5 0.2 0.3 0.6\n"
       "0 0.5 0.5 0.2 0.2\n"
@@ -117,7 +117,7 @@ TEST(LabelFile, PolygonsAreToldFromBoxesLineByLine) {
             "x.txt:1: zero size (a polygon without area): box dropped");
 }
 
-// A box that is dropped has no outline to be taken for the next one's.
+// A box that is dropped leaves no outline that the next box could get.
 TEST(LabelFile, OutlinesFollowTheirBoxes) {
   const LabelFile file = parse(
       "1 .1 .2 .1 .5 .1 .6\n"
@@ -130,7 +130,7 @@ TEST(LabelFile, OutlinesFollowTheirBoxes) {
   EXPECT_EQ(file.num_polygons, 1);
 }
 
-TEST(LabelFile, WrittenAgainItSaysTheSame) {
+TEST(LabelFile, WrittenAgainItIsEqual) {
   const LabelFile file = parse(
       "1 0.123456 0.2 0.5 0.234567 0.3 0.6000001\n"
       "0 0.5 0.5 0.2 0.2\n"
@@ -139,7 +139,7 @@ TEST(LabelFile, WrittenAgainItSaysTheSame) {
   EXPECT_TRUE(again.faults.empty());
   EXPECT_EQ(again.boxes, file.boxes);
   EXPECT_EQ(again.outlines, file.outlines);
-  // Without their outlines they are boxes.
+  // Without outlines they are boxes.
   EXPECT_EQ(parse(label_text(file.boxes)).num_polygons, 0);
 }
 

@@ -1,4 +1,4 @@
-// One data set in three formats comes to the same index.
+// One data set in three formats gives the same index.
 #include "worker/data/labels/label_reader.h"
 
 #include <gmock/gmock.h>
@@ -128,7 +128,7 @@ TEST_F(LabelFormats, AnnotationsBesideImagesAndACsvAreTheSameIndex) {
     return index_dataset(config_, Split::kTrain);
   };
   IndexedDataset beside = load("images");
-  // An image that has YOLO's labels keeps them.
+  // An image with YOLO labels keeps them.
   EXPECT_EQ(beside.dataset.size(), 3);
   EXPECT_EQ(count_boxes(config_, Split::kTrain, {}).boxes,
             (std::vector<int64_t>{2, 1, 1}));
@@ -169,7 +169,7 @@ TEST_F(LabelFormats, AnnotationsInAFolderBesideTheImagesAreTheSameIndex) {
   }
 }
 
-// As the tutorials of TensorFlow's detectors leave them.
+// As written by the tutorials of TensorFlow's detectors.
 TEST_F(LabelFormats, ATableBesideTheImagesIsRead) {
   const IndexedDataset expected = voc();
   const std::string table =
@@ -241,7 +241,7 @@ TEST_F(LabelFormats, WrongLinesOfATableBesideTheImagesAreNamed) {
       Error);
 }
 
-TEST_F(LabelFormats, ATableThatNobodyReadsIsNamedWhereNoImageHasABox) {
+TEST_F(LabelFormats, AnUnreadTableIsNamedWhereNoImageHasABox) {
   folder_.write("labels.csv", "filename,class,xmin,ymin,xmax,ymax\n");
   const configs::DataConfig config = configs::load_data_config(folder_.write(
       "data.yaml", "train: images\nval: images\nnames: [a, b]\n"));
@@ -277,7 +277,7 @@ TEST_F(LabelFormats, ATableThatNobodyReadsIsNamedWhereNoImageHasABox) {
       Error);
 }
 
-TEST_F(LabelFormats, ACocoFileThatIsNoneIsCalledWhatItIs) {
+TEST_F(LabelFormats, AFileThatIsNoCocoFileIsNamedByItsKind) {
   folder_.write("data.yaml",
                 "train: train.json\nval: train.json\nnames: [a, b]\n");
   for (const auto& [bytes, kind] :
@@ -368,7 +368,7 @@ TEST_F(LabelFormats, FaultsAreNamedByFileLineAndBox) {
   EXPECT_EQ(more.counts[static_cast<size_t>(DataFaultKind::kUnknownImage)], 1);
   EXPECT_EQ(more.counts[static_cast<size_t>(DataFaultKind::kBadLine)], 1);
   EXPECT_EQ(more.counts[static_cast<size_t>(DataFaultKind::kBadClass)], 1);
-  EXPECT_EQ(more.boxes, 3);  // a crowd is none
+  EXPECT_EQ(more.boxes, 3);  // a crowd has no outline
 }
 
 TEST_F(LabelFormats, OutlinesOfCoco) {
@@ -389,7 +389,7 @@ TEST_F(LabelFormats, OutlinesOfCoco) {
   const Dataset two =
       dataset_of("[[4, 5, 8, 5, 6, 9], [10, 5, 20, 5, 12, 15]]").dataset;
   EXPECT_EQ(two.outlines(0).of(0).size(), 10u);
-  // A part that is none costs the outline, a mask is none; boxes stay.
+  // An invalid part costs the outline, and a mask has none; boxes stay.
   const IndexedDataset odd = dataset_of("[[4, 5, 20, 5, 12]]");
   EXPECT_EQ(odd.dataset.num_labels(), 1);
   EXPECT_EQ(odd.dataset.num_polygons(), 0);
@@ -411,7 +411,7 @@ TEST_F(LabelFormats, NamesGiveTheOrderOfClasses) {
               HasSubstr("train.json:5 has class 'b', but names in"));
 }
 
-TEST_F(LabelFormats, WhatLeadsOutOrIsDamagedCostsItsImage) {
+TEST_F(LabelFormats, PathsThatLeadOutAndDamagedFilesCostTheirImage) {
   voc();
   folder_.write("voc/Annotations/1.xml", "<annotation>\n<object>");
   folder_.write("voc/ImageSets/Main/train.txt", "1\n2\n../../x\n");

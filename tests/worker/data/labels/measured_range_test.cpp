@@ -68,7 +68,7 @@ TEST_F(MeasuredRange, IsOfTheSpreadPixels) {
   EXPECT_EQ(measured(percentiles(10, 90, true), 1), bands);
 }
 
-TEST_F(MeasuredRange, LooksAtAFewOfManyImages) {
+TEST_F(MeasuredRange, ReadsAFewOfManyImages) {
   constexpr int kMany = 600;
   for (int i = 0; i < kMany; ++i) {
     cv::Mat dark(8, 8, CV_16U, cv::Scalar(i % 2 == 0 ? 100 : 5000));
@@ -80,7 +80,7 @@ TEST_F(MeasuredRange, LooksAtAFewOfManyImages) {
 }
 
 // A map's collar.
-TEST_F(MeasuredRange, PixelsThatAreNoneDoNotCount) {
+TEST_F(MeasuredRange, PixelsWithoutDataDoNotCount) {
   cv::Mat picture(40, 40, CV_16UC1, cv::Scalar(0));
   for (int y = 10; y < 30; ++y) {
     for (int x = 10; x < 30; ++x) {

@@ -1,6 +1,6 @@
 // Thousands of damaged files for every reader of a data set, and of models'
-// tables: none may crash, hang or ask for memory that its file does not
-// justify. What they say is not judged here; that they come back is.
+// tables: none may crash, hang or allocate memory that its file does not
+// justify. Only their return is checked, not their results.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,8 +37,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A table with some of its numbers at an end of what may be written or beyond,
-// and some of its layers once more: damage that is still a table.
+// A table with some of its numbers at a limit or beyond, and some of its layers
+// repeated: damage that is still a table.
 std::string stretched(std::string text, sampling::RandomStream& draws) {
   constexpr std::array<std::string_view, 11> kEnds = {
       "0", "1", "2", "3", "-1", "31", "100", "1000", "16384", "1e308", "None"};
@@ -95,14 +95,14 @@ TEST_F(ReaderMutation, DataYaml) {
           });
 }
 
-// A table is counted as a plan counts it. What it says is short, whatever the
-// file has in its place.
+// A table's costs are counted as for a plan. Its error is short, whatever text
+// the file has.
 TEST_F(ReaderMutation, ModelTables) {
   std::vector<std::string> samples = {read_bytes(
       HEADROOM_SOURCE_DIR "/tests/support/models/many_modules.yaml")};
   for (const char* name : {"yolov5n", "yolov5s-p7", "yolov5s-mobilenetv3"})
     samples.push_back(yaml::file_or_shipped(name, "model", "model").text);
-  // Each layer of which may stand there any number of times.
+  // Each layer may occur any number of times.
   samples.push_back(
       "nc: 2\ndepth_multiple: 1\nwidth_multiple: 1\nanchors: [[1, 1]]\n"
       "backbone:\n- [-1, 1, Conv, [16, 3]]\n- [[-1, -1], 1, Concat, [1]]\n"
@@ -153,7 +153,8 @@ TEST_F(ReaderMutation, CocoJson) {
           });
 }
 
-// A GeoJSON that is damaged where JSON is not: types, nesting, numbers.
+// A GeoJSON that is damaged as GeoJSON, but valid JSON: types, nesting,
+// numbers.
 std::string twisted(std::string text, sampling::RandomStream& draws) {
   const std::array<std::string, 16> kOthers = {
       "null",
@@ -177,7 +178,7 @@ std::string twisted(std::string text, sampling::RandomStream& draws) {
   };
   const size_t changes = 1 + of(3);
   for (size_t i = 0; i < changes; ++i) {
-    // A number, a word, or all that a bracket holds.
+    // A number, a name, or the content of a bracket.
     const size_t begin = text.find_first_of("0123456789\"[{", of(text.size()));
     if (begin == std::string::npos) continue;
     size_t end = begin + 1;
@@ -443,7 +444,7 @@ TEST_F(IndexMutation, PacksAndTheirIndexes) {
   }
 }
 
-// Whatever is damaged, the data set is the one that the files are.
+// After any damage the data set equals that of the files.
 TEST_F(IndexMutation, IndexesOfFolders) {
   std::this_thread::sleep_for(FolderIndex::kYoung +
                               std::chrono::milliseconds(100));

@@ -90,7 +90,7 @@ TEST(Verification, FaultsOfOutlinesAreTrainingsWithAndWithoutOutlines) {
   }
 }
 
-TEST(Verification, ACopyIsWholeOrNotThere) {
+TEST(Verification, ACopyIsCompleteOrAbsent) {
   const TemporaryFolder folder;
   folder.write("in/images/1.bmp", encode_bmp(test_picture(12, 16, 1)));
   folder.write("in/images/2.bmp", encode_bmp(test_picture(12, 16, 2)));

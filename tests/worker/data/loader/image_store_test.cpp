@@ -63,7 +63,7 @@ TEST_F(Store, AnImageThatChangedItsSizeIsAFault) {
       std::string::npos);
 }
 
-TEST_F(Store, RemembersWhatFits) {
+TEST_F(Store, CachesImagesThatFit) {
   ImageStore store(dataset_, options(64 * 64 * 3));
   const cv::Mat first =
       store.load(0, codecs::kAllRows).pixels;  // half of the room
@@ -73,15 +73,15 @@ TEST_F(Store, RemembersWhatFits) {
   EXPECT_TRUE(same_pixels(store.load(1, codecs::kAllRows).pixels, second));
 }
 
-TEST_F(Store, DecodesTheRowsAskedForAndForgetsThem) {
+TEST_F(Store, DecodesTheRequestedRowsAndFreesThem) {
   ImageStore store(dataset_, options(1 << 20));
   const cv::Mat first = store.load(1, {10, 20}).pixels;
   EXPECT_TRUE(same_pixels(first, test_picture(64, 64, 2).rowRange(10, 20)));
   EXPECT_TRUE(first.isContinuous());
-  // The rest was not taken for remembered, nor the rows for the whole.
+  // The other rows do not count as cached, nor these rows as the whole image.
   const cv::Mat whole = store.load(1, codecs::kAllRows).pixels;
   EXPECT_TRUE(same_pixels(whole, test_picture(64, 64, 2)));
-  // What is remembered serves any rows.
+  // A cached image serves any rows.
   EXPECT_EQ(store.load(1, {10, 20}).pixels.data, whole.ptr(10));
   EXPECT_EQ(store.load(1, {7, 7}).pixels.rows, 0);
 }
@@ -97,7 +97,7 @@ TEST_F(Store, RowsOfAResizedSample) {
       same_pixels(store.load(0, {3, 11}).pixels, whole.rowRange(3, 11)));
 }
 
-// Damage anywhere costs every rank the whole image.
+// Damage anywhere makes every rank lose the whole image.
 TEST_F(Store, RowsOfABrokenImageAreGrayWithoutLabels) {
   const std::string bytes = encode_bmp(test_picture(32, 64, 1));
   folder_.write("images/1.bmp", bytes.substr(0, bytes.size() - 1));

@@ -1,5 +1,5 @@
-// What a rank that shares large images holds of them, against one that works on
-// whole ones: the resident set of a process that does nothing but load.
+// The memory of a rank that shares large images, against one that works on
+// whole ones: the resident set of a process that only loads.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/wait.h>
@@ -36,7 +36,7 @@ int64_t status_bytes(const std::string& key) {
 }
 
 struct Cost {
-  int64_t bytes = 0;  // that the process grew by, at most
+  int64_t bytes = 0;  // the largest growth of the process
   double seconds = 0;
 };
 
@@ -72,18 +72,18 @@ Cost cost_of_loading(const LoaderOptions& options) {
 
 class LoaderMemory : public testing::Test {
  protected:
-  // Pictures get pages of their own, which go when they are released, so that
-  // malloc's keeping of memory is not measured.
+  // Pictures get pages of their own, which are returned when they are freed, so
+  // that memory kept by malloc is not measured.
   LoaderMemory() { ::mallopt(M_MMAP_THRESHOLD, 128 << 10); }
 
-  // Training on pictures of the network's size, an image a batch.
-  // Returns what the former costs beyond what the loader says it needs.
+  // Training on pictures of the network's size, an image a batch. Returns the
+  // bytes of the former beyond the loader's own figure.
   int64_t compare(const std::string& name, const std::string& bytes,
                   int bands = codecs::kColours,
                   const ValueRanges& ranges = {}) {
     for (int i = 0; i < kImages; ++i) {
       const std::string name_of_file = std::to_string(i);
-      // The content decides on the format, not the name.
+      // The content decides the format, not the name.
       folder_.write("images/" + name_of_file + ".jpg", bytes);
       folder_.write("labels/" + name_of_file + ".txt", "0 .5 .5 .2 .2\n");
     }
@@ -102,8 +102,8 @@ class LoaderMemory : public testing::Test {
     options.image_height = kHeight;
     options.image_width = kWidth;
     options.global_batch_size = 1;
-    // A worker of one process has all of the default, a rank its part: what
-    // they do with the same is compared here.
+    // A worker of one process gets the whole default, a rank its part: here
+    // both get the same limit.
     options.host_memory_limit_bytes = int64_t{1} << 20;
     const Cost whole = cost_of_loading(options);
     for (const int64_t rank : {0, 2}) {
@@ -139,8 +139,8 @@ TEST_F(LoaderMemory, Tiff) {
   compare("TIFF", bytes);
 }
 
-// Mosaics of windows: the rows that they lie in are held, not the pictures, and
-// that is what the loader says: what it needs beyond a loader of pictures as
+// Mosaics of windows: the rows around the windows are held, not the pictures.
+// The loader's own figure agrees, compared with that of a loader of pictures as
 // large as a window.
 TEST_F(LoaderMemory, RandomCrops) {
   constexpr int kWindow = 256;
@@ -199,9 +199,9 @@ TEST_F(LoaderMemory, TiffOfBands) {
   }
 }
 
-// Twice the bytes, as the loader says.
+// Twice the bytes, as in the loader's own figure.
 TEST_F(LoaderMemory, SixteenBits) {
-  constexpr int64_t kBeside = int64_t{2} << 20;  // rows on their way, the heap
+  constexpr int64_t kBeside = int64_t{2} << 20;  // rows in progress, the heap
   cv::Mat deep;
   picture_.convertTo(deep, CV_16U, 257);
   EXPECT_LE(compare("PNG of 16 bits", codecs::encode_png_bytes(deep),

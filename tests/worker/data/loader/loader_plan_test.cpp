@@ -128,13 +128,13 @@ TEST_F(Plan, RanksThatShareAnImageShareTheMemoryToo) {
   EXPECT_LE(quarter.queue_depth * (batch / 4) + quarter.cache_bytes,
             (int64_t{1} << 30) / 4);
   EXPECT_LT(quarter.cache_bytes, whole.cache_bytes);
-  // What is asked for is each rank's own.
+  // A limit given by the user is each rank's own.
   large.host_memory_limit_bytes = int64_t{4} << 30;
   EXPECT_GT(LoaderPlan(large).budget().cache_bytes, whole.cache_bytes);
 }
 
-// A rank that needs a quarter of the rows needs far less to make them, however
-// large the images.
+// A rank that needs a quarter of the rows needs far less memory to make them,
+// for images of any size.
 TEST_F(Plan, ThreadsOfARankWithSomeRowsNeedLess) {
   const TemporaryFolder folder;
   folder.write("images/1.bmp", encode_bmp(cv::Mat::zeros(1024, 1024, CV_8UC3)));
@@ -161,10 +161,10 @@ TEST_F(Plan, ThreadsOfARankWithSomeRowsNeedLess) {
     };
     EXPECT_EQ(threads(), mode == LoaderMode::kTrainRect ? 3 : 5);
     EXPECT_EQ(LoaderPlan(split).budget().queue_depth, 1);
-    // Turned pictures may need any row.
+    // Rotated pictures may need any row.
     split.hyp.degrees = 5;
     EXPECT_EQ(threads(), mode == LoaderMode::kTrainRect ? 2 : 5);
-    // As does what is resized.
+    // So do resized images.
     split.image_height = split.image_width = 512;
     EXPECT_EQ(threads(), 2);
   }
@@ -183,7 +183,7 @@ TEST_F(Plan, CopyPasteNeedsAMosaicOfOnePieceWhereLabelsArePolygons) {
   EXPECT_EQ(polygons.num_polygons(), 1);
   asked.dataset = &polygons;
   EXPECT_EQ(LoaderPlan(asked).budget().thread_bytes, without + 3 * 4 * 64 * 96);
-  // Whose rows are more than 31 bits address.
+  // Their rows have more bytes than 31 bits can address.
   asked.image_height = asked.image_width = 13'440;
   EXPECT_THROW(LoaderPlan{asked}, Error);
   asked.hyp.copy_paste = 0;

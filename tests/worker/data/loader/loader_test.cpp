@@ -88,7 +88,7 @@ TEST_F(LoaderTest, RandomCropsFollowFromTheSampleAlone) {
   LoaderOptions resumed = crops;
   resumed.first_step = 4;
   expect_same(take(resumed, 1)[0], reference[4]);
-  for (const int64_t rank : {0, 1}) {  // who share images: rows of the same
+  for (const int64_t rank : {0, 1}) {  // share images: rows of the same
     LoaderOptions part = crops;
     part.own_rows = [rank](int64_t height) {
       return plan::SampleRange{height / 2 * rank, height / 2 * (rank + 1)};
@@ -100,7 +100,8 @@ TEST_F(LoaderTest, RandomCropsFollowFromTheSampleAlone) {
   }
 }
 
-// One picture in all five bands: so it stays, whatever the batch's size.
+// One picture in all five bands: all bands stay equal, at any size of the
+// batch.
 TEST_F(LoaderTest, BandsGoThroughAlike) {
   constexpr int kBands = 5;
   TemporaryFolder folder;
@@ -144,15 +145,15 @@ TEST_F(LoaderTest, BandsGoThroughAlike) {
 
 // 16 bits: the same for any threads, ranks, rows and start.
 TEST_F(LoaderTest, SixteenBitsFollowFromTheSampleAlone) {
-  for (const LoaderMode mode : {LoaderMode::kTrainMosaic,
-                                LoaderMode::kTrainRect,
-                                LoaderMode::kValidation}) {
+  for (const LoaderMode mode :
+       {LoaderMode::kTrainMosaic, LoaderMode::kTrainRect,
+        LoaderMode::kValidation}) {
     LoaderOptions deep = options(mode);
     deep.ranges = {{-100, 400}};
     deep.hyp.mixup = deep.hyp.flipud = 0.5;
     const std::vector<Batch> reference = take(deep, 4);
     ASSERT_EQ(reference[0].images.scalar_type(), at::kUInt16);
-    // Gray and the files' values alone are 114 and multiples of 500 / 65535.
+    // Pixels are 114 (gray) or the files' values, multiples of 500 / 65535.
     const at::Tensor levels = reference[0].images.to(at::kInt);
     EXPECT_GE(levels.min().item<int>(), 100 * 65535 / 500);
     EXPECT_LE(levels.max().item<int>(), 355 * 65535 / 500 + 1);
@@ -203,7 +204,7 @@ TEST_F(LoaderTest, ThreadsPasteTheSameObjects) {
 }
 
 // Sizes follow from the seed and the step, for any ranks, threads and start.
-TEST_F(LoaderTest, BatchesAreResizedAsTheirStepSays) {
+TEST_F(LoaderTest, BatchesHaveTheSizeOfTheirStep) {
   const std::vector<Batch> plain = take(options(), 12);
   LoaderOptions scaled = options();
   scaled.multi_scale = true;
@@ -218,7 +219,7 @@ TEST_F(LoaderTest, BatchesAreResizedAsTheirStepSays) {
     ASSERT_EQ(batch.labels.size(), plain[step].labels.size());
     EXPECT_TRUE(std::equal(batch.labels.begin(), batch.labels.end(),
                            plain[step].labels.begin(), same_row));
-    // As LibTorch interpolates, but for the rounding to bytes.
+    // LibTorch's interpolation, except for the rounding to bytes.
     const at::Tensor expected = at::upsample_bilinear2d(
         plain[step].images.permute({0, 3, 1, 2}).to(at::kFloat),
         {batch.image_height, batch.image_width}, /*align_corners=*/false);
@@ -301,7 +302,7 @@ TEST_F(LoaderTest, RanksThatShareImagesMakeTheirRowsOfTheSameBatch) {
     folder_.write("labels/train/" + std::to_string(200 + i) + ".txt",
                   "1 .5 .5 .4 .4\n");
   }
-  // One that breaks after it was indexed: gray on every rank.
+  // An image that breaks after it was indexed: gray on every rank.
   dataset_ =
       labels::index_dataset(data_config(folder_, folder_.path() / "images"),
                             labels::Split::kTrain)
@@ -324,7 +325,7 @@ TEST_F(LoaderTest, RanksThatShareImagesMakeTheirRowsOfTheSameBatch) {
     std::vector<std::vector<Batch>> parts;
     for (int rank = 0; rank < kRanks; ++rank) {
       LoaderOptions part = whole;
-      // Blocks of 32 rows, as few as there are: some ranks may have none.
+      // Blocks of 32 rows, as few as possible: some ranks may have none.
       part.own_rows = [rank](int64_t height) {
         const plan::SampleRange blocks =
             plan::share_of(height / 32, kRanks, rank);
@@ -345,7 +346,7 @@ TEST_F(LoaderTest, RanksThatShareImagesMakeTheirRowsOfTheSameBatch) {
   }
 }
 
-// All that can be drawn, by any number of threads and ranks.
+// All augmentations, with several numbers of threads and ranks.
 TEST_F(LoaderTest, EveryAugmentationFollowsFromTheSampleAlone) {
   LoaderOptions one = options();
   one.hyp.mosaic = 0.8;
@@ -412,7 +413,7 @@ TEST_F(LoaderTest, ContinuesAtAnyStep) {
   for (size_t i = 0; i < rest.size(); ++i) expect_same(rest[i], whole[7 + i]);
 }
 
-TEST_F(LoaderTest, ValidationMeetsEachImageOnceUnaugmented) {
+TEST_F(LoaderTest, ValidationReadsEachImageOnceUnaugmented) {
   std::map<int64_t, int> times;
   for (int rank = 0; rank < 2; ++rank) {
     LoaderOptions part = options(LoaderMode::kValidation);
@@ -429,7 +430,7 @@ TEST_F(LoaderTest, ValidationMeetsEachImageOnceUnaugmented) {
         const Batch::Geometry& geometry = batch.geometry[j];
         ++times[sample];
         EXPECT_EQ(geometry.height, dataset_.image_size(sample).height);
-        // Labels go back to where they came from, but for rounding.
+        // Labels return to their original positions, except for rounding.
         for (const labels::BoxLabel& label : dataset_.labels(sample)) {
           const loss::LabelRow& mapped = batch.labels.at(row++);
           EXPECT_EQ(mapped.image, static_cast<int64_t>(j));
@@ -448,7 +449,7 @@ TEST_F(LoaderTest, ValidationMeetsEachImageOnceUnaugmented) {
   for (const auto& [sample, count] : times) EXPECT_EQ(count, 1) << sample;
 }
 
-TEST_F(LoaderTest, AnImageThatBreaksLateStopsNothing) {
+TEST_F(LoaderTest, AnImageThatBecomesUnreadableStopsNothing) {
   folder_.write("images/train/104.bmp", "BM");
   const std::vector<Batch> batches = take(options(LoaderMode::kTrainRect), 6);
   int named = 0;
@@ -508,7 +509,7 @@ TEST_F(LoaderTest, ARankWithoutSamplesGetsAnEmptyBatch) {
   EXPECT_GE(calls, 3);
 }
 
-TEST_F(LoaderTest, WaitsWhereMemoryRunsOutAndTellsOnce) {
+TEST_F(LoaderTest, WaitsWhereMemoryRunsOutAndReportsItOnce) {
   for (const bool of_host : {false, true}) {
     LoaderOptions short_of_memory = options();
     short_of_memory.num_threads = 1;
@@ -537,7 +538,7 @@ TEST_F(LoaderTest, WaitsWhereMemoryRunsOutAndTellsOnce) {
   }
 }
 
-TEST_F(LoaderTest, WhatAThreadThrowsReachesNext) {
+TEST_F(LoaderTest, AnExceptionOfAThreadReachesNext) {
   LoaderOptions failing = options();
   failing.assign = [](const std::vector<loss::LabelRow>&, int64_t,
                       int64_t) -> std::vector<loss::LevelTargets> {

@@ -39,7 +39,7 @@ TEST(ReadingPace, FollowsTheNewestFiles) {
   EXPECT_FALSE(pace.is_slow());
 }
 
-// Waits, within ten seconds, for what other threads do.
+// Waits at most ten seconds for the work of other threads.
 template <typename Condition>
 bool comes_true(const Condition& condition) {
   for (int i = 0; i < 1000 && !condition(); ++i) {
@@ -89,21 +89,21 @@ TEST(ReadAhead, ReadsAllOfThemManyAtOnceWhereFilesAreSlow) {
   EXPECT_GT(most, 8);
 }
 
-// Samples that need no reading say nothing of the pace.
-TEST(ReadAhead, IsSlowByWhatWasReadAlone) {
+// Samples that need no reading do not count for the pace.
+TEST(ReadAhead, OnlyReadsDecideWhetherItIsSlow) {
   std::atomic<int> asked = 0;
   ReadAhead ahead([&](int64_t sample) -> std::optional<microseconds> {
     ++asked;
     if (sample % 2 == 0) throw std::runtime_error("unreadable");
     return sample < 1000 ? std::optional(microseconds(9000)) : std::nullopt;
   });
-  ahead.want(numbers(1, 160));  // asks for the 1st, the 17th, ... of them
+  ahead.want(numbers(1, 160));  // requests the 1st, the 17th, ... of them
   EXPECT_TRUE(comes_true([&] { return asked == 10; }));
   for (int i = 0; i < 3; ++i) ahead.want(numbers(1001, 100));
   EXPECT_TRUE(comes_true([&] { return asked == 310; }));
 }
 
-TEST(ReadAhead, EndsWithoutReadingWhatWaits) {
+TEST(ReadAhead, EndsWithoutReadingTheQueuedFiles) {
   std::atomic<int> read = 0;
   const auto begin = std::chrono::steady_clock::now();
   {

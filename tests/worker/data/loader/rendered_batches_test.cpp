@@ -1,5 +1,5 @@
-// Batches that a device renders: what the network gets of them is to the bit
-// what it gets of those whose pixels the loader made.
+// Batches that a device renders: the network's input is equal to the bit to
+// that of batches whose pixels the loader made.
 #include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ class RenderedBatches : public LoaderFixture {
                           static_cast<int64_t>(batch.images.element_size());
     for (const int64_t bytes : batch.packed_bytes) {
       ++samples_;
-      // A copy of finished pixels has neither more nor less.
+      // A copy of finished pixels has the same bytes.
       finished_ += bytes >= image && bytes < image + 400;
     }
   }
@@ -62,7 +62,7 @@ TEST_F(RenderedBatches, OfTheDefaultHyperparameters) {
   EXPECT_LT(finished_, samples_ / 2);
 }
 
-// Some have more tiles than there is room for.
+// Some samples have more tiles than a slot has room for.
 TEST_F(RenderedBatches, OfAllThatADeviceDoes) {
   LoaderOptions asked = options();
   asked.hyp.degrees = 10;
@@ -75,8 +75,9 @@ TEST_F(RenderedBatches, OfAllThatADeviceDoes) {
   EXPECT_LT(finished_, samples_);
 }
 
-// What it does not do comes finished, in the same batches.
-TEST_F(RenderedBatches, WithWhatTheCpuDoes) {
+// Samples that the device cannot render are rendered by the CPU, in the same
+// batches.
+TEST_F(RenderedBatches, WithTheStepsOfTheCpu) {
   LoaderOptions asked = options();
   asked.hyp.blur = asked.hyp.median_blur = asked.hyp.gray = asked.hyp.clahe =
       0.15;

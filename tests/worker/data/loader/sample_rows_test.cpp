@@ -1,4 +1,4 @@
-// A sample made in part has the bytes of the whole one, and its boxes.
+// A part of a sample has the bytes of the whole one, and its boxes.
 #include <gtest/gtest.h>
 
 #include <opencv2/imgproc.hpp>
@@ -58,8 +58,7 @@ void expect_rows_of_warps(const configs::Hyperparameters& hyp, int times) {
     const augment::Warp warp = augment::draw_warp(hyp, target, target, draws);
     const cv::Mat whole = warped_by_opencv(
         augment::place_tiles({augment::placed_tile(pixels, picture)},
-                             target.width, {0, target.height},
-                             CV_8UC3),
+                             target.width, {0, target.height}, CV_8UC3),
         warp);
     EXPECT_TRUE(
         same_pixels(augment::warp_tiles({augment::placed_tile(pixels, picture)},
@@ -103,8 +102,8 @@ TEST(SampleRows, WarpsWithPerspective) {
   expect_rows_of_warps(hyp, 200);
 }
 
-// The warp is taken to its limits: nothing of the picture is seen, or one point
-// of it everywhere.
+// Extreme warps: nothing of the picture is visible, or one point of it
+// everywhere.
 TEST(SampleRows, WarpsThatShowNothing) {
   augment::Warp away;
   away.matrix(1, 2) = 1e7;
@@ -185,7 +184,7 @@ class SampleRowsOf : public testing::Test {
     }
   }
 
-  // All that can be switched on.
+  // All augmentations.
   static configs::Hyperparameters augmented() {
     configs::Hyperparameters hyp;
     hyp.degrees = 10;
@@ -207,7 +206,7 @@ TEST_F(SampleRowsOf, RectTraining) {
   }
 }
 
-// Neighbourhoods and whole pictures: the parts still are those of the whole.
+// Blurs and changes of whole pictures: parts still equal those of the whole.
 TEST_F(SampleRowsOf, PixelsChangedByThoseAroundThem) {
   configs::Hyperparameters hyp = augmented();
   hyp.blur = hyp.median_blur = hyp.gray = hyp.clahe = 0.4;

@@ -51,7 +51,7 @@ TEST(SyntheticInput, RepeatsItselfAndCountsEpochs) {
   EXPECT_EQ(first.epoch, 0);
   EXPECT_EQ(second.step, 1000);
   EXPECT_EQ(second.epoch, 1);
-  // Nothing is drawn or copied again.
+  // No batch is drawn or copied again.
   EXPECT_EQ(first.images.data_ptr(), second.images.data_ptr());
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 class WeightedLoader : public LoaderFixture {
  protected:
-  // Whose samples have these weights.
+  // A loader whose samples have these weights.
   LoaderOptions weighted(const std::vector<double>& weights) const {
     LoaderOptions result = options();
     result.weights =
@@ -24,7 +24,8 @@ class WeightedLoader : public LoaderFixture {
   }
 };
 
-// Drawn by weight: a batch's samples whoever makes them, however far ahead.
+// Drawn by weight: a batch's samples do not depend on threads, ranks or how far
+// ahead they are made.
 TEST_F(WeightedLoader, OfDrawnSamplesRanksThreadsAndMemoryChangeNothing) {
   std::vector<double> weights(kImages, 0);
   weights[3] = 1;
@@ -54,7 +55,7 @@ TEST_F(WeightedLoader, OfDrawnSamplesRanksThreadsAndMemoryChangeNothing) {
     EXPECT_TRUE(part[i].images.equal(
         reference[i].images.narrow(0, begin, part[i].images.size(0))));
   }
-  // An image that comes again in an epoch is not augmented alike.
+  // An image that is drawn again in an epoch is augmented differently.
   int64_t seen = 0;
   for (const Batch& batch : reference) {
     EXPECT_EQ(batch.samples, batch.global_samples);
@@ -72,7 +73,7 @@ TEST_F(WeightedLoader, OfDrawnSamplesRanksThreadsAndMemoryChangeNothing) {
   EXPECT_GT(seen, 5);
 }
 
-// Partners of a mosaic are those of the epoch's draws: here one image alone.
+// Partners of a mosaic are from the epoch's draws: here only one image.
 TEST_F(WeightedLoader, MosaicsAreOfDrawnSamples) {
   std::vector<double> weights(kImages, 0);
   int64_t image = 0;
@@ -91,7 +92,7 @@ TEST_F(WeightedLoader, MosaicsAreOfDrawnSamples) {
   EXPECT_GT(boxes, 23 * 2) << "of mosaics";
 }
 
-// What an epoch is drawn from is known when it begins.
+// The weights of an epoch are known when it begins.
 TEST_F(WeightedLoader, AnEpochToComeWaitsForItsWeights) {
   std::vector<double> first(kImages, 0), second(kImages, 0);
   first[3] = second[8] = 1;

@@ -1,5 +1,5 @@
-// Packs hold what the files hold, and what is damaged in them is found, named,
-// and costs no other image.
+// Packs give the data set of the files, and damage in them is found, named, and
+// costs no other image.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -124,7 +124,7 @@ TEST_F(Packs, OneClassCountsAsInTheFiles) {
             index_dataset(files_, Split::kTrain, options).dataset.digest());
 }
 
-// Any program that reads tar reads them, long names included.
+// Any program that reads tar can read them, long names included.
 TEST(TarFormat, IsReadByTar) {
   const TemporaryFolder folder;
   const std::string long_name = "images/" + std::string(150, 'n') + ".bin";
@@ -174,7 +174,7 @@ TEST_F(Packs, DamagedBytesCostTheirImage) {
                 " are damaged"));
 }
 
-TEST_F(Packs, AShardThatIsCutOffOrGoneCostsTheImagesThatAreNotThere) {
+TEST_F(Packs, AShardThatIsCutOffOrMissingCostsItsMissingImages) {
   const auto pack = packs::read_pack(index());
   ASSERT_GT(pack.index->num_shards(), 2);
   std::vector<int64_t> in_shard(static_cast<size_t>(pack.index->num_shards()));
@@ -213,8 +213,8 @@ TEST_F(Packs, ADamagedEntryCostsItsImage) {
               HasSubstr("its entry in " + index().string() + " is damaged"));
 }
 
-// What other programs read of an archive is looked at, too.
-TEST_F(Packs, VerifyReadsWhatLiesBetweenTheImages) {
+// The bytes of an archive that other programs read are checked, too.
+TEST_F(Packs, VerifyReadsTheBytesBetweenTheImages) {
   overwrite(packs_ / "train-00000.tar", 3, "Q");  // in the first file's name
   const auto verified = verify_data(packed_, {});
   EXPECT_EQ(verified.front().report.images, 20);
@@ -242,7 +242,7 @@ TEST_F(Packs, WithOneClassTwoBoxesInOnePlaceAreOne) {
             index_dataset(files_, Split::kTrain, options).dataset.digest());
 }
 
-TEST_F(Packs, WhatIsNoIndexIsRefusedInOneLine) {
+TEST_F(Packs, AFileThatIsNoIndexIsRefusedInOneLine) {
   const std::string sound = read_bytes(index());
   const auto refused = [&](const std::string& bytes) {
     std::ofstream(index(), std::ios::binary) << bytes;
@@ -265,8 +265,8 @@ TEST_F(Packs, WhatIsNoIndexIsRefusedInOneLine) {
               HasSubstr(" is no file"));
 }
 
-// Whoever writes an index of his own names no file outside of its folder.
-TEST_F(Packs, NamesThatLeadAwayAreDamage) {
+// An index with foreign content names no file outside of its folder.
+TEST_F(Packs, NamesThatLeadOutAreDamage) {
   for (const std::string name : {"../../etc/passwd", "/etc/passwd"}) {
     packs::PackIndex::Content content;
     packs::PackedImage image;
@@ -283,8 +283,8 @@ TEST_F(Packs, NamesThatLeadAwayAreDamage) {
   }
 }
 
-// Whatever is changed in an index is a verdict: no crash, no more images lost
-// than were struck, and no image with other pixels or boxes than it had.
+// Any change of an index gives a verdict: no crash, no more images lost than
+// were damaged, and no image with other pixels or boxes than before.
 TEST_F(Packs, MutatedIndexesAreVerdicts) {
   const std::string sound = read_bytes(index());
   const IndexedDataset whole = indexed();
@@ -325,7 +325,7 @@ TEST_F(Packs, MutatedIndexesAreVerdicts) {
   EXPECT_GT(left_out, 300);
 }
 
-// Whatever is changed in a pack costs the images whose bytes it struck.
+// Any change in a pack loses only the images whose bytes it changed.
 TEST_F(Packs, MutatedPacksAreVerdicts) {
   const fs::path shard = packs_ / "train-00000.tar";
   const std::string sound = read_bytes(shard);
@@ -348,18 +348,19 @@ TEST_F(Packs, MutatedPacksAreVerdicts) {
   }
 }
 
-TEST_F(Packs, PathsThatLeadNowhereSayWhy) {
+TEST_F(Packs, MissingPathsGiveTheReason) {
   indexed();
   EXPECT_EQ(packs::read_packed(packs_ / "train-00000.tar" / "nothing")->error,
             "is not in " + index().string());
   folder_.write("plain.tar", "x");
   EXPECT_THAT(packs::read_packed(folder_.path() / "plain.tar" / "a.jpg")->error,
               HasSubstr("has no index beside it"));
-  folder_.write("folder.tar/a.bmp", "x");  // a folder of that name is none
+  folder_.write("folder.tar/a.bmp",
+                "x");  // a folder of that name does not count
   EXPECT_FALSE(packs::read_packed(folder_.path() / "folder.tar/a.bmp"));
 }
 
-TEST(Patience, TriesAgainWhatMayPass) {
+TEST(Patience, RetriesTransientFaults) {
   int calls = 0;
   const auto failing = [&calls](int error, int until) {
     return [&calls, error, until] {

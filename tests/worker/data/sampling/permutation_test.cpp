@@ -40,7 +40,7 @@ TEST(Permutation, DiffersByEpochAndSeed) {
   EXPECT_NE(whole(3, 1, 100), whole(4, 1, 100));
 }
 
-// Where the first sample goes, over many epochs: each place equally often.
+// The position of the first sample over many epochs: each is equally frequent.
 TEST(Permutation, IsEvenOverEpochs) {
   constexpr int64_t kSize = 10, kEpochs = 20000;
   std::vector<int> counts(kSize);

@@ -41,7 +41,7 @@ TEST(RandomStream, DependsOnEachPartOfItsKey) {
   EXPECT_EQ(first(5, 6, 7, kAugmentation), first(5, 6, 7, kAugmentation));
 }
 
-TEST(RandomStream, RefusesWhatDoesNotFitItsCounter) {
+TEST(RandomStream, RefusesNumbersThatDoNotFitItsCounter) {
   EXPECT_THROW(RandomStream(0, 1ull << 32, 0, RandomPurpose::kAugmentation),
                CheckFailure);
   EXPECT_THROW(RandomStream(0, 0, 1ull << 56, RandomPurpose::kAugmentation),

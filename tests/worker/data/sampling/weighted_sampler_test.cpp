@@ -10,7 +10,7 @@
 namespace headroom::sampling {
 namespace {
 
-TEST(WeightedSampler, DrawsAsOftenAsWeightsSay) {
+TEST(WeightedSampler, DrawsInProportionToWeights) {
   constexpr int64_t kDraws = 100'000;
   const std::vector<double> weights = {0, 1, 2, 0, 4, 0.5, 0};
   const WeightedSampler sampler(3, weights);
@@ -61,8 +61,8 @@ TEST(WeightedSampler, SamplesRiseWithTheirDraws) {
   }
 }
 
-// The smallest and the largest that there are, beside each other.
-TEST(WeightedSampler, WhatHasNoWeightIsNotDrawnWhateverTheOthers) {
+// The smallest and the largest possible weight together.
+TEST(WeightedSampler, ZeroWeightIsNeverDrawn) {
   for (const std::vector<double>& weights :
        {std::vector<double>{0, 5e-324, 0}, {0, 1e308, 0}, {0, 0, 0.1, 0}}) {
     const WeightedSampler sampler(1, weights);

@@ -62,7 +62,7 @@ TEST_F(RandomCropTest, ShowsTheImagesOwnPixels) {
     EXPECT_TRUE(same_pixels(one.load(0, {5, 9}).pixels.clone(),
                             image.pixels.rowRange(5, 9).clone()));
   }
-  // Every place is met, the last too.
+  // Every position occurs, the last too.
   EXPECT_EQ(rows.size(), kHeight - kSide + 1U);
   EXPECT_EQ(columns.size(), kWidth - kSide + 1U);
   EXPECT_EQ(*rows.rbegin(), kHeight - kSide);
@@ -80,7 +80,7 @@ TEST_F(RandomCropTest, PlacesFollowFromSeedEpochAndSamples) {
   EXPECT_NE(crops(7).window_of(0).x, crops(7).window_of(2).x);
 }
 
-// As headroom tile: clipped, and at least 0.3 of the area.
+// As in headroom tile: clipped, and at least 0.3 of the area.
 TEST_F(RandomCropTest, BoxesAreThoseThatAreSeen) {
   int seen = 0, clipped = 0, gone = 0;
   for (int64_t made = 0; made < 200; ++made) {
@@ -96,7 +96,7 @@ TEST_F(RandomCropTest, BoxesAreThoseThatAreSeen) {
     const auto box = std::find_if(
         image.labels.begin(), image.labels.end(),
         [](const labels::BoxLabel& label) { return label.class_index == 0; });
-    // On the edge of the rule labels of float32 may go either way.
+    // At the limit of the rule, float32 labels may be kept or dropped.
     if (std::abs(area - 0.3 * 140) < 0.01) continue;
     ASSERT_EQ(box != image.labels.end(), area > 0.3 * 140) << made;
     if (box == image.labels.end()) {
@@ -113,12 +113,12 @@ TEST_F(RandomCropTest, BoxesAreThoseThatAreSeen) {
   EXPECT_GT(seen + clipped + gone, 190);
 }
 
-TEST_F(RandomCropTest, SmallImagesAreAsEver) {
+TEST_F(RandomCropTest, SmallImagesAreNotCropped) {
   RandomCrops one = crops(0);
   EXPECT_EQ(one.loaded_size(1), store_->loaded_size(1));
   EXPECT_TRUE(same_pixels(one.load(1, codecs::kAllRows).pixels,
                           store_->load(1, codecs::kAllRows).pixels));
-  // Larger in one direction: all of the other is seen.
+  // Larger in one direction: the other is visible completely.
   EXPECT_EQ(one.loaded_size(2), (codecs::ImageSize{20, kSide}));
 }
 

@@ -1,5 +1,5 @@
-// Tiles are the parts that the whole picture has there, in every format, coding
-// and orientation; 16 bits stay; damage anywhere refuses the file.
+// Tiles equal the parts of the whole picture, in every format, coding and
+// orientation; 16 bits stay; damage anywhere refuses the file.
 #include "worker/data/tiles/tile_cutter.h"
 
 #include <gmock/gmock.h>
@@ -139,7 +139,7 @@ TEST_F(TileCutter, EveryOrientation) {
   }
 }
 
-// Values that 8 bits cannot hold.
+// Values that do not fit into 8 bits.
 cv::Mat deep_picture(int channels) {
   cv::Mat pixels(kHeight, kWidth, CV_MAKETYPE(CV_16U, channels));
   auto* value = pixels.ptr<uint16_t>();
@@ -178,7 +178,7 @@ TEST_F(TileCutter, GrayPngStaysGray) {
       gray, folder_.write("gray.png", codecs::encode_png_bytes(gray)), "gray");
 }
 
-// As training: whatever tiles are wanted, all of the file has to be sound.
+// As in training: for any requested tiles, the whole file must be intact.
 TEST_F(TileCutter, DamageBehindTheLastTileRefusesTheFile) {
   const std::string jpeg = encode_jpeg(picture_, JpegForm{});
   const std::string png = encode_png(picture_);
@@ -198,7 +198,7 @@ TEST_F(TileCutter, DamageBehindTheLastTileRefusesTheFile) {
               HasSubstr("text (HTML or XML), not a JPEG"));
 }
 
-// A file that is smaller than when its tiles were planned.
+// A file that has become smaller since its tiles were planned.
 TEST_F(TileCutter, ATileThatTheFileDoesNotHaveRefusesIt) {
   const int below = picture_.rows, beyond = picture_.cols;
   for (const int orientation : {1, 3, 6}) {
@@ -215,8 +215,8 @@ TEST_F(TileCutter, ATileThatTheFileDoesNotHaveRefusesIt) {
   }
 }
 
-// The verdict is decode_image's, whatever the bytes are.
-TEST_F(TileCutter, DamagedFilesMeetTheVerdictOfTraining) {
+// The verdict is decode_image's, for any bytes.
+TEST_F(TileCutter, DamagedFilesGetTheVerdictOfTraining) {
   JpegForm progressive;
   progressive.progressive = true;
   TiffForm tiles;
@@ -241,7 +241,7 @@ TEST_F(TileCutter, DamagedFilesMeetTheVerdictOfTraining) {
     for (int round = 0; round < 60; ++round) {
       std::string bytes = sound[kind];
       const auto length = static_cast<int64_t>(bytes.size());
-      // Half of them in the headers.
+      // Half of the changes are in the headers.
       const int64_t reach =
           round % 2 == 0 ? std::min<int64_t>(length, 200) : length;
       for (int i = 0; i <= round % 3; ++i) {
@@ -250,7 +250,7 @@ TEST_F(TileCutter, DamagedFilesMeetTheVerdictOfTraining) {
       }
       folder_.write("damaged", bytes);
       const codecs::ImageResult whole = codecs::decode_image(file, limits);
-      // What may not be held may be streamed.
+      // A picture too large to be held may be streamed.
       if (whole.reason.find("above the limit") != std::string::npos) continue;
       const std::string reason =
           cut_tiles(file, {}, limits, [](size_t, const cv::Mat&) {});
@@ -264,7 +264,7 @@ TEST_F(TileCutter, DamagedFilesMeetTheVerdictOfTraining) {
   EXPECT_GT(kept, 80);
 }
 
-TEST_F(TileCutter, WhatHasToBeHeldWholeIsRefusedAboveTheLimit) {
+TEST_F(TileCutter, FormatsThatMustBeHeldWholeAreRefusedAboveTheLimit) {
   codecs::ImageLimits limits;
   limits.max_pixels = 3000;  // a band of 40 rows, not the picture
   JpegForm progressive;

@@ -71,7 +71,7 @@ TEST(TileGrid, KeepsItsPromisesForDrawnSizes) {
     ASSERT_GE(smallest, 1);
     ASSERT_LE(largest - smallest, 1);
     ASSERT_GE(tile - largest, least) << "neighbours overlap too little";
-    // One tile less, and some overlap would be below what is asked for.
+    // With one tile less, some overlap would be below the requested one.
     const auto gaps = static_cast<int64_t>(starts.size()) - 1;
     ASSERT_GT(length - tile, (gaps - 1) * (tile - least));
   }

@@ -1,4 +1,4 @@
-// Which tiles and boxes: by hand, and as promises over drawn images.
+// The choice of tiles and boxes: by hand, and as properties over drawn images.
 #include "worker/data/tiles/tile_plan.h"
 
 #include <gmock/gmock.h>
@@ -163,7 +163,7 @@ TEST(TilePlan, KeepsItsPromisesForDrawnImages) {
     options.empty_share = 1;
     std::vector<labels::BoxLabel> labels;
     for (int i = draw(0, 12); i > 0; --i) {
-      // Every label has a class of its own, to be found again.
+      // Every label has a class of its own, by which it is found again.
       const int width = draw(1, std::min(size.width, 80));
       const int height = draw(1, std::min(size.height, 80));
       const double x = draw(0, size.width - width) + width / 2.0;
@@ -184,7 +184,7 @@ TEST(TilePlan, KeepsItsPromisesForDrawnImages) {
         const labels::PixelBox source =
             in_image(labels[at], {0, 0, size.height, size.width});
         const labels::PixelBox part = in_image(label, tile.rect);
-        // Within the tile, within the box, and all of both that meets.
+        // Within the tile and within the box, and the whole intersection.
         EXPECT_GE(label.cx - label.w / 2, -labels::kLabelTolerance);
         EXPECT_LE(label.cx + label.w / 2, 1 + labels::kLabelTolerance);
         EXPECT_GE(label.cy - label.h / 2, -labels::kLabelTolerance);
@@ -205,8 +205,8 @@ TEST(TilePlan, KeepsItsPromisesForDrawnImages) {
       if (seen[i] == 0) ++lost;
       const labels::PixelBox source =
           in_image(labels[i], {0, 0, size.height, size.width});
-      // No larger than the overlap: whole in some tile. Neighbours never share
-      // all of a tile.
+      // A box no larger than the overlap is whole in some tile. Neighbours
+      // never share all of a tile.
       const auto shared = [&](int64_t side) {
         const auto tile = static_cast<double>(side);
         return std::min(tile - 1, std::round(tile * options.overlap));

@@ -1,5 +1,5 @@
-// A data set of tiles: read again by training's own readers, and nothing of it
-// where it could not be finished.
+// A data set of tiles: readable by training's own readers, and without any
+// files if it could not be finished.
 #include "worker/data/tiles/tiling.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ using ::testing::IsEmpty;
 class Tiling : public testing::Test {
  protected:
   Tiling() {
-    // The box of a lies in two tiles of 60, that of b in one; c has none.
+    // The box of a is in two tiles of 60, that of b in one; c has none.
     folder_.write("in/images/a.jpg", codecs::encode_jpeg(picture_, 90));
     folder_.write("in/labels/a.txt", "1 .5 .25 .25 .125\n0 .9 .9 .1 .1\n");
     folder_.write("in/images/a.bmp", encode_bmp(picture_));
@@ -53,7 +53,7 @@ class Tiling : public testing::Test {
     return files;
   }
 
-  // Names in the folder where the output is to appear.
+  // The names in the folder of the output.
   std::vector<std::string> beside() {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder_.path())) {
@@ -161,7 +161,7 @@ TEST_F(Tiling, AnEmptyFolderIsTakenWithOrWithoutASlash) {
   EXPECT_THAT(beside(), ElementsAre("in", "out"));
 }
 
-TEST_F(Tiling, NothingIsLeftOfWhatCouldNotBeFinished) {
+TEST_F(Tiling, AnUnfinishedRunLeavesNoFiles) {
   std::atomic<int> tiles = 0;
   request_.stopped = [&] { return ++tiles >= 15; };
   EXPECT_THAT(refusal(ExitCode::kInterrupted), HasSubstr("interrupted"));
@@ -187,7 +187,7 @@ TEST_F(Tiling, BoxesThatNoTileShowsAreCountedAndASetWithoutAnyIsRefused) {
   EXPECT_THAT(beside(), ElementsAre("in", "out"));
 }
 
-TEST_F(Tiling, SaysThatAlphaIsLeftOut) {
+TEST_F(Tiling, ReportsThatAlphaIsLeftOut) {
   const auto alpha_line = [&] {
     const auto splits = tile_data(configs::load_data_config(yaml_), request_);
     fs::remove_all(request_.output);

@@ -1,5 +1,5 @@
-// The block where its map goes through a device's kernels, which here run their
-// text on the CPU: everything but the GPU itself.
+// The block whose map goes through a device's kernels, which run their text on
+// the CPU here: everything but the GPU itself.
 #include "worker/kernels/cpu/device_batch_norm.h"
 
 #include <ATen/Context.h>
@@ -18,7 +18,7 @@
 namespace headroom::kernels {
 namespace {
 
-// Adds what a second rank with the same samples would.
+// Adds the sums of a second rank with the same samples.
 class TwiceTheSame final : public StatisticsExchange {
  public:
   void sum(std::span<double> values) override {
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
                          1,
                          {layers::ActivationKind::kMish}}));
 
-// The functions beneath, where the CPU's own give the reference.
+// The functions below the block, against the CPU's own.
 struct Maps {
   at::Tensor y, dout, weight, bias;
   GroupedBatchNorm norm;

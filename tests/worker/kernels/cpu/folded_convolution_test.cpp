@@ -45,7 +45,7 @@ struct Case {
 
 TEST(FoldedConvolution, HasTheSameOutputAndWeightGradient) {
   at::manual_seed(3);
-  // The second is a part of an image that brings its rows around it along.
+  // The second is a part of an image with the rows around it.
   for (const Case& one : {Case{3, 6, {2, 2, 2, 1}}, Case{3, 6, {2, 0, 2, 1}},
                           Case{1, 2, {2, 0, 0, 1}}, Case{4, 4, {2, 2, 2, 1}}}) {
     for (const auto format : {at::MemoryFormat::Contiguous, kChannelsLast}) {

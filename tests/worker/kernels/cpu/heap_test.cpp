@@ -30,7 +30,7 @@ TEST(Heap, FreedMemoryIsUsedAgain) {
   const long before = page_faults();
   for (int i = 0; i < 4; ++i) use_and_free_memory();
   std::thread(use_and_free_memory).join();
-  // Each round would fault 12,288 times.
+  // Without reuse each round would have 12,288 page faults.
   EXPECT_LT(page_faults() - before, 1000);
 }
 

@@ -71,7 +71,7 @@ double derivative_of(layers::ActivationKind kind, double z) {
   return NAN;
 }
 
-// Every value of z through a kernel whose normalisation is the identity.
+// Every value of z, through a kernel whose normalisation is the identity.
 template <typename T>
 void expect_activation(InstructionSet set, layers::ActivationKind kind,
                        double tolerance) {
@@ -190,8 +190,8 @@ TEST_P(VectorKernelsTest, EqualPlainLoops) {
   expect_all<double>(GetParam(), 1e-15);
 }
 
-// Rows of words scaled in float and stored again: with factor 1 what loading
-// and storing make of every word.
+// Rows of words scaled in float and stored again: factor 1 gives the result of
+// loading and storing every word.
 template <typename Element>
 std::vector<uint16_t> scaled(InstructionSet set,
                              const std::vector<uint16_t>& words, float factor) {

@@ -1,0 +1,87 @@
+#include "deploy/cli/process/socket_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+
+#include "parallel/base/check.h"
+#include "proto/channel_security.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPrefix = "headroom-sockets-";
+// The path of a socket has at most 107 characters, and names are added.
+constexpr size_t kLongestFolder = 64;
+
+fs::path parent_folder() {
+  std::error_code error;
+  const fs::path temporary = fs::temp_directory_path(error);
+  const bool is_usable =
+      !error &&
+      temporary.string().size() + std::strlen(kPrefix) + 7 <= kLongestFolder;
+  return is_usable ? temporary : fs::path("/tmp");
+}
+
+// -1 where another process holds it, or it is no folder of this user.
+int hold(const fs::path& folder) {
+  const int handle =
+      ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  struct stat about {};
+  if (handle >= 0 && ::fstat(handle, &about) == 0 &&
+      about.st_uid == ::geteuid() && ::flock(handle, LOCK_EX | LOCK_NB) == 0) {
+    return handle;
+  }
+  if (handle >= 0) ::close(handle);
+  return -1;
+}
+
+void remove_left_behind(const fs::path& parent) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(parent, ignored)) {
+    if (!entry.path().filename().string().starts_with(kPrefix)) continue;
+    const int handle = hold(entry.path());
+    if (handle < 0) continue;
+    // One that is empty may be another run's that is about to be held.
+    if (!fs::is_empty(entry.path(), ignored)) {
+      fs::remove_all(entry.path(), ignored);
+    }
+    ::close(handle);
+  }
+}
+
+}  // namespace
+
+SocketFolder::SocketFolder() {
+  const fs::path parent = parent_folder();
+  remove_left_behind(parent);
+  std::string folder = (parent / kPrefix).string() + "XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr) {
+    throw Error("coordinator",
+                "no folder for this run's sockets can be made in " +
+                    parent.string() + ": " + std::strerror(errno),
+                "name a folder with TMPDIR that this user may write to");
+  }
+  path_ = folder;
+  lock_ = hold(path_);
+}
+
+SocketFolder::~SocketFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+  if (lock_ >= 0) ::close(lock_);
+}
+
+std::string SocketFolder::control_address() const {
+  return wire::kUnixPrefix + (path_ / "control").string();
+}
+
+}  // namespace headroom::cli

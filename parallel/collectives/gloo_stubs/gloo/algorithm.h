@@ -1,4 +1,0 @@
-// See gloo/context.h.
-#pragma once
-
-#include <gloo/context.h>

@@ -1,0 +1,170 @@
+// NetworkGroup: the connections of this rank with the others of one group, and
+// the operations that go over them.
+//
+// Two ranks have up to two connections: one for collectives, between ranks
+// whose distance is a power of two (round the ring of ranks), and one for
+// messages, between any two. The order of issue is the order on the wire, so
+// what is sent needs no names, only its length, which is checked. A group has
+// two threads, each started when it is first needed: one carries out the
+// collectives, one after the other; one moves the messages, all at the same
+// time.
+//
+// The first failure of any kind ends the group on this rank: all its
+// connections are closed, so that the peers fail at once too, and every
+// operation under way ends with the reason.
+//
+// Threads: any; await() may be called by several.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "parallel/collectives/tensor_port.h"
+
+namespace headroom::collectives {
+
+using Bytes = std::span<std::byte>;
+
+inline Bytes bytes_of(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()),
+          static_cast<size_t>(tensor.nbytes())};
+}
+
+// A collective or a message under way.
+class Operation {
+ public:
+  // The reason if it has failed, else "".
+  void finish(const std::string& failure);
+
+ private:
+  friend class NetworkGroup;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_done_ = false;
+  std::string failure_;
+};
+
+struct GroupMembers {
+  std::shared_ptr<TensorPort> port;
+  std::string name;  // the same on all ranks, of this group alone
+  int rank = 0;      // this rank's
+  std::vector<int> world_ranks = {};  // the port's numbers of the group's ranks
+  bool is_full_mesh = true;  // connects messages now, not when first needed
+};
+
+class NetworkGroup {
+ public:
+  // Connects. Collective; throws CommunicationError ("rank 0 of 2, connecting:
+  // ...").
+  NetworkGroup(GroupMembers members, std::chrono::milliseconds timeout);
+  ~NetworkGroup();
+  NetworkGroup(const NetworkGroup&) = delete;
+  NetworkGroup& operator=(const NetworkGroup&) = delete;
+
+  int rank() const { return members_.rank; }
+  int size() const { return static_cast<int>(members_.world_ranks.size()); }
+
+  using Handle = std::shared_ptr<Operation>;
+  // `body` is called after those before it. It owns its tensors, and uses
+  // exchange() alone; what it throws ends the group.
+  Handle collective(std::function<void()> body);
+  Handle send(const at::Tensor& tensor, int to);
+  Handle receive(const at::Tensor& tensor, int from);
+
+  // Waits for an operation. Throws CommunicationError ("rank 1 of 3, send:
+  // ...") if it fails, or takes longer than the group's time limit as
+  // PeerPatience counts it, or this process learns that a peer is lost.
+  void await(Operation& operation, const char* name);
+
+  // Ends the group.
+  void fail(const std::string& reason);
+
+  // Within a collective: sends `out` to the rank `to` while it receives
+  // `size` bytes from the rank `from`, of which `take` gets piece after piece,
+  // each a multiple of 64 bytes but for the last. Ranks that need not send, or
+  // receive, give no bytes.
+  using Take = std::function<void(size_t offset, Bytes piece)>;
+  void exchange(int to, Bytes out, int from, size_t size, const Take& take);
+  // The same into memory.
+  void exchange(int to, Bytes out, int from, Bytes in);
+
+ private:
+  struct Message {
+    Message(bool sends, int with, const at::Tensor& values)
+        : is_sent(sends),
+          peer(with),
+          tensor(values),
+          bytes(bytes_of(values)),
+          length(bytes.size()) {}
+    bool is_sent;
+    int peer;
+    at::Tensor tensor;  // kept until the message has ended
+    Bytes bytes;
+    uint64_t length;
+    size_t done = 0;  // bytes, the length before them included
+    Handle operation;
+  };
+  struct Link {
+    int socket = -1;
+    std::deque<Message> sends, receives;
+    bool is_idle() const { return sends.empty() && receives.empty(); }
+  };
+  struct Task {
+    std::function<void()> body;
+    Handle operation;
+  };
+
+  void connect();
+  void connect_with(const std::vector<std::pair<int, Channel>>& wanted);
+  Socket connect_to(int peer, Channel channel,
+                    const std::function<bool()>& is_over) const;
+  Socket welcomed(int peer, Channel channel, Socket socket,
+                  const std::function<bool()>& is_over);
+  int connected(int peer, Channel channel);
+  void keep(int peer, Channel channel, Socket socket);
+  int collective_socket(int peer) const;
+  bool has_failed() const { return has_failed_; }
+  std::string reason() const;
+  Handle issue(Message message);
+  void wake() const;
+
+  void run_collectives();
+  void run_messages();
+  void take_news(std::map<int, Link>& links);
+  void move_messages(std::map<int, Link>& links);
+  void pump(Link& link, int peer);
+  bool move(Message& message, int socket, int peer);
+
+  const GroupMembers members_;
+  const uint64_t id_;
+  const std::chrono::milliseconds timeout_;
+  std::unique_ptr<TensorPort::Opening> opening_;
+  Socket wake_;                   // an eventfd
+  std::vector<std::byte> piece_;  // the collectives thread's
+  std::atomic<bool> has_failed_ = false;
+
+  mutable std::mutex mutex_;  // guards the following
+  std::condition_variable changed_;
+  std::string reason_;
+  bool is_ending_ = false;
+  std::vector<Socket> sockets_;  // all, until the end
+  std::map<std::pair<int, Channel>, int> by_peer_;
+  std::deque<Task> tasks_;
+  std::vector<Message> issued_;
+  std::thread collectives_, messages_;
+};
+
+}  // namespace headroom::collectives

@@ -1,0 +1,68 @@
+// RunContext: the run of which this rank is a member: its configuration, plan,
+// data and device, and the coordinator to which it reports.
+//
+// Ownership: TrainingRun makes it before anything else of a generation and
+// frees it last. It lives for one generation, or for several that keep this
+// rank's place: then only `assignment` changes, between two of them. Borrows
+// the client, and the parts that CrossGenerationState owns.
+// Threads: the one that trains. `rank`, `config`, `client` and `faults` may be
+// used by any thread, because a loader's threads report, too.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/layers/layer_cost.h"
+#include "configs/run_config.h"
+#include "parallel/devices/compute_device.h"
+#include "parallel/plan/plan.h"
+#include "parallel/predict/memory_model.h"
+#include "worker/control/coordinator_client.h"
+#include "worker/optim/lr_schedule.h"
+#include "worker/step/fault_injection.h"
+#include "worker/step/run_data.h"
+
+namespace headroom::run {
+
+struct CrossGenerationState;
+
+struct RunContext {
+  // Reads the data set's index, in the first generation.
+  RunContext(const control::Assignment& newest,
+             control::CoordinatorClient& coordinator,
+             CrossGenerationState& carried);
+
+  control::Assignment assignment;  // the newest
+  const int rank;                  // the assignment's, which stays
+  const configs::RunConfig config;
+  control::CoordinatorClient& client;
+  step::FaultInjection& faults;
+  const devices::ComputeDevice device;
+  const step::RunData& data;
+  // Measured by a run's first generation on several machines.
+  const std::optional<plan::NetworkRates>& network;
+  const std::vector<layers::LayerCost> layers;
+  predict::MemoryRequest memory;  // the run's question to the memory model
+  const int64_t steps_in_epoch, images_in_epoch;
+  const int64_t num_steps;  // of the whole run
+  const optim::ScheduleOptions schedule;
+
+  // Whether the run continues: from a checkpoint of an earlier start, or from
+  // the state of an earlier generation of this one.
+  bool continues() const {
+    return !config.resume.empty() || assignment.generation > 1;
+  }
+  // An event of the whole run, which rank 0 reports.
+  void report(EventKind kind, int64_t step, const std::string& reason,
+              bool warning = false) const {
+    client.report_event({.event = kind,
+                         .step = step,
+                         .rank = 0,
+                         .reason = reason,
+                         .warning = warning});
+  }
+};
+
+}  // namespace headroom::run

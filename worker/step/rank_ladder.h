@@ -1,0 +1,69 @@
+// RankLadder: this rank's place on the memory ladder of its plan
+// (worker/memory/memory_ladder.h has the rules), and how a step runs there: the
+// activation policies of its layers and its micro-batches.
+//
+// Ownership: owns what runs the layers. Threads: the one that trains.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "parallel/collectives/communicator.h"
+#include "parallel/plan/batch_split.h"
+#include "parallel/plan/plan.h"
+#include "worker/data/loader/batch.h"
+#include "worker/memory/memory_ladder.h"
+#include "worker/model/layer_graph.h"
+#include "worker/step/apply_plan.h"
+
+namespace headroom::step {
+
+class RankLadder {
+ public:
+  // `host_memory_limit` bounds what is offloaded, in bytes; 0: no bound.
+  // `can_cut`: micro-batches may become smaller than the plan's. `state` is
+  // that of an earlier generation under the same plan.
+  RankLadder(const plan::Plan& plan, int data_parallel_rank,
+             int64_t global_batch_size, const model::LayerGraph& model,
+             int64_t host_memory_limit, bool can_cut,
+             const memory::LadderState& state);
+
+  // --- how a step runs on this rung ---
+  // Runs the layers; null: they are called as they are.
+  model::LayerExecutor* runner() const {
+    return rungs_.runners[static_cast<size_t>(state_.policy)].get();
+  }
+  const std::vector<plan::ActivationPolicy>& policies() const {
+    return rungs_.policies[static_cast<size_t>(state_.policy)];
+  }
+  // Whether micro-batches are smaller than the plan's.
+  bool cuts_micro_batches() const { return state_.num_cuts > 0; }
+  std::vector<plan::SampleRange> micro_batches_of(
+      const loader::Batch& batch) const;
+  // Whether micro-batches can be captured (plan::capture_error).
+  bool allows_capture() const;
+
+  // --- moves ---
+  // Takes over the rungs that all ranks share. Returns the lowest rank that has
+  // nothing leaner left, if any. Collective.
+  std::optional<int> agree(collectives::Communicator& world);
+  memory::LadderDecision after_failure();
+  memory::LadderDecision after_commit();
+
+  const memory::LadderState& state() const { return state_; }
+  void set_validation_parts(int64_t parts) { state_.validation_parts = parts; }
+
+ private:
+  int64_t micro_batch_size() const;
+
+  const plan::Plan plan_;
+  const int data_parallel_rank_;
+  const plan::BatchCut cut_;
+  const int64_t stride_;  // the model's largest
+  const ActivationRungs rungs_;
+  const memory::LadderRungs all_;  // the above and smaller micro-batches
+  memory::LadderState state_;
+};
+
+}  // namespace headroom::step

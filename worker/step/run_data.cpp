@@ -1,0 +1,340 @@
+#include "worker/step/run_data.h"
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "configs/data_config.h"
+#include "configs/layers/layer_cost.h"
+#include "configs/layers/model_table.h"
+#include "configs/yaml/scalar.h"
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/base/check.h"
+#include "parallel/base/text.h"
+#include "parallel/predict/memory_request.h"
+#include "worker/data/codecs/image.h"
+#include "worker/data/labels/index_cache.h"
+#include "worker/data/loader/image_weights.h"
+#include "worker/data/loader/synthetic.h"
+#include "worker/loss/target_assignment.h"
+#include "worker/weights/weights_file.h"
+
+namespace headroom::step {
+namespace {
+
+constexpr const char* kDefaultModel = "yolov5s";
+
+// Copy-paste is part of mosaics.
+bool pastes_objects(const configs::RunConfig& config) {
+  return config.command == "train" && config.hyp.copy_paste > 0 &&
+         config.hyp.mosaic > 0 && !config.rect;
+}
+
+labels::Dataset read_split(const configs::DataConfig& data, labels::Split split,
+                           const configs::RunConfig& config, RunData& inputs) {
+  labels::IndexOptions options;
+  options.limits.bands = layers::picture_channels(inputs.table.input_channels);
+  options.limits.ranges = value_ranges(config);
+  options.single_cls = config.single_cls;
+  // Files are waited for more than computed on.
+  options.num_threads = std::max(options.num_threads, config.loader_threads);
+  if (!config.noindex) options.kept_in = labels::index_folder();
+  options.keep_outlines =
+      split == labels::Split::kTrain && pastes_objects(config);
+  labels::IndexedDataset indexed = labels::index_dataset(data, split, options);
+  inputs.reports.push_back(std::move(indexed.report));
+  return std::move(indexed.dataset);
+}
+
+void read_model(const configs::RunConfig& config, RunData& inputs) {
+  if (config.cfg.empty() && !config.weights.empty()) {
+    const auto metadata = weights::read_weights_metadata(config.weights);
+    inputs.table = layers::table_of_weights(metadata, config.weights);
+    inputs.model = metadata.at("model");
+    return;
+  }
+  inputs.model = config.cfg.empty() ? kDefaultModel : config.cfg;
+  inputs.table = layers::load_model_table(inputs.model);
+}
+
+// Those that the run is defined with; else those of weights without --cfg.
+void use_anchors(const configs::RunConfig& config, layers::ModelTable& table) {
+  if (config.anchors.empty()) {
+    if (!config.cfg.empty() || config.weights.empty()) return;
+    table.anchors = weights::anchors_in_weights(config.weights, table)
+                        .value_or(table.anchors);
+    return;
+  }
+  layers::AnchorList anchors = configs::anchors_of_run(config);
+  const auto count = [](const layers::AnchorList& list) {
+    return cat(list.size(), " levels of ",
+               list.empty() ? 0 : list.front().size());
+  };
+  if (count(anchors) != count(table.anchors)) {
+    throw Error("config",
+                "anchors has " + count(anchors) + ", but " + table.name +
+                    " has " + count(table.anchors),
+                "write as many, or leave anchors out");
+  }
+  table.anchors = std::move(anchors);
+}
+
+// Throws Error where images cannot have the run's range.
+void check_range(const configs::RunConfig& config,
+                 const configs::DataConfig& data, const RunData& inputs) {
+  const std::string why =
+      range_error(value_ranges(config),
+                  layers::picture_channels(inputs.table.input_channels));
+  if (!why.empty()) {
+    throw Error("data", data.file.string() + ": " + why,
+                "write one pair for all, or one for each band");
+  }
+  // A run goes on as it began.
+  if (config.command == "val" || !config.resume.empty() || !data.range ||
+      !config.value_range.empty()) {
+    return;
+  }
+  // Its launcher found no data.yaml, and planned for half the bytes.
+  throw Error(
+      "data",
+      data.file.string() + " has a range, but the run was defined without one",
+      "start it where data.yaml can be read, or add --set "
+      "value_range=LOW,HIGH");
+}
+
+// A window's boxes are cut, outlines are not.
+void check_outlines(const configs::RunConfig& config,
+                    const labels::Dataset& training) {
+  const int64_t polygons = training.num_polygons();
+  if (!config.random_crop || !pastes_objects(config) || polygons == 0) return;
+  throw Error("config",
+              cat("--random-crop cuts boxes, but not the outlines of ",
+                  polygons, " labels that hyp.copy_paste ",
+                  yaml::exact_text(config.hyp.copy_paste), " needs"),
+              "add --set hyp.copy_paste=0");
+}
+
+// Looks at a few images alone.
+std::string note_on_reduced_bits(const configs::RunConfig& config,
+                                 const labels::Dataset& images) {
+  constexpr int64_t kLookedAt = 8;
+  const int64_t count = std::min(kLookedAt, images.size());
+  for (int64_t i = 0; i < count; ++i) {
+    const std::filesystem::path file = images.path(i * images.size() / count);
+    if (!codecs::has_deep_samples(file)) continue;
+    return "images such as " + file.string() +
+           " have more than 8 bits and are reduced to 8: write range: [low, "
+           "high] into " +
+           config.data + " to keep them";
+  }
+  return "";
+}
+
+}  // namespace
+
+labels::Split split_of(const configs::RunConfig& config) {
+  if (config.task == "train") return labels::Split::kTrain;
+  return config.task == "test" ? labels::Split::kTest : labels::Split::kVal;
+}
+
+RunData read_data(const configs::RunConfig& config) {
+  RunData inputs;
+  read_model(config, inputs);
+  if (config.command == "train") use_anchors(config, inputs.table);
+  if (config.synthetic_input) {
+    for (int64_t i = 0; i < loader::kSyntheticClasses; ++i) {
+      inputs.class_names.push_back(cat("class", i));
+    }
+    return inputs;
+  }
+  if (config.data.empty()) {
+    throw Error("data", "no data set was given", "give one with --data FILE");
+  }
+  const configs::DataConfig data = configs::load_data_config(config.data);
+  inputs.range = data.range;
+  check_range(config, data, inputs);
+  if (config.command == "val") {
+    inputs.validation = read_split(data, split_of(config), config, inputs);
+  } else {
+    inputs.training = read_split(data, labels::Split::kTrain, config, inputs);
+    check_outlines(config, *inputs.training);
+    inputs.validation = read_split(data, labels::Split::kVal, config, inputs);
+  }
+  inputs.class_names = inputs.validation->class_names();
+  return inputs;
+}
+
+std::string note_on_copy_paste(const configs::RunConfig& config,
+                               const RunData& inputs) {
+  if (config.hyp.copy_paste <= 0 || !inputs.training) return "";
+  const std::string what = "hyp.copy_paste " +
+                           yaml::exact_text(config.hyp.copy_paste) +
+                           " changes nothing: ";
+  if (!pastes_objects(config)) {
+    return what + "it is part of mosaics, and there are none";
+  }
+  if (inputs.training->num_polygons() > 0) return "";
+  return what + "no label of train is a polygon";
+}
+
+std::string note_on_colours(const configs::RunConfig& config,
+                            const RunData& inputs) {
+  const int bands = layers::picture_channels(inputs.table.input_channels);
+  const bool is_deep = !config.value_range.empty();
+  if (config.command != "train" || (bands == codecs::kColours && !is_deep)) {
+    return "";
+  }
+  const std::pair<const char*, double> asked[] = {{"hsv_h", config.hyp.hsv_h},
+                                                  {"hsv_s", config.hyp.hsv_s},
+                                                  {"hsv_v", config.hyp.hsv_v},
+                                                  {"gray", config.hyp.gray},
+                                                  {"clahe", config.hyp.clahe}};
+  std::string names;
+  for (const auto& [name, value] : asked) {
+    if (value <= 0) continue;
+    names += (names.empty() ? "hyp." : ", hyp.") + std::string(name) + " " +
+             yaml::exact_text(value);
+  }
+  if (names.empty()) return "";
+  return names + " change nothing: they are about " +
+         (is_deep ? "colours of 8 bits, and the images have 16"
+                  : cat("red, green and blue, and the images have ", bands,
+                        " bands (ch)"));
+}
+
+std::string note_on_image_weights(const configs::RunConfig& config,
+                                  const RunData& inputs) {
+  if (!config.image_weights || !inputs.training) return "";
+  const int64_t images = loader::images_without_labels(*inputs.training);
+  if (images == 0) return "";
+  return cat("--image-weights never draws images without labels, ", images,
+             " of ", inputs.training->size(), " here");
+}
+
+ValueRanges value_ranges(const configs::RunConfig& config) {
+  if (config.command != "val" || config.weights.empty()) {
+    return configs::value_ranges_of(config);
+  }
+  return layers::trained_ranges(weights::read_weights_metadata(config.weights),
+                                config.weights);
+}
+
+std::string note_on_range(const configs::RunConfig& config,
+                          const RunData& inputs) {
+  const ValueRanges used = value_ranges(config);
+  const std::string has =
+      used.empty() ? "8 bits" : "the range " + to_text(used);
+  const bool judges = config.command == "val";
+  const bool is_asked_for_another =
+      inputs.range && (used.empty() || (!inputs.range->is_measured() &&
+                                        inputs.range->ranges != used));
+  if (is_asked_for_another) {
+    return configs::to_yaml(*inputs.range) + " of " + config.data +
+           " is not used: " +
+           (judges ? config.weights + " was trained with " : "this run has ") +
+           has;
+  }
+  if (!judges && config.resume.empty() && !config.weights.empty()) {
+    const ValueRanges before = layers::trained_ranges(
+        weights::read_weights_metadata(config.weights), config.weights);
+    if (!before.empty() && before != used) {
+      return config.weights + " was trained with the range " + to_text(before) +
+             ", this run has " + has;
+    }
+  }
+  const auto& images = inputs.training ? inputs.training : inputs.validation;
+  // Weights that are judged have what they were trained with.
+  return used.empty() && images && !judges
+             ? note_on_reduced_bits(config, *images)
+             : "";
+}
+
+at::ScalarType scalar_type_of(configs::Precision precision) {
+  return precision == configs::Precision::kFp64 ? at::kDouble : at::kFloat;
+}
+
+at::ScalarType map_type_of(configs::Precision precision) {
+  if (precision == configs::Precision::kBf16) return at::kBFloat16;
+  if (precision == configs::Precision::kFp16) return at::kHalf;
+  return scalar_type_of(precision);
+}
+
+loader::LoaderOptions loader_options(const configs::RunConfig& config,
+                                     const model::LayerGraph& model) {
+  loader::LoaderOptions options;
+  options.seed = config.seed;
+  options.stride = model.max_stride();
+  options.bands = layers::picture_channels(model.input_channels());
+  options.ranges = value_ranges(config);
+  options.image_height =
+      layers::rounded_image_size(config.image_height, options.stride);
+  options.image_width =
+      layers::rounded_image_size(config.image_width, options.stride);
+  options.hyp = config.hyp;
+  options.random_crop = config.random_crop;
+  options.num_threads = config.loader_threads;
+  options.begin_thread = &activations::CountingAllocator::count_as_host_memory;
+  options.host_memory_limit_bytes = config.host_memory_limit;
+  options.assign = [levels = model.levels(), threshold = config.hyp.anchor_t,
+                    type = scalar_type_of(config.precision)](
+                       const std::vector<loss::LabelRow>& labels,
+                       int64_t height, int64_t width) {
+    std::vector<loss::LevelGrid> grids;
+    for (const model::LayerGraph::Level& level : levels) {
+      loss::LevelGrid grid{height / level.stride, width / level.stride, {}};
+      for (const auto& [w, h] : level.anchors) {
+        grid.anchors.emplace_back(w / static_cast<double>(level.stride),
+                                  h / static_cast<double>(level.stride));
+      }
+      grids.push_back(std::move(grid));
+    }
+    return loss::assign_targets(labels, grids, threshold, type);
+  };
+  return options;
+}
+
+loader::PackTargets target_packing(
+    const model::LayerGraph& model,
+    const std::optional<predict::LabelBound>& bound) {
+  std::vector<loss::HeadGrid> grids;
+  for (const model::LayerGraph::Level& level : model.levels()) {
+    grids.push_back({level.stride, static_cast<int64_t>(level.anchors.size())});
+  }
+  return [grids,
+          bound = bound ? std::make_shared<const predict::LabelBound>(*bound)
+                        : nullptr,
+          classes = model.num_classes()](
+             const std::vector<loss::LevelTargets>& targets, int64_t images,
+             int64_t height, int64_t width) {
+    const int64_t capacity =
+        bound == nullptr
+            ? 0
+            : predict::most_matches(predict::most_boxes(*bound, images).boxes,
+                                    grids.front().anchors);
+    return loss::pack_targets(
+        targets, loss::head_sizes(grids, classes, images, height, width),
+        capacity);
+  };
+}
+
+std::map<std::string, std::string> weights_metadata(
+    const configs::RunConfig& config, const RunData& inputs, int64_t epoch) {
+  std::map<std::string, std::string> metadata =
+      layers::model_metadata(inputs.model, inputs.table);
+  const int64_t stride =
+      layers::largest_stride(layers::layer_costs(inputs.table));
+  layers::describe_input(
+      metadata,
+      {layers::rounded_image_size(config.image_height, stride),
+       layers::rounded_image_size(config.image_width, stride)},
+      stride);
+  metadata["format"] = "headroom-weights";
+  metadata["names"] = nlohmann::json(inputs.class_names).dump();
+  metadata["epoch"] = std::to_string(epoch);
+  if (config.single_cls) metadata[layers::kSingleClass] = "true";
+  if (!config.value_range.empty()) metadata[kValueRange] = config.value_range;
+  return metadata;
+}
+
+}  // namespace headroom::step

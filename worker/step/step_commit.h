@@ -1,0 +1,106 @@
+// StepCommit: how a step ends on this rank, once its gradient is complete.
+//
+//                  HostCommit                 DeviceCommit
+//   used by        every other rank           a rank alone on a device
+//   who decides    the vote of all ranks      the device, by its own numbers
+//   state changes  after the vote             before it, in the captured graph
+//                                             if there is one
+//   the host       waits before the vote      reads the result afterwards
+//
+// The trainer makes the same four calls in each attempt at a step:
+//
+//   begin()             what the step commits if it counts
+//   numbers_in_graph()  for each micro-batch that a graph runs
+//   measure()           after backward: losses, norm, is this rank's part
+//   finite finish()            after the vote
+//
+// Ownership: borrows everything. Threads: the one that trains.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+
+#include "parallel/data_parallel/vote.h"
+#include "worker/step/cuda_graph_runner.h"
+#include "worker/step/fault_injection.h"
+#include "worker/step/step_reports.h"
+#include "worker/step/training_state.h"
+
+namespace headroom::step {
+
+class StepCommit {
+ public:
+  // The one for this rank. `faults`, `graphs`: null if there are none.
+  static std::unique_ptr<StepCommit> make(TrainingState& state,
+                                          StepReports& reports,
+                                          const FaultInjection* faults,
+                                          const CudaGraphRunner* graphs,
+                                          bool is_alone);
+  StepCommit(TrainingState& state, StepReports& reports,
+             const FaultInjection* faults)
+      : state_(state), reports_(reports), faults_(faults) {}
+  virtual ~StepCommit() = default;
+
+  // `planned`: all but the gradient's norm. `loss_scale`: what the loss was
+  // multiplied by, if it was.
+  void begin(const CommitArguments& planned, std::optional<double> loss_scale) {
+    planned_ = planned;
+    loss_scale_ = loss_scale;
+  }
+  // Packed numbers (device_state.h) of the end that a graph runs after backward
+  // of a micro-batch; undefined if graphs end no step.
+  virtual at::Tensor numbers_in_graph(bool is_last) = 0;
+  // Reports this rank's losses, `items`, and its share of the squared norm. The
+  // host waits for a device here.
+  virtual data_parallel::Outcome measure(const at::Tensor& items) = 0;
+  // Makes the state that of the step if all ranks voted `counts`. Returns
+  // whether the optimizer stepped.
+  virtual bool finish(const CommitArguments& arguments, bool counts) = 0;
+
+ protected:
+  void unscale_gradients() {
+    if (loss_scale_) state_.unscale_gradients(*loss_scale_);
+  }
+  // --inject nan: the loss is treated as not finite.
+  bool is_spoilt() const {
+    return faults_ != nullptr && faults_->is_not_a_number();
+  }
+
+  TrainingState& state_;
+  StepReports& reports_;
+  CommitArguments planned_;
+
+ private:
+  const FaultInjection* faults_;
+  std::optional<double> loss_scale_;
+};
+
+class HostCommit final : public StepCommit {
+ public:
+  using StepCommit::StepCommit;
+
+  at::Tensor numbers_in_graph(bool) override { return {}; }
+  data_parallel::Outcome measure(const at::Tensor& items) override;
+  bool finish(const CommitArguments& arguments, bool counts) override;
+};
+
+class DeviceCommit final : public StepCommit {
+ public:
+  DeviceCommit(TrainingState& state, StepReports& reports,
+               const FaultInjection* faults, const CudaGraphRunner* graphs)
+      : StepCommit(state, reports, faults), graphs_(graphs) {}
+
+  at::Tensor numbers_in_graph(bool is_last) override;
+  data_parallel::Outcome measure(const at::Tensor& items) override;
+  bool finish(const CommitArguments& arguments, bool counts) override;
+
+ private:
+  at::Tensor numbers();
+
+  const CudaGraphRunner* graphs_;
+  bool has_committed_ = false;  // the newest attempt
+};
+
+}  // namespace headroom::step
