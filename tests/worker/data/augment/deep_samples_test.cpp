@@ -162,36 +162,6 @@ TEST_P(DeepSamples, RowsOfASampleAreThoseOfTheWhole) {
 INSTANTIATE_TEST_SUITE_P(Bands, DeepSamples, testing::Values(3, 1, 5),
                          testing::PrintToStringParamName());
 
-// Means and medians of every size, against their definitions.
-TEST(DeepNeighbourhoods, AreMeansAndMedians) {
-  cv::Mat picture = test_bands(17, 23, 2, 3);
-  picture.convertTo(picture, CV_16U, 257, 31);
-  for (const int side : {3, 5, 7}) {
-    cv::Mat mean = picture.clone(), median = picture.clone();
-    change_pixels(mean, {.blur = side}, /*has_colours=*/false);
-    change_pixels(median, {.median_blur = side}, /*has_colours=*/false);
-    for (const auto& [y, x] :
-         std::vector<std::pair<int, int>>{{8, 11}, {7, 9}, {3, 19}}) {
-      for (int band = 0; band < 2; ++band) {
-        std::vector<double> around;
-        for (int dy = -side / 2; dy <= side / 2; ++dy) {
-          for (int dx = -side / 2; dx <= side / 2; ++dx) {
-            around.push_back(
-                picture.ptr<uint16_t>(y + dy)[2 * (x + dx) + band]);
-          }
-        }
-        double sum = 0;
-        for (const double level : around) sum += level;
-        EXPECT_NEAR(mean.ptr<uint16_t>(y)[2 * x + band],
-                    sum / static_cast<double>(around.size()), 0.5);
-        std::sort(around.begin(), around.end());
-        EXPECT_EQ(median.ptr<uint16_t>(y)[2 * x + band],
-                  around[around.size() / 2]);
-      }
-    }
-  }
-}
-
 // Files of 16 bits through the store that caches them, and as windows.
 TEST(DeepFiles, AreLoadedRememberedResizedAndCut) {
   TemporaryFolder folder;
