@@ -256,6 +256,28 @@ TEST_F(Packs, AFileThatIsNoIndexIsRefusedInOneLine) {
               HasSubstr(" is no file"));
 }
 
+// Users have such files: a change of the layout needs another version.
+TEST_F(Packs, TheIndexHasTheLayoutOfTheFirstVersion) {
+  const std::string bytes = read_bytes(index());
+  EXPECT_EQ(bytes.substr(0, 16), std::string("HRPACK\r\n\1\0\0\0\0\0\0\0", 16));
+  struct {
+    uint64_t shards, images, name_bytes, boxes, points;
+  } count{};
+  std::memcpy(&count, bytes.data() + 16, sizeof count);
+  const auto pack = packs::read_pack(index());
+  EXPECT_EQ(count.shards, static_cast<uint64_t>(pack.index->num_shards()));
+  EXPECT_EQ(count.images, 20u);
+  EXPECT_EQ(count.boxes, pack.labels.boxes.size());
+  EXPECT_EQ(bytes.size(), 64 + 16 * count.shards + (80 + 4) * count.images +
+                              count.name_bytes + 24 * count.boxes +
+                              8 * count.points);
+  const size_t images = 64 + 16 * count.shards;
+  packs::IndexedImage first;
+  std::memcpy(&first, bytes.data() + images, sizeof first);
+  EXPECT_EQ(bytes.substr(images + 80 * count.images, first.name_bytes),
+            pack.index->name(0));
+}
+
 // An index with foreign content names no file outside of its folder.
 TEST_F(Packs, NamesThatLeadOutAreDamage) {
   for (const std::string name : {"../../etc/passwd", "/etc/passwd"}) {
