@@ -104,7 +104,7 @@ class PageServerTest : public ::testing::Test {
     connection.send("GET /events HTTP/1.1\r\nHost: " + host() + "\r\n" +
                     cookie() + "\r\n");
   }
-  // What the news say of steps.jsonl.
+  // The size of steps.jsonl as the news have it.
   std::string steps_now() const {
     return "\"steps\":" + std::to_string(steps_bytes(folder_.path())) + "}";
   }
