@@ -144,30 +144,30 @@ Attempt attempt_ranks(const configs::RunConfig& config, int64_t limit) {
 }
 
 std::vector<Contender> contenders(const Request& request) {
-  std::vector<Contender> all;
-  all.push_back({kPlain, [=](int64_t side, int64_t limit) {
-                   return attempt_plain(request, side, limit);
-                 }});
-  for (const std::string policy : {"keep", "lean", "recompute"}) {
-    all.push_back({policy, [=](int64_t side, int64_t limit) {
-                     configs::RunConfig config = config_of(request, side);
-                     config.activations = policy;
-                     return attempt_ranks(config, limit);
-                   }});
-  }
-  all.push_back({"planned for the limit", [=](int64_t side, int64_t limit) {
-                   configs::RunConfig config = config_of(request, side);
-                   config.memory_limit =
-                       limit == activations::CountingAllocator::kNoLimit
-                           ? 0
-                           : limit;
-                   return attempt_ranks(config, limit);
-                 }});
-  for (const std::string policy : {"keep", "recompute"}) {
-    all.push_back({"spatial 2, " + policy, [=](int64_t side, int64_t limit) {
+  struct Way {
+    const char* name;
+    const char* layout;
+    const char* policy;
+  };
+  constexpr Way kWays[] = {{"keep", "data=1", "keep"},
+                           {"lean", "data=1", "lean"},
+                           {"recompute", "data=1", "recompute"},
+                           {"planned for the limit", "data=1", "auto"},
+                           {"spatial 2, keep", "spatial=2", "keep"},
+                           {kInProcesses, "spatial=2", "recompute"}};
+  std::vector<Contender> all = {{kPlain, [=](int64_t side, int64_t limit) {
+                                   return attempt_plain(request, side, limit);
+                                 }}};
+  for (const Way& way : kWays) {
+    all.push_back({way.name, [=](int64_t side, int64_t limit) {
                      configs::RunConfig config =
-                         config_of(request, side, "spatial=2");
-                     config.activations = policy;
+                         config_of(request, side, way.layout);
+                     config.activations = way.policy;
+                     const bool is_limited =
+                         limit != activations::CountingAllocator::kNoLimit;
+                     if (config.activations == "auto" && is_limited) {
+                       config.memory_limit = limit;
+                     }
                      return attempt_ranks(config, limit);
                    }});
   }
