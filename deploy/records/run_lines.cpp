@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kDeepestJson = 64;
 // The end of a file that is read for its last lines.
-constexpr size_t kTail = 4 << 20;
+constexpr size_t kLastBytes = 4 << 20;
 
 std::vector<std::string> cells_of(std::string_view line) {
   std::vector<std::string> cells(1);
@@ -229,7 +229,8 @@ std::optional<StepLine> step_line(std::string_view line, Samples samples) {
 }
 
 std::optional<StepLine> last_step(const std::filesystem::path& run_directory) {
-  const std::string text = last_lines(run_directory / run_files::kSteps, kTail);
+  const std::string text =
+      last_lines(run_directory / run_files::kSteps, kLastBytes);
   const std::vector<std::string_view> lines = lines_of(text);
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     if (auto step = step_line(*line, Samples::kLeftOut)) return step;
@@ -240,7 +241,7 @@ std::optional<StepLine> last_step(const std::filesystem::path& run_directory) {
 std::deque<EventLine> last_events(const std::filesystem::path& run_directory,
                                   size_t most) {
   const std::string text =
-      last_lines(run_directory / run_files::kEvents, kTail);
+      last_lines(run_directory / run_files::kEvents, kLastBytes);
   const std::vector<std::string_view> lines = lines_of(text);
   std::deque<EventLine> events;
   for (auto line = lines.rbegin(); line != lines.rend() && events.size() < most;

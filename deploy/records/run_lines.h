@@ -89,9 +89,9 @@ struct EventLine {
   std::string reason, time;
   bool warning = false;
   // Only events of some kinds have these members.
-  std::optional<int64_t> epoch, generation, exit_code;
-  std::string change, state;
-  std::string json;  // the whole line
+  std::optional<int64_t> epoch = {}, generation = {}, exit_code = {};
+  std::string change = {}, state = {};
+  std::string json = {};  // the whole line
 };
 // The last events of a run, at most `most`, oldest first. Reads only the file's
 // last 4 MiB.
