@@ -66,15 +66,6 @@ const Json& list_member(const Json& object, const char* key) {
   return member != object.end() && member->is_array() ? *member : kNone;
 }
 
-std::optional<std::vector<int64_t>> samples_of(const Json& step) {
-  const auto list = step.find("samples");
-  if (list == step.end() || !list->is_array() ||
-      !std::ranges::all_of(*list, &Json::is_number_integer)) {
-    return std::nullopt;
-  }
-  return list->get<std::vector<int64_t>>();
-}
-
 std::optional<EventLine> event_line(std::string_view text) {
   const Json line = shallow_json(text);
   if (!line.is_object()) return std::nullopt;
@@ -196,9 +187,9 @@ std::vector<int64_t> checkpoints_in(
 
 std::optional<StepLine> step_line(std::string_view line, Samples samples) {
   constexpr int64_t kMostRanks = 4096;
-  const bool reads_samples = samples == Samples::kRead;
-  const Json json =
-      reads_samples ? shallow_json(line) : shallow_json(without_samples(line));
+  const Json json = samples == Samples::kRead
+                        ? shallow_json(line)
+                        : shallow_json(without_samples(line));
   if (!json.is_object()) return std::nullopt;
   const std::optional<int64_t> number = whole_member(json, "step");
   if (!number) return std::nullopt;
@@ -215,8 +206,12 @@ std::optional<StepLine> step_line(std::string_view line, Samples samples) {
       .images_per_second = number_member(json, "images_per_second"),
       .lr = !rates.empty() && rates[0].is_number() ? rates[0].get<double>()
                                                    : number_member(json, "lr"),
-      .update_skipped = true_member(json, "update_skipped"),
-      .samples = reads_samples ? samples_of(json) : std::nullopt};
+      .update_skipped = true_member(json, "update_skipped")};
+  const auto list = json.find("samples");
+  step.has_samples = samples == Samples::kRead && list != json.end() &&
+                     list->is_array() &&
+                     std::ranges::all_of(*list, &Json::is_number_integer);
+  if (step.has_samples) step.samples = list->get<std::vector<int64_t>>();
   for (const Json& bytes : list_member(json, "memory")) {
     const auto rank =
         bytes.is_object() ? whole_member(bytes, "rank") : std::nullopt;

@@ -73,7 +73,8 @@ struct StepLine {
   double lr = 0;  // of the first group of parameters
   bool update_skipped = false;
   std::vector<Rank> memory = {};
-  std::optional<std::vector<int64_t>> samples;
+  bool has_samples = false;  // whether they were read, as numbers
+  std::vector<int64_t> samples = {};
 };
 // The list of samples is most of a line: without it a line is read several
 // times faster. Returns nullopt if the line is no step.

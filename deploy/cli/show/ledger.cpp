@@ -43,7 +43,7 @@ class Check {
       ++report_.num_steps;
       const auto entry = records::step_line(text, records::Samples::kRead);
       if (!entry || !entry->epoch || !entry->generation ||
-          !entry->epoch_samples || !entry->samples) {
+          !entry->epoch_samples || !entry->has_samples) {
         problem(
             "no record of a step (step, epoch, generation, samples, "
             "epoch_samples)");
@@ -116,7 +116,7 @@ class Check {
   // Returns whether the number of samples is right.
   bool check_samples(const records::StepLine& entry,
                      const sampling::EpochStep& at) {
-    const std::vector<int64_t>& samples = *entry.samples;
+    const std::vector<int64_t>& samples = entry.samples;
     const auto count = static_cast<int64_t>(samples.size());
     if (count != at.positions.size()) {
       problem(cat("step ", entry.step, " has ", counted(count, "sample"),
@@ -138,7 +138,7 @@ class Check {
   // Checks that samples rise with their draws over an epoch.
   void check_draws(const records::StepLine& entry,
                    const sampling::EpochStep& at) {
-    const std::vector<int64_t>& samples = *entry.samples;
+    const std::vector<int64_t>& samples = entry.samples;
     for (size_t i = 0; i < samples.size(); ++i) {
       const int64_t place = at.positions.begin + static_cast<int64_t>(i);
       const int64_t sample = samples[i];
@@ -160,7 +160,7 @@ class Check {
 
   void use(const records::StepLine& entry) {
     used_.resize(static_cast<size_t>(report_.num_samples), 0);
-    for (const int64_t sample : *entry.samples) {
+    for (const int64_t sample : entry.samples) {
       if (sample < 0 || sample >= report_.num_samples) {
         problem(cat("there is no sample ", sample));
         continue;
