@@ -33,6 +33,7 @@ class DeviceState {
   // One range, in each of the buffers that an optimizer step changes.
   struct Piece {
     devices::FlatBuffers buffers;
+    // The parts that learn, by parameter group; offsets within the piece.
     std::vector<optim::Segment> segments;
   };
   // `statistics`: the model's running statistics; `average`: their average.
