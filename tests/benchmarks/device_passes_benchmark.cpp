@@ -209,8 +209,8 @@ class Passes {
   void optimizer() const {
     const int64_t size = 7'200'000 / request_.scale;
     const auto buffer = [&] { return at::randn({size}).to(device_.device()); };
-    kernels::FlatBuffers buffers = {buffer(), buffer(), buffer(),
-                                    buffer(), {},       buffer()};
+    kernels::FlatBuffers buffers = {buffer(), buffer(), buffer(), buffer(),
+                                    {},       buffer(), {}};
     const std::vector<kernels::FlatBufferRange> ranges = {
         {0, size / 2, 0}, {size / 2, size - size / 2, 1}};
     buffers.pieces = kernels_.make_pieces(device_.device(), ranges, size);

@@ -266,7 +266,7 @@ void TrainingState::build_pieces() {
     pieces_.push_back(
         {{part(values, slices_.weights), part(gradient, slices_.gradients),
           part(accumulated_, slices_.rest), moment(0), moment(1),
-          part(average, slices_.rest)},
+          part(average, slices_.rest), /*pieces=*/{}},
          segments_in(*model_, *parameters_, begin, begin + size)});
   };
   if (!slices_.rest) return add(0, 0, parameters_->size());
