@@ -180,7 +180,7 @@ TEST(RunRecord, StepsAreGivenWithTheirMemory) {
   EXPECT_EQ(steps["total"], 6);
   EXPECT_EQ(steps["epoch_samples"], 48);
   EXPECT_EQ(steps["bytes"], steps_bytes(folder.path()));
-  EXPECT_EQ(steps["columns"].size(), 9u);
+  EXPECT_EQ(steps["columns"].size(), 8u);
   ASSERT_EQ(steps["rows"].size(), 4u);
   EXPECT_EQ(steps["rows"][0][0], 2);
   EXPECT_EQ(steps["rows"][0][5], 2.5);
