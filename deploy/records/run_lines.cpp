@@ -205,8 +205,7 @@ std::optional<StepLine> step_line(std::string_view line, Samples samples) {
       .grad_norm = number_member(json, "grad_norm"),
       .images_per_second = number_member(json, "images_per_second"),
       .lr = !rates.empty() && rates[0].is_number() ? rates[0].get<double>()
-                                                   : number_member(json, "lr"),
-      .update_skipped = true_member(json, "update_skipped")};
+                                                   : number_member(json, "lr")};
   const auto list = json.find("samples");
   step.has_samples = samples == Samples::kRead && list != json.end() &&
                      list->is_array() &&

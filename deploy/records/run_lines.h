@@ -71,7 +71,6 @@ struct StepLine {
   std::optional<int64_t> epoch_samples;  // the size of the data set
   double box = 0, obj = 0, cls = 0, grad_norm = 0, images_per_second = 0;
   double lr = 0;  // of the first group of parameters
-  bool update_skipped = false;
   std::vector<Rank> memory = {};
   bool has_samples = false;  // whether they were read, as numbers
   std::vector<int64_t> samples = {};

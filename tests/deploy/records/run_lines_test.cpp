@@ -94,7 +94,7 @@ TEST(LastEvents, AreSearchedInTheLastMebibytes) {
 TEST(StepLine, HasItsNumbersAndTheMemoryOfItsRanks) {
   const std::string line =
       R"({"step":7,"epoch":2,"generation":3,"box":0.5,"obj":"a","lr":[0.1,0.2],)"
-      R"("samples":[5,1],"epoch_samples":48,"update_skipped":true,"memory":[)"
+      R"("samples":[5,1],"epoch_samples":48,"memory":[)"
       R"({"rank":0,"predicted_peak_bytes":null,"measured_peak_bytes":1800},)"
       R"({"rank":-1},{"rank":1e300},[1]]})";
   const auto step = step_line(line, Samples::kRead);
@@ -106,7 +106,6 @@ TEST(StepLine, HasItsNumbersAndTheMemoryOfItsRanks) {
   EXPECT_EQ(step->box, 0.5);
   EXPECT_TRUE(std::isnan(step->obj) && std::isnan(step->cls));
   EXPECT_EQ(step->lr, 0.1);
-  EXPECT_TRUE(step->update_skipped);
   EXPECT_TRUE(step->has_samples);
   EXPECT_EQ(step->samples, (std::vector<int64_t>{5, 1}));
   ASSERT_EQ(step->memory.size(), 1u);
