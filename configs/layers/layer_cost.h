@@ -27,7 +27,7 @@ struct LayerCost {
   std::vector<int> inputs;  // layers it reads; -1 is the image
   int64_t channels = 0;     // of its output; Detect: sum over levels
   int64_t stride = 1;       // pixels per output cell; Detect: largest
-  std::shared_ptr<const LayerProgram> program;  // null for Detect
+  std::shared_ptr<const LayerProgram> program;  // null for the head, Detect
   int64_t anchors_per_level = 0;                // only for Detect
   int64_t parameters = 0;
   int64_t parameter_tensors = 0;
@@ -41,6 +41,13 @@ struct LayerCost {
   //   Conv 2c · C3 4c + 2nc · Upsample, Concat c · Detect its outputs ·
   //   SPPF, h of its input: 8h + 2c
   double kept_elements_per_pixel = 0;
+
+  bool is_head() const { return program == nullptr; }
+  // As Layer::inside() (worker/model/layer.h).
+  LayerInside inside() const {
+    return is_head() ? LayerInside::kNothing : program->inside();
+  }
+  bool operator==(const LayerCost&) const = default;
 };
 
 std::vector<LayerCost> layer_costs(const ModelTable& table);

@@ -9,8 +9,8 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
-#include "parallel/planner/plan_memory.h"
-#include "parallel/planner/stage_cut.h"
+#include "parallel/plan/plan_parts.h"
+#include "parallel/planner/plan_time.h"
 #include "parallel/predict/simulated_stage.h"
 
 namespace headroom::planner {
@@ -238,14 +238,14 @@ std::optional<Mixture> choose_mixture(const MixtureRequest& request) {
 namespace {
 
 // While one micro-batch runs, the others in flight still hold kept bytes.
-MixtureLayer mixture_layer(const predict::LayerCosts& bytes,
+MixtureLayer mixture_layer(const predict::MemoryByPolicy& bytes,
                            int64_t num_in_flight,
                            const layers::LayerCost& layer) {
   MixtureLayer result;
   for (const plan::ActivationPolicy policy :
        {plan::ActivationPolicy::kKeep, plan::ActivationPolicy::kLean,
         plan::ActivationPolicy::kRecompute}) {
-    const predict::LayerCost& cost = bytes[static_cast<size_t>(policy)];
+    const predict::LayerMemory& cost = bytes[static_cast<size_t>(policy)];
     MixtureLayer::Choice choice;
     choice.policy = policy;
     choice.seconds = layer_work(layer, policy);
@@ -258,17 +258,18 @@ MixtureLayer mixture_layer(const predict::LayerCosts& bytes,
 
 }  // namespace
 
-double mix_activations(const configs::RunConfig& config,
-                       const std::vector<layers::LayerCost>& layers,
+double mix_activations(const configs::RunConfig& config, PlanMemory& memory,
                        plan::Plan& plan) {
+  const std::vector<layers::LayerCost>& layers = memory.layers();
   HEADROOM_CHECK(plan.activation_policies.size() == layers.size(),
                  "a plan that does not say what layers keep");
   predict::MemoryRequest whole = predict::memory_request(config, plan, layers);
-  const std::vector<StageShare> stages = stage_shares(plan, layers);
   double time = 0;
-  for (size_t stage = 0; stage < stages.size(); ++stage) {
-    const auto begin = static_cast<size_t>(stages[stage].begin);
-    const auto end = static_cast<size_t>(stages[stage].end);
+  for (size_t stage = 0; stage < plan.stage_begins.size(); ++stage) {
+    const plan::LayerRange range =
+        plan::layers_of_stage(plan.stage_begins, stage, layers.size());
+    const auto begin = static_cast<size_t>(range.begin);
+    const auto end = static_cast<size_t>(range.end);
     const auto set = [&](const ActivationPolicies& policies) {
       std::ranges::copy(policies, whole.plan.activation_policies.begin() +
                                       static_cast<std::ptrdiff_t>(begin));
@@ -276,8 +277,8 @@ double mix_activations(const configs::RunConfig& config,
     plan::MeshCoordinates rank;
     rank.pipeline_stage = static_cast<int>(stage);
     const predict::RankMicroBatch part = predict::rank_micro_batch(whole, rank);
-    const std::vector<predict::LayerCosts> bytes =
-        predict::layer_costs(part.stage, part.shape, part.loss);
+    const std::vector<predict::MemoryByPolicy> bytes =
+        predict::layer_memory_by_policy(part.stage, part.shape, part.loss);
     MixtureRequest request;
     request.limit_bytes = config.memory_limit;
     for (size_t layer = begin; layer < end; ++layer) {
@@ -294,7 +295,7 @@ double mix_activations(const configs::RunConfig& config,
     time += mixture->seconds;
   }
   plan.activation_policies = std::move(whole.plan.activation_policies);
-  predict_memory(config, layers, plan);
+  memory.set_bytes(config, plan);
   return time;
 }
 

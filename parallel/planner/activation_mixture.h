@@ -22,9 +22,9 @@
 #include <optional>
 #include <vector>
 
-#include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
+#include "parallel/planner/plan_memory.h"
 
 namespace headroom::planner {
 
@@ -72,8 +72,7 @@ std::optional<Mixture> choose_mixture(const MixtureRequest& request);
 // mixture of keep, lean and recompute that also fits, separately for each
 // pipeline stage. Sets the plan's policies and its predicted bytes, which stay
 // within config.memory_limit. Returns the predicted time of all layers.
-double mix_activations(const configs::RunConfig& config,
-                       const std::vector<layers::LayerCost>& layers,
+double mix_activations(const configs::RunConfig& config, PlanMemory& memory,
                        plan::Plan& plan);
 
 }  // namespace headroom::planner

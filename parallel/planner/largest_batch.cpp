@@ -6,10 +6,9 @@
 #include "parallel/base/device_list.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
-#include "parallel/plan/batch_split.h"
-#include "parallel/plan/layout.h"
-#include "parallel/planner/plan_memory.h"
-#include "parallel/planner/planner.h"
+#include "parallel/planner/bisection.h"
+#include "parallel/planner/plan_search.h"
+#include "parallel/planner/remedies.h"
 
 namespace headroom::planner {
 namespace {
@@ -19,10 +18,11 @@ constexpr int64_t kMostOfARank = 65536;
 class BatchSearch {
  public:
   BatchSearch(const configs::RunConfig& config, int world_size,
-              const std::vector<layers::LayerCost>& layers)
-      : config_(config), world_size_(world_size), layers_(layers) {
-    data_ = config.layout ? config.layout->data_parallel_size : world_size;
-  }
+              PlanSearch& search)
+      : config_(config),
+        world_size_(world_size),
+        data_(config.layout ? config.layout->data_parallel_size : world_size),
+        search_(search) {}
 
   BatchChoice run() const {
     const int64_t images =
@@ -57,13 +57,9 @@ class BatchSearch {
     if (const BatchChoice choice = at_share(least); !is_within(choice)) {
       refuse(choice, least);
     }
-    int64_t fits = least;
-    int64_t too_large = std::max(most, least) + 1;
-    while (fits + 1 < too_large) {
-      const int64_t middle = fits + (too_large - fits) / 2;
-      (is_within(at_share(middle)) ? fits : too_large) = middle;
-    }
-    return fits;
+    return last_that_holds(
+        least, std::max(most, least) + 1,
+        [this](int64_t share) { return is_within(at_share(share)); });
   }
 
   bool is_within(const BatchChoice& choice) const {
@@ -75,12 +71,20 @@ class BatchSearch {
     trial.global_batch_size = share * data_;
     trial.micro_batch_size = trial.global_batch_size;
     trial.memory_limit = 0;  // no policy changes to fit
-    const plan::Plan plan = plan_or_throw(trial, world_size_, layers_);
-    return {trial.global_batch_size, fullest_rank_training_bytes(plan), ""};
+    const PlanDecision decision = search_.best(trial, world_size_);
+    if (!decision.plan) {
+      throw Error("plan", decision.reason,
+                  decision.exit_code == ExitCode::kNoPlan
+                      ? remedy_of(trial, world_size_, search_.layers(), {})
+                      : decision.remedy,
+                  decision.exit_code);
+    }
+    return {trial.global_batch_size,
+            fullest_rank_training_bytes(*decision.plan), ""};
   }
 
   bool fits_with(const configs::RunConfig& changed) const {
-    return BatchSearch(changed, world_size_, layers_).is_within_alone();
+    return BatchSearch(changed, world_size_, search_).is_within_alone();
   }
 
   // Single changes that fit: a leaner policy, a smaller image, or a larger
@@ -103,7 +107,7 @@ class BatchSearch {
       break;
     }
     changed = config_;
-    const int64_t stride = layers::largest_stride(layers_);
+    const int64_t stride = layers::largest_stride(search_.layers());
     const int64_t larger = std::max(config_.image_height, config_.image_width);
     for (int64_t side = (larger - 1) / stride * stride;
          side >= std::max<int64_t>(64, larger / 2); side -= stride) {
@@ -123,11 +127,7 @@ class BatchSearch {
           cat("--memory-limit ", divided_up(least_bytes, kMebibyte), "MiB"));
     }
     if (all.empty()) return "use a smaller model, or more memory";
-    std::string text;
-    for (const std::string& one : all) {
-      text += (text.empty() ? "use " : ", or ") + one;
-    }
-    return text;
+    return "use " + joined(all, ", or ");
   }
 
   bool is_within_alone() const { return is_within(at_share(least_share())); }
@@ -154,8 +154,8 @@ class BatchSearch {
 
   const configs::RunConfig& config_;
   const int world_size_;
-  const std::vector<layers::LayerCost>& layers_;
-  int64_t data_ = 1;
+  const int64_t data_;  // data ranks
+  PlanSearch& search_;
 };
 
 }  // namespace
@@ -164,7 +164,8 @@ BatchChoice largest_batch(const configs::RunConfig& config, int world_size,
                           const std::vector<layers::LayerCost>& layers) {
   HEADROOM_CHECK(config.memory_limit > 0 && !layers.empty(),
                  "a limit and the model's layers");
-  return BatchSearch(config, world_size, layers).run();
+  PlanSearch search(layers);
+  return BatchSearch(config, world_size, search).run();
 }
 
 }  // namespace headroom::planner

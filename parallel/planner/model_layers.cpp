@@ -8,7 +8,7 @@
 #include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
-#include "parallel/planner/planner.h"
+#include "parallel/planner/requested_plan.h"
 #include "worker/pytorch_file/pytorch_file.h"
 
 namespace headroom::planner {

@@ -2,8 +2,8 @@
 
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
-#include "parallel/planner/plan_memory.h"
-#include "parallel/planner/planner.h"
+#include "parallel/planner/plan_search.h"
+#include "parallel/planner/plan_time.h"
 
 namespace headroom::planner {
 namespace {
@@ -20,18 +20,17 @@ std::vector<OtherLayout> other_layouts(
   if (are_priced && plan.backend != plan::Backend::kNccl) {
     seconds = plan_time(config, plan, layers).total();
   }
+  PlanSearch search(layers);
   std::vector<OtherLayout> others;
   for (const plan::ParallelLayout& layout :
        plan::layouts_of(plan.layout.world_size())) {
     if (layout == plan.layout) continue;
     configs::RunConfig asked = config;
     asked.layout = layout;
-    const PlanDecision decision =
-        choose_plan(asked, layout.world_size(), layers,
-                    are_priced ? PlanAnswer::kWithoutRemedy
-                               : PlanAnswer::kWhetherAdmissible);
     OtherLayout& other = others.emplace_back();
     other.layout = layout;
+    if (!are_priced && search.any(asked, layout.world_size())) continue;
+    const PlanDecision decision = search.best(asked, layout.world_size());
     if (!decision.plan) {
       other.refusal = decision.reason;
     } else if (are_priced) {

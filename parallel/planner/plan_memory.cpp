@@ -1,155 +1,213 @@
 #include "parallel/planner/plan_memory.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
-#include <tuple>
+#include <utility>
 
-#include "configs/multi_scale.h"
-#include "parallel/base/check.h"
-#include "parallel/base/text.h"
 #include "parallel/base/units.h"
-#include "parallel/plan/batch_split.h"
-#include "parallel/planner/saved_plan.h"
+#include "parallel/plan/plan_parts.h"
+#include "parallel/planner/bisection.h"
 #include "parallel/planner/stage_cut.h"
 #include "parallel/predict/host_memory.h"
 #include "parallel/predict/phase_memory.h"
 
 namespace headroom::planner {
-namespace {
 
-// Data ranks that usually share a machine, where an exchange is cheap.
-constexpr int kNearRanks = 8;
-
-// Groups ranks of equal memory, so that each kind is computed once.
-class RankKinds {
+// The ranks of one request. Ranks of equal memory are of one kind.
+class PlanMemory::Ranks {
  public:
+  explicit Ranks(predict::MemoryRequest request)
+      : request_(std::move(request)),
+        parts_(plan::parts_of(
+            plan::batch_cut(request_.plan, request_.global_batch_size),
+            request_.global_batch_size, plan::kManyCells)),
+        stride_(layers::largest_stride(request_.layers)) {
+    request_.plan.reason.clear();
+    request_.plan.predicted_peak_bytes.clear();
+    request_.plan.predicted_phase_bytes.clear();
+    bare_ = request_;
+    bare_.layers.clear();
+  }
+
+  const predict::MemoryRequest& request() const { return request_; }
+  const plan::ParallelLayout& layout() const { return request_.plan.layout; }
+  int count() const { return layout().world_size(); }
+  void set_validation_images(int64_t images) {
+    request_.plan.validation_images = images;
+  }
+  Question question(Part part, int rank) const {
+    Question question = {bare_, part, kind_of(rank)};
+    // Only a step depends on the policies, and only a validation on its images.
+    plan::Plan& plan = question.request.plan;
+    if (part != Part::kTraining) plan.activation_policies.clear();
+    plan.validation_images =
+        part == Part::kValidation ? request_.plan.validation_images : 0;
+    return question;
+  }
+
   // Pipeline stage; samples; blocks of image rows; whether the rank is the
   // first part of an image, which joins the heads; whether it is rank 0, which
   // writes files.
-  using Kind = std::tuple<int, int64_t, int64_t, bool, bool>;
-
-  explicit RankKinds(const predict::MemoryRequest& request)
-      : request_(request),
-        parts_(plan::parts_of(
-            {request.global_batch_size, request.plan.layout.data_parallel_size,
-             request.plan.micro_batch_size, request.plan.batch_norm_rule()},
-            request.global_batch_size, predict::kManyCells)) {
-    for (const predict::ModelLayer& layer : request.layers)
-      stride_ = std::max(stride_, layer.stride);
-  }
-
-  Kind of(int rank, const plan::MeshCoordinates& at) const {
-    const plan::ParallelLayout& layout = request_.plan.layout;
+  RankKind kind_of(int rank) const {
+    const plan::MeshCoordinates at = plan::coordinates_of(layout(), rank);
     return {at.pipeline_stage,
             parts_[static_cast<size_t>(at.data_parallel_rank)].local.size(),
             plan::share_of(request_.image_height / stride_,
-                           layout.spatial_parallel_size, at.spatial_rank)
+                           layout().spatial_parallel_size, at.spatial_rank)
                 .size(),
-            at.spatial_rank == 0, rank == 0};
+            at.spatial_rank == 0 ? 1 : 0, rank == 0 ? 1 : 0};
   }
 
  private:
-  const predict::MemoryRequest& request_;
+  predict::MemoryRequest request_;
+  predict::MemoryRequest bare_;               // without layers
   const std::vector<plan::BatchPart> parts_;  // of each data rank
-  int64_t stride_ = 1;
+  const int64_t stride_;
 };
 
-}  // namespace
-
-std::vector<plan::PhaseBytes> predicted_phase_bytes(
-    const predict::MemoryRequest& request) {
-  const plan::ParallelLayout& layout = request.plan.layout;
-  const RankKinds kinds(request);
-  std::map<RankKinds::Kind, plan::PhaseBytes> known;
-  std::vector<plan::PhaseBytes> bytes;
-  for (int rank = 0; rank < layout.world_size(); ++rank) {
-    const plan::MeshCoordinates at = plan::coordinates_of(layout, rank);
-    const auto [place, is_new] = known.try_emplace(kinds.of(rank, at));
-    if (is_new) place->second = predict::estimate_phases(request, at);
-    bytes.push_back(place->second);
+size_t PlanMemory::Hash::operator()(const Question& question) const {
+  size_t hash = static_cast<size_t>(question.part);
+  const auto add = [&hash](int64_t number) {
+    hash = hash * 1'000'003 + static_cast<size_t>(number);
+  };
+  const predict::MemoryRequest& request = question.request;
+  const plan::Plan& plan = request.plan;
+  for (const int64_t number :
+       {request.global_batch_size, request.image_height, request.image_width,
+        int64_t{plan.layout.data_parallel_size},
+        int64_t{plan.layout.pipeline_parallel_size}, plan.micro_batch_size,
+        plan.batch_norm_group_size, int64_t{plan.zero_stage},
+        plan.validation_images}) {
+    add(number);
   }
-  return bytes;
+  for (const int64_t number : question.rank) add(number);
+  for (const plan::ActivationPolicy policy : plan.activation_policies) {
+    add(static_cast<int64_t>(policy));
+  }
+  return hash;
 }
 
-std::vector<int64_t> predicted_peak_bytes(
-    const predict::MemoryRequest& request) {
-  std::vector<int64_t> bytes;
-  for (const plan::PhaseBytes& rank : predicted_phase_bytes(request))
-    bytes.push_back(rank.peak());
-  return bytes;
+int64_t PlanMemory::bytes(const Ranks& ranks, Part part, int rank) {
+  const auto [known, is_new] =
+      bytes_.try_emplace(ranks.question(part, rank), 0);
+  if (!is_new) return known->second;
+  const plan::MeshCoordinates at = plan::coordinates_of(ranks.layout(), rank);
+  const auto estimate =
+      part == Part::kStartUp      ? predict::estimate_start_up
+      : part == Part::kTraining   ? predict::estimate_rank_memory
+      : part == Part::kValidation ? predict::estimate_validation
+                                  : predict::estimate_checkpoint;
+  known->second = estimate(ranks.request(), at).total();
+  return known->second;
 }
 
-void predict_memory(const configs::RunConfig& config,
-                    const std::vector<layers::LayerCost>& layers,
-                    plan::Plan& plan) {
-  predict::MemoryRequest request =
-      predict::memory_request(config, plan, layers);
+void PlanMemory::set_bytes(const configs::RunConfig& config, plan::Plan& plan) {
+  Ranks ranks(predict::memory_request(config, plan, layers_));
   const int64_t limit = config.memory_limit > 0
                             ? config.memory_limit
                             : std::numeric_limits<int64_t>::max();
+  const auto fits_validation = [&](int64_t images) {
+    ranks.set_validation_images(images);
+    for (int stage = 0; stage < plan.layout.pipeline_parallel_size; ++stage) {
+      const int first = plan::rank_of(plan.layout, {stage, 0, 0});
+      if (bytes(ranks, Part::kValidation, first) > limit) return false;
+    }
+    return true;
+  };
+  // All images of a validation batch at once, or as many as fit, at least 1.
   const int64_t most = predict::validation_batch_size(config);
-  plan.validation_images =
-      most == 0 ? 0 : predict::most_validation_images(request, most, limit);
-  request.plan.validation_images = plan.validation_images;
-  plan.predicted_phase_bytes = predicted_phase_bytes(request);
+  plan.validation_images = most == 0 || fits_validation(most)
+                               ? most
+                               : last_that_holds(1, most, fits_validation);
+  ranks.set_validation_images(plan.validation_images);
+  plan.predicted_phase_bytes = phase_bytes(ranks);
   plan.predicted_peak_bytes.clear();
-  const RankKinds kinds(request);
-  std::map<RankKinds::Kind, int64_t> host_bytes;
-  for (size_t rank = 0; rank < plan.predicted_phase_bytes.size(); ++rank) {
-    plan::PhaseBytes& bytes = plan.predicted_phase_bytes[rank];
-    const plan::MeshCoordinates at =
-        plan::coordinates_of(plan.layout, static_cast<int>(rank));
-    const auto [known, is_new] =
-        host_bytes.try_emplace(kinds.of(static_cast<int>(rank), at));
+  std::map<RankKind, int64_t> host_bytes;
+  for (int rank = 0; rank < ranks.count(); ++rank) {
+    const auto [known, is_new] = host_bytes.try_emplace(ranks.kind_of(rank));
     if (is_new) {
       known->second =
-          predict::host_memory(config, plan, layers, at).total_bytes();
+          predict::host_memory(config, plan, layers_,
+                               plan::coordinates_of(plan.layout, rank))
+              .total_bytes();
     }
-    bytes.host = known->second;
-    plan.predicted_peak_bytes.push_back(bytes.peak());
+    plan::PhaseBytes& phases =
+        plan.predicted_phase_bytes[static_cast<size_t>(rank)];
+    phases.host = known->second;
+    plan.predicted_peak_bytes.push_back(phases.peak());
   }
 }
 
-MemoryFit memory_fit(const configs::RunConfig& config,
-                     const std::vector<layers::LayerCost>& layers,
-                     const plan::Plan& plan) {
-  predict::MemoryRequest request =
-      predict::memory_request(config, plan, layers);
-  request.plan.validation_images =
-      std::min<int64_t>(1, predict::validation_batch_size(config));
-  const auto fits = [&](const predict::MemoryEstimate& estimate) {
-    return estimate.total() <= config.memory_limit;
-  };
-  const RankKinds kinds(request);
-  std::set<RankKinds::Kind> known;
-  for (int rank = 0; rank < plan.layout.world_size(); ++rank) {
-    const plan::MeshCoordinates at = plan::coordinates_of(plan.layout, rank);
-    if (!known.insert(kinds.of(rank, at)).second) continue;
-    // The fastest checks come first.
-    if (!fits(predict::estimate_checkpoint(request, at)) ||
-        !fits(predict::estimate_start_up(request, at))) {
+std::vector<plan::PhaseBytes> PlanMemory::phase_bytes(const Ranks& ranks) {
+  std::vector<plan::PhaseBytes> all;
+  for (int rank = 0; rank < ranks.count(); ++rank) {
+    plan::PhaseBytes& phases = all.emplace_back();
+    phases.start_up = bytes(ranks, Part::kStartUp, rank);
+    phases.training = bytes(ranks, Part::kTraining, rank);
+    phases.validation = bytes(ranks, Part::kValidation, rank);
+    phases.checkpoint = bytes(ranks, Part::kCheckpoint, rank);
+  }
+  return all;
+}
+
+std::vector<int64_t> PlanMemory::peak_bytes(
+    const predict::MemoryRequest& request) {
+  const Ranks ranks(request);
+  std::vector<int64_t> peaks;
+  for (const plan::PhaseBytes& phases : phase_bytes(ranks)) {
+    peaks.push_back(phases.peak());
+  }
+  return peaks;
+}
+
+MemoryFit PlanMemory::fit(const configs::RunConfig& config,
+                          const plan::Plan& plan) {
+  Ranks ranks(predict::memory_request(config, plan, layers_));
+  ranks.set_validation_images(
+      std::min<int64_t>(1, predict::validation_batch_size(config)));
+  std::set<RankKind> kinds;
+  for (int rank = 0; rank < ranks.count(); ++rank) {
+    if (!kinds.insert(ranks.kind_of(rank)).second) continue;
+    const auto fits = [&](Part part) {
+      return bytes(ranks, part, rank) <= config.memory_limit;
+    };
+    // The fastest predictions come first.
+    if (!fits(Part::kCheckpoint) || !fits(Part::kStartUp)) {
       return MemoryFit::kStateTooLarge;
     }
-    if (!fits(predict::estimate_rank_memory(request, at)) ||
-        !fits(predict::estimate_validation(request, at))) {
+    if (!fits(Part::kTraining) || !fits(Part::kValidation)) {
       return MemoryFit::kStepTooLarge;
     }
   }
   return MemoryFit::kFits;
 }
 
+std::vector<int64_t> PlanMemory::stage_begins(const configs::RunConfig& config,
+                                              const plan::Plan& plan) {
+  const predict::MemoryRequest request =
+      predict::memory_request(config, plan, layers_);
+  Question question = {request, Part::kStages};
+  question.request.layers.clear();
+  const auto [known, is_new] = stages_.try_emplace(std::move(question));
+  if (is_new) known->second = cut_stages(request);
+  return known->second;
+}
+
+std::vector<int64_t> predicted_peak_bytes(
+    const predict::MemoryRequest& request) {
+  return PlanMemory(request.layers).peak_bytes(request);
+}
+
 std::optional<std::string> host_shortage(
     const configs::RunConfig& config,
     const std::vector<layers::LayerCost>& layers, const plan::Plan& plan) {
+  if (config.host_memory_limit == 0) return std::nullopt;
   // Rank 0 needs most: it has the first, largest part of everything, and files.
   const int64_t least =
       predict::host_memory(config, plan, layers, {}).least_bytes();
-  if (config.host_memory_limit == 0 || least <= config.host_memory_limit) {
-    return std::nullopt;
-  }
+  if (least <= config.host_memory_limit) return std::nullopt;
   return "a process's loaders need " + exact_bytes(least) +
          " of the host's memory for a batch of each, but --host-memory-limit "
          "is " +
@@ -174,113 +232,6 @@ int64_t fullest_rank_training_bytes(const plan::Plan& plan) {
   for (const plan::PhaseBytes& rank : plan.predicted_phase_bytes)
     most = std::max({most, rank.start_up, rank.training, rank.checkpoint});
   return most;
-}
-
-namespace {
-
-// Work in the unit of configs/layers/layer_cost.h: yolov5n with 16 images of
-// 160 px takes one core 0.13 s. Link: maps of megabytes sent between processes
-// over loopback, which keeps both cores busy equally long.
-constexpr predict::DeviceSpeed kProcessorCore{.work_per_second = 1.1e11,
-                                              .link_bytes_per_second = 1e9,
-                                              .link_latency_seconds = 2e-4};
-
-// Counts the layer's sums over ranks and its exchanges of neighbouring rows.
-void count_exchanges(const layers::LayerProgram& program,
-                     predict::TimedLayer& layer) {
-  for (const layers::LayerProgram::Step& step : program.steps) {
-    if (step.facts.sums_channels) ++layer.norm_layers;
-    for (const int64_t channel_rows : step.facts.halo_channel_rows) {
-      ++layer.halo_exchanges;
-      layer.halo_channel_rows += channel_rows;
-    }
-  }
-}
-
-}  // namespace
-
-double layer_work(const layers::LayerCost& layer,
-                  plan::ActivationPolicy policy) {
-  const layers::LayerTime time = layers::layer_time(layer);
-  switch (policy) {
-    case plan::ActivationPolicy::kKeep:
-      return time.keep;
-    case plan::ActivationPolicy::kLean:
-      return time.lean;
-    case plan::ActivationPolicy::kRecompute:
-      return time.recompute;
-    case plan::ActivationPolicy::kOffload:
-      return time.offload;
-  }
-  HEADROOM_CHECK(false, cat("activation policy ", static_cast<int>(policy)));
-}
-
-predict::TimeRequest time_request(
-    const configs::RunConfig& config, const plan::Plan& plan,
-    const std::vector<layers::LayerCost>& layers) {
-  predict::TimeRequest request;
-  request.plan = plan;
-  request.global_batch_size = config.global_batch_size;
-  request.element_bytes = config.precision == configs::Precision::kFp64 ? 8 : 4;
-  request.device = kProcessorCore;
-  if (config.network) {
-    request.device.link_bytes_per_second =
-        config.network->slowest_bytes_per_second;
-    request.device.link_latency_seconds = config.network->latency_seconds;
-  }
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const layers::LayerCost& layer = layers[i];
-    predict::TimedLayer part;
-    part.work_per_pixel = layer_work(layer, policy_of(plan, i));
-    part.parameters = layer.parameters;
-    part.channels = layer.channels;
-    part.stride = layer.stride;
-    part.inputs = layer.inputs;
-    if (layer.program != nullptr) count_exchanges(*layer.program, part);
-    request.layers.push_back(part);
-  }
-  return request;
-}
-
-plan::ActivationPolicy policy_of(const plan::Plan& plan, size_t layer) {
-  return plan.activation_policies.empty() ? plan::ActivationPolicy::kKeep
-                                          : plan.activation_policies[layer];
-}
-
-predict::StepEstimate plan_time(const configs::RunConfig& config,
-                                const plan::Plan& plan,
-                                const std::vector<layers::LayerCost>& layers) {
-  const int64_t stride = layers::largest_stride(layers);
-  predict::TimeRequest request = time_request(config, plan, layers);
-  // A multi-scale run uses each of its sizes equally often.
-  const std::vector<configs::InputSize> sizes =
-      configs::input_sizes(config, stride);
-  predict::StepEstimate mean;
-  for (const configs::InputSize& size : sizes) {
-    request.image_height = size.height;
-    request.image_width = size.width;
-    const predict::StepEstimate step = predict::estimate_step(request);
-    mean.compute += step.compute / static_cast<double>(sizes.size());
-    mean.communication +=
-        step.communication / static_cast<double>(sizes.size());
-    mean.statistics += step.statistics / static_cast<double>(sizes.size());
-    mean.num_statistics = step.num_statistics;
-  }
-  return mean;
-}
-
-bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan) {
-  return plan.layout.data_parallel_size > kNearRanks &&
-         plan::groups_span_ranks(batch_cut(config, plan),
-                                 config.global_batch_size, predict::kManyCells);
-}
-
-std::string statistics_text(const predict::StepEstimate& step) {
-  if (step.num_statistics == 0) return "";
-  return cat("batch-norm groups span ranks: ", step.num_statistics,
-             " exchanges of statistics a step, predicted at ",
-             std::lround(100 * step.statistics / step.total()),
-             " % of its time");
 }
 
 }  // namespace headroom::planner

@@ -1,40 +1,83 @@
-// Predicts the memory of a run's plan, rank by rank, and the time of its steps.
+// PlanMemory: the memory that plans of one model need, rank by rank. It keeps
+// every prediction, because a search asks about one plan under many limits, and
+// about many plans that differ only in a part of the run.
+//
+// A prediction takes about a millisecond and depends on all of its
+// MemoryRequest, so a request is compared as a whole.
+//
+// Threads: none. The layers must outlive it.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
-#include "parallel/predict/memory_model.h"
 #include "parallel/predict/memory_request.h"
-#include "parallel/predict/time_model.h"
 
 namespace headroom::planner {
 
-// One entry per rank of the plan's layout.
-std::vector<plan::PhaseBytes> predicted_phase_bytes(
-    const predict::MemoryRequest& request);
+// Whether a plan's bytes stay within the memory limit. The state is a rank's
+// memory outside its steps; it depends only on the layers, the layout and the
+// ZeRO stage.
+enum class MemoryFit { kFits, kStepTooLarge, kStateTooLarge };
+
+class PlanMemory {
+ public:
+  explicit PlanMemory(const std::vector<layers::LayerCost>& layers)
+      : layers_(layers) {}
+
+  const std::vector<layers::LayerCost>& layers() const { return layers_; }
+
+  // Completes a plan whose layout, batches and policies are chosen: sets how
+  // many validation images fit at once, and each rank's predicted bytes.
+  // REQUIRES: layers.
+  void set_bytes(const configs::RunConfig& config, plan::Plan& plan);
+
+  // Whether the bytes that set_bytes() would set stay within
+  // config.memory_limit, in less time. REQUIRES: as set_bytes().
+  MemoryFit fit(const configs::RunConfig& config, const plan::Plan& plan);
+
+  // Predicted peak bytes of tensors, one entry per rank. REQUIRES: a request
+  // with this model's layers.
+  std::vector<int64_t> peak_bytes(const predict::MemoryRequest& request);
+
+  // cut_stages() of a plan without stages.
+  std::vector<int64_t> stage_begins(const configs::RunConfig& config,
+                                    const plan::Plan& plan);
+
+ private:
+  using RankKind = std::array<int64_t, 5>;
+  // A part of a run, or the cut of a pipeline.
+  enum class Part { kStartUp, kTraining, kValidation, kCheckpoint, kStages };
+  struct Question {
+    predict::MemoryRequest request;  // without layers
+    Part part = Part::kStartUp;
+    RankKind rank = {};
+    bool operator==(const Question&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Question& question) const;
+  };
+  class Ranks;
+
+  int64_t bytes(const Ranks& ranks, Part part, int rank);
+  std::vector<plan::PhaseBytes> phase_bytes(const Ranks& ranks);
+
+  const std::vector<layers::LayerCost>& layers_;
+  std::unordered_map<Question, int64_t, Hash> bytes_;
+  std::unordered_map<Question, std::vector<int64_t>, Hash> stages_;
+};
+
+// PlanMemory::peak_bytes() of a single request.
 std::vector<int64_t> predicted_peak_bytes(
     const predict::MemoryRequest& request);
-
-// Completes a plan whose layout, batches and policies are chosen: sets how many
-// validation images fit at once, and each rank's predicted bytes.
-void predict_memory(const configs::RunConfig& config,
-                    const std::vector<layers::LayerCost>& layers,
-                    plan::Plan& plan);
-
-// Returns whether the bytes that predict_memory() would compute stay within
-// config.memory_limit, in less time. The state is a rank's memory outside its
-// steps; it depends only on the layers, the layout and the ZeRO stage.
-// REQUIRES: as predict_memory().
-enum class MemoryFit { kFits, kStepTooLarge, kStateTooLarge };
-MemoryFit memory_fit(const configs::RunConfig& config,
-                     const std::vector<layers::LayerCost>& layers,
-                     const plan::Plan& plan);
 
 // Why --host-memory-limit is too small for even the smallest loader; nothing if
 // it suffices or is not set.
@@ -49,32 +92,5 @@ int64_t fullest_rank_bytes(const plan::Plan& plan);
 std::string fullest_phase(const plan::Plan& plan);
 // Its bytes outside validation, which a smaller validation cannot reduce.
 int64_t fullest_rank_training_bytes(const plan::Plan& plan);
-
-// The work of a layer's forward and backward under a policy, in the unit of
-// configs/layers/layer_cost.h.
-double layer_work(const layers::LayerCost& layer,
-                  plan::ActivationPolicy policy);
-
-plan::ActivationPolicy policy_of(const plan::Plan& plan, size_t layer);
-
-// plan_time()'s request to the time model, without the image size.
-predict::TimeRequest time_request(const configs::RunConfig& config,
-                                  const plan::Plan& plan,
-                                  const std::vector<layers::LayerCost>& layers);
-
-// Predicts a step's time (parallel/predict/time_model.h) if each rank is a core
-// of a current server processor and all are on one host, or connected by the
-// run's network if that was measured. REQUIRES: a plan that the planner
-// accepted for `config`.
-predict::StepEstimate plan_time(const configs::RunConfig& config,
-                                const plan::Plan& plan,
-                                const std::vector<layers::LayerCost>& layers);
-
-// Whether batch-norm groups span more data ranks than usually share a machine,
-// so that other layouts may be faster.
-bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan);
-
-// The cost per step of groups that span data ranks; "" without such groups.
-std::string statistics_text(const predict::StepEstimate& step);
 
 }  // namespace headroom::planner

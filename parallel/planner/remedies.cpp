@@ -1,18 +1,18 @@
 #include "parallel/planner/remedies.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
-#include <limits>
 #include <map>
-#include <set>
 #include <tuple>
+#include <utility>
 
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/batch_norm_groups.h"
 #include "parallel/plan/layout.h"
-#include "parallel/planner/plan_memory.h"
-#include "parallel/planner/planner.h"
+#include "parallel/planner/bisection.h"
+#include "parallel/planner/plan_time.h"
 
 namespace headroom::planner {
 namespace {
@@ -23,18 +23,14 @@ constexpr int64_t kMebibyte = int64_t{1} << 20;
 constexpr int64_t kMostMebibytes = int64_t{1} << 24;  // 16 TiB
 constexpr int64_t kLeastImage = 64;                   // smallest --img
 
-// The flags that change only the use of memory.
-struct MemoryFlags {
-  bool activations = false;
-  bool micro_batch = false;
-  bool zero = false;
-  bool layout = false;
-
-  int count() const {
-    return static_cast<int>(activations) + static_cast<int>(micro_batch) +
-           static_cast<int>(zero) + static_cast<int>(layout);
-  }
+// The flags that change only the use of memory, and sets of them.
+enum MemoryFlag : unsigned {
+  kActivations = 1,
+  kMicroBatch = 2,
+  kZero = 4,
+  kLayout = 8
 };
+constexpr unsigned kAllMemoryFlags = 15;
 
 // A request that fits, and the time of its steps.
 struct Fit {
@@ -44,11 +40,8 @@ struct Fit {
   double seconds = 0;
 };
 
-// Whether the planner takes smaller batch-norm groups than without a limit.
 bool shrinks_groups(const Remedy& remedy) {
-  return chooses_batch_norm_groups(remedy.config) &&
-         remedy.plan.batch_norm_group_size <
-             batch_norm_rule(remedy.config).size;
+  return planner::shrinks_groups(remedy.config, remedy.plan);
 }
 
 bool changes_training(const Remedy& remedy) {
@@ -59,17 +52,13 @@ bool changes_training(const Remedy& remedy) {
 
 class RemedySearch {
  public:
-  RemedySearch(const RunConfig& config, int world_size,
-               const std::vector<layers::LayerCost>& layers,
-               const RemedyScope& scope, const TryPlan& try_plan)
+  RemedySearch(const RunConfig& config, int world_size, PlanSearch& search,
+               const RemedyScope& scope)
       : config_(config),
         world_size_(world_size),
-        layers_(layers),
+        search_(search),
         scope_(scope),
-        try_plan_(try_plan),
-        given_{config.activations != "auto", config.micro_batch_size > 0,
-               config.zero_stage > 0, config.layout.has_value()},
-        stride_(layers::largest_stride(layers)) {}
+        stride_(layers::largest_stride(search.layers())) {}
 
   std::vector<Remedy> run() {
     change_memory_flags();
@@ -116,10 +105,12 @@ class RemedySearch {
             world_size};
   }
 
-  std::optional<plan::Plan> attempt(RunConfig trial, int world_size,
-                                    bool is_final) const {
+  // The plan that the request gets, or any plan that fits it.
+  std::optional<plan::Plan> plan_of(RunConfig trial, int world_size,
+                                    bool is_final) {
     if (scope_.threads_of) trial.threads = scope_.threads_of(world_size);
-    auto plan = try_plan_(trial, world_size, is_final);
+    auto plan = is_final ? search_.best(trial, world_size).plan
+                         : search_.any(trial, world_size);
     if (plan && scope_.admits && !scope_.admits(trial, *plan)) {
       return std::nullopt;
     }
@@ -132,16 +123,16 @@ class RemedySearch {
     if (is_new) {
       // `admits` needs the final plan: another one may have other segments.
       place->second =
-          attempt(trial, world_size, scope_.admits != nullptr).has_value();
+          plan_of(trial, world_size, scope_.admits != nullptr).has_value();
     }
     return place->second;
   }
 
   std::optional<Fit> final_fit(const RunConfig& trial, int world_size) {
     if (!fits(trial, world_size)) return std::nullopt;
-    auto plan = attempt(trial, world_size, true);
+    auto plan = plan_of(trial, world_size, true);
     if (!plan) return std::nullopt;
-    const double seconds = plan_time(trial, *plan, layers_).total();
+    const double seconds = plan_time(trial, *plan, search_.layers()).total();
     return Fit{trial, world_size, std::move(*plan), seconds};
   }
 
@@ -180,80 +171,93 @@ class RemedySearch {
   }
 
   // The fastest request that fits in which all `freed` flags change.
-  std::optional<Fit> fastest_with(const MemoryFlags& freed, int world_size) {
-    RunConfig trial = config_;
-    if (freed.micro_batch) trial.micro_batch_size = 0;
-    if (freed.zero) trial.zero_stage = 0;
-    if (freed.layout) trial.layout.reset();
+  std::optional<Fit> fastest_with(unsigned freed) {
+    const RunConfig open = with_open(config_, freed);
     std::optional<Fit> best;
     // Policies mixed by the planner come first.
     for (const char* policy :
          {"auto", "lean", "recompute", "offload", "keep"}) {
-      if (freed.activations == (config_.activations == policy)) continue;
+      const bool changes = config_.activations != policy;
+      if (((freed & kActivations) != 0) != changes) continue;
+      RunConfig trial = open;
       trial.activations = policy;
-      auto fit = final_fit(trial, world_size);
-      if (fit && (!best || fit->seconds < best->seconds)) best = std::move(fit);
+      keep_faster(best, final_fit(trial, world_size_));
     }
     if (!best) return std::nullopt;
-    // Set the flags to the values that the planner chose.
-    trial = best->config;
-    if (freed.micro_batch) trial.micro_batch_size = best->plan.micro_batch_size;
-    if (freed.zero) trial.zero_stage = best->plan.zero_stage;
-    if (freed.layout) trial.layout = best->plan.layout;
-    return final_fit(trial, world_size);
+    return final_fit(settled(best->config, best->plan, freed), world_size_);
+  }
+
+  static void keep_faster(std::optional<Fit>& best, std::optional<Fit> other) {
+    if (other && (!best || other->seconds < best->seconds)) {
+      best = std::move(other);
+    }
+  }
+
+  // The request without these flags, except for activations.
+  static RunConfig with_open(RunConfig trial, unsigned freed) {
+    if ((freed & kMicroBatch) != 0) trial.micro_batch_size = 0;
+    if ((freed & kZero) != 0) trial.zero_stage = 0;
+    if ((freed & kLayout) != 0) trial.layout.reset();
+    return trial;
+  }
+
+  // Sets these flags to the values that the planner chose.
+  static RunConfig settled(RunConfig trial, const plan::Plan& plan,
+                           unsigned freed) {
+    if ((freed & kMicroBatch) != 0) {
+      trial.micro_batch_size = plan.micro_batch_size;
+    }
+    if ((freed & kZero) != 0) trial.zero_stage = plan.zero_stage;
+    if ((freed & kLayout) != 0) trial.layout = plan.layout;
+    return trial;
+  }
+
+  // The flags that the user gave, besides activations.
+  unsigned given() const {
+    return (config_.micro_batch_size > 0 ? kMicroBatch : 0U) |
+           (config_.zero_stage > 0 ? kZero : 0U) |
+           (config_.layout ? kLayout : 0U);
   }
 
   void change_memory_flags() {
-    add(RemedyKind::kActivations,
-        fastest_with({.activations = true}, world_size_));
-    if (given_.micro_batch) {
-      add(RemedyKind::kMicroBatch,
-          fastest_with({.micro_batch = true}, world_size_));
-    }
-    if (given_.zero) {
-      add(RemedyKind::kZero, fastest_with({.zero = true}, world_size_));
-    }
-    if (given_.layout && world_size_ > 1) {
-      add(RemedyKind::kLayout, fastest_with({.layout = true}, world_size_));
+    unsigned changeable = kActivations | given();
+    if (world_size_ == 1) changeable &= ~kLayout;
+    const auto sets_of = [changeable](int count) {
+      std::vector<unsigned> sets;
+      for (unsigned set = 1; set <= kAllMemoryFlags; ++set) {
+        if (std::popcount(set) == count && (set & ~changeable) == 0) {
+          sets.push_back(set);
+        }
+      }
+      return sets;
+    };
+    for (const unsigned flag : sets_of(1)) {
+      add(flag == kActivations  ? RemedyKind::kActivations
+          : flag == kMicroBatch ? RemedyKind::kMicroBatch
+          : flag == kZero       ? RemedyKind::kZero
+                                : RemedyKind::kLayout,
+          fastest_with(flag));
     }
     // The fewest flags together, and more if that saves the batch-norm groups.
     for (int count = 2; count <= 4; ++count) {
       if (std::ranges::any_of(found_, std::not_fn(shrinks_groups))) return;
       const size_t before = found_.size();
-      const bool is_first = found_.empty();
-      if (add(RemedyKind::kTogether, fastest_of(count, world_size_)) &&
-          !is_first && shrinks_groups(found_.back())) {
+      std::optional<Fit> fastest;
+      for (const unsigned set : sets_of(count)) {
+        keep_faster(fastest, fastest_with(set));
+      }
+      if (add(RemedyKind::kTogether, fastest) && before > 0 &&
+          shrinks_groups(found_.back())) {
         found_.resize(before);
       }
     }
   }
 
-  // The fastest request with `count` flags changed.
-  std::optional<Fit> fastest_of(int count, int world_size) {
-    std::optional<Fit> best;
-    for (int set = 0; set < 16; ++set) {
-      const MemoryFlags freed{(set & 1) != 0, (set & 2) != 0, (set & 4) != 0,
-                              (set & 8) != 0};
-      const bool is_given =
-          (!freed.micro_batch || given_.micro_batch) &&
-          (!freed.zero || given_.zero) &&
-          (!freed.layout || (given_.layout && world_size > 1));
-      if (!is_given || freed.count() != count) continue;
-      auto fit = fastest_with(freed, world_size);
-      if (fit && (!best || fit->seconds < best->seconds)) best = std::move(fit);
-    }
-    return best;
-  }
-
   // The request as it is, and with every memory flag at its leanest.
   std::vector<RunConfig> bases(bool frees_layout) const {
-    RunConfig as_typed = config_;
-    if (frees_layout) as_typed.layout.reset();
+    const RunConfig as_typed = with_open(config_, frees_layout ? kLayout : 0U);
     std::vector<RunConfig> all = {as_typed};
-    RunConfig free = as_typed;
-    free.layout.reset();
-    free.zero_stage = 0;
-    free.micro_batch_size = 0;
+    RunConfig free = with_open(config_, kAllMemoryFlags);
     for (const char* policy : {"auto", "offload"}) {
       free.activations = policy;
       if (key_of(free, 1) != key_of(as_typed, 1)) all.push_back(free);
@@ -262,21 +266,14 @@ class RemedySearch {
   }
 
   // Sets flags that the user gave and the search freed to the plan's values.
-  RunConfig settled(RunConfig trial, const plan::Plan& plan) const {
-    if (given_.micro_batch && trial.micro_batch_size == 0) {
-      trial.micro_batch_size = plan.micro_batch_size;
-    }
-    if (given_.zero && trial.zero_stage == 0) {
-      trial.zero_stage = plan.zero_stage;
-    }
-    if (given_.layout && !trial.layout) trial.layout = plan.layout;
-    return trial;
-  }
-
   bool add_settled(RemedyKind kind, const RunConfig& trial, int world_size) {
     auto fit = final_fit(trial, world_size);
     if (!fit) return false;
-    const RunConfig whole = settled(trial, fit->plan);
+    const unsigned freed =
+        given() &
+        ((trial.micro_batch_size == 0 ? kMicroBatch : 0U) |
+         (trial.zero_stage == 0 ? kZero : 0U) | (!trial.layout ? kLayout : 0U));
+    const RunConfig whole = settled(trial, fit->plan, freed);
     if (key_of(whole, 1) != key_of(trial, 1)) {
       fit = final_fit(whole, world_size);
     }
@@ -309,22 +306,16 @@ class RemedySearch {
     for (int64_t step = 1; below + step < fits_so; step *= 2) {
       if (fits(trial(below + step), world_size_)) fits_so = below + step;
     }
-    while (below + 1 < fits_so) {
-      const int64_t middle = below + (fits_so - below) / 2;
-      (fits(trial(middle), world_size_) ? fits_so : below) = middle;
-    }
-    return fits_so;
+    return 1 + last_that_holds(below, fits_so, [&](int64_t number) {
+             return !fits(trial(number), world_size_);
+           });
   }
 
   // The largest value in MiB whose limit does not exceed the current one.
   int64_t mebibytes_of_limit() const {
-    int64_t within = 0;
-    int64_t beyond = kMostMebibytes;
-    while (within + 1 < beyond) {
-      const int64_t middle = within + (beyond - within) / 2;
-      (limit_of(middle) <= config_.memory_limit ? within : beyond) = middle;
-    }
-    return within;
+    return last_that_holds(0, kMostMebibytes, [this](int64_t number) {
+      return limit_of(number) <= config_.memory_limit;
+    });
   }
 
   void larger_limits() {
@@ -375,11 +366,9 @@ class RemedySearch {
   std::optional<int64_t> largest_that_fits(int64_t least, int64_t asked,
                                            const Trial& trial) {
     if (least >= asked || !fits(trial(least), world_size_)) return std::nullopt;
-    while (least + 1 < asked) {
-      const int64_t middle = least + (asked - least) / 2;
-      (fits(trial(middle), world_size_) ? least : asked) = middle;
-    }
-    return least;
+    return last_that_holds(least, asked, [&](int64_t number) {
+      return fits(trial(number), world_size_);
+    });
   }
 
   int64_t blocks_of(const RunConfig& config) const {
@@ -466,10 +455,8 @@ class RemedySearch {
 
   const RunConfig& config_;
   const int world_size_;
-  const std::vector<layers::LayerCost>& layers_;
+  PlanSearch& search_;
   const RemedyScope& scope_;
-  const TryPlan& try_plan_;
-  const MemoryFlags given_;
   const int64_t stride_;
   int64_t limit_mebibytes_ = 0;  // the limit found
   std::map<Key, bool> known_;
@@ -490,11 +477,42 @@ std::string fit_text(const Remedy& remedy) {
 }  // namespace
 
 std::vector<Remedy> find_remedies(const configs::RunConfig& config,
-                                  int world_size,
-                                  const std::vector<layers::LayerCost>& layers,
-                                  const RemedyScope& scope,
-                                  const TryPlan& try_plan) {
-  return RemedySearch(config, world_size, layers, scope, try_plan).run();
+                                  int world_size, PlanSearch& search,
+                                  const RemedyScope& scope) {
+  return RemedySearch(config, world_size, search, scope).run();
+}
+
+std::vector<Remedy> remedies_for_groups(
+    const configs::RunConfig& config, int world_size,
+    const std::vector<layers::LayerCost>& layers, const RemedyScope& scope) {
+  configs::RunConfig usual = config;
+  usual.batch_norm_rule = batch_norm_rule(config);
+  PlanSearch search(layers);
+  std::vector<Remedy> remedies =
+      find_remedies(usual, world_size, search, scope);
+  // A smaller batch would have other groups.
+  std::erase_if(remedies, [](const Remedy& remedy) {
+    return remedy.kind == RemedyKind::kBatch;
+  });
+  return remedies;
+}
+
+std::optional<std::string> smaller_groups_warning(
+    const configs::RunConfig& config, const plan::Plan& plan,
+    const std::vector<layers::LayerCost>& layers, const RemedyScope& scope) {
+  if (!shrinks_groups(config, plan)) return std::nullopt;
+  const int64_t batch = config.global_batch_size;
+  const int world_size = plan.layout.world_size();
+  return cat(
+      "batch-norm groups of ",
+      plan::group_sizes_text(batch, plan.batch_norm_rule()), " instead of ",
+      plan::group_sizes_text(batch, batch_norm_rule(config)),
+      " images, which fit no plan of ", counted(world_size, "process"),
+      " within ", format_bytes(config.memory_limit),
+      ". Statistics of fewer images are noisier: the weights become others, "
+      "often less accurate ones. To keep the usual groups, ",
+      remedies_text(remedies_for_groups(config, world_size, layers, scope),
+                    scope));
 }
 
 std::string flags_text(const Remedy& remedy) {
@@ -522,6 +540,13 @@ std::string remedies_text(const std::vector<Remedy>& remedies,
             (command.empty() ? flags_text(remedy) : command) + fit_text(remedy);
   }
   return text;
+}
+
+std::string remedy_of(const configs::RunConfig& config, int world_size,
+                      const std::vector<layers::LayerCost>& layers,
+                      const RemedyScope& scope) {
+  PlanSearch search(layers);
+  return remedies_text(find_remedies(config, world_size, search, scope), scope);
 }
 
 }  // namespace headroom::planner

@@ -26,6 +26,7 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
+#include "parallel/planner/plan_search.h"
 
 namespace headroom::planner {
 
@@ -72,18 +73,23 @@ struct RemedyScope {
   std::function<std::string(const Remedy&)> command_with = {};
 };
 
-// Returns a plan for a changed request; nothing if it is refused. With
-// `is_final` it is the plan that the request gets, else any plan that fits.
-using TryPlan = std::function<std::optional<plan::Plan>(
-    const configs::RunConfig&, int world_size, bool is_final)>;
-
 // Returns remedies, the most useful first. REQUIRES: layers; a request that
-// `try_plan` refuses.
+// `search` refuses with kNoPlan, or whose plan `scope` does not admit.
 std::vector<Remedy> find_remedies(const configs::RunConfig& config,
-                                  int world_size,
-                                  const std::vector<layers::LayerCost>& layers,
-                                  const RemedyScope& scope,
-                                  const TryPlan& try_plan);
+                                  int world_size, PlanSearch& search,
+                                  const RemedyScope& scope);
+
+// Changes with which the usual groups fit. REQUIRES: layers; shrinks_groups()
+// of the request's plan.
+std::vector<Remedy> remedies_for_groups(
+    const configs::RunConfig& config, int world_size,
+    const std::vector<layers::LayerCost>& layers, const RemedyScope& scope);
+
+// A warning that the plan has smaller groups than usual, with their effect and
+// changes that avoid them; nothing if it has not.
+std::optional<std::string> smaller_groups_warning(
+    const configs::RunConfig& config, const plan::Plan& plan,
+    const std::vector<layers::LayerCost>& layers, const RemedyScope& scope);
 
 // The flags to change, as in "--activations offload".
 std::string flags_text(const Remedy& remedy);
@@ -92,5 +98,10 @@ std::string flags_text(const Remedy& remedy);
 // or --processes 2 (…)".
 std::string remedies_text(const std::vector<Remedy>& remedies,
                           const RemedyScope& scope);
+
+// The text of find_remedies().
+std::string remedy_of(const configs::RunConfig& config, int world_size,
+                      const std::vector<layers::LayerCost>& layers,
+                      const RemedyScope& scope);
 
 }  // namespace headroom::planner

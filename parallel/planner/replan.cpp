@@ -5,12 +5,10 @@
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
-#include "parallel/plan/batch_split.h"
 #include "parallel/plan/layout.h"
-#include "parallel/planner/plan_memory.h"
-#include "parallel/planner/planner.h"
-#include "parallel/planner/saved_plan.h"
-#include "parallel/planner/stage_cut.h"
+#include "parallel/plan/plan_parts.h"
+#include "parallel/planner/plan_search.h"
+#include "parallel/planner/remedies.h"
 
 namespace headroom::planner {
 namespace {
@@ -42,16 +40,26 @@ class ReplanSearch {
                int64_t bound, const std::vector<layers::LayerCost>& layers)
       : request_(config),
         world_size_(failed.layout.world_size()),
-        layers_(layers) {
+        search_(layers) {
     request_.memory_limit = bound;
     request_.batch_norm_rule = failed.batch_norm_rule();
     request_.micro_batch_size = 0;
     request_.resume = "the checkpoint";  // a checkpoint is read at the start
   }
 
+  // The plan that follows, with these flags of the request set free.
+  std::optional<plan::Plan> run(bool frees_layout, bool frees_zero) {
+    configs::RunConfig trial = request_;
+    if (frees_layout) trial.layout.reset();
+    if (frees_zero) trial.zero_stage = 0;
+    const auto found = with_some_activations(trial);
+    if (!found) return std::nullopt;
+    return found->plan;
+  }
+
   // The flags with which --resume gets this plan, if any do.
   std::optional<std::string> resume_flags(const configs::RunConfig& config,
-                                          const plan::Plan& plan) const {
+                                          const plan::Plan& plan) {
     configs::RunConfig resumed = config;
     resumed.resume = request_.resume;
     resumed.batch_norm_rule = request_.batch_norm_rule;
@@ -59,22 +67,17 @@ class ReplanSearch {
     resumed.zero_stage = plan.zero_stage;
     resumed.micro_batch_size = plan.micro_batch_size;
     resumed.memory_limit = request_.memory_limit;
-    for (const char* activations : {"auto", "offload"}) {
-      resumed.activations = activations;
-      const PlanDecision decision = choose_plan(resumed, world_size_, layers_,
-                                                PlanAnswer::kWithoutRemedy);
-      if (!decision.plan) continue;
-      return cat("--layout ", plan::to_string(plan.layout), " --zero ",
-                 plan.zero_stage, " --micro-batch ", plan.micro_batch_size,
-                 " --activations ", activations, " --memory-limit ",
-                 request_.memory_limit);
-    }
-    return std::nullopt;
+    const auto found = with_some_activations(resumed);
+    if (!found) return std::nullopt;
+    return cat("--layout ", plan::to_string(plan.layout), " --zero ",
+               plan.zero_stage, " --micro-batch ", plan.micro_batch_size,
+               " --activations ", found->activations, " --memory-limit ",
+               request_.memory_limit);
   }
 
   // Another change that fits: more processes or smaller images. A run resumed
   // with one of the plan's flags has defaults for the others.
-  std::optional<Remedy> other_remedy() const {
+  std::optional<Remedy> other_remedy() {
     configs::RunConfig open = request_;
     open.layout.reset();
     open.zero_stage = 0;
@@ -82,15 +85,8 @@ class ReplanSearch {
     RemedyScope scope;
     scope.limit_flag.clear();
     scope.most_processes = 2 * world_size_ + 8;
-    const auto plan_of = [&](const configs::RunConfig& trial, int processes,
-                             bool is_final) {
-      return choose_plan(trial, processes, layers_,
-                         is_final ? PlanAnswer::kWithoutRemedy
-                                  : PlanAnswer::kWhetherFits)
-          .plan;
-    };
     for (const Remedy& remedy :
-         find_remedies(open, world_size_, layers_, scope, plan_of)) {
+         find_remedies(open, world_size_, search_, scope)) {
       if (remedy.kind == RemedyKind::kProcesses ||
           remedy.kind == RemedyKind::kImage) {
         return remedy;
@@ -99,29 +95,29 @@ class ReplanSearch {
     return std::nullopt;
   }
 
-  std::optional<plan::Plan> run(bool frees_layout, bool frees_zero) const {
-    configs::RunConfig trial = request_;
-    if (frees_layout) trial.layout.reset();
-    if (frees_zero) trial.zero_stage = 0;
-    // Also try offload, which the failed plan may have used.
+ private:
+  struct Found {
+    plan::Plan plan;
+    std::string activations;
+  };
+  // Also tries offload, which the failed plan may have used.
+  std::optional<Found> with_some_activations(configs::RunConfig trial) {
     for (const char* activations : {"auto", "offload"}) {
       trial.activations = activations;
-      const PlanDecision decision =
-          choose_plan(trial, world_size_, layers_, PlanAnswer::kWithoutRemedy);
-      if (decision.plan) return decision.plan;
+      auto plan = search_.best(trial, world_size_).plan;
+      if (plan) return Found{*std::move(plan), activations};
     }
     return std::nullopt;
   }
 
- private:
   configs::RunConfig request_;
   const int world_size_;
-  const std::vector<layers::LayerCost>& layers_;
+  PlanSearch search_;
 };
 
 // Names the part of the request that prevents a plan, if there is one.
 Replan refuse(const configs::RunConfig& config, const plan::Plan& failed,
-              const std::string& numbers, const ReplanSearch& search) {
+              const std::string& numbers, ReplanSearch& search) {
   Replan refusal;
   const bool has_layout = config.layout.has_value();
   const bool has_zero = config.zero_stage > 0;
@@ -174,7 +170,7 @@ std::string describe(const MemoryShortage& shortage) {
 int64_t leanest_bytes(const configs::RunConfig& config, const plan::Plan& plan,
                       const std::vector<layers::LayerCost>& layers) {
   plan::Plan lean = plan;
-  const plan::BatchCut cut = batch_cut(config, plan);
+  const plan::BatchCut cut = plan::batch_cut(plan, config.global_batch_size);
   if (!plan::smaller_micro_batch_error(cut)) {
     lean.micro_batch_size = plan::smaller_micro_batches(cut).back();
   }
@@ -204,7 +200,7 @@ Replan plan_after_shortage(const configs::RunConfig& config,
   }
   const int64_t needed = leanest_bytes(config, failed, layers);
   const int64_t bound = bound_of(needed, shortage);
-  const ReplanSearch search(config, failed, bound, layers);
+  ReplanSearch search(config, failed, bound, layers);
   if (auto plan = search.run(false, false)) {
     plan->reason =
         "instead of " + plan::to_string(failed.layout) +
@@ -231,15 +227,12 @@ ElasticPlan plan_for_workers(const configs::RunConfig& config,
   configs::RunConfig open = config;
   open.layout.reset();
   open.batch_norm_rule = wanted.batch_norm_rule();
+  PlanSearch search(layers);
   ElasticPlan found;
-  for (int count = workers; count >= 1; --count) {
+  for (int count = workers; count >= 1 && !found.plan; --count) {
     if (count == asked) return {wanted, wanted.reason};
-    const PlanDecision decision =
-        choose_plan(open, count, layers, PlanAnswer::kWithoutRemedy);
-    found.reason = decision.reason;
-    if (!decision.plan) continue;
-    found.plan = decision.plan;
-    break;
+    const PlanDecision decision = search.best(open, count);
+    found = {decision.plan, decision.reason};
   }
   return found;
 }

@@ -10,16 +10,11 @@
 #include "parallel/base/units.h"
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan_json.h"
+#include "parallel/plan/plan_parts.h"
 #include "parallel/planner/plan_memory.h"
-#include "parallel/planner/planner.h"
+#include "parallel/planner/requested_plan.h"
 
 namespace headroom::planner {
-
-plan::BatchCut batch_cut(const configs::RunConfig& config,
-                         const plan::Plan& plan) {
-  return {config.global_batch_size, plan.layout.data_parallel_size,
-          plan.micro_batch_size, plan.batch_norm_rule()};
-}
 
 std::string plan_match_error(const configs::RunConfig& config,
                              const plan::Plan& plan, int world_size,
@@ -29,7 +24,8 @@ std::string plan_match_error(const configs::RunConfig& config,
                plan.layout.world_size(), " processes, and there are ",
                world_size);
   }
-  if (const auto why = plan::groups_error(batch_cut(config, plan))) {
+  if (const auto why =
+          plan::groups_error(plan::batch_cut(plan, config.global_batch_size))) {
     return *why;
   }
   if (const auto why = plan::stage_begins_error(

@@ -10,13 +10,10 @@
 
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
-#include "parallel/plan/batch_split.h"
+#include "parallel/plan/batch_norm_groups.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::planner {
-
-plan::BatchCut batch_cut(const configs::RunConfig& config,
-                         const plan::Plan& plan);
 
 // Why a stored plan does not fit this run, with both numbers; "" if it does.
 // Called before a plan from a file is used: by the coordinator of a resumed run

@@ -7,10 +7,6 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
-#include "parallel/base/units.h"
-#include "parallel/planner/saved_plan.h"
-#include "parallel/predict/memory_model.h"
-#include "parallel/predict/memory_request.h"
 #include "parallel/predict/rank_share.h"
 #include "parallel/predict/simulated_stage.h"
 
@@ -167,11 +163,6 @@ class Partitioner {
   std::vector<Part> parts_;  // [begin][end]
 };
 
-std::string layers_text(int64_t begin, int64_t end) {
-  return end - begin == 1 ? cat("layer ", begin)
-                          : cat("layers ", begin, " to ", end - 1);
-}
-
 // The limit of a stage, relative to the smallest possible fullest stage.
 constexpr double kMemorySlack = 1.05;
 
@@ -186,22 +177,21 @@ int64_t state_bytes(predict::MemoryRequest& request, int64_t layer) {
          state.moments + state.average;
 }
 
-// In 1F1B a stage holds one micro-batch more per stage after it.
-PartitionRequest request_of(const configs::RunConfig& config,
-                            const plan::Plan& plan,
-                            const std::vector<layers::LayerCost>& layers) {
-  predict::MemoryRequest memory = predict::memory_request(config, plan, layers);
-  memory.plan.stage_begins = {0};
-  const predict::RankMicroBatch whole = predict::rank_micro_batch(memory, {});
-  const std::vector<predict::LayerCost> bytes =
-      predict::planned_layer_costs(whole.stage, whole.shape, whole.loss);
+PartitionRequest partition_request(const predict::MemoryRequest& memory) {
+  const plan::Plan& plan = memory.plan;
+  predict::MemoryRequest undivided = memory;
+  undivided.plan.stage_begins = {0};
+  const predict::RankMicroBatch whole =
+      predict::rank_micro_batch(undivided, {});
+  const std::vector<predict::LayerMemory> bytes =
+      predict::layer_memory(whole.stage, whole.shape, whole.loss);
   PartitionRequest request;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const layers::LayerCost& layer = layers[i];
+  for (size_t i = 0; i < memory.layers.size(); ++i) {
+    const layers::LayerCost& layer = memory.layers[i];
     PartitionLayer part;
     part.cost = layer.multiply_adds_per_pixel *
                 static_cast<double>(memory.image_height * memory.image_width);
-    part.fixed_bytes = state_bytes(memory, static_cast<int64_t>(i));
+    part.fixed_bytes = state_bytes(undivided, static_cast<int64_t>(i));
     part.activation_bytes = bytes[i].kept_bytes;
     part.busy_bytes = bytes[i].peak_bytes;
     part.map_bytes = whole.shape.map_bytes(layer.channels, layer.stride);
@@ -209,8 +199,10 @@ PartitionRequest request_of(const configs::RunConfig& config,
     part.inputs = layer.inputs;
     request.layers.push_back(part);
   }
+  // In 1F1B a stage holds one micro-batch more per stage after it.
   const int stages = plan.layout.pipeline_parallel_size;
-  const int64_t micro_batches = num_micro_batches(config, plan);
+  const int64_t micro_batches =
+      plan::num_micro_batches(plan, memory.global_batch_size);
   for (int stage = 0; stage < stages; ++stage) {
     request.in_flight.push_back(
         std::min<int64_t>(stages - stage, micro_batches));
@@ -220,88 +212,38 @@ PartitionRequest request_of(const configs::RunConfig& config,
 
 }  // namespace
 
-PartitionDecision partition_stages(const PartitionRequest& request) {
-  const int num_layers = static_cast<int>(request.layers.size());
-  const int num_stages = static_cast<int>(request.in_flight.size());
+std::optional<std::vector<int64_t>> partition_stages(
+    const PartitionRequest& request) {
   const Partitioner partitioner(request);
-  const auto with_parameters = std::count_if(
-      request.layers.begin(), request.layers.end(),
-      [](const PartitionLayer& layer) { return layer.has_parameters; });
-  if (with_parameters < num_stages)
-    return {std::nullopt, cat(num_stages, " stages, but only ", with_parameters,
-                              " of ", num_layers, " layers have parameters")};
-
   const double largest_cost = partitioner.smallest_largest_cost();
-  if (largest_cost == kInfinity)
-    return {std::nullopt,
-            cat("no cut into ", num_stages, " stages keeps every stage within ",
-                format_bytes(*request.memory_limit_bytes),
-                ": the fullest needs at least ",
-                format_bytes(*partitioner.smallest_limit()))};
-
-  StagePartition partition;
-  partition.stage_begins = partitioner.cuts(largest_cost);
-  std::vector<int64_t> ends(partition.stage_begins.begin() + 1,
-                            partition.stage_begins.end());
-  ends.push_back(num_layers);
-  double total = 0;
-  size_t slowest = 0;
-  for (size_t stage = 0; stage < ends.size(); ++stage) {
-    const int begin = static_cast<int>(partition.stage_begins[stage]);
-    const int end = static_cast<int>(ends[stage]);
-    partition.stage_costs.push_back(partitioner.part(begin, end).cost);
-    partition.stage_bytes.push_back(
-        partitioner.bytes(static_cast<int>(stage), begin, end));
-    total += partition.stage_costs.back();
-    if (partition.stage_costs.back() > partition.stage_costs[slowest])
-      slowest = stage;
-  }
-  const double percent =
-      total > 0 ? 100 * partition.stage_costs[slowest] / total : 0;
-  std::string reason =
-      cat("stage ", slowest, " of ", num_stages, ", ",
-          layers_text(partition.stage_begins[slowest], ends[slowest]),
-          ", decides with ", std::lround(percent), " % of the work");
-  if (request.memory_limit_bytes)
-    reason +=
-        ", every stage within " + format_bytes(*request.memory_limit_bytes);
-  return {std::move(partition), std::move(reason)};
+  if (largest_cost == kInfinity) return std::nullopt;
+  return partitioner.cuts(largest_cost);
 }
 
 std::optional<int64_t> smallest_memory_limit(const PartitionRequest& request) {
   return Partitioner(request).smallest_limit();
 }
 
-// The number of micro-batches does not depend on the image: a full batch leaves
-// no remainder that could be joined on a small map.
-int64_t num_micro_batches(const configs::RunConfig& config,
-                          const plan::Plan& plan) {
-  return static_cast<int64_t>(
-      plan::part_of(batch_cut(config, plan), config.global_batch_size, 2, 0)
-          .micro_batches.size());
-}
-
-PartitionDecision cut_stages(const configs::RunConfig& config,
-                             const plan::Plan& plan,
-                             const std::vector<layers::LayerCost>& layers) {
-  PartitionRequest request = request_of(config, plan, layers);
+std::vector<int64_t> cut_stages(const predict::MemoryRequest& memory) {
+  PartitionRequest request = partition_request(memory);
   if (const auto least = smallest_memory_limit(request)) {
     request.memory_limit_bytes =
         std::llround(kMemorySlack * static_cast<double>(*least));
   }
-  return partition_stages(request);
+  auto stage_begins = partition_stages(request);
+  HEADROOM_CHECK(stage_begins.has_value(), "more stages than layers");
+  return *std::move(stage_begins);
 }
 
 std::vector<StageShare> stage_shares(
     const plan::Plan& plan, const std::vector<layers::LayerCost>& layers) {
-  const auto num_layers = static_cast<int64_t>(layers.size());
   std::vector<StageShare> shares;
   for (size_t stage = 0; stage < plan.stage_begins.size(); ++stage) {
     StageShare share;
-    share.begin = plan.stage_begins[stage];
-    share.end = stage + 1 < plan.stage_begins.size()
-                    ? plan.stage_begins[stage + 1]
-                    : num_layers;
+    const plan::LayerRange range =
+        plan::layers_of_stage(plan.stage_begins, stage, layers.size());
+    share.begin = range.begin;
+    share.end = range.end;
     for (int64_t layer = share.begin; layer < share.end; ++layer) {
       const layers::LayerCost& cost = layers.at(static_cast<size_t>(layer));
       share.parameters += cost.parameters;

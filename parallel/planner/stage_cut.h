@@ -18,12 +18,12 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "configs/layers/layer_cost.h"
-#include "configs/run_config.h"
 #include "parallel/plan/plan.h"
+#include "parallel/plan/plan_parts.h"
+#include "parallel/predict/memory_model.h"
 
 namespace headroom::planner {
 
@@ -49,33 +49,20 @@ struct PartitionRequest {
   std::optional<int64_t> memory_limit_bytes;  // each stage's limit
 };
 
-struct StagePartition {
-  std::vector<int64_t> stage_begins;  // the first layer of each stage
-  std::vector<double> stage_costs;
-  std::vector<int64_t> stage_bytes;
-};
-
-struct PartitionDecision {
-  std::optional<StagePartition> partition;
-  std::string reason;  // the limiting stage, or why none fits
-};
-
-// REQUIRES: costs and bytes are not negative; layers read earlier layers.
-PartitionDecision partition_stages(const PartitionRequest& request);
+// The first layer of each stage; nothing if no cut keeps the limit, or if too
+// few layers have parameters. REQUIRES: costs and bytes are not negative;
+// layers read earlier layers.
+std::optional<std::vector<int64_t>> partition_stages(
+    const PartitionRequest& request);
 
 // The smallest memory_limit_bytes with which there is a partition. Nothing if
 // too few layers have parameters.
 std::optional<int64_t> smallest_memory_limit(const PartitionRequest& request);
 
-// Micro-batches of a rank in a full batch.
-// REQUIRES: layout, micro-batch and groups are set.
-int64_t num_micro_batches(const configs::RunConfig& config,
-                          const plan::Plan& plan);
-
-// REQUIRES: as num_micro_batches(); the activation policy and ZeRO stage too.
-PartitionDecision cut_stages(const configs::RunConfig& config,
-                             const plan::Plan& plan,
-                             const std::vector<layers::LayerCost>& layers);
+// The first layer of each stage of a pipeline. REQUIRES: a plan with layout,
+// micro-batch, groups, policies and ZeRO stage, which has no more stages than
+// layers with parameters.
+std::vector<int64_t> cut_stages(const predict::MemoryRequest& request);
 
 // The cost of each pipeline stage of a plan.
 struct StageShare {

@@ -18,7 +18,7 @@ constexpr int64_t kOddOutputs = 160 << 10;
 int64_t in_tiles(int64_t channels) { return round_up(channels, kTileChannels); }
 
 // AMX pads output channels to blocks of 64; `weights` pads them to 32.
-int64_t in_wide_blocks(const ConvolutionShape& convolution, int64_t weights) {
+int64_t in_wide_blocks(const Convolution& convolution, int64_t weights) {
   const int64_t outputs = convolution.out_channels;
   return outputs > 64 ? weights * round_up(outputs, 64) / outputs : weights;
 }
@@ -27,8 +27,7 @@ struct Map {
   int64_t rows, columns;
 };
 
-Map output_of(const ConvolutionShape& convolution,
-              const MicroBatchShape& shape) {
+Map output_of(const Convolution& convolution, const MicroBatchShape& shape) {
   const int64_t halo = shape.is_split() ? convolution.kernel : 0;
   return {shape.image_height / convolution.out_stride + halo,
           shape.image_width / convolution.out_stride};
@@ -36,7 +35,7 @@ Map output_of(const ConvolutionShape& convolution,
 
 // The padded copy of a map, in tiles: the whole map if it is narrow, else one
 // block. With few channels each kernel row has its own block.
-int64_t tiled_map(const ConvolutionShape& convolution, const Map& map,
+int64_t tiled_map(const Convolution& convolution, const Map& map,
                   int64_t channels) {
   const int64_t kernel = convolution.kernel, stride = convolution.stride;
   if (kernel == 1 && stride == 1) return 0;
@@ -56,7 +55,7 @@ int64_t tiled_map(const ConvolutionShape& convolution, const Map& map,
 
 }  // namespace
 
-int64_t forward_scratch(const ConvolutionShape& convolution,
+int64_t forward_scratch(const Convolution& convolution,
                         const MicroBatchShape& shape, int64_t weights) {
   const int64_t inputs = convolution.in_channels;
   return in_wide_blocks(convolution, weights) +
@@ -65,7 +64,7 @@ int64_t forward_scratch(const ConvolutionShape& convolution,
               tiled_map(convolution, output_of(convolution, shape), inputs));
 }
 
-int64_t input_gradient_scratch(const ConvolutionShape& convolution,
+int64_t input_gradient_scratch(const Convolution& convolution,
                                const MicroBatchShape& shape, int64_t weights) {
   const int64_t outputs = convolution.out_channels;
   const Map map = output_of(convolution, shape);
@@ -84,7 +83,7 @@ int64_t input_gradient_scratch(const ConvolutionShape& convolution,
 }
 
 // Input and gradient are transposed in blocks, as pairs of pixels.
-int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
+int64_t weight_gradient_bytes(const Convolution& convolution,
                               const MicroBatchShape& shape, int64_t weights) {
   constexpr int64_t kLeast = 112 << 10;
   // A 1x1 kernel's block holds all channels of its pixels.

@@ -11,11 +11,11 @@ namespace headroom::predict::amx {
 
 // `weights`: bytes of the weights in oneDNN's blocked form. convolution.h
 // describes the results of the functions with the same names.
-int64_t forward_scratch(const ConvolutionShape& convolution,
+int64_t forward_scratch(const Convolution& convolution,
                         const MicroBatchShape& shape, int64_t weights);
-int64_t input_gradient_scratch(const ConvolutionShape& convolution,
+int64_t input_gradient_scratch(const Convolution& convolution,
                                const MicroBatchShape& shape, int64_t weights);
-int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
+int64_t weight_gradient_bytes(const Convolution& convolution,
                               const MicroBatchShape& shape, int64_t weights);
 
 }  // namespace headroom::predict::amx

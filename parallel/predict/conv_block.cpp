@@ -8,7 +8,7 @@ namespace headroom::predict {
 namespace {
 
 struct Block {
-  ConvolutionShape convolution;
+  Convolution convolution;
   int64_t around = 0;  // rows of the halo
   Map x;               // the input, without its memory
   int64_t output_bytes = 0;
@@ -17,26 +17,26 @@ struct Block {
 
 Graph::Outcome backward(const OpContext& context, const Block& block,
                         Gradient gradient) {
-  MemoryTimeline& timeline = context.timeline;
+  LiveBuffers& buffers = context.buffers;
   const MicroBatchShape& shape = context.shape;
   Graph::Outcome outcome;
-  Memory dy = own(timeline, gradient, block.output_bytes);
+  Memory dy = own(buffers, gradient, block.output_bytes);
   gradient = {};
-  outcome.parameters = {timeline.allocate(block.norm_bytes),
-                        timeline.allocate(block.norm_bytes)};
+  outcome.parameters = {buffers.allocate(block.norm_bytes),
+                        buffers.allocate(block.norm_bytes)};
   Memory joined;
   if (block.around > 0) joined = join_halo(context, block.x, block.around);
   Memory dx;
   if (block.x.wants_gradient()) {
-    dx = timeline.allocate(joined != nullptr ? joined->bytes
-                                             : context.bytes_of(block.x));
-    timeline.touch(input_gradient_scratch(block.convolution, shape));
+    dx = buffers.allocate(joined != nullptr ? joined->bytes
+                                            : context.bytes_of(block.x));
+    buffers.touch(input_gradient_scratch(block.convolution, shape));
   }
   const Memory cast = cast_weight(context, block.convolution);
-  timeline.touch(weight_gradient_bytes(block.convolution, shape));
+  buffers.touch(weight_gradient_bytes(block.convolution, shape));
   if (!shape.adds_gradients) {
     outcome.parameters.push_back(
-        weight_gradient(timeline, block.convolution, shape));
+        weight_gradient(buffers, block.convolution, shape));
   }
   joined.reset();
   if (block.around > 0 && dx != nullptr) {
@@ -50,12 +50,12 @@ Graph::Outcome backward(const OpContext& context, const Block& block,
 void note_derivation(const OpContext& context, const Map& out, const Memory& y,
                      const Memory& statistics, int64_t norm_bytes) {
   if (context.derive == Derive::kNothing) return;
-  MemoryTimeline& timeline = context.timeline;
+  LiveBuffers& buffers = context.buffers;
   set_derivation(
       out.memory, {y, statistics},
-      [&timeline, bytes = out.memory->bytes,
-       affine = timeline.allocate(2 * norm_bytes)](const std::vector<Memory>&) {
-        return timeline.allocate(bytes);
+      [&buffers, bytes = out.memory->bytes,
+       affine = buffers.allocate(2 * norm_bytes)](const std::vector<Memory>&) {
+        return buffers.allocate(bytes);
       });
 }
 
@@ -65,7 +65,7 @@ Map conv_block(const OpContext& context, const Map& x,
                const layers::LayerProgram::Block& made) {
   const int64_t channels = made.channels;
   const int64_t stride = made.stride;
-  MemoryTimeline& timeline = context.timeline;
+  LiveBuffers& buffers = context.buffers;
   const MicroBatchShape& shape = context.shape;
   Block block;
   block.convolution = {x.channels,        channels, made.kernel, stride,
@@ -82,11 +82,11 @@ Map conv_block(const OpContext& context, const Map& x,
   const Memory y = context.allocate_map(channels, x.stride * stride);
   {
     const Memory cast = cast_weight(context, block.convolution);
-    timeline.touch(forward_scratch(block.convolution, shape));
+    buffers.touch(forward_scratch(block.convolution, shape));
   }
   joined.reset();
   const auto count = [&] {
-    return timeline.allocate(2 * shape.groups * channels * kDoubleBytes);
+    return buffers.allocate(2 * shape.groups * channels * kDoubleBytes);
   };
   const Memory statistics =
       context.replay != nullptr ? context.replay->once(count) : count();

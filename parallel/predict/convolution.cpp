@@ -38,8 +38,7 @@ bool is_float(const MicroBatchShape& shape) {
 }
 
 // LibTorch may convolve a single small map itself, by unfolding it.
-bool may_unfold(const ConvolutionShape& convolution,
-                const MicroBatchShape& shape) {
+bool may_unfold(const Convolution& convolution, const MicroBatchShape& shape) {
   return convolution.groups == 1 && shape.samples == 1 &&
          convolution.kernel > 1 && convolution.kernel <= 3 &&
          shape.cells(convolution.out_stride / convolution.stride) *
@@ -47,8 +46,7 @@ bool may_unfold(const ConvolutionShape& convolution,
              kSmallMap;
 }
 
-bool uses_onednn(const ConvolutionShape& convolution,
-                 const MicroBatchShape& shape) {
+bool uses_onednn(const Convolution& convolution, const MicroBatchShape& shape) {
   if (shape.is_mixed()) return true;
   if (!is_float(shape)) return false;
   if (convolution.kernel > 1 || convolution.stride > 1 ||
@@ -59,7 +57,7 @@ bool uses_onednn(const ConvolutionShape& convolution,
          shape.cells(convolution.out_stride) >= kLeastPixels;
 }
 
-bool is_depthwise(const ConvolutionShape& convolution) {
+bool is_depthwise(const Convolution& convolution) {
   return convolution.groups > 1 &&
          convolution.in_channels == convolution.groups &&
          convolution.out_channels == convolution.groups;
@@ -71,7 +69,7 @@ int64_t in_blocks_by_group(int64_t channels, int64_t groups) {
 }
 
 // Bytes of weights whose groups are each padded to whole blocks.
-int64_t group_weight_bytes(const ConvolutionShape& convolution,
+int64_t group_weight_bytes(const Convolution& convolution,
                            const MicroBatchShape& shape) {
   return convolution.kernel * convolution.kernel *
          in_blocks_by_group(convolution.in_channels, convolution.groups) *
@@ -79,19 +77,19 @@ int64_t group_weight_bytes(const ConvolutionShape& convolution,
                   kBlockChannels) *
          shape.element_bytes;
 }
-int64_t depthwise_weight_bytes(const ConvolutionShape& convolution,
+int64_t depthwise_weight_bytes(const Convolution& convolution,
                                const MicroBatchShape& shape) {
   return convolution.kernel * convolution.kernel *
          round_up(convolution.groups, kBlockChannels) * shape.element_bytes;
 }
 
 // oneDNN has special code for depthwise weight gradients up to 3x3.
-bool has_small_gradient(const ConvolutionShape& convolution) {
+bool has_small_gradient(const Convolution& convolution) {
   return is_depthwise(convolution) && convolution.kernel > 1 &&
          convolution.kernel <= 3;
 }
 
-int64_t inputs_in_blocks(const ConvolutionShape& convolution) {
+int64_t inputs_in_blocks(const Convolution& convolution) {
   if (convolution.groups > 1)
     return in_blocks_by_group(convolution.in_channels, convolution.groups);
   return convolution.in_channels < 16
@@ -102,7 +100,7 @@ int64_t inputs_in_blocks(const ConvolutionShape& convolution) {
 // Weights are padded to blocks of 16 channels. Some shapes also have a row of
 // sums; without AVX-512 that is at most one row for every eighth row of 64 to
 // 255 output channels.
-int64_t blocked_weight_bytes(const ConvolutionShape& convolution,
+int64_t blocked_weight_bytes(const Convolution& convolution,
                              const MicroBatchShape& shape) {
   if (is_depthwise(convolution))
     return depthwise_weight_bytes(convolution, shape);
@@ -125,13 +123,12 @@ int64_t blocked_weight_bytes(const ConvolutionShape& convolution,
   return convolution.kernel == 1 ? bytes + bytes / 32 : bytes;
 }
 
-bool uses_amx(const ConvolutionShape& convolution,
-              const MicroBatchShape& shape) {
+bool uses_amx(const Convolution& convolution, const MicroBatchShape& shape) {
   return shape.onednn_isa == OnednnIsa::kAmx && shape.is_mixed() &&
          convolution.groups == 1;
 }
 
-int64_t columns_bytes(const ConvolutionShape& convolution,
+int64_t columns_bytes(const Convolution& convolution,
                       const MicroBatchShape& shape) {
   if (convolution.kernel == 1 && convolution.stride == 1) return 0;
   if (shape.is_mixed()) return 0;
@@ -143,7 +140,7 @@ int64_t columns_bytes(const ConvolutionShape& convolution,
 
 // Without AVX-512 oneDNN unfolds inputs narrower than the kernel: each thread
 // unfolds one sample and has a gradient of its own to add up.
-int64_t narrow_gradient(const ConvolutionShape& convolution,
+int64_t narrow_gradient(const Convolution& convolution,
                         const MicroBatchShape& shape) {
   const int64_t in_stride = convolution.out_stride / convolution.stride;
   if (shape.image_width / in_stride >= convolution.kernel) return 0;
@@ -158,7 +155,7 @@ int64_t narrow_gradient(const ConvolutionShape& convolution,
 // A bfloat16 weight gradient multiplies pairs of pixels, so each thread
 // transposes the input and the gradient of one sample to make the pixels of a
 // channel adjacent.
-int64_t turned_bytes(const ConvolutionShape& convolution,
+int64_t turned_bytes(const Convolution& convolution,
                      const MicroBatchShape& shape) {
   const int64_t outputs =
       in_blocks_by_group(convolution.out_channels, convolution.groups);
@@ -178,7 +175,7 @@ int64_t turned_bytes(const ConvolutionShape& convolution,
   return (input + pairs * outputs * rows) * shape.element_bytes;
 }
 
-int64_t input_bytes(const ConvolutionShape& convolution,
+int64_t input_bytes(const Convolution& convolution,
                     const MicroBatchShape& shape) {
   const int64_t stride = convolution.out_stride / convolution.stride;
   // With a split image the input includes rows of neighbouring ranks.
@@ -189,19 +186,18 @@ int64_t input_bytes(const ConvolutionShape& convolution,
   return shape.map_bytes(convolution.in_channels, stride) + halo;
 }
 
-int64_t output_bytes(const ConvolutionShape& convolution,
+int64_t output_bytes(const Convolution& convolution,
                      const MicroBatchShape& shape) {
   return shape.map_bytes(convolution.out_channels, convolution.out_stride);
 }
 
 // LibTorch convolves each group separately and joins the outputs.
-int64_t apart(const ConvolutionShape& convolution,
-              const MicroBatchShape& shape) {
+int64_t apart(const Convolution& convolution, const MicroBatchShape& shape) {
   return convolution.groups > 1 ? output_bytes(convolution, shape) : 0;
 }
 
 // The observed workspace of the card's convolution library.
-int64_t observed_workspace(const ConvolutionShape& convolution,
+int64_t observed_workspace(const Convolution& convolution,
                            const MicroBatchShape& shape, bool is_backward) {
   if (shape.workspaces == nullptr) return 0;
   return shape.workspaces->bytes_of(
@@ -222,20 +218,20 @@ int64_t copied_map_bytes(const MicroBatchShape& shape, int64_t channels,
   return shape.map_bytes(channels, stride) +
          shape.rows_bytes(more_rows, channels, stride);
 }
-int64_t copied_output_bytes(const ConvolutionShape& convolution,
+int64_t copied_output_bytes(const Convolution& convolution,
                             const MicroBatchShape& shape) {
   if (!is_copied(shape)) return 0;
   return copied_map_bytes(shape, convolution.out_channels,
                           convolution.out_stride);
 }
 // Rows received from neighbouring ranks.
-int64_t halo_rows(const ConvolutionShape& convolution,
+int64_t halo_rows(const Convolution& convolution,
                   const MicroBatchShape& shape) {
   return shape.is_split()
              ? std::max<int64_t>(convolution.kernel - convolution.stride, 0)
              : 0;
 }
-int64_t copied_input_bytes(const ConvolutionShape& convolution,
+int64_t copied_input_bytes(const Convolution& convolution,
                            const MicroBatchShape& shape) {
   if (!is_copied(shape)) return 0;
   const int64_t weight =
@@ -249,7 +245,7 @@ int64_t copied_input_bytes(const ConvolutionShape& convolution,
 
 // Bytes of a folded convolution on a card: copies of the map, the weight and
 // its gradient.
-int64_t folded_bytes(const ConvolutionShape& convolution,
+int64_t folded_bytes(const Convolution& convolution,
                      const MicroBatchShape& shape) {
   if (!shape.on_device || !shape.is_mixed() || convolution.groups > 1 ||
       convolution.stride != kFoldedSide ||
@@ -269,7 +265,7 @@ int64_t folded_bytes(const ConvolutionShape& convolution,
 // Scratch of the card's library for the output, or for either gradient. Copies
 // of the inputs are freed before the result is copied back, and the result's
 // copy is no larger than they are.
-int64_t device_forward_scratch(const ConvolutionShape& convolution,
+int64_t device_forward_scratch(const Convolution& convolution,
                                const MicroBatchShape& shape) {
   return std::max(
       folded_bytes(convolution, shape) +
@@ -277,7 +273,7 @@ int64_t device_forward_scratch(const ConvolutionShape& convolution,
           observed_workspace(convolution, shape, /*is_backward=*/false),
       copied_output_bytes(convolution, shape));
 }
-int64_t device_gradient_scratch(const ConvolutionShape& convolution,
+int64_t device_gradient_scratch(const Convolution& convolution,
                                 const MicroBatchShape& shape) {
   return folded_bytes(convolution, shape) +
          copied_input_bytes(convolution, shape) +
@@ -286,7 +282,7 @@ int64_t device_gradient_scratch(const ConvolutionShape& convolution,
 }
 
 // float32 copies of input, weight and output, made before the 16-bit output.
-int64_t widened_bytes(const ConvolutionShape& convolution,
+int64_t widened_bytes(const Convolution& convolution,
                       const MicroBatchShape& wide) {
   return input_bytes(convolution, wide) + convolution.weight_bytes(wide) +
          output_bytes(convolution, wide);
@@ -294,7 +290,7 @@ int64_t widened_bytes(const ConvolutionShape& convolution,
 
 }  // namespace
 
-int64_t forward_scratch(const ConvolutionShape& convolution,
+int64_t forward_scratch(const Convolution& convolution,
                         const MicroBatchShape& shape) {
   if (shape.on_device) {
     return device_forward_scratch(convolution, shape);
@@ -323,7 +319,7 @@ int64_t forward_scratch(const ConvolutionShape& convolution,
   return std::max(columns, bytes);
 }
 
-int64_t input_gradient_scratch(const ConvolutionShape& convolution,
+int64_t input_gradient_scratch(const Convolution& convolution,
                                const MicroBatchShape& shape) {
   if (shape.on_device) {
     return device_gradient_scratch(convolution, shape);
@@ -359,7 +355,7 @@ int64_t input_gradient_scratch(const ConvolutionShape& convolution,
   return std::max(bytes, columns);
 }
 
-int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
+int64_t weight_gradient_bytes(const Convolution& convolution,
                               const MicroBatchShape& shape) {
   if (shape.on_device) {
     return convolution.weight_bytes(shape) +
@@ -408,19 +404,17 @@ int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
                                      narrow_gradient(convolution, shape)));
 }
 
-Memory cast_weight(const OpContext& context,
-                   const ConvolutionShape& convolution) {
-  return context.casts_weights ? context.timeline.allocate(
-                                     convolution.weight_bytes(context.shape))
-                               : nullptr;
+Memory cast_weight(const OpContext& context, const Convolution& convolution) {
+  return context.casts_weights
+             ? context.buffers.allocate(convolution.weight_bytes(context.shape))
+             : nullptr;
 }
 
-Memory weight_gradient(MemoryTimeline& timeline,
-                       const ConvolutionShape& convolution,
+Memory weight_gradient(LiveBuffers& buffers, const Convolution& convolution,
                        const MicroBatchShape& shape) {
-  const Memory rounded = timeline.allocate(convolution.weight_bytes(shape));
+  const Memory rounded = buffers.allocate(convolution.weight_bytes(shape));
   return shape.is_mixed()
-             ? timeline.allocate(convolution.weight_bytes(shape.widened()))
+             ? buffers.allocate(convolution.weight_bytes(shape.widened()))
              : rounded;
 }
 

@@ -21,7 +21,7 @@
 
 namespace headroom::predict {
 
-struct ConvolutionShape {
+struct Convolution {
   int64_t in_channels = 0;
   int64_t out_channels = 0;
   int64_t kernel = 1;
@@ -39,21 +39,19 @@ struct ConvolutionShape {
 };
 
 // Scratch bytes while the output is computed.
-int64_t forward_scratch(const ConvolutionShape& convolution,
+int64_t forward_scratch(const Convolution& convolution,
                         const MicroBatchShape& shape);
 // Scratch bytes while the input's gradient is computed.
-int64_t input_gradient_scratch(const ConvolutionShape& convolution,
+int64_t input_gradient_scratch(const Convolution& convolution,
                                const MicroBatchShape& shape);
 // Bytes of the weight's gradient and its scratch while it is computed.
-int64_t weight_gradient_bytes(const ConvolutionShape& convolution,
+int64_t weight_gradient_bytes(const Convolution& convolution,
                               const MicroBatchShape& shape);
 
 // The temporary copy of the weight in the maps' type; null if none is made.
-Memory cast_weight(const OpContext& context,
-                   const ConvolutionShape& convolution);
+Memory cast_weight(const OpContext& context, const Convolution& convolution);
 // The weight's gradient in the type of the parameters.
-Memory weight_gradient(MemoryTimeline& timeline,
-                       const ConvolutionShape& convolution,
+Memory weight_gradient(LiveBuffers& buffers, const Convolution& convolution,
                        const MicroBatchShape& shape);
 
 }  // namespace headroom::predict

@@ -26,21 +26,21 @@ void note(const OpContext& context, const Map& out,
   for (const Map& map : from) sources.push_back(map.memory);
   set_derivation(
       out.memory, sources,
-      [&timeline = context.timeline, bytes = out.memory->bytes](
-          const std::vector<Memory>&) { return timeline.allocate(bytes); });
+      [&buffers = context.buffers, bytes = out.memory->bytes](
+          const std::vector<Memory>&) { return buffers.allocate(bytes); });
 }
 
 }  // namespace
 
-Graph::Backward making_new(MemoryTimeline& timeline, std::vector<int64_t> bytes,
+Graph::Backward making_new(LiveBuffers& buffers, std::vector<int64_t> bytes,
                            int64_t dense_bytes) {
-  return [&timeline, bytes = std::move(bytes),
+  return [&buffers, bytes = std::move(bytes),
           dense_bytes](const Gradient& gradient) {
     const Memory copy =
-        gradient.is_slice ? timeline.allocate(dense_bytes) : nullptr;
+        gradient.is_slice ? buffers.allocate(dense_bytes) : nullptr;
     Graph::Outcome outcome;
     for (const int64_t one : bytes)
-      outcome.inputs.push_back({timeline.allocate(one), false});
+      outcome.inputs.push_back({buffers.allocate(one), false});
     return outcome;
   };
 }
@@ -58,7 +58,7 @@ Map derived_map(const OpContext& context, const std::vector<Map>& inputs,
     std::vector<int64_t> bytes;
     for (const Map& input : inputs) bytes.push_back(context.bytes_of(input));
     backward = making_new(
-        context.timeline, std::move(bytes),
+        context.buffers, std::move(bytes),
         gradients == InputGradients::kOfDense ? out.memory->bytes : 0);
   }
   out.node =

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "parallel/base/units.h"
-#include "parallel/plan/batch_split.h"
+#include "parallel/plan/plan_parts.h"
 
 namespace headroom::predict {
 namespace {
@@ -52,7 +52,8 @@ class Forecaster {
         near_(estimate_with(machines_.inside)),
         far_(machines_.number == 1 ? near_
                                    : estimate_with(card_share(machines_))),
-        micro_batches_(num_micro_batches()) {}
+        micro_batches_(static_cast<double>(
+            plan::num_micro_batches(plan_, request.step.global_batch_size))) {}
 
   StepForecast run() const {
     StepForecast forecast;
@@ -98,15 +99,6 @@ class Forecaster {
     return estimate_step(step);
   }
 
-  double num_micro_batches() const {
-    const plan::BatchCut cut = {
-        request_.step.global_batch_size, plan_.layout.data_parallel_size,
-        plan_.micro_batch_size, plan_.batch_norm_rule()};
-    return static_cast<double>(
-        plan::part_of(cut, cut.global_batch_size, kManyCells, 0)
-            .micro_batches.size());
-  }
-
   int64_t ranks() const { return plan_.layout.world_size(); }
   int64_t replicas() const {
     return int64_t{plan_.layout.data_parallel_size} *
@@ -127,11 +119,14 @@ class Forecaster {
                                request_.step.element_bytes);
   }
   size_t begin_of(size_t stage) const {
-    return static_cast<size_t>(plan_.stage_begins[stage]);
+    return static_cast<size_t>(range_of(stage).begin);
   }
   size_t end_of(size_t stage) const {
-    return stage + 1 < plan_.stage_begins.size() ? begin_of(stage + 1)
-                                                 : request_.step.layers.size();
+    return static_cast<size_t>(range_of(stage).end);
+  }
+  plan::LayerRange range_of(size_t stage) const {
+    return plan::layers_of_stage(plan_.stage_begins, stage,
+                                 request_.step.layers.size());
   }
   double stage_bytes(size_t stage) const {
     double bytes = 0;

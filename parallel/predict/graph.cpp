@@ -30,7 +30,7 @@ void Graph::run_backward(const OfLayer& after_parameters,
 }
 
 void Graph::run(Node& node, const OfLayer& after_parameters) {
-  timeline_.set_layer(node.layer);
+  buffers_.set_layer(node.layer);
   Outcome outcome;
   {
     std::vector<Memory> saved;
@@ -51,15 +51,15 @@ void Graph::give(int to, Gradient gradient) {
   if (there.memory == nullptr) {
     there = std::move(gradient);
   } else if (there.is_slice || there.memory.use_count() > 1) {
-    there = {timeline_.allocate(at(to).output_bytes), false};
+    there = {buffers_.allocate(at(to).output_bytes), false};
   }
 }
 
-Memory own(MemoryTimeline& timeline, Gradient& gradient, int64_t bytes) {
+Memory own(LiveBuffers& buffers, Gradient& gradient, int64_t bytes) {
   if (!gradient.is_slice && gradient.memory.use_count() == 1) {
     return std::move(gradient.memory);
   }
-  return timeline.allocate(bytes);
+  return buffers.allocate(bytes);
 }
 
 }  // namespace headroom::predict

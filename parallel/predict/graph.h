@@ -13,7 +13,7 @@
 #include <map>
 #include <vector>
 
-#include "parallel/predict/memory_timeline.h"
+#include "parallel/predict/live_buffers.h"
 
 namespace headroom::predict {
 
@@ -54,7 +54,7 @@ class Graph {
     bool is_root = false;  // runs without a gradient
   };
 
-  explicit Graph(MemoryTimeline& timeline) : timeline_(timeline) {}
+  explicit Graph(LiveBuffers& buffers) : buffers_(buffers) {}
   int add(Node node);
   Node& at(int node) { return nodes_[static_cast<size_t>(node)]; }
 
@@ -68,18 +68,16 @@ class Graph {
   void run_backward(const OfLayer& after_parameters,
                     const OfLayer& before_layer);
 
-  MemoryTimeline& timeline() { return timeline_; }
-
  private:
   void run(Node& node, const OfLayer& after_parameters);
   void give(int to, Gradient gradient);
 
-  MemoryTimeline& timeline_;
+  LiveBuffers& buffers_;
   std::vector<Node> nodes_;
 };
 
 // Returns `gradient` if it is dense and held by nothing else, else a new
 // buffer.
-Memory own(MemoryTimeline& timeline, Gradient& gradient, int64_t bytes);
+Memory own(LiveBuffers& buffers, Gradient& gradient, int64_t bytes);
 
 }  // namespace headroom::predict

@@ -24,16 +24,16 @@ int64_t rows_around(const MicroBatchShape& shape, int64_t kernel,
 
 Memory fetch_halo(const OpContext& context, const Map& map, int64_t around) {
   const auto fetch = [&] {
-    Memory halo = context.timeline.allocate(
+    Memory halo = context.buffers.allocate(
         context.shape.rows_bytes(around, map.channels, map.stride));
-    context.timeline.touch(message_bytes(context, map, around));
+    context.buffers.touch(message_bytes(context, map, around));
     return halo;
   };
   return context.replay != nullptr ? context.replay->once(fetch) : fetch();
 }
 
 Memory join_halo(const OpContext& context, const Map& map, int64_t around) {
-  return context.timeline.allocate(
+  return context.buffers.allocate(
       context.bytes_of(map) +
       context.shape.rows_bytes(around, map.channels, map.stride));
 }
@@ -42,13 +42,13 @@ Memory give_back_halo(const OpContext& context, const Map& map,
                       int64_t around) {
   const int64_t halo =
       context.shape.rows_bytes(around, map.channels, map.stride);
-  const Memory sent = context.timeline.allocate(halo);
-  Memory own_rows = context.timeline.allocate(context.bytes_of(map));
+  const Memory sent = context.buffers.allocate(halo);
+  Memory own_rows = context.buffers.allocate(context.bytes_of(map));
   // The returned gradient rows have a buffer of their own, also with one
   // sample.
   const int64_t received = context.shape.neighbours * halo;
   const int64_t copied = context.shape.samples == 1 ? 0 : received;
-  context.timeline.touch(received + copied);
+  context.buffers.touch(received + copied);
   return own_rows;
 }
 

@@ -29,7 +29,7 @@ int64_t file_bytes(const std::vector<layers::LayerCost>& layers,
                    configs::Precision precision) {
   const int64_t element = precision == configs::Precision::kFp64 ? 8 : 4;
   int64_t largest = 0;
-  for (const ModelLayer& layer : memory_layers(layers)) {
+  for (const layers::LayerCost& layer : layers) {
     largest = std::max(largest, flat_bytes(layer, element));
   }
   return kCopiesOfALayer * largest;
@@ -45,7 +45,7 @@ int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
   constexpr int64_t kAlignmentBytes = 64;
   const int64_t element = config.precision == configs::Precision::kFp64 ? 8 : 4;
   int64_t bytes = 0;
-  for (const ModelLayer& layer : memory_layers(layers)) {
+  for (const layers::LayerCost& layer : layers) {
     bytes += (3 + configs::num_moments(config.optimizer)) *
                  flat_bytes(layer, element) +
              2 * (2 * layer.norm_channels * element +

@@ -84,6 +84,8 @@ struct LabelBound {
   // Copy-paste repeats round(copy_paste n) of a mosaic's n outlined boxes.
   double copy_paste = 0;
   bool repeats = false;  // each sample may be any image
+
+  bool operator==(const LabelBound&) const = default;
 };
 
 struct BoxBound {

@@ -28,42 +28,41 @@ Map run_pools(const OpContext& context, const Map& y,
 }
 
 Graph::Outcome head_backward(const OpContext& context,
-                             const ConvolutionShape& convolution,
-                             const Map& x) {
-  MemoryTimeline& timeline = context.timeline;
+                             const Convolution& convolution, const Map& x) {
+  LiveBuffers& buffers = context.buffers;
   Graph::Outcome outcome;
   outcome.inputs.resize(1);
   if (x.wants_gradient()) {
     outcome.inputs.front().memory = context.allocate_map(x.channels, x.stride);
-    timeline.touch(input_gradient_scratch(convolution, context.shape));
+    buffers.touch(input_gradient_scratch(convolution, context.shape));
   }
-  outcome.parameters = {timeline.allocate(convolution.out_channels *
-                                          context.shape.element_bytes)};
-  timeline.touch(weight_gradient_bytes(convolution, context.shape));
+  outcome.parameters = {
+      buffers.allocate(convolution.out_channels * context.shape.element_bytes)};
+  buffers.touch(weight_gradient_bytes(convolution, context.shape));
   outcome.parameters.push_back(
-      timeline.allocate(convolution.weight_bytes(context.shape)));
+      buffers.allocate(convolution.weight_bytes(context.shape)));
   return outcome;
 }
 
 // The copy of a head's weight padded with channels of zeros.
-Memory filled_weight(const OpContext& context,
-                     const ConvolutionShape& convolution, int64_t channels) {
+Memory filled_weight(const OpContext& context, const Convolution& convolution,
+                     int64_t channels) {
   return convolution.out_channels == channels
              ? nullptr
-             : context.timeline.allocate(
+             : context.buffers.allocate(
                    convolution.weight_bytes(context.shape));
 }
 
 // The head's backward for 16-bit maps; the head's output is float32
 // (worker/model/detect.h).
 Graph::Outcome mixed_head_backward(const OpContext& context,
-                                   const ConvolutionShape& convolution,
+                                   const Convolution& convolution,
                                    int64_t channels, const Map& x) {
-  MemoryTimeline& timeline = context.timeline;
+  LiveBuffers& buffers = context.buffers;
   Graph::Outcome outcome;
   outcome.inputs.resize(1);
-  outcome.parameters = {timeline.allocate(convolution.out_channels *
-                                          context.shape.parameter_bytes())};
+  outcome.parameters = {buffers.allocate(convolution.out_channels *
+                                         context.shape.parameter_bytes())};
   {
     const Memory rounded =
         context.allocate_map(convolution.out_channels, x.stride);
@@ -72,30 +71,31 @@ Graph::Outcome mixed_head_backward(const OpContext& context,
     if (x.wants_gradient()) {
       outcome.inputs.front().memory =
           context.allocate_map(x.channels, x.stride);
-      timeline.touch(input_gradient_scratch(convolution, context.shape));
+      buffers.touch(input_gradient_scratch(convolution, context.shape));
     }
-    timeline.touch(weight_gradient_bytes(convolution, context.shape));
+    buffers.touch(weight_gradient_bytes(convolution, context.shape));
   }
   outcome.parameters.push_back(
-      weight_gradient(timeline, convolution, context.shape));
+      weight_gradient(buffers, convolution, context.shape));
   return outcome;
 }
 
 // The head's forward for 16-bit maps; its convolution may be padded.
-Memory mixed_head(const OpContext& context, const ConvolutionShape& convolution,
+Memory mixed_head(const OpContext& context, const Convolution& convolution,
                   int64_t channels) {
   const Memory rounded =
       context.allocate_map(convolution.out_channels, convolution.out_stride);
   {
     const Memory cast = cast_weight(context, convolution);
     const Memory filled = filled_weight(context, convolution, channels);
-    context.timeline.touch(forward_scratch(convolution, context.shape));
+    context.buffers.touch(forward_scratch(convolution, context.shape));
   }
-  return context.timeline.allocate(
+  return context.buffers.allocate(
       context.shape.widened().map_bytes(channels, convolution.out_stride));
 }
 
-std::vector<Map> run_detect(const OpContext& context, const ModelLayer& layer,
+std::vector<Map> run_detect(const OpContext& context,
+                            const layers::LayerCost& layer,
                             const std::vector<Map>& inputs) {
   const int64_t channels = layer.channels / static_cast<int64_t>(inputs.size());
   std::vector<Map> heads;
@@ -106,13 +106,13 @@ std::vector<Map> run_detect(const OpContext& context, const ModelLayer& layer,
     const int64_t computed = is_mixed && context.shape.on_device
                                  ? filled_channels(channels)
                                  : channels;
-    const ConvolutionShape convolution = {x.channels, computed, 1,
-                                          1,          x.stride, is_mixed};
+    const Convolution convolution = {x.channels, computed, 1,
+                                     1,          x.stride, is_mixed};
     Map head = {is_mixed ? mixed_head(context, convolution, channels)
                          : context.allocate_map(channels, x.stride),
                 channels, x.stride};
     if (!is_mixed)
-      context.timeline.touch(forward_scratch(convolution, context.shape));
+      context.buffers.touch(forward_scratch(convolution, context.shape));
     const Map plain = x.without_memory();
     head.node = context.add(
         {x}, {x.memory}, head.memory->bytes, true,
@@ -156,7 +156,8 @@ Map run_step(const OpContext& context, const layers::LayerProgram& program,
 
 }  // namespace
 
-std::vector<Map> run_layer(const OpContext& context, const ModelLayer& layer,
+std::vector<Map> run_layer(const OpContext& context,
+                           const layers::LayerCost& layer,
                            const std::vector<Map>& inputs) {
   if (layer.is_head()) return run_detect(context, layer, inputs);
   const layers::LayerProgram& program = *layer.program;

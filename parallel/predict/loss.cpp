@@ -37,50 +37,50 @@ struct Level {
 void touch_entropy_sum(const OpContext& context, int64_t bytes, int64_t maps) {
   const int64_t in_double = bytes / context.shape.element_bytes * kDoubleBytes;
   const bool is_double = context.shape.element_bytes == kDoubleBytes;
-  context.timeline.touch(
+  context.buffers.touch(
       std::max(maps * bytes, bytes + (is_double ? 0 : in_double)));
 }
 
 // `gradient` is the head's gradient if forward has computed it.
-Graph::Outcome backward(MemoryTimeline& timeline, const Level& level,
+Graph::Outcome backward(LiveBuffers& buffers, const Level& level,
                         Memory gradient) {
   Graph::Outcome outcome;
-  if (gradient == nullptr) gradient = timeline.allocate(level.head_bytes);
+  if (gradient == nullptr) gradient = buffers.allocate(level.head_bytes);
   outcome.inputs = {{std::move(gradient), false}};
-  timeline.touch((2 + level.more_maps) * level.cells_bytes);
-  timeline.touch((2 + level.more_maps) * level.classes_bytes);
+  buffers.touch((2 + level.more_maps) * level.cells_bytes);
+  buffers.touch((2 + level.more_maps) * level.classes_bytes);
   return outcome;
 }
 
 // Computes all levels at once; the targets are prepared on the host.
 void run_device_loss(const OpContext& context, const std::vector<Map>& heads,
                      const LossShape& shape) {
-  MemoryTimeline& timeline = context.timeline;
+  LiveBuffers& buffers = context.buffers;
   const int64_t element = context.shape.element_bytes;
   const auto num_levels = static_cast<int64_t>(heads.size());
   const int64_t item_bytes = num_levels * kLossItems * kDoubleBytes;
   std::vector<Memory> kept = {
-      timeline.allocate(
-          shape.has_targets ? 0 : packed_target_bytes(shape, element)),
-      timeline.allocate(item_bytes + kNumbersOfAll * kDoubleBytes)};
+      buffers.allocate(shape.has_targets ? 0
+                                         : packed_target_bytes(shape, element)),
+      buffers.allocate(item_bytes + kNumbersOfAll * kDoubleBytes)};
   for (size_t level = 0; level < heads.size(); ++level) {
     const Map& head = heads[level];
     const int64_t matches = shape.matches[level];
     const int64_t fields = kFirstClass + shape.num_classes;
-    kept.push_back(timeline.allocate(
+    kept.push_back(buffers.allocate(
         context.shape.map_bytes(head.channels / fields, head.stride)));
-    kept.push_back(timeline.allocate(
+    kept.push_back(buffers.allocate(
         shape.num_classes == 1 ? 0 : matches * shape.num_classes * element));
-    kept.push_back(timeline.allocate(matches * kDoublesOfMatch * kDoubleBytes));
+    kept.push_back(buffers.allocate(matches * kDoublesOfMatch * kDoubleBytes));
   }
-  timeline.touch(kBlocksOfLevel * item_bytes);
+  buffers.touch(kBlocksOfLevel * item_bytes);
   std::vector<int64_t> head_bytes;
   for (const Map& head : heads) head_bytes.push_back(head.memory->bytes);
   const int node =
-      context.add(heads, kept, 0, false, [&timeline, head_bytes](Gradient) {
+      context.add(heads, kept, 0, false, [&buffers, head_bytes](Gradient) {
         Graph::Outcome outcome;
         for (const int64_t bytes : head_bytes) {
-          outcome.inputs.push_back({timeline.allocate(bytes), false});
+          outcome.inputs.push_back({buffers.allocate(bytes), false});
         }
         return outcome;
       });
@@ -89,7 +89,7 @@ void run_device_loss(const OpContext& context, const std::vector<Map>& heads,
 
 void run_level(const OpContext& context, const Map& head, int64_t matches,
                const LossShape& shape) {
-  MemoryTimeline& timeline = context.timeline;
+  LiveBuffers& buffers = context.buffers;
   const int64_t element = context.shape.element_bytes;
   const int64_t anchors = head.channels / (kFirstClass + shape.num_classes);
   Level level;
@@ -98,22 +98,22 @@ void run_level(const OpContext& context, const Map& head, int64_t matches,
   level.classes_bytes =
       shape.num_classes == 1 ? 0 : matches * shape.num_classes * element;
   level.more_maps = shape.focal ? kFocalMaps : 0;
-  const Memory objectness = timeline.allocate(level.cells_bytes);
-  const Memory overlap = timeline.allocate(matches * kDoubleBytes);
-  const Memory box_gradient = timeline.allocate(4 * matches * kDoubleBytes);
+  const Memory objectness = buffers.allocate(level.cells_bytes);
+  const Memory overlap = buffers.allocate(matches * kDoubleBytes);
+  const Memory box_gradient = buffers.allocate(4 * matches * kDoubleBytes);
   touch_entropy_sum(context, level.cells_bytes, shape.focal ? kMostMaps : 1);
-  const Memory targets = timeline.allocate(matches * kDoubleBytes);
-  timeline.touch(level.cells_bytes / element * kDoubleBytes);
-  const Memory classes = timeline.allocate(level.classes_bytes);
+  const Memory targets = buffers.allocate(matches * kDoubleBytes);
+  buffers.touch(level.cells_bytes / element * kDoubleBytes);
+  const Memory classes = buffers.allocate(level.classes_bytes);
   // Label smoothing needs one more map.
   touch_entropy_sum(context, level.classes_bytes, kMostMaps);
 
   const auto made = std::make_shared<Memory>(
-      shape.has_teacher ? timeline.allocate(level.head_bytes) : nullptr);
+      shape.has_teacher ? buffers.allocate(level.head_bytes) : nullptr);
   const int node =
       context.add({head}, {objectness, classes, box_gradient, targets}, 0,
-                  false, [&timeline, level, made](Gradient) {
-                    return backward(timeline, level, std::move(*made));
+                  false, [&buffers, level, made](Gradient) {
+                    return backward(buffers, level, std::move(*made));
                   });
   if (node != Graph::kNobody) context.graph.at(node).is_root = true;
 }
@@ -136,9 +136,9 @@ void run_loss(const OpContext& context, const std::vector<Map>& heads,
                  cat(shape.matches.size(), " levels of matches"));
   const MicroBatchShape wide = context.shape.widened();
   const OpContext of_heads = {
-      wide,           context.timeline, context.graph,
-      context.layer,  context.policy,   context.derive,
-      context.replay, context.learns,   context.casts_weights};
+      wide,           context.buffers, context.graph,
+      context.layer,  context.policy,  context.derive,
+      context.replay, context.learns,  context.casts_weights};
   if (context.shape.on_device) return run_device_loss(of_heads, heads, shape);
   for (size_t level = 0; level < heads.size(); ++level)
     run_level(of_heads, heads[level], shape.matches[level], shape);

@@ -20,17 +20,17 @@ Map side_by_side(OpContext context, const std::vector<Map>& maps) {
 // its saved indices (worker/model/max_pool.h).
 int pooled_from(const OpContext& context, const Map& x, int64_t bytes,
                 const Map& out, int64_t window) {
-  MemoryTimeline& timeline = context.timeline;
+  LiveBuffers& buffers = context.buffers;
   const int64_t elements = out.memory->bytes / context.shape.element_bytes;
   if (!context.shape.on_device || !chooses_in_bytes(window)) {
-    const Memory indices = timeline.allocate(elements * kIndexBytes);
+    const Memory indices = buffers.allocate(elements * kIndexBytes);
     return context.add({x}, {x.memory, indices}, out.memory->bytes, false,
-                       making_new(timeline, {bytes}, out.memory->bytes));
+                       making_new(buffers, {bytes}, out.memory->bytes));
   }
   if (!context.is_recorded({x}, false)) return Graph::kNobody;
   // The output's gradient may be a view: it is not copied.
-  return context.add({x}, {timeline.allocate(elements)}, out.memory->bytes,
-                     false, making_new(timeline, {bytes}, 0));
+  return context.add({x}, {buffers.allocate(elements)}, out.memory->bytes,
+                     false, making_new(buffers, {bytes}, 0));
 }
 
 Map pool(const OpContext& context, const Map& x, int64_t window) {
@@ -81,7 +81,7 @@ class SplitPools {
     return wide;
   }
   Map pooled(const Map& x, int64_t window) {
-    Map out = {pass_.timeline.allocate(wide_bytes()), y_.channels, y_.stride};
+    Map out = {pass_.buffers.allocate(wide_bytes()), y_.channels, y_.stride};
     out.node = pooled_from(pass_, x, x.memory->bytes, out, window);
     return out;
   }
@@ -89,17 +89,17 @@ class SplitPools {
   // around the rank's own.
   Map without_rows_beyond_edge(const Map& wide) {
     if (around_ == 0) return wide;
-    Map out = {pass_.timeline.allocate(wide_bytes()), y_.channels, y_.stride};
+    Map out = {pass_.buffers.allocate(wide_bytes()), y_.channels, y_.stride};
     out.node =
         pass_.add({wide}, {}, wide_bytes(), false,
-                  making_new(pass_.timeline, {wide_bytes()}, wide_bytes()));
+                  making_new(pass_.buffers, {wide_bytes()}, wide_bytes()));
     return out;
   }
   // A view of the rank's own rows of a padded map. Its gradient is as large as
   // the padded map.
   int own_rows(const Map& wide) {
     return pass_.add({wide}, {}, pass_.bytes_of(y_), false,
-                     making_new(pass_.timeline, {wide_bytes()}, 0));
+                     making_new(pass_.buffers, {wide_bytes()}, 0));
   }
 
   const OpContext& pass_;

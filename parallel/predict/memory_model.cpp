@@ -148,7 +148,7 @@ std::vector<MemoryEstimate> estimate_memory(const MemoryRequest& request) {
 }
 
 int64_t match_capacity(const MemoryRequest& request, int64_t samples) {
-  const ModelLayer& detect = request.layers.back();
+  const layers::LayerCost& detect = request.layers.back();
   const auto levels = static_cast<int64_t>(detect.inputs.size());
   return most_matches(
       most_boxes(request.labels, samples).boxes,

@@ -35,6 +35,7 @@ struct StepShape {
   std::vector<std::vector<int64_t>> matches;
   // Matches in the whole images of this rank's batch.
   int64_t batch_matches = 0;
+  bool operator==(const StepShape&) const = default;
 };
 
 // The real sizes of a validation batch that is evaluated at once.
@@ -47,10 +48,10 @@ struct ValidationShape {
 };
 
 struct MemoryRequest {
-  std::vector<ModelLayer> layers;
+  std::vector<layers::LayerCost> layers;
   // The teacher of distillation, which every rank holds whole; empty if there
   // is none.
-  std::vector<ModelLayer> teacher;
+  std::vector<layers::LayerCost> teacher;
   plan::Plan plan;
   int64_t global_batch_size = 1;
   // Images of the data set (0 if unknown); an epoch's last batch may be
@@ -87,6 +88,8 @@ struct MemoryRequest {
   bool resumes = false;  // the run starts from a checkpoint
   std::optional<StepShape> step;
   std::optional<ValidationShape> validation;
+
+  bool operator==(const MemoryRequest&) const = default;
 };
 
 struct MemoryEstimate {

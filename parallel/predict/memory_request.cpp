@@ -19,41 +19,20 @@ constexpr int64_t kSyntheticBoxesPerImage = 8;  // --synthetic-input
 // Validation needs no memory for backward, but runs on one data rank alone.
 constexpr int64_t kMostValidationImages = 32;
 
-}  // namespace
-
-std::vector<ModelLayer> memory_layers(
-    const std::vector<layers::LayerCost>& layers) {
-  std::vector<ModelLayer> result;
-  for (const layers::LayerCost& layer : layers) {
-    ModelLayer part;
-    part.program = layer.program;
-    part.inputs = layer.inputs;
-    part.channels = layer.channels;
-    part.stride = layer.stride;
-    part.parameters = layer.parameters;
-    part.parameter_tensors = layer.parameter_tensors;
-    part.norm_channels = layer.norm_channels;
-    result.push_back(part);
-  }
-  return result;
-}
-
-namespace {
-
 // A teacher is a shipped model with the student's classes. The planner's search
 // needs its layers hundreds of times, so they are cached.
-std::vector<ModelLayer> teacher_layers(const std::string& model,
-                                       int64_t num_classes) {
+std::vector<layers::LayerCost> teacher_layers(const std::string& model,
+                                              int64_t num_classes) {
   static std::mutex mutex;
-  static std::map<std::pair<std::string, int64_t>, std::vector<ModelLayer>>
+  static std::map<std::pair<std::string, int64_t>,
+                  std::vector<layers::LayerCost>>
       teachers;
   const std::lock_guard lock(mutex);
   const auto known = teachers.find({model, num_classes});
   if (known != teachers.end()) return known->second;
   layers::ModelTable table = layers::load_model_table(model);
   table.num_classes = static_cast<int>(num_classes);
-  return teachers[{model, num_classes}] =
-             memory_layers(layers::layer_costs(table));
+  return teachers[{model, num_classes}] = layers::layer_costs(table);
 }
 
 }  // namespace
@@ -94,7 +73,7 @@ MemoryRequest memory_request(const configs::RunConfig& config,
                              const std::vector<layers::LayerCost>& layers) {
   const int64_t stride = layers::largest_stride(layers);
   MemoryRequest request;
-  request.layers = memory_layers(layers);
+  request.layers = layers;
   request.image_channels = layers.front().program->inputs.front().channels;
   request.sample_bytes = sample_bytes(!config.value_range.empty());
   request.num_classes = layers::num_classes(layers);

@@ -21,9 +21,6 @@ namespace headroom::predict {
 // KiB with 80 classes.
 inline constexpr int64_t kAssumedBoxesPerImage = 100;
 
-std::vector<ModelLayer> memory_layers(
-    const std::vector<layers::LayerCost>& layers);
-
 // Images of a validation batch; with little memory fewer are evaluated at once
 // (Plan::validation_images). 0 if nothing is validated.
 int64_t validation_batch_size(const configs::RunConfig& config);

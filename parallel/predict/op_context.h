@@ -1,4 +1,4 @@
-// The inputs of a layer's simulated operators: map sizes, the timeline, the
+// The inputs of a layer's simulated operators: map sizes, the buffers, the
 // graph, and the layer's activation policy.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include "parallel/base/convolution_workspaces.h"
 #include "parallel/base/processor.h"
 #include "parallel/predict/graph.h"
-#include "parallel/predict/memory_timeline.h"
+#include "parallel/predict/live_buffers.h"
 
 namespace headroom::predict {
 
@@ -134,7 +134,7 @@ enum class Derive { kNothing, kNoted, kLean };
 
 struct OpContext {
   const MicroBatchShape& shape;
-  MemoryTimeline& timeline;
+  LiveBuffers& buffers;
   Graph& graph;
   int64_t layer = 0;
   SavePolicy* policy = nullptr;  // null if saved buffers are simply held
@@ -145,7 +145,7 @@ struct OpContext {
   bool casts_weights = false;
 
   Memory allocate_map(int64_t channels, int64_t stride) const {
-    return timeline.allocate(shape.map_bytes(channels, stride));
+    return buffers.allocate(shape.map_bytes(channels, stride));
   }
   int64_t bytes_of(const Map& map) const {
     return shape.map_bytes(map.channels, map.stride);

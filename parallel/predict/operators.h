@@ -51,7 +51,7 @@ Map derived_map(const OpContext& context, const std::vector<Map>& inputs,
 
 // A backward that allocates input gradients of these `bytes`, and a copy of
 // `dense_bytes` if the output's gradient is a view.
-Graph::Backward making_new(MemoryTimeline& timeline, std::vector<int64_t> bytes,
+Graph::Backward making_new(LiveBuffers& buffers, std::vector<int64_t> bytes,
                            int64_t dense_bytes);
 
 // Concatenates y, p1(y), p2(p1(y)), … With split images, the halo rows for all

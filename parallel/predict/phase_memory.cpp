@@ -34,15 +34,15 @@ class EvaluationRun {
       if (shape_.is_split()) heads = joined(std::move(heads));
       if (request_.spatial_rank == 0) examine(heads);
     }
-    return timeline_.peak_bytes();
+    return buffers_.peak_bytes();
   }
 
  private:
   std::vector<Map> forward() {
-    MicroBatch images(timeline_, stage_, shape_, {});
+    MicroBatch images(buffers_, stage_, shape_, {});
     std::vector<Memory> received;
     for (const int layer : stage_.received())
-      received.push_back(timeline_.allocate(images.map_bytes(layer)));
+      received.push_back(buffers_.allocate(images.map_bytes(layer)));
     return images.evaluate(std::move(received));
   }
 
@@ -51,16 +51,16 @@ class EvaluationRun {
   std::vector<Map> joined(std::vector<Map> heads) {
     std::vector<Memory> parts;
     for (const Map& head : heads) {
-      parts.push_back(timeline_.allocate(head.memory->bytes));
+      parts.push_back(buffers_.allocate(head.memory->bytes));
       if (request_.spatial_rank != 0) continue;
-      parts.push_back(timeline_.allocate(
+      parts.push_back(buffers_.allocate(
           whole_.map_bytes(head.channels, head.stride) - head.memory->bytes));
     }
     if (request_.spatial_rank != 0) return {};
     std::vector<Map> result;
     for (const Map& head : heads)
       result.push_back(
-          {timeline_.allocate(whole_.map_bytes(head.channels, head.stride)),
+          {buffers_.allocate(whole_.map_bytes(head.channels, head.stride)),
            head.channels, head.stride});
     return result;
   }
@@ -69,15 +69,14 @@ class EvaluationRun {
     int64_t all = 0;
     for (const Map& head : heads) all += head.memory->bytes;
     {
-      const Memory boxes = timeline_.allocate(all);
+      const Memory boxes = buffers_.allocate(all);
       // Non-maximum suppression reads float32.
       if (shape_.element_bytes != kFloatBytes)
-        timeline_.touch(all / shape_.element_bytes * kFloatBytes);
+        buffers_.touch(all / shape_.element_bytes * kFloatBytes);
       if (shape_.on_device) pick_predictions(heads);
     }
-    Graph nobodys(timeline_);
-    run_loss({whole_, timeline_, nobodys, stage_.end - 1}, heads,
-             request_.loss);
+    Graph nobodys(buffers_);
+    run_loss({whole_, buffers_, nobodys, stage_.end - 1}, heads, request_.loss);
   }
 
   // Selects predictions above the threshold (worker/metrics/nms.h), at most an
@@ -94,15 +93,15 @@ class EvaluationRun {
                whole_.element_bytes * kFloatBytes;
     }
     const Memory copy =
-        timeline_.allocate(shape_.element_bytes == kFloatBytes ? 0 : bytes);
-    timeline_.touch((bytes + predictions * kIndexBytes) / kMostPicked +
-                    predictions * (kFloatBytes + kFlagBytes));
+        buffers_.allocate(shape_.element_bytes == kFloatBytes ? 0 : bytes);
+    buffers_.touch((bytes + predictions * kIndexBytes) / kMostPicked +
+                   predictions * (kFloatBytes + kFlagBytes));
   }
 
   const EvaluationRequest& request_;
   SimulatedStage stage_;
   MicroBatchShape shape_, whole_;
-  MemoryTimeline timeline_;
+  LiveBuffers buffers_;
 };
 
 }  // namespace
@@ -115,143 +114,115 @@ namespace {
 
 constexpr int64_t kStartUpSlack = 16 << 10;
 
+// Allocations while a rank's state is built, in the order of
+// worker/step/training_state.h:
+//
+//   the whole model
+//   the rank's layers in flat buffers, with gradients; the model is freed
+//   the whole model again for its average, and the rank's layers of it
+//   accumulated gradients, moments
+//   layers of a checkpoint, one at a time
+//
+// Random initial values are made in float32, then copied into their tensor.
 class StartUp {
  public:
-  explicit StartUp(const StartUpRequest& request)
-      : request_(request), stage_(request.stage) {}
+  explicit StartUp(const RankShare& share)
+      : share_(share), request_(share.request()), stage_(share.stage()) {}
 
   int64_t peak_bytes() {
     build_learning(keep(build_model()));
     build_average(keep(build_model()));
-    const Memory others =
-        timeline_.allocate((1 + request_.num_moments) *
-                           (stage_.zero_stage >= 1 ? shard() : flat()));
+    const Memory others = buffers_.allocate(
+        (1 + request_.num_moments) *
+        (stage_.zero_stage >= 1 ? share_.shard_bytes() : share_.whole_bytes()));
     const bool sends_slices = stage_.zero_stage == 1 || stage_.zero_stage == 2;
-    const Memory slice = timeline_.allocate(sends_slices ? largest_slice() : 0);
-    const Memory sums = timeline_.allocate(2 * all_norms() * kDoubleBytes);
-    if (request_.resumes) timeline_.touch(largest_layer() + largest_tensor());
-    return timeline_.peak_bytes() + kStartUpSlack;
+    const Memory slice =
+        buffers_.allocate(sends_slices ? share_.largest_slice() : 0);
+    const Memory sums =
+        buffers_.allocate(2 * share_.norm_channels_of_model() * kDoubleBytes);
+    const bool reads_checkpoint =
+        request_.resumes &&
+        plan::rank_of(request_.plan.layout, share_.rank()) == 0;
+    if (reads_checkpoint) buffers_.touch(largest_layer() + largest_tensor());
+    return buffers_.peak_bytes() + kStartUpSlack;
   }
 
  private:
-  int64_t num_layers() const {
-    return static_cast<int64_t>(stage_.layers.size());
-  }
-  template <typename Number>
-  int64_t sum(int64_t begin, int64_t end, const Number& of_layer) const {
-    int64_t total = 0;
-    for (int64_t layer = begin; layer < end; ++layer)
-      total += of_layer(stage_.layers[static_cast<size_t>(layer)]);
-    return total;
-  }
-  template <typename Number>
-  int64_t largest(int64_t begin, int64_t end, const Number& of_layer) const {
-    int64_t most = 0;
-    for (int64_t layer = begin; layer < end; ++layer)
-      most =
-          std::max(most, of_layer(stage_.layers[static_cast<size_t>(layer)]));
-    return most;
-  }
   // Parameters, and the mean and variance of batch norms.
-  int64_t model_bytes(int64_t begin, int64_t end) const {
-    return sum(begin, end, [&](const ModelLayer& layer) {
-      return (layer.parameters + 2 * layer.norm_channels) *
-             request_.element_bytes;
-    });
+  int64_t bytes_of(const layers::LayerCost& layer) const {
+    return (layer.parameters + 2 * layer.norm_channels) *
+           request_.element_bytes;
   }
-  int64_t kept_bytes() const { return model_bytes(stage_.begin, stage_.end); }
   int64_t statistics_bytes() const {
-    return sum(stage_.begin, stage_.end, [&](const ModelLayer& layer) {
-      return 2 * layer.norm_channels * request_.element_bytes;
-    });
-  }
-  int64_t all_norms() const {
-    return sum(0, num_layers(),
-               [](const ModelLayer& layer) { return layer.norm_channels; });
-  }
-  int64_t slice(const ModelLayer& layer) const {
-    return slice_bytes(layer, request_.element_bytes, stage_.num_shards);
-  }
-  int64_t shard() const {
-    return sum(stage_.begin, stage_.end,
-               [&](const ModelLayer& layer) { return slice(layer); });
-  }
-  int64_t largest_slice() const {
-    return largest(stage_.begin, stage_.end,
-                   [&](const ModelLayer& layer) { return slice(layer); });
-  }
-  int64_t flat() const {
-    if (stage_.zero_stage > 0) return stage_.num_shards * shard();
-    return sum(stage_.begin, stage_.end, [&](const ModelLayer& layer) {
-      return flat_bytes(layer, request_.element_bytes);
-    });
+    return 2 * share_.norm_channels() * request_.element_bytes;
   }
   int64_t largest_layer() const {
-    return largest(0, num_layers(), [&](const ModelLayer& layer) {
-      return flat_bytes(layer, request_.element_bytes);
-    });
+    int64_t most = 0;
+    for (const layers::LayerCost& layer : stage_.layers)
+      most = std::max(most, flat_bytes(layer, request_.element_bytes));
+    return most;
   }
   int64_t largest_tensor() const {
-    return largest(0, num_layers(), [&](const ModelLayer& layer) {
-      return largest_weight(layer) * request_.element_bytes;
-    });
-  }
-  int64_t largest_weight(const ModelLayer& layer) const {
-    if (layer.is_head()) return layer.parameters;
     int64_t most = 0;
-    for (const layers::LayerProgram::Block& block : layer.program->blocks)
-      most = std::max(most, block.weights());
-    return most;
+    for (const layers::LayerCost& layer : stage_.layers) {
+      if (layer.is_head()) most = std::max(most, layer.parameters);
+      if (layer.is_head()) continue;
+      for (const layers::LayerProgram::Block& block : layer.program->blocks)
+        most = std::max(most, block.weights());
+    }
+    return most * request_.element_bytes;
   }
 
   Memory build_model() {
-    Memory model = timeline_.allocate(model_bytes(0, num_layers()));
+    int64_t bytes = 0;
+    for (const layers::LayerCost& layer : stage_.layers)
+      bytes += bytes_of(layer);
+    Memory model = buffers_.allocate(bytes);
     const int64_t drawn =
         largest_tensor() / request_.element_bytes * kFloatBytes;
     const bool is_float = request_.element_bytes == kFloatBytes;
-    timeline_.touch(drawn + (is_float ? 0 : largest_tensor()));
+    buffers_.touch(drawn + (is_float ? 0 : largest_tensor()));
     return model;
   }
   // Copies this rank's layers from a whole model, which is then freed.
   Memory keep(Memory model) {
     model.reset();
-    return timeline_.allocate(kept_bytes());
+    return buffers_.allocate(sum_of_layers(
+        stage_,
+        [this](const layers::LayerCost& layer) { return bytes_of(layer); }));
   }
   // Makes flat buffers while the model's own tensors still exist, then the
   // slices of those buffers under ZeRO.
   void build_learning(Memory model) {
-    statistics_ = timeline_.allocate(statistics_bytes());
-    values_ = timeline_.allocate(flat());
-    gradients_ = timeline_.allocate(flat());
+    const bool is_mixed = request_.map_bytes < request_.element_bytes;
+    const int64_t whole = share_.whole_bytes();
+    statistics_ = buffers_.allocate(statistics_bytes());
+    values_ = buffers_.allocate(whole);
+    gradients_ = buffers_.allocate(whole);
     model.reset();
-    if (stage_.zero_stage == 3) values_ = timeline_.allocate(shard());
-    if (request_.is_mixed && stage_.zero_stage < 3)
-      compute_weights_ = timeline_.allocate(flat() / 2);
+    if (stage_.zero_stage == 3)
+      values_ = buffers_.allocate(share_.shard_bytes());
+    if (is_mixed && stage_.zero_stage < 3)
+      compute_weights_ = buffers_.allocate(whole / 2);
     if (stage_.zero_stage < 2) return;
-    received_ = timeline_.allocate(largest_slice());
-    gradients_ = timeline_.allocate(shard());
+    received_ = buffers_.allocate(share_.largest_slice());
+    gradients_ = buffers_.allocate(share_.shard_bytes());
   }
   void build_average(Memory model) {
-    average_statistics_ = timeline_.allocate(statistics_bytes());
-    average_ = timeline_.allocate(flat());
+    average_statistics_ = buffers_.allocate(statistics_bytes());
+    average_ = buffers_.allocate(share_.whole_bytes());
     model.reset();
-    if (stage_.zero_stage > 0) average_ = timeline_.allocate(shard());
+    if (stage_.zero_stage > 0)
+      average_ = buffers_.allocate(share_.shard_bytes());
   }
 
-  const StartUpRequest& request_;
+  const RankShare& share_;
+  const MemoryRequest& request_;
   const SimulatedStage& stage_;
-  MemoryTimeline timeline_;
+  LiveBuffers buffers_;
   Memory statistics_, values_, compute_weights_, gradients_, received_;
   Memory average_statistics_, average_;
 };
-
-}  // namespace
-
-int64_t start_up_peak_bytes(const StartUpRequest& request) {
-  return StartUp(request).peak_bytes();
-}
-
-namespace {
 
 // Validation images are padded by half a stride and to whole strides.
 ValidationShape largest_shape(const RankShare& share) {
@@ -270,17 +241,6 @@ ValidationShape largest_shape(const RankShare& share) {
   return shape;
 }
 
-int64_t fullest_rank(const MemoryRequest& request) {
-  int64_t largest = 0;
-  for (int stage = 0; stage < request.plan.layout.pipeline_parallel_size;
-       ++stage) {
-    plan::MeshCoordinates first;
-    first.pipeline_stage = stage;
-    largest = std::max(largest, estimate_validation(request, first).total());
-  }
-  return largest;
-}
-
 }  // namespace
 
 MemoryEstimate estimate_start_up(const MemoryRequest& request,
@@ -292,15 +252,8 @@ MemoryEstimate estimate_start_up(const MemoryRequest& request,
     estimate.images = 0;  // no images are loaded yet
     return estimate;
   }
-  StartUpRequest start;
-  start.stage = share.stage();
-  start.element_bytes = request.element_bytes;
-  start.is_mixed = request.map_bytes < request.element_bytes;
-  start.num_moments = request.num_moments;
-  start.resumes =
-      request.resumes && plan::rank_of(request.plan.layout, rank) == 0;
   estimate.transient =
-      std::max<int64_t>(0, start_up_peak_bytes(start) + share.teacher_bytes() -
+      std::max<int64_t>(0, StartUp(share).peak_bytes() + share.teacher_bytes() -
                                (estimate.total() - estimate.workspace));
   // The teacher is loaded first. Loading takes three times its size: its
   // tensors, the file's tensors, and a buffer for initial weights.
@@ -318,7 +271,8 @@ MemoryEstimate estimate_validation(const MemoryRequest& request,
   if (shape.samples == 0) {
     // The weights of other ranks' shards are still gathered.
     if (share.stage().zero_stage > 0)
-      estimate.communication += share.largest_gathered_layer();
+      estimate.communication +=
+          share.largest_slice() * share.stage().num_shards;
     return estimate;
   }
   EvaluationRequest evaluation;
@@ -361,23 +315,6 @@ plan::PhaseBytes estimate_phases(const MemoryRequest& request,
   bytes.validation = estimate_validation(request, rank).total();
   bytes.checkpoint = estimate_checkpoint(request, rank).total();
   return bytes;
-}
-
-int64_t most_validation_images(const MemoryRequest& request, int64_t most,
-                               int64_t limit) {
-  MemoryRequest trial = request;
-  trial.validation.reset();
-  const auto fits = [&](int64_t images) {
-    trial.plan.validation_images = images;
-    return fullest_rank(trial) <= limit;
-  };
-  if (fits(most)) return most;
-  int64_t fitting = 1, too_many = most;
-  while (fitting + 1 < too_many) {
-    const int64_t middle = fitting + (too_many - fitting) / 2;
-    (fits(middle) ? fitting : too_many) = middle;
-  }
-  return fitting;
 }
 
 }  // namespace headroom::predict

@@ -34,27 +34,6 @@ struct EvaluationRequest {
 
 int64_t evaluation_peak_bytes(const EvaluationRequest& request);
 
-// Allocations while a rank's state is built, in the order of
-// worker/step/training_state.h:
-//
-//   the whole model
-//   the rank's layers in flat buffers, with gradients; the model is freed
-//   the whole model again for its average, and the rank's layers of it
-//   accumulated gradients, moments
-//   layers of a checkpoint, one at a time
-//
-// Random initial values are made in float32, then copied into their tensor.
-
-struct StartUpRequest {
-  SimulatedStage stage;
-  int64_t element_bytes = 4;
-  bool is_mixed = false;  // has a 16-bit copy of weights, except in ZeRO 3
-  int64_t num_moments = 1;
-  bool resumes = false;  // this rank reads a checkpoint
-};
-
-int64_t start_up_peak_bytes(const StartUpRequest& request);
-
 MemoryEstimate estimate_start_up(const MemoryRequest& request,
                                  const plan::MeshCoordinates& rank);
 // Memory of a validation. Without request.validation that is the plan's bound:
@@ -68,11 +47,5 @@ MemoryEstimate estimate_checkpoint(const MemoryRequest& request,
 // The totals of all phases.
 plan::PhaseBytes estimate_phases(const MemoryRequest& request,
                                  const plan::MeshCoordinates& rank);
-
-// How many images of a validation batch to evaluate at once: `most`, or the
-// largest number with which no rank exceeds `limit`; at least 1. Does not read
-// plan.validation_images.
-int64_t most_validation_images(const MemoryRequest& request, int64_t most,
-                               int64_t limit);
 
 }  // namespace headroom::predict

@@ -65,9 +65,9 @@ class Segment final : public SavePolicy,
     Capture capture;
     std::vector<Memory> outputs;
     {
-      Graph nobodys(pass_.timeline);
-      OpContext again = {pass_.shape,   pass_.timeline, nobodys,
-                         pass_.layer,   &capture,       Derive::kNoted,
+      Graph nobodys(pass_.buffers);
+      OpContext again = {pass_.shape,   pass_.buffers, nobodys,
+                         pass_.layer,   &capture,      Derive::kNoted,
                          replay_.get(), pass_.learns};
       replay_->start();
       std::vector<Map> inputs = places_;
@@ -96,15 +96,15 @@ class Segment final : public SavePolicy,
 
 }  // namespace
 
-Unpack LeanPolicy::pack(const Memory& memory) {
+Unpack SimulatedLean::pack(const Memory& memory) {
   const auto kept = std::make_shared<Kept>(keep(memory));
   return [kept] { return kept->take(); };
 }
 
-Unpack OffloadPolicy::pack(const Memory& memory) {
+Unpack SimulatedOffload::pack(const Memory& memory) {
   const int64_t bytes = memory->bytes;
   if (bytes < kTooSmallToMatter) return [memory] { return memory; };
-  return [this, bytes] { return timeline_.allocate(bytes); };
+  return [this, bytes] { return buffers_.allocate(bytes); };
 }
 
 std::vector<Map> recompute(const OpContext& context, Piece piece,

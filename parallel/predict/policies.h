@@ -15,18 +15,18 @@
 
 namespace headroom::predict {
 
-class LeanPolicy final : public SavePolicy {
+class SimulatedLean final : public SavePolicy {
  public:
   Unpack pack(const Memory& memory) override;
 };
 
-class OffloadPolicy final : public SavePolicy {
+class SimulatedOffload final : public SavePolicy {
  public:
-  explicit OffloadPolicy(MemoryTimeline& timeline) : timeline_(timeline) {}
+  explicit SimulatedOffload(LiveBuffers& buffers) : buffers_(buffers) {}
   Unpack pack(const Memory& memory) override;
 
  private:
-  MemoryTimeline& timeline_;
+  LiveBuffers& buffers_;
 };
 
 using Piece = std::function<std::vector<Map>(const OpContext& context,

@@ -5,6 +5,7 @@
 #include "configs/layers/model_table.h"
 #include "parallel/base/device_scratch.h"
 #include "parallel/base/head_fields.h"
+#include "parallel/plan/plan_parts.h"
 #include "parallel/predict/op_context.h"
 
 namespace headroom::predict {
@@ -19,14 +20,13 @@ constexpr int64_t kSmallBytes = 64 << 10;
 SimulatedStage stage_of(const MemoryRequest& request,
                         const plan::MeshCoordinates& rank) {
   const plan::Plan& plan = request.plan;
-  const std::vector<int64_t>& begins = plan.stage_begins;
-  const auto at = static_cast<size_t>(rank.pipeline_stage);
   SimulatedStage stage;
   stage.layers = request.layers;
-  stage.begin = begins[at];
-  stage.end = at + 1 < begins.size()
-                  ? begins[at + 1]
-                  : static_cast<int64_t>(request.layers.size());
+  const auto [begin, end] = plan::layers_of_stage(
+      plan.stage_begins, static_cast<size_t>(rank.pipeline_stage),
+      request.layers.size());
+  stage.begin = begin;
+  stage.end = end;
   stage.policies = plan.activation_policies;
   stage.num_shards = plan.layout.data_parallel_size;
   stage.zero_stage = stage.num_shards > 1 ? plan.zero_stage : 0;
@@ -38,14 +38,6 @@ SimulatedStage stage_of(const MemoryRequest& request,
   return stage;
 }
 
-template <typename Number>
-int64_t sum_of_layers(const SimulatedStage& stage, const Number& of_layer) {
-  int64_t total = 0;
-  for (int64_t layer = stage.begin; layer < stage.end; ++layer)
-    total += of_layer(stage.layers[static_cast<size_t>(layer)]);
-  return total;
-}
-
 }  // namespace
 
 RankShare::RankShare(const MemoryRequest& request,
@@ -53,10 +45,8 @@ RankShare::RankShare(const MemoryRequest& request,
     : request_(request),
       rank_(rank),
       stage_(stage_of(request, rank)),
-      cut_{request.global_batch_size, plan().layout.data_parallel_size,
-           plan().micro_batch_size, plan().batch_norm_rule()} {
-  for (const ModelLayer& layer : request.layers)
-    largest_stride_ = std::max(largest_stride_, layer.stride);
+      cut_(plan::batch_cut(plan(), request.global_batch_size)),
+      largest_stride_(layers::largest_stride(request.layers)) {
   samples_ = largest_batch();
   part_ = part_with(samples_);
 }
@@ -144,19 +134,33 @@ int64_t RankShare::num_groups(const plan::SampleRange& micro_batch) const {
   });
 }
 
-MemoryEstimate RankShare::resident() const {
-  const auto slice_of = [&](const ModelLayer& layer) {
+int64_t RankShare::shard_bytes() const {
+  return sum_of_layers(stage_, [&](const layers::LayerCost& layer) {
     return slice_bytes(layer, request_.element_bytes, stage_.num_shards);
-  };
-  const int64_t shard = sum_of_layers(stage_, slice_of);
+  });
+}
+int64_t RankShare::whole_bytes() const {
+  if (stage_.zero_stage > 0) return stage_.num_shards * shard_bytes();
+  return sum_of_layers(stage_, [&](const layers::LayerCost& layer) {
+    return flat_bytes(layer, request_.element_bytes);
+  });
+}
+int64_t RankShare::norm_channels() const {
+  return sum_of_layers(stage_, [](const layers::LayerCost& layer) {
+    return layer.norm_channels;
+  });
+}
+int64_t RankShare::norm_channels_of_model() const {
+  int64_t all = 0;
+  for (const layers::LayerCost& layer : stage_.layers)
+    all += layer.norm_channels;
+  return all;
+}
+
+MemoryEstimate RankShare::resident() const {
   const int zero = stage_.zero_stage;
-  // Flat buffers of the rank's layers.
-  const int64_t whole =
-      zero > 0 ? stage_.num_shards * shard
-               : sum_of_layers(stage_, [&](const ModelLayer& layer) {
-                   return flat_bytes(layer, request_.element_bytes);
-                 });
-  const int64_t own = zero >= 1 ? shard : whole;
+  const int64_t whole = whole_bytes();
+  const int64_t own = zero >= 1 ? shard_bytes() : whole;
   MemoryEstimate estimate;
   estimate.parameters = zero >= 3 ? own : whole;
   // The 16-bit copy of the weights.
@@ -167,19 +171,14 @@ MemoryEstimate RankShare::resident() const {
   estimate.accumulated_gradients = own;
   estimate.moments = request_.num_moments * own;
   estimate.average = own;
-  const int64_t largest_slice = largest_gathered_layer() / stage_.num_shards;
   // The send buffer for gathered weights; the receive buffer for gradients.
-  if (zero == 1 || zero == 2) estimate.communication += largest_slice;
-  if (zero >= 2) estimate.communication += largest_slice;
-  const int64_t norms = sum_of_layers(
-      stage_, [](const ModelLayer& layer) { return layer.norm_channels; });
-  int64_t all_norms = 0;
-  for (const ModelLayer& layer : stage_.layers)
-    all_norms += layer.norm_channels;
+  if (zero == 1 || zero == 2) estimate.communication += largest_slice();
+  if (zero >= 2) estimate.communication += largest_slice();
+  const int64_t norms = norm_channels();
   // Mean and variance of the model and of its average; the step's sums, which
   // every stage holds for all layers.
-  estimate.statistics =
-      2 * norms * 2 * request_.element_bytes + 2 * all_norms * kDoubleBytes;
+  estimate.statistics = 2 * norms * 2 * request_.element_bytes +
+                        2 * norm_channels_of_model() * kDoubleBytes;
   estimate.workspace = kSmallBytes;
   if (request_.on_device) {
     // Scratch of a commit (worker/step/device_state.h): pointers to the running
@@ -214,19 +213,19 @@ int64_t RankShare::place_bytes() const {
 
 int64_t RankShare::teacher_bytes() const {
   int64_t bytes = 0;
-  for (const ModelLayer& layer : request_.teacher)
+  for (const layers::LayerCost& layer : request_.teacher)
     bytes +=
         (layer.parameters + 2 * layer.norm_channels) * request_.element_bytes;
   return bytes;
 }
 
-int64_t RankShare::largest_gathered_layer() const {
+int64_t RankShare::largest_slice() const {
   int64_t largest = 0;
   for (int64_t layer = stage_.begin; layer < stage_.end; ++layer)
     largest = std::max(largest,
                        slice_bytes(stage_.layers[static_cast<size_t>(layer)],
                                    request_.element_bytes, stage_.num_shards));
-  return largest * stage_.num_shards;
+  return largest;
 }
 
 int64_t RankShare::most_matches(int64_t samples) const {

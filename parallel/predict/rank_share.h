@@ -42,8 +42,14 @@ class RankShare {
   MemoryEstimate resident() const;
   bool groups_span_ranks() const;
   int64_t teacher_bytes() const;
-  // Bytes of the largest layer's parameters gathered under ZeRO.
-  int64_t largest_gathered_layer() const;
+  // The parameters of the rank's layers in flat buffers: whole (under ZeRO
+  // padded to equal slices), this rank's shard, and the largest layer's slice.
+  int64_t whole_bytes() const;
+  int64_t shard_bytes() const;
+  int64_t largest_slice() const;
+  // Channels of the batch norms of the rank's layers, and of all layers.
+  int64_t norm_channels() const;
+  int64_t norm_channels_of_model() const;
 
   // The most matches of `samples` samples.
   int64_t most_matches(int64_t samples) const;

@@ -37,7 +37,7 @@ std::vector<int> SimulatedStage::sent() const {
   return {result.begin(), result.end()};
 }
 
-int64_t flat_bytes(const ModelLayer& layer, int64_t element_bytes) {
+int64_t flat_bytes(const layers::LayerCost& layer, int64_t element_bytes) {
   const int64_t bytes = layer.parameters * element_bytes;
   // The sizes of a head are usually not multiples of the alignment.
   const auto fills = [element_bytes](const layers::LayerProgram::Block& block) {
@@ -50,21 +50,21 @@ int64_t flat_bytes(const ModelLayer& layer, int64_t element_bytes) {
   return fills_lines ? bytes : bytes + layer.parameter_tensors * kAlignment;
 }
 
-int64_t slice_bytes(const ModelLayer& layer, int64_t element_bytes,
+int64_t slice_bytes(const layers::LayerCost& layer, int64_t element_bytes,
                     int shards) {
   return divided_up(divided_up(flat_bytes(layer, element_bytes), shards),
                     kAlignment) *
          kAlignment;
 }
 
-MicroBatch::MicroBatch(MemoryTimeline& timeline, const SimulatedStage& stage,
+MicroBatch::MicroBatch(LiveBuffers& buffers, const SimulatedStage& stage,
                        const MicroBatchShape& shape, LossShape loss)
-    : timeline_(timeline),
+    : buffers_(buffers),
       stage_(stage),
       shape_(shape),
       loss_(std::move(loss)),
-      graph_(timeline),
-      offload_(timeline),
+      graph_(buffers),
+      offload_(buffers),
       derives_(std::ranges::any_of(
           stage.policies, [](plan::ActivationPolicy policy) {
             return policy == plan::ActivationPolicy::kLean ||
@@ -96,24 +96,24 @@ std::vector<Map> MicroBatch::run(std::vector<Memory> received, Map& images) {
   received.clear();
   Memory colours;
   if (stage_.begin == 0) {
-    timeline_.set_layer(0);
+    buffers_.set_layer(0);
     const int64_t loaded_channels =
         layers::picture_channels(stage_.image_channels);
     // Gray images are computed from colour images.
     if (stage_.image_channels == 1)
-      colours = timeline_.allocate(layers::kColours * image_bytes());
+      colours = buffers_.allocate(layers::kColours * image_bytes());
     // An evaluation holds the loaded bytes and the images made from them; a
     // training step has a fixed buffer for loaded bytes (rank_share.h).
     const bool learns = stage_.num_frozen_layers < stage_.end;
-    const Memory loaded = timeline_.allocate(
+    const Memory loaded = buffers_.allocate(
         shape_.on_device && !learns
             ? loaded_channels * stage_.sample_bytes * shape_.cells(1)
             : 0);
-    images = {timeline_.allocate(image_bytes()), stage_.image_channels, 1};
+    images = {buffers_.allocate(image_bytes()), stage_.image_channels, 1};
     // The CPU converts images to float32 first.
     if (shape_.element_bytes != kFloatBytes && !shape_.on_device)
-      timeline_.touch(loaded_channels * shape_.map_bytes(1, 1) /
-                      shape_.element_bytes * kFloatBytes);
+      buffers_.touch(loaded_channels * shape_.map_bytes(1, 1) /
+                     shape_.element_bytes * kFloatBytes);
   }
   teacher_heads_ = ask_teacher(images);
   return run_layers(std::move(maps), images);
@@ -127,12 +127,12 @@ std::vector<Map> MicroBatch::ask_teacher(const Map& images) {
       static_cast<int64_t>(teacher.layers.size());
   teacher.image_channels = stage_.image_channels;
   teacher.casts_weights = true;
-  return MicroBatch(timeline_, teacher, shape_, {}).run_layers({}, images);
+  return MicroBatch(buffers_, teacher, shape_, {}).run_layers({}, images);
 }
 
 std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
   if (has_graph_inputs) {
-    graph_inputs_.push_back(timeline_.allocate(
+    graph_inputs_.push_back(buffers_.allocate(
         packed_target_bytes(loss_, shape_.parameter_bytes())));
   }
   Map images;
@@ -140,7 +140,7 @@ std::vector<Memory> MicroBatch::forward(std::vector<Memory> received) {
   if (has_graph_inputs) graph_inputs_.push_back(images.memory);
   std::vector<Memory> sent;
   if (stage_.has_head()) {
-    OpContext context = {shape_, timeline_, graph_, stage_.end - 1};
+    OpContext context = {shape_, buffers_, graph_, stage_.end - 1};
     LossShape loss = loss_;
     loss.has_teacher = !teacher_heads_.empty();
     loss.has_targets = has_graph_inputs;
@@ -176,7 +176,7 @@ Map MicroBatch::received_map(int layer, Memory memory, size_t index) {
   node.output_bytes = memory->bytes;
   node.backward = [this, index, bytes = memory->bytes](Gradient gradient) {
     // Only dense tensors are sent.
-    received_gradients_[index] = gradient.is_slice ? timeline_.allocate(bytes)
+    received_gradients_[index] = gradient.is_slice ? buffers_.allocate(bytes)
                                                    : std::move(gradient.memory);
     return Graph::Outcome();
   };
@@ -196,7 +196,7 @@ std::vector<Map> MicroBatch::run_layers(std::map<int, Map> maps,
     std::vector<Map> inputs;
     for (const int from : layer_at(i).inputs)
       inputs.push_back(from == kImages ? images : maps.at(from));
-    timeline_.set_layer(i);
+    buffers_.set_layer(i);
     if (before_layer) before_layer(i);
     if (shards_values() && layer_at(i).parameters > 0)
       provide_values(i, /*backwards=*/false);
@@ -215,7 +215,7 @@ std::vector<Map> MicroBatch::run_layers(std::map<int, Map> maps,
 
 std::vector<Map> MicroBatch::run_with_policy(int64_t layer,
                                              const std::vector<Map>& inputs) {
-  OpContext context = {shape_, timeline_, graph_, layer};
+  OpContext context = {shape_, buffers_, graph_, layer};
   context.learns = stage_.learns(layer);
   context.casts_weights =
       shape_.is_mixed() && (shards_values() || stage_.casts_weights);
@@ -275,7 +275,7 @@ void MicroBatch::add_use_again(int64_t layer, Map& output) {
 
 void MicroBatch::provide_values(int64_t layer, bool backwards) {
   if (!values_.contains(layer))
-    values_[layer] = timeline_.allocate(layer_bytes(layer));
+    values_[layer] = buffers_.allocate(layer_bytes(layer));
   if (!stage_.fetches_ahead) return;
   const int64_t step = backwards ? -1 : 1;
   for (int64_t next = layer + step; next >= stage_.begin && next < stage_.end;
@@ -284,7 +284,7 @@ void MicroBatch::provide_values(int64_t layer, bool backwards) {
     // Only layers that learn are gathered for their backward.
     if (!backwards || stage_.learns(next))
       if (!values_.contains(next))
-        values_[next] = timeline_.allocate(layer_bytes(next));
+        values_[next] = buffers_.allocate(layer_bytes(next));
     return;
   }
 }
@@ -298,14 +298,14 @@ std::vector<Memory> MicroBatch::backward(std::vector<Memory> sent) {
   const std::vector<int> layers = stage_.received();
   for (size_t i = 0; i < layers.size(); ++i)
     if (received_gradients_[i] == nullptr)
-      received_gradients_[i] = timeline_.allocate(map_bytes(layers[i]));
+      received_gradients_[i] = buffers_.allocate(map_bytes(layers[i]));
   return std::move(received_gradients_);
 }
 
 void MicroBatch::after_parameters(int64_t layer) {
   if (stage_.zero_stage < 2) return;
   if (!gradients_.contains(layer))
-    gradients_[layer] = timeline_.allocate(layer_bytes(layer));
+    gradients_[layer] = buffers_.allocate(layer_bytes(layer));
   if (--num_missing_.at(layer) > 0) return;
   values_.erase(layer);
   gradients_.erase(layer);
@@ -322,31 +322,31 @@ class Walk {
   Walk(const SimulatedStage& stage, const MicroBatchShape& shape,
        const LossShape& loss)
       : stage_(stage),
-        micro_batch_(timeline_, stage, shape, loss),
+        micro_batch_(buffers_, stage, shape, loss),
         peaks_(stage.layers.size(), 0) {
     micro_batch_.before_layer = [this](int64_t layer) { begin_layer(layer); };
   }
 
-  std::vector<LayerCost> run() {
-    timeline_.set_layer(stage_.begin);
+  std::vector<LayerMemory> run() {
+    buffers_.set_layer(stage_.begin);
     std::vector<Memory> received, gradients;
     for (const int layer : stage_.received())
-      received.push_back(timeline_.allocate(micro_batch_.map_bytes(layer)));
+      received.push_back(buffers_.allocate(micro_batch_.map_bytes(layer)));
     std::vector<Memory> sent = micro_batch_.forward(std::move(received));
     end_layer();
     sent.clear();
     std::vector<int64_t> kept(stage_.layers.size(), 0);
     for (int64_t layer = stage_.begin; layer < stage_.end; ++layer)
-      kept[static_cast<size_t>(layer)] = timeline_.live_bytes_of(layer);
+      kept[static_cast<size_t>(layer)] = buffers_.live_bytes_of(layer);
 
-    timeline_.set_layer(stage_.end - 1);
+    buffers_.set_layer(stage_.end - 1);
     for (const int layer : stage_.sent())
-      gradients.push_back(timeline_.allocate(micro_batch_.map_bytes(layer)));
-    timeline_.reset_peak();
+      gradients.push_back(buffers_.allocate(micro_batch_.map_bytes(layer)));
+    buffers_.reset_peak();
     micro_batch_.backward(std::move(gradients));
     end_layer();
 
-    std::vector<LayerCost> costs;
+    std::vector<LayerMemory> costs;
     int64_t before = 0;
     for (int64_t layer = stage_.begin; layer < stage_.end; ++layer) {
       const auto at = static_cast<size_t>(layer);
@@ -364,13 +364,13 @@ class Walk {
   void end_layer() {
     if (layer_ >= 0) {
       int64_t& peak = peaks_[static_cast<size_t>(layer_)];
-      peak = std::max(peak, timeline_.peak_bytes());
+      peak = std::max(peak, buffers_.peak_bytes());
     }
-    timeline_.reset_peak();
+    buffers_.reset_peak();
   }
 
   const SimulatedStage& stage_;
-  MemoryTimeline timeline_;
+  LiveBuffers buffers_;
   MicroBatch micro_batch_;
   int64_t layer_ = -1;
   std::vector<int64_t> peaks_;  // live bytes of all layers
@@ -378,20 +378,20 @@ class Walk {
 
 }  // namespace
 
-std::vector<LayerCost> planned_layer_costs(const SimulatedStage& stage,
-                                           const MicroBatchShape& shape,
-                                           const LossShape& loss) {
+std::vector<LayerMemory> layer_memory(const SimulatedStage& stage,
+                                      const MicroBatchShape& shape,
+                                      const LossShape& loss) {
   return Walk(stage, shape, loss).run();
 }
 
-std::vector<LayerCosts> layer_costs(SimulatedStage stage,
-                                    const MicroBatchShape& shape,
-                                    const LossShape& loss) {
-  std::vector<LayerCosts> result(static_cast<size_t>(stage.end - stage.begin));
+std::vector<MemoryByPolicy> layer_memory_by_policy(SimulatedStage stage,
+                                                   const MicroBatchShape& shape,
+                                                   const LossShape& loss) {
+  std::vector<MemoryByPolicy> result(
+      static_cast<size_t>(stage.end - stage.begin));
   for (const plan::ActivationPolicy policy : kPolicies) {
     stage.policies.assign(stage.layers.size(), policy);
-    const std::vector<LayerCost> costs =
-        planned_layer_costs(stage, shape, loss);
+    const std::vector<LayerMemory> costs = layer_memory(stage, shape, loss);
     for (size_t layer = 0; layer < costs.size(); ++layer)
       result[layer][static_cast<size_t>(policy)] = costs[layer];
   }

@@ -5,7 +5,7 @@
 // ZeRO 3 a layer's parameters are whole while it runs, forward and backward;
 // under ZeRO 2 and 3 its gradients are whole from first to last use.
 //
-// The timeline and the stage must outlive it.
+// The buffers and the stage must outlive it.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ namespace headroom::predict {
 
 // The part of a model that runs on a rank.
 struct SimulatedStage {
-  std::vector<ModelLayer> layers;  // all layers of the model
-  int64_t begin = 0;               // the rank's layers [begin, end)
+  std::vector<layers::LayerCost> layers;  // all layers of the model
+  int64_t begin = 0;                      // the rank's layers [begin, end)
   int64_t end = 0;
   // One per layer of the model; if empty, every layer keeps.
   std::vector<plan::ActivationPolicy> policies;
@@ -41,7 +41,7 @@ struct SimulatedStage {
   int64_t num_frozen_layers = 0;
   // The teacher's layers, which run first, unsharded; empty if there is no
   // teacher. REQUIRES: this rank has all layers.
-  std::vector<ModelLayer> teacher;
+  std::vector<layers::LayerCost> teacher;
   // Whether weights are cast to 16 bits for each use instead of copied once.
   bool casts_weights = false;
 
@@ -56,13 +56,23 @@ struct SimulatedStage {
   bool has_head() const { return end == static_cast<int64_t>(layers.size()); }
 };
 
+// The sum of a number over the rank's layers.
+template <typename Number>
+int64_t sum_of_layers(const SimulatedStage& stage, const Number& of_layer) {
+  int64_t total = 0;
+  for (int64_t layer = stage.begin; layer < stage.end; ++layer)
+    total += of_layer(stage.layers[static_cast<size_t>(layer)]);
+  return total;
+}
+
 // Bytes of a layer's parameters in a flat buffer: whole, or a rank's slice.
-int64_t flat_bytes(const ModelLayer& layer, int64_t element_bytes);
-int64_t slice_bytes(const ModelLayer& layer, int64_t element_bytes, int shards);
+int64_t flat_bytes(const layers::LayerCost& layer, int64_t element_bytes);
+int64_t slice_bytes(const layers::LayerCost& layer, int64_t element_bytes,
+                    int shards);
 
 class MicroBatch {
  public:
-  MicroBatch(MemoryTimeline& timeline, const SimulatedStage& stage,
+  MicroBatch(LiveBuffers& buffers, const SimulatedStage& stage,
              const MicroBatchShape& shape, LossShape loss);
 
   // Takes and returns maps in the order of stage.received() and stage.sent().
@@ -104,17 +114,17 @@ class MicroBatch {
   void provide_values(int64_t layer, bool backwards);
   bool shards_values() const { return stage_.zero_stage >= 3; }
   int64_t layer_bytes(int64_t layer) const;
-  const ModelLayer& layer_at(int64_t layer) const {
+  const layers::LayerCost& layer_at(int64_t layer) const {
     return stage_.layers[static_cast<size_t>(layer)];
   }
 
-  MemoryTimeline& timeline_;
+  LiveBuffers& buffers_;
   const SimulatedStage& stage_;
   const MicroBatchShape shape_;
   const LossShape loss_;
   Graph graph_;
-  LeanPolicy lean_;
-  OffloadPolicy offload_;
+  SimulatedLean lean_;
+  SimulatedOffload offload_;
   bool derives_ = false;  // whether any layer recomputes maps
   std::vector<Memory> sent_gradients_, received_gradients_;
   std::vector<Memory> graph_inputs_;
@@ -135,7 +145,7 @@ class MicroBatch {
 // policies counts for the layer that made it. Confirm the result of a search
 // over these numbers with estimate_rank_memory(), which is exact for any
 // mixture.
-struct LayerCost {
+struct LayerMemory {
   // Bytes held from the end of the layer's forward to its backward.
   int64_t kept_bytes = 0;
   // The peak in its forward or backward, including kept_bytes, without bytes
@@ -144,17 +154,17 @@ struct LayerCost {
 };
 
 // One layer's costs, indexed by ActivationPolicy.
-using LayerCosts = std::array<LayerCost, 4>;
+using MemoryByPolicy = std::array<LayerMemory, 4>;
 
 // The costs of layers [stage.begin, stage.end) under the stage's policies.
-std::vector<LayerCost> planned_layer_costs(const SimulatedStage& stage,
-                                           const MicroBatchShape& shape,
-                                           const LossShape& loss);
+std::vector<LayerMemory> layer_memory(const SimulatedStage& stage,
+                                      const MicroBatchShape& shape,
+                                      const LossShape& loss);
 
 // The costs under each policy; does not read stage.policies. The head's costs
 // include the loss, the first layer's the images.
-std::vector<LayerCosts> layer_costs(SimulatedStage stage,
-                                    const MicroBatchShape& shape,
-                                    const LossShape& loss);
+std::vector<MemoryByPolicy> layer_memory_by_policy(SimulatedStage stage,
+                                                   const MicroBatchShape& shape,
+                                                   const LossShape& loss);
 
 }  // namespace headroom::predict

@@ -23,26 +23,25 @@ int64_t copied_bytes(const MicroBatchShape& shape, const Map& x,
 
 Graph::Outcome backward(const OpContext& context, const Map& x,
                         int64_t squeezed) {
-  MemoryTimeline& timeline = context.timeline;
+  LiveBuffers& buffers = context.buffers;
   const int64_t samples = context.shape.samples;
   const int64_t bytes = context.shape.parameter_bytes();
   Graph::Outcome outcome;
   outcome.inputs.resize(1);
   // Sums in double, their copy in the parameters' type, two masks.
-  const Memory dz = timeline.allocate(samples * x.channels * bytes);
-  timeline.touch(samples * x.channels * (kDoubleBytes + 2) +
-                 copied_bytes(context.shape, x, /*is_product=*/true));
-  const Memory dhidden = timeline.allocate(samples * squeezed * bytes);
-  timeline.touch(samples * squeezed);
+  const Memory dz = buffers.allocate(samples * x.channels * bytes);
+  buffers.touch(samples * x.channels * (kDoubleBytes + 2) +
+                copied_bytes(context.shape, x, /*is_product=*/true));
+  const Memory dhidden = buffers.allocate(samples * squeezed * bytes);
+  buffers.touch(samples * squeezed);
   for (const int64_t count :
        {x.channels * squeezed, squeezed, x.channels * squeezed, x.channels}) {
-    outcome.parameters.push_back(timeline.allocate(count * bytes));
+    outcome.parameters.push_back(buffers.allocate(count * bytes));
   }
   if (x.wants_gradient()) {
-    const Memory dmeans =
-        timeline.allocate(samples * x.channels * kDoubleBytes);
+    const Memory dmeans = buffers.allocate(samples * x.channels * kDoubleBytes);
     // Copies of dmeans and of the factors, from which x's gradient is computed.
-    const Memory spread = timeline.allocate(2 * samples * x.channels * bytes);
+    const Memory spread = buffers.allocate(2 * samples * x.channels * bytes);
     outcome.inputs.front().memory = context.allocate_map(x.channels, x.stride);
   }
   return outcome;
@@ -52,29 +51,29 @@ Graph::Outcome backward(const OpContext& context, const Map& x,
 
 Map squeeze_excite(const OpContext& context, const Map& x,
                    const layers::LayerProgram::Block& made) {
-  MemoryTimeline& timeline = context.timeline;
+  LiveBuffers& buffers = context.buffers;
   const int64_t samples = context.shape.samples;
   const int64_t bytes = context.shape.parameter_bytes();
   const auto sum = [&] {
-    timeline.touch(copied_bytes(context.shape, x, /*is_product=*/false));
-    return timeline.allocate(samples * x.channels * kDoubleBytes);
+    buffers.touch(copied_bytes(context.shape, x, /*is_product=*/false));
+    return buffers.allocate(samples * x.channels * kDoubleBytes);
   };
   const Memory sums =
       context.replay != nullptr ? context.replay->once(sum) : sum();
-  timeline.touch(sums->bytes + samples * x.channels * bytes);
-  const Memory means = timeline.allocate(samples * x.channels * bytes);
-  const Memory hidden = timeline.allocate(samples * made.squeezed * bytes);
-  const Memory gate = timeline.allocate(samples * x.channels * bytes);
-  const Memory spread = context.shape.is_mixed()
-                            ? timeline.allocate(samples * x.channels *
-                                                context.shape.element_bytes)
-                            : gate;
+  buffers.touch(sums->bytes + samples * x.channels * bytes);
+  const Memory means = buffers.allocate(samples * x.channels * bytes);
+  const Memory hidden = buffers.allocate(samples * made.squeezed * bytes);
+  const Memory gate = buffers.allocate(samples * x.channels * bytes);
+  const Memory spread =
+      context.shape.is_mixed()
+          ? buffers.allocate(samples * x.channels * context.shape.element_bytes)
+          : gate;
   Map out = {context.allocate_map(x.channels, x.stride), x.channels, x.stride};
   if (context.derive != Derive::kNothing) {
     set_derivation(
         out.memory, {x.memory, spread},
-        [&timeline, size = out.memory->bytes](const std::vector<Memory>&) {
-          return timeline.allocate(size);
+        [&buffers, size = out.memory->bytes](const std::vector<Memory>&) {
+          return buffers.allocate(size);
         });
   }
   out.node =

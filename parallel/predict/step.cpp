@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/plan/plan_parts.h"
 
 namespace headroom::predict {
 namespace {
@@ -25,7 +26,7 @@ class Run {
       : request_(request),
         num_stages_(static_cast<int>(request.stage_begins.size())),
         num_micro_batches_(static_cast<int64_t>(request.micro_batches.size())),
-        timeline_(device) {
+        buffers_(device) {
     HEADROOM_CHECK(request.micro_batches.size() == request.losses.size(),
                    "a loss for each micro-batch");
     for (int stage = 0; stage < num_stages_; ++stage) {
@@ -50,10 +51,10 @@ class Run {
       else
         backward();
     }
-    memory_.peak_bytes = timeline_.peak_bytes();
+    memory_.peak_bytes = buffers_.peak_bytes();
     return memory_;
   }
-  bool fits() const { return timeline_.fits(); }
+  bool fits() const { return buffers_.fits(); }
 
   std::vector<PartMemory> parts() {
     records_parts_ = true;
@@ -77,11 +78,10 @@ class Run {
     return static_cast<int>(next - request_.stage_begins.begin()) - 1;
   }
   bool reads(int stage, int layer) const {
-    const auto at = static_cast<size_t>(stage);
-    const int64_t end = stage + 1 == num_stages_
-                            ? static_cast<int64_t>(request_.stage.layers.size())
-                            : request_.stage_begins[at + 1];
-    for (int64_t i = request_.stage_begins[at]; i < end; ++i)
+    const auto [begin, end] =
+        plan::layers_of_stage(request_.stage_begins, static_cast<size_t>(stage),
+                              request_.stage.layers.size());
+    for (int64_t i = begin; i < end; ++i)
       if (std::ranges::count(
               request_.stage.layers[static_cast<size_t>(i)].inputs, layer) > 0)
         return true;
@@ -92,7 +92,8 @@ class Run {
     return std::ranges::find(peers, instruction) - peers.begin();
   }
   int64_t bytes_of(int layer, int64_t micro_batch) const {
-    const ModelLayer& from = request_.stage.layers[static_cast<size_t>(layer)];
+    const layers::LayerCost& from =
+        request_.stage.layers[static_cast<size_t>(layer)];
     return request_.micro_batches[static_cast<size_t>(micro_batch)].map_bytes(
         from.channels, from.stride);
   }
@@ -106,10 +107,10 @@ class Run {
   void end_part() {
     if (!parts_.empty()) {
       PartMemory& part = parts_.back();
-      part.kept_bytes = timeline_.live_bytes();
-      part.scratch_bytes = timeline_.peak_bytes() - part.kept_bytes;
+      part.kept_bytes = buffers_.live_bytes();
+      part.scratch_bytes = buffers_.peak_bytes() - part.kept_bytes;
     }
-    timeline_.reset_peak();
+    buffers_.reset_peak();
   }
   void record_layers(MicroBatch& micro_batch, StepPart part) {
     if (!records_parts_) return;
@@ -131,7 +132,7 @@ class Run {
                                         ? request_.stage.received()
                                         : request_.stage.sent();
     for (const End& end : instruction.is_forward ? sources_ : readers_)
-      messages.push_back(timeline_.allocate(
+      messages.push_back(buffers_.allocate(
           bytes_of(layers[end.map], instruction.micro_batch)));
     posted_[index] = std::move(messages);
   }
@@ -157,14 +158,14 @@ class Run {
     post(current_ + 1);
     const int64_t number = list()[current_].micro_batch;
     const auto at = static_cast<size_t>(number);
-    auto micro_batch = std::make_unique<MicroBatch>(timeline_, request_.stage,
+    auto micro_batch = std::make_unique<MicroBatch>(buffers_, request_.stage,
                                                     request_.micro_batches[at],
                                                     request_.losses[at]);
     record_layers(*micro_batch, StepPart::kForward);
     const std::vector<Memory> sent = micro_batch->forward(std::move(received));
     for (const End& reader : readers_) send(reader, sent[reader.map]);
     in_flight_[number] = std::move(micro_batch);
-    if (memory_.kept_bytes == 0) memory_.kept_bytes = timeline_.live_bytes();
+    if (memory_.kept_bytes == 0) memory_.kept_bytes = buffers_.live_bytes();
   }
 
   void backward() {
@@ -192,7 +193,7 @@ class Run {
   const int64_t num_micro_batches_;
   std::vector<std::vector<StepInstruction>> lists_;
   std::vector<End> sources_, readers_;
-  MemoryTimeline timeline_;
+  LiveBuffers buffers_;
   size_t current_ = 0;
   std::vector<std::optional<std::deque<Memory>>> posted_;
   std::list<Sending> sending_;
@@ -233,12 +234,12 @@ bool replay_step(const StepRequest& request, CachingAllocator& allocator) {
 int64_t captured_step_bytes(const SimulatedStage& stage,
                             const MicroBatchShape& shape,
                             const LossShape& loss) {
-  MemoryTimeline timeline;
-  MicroBatch micro_batch(timeline, stage, shape, loss);
+  LiveBuffers buffers;
+  MicroBatch micro_batch(buffers, stage, shape, loss);
   micro_batch.has_graph_inputs = true;
   micro_batch.forward({});
   micro_batch.backward({});
-  return timeline.peak_bytes();
+  return buffers.peak_bytes();
 }
 
 }  // namespace headroom::predict

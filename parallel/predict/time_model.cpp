@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "parallel/plan/batch_split.h"
+#include "parallel/plan/plan_parts.h"
 
 namespace headroom::predict {
 
@@ -28,14 +28,14 @@ class TimeEstimator {
   explicit TimeEstimator(const TimeRequest& request)
       : request_(request),
         plan_(request.plan),
-        cut_{request.global_batch_size, plan_.layout.data_parallel_size,
-             plan_.micro_batch_size, plan_.batch_norm_rule()},
-        part_(plan::part_of(cut_, request.global_batch_size, kManyCells, 0)),
+        cut_(plan::batch_cut(plan_, request.global_batch_size)),
+        part_(plan::part_of(cut_, request.global_batch_size, plan::kManyCells,
+                            0)),
         share_(static_cast<double>(part_.local.size())),
         spatial_(plan_.layout.spatial_parallel_size),
         num_micro_batches_(static_cast<double>(part_.micro_batches.size())),
         spans_(plan::groups_span_ranks(cut_, request.global_batch_size,
-                                       kManyCells)) {}
+                                       plan::kManyCells)) {}
 
   StepEstimate run() {
     StepEstimate estimate;
@@ -49,7 +49,7 @@ class TimeEstimator {
       estimate.compute = std::max(estimate.compute, time.compute);
       estimate.statistics = std::max(estimate.statistics, time.statistics);
       if (spans_) {
-        for_layers(stage, [&](const TimedLayer& layer, size_t) {
+        for_layers(stage, [&](const TimedLayer& layer) {
           estimate.num_statistics += 2 * layer.norm_layers;
         });
       }
@@ -64,17 +64,15 @@ class TimeEstimator {
   }
 
  private:
-  size_t begin_of(size_t stage) const {
-    return static_cast<size_t>(plan_.stage_begins[stage]);
-  }
-  size_t end_of(size_t stage) const {
-    return stage + 1 < plan_.stage_begins.size() ? begin_of(stage + 1)
-                                                 : request_.layers.size();
+  plan::LayerRange range_of(size_t stage) const {
+    return plan::layers_of_stage(plan_.stage_begins, stage,
+                                 request_.layers.size());
   }
   template <typename Body>
   void for_layers(size_t stage, const Body& body) const {
-    for (size_t i = begin_of(stage); i < end_of(stage); ++i) {
-      body(request_.layers[i], i);
+    const plan::LayerRange range = range_of(stage);
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      body(request_.layers[static_cast<size_t>(i)]);
     }
   }
   double pixels() const {
@@ -88,9 +86,8 @@ class TimeEstimator {
 
   double compute_of(size_t stage) const {
     double work = 0;
-    for_layers(stage, [&](const TimedLayer& layer, size_t) {
-      work += layer.work_per_pixel;
-    });
+    for_layers(stage,
+               [&](const TimedLayer& layer) { work += layer.work_per_pixel; });
     return work * pixels() * share_ / spatial_ /
            request_.device.work_per_second;
   }
@@ -101,16 +98,17 @@ class TimeEstimator {
         plan_.layout.data_parallel_size * plan_.layout.spatial_parallel_size;
     if (replicas == 1) return 0;
     double parameters = 0;
-    for_layers(stage, [&](const TimedLayer& layer, size_t) {
+    for_layers(stage, [&](const TimedLayer& layer) {
       parameters += static_cast<double>(layer.parameters);
     });
+    const plan::LayerRange range = range_of(stage);
     const bool gathers = plan_.zero_stage == 3;
     const double ring = (replicas - 1.0) / replicas;
     // A sum is a scatter and a gather. ZeRO 3 gathers in each forward and
     // backward.
     const double passes = gathers ? 1 + 2 * num_micro_batches_ : 2;
     const double count =
-        gathers ? 3 * static_cast<double>(end_of(stage) - begin_of(stage)) *
+        gathers ? 3 * static_cast<double>(range.end - range.begin) *
                       num_micro_batches_
                 : 2;
     return messages(count, passes * ring * parameters *
@@ -121,12 +119,12 @@ class TimeEstimator {
   // several; each passes up and down a tree.
   double statistics_of(size_t stage) const {
     if (!spans_) return 0;
-    const auto groups =
-        static_cast<double>(plan::batch_norm_groups(request_.global_batch_size,
-                                                    cut_.groups, kManyCells)
-                                .size());
+    const auto groups = static_cast<double>(
+        plan::batch_norm_groups(request_.global_batch_size, cut_.groups,
+                                plan::kManyCells)
+            .size());
     double exchanges = 0, sums = 0;
-    for_layers(stage, [&](const TimedLayer& layer, size_t) {
+    for_layers(stage, [&](const TimedLayer& layer) {
       exchanges += static_cast<double>(layer.norm_layers);
       sums += 2 * static_cast<double>(layer.norm_layers * layer.channels);
     });
@@ -139,7 +137,7 @@ class TimeEstimator {
   double image_of(size_t stage) const {
     if (spatial_ == 1) return 0;
     double cells = 0, exchanges = 0, sums = 0;
-    for_layers(stage, [&](const TimedLayer& layer, size_t) {
+    for_layers(stage, [&](const TimedLayer& layer) {
       cells += static_cast<double>(layer.halo_channel_rows) *
                static_cast<double>(request_.image_width / layer.stride);
       exchanges += static_cast<double>(layer.halo_exchanges);
@@ -153,12 +151,11 @@ class TimeEstimator {
 
   // Seconds to receive maps from earlier stages and return their gradients.
   double maps_of(size_t stage) const {
+    const auto begin = static_cast<int>(range_of(stage).begin);
     std::set<int> received;
-    for_layers(stage, [&](const TimedLayer& layer, size_t) {
+    for_layers(stage, [&](const TimedLayer& layer) {
       for (const int input : layer.inputs) {
-        if (input >= 0 && static_cast<size_t>(input) < begin_of(stage)) {
-          received.insert(input);
-        }
+        if (input >= 0 && input < begin) received.insert(input);
       }
     });
     double cells = 0;

@@ -45,10 +45,6 @@ inline constexpr int64_t kGpuSlackPercent = 10;  // of the card's memory
 // The card's bytes available to tensors; at least 0.
 int64_t tensor_budget(int64_t gpu_memory_bytes, int64_t communication_bytes);
 
-// A count of cells in an image's smallest map for which every sample can be a
-// batch-norm group of its own.
-inline constexpr int64_t kManyCells = 2;
-
 // The simpler of two plans is chosen unless the other is faster by more.
 inline constexpr double kEqualWithin = 0.05;
 

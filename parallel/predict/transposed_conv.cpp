@@ -8,26 +8,26 @@ namespace headroom::predict {
 namespace {
 
 Graph::Outcome backward(const OpContext& context,
-                        const ConvolutionShape& convolution, const Map& x,
+                        const Convolution& convolution, const Map& x,
                         int64_t channels) {
-  MemoryTimeline& timeline = context.timeline;
+  LiveBuffers& buffers = context.buffers;
   const MicroBatchShape& shape = context.shape;
   Graph::Outcome outcome;
   outcome.inputs.resize(1);
-  outcome.parameters = {timeline.allocate(channels * shape.parameter_bytes())};
+  outcome.parameters = {buffers.allocate(channels * shape.parameter_bytes())};
   {
     const Memory cells =
         context.allocate_map(convolution.out_channels, x.stride);
     const Memory cast = cast_weight(context, convolution);
-    const Memory weight = timeline.allocate(convolution.weight_bytes(shape));
+    const Memory weight = buffers.allocate(convolution.weight_bytes(shape));
     if (x.wants_gradient()) {
       outcome.inputs.front().memory =
           context.allocate_map(x.channels, x.stride);
-      timeline.touch(input_gradient_scratch(convolution, shape));
+      buffers.touch(input_gradient_scratch(convolution, shape));
     }
-    timeline.touch(weight_gradient_bytes(convolution, shape));
+    buffers.touch(weight_gradient_bytes(convolution, shape));
   }
-  outcome.parameters.push_back(weight_gradient(timeline, convolution, shape));
+  outcome.parameters.push_back(weight_gradient(buffers, convolution, shape));
   return outcome;
 }
 
@@ -35,9 +35,9 @@ Graph::Outcome backward(const OpContext& context,
 
 Map transposed_conv(const OpContext& context, const Map& x,
                     const layers::LayerProgram::Block& made) {
-  MemoryTimeline& timeline = context.timeline;
+  LiveBuffers& buffers = context.buffers;
   const int64_t cells = made.kernel * made.kernel;
-  const ConvolutionShape convolution = {
+  const Convolution convolution = {
       x.channels, cells * made.channels, 1, 1, x.stride, true};
   const int64_t stride = x.stride / made.stride;
   Map out = {nullptr, made.channels, stride};
@@ -47,8 +47,8 @@ Map transposed_conv(const OpContext& context, const Map& x,
     {
       const Memory cast = cast_weight(context, convolution);
       const Memory weight =
-          timeline.allocate(convolution.weight_bytes(context.shape));
-      timeline.touch(forward_scratch(convolution, context.shape));
+          buffers.allocate(convolution.weight_bytes(context.shape));
+      buffers.touch(forward_scratch(convolution, context.shape));
     }
     out.memory = context.allocate_map(made.channels, stride);
   }

@@ -12,7 +12,7 @@
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"
-#include "parallel/planner/cluster_links.h"
+#include "parallel/planner/plan_time.h"
 
 namespace headroom::cli {
 namespace {

@@ -14,7 +14,7 @@
 #include "deploy/cli/args/command_line.h"
 #include "deploy/cli/plan/plan_machines.h"
 #include "parallel/plan/plan.h"
-#include "parallel/planner/plan_forecast.h"
+#include "parallel/planner/plan_time.h"
 
 namespace headroom::cli {
 

@@ -15,6 +15,7 @@
 #include "parallel/plan/plan_json.h"
 #include "parallel/planner/model_layers.h"
 #include "parallel/planner/plan_memory.h"
+#include "parallel/planner/plan_time.h"
 #include "parallel/predict/phase_memory.h"
 
 namespace headroom::cli {

@@ -119,8 +119,8 @@ std::vector<SweepCell> sweep_plans(const configs::RunConfig& config,
       configs::RunConfig trial = config;
       trial.image_height = trial.image_width = size;
       trial.global_batch_size = batch;
-      const planner::PlanDecision decision = planner::choose_plan(
-          trial, world_size, layers, planner::PlanAnswer::kWithoutRemedy);
+      const planner::PlanDecision decision =
+          planner::choose_plan(trial, world_size, layers);
       SweepCell cell;
       cell.image_size = size;
       cell.batch = batch;

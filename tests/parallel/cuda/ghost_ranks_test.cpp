@@ -14,7 +14,7 @@
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend.h"
-#include "parallel/planner/cluster_links.h"
+#include "parallel/planner/plan_time.h"
 #include "tests/support/ghost_ranks/stream_time.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/test_device/launch_count.h"

@@ -1,4 +1,4 @@
-#include "parallel/planner/fit_memory.h"
+#include "parallel/planner/planner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/layout.h"
-#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/plan_time.h"
 
 namespace headroom::planner {
 namespace {

@@ -6,6 +6,7 @@
 #include "configs/layers/model_table.h"
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan.h"
+#include "parallel/planner/plan_search.h"
 #include "parallel/planner/planner.h"
 
 namespace headroom::planner {
@@ -25,9 +26,17 @@ configs::RunConfig request(int64_t batch, int64_t limit) {
   return config;
 }
 
+std::vector<layers::LayerCost> layers_of(const configs::RunConfig& config) {
+  return layers::layer_costs(layers::load_model_table(config.cfg));
+}
+
 PlanDecision decide(const configs::RunConfig& config, int world_size = 1) {
-  return choose_plan(config, world_size,
-                     layers::layer_costs(layers::load_model_table(config.cfg)));
+  return choose_plan(config, world_size, layers_of(config));
+}
+
+// With what would fit.
+PlanDecision advised(const configs::RunConfig& config) {
+  return plan_or_remedy(config, 1, layers_of(config));
 }
 
 int64_t bytes_of(const PlanDecision& decision) {
@@ -104,9 +113,8 @@ TEST(FitMemory, OffloadComesBeforeSmallerGroups) {
 }
 
 TEST(FitMemory, SmallerGroupsAreTheLastResortAndNameTheFlagsForUsualGroups) {
-  const auto layers =
-      layers::layer_costs(layers::load_model_table(request(64, 1).cfg));
   const configs::RunConfig config = request(64, kGiB / 2);
+  const auto layers = layers_of(config);
   const PlanDecision decision = decide(config);
   ASSERT_TRUE(decision.plan);
   EXPECT_LT(decision.plan->batch_norm_group_size, 16);
@@ -139,18 +147,15 @@ TEST(FitMemory, WhetherAnythingFitsIsAnsweredAsTheSearchDoes) {
   config.micro_batch_size = 14;
   config.activations = "recompute";
   config.layout = plan::parse_layout("data=2");
-  const auto layers = layers::layer_costs(layers::load_model_table(config.cfg));
+  const auto layers = layers_of(config);
   const int64_t most = bytes_of(decide(config, 2));
+  PlanSearch search(layers);
   int fitting = 0;
   for (int percent = 40; percent <= 100; percent += 3) {
     config.memory_limit = most / 100 * percent + 100;
-    const bool fits = choose_plan(config, 2, layers, PlanAnswer::kWithoutRemedy)
-                          .plan.has_value();
+    const bool fits = search.best(config, 2).plan.has_value();
     fitting += fits;
-    EXPECT_EQ(choose_plan(config, 2, layers, PlanAnswer::kWhetherFits)
-                  .plan.has_value(),
-              fits)
-        << percent << " %";
+    EXPECT_EQ(search.any(config, 2).has_value(), fits) << percent << " %";
   }
   EXPECT_GT(fitting, 1);
   EXPECT_LT(fitting, 21);
@@ -170,7 +175,7 @@ TEST(FitMemory, GivenValuesAreRefusedWithBothNumbersAndAFittingOne) {
   configs::RunConfig config = request(64, 2 * kGiB);
   config.activations = "keep";
   config.micro_batch_size = 64;
-  const PlanDecision decision = decide(config);
+  const PlanDecision decision = advised(config);
   ASSERT_FALSE(decision.plan);
   EXPECT_EQ(decision.exit_code, ExitCode::kNoPlan);
   EXPECT_THAT(decision.reason,
@@ -192,7 +197,7 @@ TEST(FitMemory, BytesAreForTheKnownLabels) {
   EXPECT_LE(bytes_of(decision), 2 * kGiB);
   config.activations = "keep";
   config.micro_batch_size = 64;
-  const PlanDecision refused = decide(config);
+  const PlanDecision refused = advised(config);
   EXPECT_FALSE(refused.plan);
   EXPECT_THAT(refused.remedy, HasSubstr("--activations auto"));
 }
@@ -212,6 +217,13 @@ TEST(FitMemory, AValidationTakesSoManyImagesAsFit) {
   ASSERT_TRUE(tight.plan);
   EXPECT_GE(tight.plan->validation_images, 1);
   EXPECT_LT(tight.plan->validation_images, 32);
+  plan::Plan more = *tight.plan;
+  ++more.validation_images;
+  const configs::RunConfig config = request(32, kGiB / 2);
+  EXPECT_GT(predicted_peak_bytes(
+                predict::memory_request(config, more, layers_of(config)))
+                .front(),
+            kGiB / 2);
   for (const plan::PhaseBytes& rank : tight.plan->predicted_phase_bytes) {
     EXPECT_GT(rank.validation, 0);
     EXPECT_LE(rank.validation, kGiB / 2);
@@ -228,7 +240,7 @@ TEST(FitMemory, SyntheticInputIsNotValidated) {
 TEST(FitMemory, TheHostsMemoryMustHoldABatchOfEachLoader) {
   configs::RunConfig config = request(16, 64 * kGiB);
   config.host_memory_limit = 10 << 20;
-  const PlanDecision decision = decide(config);
+  const PlanDecision decision = advised(config);
   ASSERT_FALSE(decision.plan);
   EXPECT_EQ(decision.exit_code, ExitCode::kNoPlan);
   EXPECT_THAT(decision.reason,

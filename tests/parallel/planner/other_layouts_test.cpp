@@ -7,6 +7,7 @@
 
 #include "parallel/planner/model_layers.h"
 #include "parallel/planner/plan_memory.h"
+#include "parallel/planner/plan_time.h"
 #include "parallel/planner/planner.h"
 
 namespace headroom::planner {

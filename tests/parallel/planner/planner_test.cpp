@@ -6,7 +6,7 @@
 
 #include "configs/layers/model_table.h"
 #include "parallel/plan/layout.h"
-#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/plan_time.h"
 #include "parallel/planner/stage_cut.h"
 #include "parallel/predict/memory_model.h"
 #include "parallel/predict/memory_request.h"

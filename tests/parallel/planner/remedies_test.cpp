@@ -12,7 +12,8 @@
 #include "parallel/base/units.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/plan_memory.h"
-#include "parallel/planner/planner.h"
+#include "parallel/planner/plan_search.h"
+#include "parallel/planner/plan_time.h"
 
 namespace headroom::planner {
 namespace {
@@ -32,9 +33,13 @@ const std::vector<layers::LayerCost>& layers_of(const std::string& model) {
   return costs;
 }
 
+PlanSearch& search_of(const std::string& model) {
+  static std::map<std::string, PlanSearch> known;
+  return known.try_emplace(model, layers_of(model)).first->second;
+}
+
 PlanDecision decide(const configs::RunConfig& config, int world_size) {
-  return choose_plan(config, world_size, layers_of(config.cfg),
-                     PlanAnswer::kWithoutRemedy);
+  return search_of(config.cfg).best(config, world_size);
 }
 
 bool fits(const configs::RunConfig& config, int world_size) {
@@ -43,15 +48,8 @@ bool fits(const configs::RunConfig& config, int world_size) {
 
 std::vector<Remedy> remedies_of(const Request& request,
                                 const RemedyScope& scope = {}) {
-  const std::vector<layers::LayerCost>& layers = layers_of(request.config.cfg);
-  return find_remedies(
-      request.config, request.world_size, layers, scope,
-      [&](const configs::RunConfig& trial, int processes, bool is_final) {
-        return choose_plan(trial, processes, layers,
-                           is_final ? PlanAnswer::kWithoutRemedy
-                                    : PlanAnswer::kWhetherFits)
-            .plan;
-      });
+  return find_remedies(request.config, request.world_size,
+                       search_of(request.config.cfg), scope);
 }
 
 // The request with the printed flags, parsed by the command line's own parser.

@@ -18,7 +18,7 @@ class Convolutions : public testing::Test {
   }
   // 16 to 32 channels; the plain weight has 9 * 16 * 32 * 4 = 18,432 bytes, and
   // so has the one in blocks of 16 channels.
-  static constexpr ConvolutionShape kThree = {16, 32, 3, 1, 1, true};
+  static constexpr Convolution kThree = {16, 32, 3, 1, 1, true};
   static constexpr int64_t kWeight = 18'432;
   static constexpr int64_t kPrimitive = 8'344;
 
@@ -38,10 +38,10 @@ TEST_F(Convolutions, WithoutAvx512MoreIsHeldBesideThem) {
   shape_.onednn_isa = OnednnIsa::kAvx2;
   EXPECT_EQ(forward_scratch(kThree, shape_), kWeight + 12'464);
   EXPECT_EQ(weight_gradient_bytes(kThree, shape_), 3 * kWeight + 8'320);
-  const ConvolutionShape wider = {64, 64, 3, 1, 1, true};
+  const Convolution wider = {64, 64, 3, 1, 1, true};
   EXPECT_EQ(forward_scratch(wider, shape_), 147'456 + 147'456 / 8 + 12'464);
   shape_.image_height = shape_.image_width = 2;
-  const ConvolutionShape narrow = {128, 128, 3, 1, 1, true};
+  const Convolution narrow = {128, 128, 3, 1, 1, true};
   EXPECT_EQ(weight_gradient_bytes(narrow, shape_), 2'969'984);
   shape_.num_threads = 2;
   EXPECT_EQ(weight_gradient_bytes(narrow, shape_), 5'349'760);
@@ -53,7 +53,7 @@ TEST_F(Convolutions, WithoutAvx512MoreIsHeldBesideThem) {
 // pixels.
 TEST_F(Convolutions, WithAmxTheyTakeNoMoreThanItsBounds) {
   struct Seen {
-    ConvolutionShape convolution;
+    Convolution convolution;
     int64_t pixels, forward, input, weight;
   };
   const Seen all[] = {
@@ -69,7 +69,7 @@ TEST_F(Convolutions, WithAmxTheyTakeNoMoreThanItsBounds) {
   shape_.samples = 1;
   for (const Seen& seen : all) {
     shape_.image_height = shape_.image_width = seen.pixels;
-    const ConvolutionShape& of = seen.convolution;
+    const Convolution& of = seen.convolution;
     const auto is_bound = [&](int64_t bytes, int64_t taken) {
       return bytes >= taken && bytes <= taken * 21 / 20 + (3 << 20);
     };
@@ -96,7 +96,7 @@ TEST_F(Convolutions, ADevicesLibraryTakesTheMeasuredBytes) {
   EXPECT_EQ(weight_gradient_bytes(kThree, shape_), kWeight + 7000);
   EXPECT_EQ(workspaces.num_shapes(), 2U);
   EXPECT_EQ(workspaces.largest_bytes(), 7000);
-  const ConvolutionShape strided = {16, 32, 3, 2, 2, true};
+  const Convolution strided = {16, 32, 3, 2, 2, true};
   EXPECT_EQ(forward_scratch(strided, shape_), 0);
   shape_.element_bytes = 2;
   EXPECT_EQ(forward_scratch(kThree, shape_), 0);
@@ -118,7 +118,7 @@ TEST_F(Convolutions, ADevicesLibraryReadsCopiesOfFloat64) {
   workspaces.note({false, 16, 32, 9, 1, 1, 2, 2 * 32 * 32, 8}, kOutput);
   EXPECT_EQ(forward_scratch(kThree, shape_), kInput + kWide + kOutput);
   // A 1x1 weight has the same order either way.
-  const ConvolutionShape one = {32, 16, 1, 1, 1, true};
+  const Convolution one = {32, 16, 1, 1, 1, true};
   EXPECT_EQ(forward_scratch(one, shape_), kOutput);
   // Rows received from other ranks are copied too.
   shape_.neighbours = 1;
@@ -128,7 +128,7 @@ TEST_F(Convolutions, ADevicesLibraryReadsCopiesOfFloat64) {
 
 // The output has 16 x 16 cells, padded to 18 x 18, of one sample.
 TEST_F(Convolutions, AStridedOneGathersAPaddedSample) {
-  const ConvolutionShape strided = {16, 32, 3, 2, 2, true};
+  const Convolution strided = {16, 32, 3, 2, 2, true};
   EXPECT_EQ(input_gradient_scratch(strided, shape_),
             kWeight + kPrimitive + 32 * 18 * 18 * 4 + 32 * 1024);
 }
@@ -164,13 +164,13 @@ TEST_F(Convolutions, Float16IsConvolvedAsFloat32) {
 // channel and 5x5, of 16 to 8 channels, and 3x3 of one channel each.
 TEST_F(Convolutions, GroupsFillBlocksOfTheirOwn) {
   shape_.image_height = shape_.image_width = 40;
-  const ConvolutionShape five = {64, 64, 5, 1, 1, true, 64};
+  const Convolution five = {64, 64, 5, 1, 1, true, 64};
   EXPECT_EQ(five.weight_bytes(shape_), 6'400);
   EXPECT_EQ(forward_scratch(five, shape_), 6'400 + kPrimitive);
   EXPECT_EQ(weight_gradient_bytes(five, shape_), 1'651'200);
-  const ConvolutionShape grouped = {128, 64, 3, 1, 1, true, 8};
+  const Convolution grouped = {128, 64, 3, 1, 1, true, 8};
   EXPECT_EQ(weight_gradient_bytes(grouped, shape_), 147'456);
-  const ConvolutionShape three = {128, 128, 3, 1, 1, true, 128};
+  const Convolution three = {128, 128, 3, 1, 1, true, 128};
   EXPECT_EQ(weight_gradient_bytes(three, shape_), 13'824 + 128);
   shape_.element_bytes = 2;
   EXPECT_GE(weight_gradient_bytes(five, shape_), 9'347'464);
@@ -178,7 +178,7 @@ TEST_F(Convolutions, GroupsFillBlocksOfTheirOwn) {
 }
 
 TEST_F(Convolutions, AFewPixelsOfOneByOneTakeNoScratch) {
-  const ConvolutionShape one = {16, 32, 1, 1, 4, true};  // 128 pixels
+  const Convolution one = {16, 32, 1, 1, 4, true};  // 128 pixels
   EXPECT_EQ(forward_scratch(one, shape_), 0);
   EXPECT_EQ(weight_gradient_bytes(one, shape_), 16 * 32 * 4);
 }

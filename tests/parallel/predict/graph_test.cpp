@@ -19,14 +19,14 @@ class Graphs : public PassFixture {
     reader.is_root = true;
     reader.backward = [this, as_slice](Gradient) {
       Graph::Outcome outcome;
-      outcome.inputs = {{timeline_.allocate(64), as_slice}};
+      outcome.inputs = {{buffers_.allocate(64), as_slice}};
       return outcome;
     };
     graph_.add(std::move(reader));
   }
   int64_t peak_of_backward() {
     graph_.run_backward([](int64_t) {}, nullptr);
-    return timeline_.peak_bytes();
+    return buffers_.peak_bytes();
   }
 };
 
@@ -43,13 +43,13 @@ TEST_F(Graphs, ASecondGradientIsAddedInPlace) {
   read(shared, false);
   EXPECT_EQ(peak_of_backward(), 128);
   EXPECT_EQ(arrived_, std::vector<int64_t>{64});
-  EXPECT_EQ(timeline_.live_bytes(), 0);
+  EXPECT_EQ(buffers_.live_bytes(), 0);
 }
 
 TEST_F(Graphs, ASliceIsAddedIntoANewBuffer) {
   const Map shared = made_map(1, 1);
   const int64_t bytes = shared.memory->bytes;
-  const int64_t before = timeline_.live_bytes();
+  const int64_t before = buffers_.live_bytes();
   read(shared, true);
   read(shared, true);
   EXPECT_EQ(peak_of_backward(), before + 64 + 64 + bytes);
@@ -58,7 +58,7 @@ TEST_F(Graphs, ASliceIsAddedIntoANewBuffer) {
 
 TEST_F(Graphs, SavedBuffersAreFreedWhenTheirNodeHasRun) {
   Map map = made_map(1, 1);
-  Memory saved = timeline_.allocate(1000);
+  Memory saved = buffers_.allocate(1000);
   Map next;
   next.node = context().add({map}, {saved}, 0, true, [](Gradient gradient) {
     Graph::Outcome outcome;
@@ -67,24 +67,24 @@ TEST_F(Graphs, SavedBuffersAreFreedWhenTheirNodeHasRun) {
   });
   saved.reset();
   map.memory.reset();
-  EXPECT_EQ(timeline_.live_bytes(), 1000);
+  EXPECT_EQ(buffers_.live_bytes(), 1000);
   EXPECT_EQ(graph_.parameter_nodes(), (std::map<int64_t, int64_t>{{0, 1}}));
   read(next, false);
   std::vector<int64_t> layers;
   graph_.run_backward([&](int64_t layer) { layers.push_back(layer); }, nullptr);
   EXPECT_EQ(layers, std::vector<int64_t>{0});
-  EXPECT_EQ(timeline_.live_bytes(), 0);
+  EXPECT_EQ(buffers_.live_bytes(), 0);
 }
 
 TEST_F(Graphs, ATensorWithoutAnotherHolderIsOwnedAsItIs) {
-  Gradient alone{timeline_.allocate(64), false};
+  Gradient alone{buffers_.allocate(64), false};
   const Buffer* const buffer = alone.memory.get();
-  EXPECT_EQ(own(timeline_, alone, 64).get(), buffer);
-  Gradient slice{timeline_.allocate(256), true};
-  EXPECT_EQ(own(timeline_, slice, 64)->bytes, 64);
-  Gradient shared{timeline_.allocate(64), false};
+  EXPECT_EQ(own(buffers_, alone, 64).get(), buffer);
+  Gradient slice{buffers_.allocate(256), true};
+  EXPECT_EQ(own(buffers_, slice, 64)->bytes, 64);
+  Gradient shared{buffers_.allocate(64), false};
   const Memory held = shared.memory;
-  EXPECT_NE(own(timeline_, shared, 64), held);
+  EXPECT_NE(own(buffers_, shared, 64), held);
 }
 
 }  // namespace

@@ -22,11 +22,11 @@ TEST_F(Halos, RowsAroundAreThoseThatAKernelReadsBeyondItsStride) {
 TEST_F(Halos, AHaloIsFetchedThroughACopyOfItsMessages) {
   shape_.neighbours = 1;
   const Map x = map(16, 4);
-  timeline_.reset_peak();
-  const int64_t before = timeline_.live_bytes();
+  buffers_.reset_peak();
+  const int64_t before = buffers_.live_bytes();
   const Memory halo = fetch_halo(context(), x, 2);
   EXPECT_EQ(halo->bytes, 2'048);
-  EXPECT_EQ(timeline_.peak_bytes(), before + 2 * 2'048);
+  EXPECT_EQ(buffers_.peak_bytes(), before + 2 * 2'048);
   const Memory joined = join_halo(context(), x, 2);
   EXPECT_EQ(joined->bytes, x.memory->bytes + 2'048);
 }
@@ -35,12 +35,12 @@ TEST_F(Halos, AHaloIsFetchedThroughACopyOfItsMessages) {
 TEST_F(Halos, AHalosGradientGoesBack) {
   shape_.neighbours = 1;
   const Map x = map(16, 4);
-  timeline_.reset_peak();
-  const int64_t before = timeline_.live_bytes();
+  buffers_.reset_peak();
+  const int64_t before = buffers_.live_bytes();
   const Memory own_rows = give_back_halo(context(), x, 2);
   EXPECT_EQ(own_rows->bytes, x.memory->bytes);
-  EXPECT_EQ(timeline_.live_bytes(), before + x.memory->bytes);
-  EXPECT_EQ(timeline_.peak_bytes(), before + x.memory->bytes + 3 * 2'048);
+  EXPECT_EQ(buffers_.live_bytes(), before + x.memory->bytes);
+  EXPECT_EQ(buffers_.peak_bytes(), before + x.memory->bytes + 3 * 2'048);
 }
 
 }  // namespace

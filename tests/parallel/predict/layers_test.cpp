@@ -17,8 +17,8 @@ class Layers : public PassFixture {
  protected:
   static constexpr int64_t kChannel = 2 * 8 * 8 * 4;
 
-  static ModelLayer layer(layers::LayerProgram program) {
-    ModelLayer layer;
+  static layers::LayerCost layer(layers::LayerProgram program) {
+    layers::LayerCost layer;
     layer.channels = program.output().channels;
     layer.stride = program.output().stride;
     layer.program =
@@ -37,11 +37,11 @@ class Layers : public PassFixture {
                              x);
   }
   // Live bytes, inputs included, without the layer's outputs.
-  int64_t kept(const ModelLayer& layer, const std::vector<Map>& inputs) {
+  int64_t kept(const layers::LayerCost& layer, const std::vector<Map>& inputs) {
     const std::vector<Map> outputs = run_layer(context(), layer, inputs);
     int64_t own = 0;
     for (const Map& output : outputs) own += output.memory->bytes;
-    return timeline_.live_bytes() - own;
+    return buffers_.live_bytes() - own;
   }
   // Bytes of the statistics of norms of so many channels.
   static int64_t statistics(int64_t channels) { return 2 * channels * 8; }
@@ -78,13 +78,13 @@ TEST_F(Layers, Conv) {
 
 TEST_F(Layers, AHeadKeepsItsInputs) {
   const std::vector<Map> inputs = {map(32, 4), map(64, 8)};
-  ModelLayer detect;
+  layers::LayerCost detect;
   detect.channels = 36;
   const std::vector<Map> heads = run_layer(context(), detect, inputs);
   ASSERT_EQ(heads.size(), 2U);
   EXPECT_EQ(heads[0].memory->bytes, 18 * kChannel);
   EXPECT_EQ(heads[1].memory->bytes, 18 * kChannel / 4);
-  EXPECT_EQ(timeline_.live_bytes(),
+  EXPECT_EQ(buffers_.live_bytes(),
             (32 + 16) * kChannel + (18 * kChannel + 18 * kChannel / 4));
 }
 
@@ -96,7 +96,7 @@ TEST_F(Layers, AHeadOfFloat16IsConvolvedOnOneDnn) {
   shape_.element_bytes = 2;
   shape_.convolves_in_float = true;
   Map x = made_map(64, 8);
-  ModelLayer detect;
+  layers::LayerCost detect;
   detect.channels = 255;
   Map head = std::move(run_layer(context(), detect, {x}).front());
   const int64_t head_bytes = head.memory->bytes;
@@ -127,11 +127,11 @@ TEST_F(Layers, AnExcitationOnADeviceCopiesItsInputForTheSum) {
     shape_.element_bytes = element_bytes;
     shape_.on_device = on_device;
     const Map x = map(32, 1);
-    timeline_.reset_peak();
-    const int64_t before = timeline_.live_bytes();
+    buffers_.reset_peak();
+    const int64_t before = buffers_.live_bytes();
     // The copy is freed before the output is allocated.
     const auto outputs = run_layer(context(), layer(squeeze_excite), {x});
-    return timeline_.peak_bytes() - before;
+    return buffers_.peak_bytes() - before;
   };
   const int64_t elements = 2 * 32 * 32 * 32;
   const int64_t sums = 2 * 32 * 8;

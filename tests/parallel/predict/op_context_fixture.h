@@ -21,11 +21,11 @@ class PassFixture : public testing::Test {
     return shape;
   }
 
-  OpContext context() { return {shape_, timeline_, graph_}; }
+  OpContext context() { return {shape_, buffers_, graph_}; }
 
   // A map of channels x cells x 4 bytes that no operator made.
   Map map(int64_t channels, int64_t stride) {
-    return {timeline_.allocate(shape_.map_bytes(channels, stride)), channels,
+    return {buffers_.allocate(shape_.map_bytes(channels, stride)), channels,
             stride};
   }
   // A map made by an operator, which needs its gradient.
@@ -47,18 +47,18 @@ class PassFixture : public testing::Test {
     root.is_root = true;
     root.backward = [this, bytes](Gradient) {
       Graph::Outcome outcome;
-      outcome.inputs = {{timeline_.allocate(bytes), false}};
+      outcome.inputs = {{buffers_.allocate(bytes), false}};
       return outcome;
     };
     graph_.add(std::move(root));
-    timeline_.reset_peak();
+    buffers_.reset_peak();
     graph_.run_backward([](int64_t) {}, nullptr);
-    return timeline_.peak_bytes();
+    return buffers_.peak_bytes();
   }
 
   MicroBatchShape shape_ = two_images();
-  MemoryTimeline timeline_;
-  Graph graph_{timeline_};
+  LiveBuffers buffers_;
+  Graph graph_{buffers_};
   std::vector<int64_t> arrived_;  // gradients of made maps, bytes
 };
 

@@ -35,9 +35,9 @@ TEST_F(ConvBlocks, KeepsItsInputItsConvolutionAndItsStatistics) {
   Map out = conv_block(context(), x, block(8, 16, 3, 2));
   EXPECT_EQ(out.channels, 16);
   EXPECT_EQ(out.stride, 2);
-  EXPECT_EQ(timeline_.live_bytes(), kInput + 2 * kOutput + kStatistics);
+  EXPECT_EQ(buffers_.live_bytes(), kInput + 2 * kOutput + kStatistics);
   x.memory = out.memory = nullptr;
-  EXPECT_EQ(timeline_.live_bytes(), kInput + kOutput + kStatistics);
+  EXPECT_EQ(buffers_.live_bytes(), kInput + kOutput + kStatistics);
 }
 
 // An image needs no gradient. The output's gradient becomes the convolution's
@@ -46,10 +46,10 @@ TEST_F(ConvBlocks, BackwardOfTheFirstOne) {
   Map x = map(8, 1);
   Map out = conv_block(context(), x, block(8, 16, 3, 2));
   x.memory = out.memory = nullptr;
-  const int64_t kept = timeline_.live_bytes();
+  const int64_t kept = buffers_.live_bytes();
   EXPECT_EQ(peak_of_backward(out, kOutput),
             kept + kOutput + kAffine + 3 * kWeight);
-  EXPECT_EQ(timeline_.live_bytes(), 0);
+  EXPECT_EQ(buffers_.live_bytes(), 0);
 }
 
 TEST_F(ConvBlocks, BackwardHandsTheInputItsGradient) {
@@ -68,7 +68,7 @@ TEST_F(ConvBlocks, ADerivedOutputLeavesTheConvolution) {
   ASSERT_NE(out.memory->derivation, nullptr);
   const Kept kept = keep(out.memory);
   x.memory = out.memory = nullptr;
-  EXPECT_EQ(timeline_.live_bytes(), kInput + kOutput + kStatistics + kAffine);
+  EXPECT_EQ(buffers_.live_bytes(), kInput + kOutput + kStatistics + kAffine);
 }
 
 // One row of the image above and one below, kept beside it.
@@ -77,7 +77,7 @@ TEST_F(ConvBlocks, ASplitImageKeepsItsHalo) {
   Map x = map(8, 1);
   Map out = conv_block(context(), x, block(8, 16, 3, 2));
   x.memory = out.memory = nullptr;
-  EXPECT_EQ(timeline_.live_bytes(),
+  EXPECT_EQ(buffers_.live_bytes(),
             kInput + kOutput + kStatistics + 2 * 32 * 8 * 4);
 }
 
@@ -90,9 +90,9 @@ class Resampling : public PassFixture {
 TEST_F(Resampling, AnAdditionKeepsNothingAndSharesItsGradient) {
   Map a = made_map(16, 4), b = made_map(16, 4);
   Map sum = derived_map(context(), {a, b}, {16, 4}, InputGradients::kShared);
-  EXPECT_EQ(timeline_.live_bytes(), 3 * kMap);
+  EXPECT_EQ(buffers_.live_bytes(), 3 * kMap);
   a.memory = b.memory = sum.memory = nullptr;
-  EXPECT_EQ(timeline_.live_bytes(), 0);
+  EXPECT_EQ(buffers_.live_bytes(), 0);
   EXPECT_EQ(peak_of_backward(sum, kMap), kMap);
   EXPECT_EQ(arrived_, (std::vector<int64_t>{kMap, kMap}));
 }
@@ -113,7 +113,7 @@ TEST_F(Resampling, UpsamplingHasFourTimesTheCells) {
   EXPECT_EQ(fine.stride, 2);
   EXPECT_EQ(fine.memory->bytes, 4 * kMap);
   x.memory = fine.memory = nullptr;
-  EXPECT_EQ(timeline_.live_bytes(), 0);
+  EXPECT_EQ(buffers_.live_bytes(), 0);
   EXPECT_EQ(peak_of_backward(fine, 4 * kMap), 5 * kMap);
 }
 
@@ -123,7 +123,7 @@ TEST_F(Resampling, PoolingsKeepInputsAndIndices) {
   Map all = chained_pools(context(), y, {5, 5, 5});
   EXPECT_EQ(all.channels, 64);
   y.memory = all.memory = nullptr;
-  EXPECT_EQ(timeline_.live_bytes(), 3 * kMap + 3 * 2 * kMap);
+  EXPECT_EQ(buffers_.live_bytes(), 3 * kMap + 3 * 2 * kMap);
 }
 
 // On a device a byte for each of 2 * 8 * 8 * 16 elements, of windows that a
@@ -133,20 +133,20 @@ TEST_F(Resampling, PoolingsOnADeviceKeepBytes) {
   Map y = made_map(16, 4);
   Map all = chained_pools(context(), y, {5, 15});
   y.memory = all.memory = nullptr;
-  EXPECT_EQ(timeline_.live_bytes(), 2 * kMap / 4);
+  EXPECT_EQ(buffers_.live_bytes(), 2 * kMap / 4);
   EXPECT_EQ(peak_of_backward(all, 3 * kMap), kMap / 4 + 3 * kMap + 2 * kMap);
-  EXPECT_EQ(timeline_.live_bytes(), 0);
+  EXPECT_EQ(buffers_.live_bytes(), 0);
 
   Map fixed = map(16, 4);
   all = chained_pools(context(), fixed, {5, 5, 5});
   fixed.memory = all.memory = nullptr;
-  EXPECT_EQ(timeline_.live_bytes(), 0);
-  EXPECT_EQ(timeline_.peak_bytes(), (4 + 4) * kMap);
+  EXPECT_EQ(buffers_.live_bytes(), 0);
+  EXPECT_EQ(buffers_.peak_bytes(), (4 + 4) * kMap);
 
   y = made_map(16, 4);
   all = chained_pools(context(), y, {17});
   y.memory = all.memory = nullptr;
-  EXPECT_EQ(timeline_.live_bytes(), kMap + 2 * kMap);
+  EXPECT_EQ(buffers_.live_bytes(), kMap + 2 * kMap);
 }
 
 // 12 rows more than the rank's 8 at first, 4 fewer after each pooling: of these
@@ -158,7 +158,7 @@ TEST_F(Resampling, SplitPoolingsWorkOnWiderMaps) {
   EXPECT_EQ(all.memory->bytes, 4 * kMap);
   y.memory = all.memory = nullptr;
   const int64_t row = kMap / 8;
-  EXPECT_EQ(timeline_.live_bytes(),
+  EXPECT_EQ(buffers_.live_bytes(),
             (20 + 16 + 12) * row + 2 * (16 + 12 + 8) * row);
 }
 
@@ -173,19 +173,19 @@ TEST_F(Losses, ALossKeepsObjectnessAndItsMatches) {
   const int64_t objectness = 2 * 4 * 4 * 3 * 4;
   const int64_t classes = 10 * 80 * 4;
   const int64_t kept = objectness + classes + 10 * 4 * 8 + 10 * 8;
-  EXPECT_EQ(timeline_.live_bytes(), kept);
-  timeline_.reset_peak();
+  EXPECT_EQ(buffers_.live_bytes(), kept);
+  buffers_.reset_peak();
   graph_.run_backward([](int64_t) {}, nullptr);
   EXPECT_EQ(arrived_, std::vector<int64_t>{bytes});
-  EXPECT_EQ(timeline_.peak_bytes(), kept + bytes + 2 * classes);
-  EXPECT_EQ(timeline_.live_bytes(), 0);
+  EXPECT_EQ(buffers_.peak_bytes(), kept + bytes + 2 * classes);
+  EXPECT_EQ(buffers_.live_bytes(), 0);
 }
 
 TEST_F(Losses, OneClassHasNoClassification) {
   Map head = made_map(18, 8);
   run_loss(context(), {head}, {1, {10}, false});
   head.memory = nullptr;
-  EXPECT_EQ(timeline_.live_bytes(), 2 * 4 * 4 * 3 * 4 + 10 * 5 * 8);
+  EXPECT_EQ(buffers_.live_bytes(), 2 * 4 * 4 * 3 * 4 + 10 * 5 * 8);
 }
 
 // Two 1x1 blocks of 8 channels at stride 1, one after the other.
@@ -204,7 +204,7 @@ class Policies : public PassFixture {
     Map x = made_map(8, 1);
     last_ = two_blocks(context, x);
     x.memory = last_.memory = nullptr;
-    return timeline_.live_bytes();
+    return buffers_.live_bytes();
   }
 
   Map last_;
@@ -215,7 +215,7 @@ TEST_F(Policies, KeepHoldsInputsAndConvolutions) {
 }
 
 TEST_F(Policies, LeanRecomputesDerivedMaps) {
-  LeanPolicy lean;
+  SimulatedLean lean;
   OpContext with = context();
   with.policy = &lean;
   with.derive = Derive::kLean;
@@ -224,13 +224,13 @@ TEST_F(Policies, LeanRecomputesDerivedMaps) {
 }
 
 TEST_F(Policies, OffloadKeepsSmallTensors) {
-  OffloadPolicy offload(timeline_);
+  SimulatedOffload offload(buffers_);
   OpContext with = context();
   with.policy = &offload;
   EXPECT_EQ(kept(with), 2 * kStatistics);
   // Read anew: x, the convolution and its output's gradient.
   EXPECT_GE(peak_of_backward(last_, kMap), 3 * kMap);
-  EXPECT_EQ(timeline_.live_bytes(), 0);
+  EXPECT_EQ(buffers_.live_bytes(), 0);
 }
 
 TEST_F(Policies, RecomputeHoldsInputsAndDataFromOtherRanks) {
@@ -243,11 +243,11 @@ TEST_F(Policies, RecomputeHoldsInputsAndDataFromOtherRanks) {
                 {x}, {})
           .front();
   x.memory = out.memory = nullptr;
-  EXPECT_EQ(timeline_.live_bytes(), kMap + 2 * kStatistics);
+  EXPECT_EQ(buffers_.live_bytes(), kMap + 2 * kStatistics);
   EXPECT_GE(peak_of_backward(out, kMap), 4 * kMap)
       << "the input, two convolutions, the gradient";
   EXPECT_EQ(arrived_, std::vector<int64_t>{kMap});
-  EXPECT_EQ(timeline_.live_bytes(), 0);
+  EXPECT_EQ(buffers_.live_bytes(), 0);
 }
 
 }  // namespace

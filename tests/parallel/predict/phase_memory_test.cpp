@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
 
 #include "tests/parallel/predict/small_layers.h"
 
@@ -77,7 +76,7 @@ TEST(PhaseMemory, AtTheStartAModelIsHeldThreeTimes) {
 
 TEST(PhaseMemory, ARankWithSlicesStillStartsWithTheWholeModel) {
   MemoryRequest request = small_request();
-  for (ModelLayer& layer : request.layers) layer.parameters <<= 10;
+  for (layers::LayerCost& layer : request.layers) layer.parameters <<= 10;
   request.plan.layout.data_parallel_size = 4;
   request.plan.zero_stage = 3;
   request.global_batch_size = 4;
@@ -104,22 +103,6 @@ TEST(PhaseMemory, FrozenLayersKeepNothing) {
             learning.activations + learning.images);
   EXPECT_EQ(frozen.parameters, learning.parameters);
   EXPECT_EQ(frozen.moments, learning.moments) << "buffers are flat";
-}
-
-TEST(MostValidationImages, AreThoseThatFit) {
-  MemoryRequest request = small_request();
-  const auto bytes = [&](int64_t images) {
-    request.plan.validation_images = images;
-    return estimate_validation(request, {}).total();
-  };
-  for (const int64_t images : {1, 2, 7, 16}) {
-    EXPECT_EQ(most_validation_images(request, 16, bytes(images)), images);
-  }
-  EXPECT_EQ(most_validation_images(request, 16, bytes(8) - 1), 7);
-  EXPECT_EQ(most_validation_images(request, 16, 1), 1) << "the least there is";
-  EXPECT_EQ(
-      most_validation_images(request, 16, std::numeric_limits<int64_t>::max()),
-      16);
 }
 
 }  // namespace

@@ -44,13 +44,12 @@ LossShape loss_without_matches() { return {1, {0}, false}; }
 int64_t kept_under(plan::ActivationPolicy policy) {
   SimulatedStage stage = small_stage();
   stage.policies.assign(2, policy);
-  MemoryTimeline timeline;
-  MicroBatch micro_batch(timeline, stage, small_shape(),
-                         loss_without_matches());
+  LiveBuffers buffers;
+  MicroBatch micro_batch(buffers, stage, small_shape(), loss_without_matches());
   micro_batch.forward({});
-  const int64_t kept = timeline.live_bytes();
+  const int64_t kept = buffers.live_bytes();
   micro_batch.backward({});
-  EXPECT_EQ(timeline.live_bytes(), 0);
+  EXPECT_EQ(buffers.live_bytes(), 0);
   return kept;
 }
 
@@ -68,9 +67,8 @@ TEST(MicroBatch, KeepsTensorsByItsPolicies) {
 
 TEST(MicroBatch, LayersBeginInOrderAndEndInReverse) {
   const SimulatedStage stage = small_stage();
-  MemoryTimeline timeline;
-  MicroBatch micro_batch(timeline, stage, small_shape(),
-                         loss_without_matches());
+  LiveBuffers buffers;
+  MicroBatch micro_batch(buffers, stage, small_shape(), loss_without_matches());
   std::vector<int64_t> layers;
   micro_batch.before_layer = [&](int64_t layer) { layers.push_back(layer); };
   micro_batch.forward({});
@@ -85,12 +83,12 @@ TEST(MicroBatch, MapsAndGradientsCrossAStagesEdges) {
   EXPECT_EQ(last.received(), std::vector<int>{0});
   EXPECT_TRUE(first.received().empty());
   EXPECT_TRUE(last.sent().empty());
-  MemoryTimeline timeline;
-  MicroBatch front(timeline, first, small_shape(), {});
+  LiveBuffers buffers;
+  MicroBatch front(buffers, first, small_shape(), {});
   const std::vector<Memory> sent = front.forward({});
   ASSERT_EQ(sent.size(), 1U);
   EXPECT_EQ(sent.front()->bytes, kMapBytes);
-  MicroBatch back(timeline, last, small_shape(), loss_without_matches());
+  MicroBatch back(buffers, last, small_shape(), loss_without_matches());
   back.forward(sent);
   std::vector<Memory> gradients = back.backward({});
   ASSERT_EQ(gradients.size(), 1U);
@@ -103,7 +101,7 @@ TEST(FlatBytes, HeadsMayNeedPaddingAndSlicesAreAligned) {
   const SimulatedStage stage = small_stage();
   EXPECT_EQ(flat_bytes(stage.layers[1], 4), 306 * 4 + 2 * 64);
   EXPECT_EQ(slice_bytes(stage.layers[1], 4, 2), 704) << "676 in lines of 64";
-  ModelLayer wide = stage.layers[0];
+  layers::LayerCost wide = stage.layers[0];
   wide.channels = 32;  // 16 of them fill a line
   EXPECT_EQ(flat_bytes(wide, 4), 464 * 4);
   EXPECT_EQ(slice_bytes(wide, 4, 3), 640) << "619 in lines of 64";
@@ -138,9 +136,9 @@ TEST(StepMemory, AFirstStageHoldsTwoMicroBatchesAndItsMessages) {
   EXPECT_LT(first.peak_bytes, 3 * own + 3 * kMapBytes);
 }
 
-TEST(LayerCosts, OfTwoLayers) {
-  const std::vector<LayerCosts> costs =
-      layer_costs(small_stage(), small_shape(), loss_without_matches());
+TEST(MemoryByPolicy, OfTwoLayers) {
+  const std::vector<MemoryByPolicy> costs = layer_memory_by_policy(
+      small_stage(), small_shape(), loss_without_matches());
   ASSERT_EQ(costs.size(), 2U);
   const auto kept = [&](size_t layer, plan::ActivationPolicy policy) {
     return costs[layer][static_cast<size_t>(policy)].kept_bytes;
@@ -155,7 +153,7 @@ TEST(LayerCosts, OfTwoLayers) {
 }
 
 // The bytes kept before a layer plus its own give the stage's peak.
-TEST(LayerCosts, SumUpToThePeakOfTheStage) {
+TEST(MemoryByPolicy, SumUpToThePeakOfTheStage) {
   for (const plan::ActivationPolicy policy :
        {plan::ActivationPolicy::kKeep, plan::ActivationPolicy::kLean,
         plan::ActivationPolicy::kRecompute, plan::ActivationPolicy::kOffload}) {
@@ -165,9 +163,9 @@ TEST(LayerCosts, SumUpToThePeakOfTheStage) {
     request.micro_batches = {small_shape()};
     request.losses = {loss_without_matches()};
     int64_t before = 0, peak = 0;
-    for (const LayerCosts& layer :
-         layer_costs(small_stage(), small_shape(), loss_without_matches())) {
-      const LayerCost& cost = layer[static_cast<size_t>(policy)];
+    for (const MemoryByPolicy& layer : layer_memory_by_policy(
+             small_stage(), small_shape(), loss_without_matches())) {
+      const LayerMemory& cost = layer[static_cast<size_t>(policy)];
       EXPECT_GE(cost.peak_bytes, cost.kept_bytes);
       peak = std::max(peak, before + cost.peak_bytes);
       before += cost.kept_bytes;

@@ -19,8 +19,8 @@ inline std::shared_ptr<const layers::LayerProgram> conv_program(
   return std::make_shared<const layers::LayerProgram>(std::move(program));
 }
 
-inline std::vector<ModelLayer> small_layers() {
-  ModelLayer conv;
+inline std::vector<layers::LayerCost> small_layers() {
+  layers::LayerCost conv;
   conv.program = conv_program({3, 1}, {"", 3, 16, 3, 2, 1});
   conv.inputs = {-1};
   conv.channels = 16;
@@ -28,7 +28,7 @@ inline std::vector<ModelLayer> small_layers() {
   conv.parameters = 9 * 3 * 16 + 2 * 16;
   conv.parameter_tensors = 3;
   conv.norm_channels = 16;
-  ModelLayer detect;
+  layers::LayerCost detect;
   detect.inputs = {0};
   detect.channels = 18;
   detect.stride = 2;

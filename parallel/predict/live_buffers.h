@@ -1,15 +1,15 @@
-// MemoryTimeline: counts which buffers of a training step are alive at once,
+// LiveBuffers: counts which buffers of a training step are alive at once,
 // without allocating any.
 //
 // A buffer lives as long as a `Memory` refers to it, like a tensor's memory.
-// The timeline records the sum of live bytes, its peak, and each layer's share.
+// LiveBuffers records the sum of live bytes, its peak, and each layer's share.
 // The other files of this folder hold buffers where the worker's code holds
 // tensors, so the peak is at the same place as in a real step.
 //
-// With a CachingAllocator the timeline also allocates each buffer there, to
-// find the bytes of the device's segments (replay_step in step.h).
+// With a CachingAllocator each buffer is also allocated there, to find the
+// bytes of the device's segments (replay_step in step.h).
 //
-// The timeline must outlive its buffers. It does not own the allocator.
+// It must outlive its buffers. It does not own the allocator.
 #pragma once
 
 #include <algorithm>
@@ -23,15 +23,15 @@
 namespace headroom::predict {
 
 class Derivation;
-class MemoryTimeline;
+class LiveBuffers;
 
 struct Buffer {
-  Buffer(MemoryTimeline& on, int64_t size, int64_t of);
+  Buffer(LiveBuffers& on, int64_t size, int64_t of);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  MemoryTimeline& timeline;
+  LiveBuffers& buffers;
   const int64_t bytes;
   const int64_t layer;
   const std::optional<CachingAllocator::Block> block;
@@ -42,10 +42,9 @@ struct Buffer {
 // Null for a map without memory.
 using Memory = std::shared_ptr<Buffer>;
 
-class MemoryTimeline {
+class LiveBuffers {
  public:
-  explicit MemoryTimeline(CachingAllocator* device = nullptr)
-      : device_(device) {}
+  explicit LiveBuffers(CachingAllocator* device = nullptr) : device_(device) {}
 
   // From now on buffers are counted for this layer.
   void set_layer(int64_t layer) { layer_ = layer; }
@@ -98,13 +97,13 @@ class MemoryTimeline {
   std::vector<int64_t> layers_;  // by layer; the first is layer -1, no layer
 };
 
-inline Buffer::Buffer(MemoryTimeline& on, int64_t size, int64_t of)
-    : timeline(on), bytes(size), layer(of), block(on.take(size)) {
-  timeline.add(bytes, layer);
+inline Buffer::Buffer(LiveBuffers& on, int64_t size, int64_t of)
+    : buffers(on), bytes(size), layer(of), block(on.take(size)) {
+  buffers.add(bytes, layer);
 }
 inline Buffer::~Buffer() {
-  timeline.add(-bytes, layer);
-  timeline.give_back(block);
+  buffers.add(-bytes, layer);
+  buffers.give_back(block);
 }
 
 }  // namespace headroom::predict

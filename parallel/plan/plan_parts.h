@@ -1,0 +1,43 @@
+// The parts of a plan: how it divides batches and layers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "parallel/plan/batch_split.h"
+#include "parallel/plan/plan.h"
+
+namespace headroom::plan {
+
+// A count of cells in an image's smallest map for which every sample can be a
+// batch-norm group of its own.
+inline constexpr int64_t kManyCells = 2;
+
+inline BatchCut batch_cut(const Plan& plan, int64_t global_batch_size) {
+  return {global_batch_size, plan.layout.data_parallel_size,
+          plan.micro_batch_size, plan.batch_norm_rule()};
+}
+
+// Micro-batches of a rank in a full batch. They do not depend on the image: a
+// full batch leaves no remainder that could be joined on a small map.
+// REQUIRES: groups_error() of the cut returns no value.
+inline int64_t num_micro_batches(const Plan& plan, int64_t global_batch_size) {
+  return static_cast<int64_t>(part_of(batch_cut(plan, global_batch_size),
+                                      global_batch_size, kManyCells, 0)
+                                  .micro_batches.size());
+}
+
+// The layers [begin, end) of a pipeline stage.
+struct LayerRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+inline LayerRange layers_of_stage(const std::vector<int64_t>& stage_begins,
+                                  size_t stage, size_t num_layers) {
+  return {stage_begins.at(stage), stage + 1 < stage_begins.size()
+                                      ? stage_begins[stage + 1]
+                                      : static_cast<int64_t>(num_layers)};
+}
+
+}  // namespace headroom::plan

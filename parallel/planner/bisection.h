@@ -1,0 +1,20 @@
+// Searches by halving.
+#pragma once
+
+#include <cstdint>
+
+namespace headroom::planner {
+
+// The last number in [holds, fails) for which `test` returns true, if it does
+// so up to some number and not beyond. Assumes without asking that `holds`
+// passes and `fails` does not.
+template <typename Test>
+int64_t last_that_holds(int64_t holds, int64_t fails, const Test& test) {
+  while (holds + 1 < fails) {
+    const int64_t middle = holds + (fails - holds) / 2;
+    (test(middle) ? holds : fails) = middle;
+  }
+  return holds;
+}
+
+}  // namespace headroom::planner

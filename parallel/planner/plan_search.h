@@ -1,0 +1,61 @@
+// PlanSearch: chooses a run's plan among all candidates. A candidate is a
+// complete request (requested_plan.h): the given flags, and a value for each
+// choice that they leave open, in this order of preference:
+//
+//   batch-norm groups   as without a limit; smaller ones only if nothing else
+//                       fits, with a warning: they change the mathematics
+//   layout              the fastest (plan_time); among layouts within 5 % the
+//                       simplest: data before pipeline before spatial
+//   ZeRO                none, then 1, 2, 3 if there is a data axis; a higher
+//                       stage also if it saves more than 5 % of the time
+//   activations         keep, then as little recompute as possible
+//                       (activation_mixture.h), then offload of every layer
+//   micro-batch         a rank's whole share, then the largest multiple of the
+//                       group that fits; half of that, and so on, if less
+//                       recompute then saves 2 % of the time
+//
+// A candidate fits if every rank's predicted bytes stay within --memory-limit
+// (plan_memory.h). Without a limit all fit, and only the layout is searched, if
+// batch-norm groups would span distant ranks. Every other question is one about
+// changed requests: remedies.h, replan.h, largest_batch.h, other_layouts.h.
+//
+// A search keeps its predictions, so further questions about the same model are
+// cheaper. Threads: none. The layers must outlive it.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "configs/layers/layer_cost.h"
+#include "configs/run_config.h"
+#include "parallel/plan/plan.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/requested_plan.h"
+
+namespace headroom::planner {
+
+class PlanSearch {
+ public:
+  explicit PlanSearch(const std::vector<layers::LayerCost>& layers)
+      : memory_(layers) {}
+
+  const std::vector<layers::LayerCost>& layers() const {
+    return memory_.layers();
+  }
+
+  // The preferred plan that fits, with its predicted bytes; else the refusal:
+  // exit 3 names the bytes of the smallest candidate and the limit, and has no
+  // remedy yet (remedies.h). Without layers a plan has no predicted bytes.
+  // REQUIRES: world_size >= 1; layers if plan_needs_layers(config).
+  PlanDecision best(const configs::RunConfig& config, int world_size);
+
+  // Any plan that fits, without bytes, if best() finds one. Much faster: it
+  // tries the smallest candidates first.
+  std::optional<plan::Plan> any(const configs::RunConfig& config,
+                                int world_size);
+
+ private:
+  PlanMemory memory_;
+};
+
+}  // namespace headroom::planner

@@ -1,0 +1,258 @@
+#include "parallel/planner/plan_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "configs/multi_scale.h"
+#include "parallel/base/check.h"
+#include "parallel/base/text.h"
+#include "parallel/base/units.h"
+#include "parallel/plan/plan_parts.h"
+
+namespace headroom::planner {
+namespace {
+
+// Data ranks that usually share a machine, where an exchange is cheap.
+constexpr int kNearRanks = 8;
+
+// Work in the unit of configs/layers/layer_cost.h: yolov5n with 16 images of
+// 160 px takes one core 0.13 s. Link: maps of megabytes sent between processes
+// over loopback, which keeps both cores busy equally long.
+constexpr predict::DeviceSpeed kProcessorCore{.work_per_second = 1.1e11,
+                                              .link_bytes_per_second = 1e9,
+                                              .link_latency_seconds = 2e-4};
+
+// Counts the layer's sums over ranks and its exchanges of neighbouring rows.
+void count_exchanges(const layers::LayerProgram& program,
+                     predict::TimedLayer& layer) {
+  for (const layers::LayerProgram::Step& step : program.steps) {
+    if (step.facts.sums_channels) ++layer.norm_layers;
+    for (const int64_t channel_rows : step.facts.halo_channel_rows) {
+      ++layer.halo_exchanges;
+      layer.halo_channel_rows += channel_rows;
+    }
+  }
+}
+
+plan::ActivationPolicy policy_of(const plan::Plan& plan, size_t layer) {
+  return plan.activation_policies.empty() ? plan::ActivationPolicy::kKeep
+                                          : plan.activation_policies[layer];
+}
+
+// plan_time()'s request to the time model, without the image size.
+predict::TimeRequest time_request(
+    const configs::RunConfig& config, const plan::Plan& plan,
+    const std::vector<layers::LayerCost>& layers) {
+  predict::TimeRequest request;
+  request.plan = plan;
+  request.global_batch_size = config.global_batch_size;
+  request.element_bytes = config.precision == configs::Precision::kFp64 ? 8 : 4;
+  request.device = kProcessorCore;
+  if (config.network) {
+    request.device.link_bytes_per_second =
+        config.network->slowest_bytes_per_second;
+    request.device.link_latency_seconds = config.network->latency_seconds;
+  }
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const layers::LayerCost& layer = layers[i];
+    predict::TimedLayer part;
+    part.work_per_pixel = layer_work(layer, policy_of(plan, i));
+    part.parameters = layer.parameters;
+    part.channels = layer.channels;
+    part.stride = layer.stride;
+    part.inputs = layer.inputs;
+    if (layer.program != nullptr) count_exchanges(*layer.program, part);
+    request.layers.push_back(part);
+  }
+  return request;
+}
+
+// Bytes read and written, forward and backward, per kept 16-bit element: a
+// block reads and writes its two kept maps about 14 times.
+constexpr double kBytesPerKeptElement = 14;
+
+// Seconds on one card per pixel of one image: multiply-adds at the tensor
+// cores' speed, with backward twice the forward, and maps at the memory's
+// speed.
+double seconds_on_card(const layers::LayerCost& layer,
+                       const configs::RunConfig& config,
+                       const CardSpeed& card) {
+  const bool is_short = config.precision == configs::Precision::kBf16 ||
+                        config.precision == configs::Precision::kFp16;
+  // TF32 has half the speed, and its maps twice the bytes.
+  const double widening = is_short ? 1 : 2;
+  const double flops = 2 * 3 * layer.multiply_adds_per_pixel;
+  const double bytes = kBytesPerKeptElement * layer.kept_elements_per_pixel;
+  return widening * (flops / (kFlopsShare * card.flops_per_second) +
+                     bytes / (kBytesShare * card.bytes_per_second));
+}
+
+// Sets each layer's work to seconds.
+void time_layers(const configs::RunConfig& config, const plan::Plan& plan,
+                 const std::vector<layers::LayerCost>& layers,
+                 const ForecastBasis& basis, double pixels,
+                 predict::TimeRequest& request) {
+  if (!basis.images_per_second) {
+    for (size_t i = 0; i < layers.size(); ++i) {
+      // A leaner policy takes the same factor of time as on a processor core.
+      const double kept = layer_work(layers[i], plan::ActivationPolicy::kKeep);
+      const double leaner =
+          kept == 0 ? 1 : layer_work(layers[i], policy_of(plan, i)) / kept;
+      request.layers[i].work_per_pixel =
+          leaner * seconds_on_card(layers[i], config, basis.card);
+    }
+    return;
+  }
+  double work = 0;
+  for (const predict::TimedLayer& layer : request.layers) {
+    work += layer.work_per_pixel;
+  }
+  for (predict::TimedLayer& layer : request.layers) {
+    layer.work_per_pixel *= 1 / (*basis.images_per_second * work * pixels);
+  }
+}
+
+// Assumed rates of unmeasured links. NVSwitch: nccl-tests on eight H200 sum 4
+// MiB at 107 GB/s and 128 MiB at 402 GB/s; these values agree within a tenth. A
+// data sheet adds up both directions.
+constexpr double kLinkShare = 0.9;
+constexpr double kSwitchLatency = 4e-6;
+constexpr predict::Link kPcie{.bytes_per_second = 12e9,
+                              .latency_seconds = 10e-6};
+constexpr double kNetworkShare = 0.85;
+
+}  // namespace
+
+double layer_work(const layers::LayerCost& layer,
+                  plan::ActivationPolicy policy) {
+  const layers::LayerTime time = layers::layer_time(layer);
+  switch (policy) {
+    case plan::ActivationPolicy::kKeep:
+      return time.keep;
+    case plan::ActivationPolicy::kLean:
+      return time.lean;
+    case plan::ActivationPolicy::kRecompute:
+      return time.recompute;
+    case plan::ActivationPolicy::kOffload:
+      return time.offload;
+  }
+  HEADROOM_CHECK(false, cat("activation policy ", static_cast<int>(policy)));
+}
+
+predict::StepEstimate plan_time(const configs::RunConfig& config,
+                                const plan::Plan& plan,
+                                const std::vector<layers::LayerCost>& layers) {
+  const int64_t stride = layers::largest_stride(layers);
+  predict::TimeRequest request = time_request(config, plan, layers);
+  // A multi-scale run uses each of its sizes equally often.
+  const std::vector<configs::InputSize> sizes =
+      configs::input_sizes(config, stride);
+  predict::StepEstimate mean;
+  for (const configs::InputSize& size : sizes) {
+    request.image_height = size.height;
+    request.image_width = size.width;
+    const predict::StepEstimate step = predict::estimate_step(request);
+    mean.compute += step.compute / static_cast<double>(sizes.size());
+    mean.communication +=
+        step.communication / static_cast<double>(sizes.size());
+    mean.statistics += step.statistics / static_cast<double>(sizes.size());
+    mean.num_statistics = step.num_statistics;
+  }
+  return mean;
+}
+
+bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan) {
+  return plan.layout.data_parallel_size > kNearRanks &&
+         plan::groups_span_ranks(
+             plan::batch_cut(plan, config.global_batch_size),
+             config.global_batch_size, plan::kManyCells);
+}
+
+std::string statistics_text(const predict::StepEstimate& step) {
+  if (step.num_statistics == 0) return "";
+  return cat("batch-norm groups span ranks: ", step.num_statistics,
+             " exchanges of statistics a step, predicted at ",
+             std::lround(100 * step.statistics / step.total()),
+             " % of its time");
+}
+
+predict::Link link_inside(const configs::Instance& instance) {
+  if (instance.link_gigabytes_per_second == 0) return kPcie;
+  return {.bytes_per_second =
+              static_cast<double>(instance.link_gigabytes_per_second) * 1e9 /
+              2 * kLinkShare,
+          .latency_seconds = kSwitchLatency};
+}
+
+predict::Link link_between(const configs::Instance& instance) {
+  return {.bytes_per_second =
+              static_cast<double>(instance.network_gigabits_per_second) * 1e9 /
+              8 * kNetworkShare,
+          .latency_seconds = kNetworkLatency};
+}
+
+predict::Machines machines_of(const configs::Instance& instance,
+                              int64_t ranks) {
+  HEADROOM_CHECK(
+      ranks >= 1 && (ranks <= instance.gpus || ranks % instance.gpus == 0),
+      cat(ranks, " ranks on machines of ", instance.gpus));
+  const int64_t number = divided_up(ranks, instance.gpus);
+  HEADROOM_CHECK(number == 1 || instance.network_gigabits_per_second > 0,
+                 "the network of " + instance.name + " is not known");
+  return {.number = number,
+          .cards_each = ranks / number,
+          .inside = link_inside(instance),
+          .between = link_between(instance)};
+}
+
+double loaded_images_per_second(const configs::RunConfig& config,
+                                const std::vector<layers::LayerCost>& layers,
+                                const ForecastBasis& basis) {
+  if (config.synthetic_input || basis.cores_each == 0) return 0;
+  constexpr double kPixels = 640 * 640;
+  const int64_t most_threads =
+      std::max<int64_t>(1, config.loader_threads) * basis.machines.cards_each;
+  const auto cores =
+      static_cast<double>(std::min(basis.cores_each, most_threads));
+  return kSamplesPerCore * cores * kPixels /
+         configs::mean_pixels(config, layers::largest_stride(layers));
+}
+
+predict::StepForecast plan_forecast(
+    const configs::RunConfig& config, const plan::Plan& plan,
+    const std::vector<layers::LayerCost>& layers, const ForecastBasis& basis) {
+  const int64_t stride = layers::largest_stride(layers);
+  const bool is_nccl = plan.backend == plan::Backend::kNccl;
+  predict::ForecastRequest request;
+  request.step = time_request(config, plan, layers);
+  request.machines = basis.machines;
+  request.overlaps = is_nccl || basis.machines.number > 1;
+  request.has_hierarchy = is_nccl;
+  request.seconds_beside_layers =
+      basis.images_per_second ? 0 : kSecondsBesideLayers;
+  request.loaded_images_per_second =
+      loaded_images_per_second(config, layers, basis);
+  time_layers(config, plan, layers, basis, configs::mean_pixels(config, stride),
+              request.step);
+  // A multi-scale run uses each of its sizes equally often.
+  const std::vector<configs::InputSize> sizes =
+      configs::input_sizes(config, stride);
+  const auto part = 1 / static_cast<double>(sizes.size());
+  predict::StepForecast mean;
+  for (const configs::InputSize& size : sizes) {
+    request.step.image_height = size.height;
+    request.step.image_width = size.width;
+    const predict::StepForecast step = predict::forecast_step(request);
+    mean.compute += part * step.compute;
+    mean.communication += part * step.communication;
+    mean.bubble += part * step.bubble;
+    mean.input += part * step.input;
+    mean.hidden_communication += part * step.hidden_communication;
+    mean.ideal_seconds += part * step.ideal_seconds;
+    mean.gradient_bytes = step.gradient_bytes;
+    mean.gradient_sum = step.gradient_sum;
+  }
+  return mean;
+}
+
+}  // namespace headroom::planner

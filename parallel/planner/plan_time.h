@@ -1,0 +1,92 @@
+// The time of a plan's steps: compared between plans that could be chosen
+// (plan_time), and forecast for machines that need not exist (plan_forecast).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/cluster_catalogue.h"
+#include "configs/layers/layer_cost.h"
+#include "configs/run_config.h"
+#include "parallel/plan/plan.h"
+#include "parallel/predict/forecast.h"
+#include "parallel/predict/time_model.h"
+
+namespace headroom::planner {
+
+// The work of a layer's forward and backward under a policy, in the unit of
+// configs/layers/layer_cost.h.
+double layer_work(const layers::LayerCost& layer,
+                  plan::ActivationPolicy policy);
+
+// Predicts a step's time (parallel/predict/time_model.h) if each rank is a core
+// of a current server processor and all are on one host, or connected by the
+// run's network if that was measured. REQUIRES: a plan that the planner
+// accepted for `config`.
+predict::StepEstimate plan_time(const configs::RunConfig& config,
+                                const plan::Plan& plan,
+                                const std::vector<layers::LayerCost>& layers);
+
+// Whether batch-norm groups span more data ranks than usually share a machine,
+// so that other layouts may be faster.
+bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan);
+
+// The cost per step of groups that span data ranks; "" without such groups.
+std::string statistics_text(const predict::StepEstimate& step);
+
+// Links of the catalogue's machines: the published rate less the share that is
+// never reached.
+
+// Assumed delay of one message over an unmeasured network.
+inline constexpr double kNetworkLatency = 20e-6;
+
+// The link between two cards of a machine: its switch, else PCIe.
+predict::Link link_inside(const configs::Instance& instance);
+
+// The machine's network, with 0 bytes a second if the catalogue has no rate.
+predict::Link link_between(const configs::Instance& instance);
+
+// As many machines as `ranks` fill, with one card for each rank. REQUIRES:
+// ranks >= 1; they fill whole machines, or fit in one.
+predict::Machines machines_of(const configs::Instance& instance, int64_t ranks);
+
+// Speeds published by the card's maker.
+struct CardSpeed {
+  double flops_per_second = 0;  // 16-bit tensor cores, dense
+  double bytes_per_second = 0;  // memory bandwidth
+};
+
+// The shares of that speed that training is assumed to reach.
+inline constexpr double kFlopsShare = 0.4;
+inline constexpr double kBytesShare = 0.6;
+// Assumed seconds of a step on a card outside its layers: loss, optimizer, and
+// launches that nothing hides.
+inline constexpr double kSecondsBesideLayers = 2e-3;
+// Mosaic samples of 640 px from JPEG files per second on one processor core
+// (benchmark_loader).
+inline constexpr double kSamplesPerCore = 80;
+
+struct ForecastBasis {
+  predict::Machines machines;
+  // Measured images per second of one card or process alone with its share of
+  // this batch. If empty, `card` is used.
+  std::optional<double> images_per_second;
+  CardSpeed card;
+  int64_t cores_each = 0;  // per machine; 0 if loaders are never the limit
+};
+
+// REQUIRES: a plan that choose_plan() gave for `config` and these layers; one
+// card per rank; a measured rate or the card's speed.
+predict::StepForecast plan_forecast(
+    const configs::RunConfig& config, const plan::Plan& plan,
+    const std::vector<layers::LayerCost>& layers, const ForecastBasis& basis);
+
+// Images per second that a machine's loaders make; 0 if they are not counted,
+// as with --synthetic-input.
+double loaded_images_per_second(const configs::RunConfig& config,
+                                const std::vector<layers::LayerCost>& layers,
+                                const ForecastBasis& basis);
+
+}  // namespace headroom::planner
