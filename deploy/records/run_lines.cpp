@@ -34,14 +34,6 @@ std::optional<double> number_in(const std::string& cell) {
   return number;
 }
 
-std::optional<int64_t> whole_member(const Json& object, const char* key) {
-  const auto member = object.find(key);
-  if (member == object.end() || !member->is_number_integer()) {
-    return std::nullopt;
-  }
-  return member->get<int64_t>();
-}
-
 }  // namespace
 
 Json shallow_json(std::string_view text) {
@@ -96,32 +88,9 @@ ResultsTable results_table(std::string_view csv, size_t most_lines) {
     if (!epoch || cells.size() != table.columns.size()) continue;
     ResultsTable::Line& added = table.lines.emplace_back();
     added.epoch = *epoch;
-    added.text = line;
     std::ranges::transform(cells, std::back_inserter(added.cells), number_in);
   }
   return table;
-}
-
-EventReader::EventReader(std::filesystem::path events_jsonl,
-                         uint64_t first_byte)
-    : follower_(std::move(events_jsonl), first_byte) {}
-
-std::vector<EventLine> EventReader::take() {
-  std::vector<EventLine> events;
-  follower_.read(
-      [] {},
-      [&](std::string_view text) {
-        const Json line = shallow_json(text);
-        if (!line.is_object()) return;
-        events.push_back({.kind = text_member(line, "event"),
-                          .step = whole_member(line, "step").value_or(0),
-                          .reason = text_member(line, "reason"),
-                          .time = text_member(line, "time"),
-                          .epoch = whole_member(line, "epoch"),
-                          .generation = whole_member(line, "generation"),
-                          .change = text_member(line, "change")});
-      });
-  return events;
 }
 
 }  // namespace headroom::records

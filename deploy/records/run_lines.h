@@ -1,6 +1,6 @@
-// The lines of results.csv and events.jsonl in a run directory as plain values,
-// while the run still writes them. Incomplete lines are ignored until they are
-// complete; invalid lines are ignored.
+// The lines of results.csv, and of files of JSON objects, in a run directory as
+// plain values, while the run still writes them. Incomplete lines are ignored
+// until they are complete; invalid lines are ignored.
 //
 // Threads: one at a time.
 #pragma once
@@ -13,10 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
-
-#include "deploy/records/line_follower.h"
 
 namespace headroom::records {
 
@@ -37,7 +34,6 @@ std::deque<nlohmann::ordered_json> last_objects(
 struct ResultsTable {
   struct Line {
     int64_t epoch = 0;
-    std::string text;
     // One per column; nullopt if the cell is not a number.
     std::vector<std::optional<double>> cells;
   };
@@ -47,26 +43,5 @@ struct ResultsTable {
 ResultsTable results_table(
     std::string_view csv,
     size_t most_lines = std::numeric_limits<size_t>::max());
-
-struct EventLine {
-  std::string kind;
-  int64_t step = 0;
-  std::string reason, time;
-  // Only events of some kinds have these members.
-  std::optional<int64_t> epoch, generation;
-  std::string change;
-};
-
-// Reads events.jsonl and continues at each call where the last call ended.
-class EventReader {
- public:
-  // Skips events before `first_byte`; end_of_lines() gives only future ones.
-  EventReader(std::filesystem::path events_jsonl, uint64_t first_byte);
-
-  std::vector<EventLine> take();
-
- private:
-  LineFollower follower_;
-};
 
 }  // namespace headroom::records
