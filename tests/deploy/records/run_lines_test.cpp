@@ -14,24 +14,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Optional;
 
-TEST(ResultsTable, CellsWithoutANumberAreMissingAndHalfALineIsNoLine) {
-  EXPECT_TRUE(results_table("").columns.empty());
-  const ResultsTable table =
-      results_table("epoch,a,b,c\n0,1,,2.5\n1,nan,3,4\n2,7");
-  EXPECT_THAT(table.columns, ElementsAre("epoch", "a", "b", "c"));
-  ASSERT_EQ(table.lines.size(), 2u);
-  EXPECT_EQ(table.lines[0].epoch, 0);
-  EXPECT_THAT(table.lines[0].cells, ElementsAre(Optional(0.0), Optional(1.0),
-                                                std::nullopt, Optional(2.5)));
-  EXPECT_TRUE(std::isnan(*table.lines[1].cells[1]));
-}
-
-TEST(ResultsTable, LinesOfOtherShapesAreNone) {
-  EXPECT_TRUE(results_table("epoch,a\n1\n1,2,3\nx,2\n-1,2\n").lines.empty());
-  EXPECT_EQ(results_table("epoch,a\n    7,2\n").lines[0].epoch, 7) << "padded";
-  EXPECT_EQ(results_table("epoch\n0\n1\n2\n", 2).lines.size(), 2u);
-}
-
 TEST(LastObjects, AreTheNewestAndTheOldestOfThemFirst) {
   const testing::TemporaryFolder folder;
   EXPECT_TRUE(last_objects(folder.path() / "none", 2).empty());
@@ -51,6 +33,39 @@ TEST(LastObjects, AreSearchedInTheLastMebibytes) {
   const auto objects = last_objects(file, 5);
   ASSERT_EQ(objects.size(), 1u);
   EXPECT_EQ(objects[0].at("a"), 2);
+}
+
+TEST(LastLines, AreTheCompleteOnesAmongTheLastBytes) {
+  const testing::TemporaryFolder folder;
+  EXPECT_EQ(last_lines(folder.path() / "none", 100), "");
+  const auto file = folder.write("lines", "one\ntwo\nthree\nhalf");
+  EXPECT_EQ(last_lines(file, 100), "one\ntwo\nthree\n");
+  EXPECT_EQ(last_lines(file, 14), "two\nthree\n") << "two begins there";
+  EXPECT_EQ(last_lines(file, 13), "three\n");
+  EXPECT_EQ(last_lines(file, 5), "");
+  EXPECT_EQ(lines_of("one\n\ntwo\nhalf"),
+            (std::vector<std::string_view>{"one", "", "two"}));
+}
+
+TEST(WithoutSamples, TheListIsEmptyAndTheRestIsThere) {
+  EXPECT_EQ(without_samples(R"({"step":1,"samples":[5,1],"lr":[2]})"),
+            R"({"step":1,"samples":[],"lr":[2]})");
+  for (const char* line : {R"({"step":1,"lr":[2]})", R"({"samples":[1,2)", "",
+                           R"({"reason":"\"samples\":[1]","samples":3})"}) {
+    EXPECT_EQ(without_samples(line), line);
+  }
+}
+
+TEST(CheckpointsIn, AreThoseWithAManifestUnlessAnOlderRunLeftThem) {
+  const testing::TemporaryFolder folder;
+  EXPECT_TRUE(checkpoints_in(folder.path()).empty());
+  for (const char* name : {"step-12", "step-6", "other", "step-x"}) {
+    folder.write(std::string("checkpoints/") + name + "/MANIFEST.json", "{}");
+  }
+  folder.write("checkpoints/step-18/state.safetensors", "");
+  EXPECT_EQ(checkpoints_in(folder.path()), (std::vector<int64_t>{6, 12}));
+  folder.write(".older-run", "");
+  EXPECT_TRUE(checkpoints_in(folder.path()).empty());
 }
 
 TEST(ShallowJson, BeyondDepth64IsRefused) {
