@@ -136,6 +136,9 @@ class OnEventTest(unittest.TestCase):
         process = self.start(*slow, FAKE_WORKER="talk")
         events = self.run_folder / "events.jsonl"
         self.wait_for(events.exists)
+        # The fake worker writes no configuration.
+        (self.folder / "run.yaml").write_text("epochs: 3\n")
+        (self.folder / "run.yaml").rename(self.run_folder / "run.yaml")
         self.wait_for(lambda: events.read_text().count('"picture"') == 200)
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
@@ -147,7 +150,7 @@ class OnEventTest(unittest.TestCase):
         self.assertGreater(dropped, 50)
         self.assertLess(dropped, 190)
         start, *passed, end = self.kept()
-        self.assertEqual(start["config"]["epochs"], "100")
+        self.assertEqual(start["config"]["epochs"], "3")
         self.assertEqual((start["event"], end["event"], end["dropped"]), ("run_start", "run_end", dropped))
         written = len(events.read_text().splitlines())
         self.assertEqual(len([event for event in passed if event["event"] != "progress"]) + dropped, written)

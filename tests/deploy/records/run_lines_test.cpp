@@ -3,16 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "tests/deploy/cli/temporary_folder.h"
 
 namespace headroom::records {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::Optional;
 
 TEST(LastObjects, AreTheNewestAndTheOldestOfThemFirst) {
   const testing::TemporaryFolder folder;
