@@ -20,6 +20,9 @@ int status_command(const CommandLine& line);
 int page_command(const CommandLine& line);
 int report_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
+// "notify SERVICE": a program of headroom train (deploy/notify/delivery.h),
+// which is in no help.
+int notify_command(const std::vector<std::string>& words);
 // Replaces this process by headroom-worker, which can use tensors: for the
 // tools (worker/tools/tool_command.h) and val --detections.
 int worker_command(const CommandLine& line);

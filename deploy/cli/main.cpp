@@ -76,6 +76,7 @@ struct LauncherEnd {
 
 int parse_and_run(const std::vector<std::string>& words, LauncherEnd& end) {
   using namespace headroom::cli;
+  if (!words.empty() && words.front() == "notify") return notify_command(words);
   if (is_launched(words)) end.job = read_launcher(process_environment());
   if (end.job && end.job->local_worker > 0) {
     return wait_for_verdict(*end.job, std::chrono::seconds(60));

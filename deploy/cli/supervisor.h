@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "coordinator/run/run_status.h"
 #include "deploy/cli/process/agent.h"
@@ -34,6 +35,8 @@ struct SupervisorOptions {
   std::function<void(const std::string&)> on_address;
   // Called with each status that arrives.
   std::function<void(const coordinator::RunStatus&)> on_status;
+  // Called with the events that have arrived since the last call.
+  std::function<void(const std::vector<wire::EventRecord>&)> on_events;
   std::function<int()> interrupts;
 };
 

@@ -249,13 +249,15 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
     page = serve_page(
         line, request.run_directory, [newest] { return newest->get(); }, say);
   }
-  if (page != nullptr || notifications->need_status()) {
-    options.on_status = [newest](const coordinator::RunStatus& status) {
-      newest->set(status);
-    };
-  }
+  options.on_status = [&](const coordinator::RunStatus& status) {
+    newest->set(status);
+    notifications->take(status);
+  };
+  options.on_events = [&](const std::vector<wire::EventRecord>& events) {
+    notifications->take(events);
+  };
   options.request = request;
-  notifications->begin(request, newest);
+  notifications->begin(request);
   const SupervisedRun run = supervise(options, terminal);
   newest->set(run.status);
   if (folder) withdraw_address(*folder, job->place.job_id);

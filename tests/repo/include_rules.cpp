@@ -273,12 +273,12 @@ const std::vector<Rule>& rules() {
               plans,
               {"coordinator/run", "coordinator/service", "deploy/cli/args",
                "deploy/cli/process", "deploy/cli/show", "deploy/notify",
-               "deploy/page", "parallel/network", "parallel/nvml",
-               "parallel/planner", "proto"}}),
+               "deploy/page", "deploy/records", "parallel/network",
+               "parallel/nvml", "parallel/planner", "proto"}}),
        {"json", "system", "grpc"}},
-      // Messages about a run to other programs.
+      // Programs that send a run's progress to services.
       {"deploy/notify",
-       rooms({kConfigs, {"deploy/records", "proto"}}),
+       {"deploy/records", "parallel/base", "proto"},
        {"json", "system"}},
       {"deploy/bundle", {}, {"system"}},
       {"deploy/local",
@@ -299,8 +299,7 @@ const std::multimap<std::string, std::string>& exceptions() {
       {"proto/connection_fault.cpp", "ssl"},
       {"proto/connection_fault.cpp", "system"},
       {"coordinator/service/metrics.cpp", "prometheus"},
-      {"deploy/notify/web_client.cpp", "http"},
-      {"deploy/notify/web_client.cpp", "ssl"},
+      {"deploy/notify/web_request.cpp", "ssl"},
       {"proto/beat_channel.cpp", "system"},      // one socket of one process
       {"proto/channel_security.cpp", "system"},  // the permissions of a key
       {"proto/channel_security.cpp", "ssl"},

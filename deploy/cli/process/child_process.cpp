@@ -50,7 +50,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 // Runs in the child, between fork and exec: async-signal-safe calls only.
 // Returns only if the program could not be started.
-void become(char** command, char** environment, int output_fd,
+void become(char** command, char** environment, int input_fd, int output_fd,
             const std::vector<int>& passed_fds, const std::vector<int>& cores,
             int death_signal, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, death_signal);
@@ -69,8 +69,7 @@ void become(char** command, char** environment, int output_fd,
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  const int nothing = open("/dev/null", O_RDONLY);
-  dup2(nothing, STDIN_FILENO);
+  dup2(input_fd >= 0 ? input_fd : open("/dev/null", O_RDONLY), STDIN_FILENO);
   dup2(output_fd, STDOUT_FILENO);  // the supervisor prints the results
   dup2(output_fd, STDERR_FILENO);
   for (int fd : passed_fds) fcntl(fd, F_SETFD, 0);
@@ -138,9 +137,9 @@ ChildProcess::ChildProcess(ChildOptions options)
   state_->pid = fork();
   if (state_->pid == 0) {
     become(const_cast<char**>(command_pointers.data()),
-           const_cast<char**>(environment_pointers.data()), output.writing,
-           state_->options.passed_fds, state_->options.cores,
-           state_->options.death_signal, parent);
+           const_cast<char**>(environment_pointers.data()),
+           state_->options.input, output.writing, state_->options.passed_fds,
+           state_->options.cores, state_->options.death_signal, parent);
     const int error = errno;
     [[maybe_unused]] ssize_t told =
         write(failure.writing, &error, sizeof error);

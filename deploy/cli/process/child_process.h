@@ -28,6 +28,7 @@ struct ChildOptions {
   std::string name;                  // "worker 1" in messages
   std::vector<std::string> command;  // command[0] is a path
   Environment extra_environment;     // added to this process's own
+  int input = -1;                    // its standard input; -1: nothing to read
   std::vector<int> passed_fds;       // open in the child under the same number
   std::vector<int> cores;            // cores it may run on; empty: its parent's
   int death_signal = SIGKILL;        // sent to it when this process ends

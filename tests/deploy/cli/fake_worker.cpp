@@ -4,6 +4,7 @@
 // - "": 3 epochs of 4 steps, two validations, a warning, results;
 // - slow: commits a step, and one each half second, until it is asked to stop,
 //   then ends with 130;
+// - talk: as slow, after 200 long events;
 // - die: ends before it joins, with a last line of output;
 // - refuse: reports that the data is bad;
 // - crash: rank 1 is killed in mid-run, after a line of output; rank 0 saves;
@@ -173,7 +174,15 @@ int behave(CoordinatorClient& client, const std::string& behaviour,
           value_of(assignment.run_config_yaml, "precision") + ", backend " +
           to_string(assignment.plan.backend) + ", card " + card);
     }
-    if (behaviour == "slow") {
+    if (behaviour == "talk" && assignment.rank == 0) {
+      for (int i = 0; i < 200; ++i) {
+        client.report_event({.event = headroom::EventKind::kPicture,
+                             .step = 0,
+                             .rank = 0,
+                             .reason = std::string(3500, 'x')});
+      }
+    }
+    if (behaviour == "slow" || behaviour == "talk") {
       train_until_stopped(client, assignment);
     } else if (behaviour == "refuse") {
       client.report_failure({4, "[data] nothing is left: give other images"});
