@@ -238,8 +238,8 @@ const std::vector<Rule>& rules() {
       {"deploy/page",
        rooms({kConfigs,
               plans,
-              {"coordinator/run", "coordinator/service", "deploy/records",
-               "parallel/planner", "proto"}}),
+              {"coordinator/service", "deploy/records", "parallel/planner",
+               "proto"}}),
        {"json", "system", "http"}},
       // The program `headroom`.
       {"deploy/cli/args",
