@@ -16,7 +16,9 @@ std::string error_text(const Act& act, std::optional<ExitCode> code = {}) {
   try {
     act();
   } catch (const Error& error) {
-    if (code) EXPECT_EQ(error.exit_code(), *code) << error.what();
+    if (code) {
+      EXPECT_EQ(error.exit_code(), *code) << error.what();
+    }
     return error.what();
   }
   return "";
