@@ -16,13 +16,9 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <iostream>
@@ -30,10 +26,8 @@
 #include <string>
 #include <vector>
 
-#include "configs/options.h"
-#include "configs/run_config.h"
-#include "parallel/activations/counting_allocator.h"
 #include "parallel/devices/device_kernels.h"
+#include "tests/benchmarks/training_benchmark.h"
 #include "tests/parallel/cuda/packed_samples.h"
 #include "worker/kernels/map_kernels.h"
 #include "worker/run/run_device.h"
@@ -60,7 +54,6 @@ const std::vector<Shape> kShapes = {
 
 struct Request {
   configs::RunConfig config;
-  std::string precision = "bf16";
   std::vector<int64_t> batches = {16, 64};
   int repeats = 20;
   int64_t scale = 1;
@@ -100,26 +93,15 @@ class Passes {
   }
 
  private:
-  void synchronize() const {
-    const c10::Device device = device_.device();
-    if (device.type() == c10::DeviceType::CUDA) {
-      c10::impl::getDeviceGuardImpl(device.type())
-          ->synchronizeDevice(device.index());
-    } else {
-      at::ones({1}, device_.options(at::kFloat)).cpu();  // after all before it
-    }
-  }
-
   // Gigabytes a second, if the work moves so many bytes.
   double rate(double bytes, const std::function<void()>& work) const {
-    using Clock = std::chrono::steady_clock;
     for (int i = 0; i < 3; ++i) work();
-    synchronize();
-    const Clock::time_point start = Clock::now();
-    for (int i = 0; i < request_.repeats; ++i) work();
-    synchronize();
-    const std::chrono::duration<double> seconds = Clock::now() - start;
-    return bytes * request_.repeats / seconds.count() / 1e9;
+    synchronize(device_);
+    const double seconds = seconds_of([&] {
+      for (int i = 0; i < request_.repeats; ++i) work();
+      synchronize(device_);
+    });
+    return bytes * request_.repeats / seconds / 1e9;
   }
 
   void say(const std::string& kernel, const std::string& shape, double bytes,
@@ -285,24 +267,18 @@ int benchmark(int argc, char** argv) {
   request.config.device = "0";
   CLI::App app("the kernels' gigabytes a second on a device");
   app.add_option("--device", request.config.device);
-  app.add_option("--precision", request.precision);
+  add_precision(app, request.config);
   app.add_option("--batch", request.batches)->delimiter(',');
   app.add_option("--repeats", request.repeats)->check(CLI::PositiveNumber);
   app.add_option("--scale", request.scale)->check(CLI::PositiveNumber);
   app.add_flag("--describe", request.describes);
-  CLI11_PARSE(app, argc, argv);
-  try {
-    configs::set_from_text(request.config, *configs::find_key("precision"),
-                           request.precision);
+  return run_benchmark(app, argc, argv, [&] {
     at::set_num_threads(1);
     const Passes passes(request);
     passes.describe();
     if (!request.describes) passes.run();
     return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  });
 }
 
 }  // namespace
