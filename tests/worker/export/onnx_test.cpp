@@ -209,7 +209,7 @@ TEST(SettleFormats, TheSuffixOfTheOutputIsAFormat) {
   EXPECT_EQ(settled("none/", {}), "none/: onnx");
   for (const char* suffix : {"pt", "engine"}) {
     EXPECT_EQ(error_text([&] { settled(cat("k.", suffix), {}); }),
-              cat("[export] --output k.", suffix, " ends in ", suffix,
+              cat("[export] --output k.", suffix, " ends in .", suffix,
                   ", which is not written: end it in .onnx, .torchscript or "
                   ".safetensors"));
   }
