@@ -152,8 +152,7 @@ const std::vector<Rule>& rules() {
        {}},
       // The output of a run.
       {"worker/chart", {"parallel/base", "worker/data/codecs"}, {"images"}},
-      // The plugin and its interface: all code that needs FFmpeg.
-      {"worker/video", {"parallel/base"}, {"ffmpeg", "system"}},
+      {"worker/video", {"parallel/base"}, {"json", "system"}},
       {"worker/maps", {"parallel/base"}, {"gdal", "system"}},
       {"worker/detect",
        rooms({kData,
@@ -422,11 +421,9 @@ std::string library_of(const std::string& header) {
       {"benchmark/", "test"},
       {"cuda", "cuda"},
       {"nccl.h", "cuda"},
-      {"libav", "ffmpeg"},
       {"gdal", "gdal"},
       {"ogr", "gdal"},
       {"cpl_", "gdal"},
-      {"libswscale/", "ffmpeg"},
       {"openssl/", "ssl"},
       {"prometheus/", "prometheus"},
       {"microhttpd.h", "http"}};
@@ -437,9 +434,9 @@ std::string library_of(const std::string& header) {
   }
   if (header.find('.') == std::string::npos) return "std";
   static const std::set<std::string> posix = {
-      "dirent.h", "dlfcn.h",  "fcntl.h",  "glob.h",  "ifaddrs.h",
-      "link.h",   "malloc.h", "netdb.h",  "poll.h",  "pthread.h",
-      "sched.h",  "signal.h", "stdlib.h", "unistd.h"};
+      "dirent.h", "dlfcn.h",  "fcntl.h", "glob.h",   "ifaddrs.h",
+      "link.h",   "malloc.h", "netdb.h", "poll.h",   "pthread.h",
+      "sched.h",  "signal.h", "spawn.h", "stdlib.h", "unistd.h"};
   const bool is_posix =
       posix.count(header) > 0 || header.starts_with("sys/") ||
       header.starts_with("net/") || header.starts_with("netinet/") ||
