@@ -23,7 +23,7 @@
 #include "parallel/base/card.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
-#include "parallel/base/terminal_style.h"
+#include "parallel/base/terminal.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel_security.h"
 #include "worker/control/agent_loss.h"

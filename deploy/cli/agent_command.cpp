@@ -8,8 +8,8 @@
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/process/refusal_channel.h"
 #include "deploy/cli/process/spot_watch.h"
-#include "deploy/cli/show/terminal.h"
 #include "parallel/base/check.h"
+#include "parallel/base/terminal.h"
 
 namespace headroom::cli {
 
