@@ -166,13 +166,4 @@ std::string data_answer_json(const std::vector<std::string>& words) {
   return answer.dump();
 }
 
-std::string refusal_json(const Error& error) {
-  const nlohmann::json answer = {{"refusal",
-                                  {{"tag", error.tag()},
-                                   {"text", error.text()},
-                                   {"remedy", error.remedy()}}}};
-  // A path may contain any bytes.
-  return answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 }  // namespace headroom::tools

@@ -20,7 +20,7 @@
 
 #include "deploy/cli/process/child_output.h"
 #include "deploy/cli/process/launcher_environment.h"
-#include "deploy/cli/process/refusal_channel.h"
+#include "proto/refusal_channel.h"
 
 namespace headroom::cli {
 
@@ -31,7 +31,7 @@ struct ChildOptions {
   std::vector<int> passed_fds;       // open in the child under the same number
   std::vector<int> cores;            // cores it may run on; empty: its parent's
   int death_signal = SIGKILL;        // sent to it when this process ends
-  bool may_refuse = false;           // it is `headroom`, with a refusal channel
+  bool may_refuse = false;           // it has a refusal channel
   std::function<void(const ChildLine&)> on_line;
 };
 
@@ -60,7 +60,7 @@ class ChildProcess {
   int terminate(std::chrono::milliseconds grace);
 
   // Why it ended, if it `may_refuse` and did. REQUIRES: exit_code() is set.
-  const std::optional<Refusal>& refusal() const;
+  const std::optional<wire::Refusal>& refusal() const;
 
   // The last lines it wrote, with line ends; "" if it wrote nothing.
   std::string last_words() const;

@@ -151,33 +151,12 @@ std::optional<WrittenEnd> written_end(
   return WrittenEnd{summary["exit_code"].get<int>(), reason, text};
 }
 
-namespace {
-
-// The manifest is written last, so a checkpoint without one is unfinished.
-bool has_finished_checkpoint(const std::string& run_directory) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  // The checkpoints still belong to an older run.
-  if (fs::exists(fs::path(run_directory) / run_files::kOlderRun, error)) {
-    return false;
-  }
-  fs::directory_iterator entry(
-      fs::path(run_directory) / run_files::kCheckpoints, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    std::error_code ignored;
-    if (fs::exists(entry->path() / run_files::kManifest, ignored)) return true;
-  }
-  return false;
-}
-
-}  // namespace
-
 std::string resume_hint(const RunExit& end, const std::string& run_directory) {
   const bool is_resumable =
       end.exit_code == static_cast<int>(ExitCode::kInterrupted) ||
       end.exit_code == static_cast<int>(ExitCode::kResource);
   if (!is_resumable || end.says_how_to_go_on ||
-      !has_finished_checkpoint(run_directory)) {
+      !has_checkpoint(run_directory)) {
     return "";
   }
   return "go on with: headroom train --resume " + shell_word(run_directory);
