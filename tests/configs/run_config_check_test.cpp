@@ -5,7 +5,7 @@
 #include "configs/options.h"
 #include "configs/run_config.h"
 #include "parallel/plan/layout.h"
-#include "tests/configs/refusal.h"
+#include "tests/support/refusal.h"
 
 namespace headroom::configs {
 namespace {
@@ -19,7 +19,7 @@ RunConfig good_config() {
 std::string refusal(const std::function<void(RunConfig&)>& change) {
   RunConfig config = good_config();
   change(config);
-  return refusal_of([&] {
+  return testing::refusal_of([&] {
     check_run_config(config);
     check_run_sources(config);
   });

@@ -11,7 +11,7 @@
 #include "configs/layers/layer_modules.h"
 #include "configs/layers/model_table.h"
 #include "configs/yaml/shipped_files.h"
-#include "tests/configs/refusal.h"
+#include "tests/support/refusal.h"
 
 namespace headroom::layers {
 namespace {
@@ -64,7 +64,7 @@ TEST(LayerWidths, WrittenOnesCountAsTheyAre) {
 
 TEST(LayerWidths, WidthsThatDoNotFitAreRefusedWithTheirPlace) {
   const auto refusal = [](const std::string& line) {
-    return configs::refusal_of([&] { channels_of(line); });
+    return testing::refusal_of([&] { channels_of(line); });
   };
   EXPECT_EQ(refusal("[-1, 1, C3, [64, True, [8, 24, 3]]]"),
             "[model] m.yaml:6:12: layer 0: argument 3 of C3 lists 3 widths, "
@@ -154,7 +154,7 @@ TEST(ModelMetadata, OnlyATableThatIsNotShippedGoesAlong) {
   const LayerCost cost = layer_costs(read).at(2);
   EXPECT_EQ(cost.parameters, 32 * 8 + 32 * 16 + 8 * 8 + 9 * 8 * 8 + 24 * 16 +
                                  2 * (8 + 16 + 8 + 8 + 16));
-  EXPECT_EQ(configs::refusal_of([] { table_of_weights({}, "w.pt"); }),
+  EXPECT_EQ(testing::refusal_of([] { table_of_weights({}, "w.pt"); }),
             "[weights] w.pt does not say which model it holds: name it, for "
             "example --cfg yolov5n");
 }

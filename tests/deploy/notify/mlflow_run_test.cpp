@@ -11,7 +11,7 @@
 
 #include "configs/run_config.h"
 #include "parallel/base/run_files.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/deploy/notify/fake_mlflow.h"
 
 namespace headroom::notify {

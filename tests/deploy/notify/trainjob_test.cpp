@@ -15,7 +15,7 @@
 
 #include "coordinator/service/certificates.h"
 #include "parallel/base/check.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::notify {
 namespace {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "coordinator/service/certificates.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::notify {
 namespace {

@@ -9,7 +9,7 @@
 #include "deploy/notify/notifier.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/deploy/notify/fake_mlflow.h"
 
 namespace headroom::notify {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "parallel/base/check.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/check.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::cli {
 namespace {

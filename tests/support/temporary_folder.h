@@ -1,12 +1,11 @@
 // A folder that lives as long as a test.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <iterator>
+#include <stdexcept>
 #include <string>
 
 namespace headroom::testing {
@@ -14,10 +13,13 @@ namespace headroom::testing {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string pattern =
+    std::string name =
         (std::filesystem::temp_directory_path() / "headroom-test-XXXXXX")
             .string();
-    path_ = mkdtemp(pattern.data());
+    if (mkdtemp(name.data()) == nullptr) {
+      throw std::runtime_error("cannot make " + name);
+    }
+    path_ = std::filesystem::canonical(name);
   }
   ~TemporaryFolder() {
     std::error_code ignored;
@@ -28,18 +30,20 @@ class TemporaryFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
+  std::filesystem::path folder(const std::string& name) const {
+    std::filesystem::create_directories(path_ / name);
+    return path_ / name;
+  }
   std::filesystem::path write(const std::string& name,
                               const std::string& text) const {
     const std::filesystem::path file = path_ / name;
     std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
+    std::ofstream(file, std::ios::binary) << text;
     return file;
   }
   std::string read(const std::string& name) const {
-    std::ifstream in(path_ / name);
-    std::ostringstream text;
-    text << in.rdbuf();
-    return text.str();
+    std::ifstream in(path_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
   }
 
  private:
