@@ -1,5 +1,6 @@
 #include "configs/fault.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "parallel/base/check.h"
@@ -7,6 +8,7 @@
 namespace headroom::configs {
 namespace {
 
+using ::testing::HasSubstr;
 TEST(Fault, IsReadAsItIsWritten) {
   const auto faults =
       parse_faults("oom@rank=1,step=7,allocation=40;nan@step=4,rank=2");
@@ -112,33 +114,24 @@ TEST(Fault, FaultsAreNamed) {
     }
     return "accepted";
   };
-  EXPECT_NE(refusal("fire@step=1").find("there is no fault 'fire'"),
-            std::string::npos);
-  EXPECT_NE(refusal("kill@rank=0,phase=loader").find("kill has no phase"),
-            std::string::npos);
-  EXPECT_NE(refusal("oom@phase=between").find("oom has no phase 'between'"),
-            std::string::npos);
-  EXPECT_NE(refusal("disk_full@rank=0").find("not in this version"),
-            std::string::npos);
-  EXPECT_NE(refusal("oom@step=x").find("'step=x' is not NAME=NUMBER"),
-            std::string::npos);
-  EXPECT_NE(refusal("oom@step=1,step=2").find("given twice"),
-            std::string::npos);
-  EXPECT_NE(refusal("nan@step=1,allocation=2").find("does not belong to nan"),
-            std::string::npos);
-  EXPECT_NE(refusal("oom@phase=lunch").find("there is no phase 'lunch'"),
-            std::string::npos);
-  EXPECT_NE(refusal("nan@phase=vote").find("NAME=NUMBER"), std::string::npos);
-  EXPECT_NE(refusal("ballast@step=1").find("bytes are missing"),
-            std::string::npos);
-  EXPECT_NE(refusal("pause@step=1").find("seconds are missing"),
-            std::string::npos);
-  EXPECT_NE(refusal("hang@seconds=1").find("does not belong to hang"),
-            std::string::npos);
-  EXPECT_NE(refusal("oom@bytes=1").find("does not belong to oom"),
-            std::string::npos);
-  EXPECT_NE(refusal("oom@allocation=0").find("allocation=0"),
-            std::string::npos);
+  EXPECT_THAT(refusal("fire@step=1"), HasSubstr("there is no fault 'fire'"));
+  EXPECT_THAT(refusal("kill@rank=0,phase=loader"),
+              HasSubstr("kill has no phase"));
+  EXPECT_THAT(refusal("oom@phase=between"),
+              HasSubstr("oom has no phase 'between'"));
+  EXPECT_THAT(refusal("disk_full@rank=0"), HasSubstr("not in this version"));
+  EXPECT_THAT(refusal("oom@step=x"), HasSubstr("'step=x' is not NAME=NUMBER"));
+  EXPECT_THAT(refusal("oom@step=1,step=2"), HasSubstr("given twice"));
+  EXPECT_THAT(refusal("nan@step=1,allocation=2"),
+              HasSubstr("does not belong to nan"));
+  EXPECT_THAT(refusal("oom@phase=lunch"),
+              HasSubstr("there is no phase 'lunch'"));
+  EXPECT_THAT(refusal("nan@phase=vote"), HasSubstr("NAME=NUMBER"));
+  EXPECT_THAT(refusal("ballast@step=1"), HasSubstr("bytes are missing"));
+  EXPECT_THAT(refusal("pause@step=1"), HasSubstr("seconds are missing"));
+  EXPECT_THAT(refusal("hang@seconds=1"), HasSubstr("does not belong to hang"));
+  EXPECT_THAT(refusal("oom@bytes=1"), HasSubstr("does not belong to oom"));
+  EXPECT_THAT(refusal("oom@allocation=0"), HasSubstr("allocation=0"));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream in(line);
@@ -354,12 +355,12 @@ TEST(HelpText, TeachesWithExamplesDefaultsAndUnits) {
   EXPECT_THAT(text, HasSubstr("\nExamples\n  headroom train --data "));
   EXPECT_THAT(text, HasSubstr("  --batch, --batch-size N\n"));
   EXPECT_THAT(text, HasSubstr("default is 16 images."));
-  EXPECT_EQ(text.find("--config-fd"), std::string::npos);
+  EXPECT_THAT(text, Not(HasSubstr("--config-fd")));
   EXPECT_THAT(text, HasSubstr("  --freeze LAYERS\n"));
   EXPECT_THAT(text, HasSubstr("default is 0 layers."));
   for (const char* wrong :
        {"fraction.", " 1 processes", " 1 steps", " rows."}) {
-    EXPECT_EQ(text.find(wrong), std::string::npos) << wrong;
+    EXPECT_THAT(text, Not(HasSubstr(wrong))) << wrong;
   }
   for (const CommandSummary& command : command_summaries()) {
     EXPECT_EQ(command.examples.size(), 3u) << command.name;

@@ -1,5 +1,6 @@
 #include "deploy/cli/process/launcher_environment.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 namespace headroom::cli {
 namespace {
 
+using ::testing::HasSubstr;
 // A machine with one file.
 LauncherMachine machine(const std::string& name, const std::string& path = "",
                         const std::string& text = "") {
@@ -240,8 +242,7 @@ TEST(ReadLauncher, EachRowIsDocumentedHereAndInTheGuide) {
   guide << file.rdbuf();
   for (const Launcher& row : launchers()) {
     EXPECT_TRUE(tested.contains(std::string(row.name))) << row.name;
-    EXPECT_NE(guide.str().find("| " + std::string(row.name) + " |"),
-              std::string::npos)
+    EXPECT_THAT(guide.str(), HasSubstr("| " + std::string(row.name) + " |"))
         << row.name;
   }
 }
