@@ -48,12 +48,6 @@ constexpr auto kReconnect = std::chrono::seconds(5);
 
 const RunExit kStoppedAtOnce = {130, "stopped at once"};
 
-// Whether a signal ended the child.
-bool was_killed(ChildProcess& child) {
-  constexpr int kKilled = 128;
-  return child.exit_code().value_or(0) > kKilled;
-}
-
 void add_words(ChildOptions& child, const std::vector<std::string>& words) {
   child.command.insert(child.command.end(), words.begin(), words.end());
 }
@@ -86,7 +80,7 @@ class Supervisor {
     for (;;) {
       std::optional<RunExit> end = start();
       if (!end) end = follow();
-      const bool was_kill = coordinator_ && was_killed(*coordinator_);
+      const bool was_kill = coordinator_ && coordinator_->was_killed();
       show(reporter_.finish());
       finish();
       if (was_kill && is_started_again(*end)) continue;
@@ -293,7 +287,7 @@ class Supervisor {
   // Whether `child` was killed and must be restarted now. Prints the decision.
   bool is_due(ChildProcess& child, Restarts& restarts, const std::string& where,
               Clock::time_point now) {
-    if ((!was_killed(child) && !restarts.has_failed) || restarts.is_over ||
+    if ((!child.was_killed() && !restarts.has_failed) || restarts.is_over ||
         status_.over() || options_.interrupts() > 0) {
       restarts.due.reset();
       return false;

@@ -3,12 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "parallel/base/check.h"
+#include "tests/support/refusal.h"
 
 namespace headroom::configs {
 namespace {
 
 using ::testing::HasSubstr;
+
 TEST(Fault, IsReadAsItIsWritten) {
   const auto faults =
       parse_faults("oom@rank=1,step=7,allocation=40;nan@step=4,rank=2");
@@ -106,32 +107,25 @@ TEST(Fault, TheExampleOfEachKindIsOfThatKind) {
 }
 
 TEST(Fault, FaultsAreNamed) {
-  const auto refusal = [](const std::string& text) -> std::string {
-    try {
-      parse_faults(text);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
-  EXPECT_THAT(refusal("fire@step=1"), HasSubstr("there is no fault 'fire'"));
-  EXPECT_THAT(refusal("kill@rank=0,phase=loader"),
-              HasSubstr("kill has no phase"));
-  EXPECT_THAT(refusal("oom@phase=between"),
-              HasSubstr("oom has no phase 'between'"));
-  EXPECT_THAT(refusal("disk_full@rank=0"), HasSubstr("not in this version"));
-  EXPECT_THAT(refusal("oom@step=x"), HasSubstr("'step=x' is not NAME=NUMBER"));
-  EXPECT_THAT(refusal("oom@step=1,step=2"), HasSubstr("given twice"));
-  EXPECT_THAT(refusal("nan@step=1,allocation=2"),
-              HasSubstr("does not belong to nan"));
-  EXPECT_THAT(refusal("oom@phase=lunch"),
-              HasSubstr("there is no phase 'lunch'"));
-  EXPECT_THAT(refusal("nan@phase=vote"), HasSubstr("NAME=NUMBER"));
-  EXPECT_THAT(refusal("ballast@step=1"), HasSubstr("bytes are missing"));
-  EXPECT_THAT(refusal("pause@step=1"), HasSubstr("seconds are missing"));
-  EXPECT_THAT(refusal("hang@seconds=1"), HasSubstr("does not belong to hang"));
-  EXPECT_THAT(refusal("oom@bytes=1"), HasSubstr("does not belong to oom"));
-  EXPECT_THAT(refusal("oom@allocation=0"), HasSubstr("allocation=0"));
+  const std::pair<const char*, const char*> cases[] = {
+      {"fire@step=1", "there is no fault 'fire'"},
+      {"kill@rank=0,phase=loader", "kill has no phase"},
+      {"oom@phase=between", "oom has no phase 'between'"},
+      {"disk_full@rank=0", "not in this version"},
+      {"oom@step=x", "'step=x' is not NAME=NUMBER"},
+      {"oom@step=1,step=2", "given twice"},
+      {"nan@step=1,allocation=2", "does not belong to nan"},
+      {"oom@phase=lunch", "there is no phase 'lunch'"},
+      {"nan@phase=vote", "NAME=NUMBER"},
+      {"ballast@step=1", "bytes are missing"},
+      {"pause@step=1", "seconds are missing"},
+      {"hang@seconds=1", "does not belong to hang"},
+      {"oom@bytes=1", "does not belong to oom"},
+      {"oom@allocation=0", "allocation=0"}};
+  for (const auto& [fault, why] : cases) {
+    EXPECT_THAT(testing::refusal_of([&] { parse_faults(fault); }),
+                HasSubstr(why));
+  }
 }
 
 }  // namespace

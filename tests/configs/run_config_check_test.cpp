@@ -12,6 +12,7 @@ namespace headroom::configs {
 namespace {
 
 using ::testing::HasSubstr;
+
 RunConfig good_config() {
   RunConfig config;
   config.data = "data.yaml";

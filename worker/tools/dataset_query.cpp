@@ -11,6 +11,7 @@
 #include "configs/run_config.h"
 #include "configs/yaml/scalar.h"
 #include "configs/yaml/strict_yaml.h"
+#include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/text.h"
 #include "parallel/predict/label_bound.h"

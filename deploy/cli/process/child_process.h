@@ -52,6 +52,8 @@ class ChildProcess {
   // nullopt while it runs. Then its exit code, or 128 + the signal that killed
   // it; from then on last_words() is complete.
   std::optional<int> exit_code();
+  // Whether a signal ended it.
+  bool was_killed() { return exit_code().value_or(0) > 128; }
   std::optional<int> wait(std::chrono::milliseconds timeout);
 
   // Signals the child's whole group; does nothing if it has ended.

@@ -65,8 +65,7 @@ nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
                 ExitCode::kInterrupted);
   }
   const int exit_code = *child.exit_code();
-  constexpr int kKilled = 128;
-  if (exit_code > kKilled && starts_left > 1) {
+  if (child.was_killed() && starts_left > 1) {
     log::warn("the worker that reads labels " +
               coordinator::describe_exit(exit_code) + ": it is started again");
     return ask(reader, starts_left - 1);

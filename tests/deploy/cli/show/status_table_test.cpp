@@ -9,6 +9,7 @@ namespace headroom::cli {
 namespace {
 
 using ::testing::HasSubstr;
+
 coordinator::RunStatus running() {
   coordinator::RunStatus status;
   status.version = "0.1.0";
