@@ -6,8 +6,8 @@
 #include "configs/run_config.h"
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/args/run_name.h"
-#include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/run_request.h"
+#include "deploy/records/run_lines.h"
 #include "parallel/base/run_files.h"
 
 namespace headroom::cli {
@@ -49,7 +49,7 @@ std::string go_on_with_earlier_run(const LauncherJob& job, CommandLine& line) {
   if (run.empty()) return "";
   const std::string again =
       job.place.launcher + " has started this job again: ";
-  if (!has_checkpoint(run)) {
+  if (records::checkpoints_in(run).empty()) {
     std::erase_if(line.run_flags, [](const configs::FlagUse& use) {
       return use.spelling == "--name" || use.spelling == "--exist-ok";
     });

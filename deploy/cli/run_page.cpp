@@ -7,6 +7,7 @@
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/run_folder.h"
+#include "deploy/cli/show/status_table.h"
 #include "deploy/page/report.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
@@ -17,6 +18,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kOff = "off";
+
+page::LiveStatus live_status(const coordinator::RunStatus& status) {
+  return {.json = status_json(status), .plan = status.plan};
+}
 
 page::RunPlace place_of(const std::string& run_directory) {
   const fs::path folder(run_directory);
@@ -59,7 +64,12 @@ std::shared_ptr<void> serve_page(
     page::PageOptions options = page_options(line, listen, "--page");
     const page::RunPlace place = place_of(run_directory);
     options.source.places = [place] { return std::vector{place}; };
-    options.source.live = std::move(status);
+    options.source.live =
+        [status = std::move(status)]() -> std::optional<page::LiveStatus> {
+      const std::optional<coordinator::RunStatus> now = status();
+      if (!now) return std::nullopt;
+      return live_status(*now);
+    };
     options.source.live_id = place.id;
     if (line.has("--page-controls")) {
       options.stop = interrupts::request;
@@ -89,7 +99,7 @@ void leave_report(const std::string& run_directory,
   }
   page::ReportRequest request;
   request.runs = {place_of(run_directory)};
-  if (status.over()) request.status = status;
+  if (status.over()) request.status = live_status(status);
   try {
     const fs::path file = folder / run_files::kReport;
     page::require_replaceable(file, "headroom report writes another");

@@ -7,7 +7,6 @@ const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202
 const UNKNOWN = "not known";
 
 const clean = (value) => String(value).replace(UNSAFE, "\ufffd");
-const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
 const Format = {
   number(value, digits = 0) {

@@ -1,7 +1,8 @@
-// EventStream: the page's server-sent events. All readers of a run share one
-// text, which is made at most once a second and only if it changed. A comment
-// every 15 seconds keeps the connection alive. A reader that does not read
-// holds one shared text and is disconnected after the server's idle time.
+// EventStream: the page's server-sent events. All readers share one text
+// (RunShelf::news), which is made at most once a second and only sent if it
+// changed. A comment every 15 seconds keeps the connection alive. A reader that
+// does not read holds one shared text and is disconnected after the server's
+// idle time.
 //
 // Without readers the thread sleeps.
 //
@@ -11,7 +12,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -34,18 +34,14 @@ class EventStream {
   EventStream(const EventStream&) = delete;
   EventStream& operator=(const EventStream&) = delete;
 
-  // The response for one reader; nullptr if there is no such run.
-  MHD_Response* subscribe(const std::string& id, MHD_Connection* connection);
+  // The response for one more reader; nullptr if memory is short.
+  MHD_Response* subscribe(MHD_Connection* connection);
   // Ends all streams; call it before the server is stopped. Readers that read
   // soon still receive the last changes.
   void stop();
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Topic {
-    Text text;
-    uint64_t version = 0;
-  };
   struct Reader;
 
   static ssize_t read(void* reader, uint64_t position, char* buffer,
@@ -53,16 +49,15 @@ class EventStream {
   static void release(void* reader);
   ssize_t fill(Reader& reader, char* buffer, size_t max);
   void follow();
-  void publish(const std::string& id, const Text& changes);
-  void publish_all(std::unique_lock<std::mutex>& lock);
-  void resume(Reader& reader);
+  // Makes the newest text. Unlocks meanwhile.
+  void look(std::unique_lock<std::mutex>& lock);
+  static void resume(Reader& reader);
 
   RunShelf& shelf_;
   const std::chrono::milliseconds interval_, sign_of_life_;
   std::mutex mutex_;  // guards the following members
   std::condition_variable changed_;
-  std::map<std::string, Topic> topics_;
-  uint64_t newest_version_ = 0;
+  Text newest_;
   std::set<Reader*> readers_;
   bool is_over_ = false;
   std::thread thread_;

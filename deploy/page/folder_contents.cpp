@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -12,156 +12,71 @@
 #include "parallel/base/event_kinds.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
-#include "parallel/base/units.h"
-#include "parallel/base/utf8.h"
 
 namespace headroom::page {
 namespace {
 
 namespace fs = std::filesystem;
-using Event = nlohmann::ordered_json;
-using records::shallow_json;
-using records::text_member;
+using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostEvents = 500;
 constexpr size_t kLongestEvent = 64 << 10;
-constexpr int64_t kMostFileBytes = 16 << 20;
-constexpr size_t kMostEpochs = 20'000;
+constexpr size_t kLongestStep = 4 << 20;
+constexpr size_t kMostFileBytes = 16 << 20;
 constexpr size_t kMostPictures = 200;
-constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
-// Unix seconds; NaN if the text is no time.
-double unix_seconds(const std::string& utc) {
-  const auto milliseconds = utc_milliseconds(utc);
-  return milliseconds ? static_cast<double>(*milliseconds) / 1000 : kNoNumber;
-}
-
-std::string event_text(const Event& event) {
-  return event.dump(-1, ' ', false, Event::error_handler_t::replace);
-}
-
-std::map<int, EventList::Worker> workers_of(const Event& generation) {
-  std::map<int, EventList::Worker> result;
-  const auto workers = generation.find("workers");
-  if (workers == generation.end() || !workers->is_array()) return result;
-  for (const Event& worker : *workers) {
-    if (!worker.is_object()) continue;
-    const auto rank = worker.find("rank");
-    if (rank == worker.end() || !rank->is_number_integer()) continue;
-    result[rank->get<int>()] = {text_member(worker, "hostname"),
-                                text_member(worker, "worker_id")};
+// The line of an event without its lists and objects; "" if it is none.
+std::string brief_event(const std::string& line) {
+  const Json event = records::shallow_json(line);
+  if (!event.is_object()) return "";
+  Json brief;
+  for (const auto& [name, value] : event.items()) {
+    if (!value.is_structured()) brief[name] = value;
   }
-  return result;
+  const std::string text =
+      brief.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.size() > kLongestEvent ? "" : text;
 }
 
 }  // namespace
 
-std::optional<std::string> WatchedFile::changed() {
+std::string file_text(const fs::path& file) {
   std::error_code error;
-  const auto time = fs::last_write_time(path_, error);
-  const int64_t size =
-      error ? -1 : static_cast<int64_t>(fs::file_size(path_, error));
-  if (is_known_ && time == time_ && size == size_) return std::nullopt;
-  is_known_ = true;
-  time_ = time;
-  size_ = size;
-  std::string text;
-  if (error || size <= 0 || size > kMostFileBytes) return text;
-  std::ifstream in(path_, std::ios::binary);
-  text.resize(static_cast<size_t>(size));
-  in.read(text.data(), static_cast<std::streamsize>(size));
-  text.resize(static_cast<size_t>(std::max<std::streamsize>(0, in.gcount())));
-  return text;
+  const auto size = fs::file_size(file, error);
+  if (error || size > kMostFileBytes) return "";
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
-EventList::EventList(const fs::path& run_directory)
-    : follower_(run_directory / run_files::kEvents) {}
-
-void EventList::refresh() {
-  follower_.read([this] { forget(); },
-                 [this](std::string_view line) { take(line); });
-}
-
-void EventList::forget() {
-  newest_.clear();
-  count_ = 0;
-  started_ = kNoNumber;
-  end_.reset();
-  workers_.clear();
-}
-
-void EventList::take(std::string_view line) {
-  Event event = shallow_json(valid_utf8(line));
-  if (!event.is_object()) return;
-  ++count_;
-  if (event.contains("time")) {
-    const double time = unix_seconds(text_member(event, "time"));
-    event["time"] = std::isfinite(time) ? Event(time) : Event();
-    if (std::isnan(started_)) started_ = time;
-  }
-  const std::string kind = text_member(event, "event");
-  end_.reset();
-  if (kind == to_string(EventKind::kRunOver)) {
-    const auto exit_code = event.find("exit_code");
-    end_ = End{exit_code != event.end() && exit_code->is_number_integer()
-                   ? exit_code->get<int>()
-                   : 0,
-               text_member(event, "reason")};
-  }
-  if (kind == to_string(EventKind::kGeneration)) workers_ = workers_of(event);
-  std::string text = event_text(event);
-  if (text.size() > kLongestEvent) {
-    // Keep the simple members and drop lists and objects.
-    Event brief;
-    for (const auto& [key, value] : event.items()) {
-      if (!value.is_structured()) brief[key] = value;
+std::string events_text(const fs::path& run_directory, size_t most) {
+  const std::string text =
+      records::last_lines(run_directory / run_files::kEvents, kMostFileBytes);
+  const std::vector<std::string_view> lines = records::lines_of(text);
+  const std::string generation =
+      "\"event\":\"" + to_string(EventKind::kGeneration) + "\"";
+  const auto newest_generation =
+      std::ranges::find_if(lines.rbegin(), lines.rend(), [&](auto line) {
+        return line.find(generation) != std::string_view::npos;
+      });
+  std::string kept;
+  for (auto line = lines.begin(); line != lines.end(); ++line) {
+    const bool is_generation = line + 1 == newest_generation.base();
+    const bool is_new = static_cast<size_t>(lines.end() - line) <= most;
+    if (!is_new && !is_generation && line != lines.begin()) continue;
+    if (is_generation || line->size() <= kLongestEvent) {
+      kept += *line;
+    } else {
+      kept += brief_event(std::string(*line));
     }
-    text = event_text(brief);
+    kept += '\n';
   }
-  if (text.size() > kLongestEvent) return;
-  newest_.push_front(std::move(text));
-  if (newest_.size() > kMostEvents) newest_.pop_back();
+  return kept;
 }
 
-namespace {
-
-void find_best(EpochTable& epochs) {
-  const auto column = [&](const char* name) {
-    return static_cast<size_t>(std::ranges::find(epochs.columns, name) -
-                               epochs.columns.begin());
-  };
-  const size_t map50 = column("metrics/mAP_0.5");
-  const size_t map = column("metrics/mAP_0.5:0.95");
-  if (map50 == epochs.columns.size() || map == epochs.columns.size()) return;
-  double most = -1;
-  for (const std::vector<double>& epoch : epochs.rows) {
-    const double fitness = 0.1 * epoch[map50] + 0.9 * epoch[map];
-    if (!(fitness > most)) continue;
-    most = fitness;
-    epochs.best = {epoch[0], epoch[map50], epoch[map]};
-  }
-}
-
-std::string kind_of_picture(const std::string& name) {
-  if (name.starts_with("val_batch")) return "validation";
-  if (name.starts_with("train_batch")) return "training";
-  return "curve";
-}
-
-}  // namespace
-
-EpochTable epoch_table(const std::string& csv) {
-  records::ResultsTable table = records::results_table(csv, kMostEpochs);
-  EpochTable epochs;
-  epochs.columns = std::move(table.columns);
-  for (const records::ResultsTable::Line& line : table.lines) {
-    std::vector<double>& numbers = epochs.rows.emplace_back();
-    for (const auto& cell : line.cells) {
-      numbers.push_back(cell.value_or(kNoNumber));
-    }
-  }
-  find_best(epochs);
-  return epochs;
+std::string last_step_text(const fs::path& run_directory) {
+  const std::string text =
+      records::last_lines(run_directory / run_files::kSteps, kLongestStep);
+  const std::vector<std::string_view> lines = records::lines_of(text);
+  return lines.empty() ? "" : records::without_samples(lines.back());
 }
 
 std::vector<Picture> pictures_in(const fs::path& run_directory) {
@@ -177,8 +92,7 @@ std::vector<Picture> pictures_in(const fs::path& run_directory) {
         !S_ISREG(status.st_mode)) {
       continue;
     }
-    pictures.push_back({name, kind_of_picture(name),
-                        static_cast<int64_t>(status.st_size),
+    pictures.push_back({name, static_cast<int64_t>(status.st_size),
                         static_cast<int64_t>(status.st_mtime)});
   }
   std::ranges::sort(pictures, [](const Picture& a, const Picture& b) {
@@ -188,23 +102,26 @@ std::vector<Picture> pictures_in(const fs::path& run_directory) {
   return pictures;
 }
 
-std::vector<int64_t> checkpoints_in(const fs::path& run_directory) {
-  std::vector<int64_t> steps;
-  std::error_code error;
-  // The checkpoints may still belong to an older run.
-  if (fs::exists(run_directory / run_files::kOlderRun, error)) return steps;
-  fs::directory_iterator entry(run_directory / run_files::kCheckpoints, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    std::error_code ignored;
-    const std::string name = entry->path().filename().string();
-    const auto step = name.starts_with("step-") ? parse_whole(name.substr(5), 0)
-                                                : std::nullopt;
-    if (step && fs::exists(entry->path() / run_files::kManifest, ignored)) {
-      steps.push_back(*step);
+std::string stamp_of(const fs::path& run_directory) {
+  std::string stamp;
+  // The folder's own time changes with its list of files.
+  for (const char* name :
+       {".", run_files::kRun, run_files::kPlan, run_files::kEvents,
+        run_files::kResults, run_files::kSummary, run_files::kCheckpoints}) {
+    struct stat status {};
+    if (::stat((run_directory / name).c_str(), &status) == 0) {
+      stamp += cat(status.st_mtim.tv_sec % 1'000'000, ".",
+                   status.st_mtim.tv_nsec / 1'000'000, "+", status.st_size);
     }
+    stamp += ' ';
   }
-  std::ranges::sort(steps);
-  return steps;
+  return stamp;
+}
+
+int64_t steps_bytes(const fs::path& run_directory) {
+  std::error_code error;
+  const auto size = fs::file_size(run_directory / run_files::kSteps, error);
+  return error ? 0 : static_cast<int64_t>(size);
 }
 
 }  // namespace headroom::page

@@ -1,18 +1,22 @@
 "use strict";
-// The state of the page and the times at which it is drawn. The data are
-// fetched from the program, or taken from a report. Live numbers arrive as
-// events; an event also names what must be fetched again. Sections
-// (sections.js) are drawn at most once a second.
+// The state of the page and the times at which it is drawn. The program sends
+// news: the runs, a stamp of each run's files, and the live run's status. The
+// page fetches a run's document again when its stamp changes, and its steps
+// when steps.jsonl grows. A report contains all of it. Sections (sections.js)
+// are drawn at most once a second.
 
 const POINTS = 1500;
 const by = (id) => document.getElementById(id);
 const setText = (node, text) => {
   if (node.textContent !== clean(text)) node.textContent = clean(text);
 };
-const listOf = (value) => (Array.isArray(value) ? value : []);
 
-const state = {runs: [], live: null, id: null, run: null, steps: null, timelines: new Map(), compared: new Map(),
-  ticked: new Set(), rank: 0, show: "all", kind: "", eventsShown: 25, progress: null, lost: null, heard: 0};
+// `run` is the record of the opened run (record.js), `parsed` its document,
+// `plan` its settings and plan in words. `briefs` has a record of every run for
+// the table and the comparison.
+const state = {news: {runs: [], live: null, status: null}, id: null, parsed: null, plan: null, run: null, steps: null,
+  timelines: new Map(), briefs: new Map(), ticked: new Set(), rank: 0, show: "all", kind: "", eventsShown: 25, lost: null,
+  heard: 0};
 
 // ---- data sources ----
 
@@ -21,46 +25,45 @@ class Served {
     const answer = await fetch("/api/stop", {method: "POST", headers: {"X-Headroom-Control": "stop"}});
     if (!answer.ok) throw new Error(await answer.text());
   }
-  async get(path) {
-    const answer = await fetch(path, {signal: AbortSignal.timeout(20000)});
+  async get(path, words) {
+    const answer = await fetch(`${path}?${new URLSearchParams(words)}`, {signal: AbortSignal.timeout(20000)});
     if (answer.status === 403) {
       throw new Error("This browser may not read the run: open the address again that headroom printed.");
     }
-    if (!answer.ok) throw new Error(`${path.split("?")[0]} answered ${answer.status}`);
+    if (!answer.ok) throw new Error(`${path} answered ${answer.status}`);
     return answer.json();
   }
-  runs() { return this.get("/api/runs"); }
-  run(id) { return this.get(`/api/run?id=${encodeURIComponent(id)}`); }
-  steps(id, from) {
-    return this.get(`/api/steps?id=${encodeURIComponent(id)}&points=${POINTS}${from > 0 ? `&from=${from}` : ""}`);
-  }
-  timeline(id, rank) { return this.get(`/api/timeline?id=${encodeURIComponent(id)}&rank=${rank}`); }
+  run(id) { return this.get("/api/run", {id}); }
+  brief(id) { return this.get("/api/run", {id, events: 1}); }
+  plan(id) { return this.get("/api/plan", {id}); }
+  steps(id, from) { return this.get("/api/steps", {id, points: POINTS, from}); }
+  timeline(id, rank) { return this.get("/api/timeline", {id, rank}); }
 }
 
 // A report contains its data in the page itself.
 class Written {
-  constructor(report) { this.entries = new Map(listOf(report.runs).map((entry) => [entry.run.id, entry])); }
-  async runs() {
-    return {live: null, runs: [...this.entries.values()].map(({run, summary}) => ({...summaryOf(run), ...summary}))};
+  constructor({runs, pictures}) {
+    this.entries = new Map(runs.map((entry) => [entry.run.id, entry]));
+    for (const {run, name, url} of pictures) Object.assign(runs[run].run.pictures.find((one) => one.name === name) || {}, {url});
+    for (const {run} of runs) {
+      const all = run.pictures.length;
+      run.pictures = run.pictures.filter(({url}) => url);
+      const left_out = all - run.pictures.length;
+      run.pictures_note = left_out && `${left_out} of ${Format.count(all, "picture")} are left out, for a report has at most 2 MB; ` +
+        "they lie in the run's folder.";
+    }
+  }
+  news() {
+    return {live: null, status: null, runs: [...this.entries.values()].map(({run, steps}) => ({...run, steps: steps.bytes}))};
   }
   async run(id) { return this.entries.get(id).run; }
+  brief(id) { return this.run(id); }
+  async plan(id) { return this.entries.get(id).plan; }
   async steps(id) { return this.entries.get(id).steps; }
   async timeline(id, rank) {
     return listOf(this.entries.get(id).timelines).find((timeline) => timeline && timeline.rank === rank) ||
       {rank, peak: null, points: [], why_not: "This report has no picture of this rank's step; its first ranks have one."};
   }
-}
-
-function summaryOf(run) {
-  const settings = new Map(listOf(run.settings));
-  const {columns, rows} = run.epochs;
-  const [map50, map] = ["metrics/mAP_0.5", "metrics/mAP_0.5:0.95"].map((name) => columns.indexOf(name));
-  const fitness = (row) => 0.1 * row[map50] + 0.9 * row[map];
-  const best = rows.filter((row) => isNumber(row[map])).reduce((a, b) => (!a || fitness(b) > fitness(a) ? b : a), null);
-  const number = (name) => (settings.has(name) && settings.get(name) !== "" ? Number(settings.get(name)) : null);
-  return {id: run.id, state: run.state, model: settings.get("cfg") || settings.get("weights") || null,
-    img: number("img"), batch: number("batch"), processes: listOf(run.ranks).length, ...run.progress,
-    best: best && {epoch: best[0], map50: best[map50], map: best[map]}};
 }
 
 const report = by("report-data");
@@ -126,6 +129,14 @@ const fetchRun = patient(async () => {
   if (id === state.id) takeRun(run);
 });
 
+const fetchPlan = patient(async () => {
+  const id = state.id;
+  const plan = await source.plan(id);
+  if (id !== state.id) return;
+  state.plan = plan;
+  redraw("plan", "settings");
+});
+
 const fetchSteps = patient(async () => {
   const [id, have] = [state.id, state.steps];
   const last = have && have.rows.length ? have.rows[have.rows.length - 1][have.columns.indexOf("step")] : -1;
@@ -137,10 +148,46 @@ const fetchSteps = patient(async () => {
   if (id !== state.id) return;
   state.steps = isAddition ? joined(have, got, last) : {...got, added: 0, isThinned: got.total > got.rows.length};
   heard();
-  redraw("steps", "memory");
+  makeRecord();
+  redraw("steps", "memory", "summary", "layout");
+  fetchChanged();
 });
 
-const fetchRuns = patient(async () => takeRuns(await source.runs()));
+// The runs of the table whose files have changed; of a run that goes on also
+// twice a minute.
+const fetchBriefs = patient(async () => {
+  const {runs} = state.news;
+  if (runs.length < 2) return;
+  const old = runs.filter(({id, stamp, held, steps}) => {
+    const brief = state.briefs.get(id);
+    return !brief || brief.stamp !== stamp || brief.held !== held || (brief.steps !== steps && Date.now() - brief.at > 30000);
+  });
+  const inParallel = 6;
+  for (let i = 0; i < old.length; i += inParallel) {
+    await Promise.all(old.slice(i, i + inParallel).map(fetchBrief));
+    redraw("runs", "compare");
+  }
+});
+
+async function fetchBrief({id, steps}) {
+  try {
+    const document = await source.brief(id);
+    const parsed = parsedOf(document);
+    state.briefs.set(id, {stamp: document.stamp, held: document.held, steps, at: Date.now(), parsed,
+      record: recordOf(parsed, document.live)});
+  } catch {
+    // Fetched again with the next news.
+  }
+}
+
+// Fetches what has changed since it was read.
+function fetchChanged() {
+  const now = state.news.runs.find(({id}) => id === state.id);
+  if (!now) return;
+  const {stamp, held} = state.parsed?.document || {};
+  if (now.stamp !== stamp || now.held !== held) fetchRun();
+  if (now.steps !== state.steps?.bytes) fetchSteps();
+}
 
 function joined(have, got, last) {
   const at = have.columns.indexOf("step");
@@ -156,44 +203,50 @@ function joined(have, got, last) {
     isThinned: have.isThinned};
 }
 
-function takeRuns(answer) {
-  state.runs = listOf(answer.runs);
-  state.live = answer.live;
-  state.mayStop = answer.may_stop;
-  if (state.lost && state.run) {
-    fetchRun();
-    fetchSteps();
-  }
+function takeNews(news) {
+  state.news = {...news, runs: listOf(news.runs)};
   heard();
-  if (state.id === null && state.runs.length) {
-    const wanted = [remembered("run"), state.live].find((id) => state.runs.some((run) => run.id === id));
-    openRun(wanted || [...state.runs].sort((a, b) => (b.started || 0) - (a.started || 0))[0].id);
+  const {runs, live} = state.news;
+  if (!runs.length) showNotice("There is no run in this folder yet.");
+  if (state.id === null && runs.length) {
+    openRun([remembered("run"), live].find((id) => runs.some((run) => run.id === id)) ?? runs[0].id);
   }
-  if (!state.runs.length) showNotice("There is no run in this folder yet.");
-  for (const run of state.runs) {
-    if (state.ticked.has(run.id) && (run.state === "running" || !state.compared.has(run.id))) compareRun(run.id);
-  }
-  redraw("runs");
+  fetchChanged();
+  fetchBriefs();
+  makeRecord();
+  redraw("summary", "layout", "memory", "runs");
+}
+
+function makeRecord() {
+  const {parsed, news, id, steps} = state;
+  if (!parsed) return;
+  const live = report ? parsed.document.live : news.live === id ? news.status : null;
+  state.run = recordOf(parsed, live, steps);
 }
 
 function takeRun(run) {
-  const before = state.run;
-  const events = (one) => JSON.stringify(listOf(one.events).slice(-1)) + listOf(one.events).length;
-  if (state.steps && before && events(before) !== events(run)) state.steps.isOld = true;
-  if (before && JSON.stringify(before.plan) !== JSON.stringify(run.plan)) state.timelines.clear();
-  state.run = run;
-  state.progress = run.progress || {};
-  if (!listOf(run.ranks).some((rank) => rank.rank === state.rank)) state.rank = run.ranks[0]?.rank ?? 0;
+  const before = state.parsed;
+  const parsed = state.parsed = parsedOf(run);
+  const newest = ({events}) => JSON.stringify(events[0]) + events.length;
+  if (state.steps && before && newest(before) !== newest(parsed)) state.steps.isOld = true;
+  const definition = ({document: {plan, config}}) => JSON.stringify([plan, config]);
+  if (!before || definition(before) !== definition(parsed)) {
+    state.timelines.clear();
+    fetchPlan();
+  }
+  makeRecord();
+  if (!state.run.ranks.some((rank) => rank.rank === state.rank)) state.rank = state.run.ranks[0]?.rank ?? 0;
   heard();
   by("notice").hidden = true;
   fetchTimeline();
   redraw();
+  fetchChanged();
 }
 
 const asked = new Set();
 async function fetchTimeline() {
   const [id, rank] = [state.id, state.rank];
-  if (!listOf(state.run.ranks).some((one) => one.rank === rank)) return;  // there is no plan yet
+  if (!state.run.ranks.some((one) => one.rank === rank)) return;  // there is no plan yet
   const key = `${id}/${rank}`;
   if (state.timelines.has(key) || asked.has(key)) return;
   asked.add(key);
@@ -210,57 +263,26 @@ async function fetchTimeline() {
 
 function openRun(id) {
   if (state.id === id) return;
-  Object.assign(state, {id, run: null, steps: null, rank: 0, eventsShown: 25, eventsSeen: null});
+  Object.assign(state, {id, parsed: null, plan: null, run: null, steps: null, rank: 0, eventsShown: 25});
   showAll();
   state.timelines.clear();
   remember("run", id);
   fetchRun();
   fetchSteps();
-  listen();
   redraw("runs");
 }
 
-async function compareRun(id) {
-  try {
-    state.compared.set(id, await source.run(id));
-  } catch {
-    // Fetched again with the next list of runs.
-  }
-  for (const old of [...state.compared.keys()]) if (!state.ticked.has(old)) state.compared.delete(old);
-  redraw("compare");
-}
+// ---- news ----
 
-// ---- live events ----
-
-let events = null;
 function listen() {
-  if (report) return;
-  if (events) events.close();
-  const mine = events = new EventSource(`/events?id=${encodeURIComponent(state.id)}`);
-  mine.onopen = () => {
-    heard();
-    fetchRun();
-    fetchSteps();
-  };
-  mine.addEventListener("changed", (event) => {
-    const now = JSON.parse(event.data);
-    heard();
-    if (!state.run || mine !== events) return;
-    const {run} = state;
-    const isOther = now.state !== run.state || now.epochs !== run.epochs.rows.length ||
-      now.events !== state.eventsSeen;
-    state.eventsSeen = now.events;
-    state.progress = run.progress = now.progress || run.progress;
-    if (now.ranks && now.ranks.length === run.ranks.length) {
-      run.ranks = run.ranks.map((rank, i) => ({...rank, ...now.ranks[i]}));
-    }
-    if (isOther) fetchRun();
-    if (isOther || now.steps !== state.steps?.total) fetchSteps();
-    redraw("summary", "layout", "memory");
-  });
-  mine.onerror = () => {
+  const stream = new EventSource("/events");
+  stream.onopen = heard;
+  stream.addEventListener("changed", (event) => takeNews(JSON.parse(event.data)));
+  stream.onerror = () => {
     setLost("the connection is gone");
-    if (mine.readyState === EventSource.CLOSED) setTimeout(() => { if (mine === events) listen(); }, 5000);
+    if (stream.readyState !== EventSource.CLOSED) return;  // the browser tries again
+    setTimeout(listen, 5000);
+    fetchRun();  // says why
   };
 }
 
@@ -271,7 +293,7 @@ function heard() {
 }
 
 function setLost(words) {
-  if (!state.lost) state.lost = {since: state.heard, words};
+  state.lost = {since: state.lost?.since ?? state.heard, words};
   if (!state.run) showNotice(words);
   showConnection();
   redraw("summary");
@@ -319,6 +341,6 @@ document.addEventListener("DOMContentLoaded", () => {
   chooseTheme(by("theme").value);
   by("theme").addEventListener("change", (event) => chooseTheme(event.target.value));
   by("run-select").addEventListener("change", (event) => openRun(event.target.value));
-  fetchRuns();
-  if (!report) setInterval(fetchRuns, 30000);
+  if (report) takeNews(source.news());
+  else listen();
 });

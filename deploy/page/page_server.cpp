@@ -4,14 +4,12 @@
 #include <fcntl.h>
 #include <microhttpd.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -31,40 +29,10 @@ constexpr unsigned int kMostConnections = 256;
 constexpr int64_t kMostPoints = 4000;
 constexpr int64_t kUsualPoints = 1500;
 constexpr int64_t kFurthestStep = int64_t{1} << 53;
-constexpr int kBacklog = 64;
 
 Error cannot_listen(const PageOptions& options, const std::string& why) {
   return Error("page", "cannot listen on " + options.listen + ": " + why,
                "choose another address with " + options.flag + " HOST:PORT");
-}
-
-// Opens a socket that listens at the address.
-int listening_socket(const PageOptions& options, const ListenAddress& address) {
-  std::string why;
-  const coordinator::Addresses found = coordinator::resolved(address, &why);
-  if (!found) throw cannot_listen(options, why);
-  const int handle =
-      ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const int on = 1;
-  if (handle < 0 ||
-      ::setsockopt(handle, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-      ::bind(handle, found->ai_addr, found->ai_addrlen) != 0 ||
-      ::listen(handle, kBacklog) != 0) {
-    why = std::strerror(errno);
-    if (handle >= 0) ::close(handle);
-    throw cannot_listen(options, why);
-  }
-  return handle;
-}
-
-int port_of(int handle) {
-  sockaddr_storage bound{};
-  socklen_t size = sizeof bound;
-  auto* const address = reinterpret_cast<sockaddr*>(&bound);
-  HEADROOM_CHECK(::getsockname(handle, address, &size) == 0, "getsockname");
-  return ntohs(bound.ss_family == AF_INET6
-                   ? reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port
-                   : reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
 }
 
 std::string lower_case(std::string text) {
@@ -187,17 +155,15 @@ class PageServer::Server {
         token_(wire::draw_token()) {
     wire::require_protected(options_.listen, options_.security,
                             options_.insecure_network);
-    const int handle = listening_socket(options_, address_);
-    port_ = port_of(handle);
-    cookie_ = cat("headroom_page_", port_);
     events_ = std::make_unique<EventStream>(
         shelf_, options_.source.refresh_interval, options_.sign_of_life);
-    start(handle);
-    if (daemon_ == nullptr) {
-      if (::fcntl(handle, F_GETFD) >= 0) ::close(handle);
+    const std::string why = start();
+    if (!why.empty()) {
       events_->stop();
-      throw cannot_listen(options_, "the system refuses what a server needs");
+      throw cannot_listen(options_, why);
     }
+    port_ = MHD_get_daemon_info(daemon_, MHD_DAEMON_INFO_BIND_PORT)->port;
+    cookie_ = cat("headroom_page_", port_);
   }
 
   ~Server() {
@@ -223,16 +189,21 @@ class PageServer::Server {
  private:
   bool is_encrypted() const { return options_.security.is_encrypted(); }
 
-  void start(int handle) {
+  // Returns why the server cannot listen at the address; "" if it does.
+  std::string start() {
+    std::string why;
+    const coordinator::Addresses found = coordinator::resolved(address_, &why);
+    if (!found) return why;
     std::vector<MHD_OptionItem> items = {
         {MHD_OPTION_EXTERNAL_LOGGER, reinterpret_cast<intptr_t>(&log_nothing),
          nullptr},
-        {MHD_OPTION_LISTEN_SOCKET, handle, nullptr},
+        {MHD_OPTION_SOCK_ADDR, 0, found->ai_addr},
         {MHD_OPTION_CONNECTION_LIMIT, kMostConnections, nullptr},
         {MHD_OPTION_CONNECTION_TIMEOUT,
          static_cast<intptr_t>(options_.idle_time.count()), nullptr}};
     unsigned int flags = MHD_USE_EPOLL_INTERNAL_THREAD |
                          MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    if (found->ai_family == AF_INET6) flags |= MHD_USE_IPv6;
     if (is_encrypted()) {
       flags |= MHD_USE_TLS;
       items.push_back({MHD_OPTION_HTTPS_MEM_KEY, 0,
@@ -245,6 +216,9 @@ class PageServer::Server {
     daemon_ =
         MHD_start_daemon(flags, 0, nullptr, nullptr, &Server::handle, this,
                          MHD_OPTION_ARRAY, items.data(), MHD_OPTION_END);
+    if (daemon_ != nullptr) return "";
+    why = coordinator::binding_error(address_);
+    return why.empty() ? "the system refuses what a server needs" : why;
   }
 
   static MHD_Result handle(void* server, MHD_Connection* connection,
@@ -345,38 +319,53 @@ class PageServer::Server {
     const auto word = [&](const char* name) {
       return value_of(connection, MHD_GET_ARGUMENT_KIND, name);
     };
-    const auto number = [&](const char* name, int64_t usual, int64_t low,
-                            int64_t high) -> std::optional<int64_t> {
-      const std::string text = word(name);
-      return text.empty() ? usual : parse_whole(text, low, high);
-    };
+    const std::string id = word("id");
     if (path == "/") return page();
-    if (path == "/api/runs") return json_answer(shelf_.runs());
-    if (path == "/api/run") return json_answer(shelf_.run(word("id")));
+    if (path == "/events") {
+      return {MHD_HTTP_OK, "text/event-stream; charset=utf-8",
+              events_->subscribe(connection)};
+    }
+    if (path == "/files") return picture(id, word("name"));
+    // Numbers of the request; a wrong one is answered by its range.
+    std::string wrong;
+    const auto number = [&](const char* name, int64_t usual, int64_t low,
+                            int64_t high) {
+      const std::string text = word(name);
+      const auto value = text.empty() ? usual : parse_whole(text, low, high);
+      if (!value) wrong = cat(name, " is a number from ", low, " to ", high);
+      return value.value_or(low);
+    };
+    const int64_t events = number("events", kMostEvents, 1, kMostEvents);
+    const int64_t points = number("points", kUsualPoints, 1, kMostPoints);
+    const int64_t from = number("from", 0, 0, kFurthestStep);
+    const int64_t rank = number("rank", 0, 0, 1 << 20);
+    if (!wrong.empty()) {
+      return text_answer(MHD_HTTP_BAD_REQUEST, wrong + ".");
+    }
+    using Made = std::optional<std::string>;
+    const auto answer = [&](const std::string& question, auto make) {
+      return json_answer(shelf_.answer(id, question, make));
+    };
+    if (path == "/api/run") {
+      return answer(cat("run ", events), [&](RunRecord& record) -> Made {
+        return record.document(static_cast<size_t>(events));
+      });
+    }
+    if (path == "/api/plan") {
+      return answer("plan",
+                    [](RunRecord& record) -> Made { return record.plan(); });
+    }
     if (path == "/api/steps") {
-      const auto points = number("points", kUsualPoints, 1, kMostPoints);
-      const auto from = number("from", 0, 0, kFurthestStep);
-      if (!points || !from) {
-        return text_answer(MHD_HTTP_BAD_REQUEST,
-                           cat("points is a number from 1 to ", kMostPoints,
-                               ", and from is a step."));
-      }
-      return json_answer(
-          shelf_.steps(word("id"), static_cast<size_t>(*points), *from));
+      return answer(cat("steps ", points, " ", from),
+                    [&](RunRecord& record) -> Made {
+                      return record.steps(static_cast<size_t>(points), from);
+                    });
     }
     if (path == "/api/timeline") {
-      const auto rank = number("rank", 0, 0, 1 << 20);
-      if (!rank) {
-        return text_answer(MHD_HTTP_BAD_REQUEST, "rank is a number from 0.");
-      }
-      return json_answer(shelf_.timeline(word("id"), static_cast<int>(*rank)));
+      return answer(cat("timeline ", rank), [&](RunRecord& record) {
+        return record.timeline(static_cast<int>(rank));
+      });
     }
-    if (path == "/events") {
-      MHD_Response* const stream = events_->subscribe(word("id"), connection);
-      if (stream == nullptr) return not_found();
-      return {MHD_HTTP_OK, "text/event-stream; charset=utf-8", stream};
-    }
-    if (path == "/files") return picture(word("id"), word("name"));
     return not_found();
   }
 

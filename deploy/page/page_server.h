@@ -4,8 +4,8 @@
 //
 //   GET /?token=T     sets a cookie and redirects to /
 //   GET /             the page
-//   GET /api/runs, /api/run, /api/steps, /api/timeline    JSON
-//   GET /events       server-sent events
+//   GET /api/run, /api/plan, /api/steps, /api/timeline    JSON about a run
+//   GET /events       server-sent events: the runs, and which of them changed
 //   GET /files        a picture of the run, by exact name
 //   POST /api/stop    stops the run, if the page may
 //

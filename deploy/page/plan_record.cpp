@@ -1,6 +1,7 @@
 #include "deploy/page/plan_record.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "configs/layers/model_record.h"
@@ -9,11 +10,15 @@
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"
 #include "parallel/planner/model_layers.h"
+#include "parallel/planner/other_layouts.h"
 #include "parallel/planner/plan_memory.h"
+#include "parallel/predict/memory_model.h"
 #include "parallel/predict/memory_request.h"
 
 namespace headroom::page {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr int kMostProcesses = 64;
 constexpr size_t kMostKnownTimelines = 64;
@@ -28,6 +33,19 @@ bool belong_together(const plan::Plan& plan,
   return (plan.stage_begins.empty() ||
           plan.stage_begins.back() < std::ssize(layers)) &&
          (!has_policies || plan.activation_policies.size() == layers.size());
+}
+
+// Computes something; returns why it cannot be computed, "" if it was.
+template <typename Compute>
+std::string why_not(const Compute& compute) {
+  try {
+    compute();
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  } catch (const CheckFailure&) {
+    return kMismatch;
+  }
 }
 
 }  // namespace
@@ -71,76 +89,78 @@ std::vector<std::string> PlanRecord::lines() const {
 
 const std::vector<layers::LayerCost>& PlanRecord::layers() {
   if (layers_) return *layers_;
-  layers_.emplace();
-  try {
-    const auto recorded = run_directory_.empty()
-                              ? std::nullopt
-                              : layers::recorded_model(run_directory_);
-    layers::ModelTable table =
-        recorded ? *recorded : planner::table_of_run(config_);
-    if (const auto classes = planner::num_classes_of_run(config_)) {
-      table.num_classes = *classes;
-    }
-    std::vector<layers::LayerCost> costs = layers::layer_costs(table);
-    if (belong_together(plan_, costs)) {
-      layers_ = std::move(costs);
-    } else {
-      layers_error_ = kMismatch;
-    }
-  } catch (const Error& error) {
-    layers_error_ = error.what();
+  const auto recorded = run_directory_.empty()
+                            ? std::nullopt
+                            : layers::recorded_model(run_directory_);
+  layers::ModelTable table =
+      recorded ? *recorded : planner::table_of_run(config_);
+  if (const auto classes = planner::num_classes_of_run(config_)) {
+    table.num_classes = *classes;
   }
-  return *layers_;
-}
-
-const PlanRecord::Others& PlanRecord::others() {
-  if (others_) return *others_;
-  others_.emplace();
-  const int world_size = plan_.layout.world_size();
-  if (world_size > kMostProcesses) {
-    others_->why_not = cat("They are not worked out for more than ",
-                           kMostProcesses, " processes.");
-  } else if (layers().empty()) {
-    others_->why_not = layers_error_;
-  } else if (world_size == 1) {
-    others_->why_not = "One process has one layout.";
-  } else {
-    try {
-      others_->layouts = planner::other_layouts(config_, plan_, layers());
-    } catch (const Error& error) {
-      others_->why_not = error.what();
-    } catch (const CheckFailure&) {
-      others_->why_not = kMismatch;
-    }
-  }
-  return *others_;
-}
-
-const PlanRecord::Timeline& PlanRecord::timeline(int rank) {
-  if (timelines_.size() >= kMostKnownTimelines) timelines_.clear();
-  const auto [place, is_new] = timelines_.try_emplace(rank);
-  Timeline& timeline = place->second;
-  if (!is_new) return timeline;
-  if (layers().empty()) {
-    timeline.why_not = layers_error_;
-    return timeline;
-  }
-  try {
-    timeline.step = predict::step_timeline(
-        predict::memory_request(config_, plan_, layers()),
-        plan::coordinates_of(plan_.layout, rank));
-  } catch (const Error& error) {
-    timeline.why_not = error.what();
-  } catch (const CheckFailure&) {
-    timeline.why_not = kMismatch;
-  }
-  return timeline;
+  std::vector<layers::LayerCost> costs = layers::layer_costs(table);
+  if (!belong_together(plan_, costs)) throw CheckFailure(kMismatch);
+  return layers_.emplace(std::move(costs));
 }
 
 std::string PlanRecord::layer_name(int64_t layer) {
   if (layer < 0 || layer >= std::ssize(layers())) return "";
   const layers::LayerCost& cost = layers()[static_cast<size_t>(layer)];
   return cat(layer, " ", cost.module, " (", cost.channels, ")");
+}
+
+const Json& PlanRecord::words() {
+  if (words_) return *words_;
+  Json words = {{"reason", plan_.reason},
+                {"lines", lines()},
+                {"other_layouts", Json::array()},
+                {"no_other_layouts", ""}};
+  const int world_size = plan_.layout.world_size();
+  if (world_size > kMostProcesses) {
+    words["no_other_layouts"] = cat("They are not worked out for more than ",
+                                    kMostProcesses, " processes.");
+  } else {
+    words["no_other_layouts"] = why_not([&] {
+      for (const planner::OtherLayout& other :
+           planner::other_layouts(config_, plan_, layers())) {
+        words["other_layouts"].push_back(
+            {{"layout", plan::short_text(other.layout)},
+             {"answer", planner::answer_text(other)}});
+      }
+    });
+    if (world_size == 1 && words["no_other_layouts"] == "") {
+      words["no_other_layouts"] = "One process has one layout.";
+    }
+  }
+  return words_.emplace(std::move(words));
+}
+
+const Json& PlanRecord::timeline(int rank) {
+  if (timelines_.size() >= kMostKnownTimelines) timelines_.clear();
+  const auto [place, is_new] = timelines_.try_emplace(rank);
+  Json& timeline = place->second;
+  if (!is_new) return timeline;
+  timeline = {{"rank", rank}, {"peak", nullptr}, {"points", Json::array()}};
+  const std::string why = why_not([&] {
+    const predict::StepTimeline step = predict::step_timeline(
+        predict::memory_request(config_, plan_, layers()),
+        plan::coordinates_of(plan_.layout, rank));
+    timeline["peak"] = step.peak_bytes;
+    const auto add = [&](const char* phase, const std::string& layer,
+                         int64_t kept, int64_t scratch) {
+      timeline["points"].push_back({{"phase", phase},
+                                    {"layer", layer},
+                                    {"kept", kept},
+                                    {"scratch", scratch}});
+    };
+    static constexpr std::array kParts = {"forward", "loss", "backward"};
+    for (const predict::PartMemory& part : step.parts) {
+      add(kParts[static_cast<size_t>(part.part)], layer_name(part.layer),
+          part.kept_bytes, part.scratch_bytes);
+    }
+    add("commit", "", step.state_bytes, 0);
+  });
+  if (!why.empty()) timeline["why_not"] = why;
+  return timeline;
 }
 
 }  // namespace headroom::page

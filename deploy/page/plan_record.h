@@ -1,12 +1,12 @@
-// PlanRecord: a run's plan for the page: its lines, the layouts that were not
-// chosen, and the memory of a step, part by part. Computed from the files of
-// the run directory at the first call.
+// PlanRecord: what the planner knows of a run's plan, as JSON for the page.
+// Computed from the files of the run directory when it is first asked for.
 //
 // Threads: one at a time.
 #pragma once
 
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,8 +14,6 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "parallel/plan/plan.h"
-#include "parallel/planner/other_layouts.h"
-#include "parallel/predict/memory_model.h"
 
 namespace headroom::page {
 
@@ -26,36 +24,28 @@ class PlanRecord {
              plan::Plan plan);
 
   const plan::Plan& plan() const { return plan_; }
-  // Lines of text for people.
-  std::vector<std::string> lines() const;
-
-  struct Others {
-    std::vector<planner::OtherLayout> layouts;
-    std::string why_not;  // why there are none; "" if there are some
-  };
-  const Others& others();
-
-  struct Timeline {
-    predict::StepTimeline step;
-    std::string why_not;  // why there is none; "" if there is one
-  };
-  // A rank's memory in a step. REQUIRES: 0 <= rank < world size of the plan.
-  const Timeline& timeline(int rank);
-  // For example "4 C3 (128)"; "" for -1.
-  std::string layer_name(int64_t layer);
+  // {"reason", "lines": the plan in words, "other_layouts": [{"layout",
+  // "answer"}], "no_other_layouts": why there are none}.
+  const nlohmann::ordered_json& words();
+  // The memory of a rank's step: {"rank", "peak", "points": [{"phase", "layer",
+  // "kept", "scratch"}]}, or "why_not" if it cannot be predicted here.
+  // REQUIRES: 0 <= rank < world size of the plan.
+  const nlohmann::ordered_json& timeline(int rank);
 
  private:
-  // The model's layers. Empty, with layers_error_ set, if they cannot be read
-  // here or do not match the plan.
+  std::vector<std::string> lines() const;
+  // The model's layers. Throws Error if they cannot be read here, or do not
+  // match the plan.
   const std::vector<layers::LayerCost>& layers();
+  // For example "4 C3 (128)"; "" for -1.
+  std::string layer_name(int64_t layer);
 
   std::filesystem::path run_directory_;
   configs::RunConfig config_;
   plan::Plan plan_;
   std::optional<std::vector<layers::LayerCost>> layers_;
-  std::string layers_error_;
-  std::optional<Others> others_;
-  std::map<int, Timeline> timelines_;
+  std::optional<nlohmann::ordered_json> words_;
+  std::map<int, nlohmann::ordered_json> timelines_;
 };
 
 }  // namespace headroom::page

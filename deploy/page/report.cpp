@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <memory>
-#include <set>
 #include <system_error>
 #include <utility>
 
@@ -25,8 +23,6 @@ constexpr std::string_view kDoctype = "<!doctype html>";
 constexpr std::string_view kWritten =
     "<!doctype html>\n<!-- a report of headroom -->";
 constexpr int kMostTimelines = 16;
-// The bytes for a picture's address, name and the rest of its entry.
-constexpr size_t kPictureEntry = 400;
 
 std::string base64(const std::string& bytes) {
   constexpr const char* kDigits =
@@ -45,10 +41,6 @@ std::string base64(const std::string& bytes) {
     }
   }
   return text;
-}
-
-size_t base64_size(int64_t bytes) {
-  return static_cast<size_t>((bytes + 2) / 3 * 4);
 }
 
 std::string data_address(const fs::path& folder, const Picture& picture) {
@@ -77,33 +69,29 @@ std::string inside_script(const std::string& json) {
   return text;
 }
 
-using Names = std::set<std::string>;
-
 class Report {
  public:
   explicit Report(const ReportRequest& request) {
     for (const RunPlace& place : request.runs) {
-      records_.push_back(
-          std::make_unique<RunRecord>(place.id, place.directory));
+      records_.push_back(std::make_unique<RunRecord>(place));
       const bool is_first = records_.size() == 1;
       records_.back()->refresh(
-          is_first && request.status ? &*request.status : nullptr,
+          is_first ? request.status : std::nullopt,
           request.is_held && request.is_held(place.directory));
     }
-    shown_.resize(records_.size());
   }
 
-  explicit Report(const PlannedRun& planned) : shown_(1) {
+  explicit Report(const PlannedRun& planned) {
     records_.push_back(std::make_unique<RunRecord>(planned));
   }
 
-  std::string text() {
-    for (size_t points = 1200; points >= 75; points /= 2) {
-      points_ = points;
-      const std::string bare = whole();
+  std::string text() const {
+    size_t points = 1200, most_events = kMostEvents;
+    for (; points >= 75; points /= 2, most_events /= 2) {
+      const std::string runs = runs_text(points, most_events);
+      const std::string bare = page_with(runs, "");
       if (bare.size() > kMostReportBytes) continue;
-      choose_pictures(kMostReportBytes - bare.size());
-      return whole();
+      return page_with(runs, pictures_text(kMostReportBytes - bare.size()));
     }
     throw Error("report",
                 counted(std::ssize(records_), "run") + " make a report above " +
@@ -112,71 +100,59 @@ class Report {
   }
 
  private:
-  // Takes the newest picture of every run, then the second newest, and so on.
-  void choose_pictures(size_t room) {
-    size_t turn = 0;
-    for (bool has_more = true; has_more; ++turn) {
-      has_more = false;
-      for (size_t i = 0; i < records_.size(); ++i) {
-        const std::vector<Picture>& pictures = records_[i]->pictures();
+  std::string runs_text(size_t points, size_t most_events) const {
+    std::string text;
+    const int most_ranks =
+        std::max(1, kMostTimelines / static_cast<int>(records_.size()));
+    for (const auto& record : records_) {
+      std::string timelines;
+      const int ranks = std::min(record->world_size(), most_ranks);
+      for (int rank = 0; rank < ranks; ++rank) {
+        timelines +=
+            (rank == 0 ? "" : ",") + record->timeline(rank).value_or("null");
+      }
+      text += cat(
+          text.empty() ? "" : ",", "{\"run\":", record->document(most_events),
+          ",\"plan\":", record->plan(), ",\"steps\":", record->steps(points, 0),
+          ",\"timelines\":[", timelines, "]}");
+    }
+    return inside_script(text);
+  }
+
+  // The pictures that fit into `room`: the newest of every run, then the
+  // second newest, and so on.
+  std::string pictures_text(size_t room) const {
+    std::string text;
+    bool has_more = true;
+    for (size_t turn = 0; std::exchange(has_more, false); ++turn) {
+      for (size_t run = 0; run < records_.size(); ++run) {
+        const std::vector<Picture> pictures = records_[run]->pictures();
         if (turn >= pictures.size()) continue;
         has_more = true;
-        const size_t size = base64_size(pictures[turn].bytes) + kPictureEntry +
-                            6 * pictures[turn].name.size();
-        if (size > room) continue;
-        room -= size;
-        shown_[i].insert(pictures[turn].name);
+        if (static_cast<size_t>(pictures[turn].bytes) > room) continue;
+        const std::string entry = inside_script(
+            cat(text.empty() ? "" : ",", "{\"run\":", run,
+                ",\"name\":", json_text(pictures[turn].name), ",\"url\":\"",
+                data_address(records_[run]->place().directory, pictures[turn]),
+                "\"}"));
+        if (entry.size() <= room - text.size()) text += entry;
       }
     }
+    return text;
   }
 
-  std::string run_text(size_t index) const {
-    const RunRecord& record = *records_[index];
-    const size_t all = record.pictures().size();
-    const size_t left_out = all - shown_[index].size();
-    const std::string note =
-        left_out == 0 ? ""
-                      : cat(left_out, " of ",
-                            counted(static_cast<int64_t>(all), "picture"),
-                            " are left out, for a report has at most 2 MB; "
-                            "they lie in the run's folder.");
-    return record.run(
-        [&](const Picture& picture) -> std::optional<std::string> {
-          if (!shown_[index].contains(picture.name)) return std::nullopt;
-          std::string address = data_address(record.directory(), picture);
-          if (address.empty()) return std::nullopt;
-          return address;
-        },
-        note);
-  }
-
-  std::string whole() const {
-    std::string data = "{\"runs\":[";
-    for (size_t i = 0; i < records_.size(); ++i) {
-      const RunRecord& record = *records_[i];
-      data += (i == 0 ? "{\"run\":" : ",{\"run\":") + run_text(i) +
-              ",\"steps\":" + record.steps(points_, 0) + ",\"timelines\":[";
-      const int ranks = std::min(
-          record.world_size(),
-          std::max(1, kMostTimelines / static_cast<int>(records_.size())));
-      for (int rank = 0; rank < ranks; ++rank) {
-        data += (rank == 0 ? "" : ",") + record.timeline(rank).value_or("null");
-      }
-      data += "]}";
-    }
-    data += "]}";
+  static std::string page_with(const std::string& runs,
+                               const std::string& pictures) {
     std::string page(page_text());
-    const size_t mark = page.find(kReportMark);
-    page.replace(mark, kReportMark.size(),
-                 "<script type=\"application/json\" id=\"report-data\">" +
-                     inside_script(data) + "</script>");
+    page.replace(page.find(kReportMark), kReportMark.size(),
+                 cat("<script type=\"application/json\" id=\"report-data\">"
+                     "{\"runs\":[",
+                     runs, "],\"pictures\":[", pictures, "]}</script>"));
     page.replace(0, kDoctype.size(), kWritten);
     return page;
   }
 
   std::vector<std::unique_ptr<RunRecord>> records_;
-  std::vector<Names> shown_;  // chosen pictures, by run
-  size_t points_ = 0;
 };
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/run/run_status.h"
 #include "deploy/page/run_places.h"
 #include "deploy/page/run_record.h"
 
@@ -23,7 +22,7 @@ struct ReportRequest {
   // Whether a coordinator is writing a folder.
   std::function<bool(const std::filesystem::path&)> is_held;
   // The status of the first run, if the caller has it.
-  std::optional<coordinator::RunStatus> status;
+  std::optional<LiveStatus> status;
 };
 
 // The report of a run that is planned but not started.

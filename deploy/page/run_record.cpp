@@ -8,9 +8,6 @@
 
 #include "configs/options.h"
 #include "configs/yaml/strict_yaml.h"
-#include "deploy/page/folder_contents.h"
-#include "deploy/page/plan_record.h"
-#include "deploy/page/step_history.h"
 #include "deploy/records/run_lines.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
@@ -37,9 +34,8 @@ Json number_or_null(double value) {
   return std::isfinite(value) ? Json(value) : Json();
 }
 // Above 2^53 a double does not represent every whole number.
-bool is_countable(double value) { return std::abs(value) <= 0x1p53; }
 Json whole_or_null(double value) {
-  return is_countable(value) ? Json(static_cast<int64_t>(value)) : Json();
+  return std::abs(value) <= 0x1p53 ? Json(static_cast<int64_t>(value)) : Json();
 }
 
 Json settings_of(const configs::RunConfig& config) {
@@ -52,439 +48,171 @@ Json settings_of(const configs::RunConfig& config) {
   return settings;
 }
 
-struct ShownState {
-  std::string state = "unknown", reason;
-};
-
-ShownState end_of(int exit_code, std::string reason) {
-  ShownState end;
-  end.reason = std::move(reason);
-  if (exit_code == static_cast<int>(ExitCode::kDone)) {
-    end.state = "finished";
-  } else if (exit_code == static_cast<int>(ExitCode::kInterrupted) ||
-             exit_code == static_cast<int>(ExitCode::kResource)) {
-    end.state = "stopped";
-  } else {
-    end.state = "failed";
+std::string model_of(const configs::RunConfig& config) {
+  try {
+    return planner::model_of_run(config);
+  } catch (const Error&) {
+    return config.cfg;
   }
-  return end;
+}
+
+Json drawn_plan(const plan::Plan& plan) {
+  Json json = plan::plan_object(plan);
+  json.erase("activation_policies");
+  json.erase("predicted_phase_bytes");
+  return json;
+}
+
+Json live_json(const std::optional<LiveStatus>& live) {
+  if (!live) return nullptr;
+  Json json = Json::parse(live->json, nullptr, false);
+  if (!json.is_object()) return nullptr;
+  json.erase("events");
+  json.erase("result");
+  return json;
 }
 
 }  // namespace
 
-struct RunRecord::State {
-  State(std::string name, fs::path folder)
-      : id(std::move(name)),
-        directory(std::move(folder)),
-        run_file(directory / run_files::kRun),
-        plan_file(directory / run_files::kPlan),
-        results_file(directory / run_files::kResults),
-        summary_file(directory / run_files::kSummary),
-        history(directory),
-        events(directory) {}
+RunRecord::RunRecord(RunPlace place) : place_(std::move(place)) {}
 
-  explicit State(const PlannedRun& given) : State(given.name, "") {
-    planned = given;
-    config = given.config;
-    model = planner::model_of_run(*config);
-    settings = settings_of(*config);
-    plan = std::make_unique<PlanRecord>(fs::path(), *config, given.plan);
-  }
-
-  void refresh(const coordinator::RunStatus* status, bool is_held) {
-    live.reset();
-    if (status != nullptr) live = *status;
-    held = is_held;
-    read_definition();
-    std::error_code error;
-    const bool has_none =
-        (live || held) && fs::exists(directory / run_files::kOlderRun, error);
-    if (has_none) {
-      forget_results();
-    } else {
-      read_results();
-    }
-    events.refresh();
-    pictures = pictures_in(directory);
-    checkpoints = checkpoints_in(directory);
-  }
-
-  void read_results() {
-    if (const auto text = results_file.changed()) epochs = epoch_table(*text);
-    if (const auto text = summary_file.changed()) {
-      const Json summary = records::shallow_json(*text);
-      per_class = nullptr;
-      if (summary.is_object() && summary.contains("per_class") &&
-          summary["per_class"].is_array()) {
-        per_class = summary["per_class"];
-      }
-    }
-    history.refresh();
-  }
-
-  // Until this run has committed a step, the files belong to an older run.
-  void forget_results() {
-    results_file = WatchedFile(results_file.path());
-    summary_file = WatchedFile(summary_file.path());
-    epochs = {};
-    per_class = nullptr;
-    history = StepHistory(directory);
-  }
-
-  // Reads the files that define the run; keeps values of unreadable files.
-  void read_definition() {
-    bool is_new = false;
-    if (const auto text = run_file.changed(); text && !text->empty()) {
-      try {
-        config = configs::parse_run_config(*text, run_file.path().string());
-        model = planner::model_of_run(*config);
-      } catch (const Error&) {
-        model = config ? config->cfg : "";
-      }
-      settings = config ? settings_of(*config) : Json::array();
-      is_new = true;
-    }
-    std::optional<plan::Plan> now;
-    if (const auto text = plan_file.changed(); text && !text->empty()) {
-      try {
-        now = plan::plan_from_json(*text, plan_file.path().string());
-      } catch (const Error&) {
-      }
-    }
-    if (live && live->plan) now = live->plan;
-    if (!now && is_new && plan) now = plan->plan();
-    if (!now || !config) return;
-    if (!is_new && plan && plan->plan() == *now) return;
-    plan = std::make_unique<PlanRecord>(directory, *config, *now);
-  }
-
-  ShownState end() const {
-    if (planned) return {"planned", planned->verdict};
-    if (live) {
-      if (live->over()) return end_of(live->exit_code, live->reason);
-      return {"running", live->reason};
-    }
-    if (held) return {"running", ""};
-    if (events.end()) {
-      return end_of(events.end()->exit_code, events.end()->reason);
-    }
-    if (history.num_steps() == 0 && events.count() == 0) return {};
-    return {"stopped", "no end of the run is written: it was killed"};
-  }
-
-  bool is_running() const { return live ? !live->over() : held; }
-
-  int64_t batch() const { return config ? config->global_batch_size : 0; }
-  int64_t steps_per_epoch() const {
-    if (live && live->progress.steps_per_epoch > 0) {
-      return live->progress.steps_per_epoch;
-    }
-    if (batch() <= 0) return 0;
-    return (history.epoch_samples() + batch() - 1) / batch();
-  }
-
-  Json progress() const {
-    const int64_t all_epochs = config ? config->epochs : 0;
-    int64_t step = history.num_steps();
-    int64_t steps = steps_per_epoch() * all_epochs;
-    if (config && config->max_steps > 0) {
-      steps =
-          steps > 0 ? std::min(steps, config->max_steps) : config->max_steps;
-    }
-    const double newest_epoch = history.newest(StepColumn::kEpoch);
-    int64_t epoch =
-        is_countable(newest_epoch) ? static_cast<int64_t>(newest_epoch) + 1 : 0;
-    double rate = history.newest(StepColumn::kImagesPerSecond);
-    std::string phase;
-    if (live && live->progress.num_epochs > 0) {
-      const wire::RunProgress& now = live->progress;
-      step = std::max(step, now.step);
-      if (now.num_steps > 0) steps = now.num_steps;
-      epoch = std::min(now.epoch + 1, now.num_epochs);
-      if (now.images_per_second > 0) rate = now.images_per_second;
-      phase = wire::to_string(now.phase);
-    }
-    Json json = {{"epoch", epoch},
-                 {"epochs", all_epochs},
-                 {"step", step},
-                 {"steps", steps},
-                 {"images_per_second", number_or_null(rate)},
-                 {"eta_seconds", nullptr},
-                 {"phase", phase}};
-    if (is_running() && rate > 0 && steps >= step && batch() > 0) {
-      json["eta_seconds"] =
-          static_cast<double>((steps - step) * batch()) / rate;
-    }
-    return json;
-  }
-
-  Json rank_json(int rank) const {
-    Json json = {{"rank", rank},
-                 {"host", nullptr},
-                 {"worker", nullptr},
-                 {"state", end().state},
-                 {"heartbeat_age", nullptr}};
-    if (const auto known = events.workers().find(rank);
-        known != events.workers().end()) {
-      json["host"] = known->second.hostname;
-      json["worker"] = known->second.worker_id;
-    }
-    plan::MeshCoordinates at;
-    double predicted = 0, measured = 0;
-    if (plan) {
-      const plan::Plan& known = plan->plan();
-      if (rank < known.layout.world_size()) {
-        at = plan::coordinates_of(known.layout, rank);
-      }
-      if (static_cast<size_t>(rank) < known.predicted_peak_bytes.size()) {
-        predicted = static_cast<double>(
-            known.predicted_peak_bytes[static_cast<size_t>(rank)]);
-      }
-    }
-    if (const auto series = history.memory().find(rank);
-        series != history.memory().end()) {
-      // The series keeps every extreme, so this is the maximum over all steps.
-      for (size_t i = 0; i < series->second.size(); ++i) {
-        const double bytes =
-            series->second.point(i).values[StepHistory::kMeasured];
-        if (bytes > measured) measured = bytes;
-      }
-    }
-    json["data"] = at.data_parallel_rank;
-    json["stage"] = at.pipeline_stage;
-    json["strip"] = at.spatial_rank;
-    json["predicted_peak"] = predicted > 0 ? whole_or_null(predicted) : Json();
-    json["measured_peak"] = measured > 0 ? whole_or_null(measured) : Json();
-    json["images_per_second"] = nullptr;
-    return json;
-  }
-
-  Json ranks() const {
-    Json list = Json::array();
-    const int size = plan ? plan->plan().layout.world_size() : 0;
-    for (int rank = 0; rank < size; ++rank) list.push_back(rank_json(rank));
-    if (!live) return list;
-    for (const coordinator::MemberStatus& member : live->members) {
-      if (member.rank < 0 || member.rank >= size) continue;
-      Json& json = list[static_cast<size_t>(member.rank)];
-      json["host"] = member.hostname;
-      json["worker"] = member.worker_id;
-      if (live->over()) continue;
-      json["state"] = to_string(member.state);
-      json["heartbeat_age"] = number_or_null(member.heartbeat_age_seconds);
-      if (member.measured_peak_bytes > 0 && json["measured_peak"].is_null()) {
-        json["measured_peak"] = member.measured_peak_bytes;
-      }
-    }
-    return list;
-  }
-
-  Json layout_json() const {
-    if (!plan) return nullptr;
-    const plan::Plan& known = plan->plan();
-    return {{"data", known.layout.data_parallel_size},
-            {"pipeline", known.layout.pipeline_parallel_size},
-            {"spatial", known.layout.spatial_parallel_size},
-            {"zero", known.zero_stage},
-            {"text", plan::to_string(known.layout)},
-            {"micro_batch", known.micro_batch_size}};
-  }
-
-  Json plan_json() const {
-    Json json = {{"reason", ""},
-                 {"other_layouts", Json::array()},
-                 {"lines", Json::array()},
-                 {"details", Json::array()}};
-    if (!plan) return json;
-    for (size_t i = 0; planned && i < planned->details.size(); ++i) {
-      const PlannedRun::Detail& detail = planned->details[i];
-      json["details"].push_back(
-          {{"title", detail.title}, {"text", detail.text}});
-    }
-    json["reason"] = plan->plan().reason;
-    json["lines"] = plan->lines();
-    const PlanRecord::Others& others = plan->others();
-    json["no_other_layouts"] = others.why_not;
-    for (const planner::OtherLayout& other : others.layouts) {
-      json["other_layouts"].push_back(
-          {{"layout", plan::short_text(other.layout)},
-           {"answer", planner::answer_text(other)}});
-    }
-    return json;
-  }
-
-  // The command that starts or continues the run; null if none would.
-  Json command() const {
-    if (planned) return planned->command;
-    const std::string state = end().state;
-    if (is_running() || checkpoints.empty() ||
-        (state != "stopped" && state != "failed")) {
-      return nullptr;
-    }
-    return "headroom train --resume " + shell_word(directory.string());
-  }
-
-  Json best() const {
-    if (!epochs.best) return nullptr;
-    return {{"epoch", whole_or_null(epochs.best->epoch)},
-            {"map50", number_or_null(epochs.best->map50)},
-            {"map", number_or_null(epochs.best->map)}};
-  }
-
-  Json epoch_rows() const {
-    Json list = Json::array();
-    for (const std::vector<double>& row : epochs.rows) {
-      Json cells = Json::array();
-      cells.push_back(whole_or_null(row.front()));
-      for (size_t i = 1; i < row.size(); ++i) {
-        cells.push_back(number_or_null(row[i]));
-      }
-      list.push_back(std::move(cells));
-    }
-    return list;
-  }
-
-  int64_t memory_limit() const {
-    if (live && live->memory_limit > 0) return live->memory_limit;
-    return config ? config->memory_limit : 0;
-  }
-
-  std::string id;
-  fs::path directory;
-  WatchedFile run_file, plan_file, results_file, summary_file;
-  StepHistory history;
-  EventList events;
-  std::optional<configs::RunConfig> config;
-  std::string model;
-  Json settings = Json::array();
-  EpochTable epochs;
-  Json per_class;
-  std::vector<Picture> pictures;
-  std::vector<int64_t> checkpoints;
-  std::optional<PlannedRun> planned;
-  std::optional<coordinator::RunStatus> live;
-  bool held = false;
-  std::unique_ptr<PlanRecord> plan;
-};
-
-RunRecord::RunRecord(std::string id, fs::path run_directory)
-    : state_(std::make_unique<State>(std::move(id), std::move(run_directory))) {
-}
 RunRecord::RunRecord(const PlannedRun& planned)
-    : state_(std::make_unique<State>(planned)) {}
-RunRecord::~RunRecord() = default;
+    : place_{planned.name, ""},
+      planned_(planned),
+      config_(planned.config),
+      model_(model_of(planned.config)),
+      plan_(std::make_unique<PlanRecord>(fs::path(), planned.config,
+                                         planned.plan)) {}
 
-const std::string& RunRecord::id() const { return state_->id; }
-const fs::path& RunRecord::directory() const { return state_->directory; }
-const std::vector<Picture>& RunRecord::pictures() const {
-  return state_->pictures;
+void RunRecord::refresh(const std::optional<LiveStatus>& live, bool is_held) {
+  live_ = live;
+  is_held_ = is_held;
+  read_definition();
+  if (has_older_results()) history_.reset();
 }
+
+// Keeps the values of files that cannot be read now.
+void RunRecord::read_definition() {
+  bool is_new = false;
+  const fs::path run_file = place_.directory / run_files::kRun;
+  const fs::path plan_file = place_.directory / run_files::kPlan;
+  if (std::string text = file_text(run_file);
+      !text.empty() && text != run_text_) {
+    run_text_ = std::move(text);
+    try {
+      config_ = configs::parse_run_config(run_text_, run_file.string());
+      model_ = model_of(*config_);
+      is_new = true;
+    } catch (const Error&) {
+    }
+  }
+  if (std::string text = file_text(plan_file);
+      !text.empty() && text != plan_text_) {
+    plan_text_ = std::move(text);
+    try {
+      written_plan_ = plan::plan_from_json(plan_text_, plan_file.string());
+    } catch (const Error&) {
+    }
+  }
+  const auto& now = live_ && live_->plan ? live_->plan : written_plan_;
+  if (!now || !config_) return;
+  if (!is_new && plan_ && plan_->plan() == *now) return;
+  plan_ = std::make_unique<PlanRecord>(place_.directory, *config_, *now);
+}
+
+// Until this run has committed a step, the files belong to an older run.
+bool RunRecord::has_older_results() const {
+  std::error_code error;
+  return (live_ || is_held_) &&
+         fs::exists(place_.directory / run_files::kOlderRun, error);
+}
+
 int RunRecord::world_size() const {
-  return state_->plan ? state_->plan->plan().layout.world_size() : 0;
+  return plan_ ? plan_->plan().layout.world_size() : 0;
 }
 
-void RunRecord::refresh(const coordinator::RunStatus* live, bool is_held) {
-  state_->refresh(live, is_held);
+std::vector<Picture> RunRecord::pictures() const {
+  return planned_ ? std::vector<Picture>() : pictures_in(place_.directory);
 }
 
-std::string RunRecord::overview() const {
-  const State& state = *state_;
-  const Json progress = state.progress();
-  Json json = {
-      {"id", state.id},
-      {"state", state.end().state},
-      {"model", state.model},
-      {"img", state.config ? Json(state.config->image_height) : Json()},
-      {"batch", state.config ? Json(state.batch()) : Json()},
-      {"processes", world_size()}};
-  for (const char* key :
-       {"epoch", "epochs", "step", "steps", "images_per_second"}) {
-    json[key] = progress[key];
+std::string RunRecord::document(size_t most_events) const {
+  const fs::path& folder = place_.directory;
+  // Taken first: the page asks again if a file changes while it is read.
+  Json json = {{"id", place_.id},
+               {"stamp", planned_ ? "" : stamp_of(folder)},
+               {"directory", folder.string()},
+               {"version", wire::kVersion},
+               {"live", live_json(live_)},
+               {"held", is_held_},
+               {"planned", nullptr},
+               {"config", nullptr},
+               {"plan", plan_ ? drawn_plan(plan_->plan()) : Json()},
+               {"pictures", Json::array()},
+               {"checkpoints", Json::array()}};
+  if (config_) {
+    json["config"] = {{"model", model_},
+                      {"img", config_->image_height},
+                      {"batch", config_->global_batch_size},
+                      {"epochs", config_->epochs},
+                      {"max_steps", config_->max_steps},
+                      {"memory_limit", config_->memory_limit}};
   }
-  json["best"] = state.best();
-  json["started"] = number_or_null(state.events.started());
+  if (planned_) {
+    json["planned"] = {{"verdict", planned_->verdict},
+                       {"command", planned_->command}};
+    return text_of(json);
+  }
+  json["resume"] = "headroom train --resume " + shell_word(folder.string());
+  json["events"] = events_text(folder, most_events);
+  if (!has_older_results()) {
+    json["results"] = file_text(folder / run_files::kResults);
+    json["summary"] = file_text(folder / run_files::kSummary);
+    json["last_step"] = last_step_text(folder);
+  }
+  for (const Picture& picture : pictures()) {
+    json["pictures"].push_back(
+        {{"name", picture.name}, {"time", picture.time}});
+  }
+  json["checkpoints"] = records::checkpoints_in(folder);
   return text_of(json);
 }
 
-std::string RunRecord::run(const PictureAddress& address,
-                           const std::string& pictures_note) const {
-  const State& state = *state_;
-  const ShownState end = state.end();
-  Json json = {
-      {"id", state.id},
-      {"directory", state.directory.string()},
-      {"state", end.state},
-      {"reason", end.reason},
-      {"version", state.live && !state.live->version.empty()
-                      ? state.live->version
-                      : std::string(wire::kVersion)},
-      {"command", state.command()},
-      {"progress", state.progress()},
-      {"settings", state.settings},
-      {"epochs",
-       {{"columns", state.epochs.columns}, {"rows", state.epoch_rows()}}},
-      {"layout", state.layout_json()},
-      {"ranks", state.ranks()},
-      {"memory_limit", state.memory_limit()},
-      {"events", Json::array()},
-      {"num_events", state.events.count()},
-      {"plan", state.plan_json()},
-      {"pictures", Json::array()},
-      {"checkpoints", Json::array()},
-      {"per_class", state.per_class},
-      {"corrupt_lines", state.history.corrupt_lines()}};
-  for (const std::string& event : state.events.newest()) {
-    json["events"].push_back(Json::parse(event, nullptr, false));
-  }
-  for (const Picture& picture : state.pictures) {
-    const auto url = address(picture);
-    if (!url) continue;
-    json["pictures"].push_back({{"name", picture.name},
-                                {"kind", picture.kind},
-                                {"url", *url},
-                                {"time", picture.time}});
-  }
-  if (!pictures_note.empty()) json["pictures_note"] = pictures_note;
-  for (const int64_t step : state.checkpoints) {
-    json["checkpoints"].push_back({{"step", step}});
+std::string RunRecord::plan() {
+  Json json = plan_ ? plan_->words() : Json::object();
+  json["settings"] = config_ ? settings_of(*config_) : Json::array();
+  json["details"] = Json::array();
+  for (size_t i = 0; planned_ && i < planned_->details.size(); ++i) {
+    const PlannedRun::Detail& detail = planned_->details[i];
+    json["details"].push_back({{"title", detail.title}, {"text", detail.text}});
   }
   return text_of(json);
 }
 
-std::string RunRecord::changes() const {
-  const State& state = *state_;
-  return text_of({{"state", state.end().state},
-                  {"progress", state.progress()},
-                  {"ranks", state.ranks()},
-                  {"steps", state.history.num_steps()},
-                  {"events", state.events.count()},
-                  {"epochs", state.epochs.rows.size()}});
-}
-
-std::string RunRecord::steps(size_t points, int64_t from) const {
-  const StepHistory& history = state_->history;
-  Json json = {{"total", history.num_steps()},
-               {"columns", Json::array()},
+std::string RunRecord::steps(size_t points, int64_t from) {
+  const int64_t bytes = planned_ ? 0 : steps_bytes(place_.directory);
+  if (history_ == nullptr) {
+    history_ = std::make_unique<StepHistory>(place_.directory);
+  }
+  if (!planned_ && !has_older_results()) history_->refresh();
+  Json json = {{"bytes", bytes},
+               {"total", history_->num_steps()},
+               {"epoch_samples", history_->epoch_samples()},
+               {"columns", Json::array({"step"})},
                {"rows", Json::array()},
                {"memory", Json::array()}};
-  json["columns"].push_back("step");
   for (const char* column : kStepColumns) json["columns"].push_back(column);
-  for (const size_t i : history.steps().chosen(points, from)) {
-    const DecimatedSeries::Point point = history.steps().point(i);
-    Json row = Json::array();
-    row.push_back(point.step);
-    for (size_t column = 0; column < point.values.size(); ++column) {
-      const bool is_whole = column == static_cast<size_t>(StepColumn::kEpoch) ||
-                            column == static_cast<size_t>(StepColumn::kSkipped);
-      row.push_back(is_whole ? whole_or_null(point.values[column])
-                             : number_or_null(point.values[column]));
-    }
+  for (const size_t i : history_->steps().chosen(points, from)) {
+    const DecimatedSeries::Point point = history_->steps().point(i);
+    Json row = Json::array({point.step});
+    for (const double value : point.values)
+      row.push_back(number_or_null(value));
     json["rows"].push_back(std::move(row));
   }
-  const size_t ranks = std::max<size_t>(1, history.memory().size());
-  const size_t most = std::clamp(kMostShownMemory / ranks, kLeastShownMemory,
-                                 std::max(points, kLeastShownMemory));
-  for (const auto& [rank, series] : history.memory()) {
+  const auto& memory = history_->memory();
+  const size_t most =
+      std::clamp(kMostShownMemory / std::max<size_t>(1, memory.size()),
+                 kLeastShownMemory, std::max(points, kLeastShownMemory));
+  for (const auto& [rank, series] : memory) {
     Json one = {{"rank", rank},
                 {"step", Json::array()},
                 {"predicted", Json::array()},
@@ -502,29 +230,13 @@ std::string RunRecord::steps(size_t points, int64_t from) const {
   return text_of(json);
 }
 
-std::optional<std::string> RunRecord::timeline(int rank) const {
+std::optional<std::string> RunRecord::timeline(int rank) {
   if (rank < 0 || rank >= world_size()) return std::nullopt;
-  const PlanRecord::Timeline& timeline = state_->plan->timeline(rank);
-  Json json = {
-      {"rank", rank},
-      {"peak",
-       timeline.why_not.empty() ? Json(timeline.step.peak_bytes) : Json()},
-      {"points", Json::array()}};
-  if (!timeline.why_not.empty()) json["why_not"] = timeline.why_not;
-  static constexpr std::array kParts = {"forward", "loss", "backward"};
-  for (const predict::PartMemory& part : timeline.step.parts) {
-    json["points"].push_back({{"phase", kParts[static_cast<size_t>(part.part)]},
-                              {"layer", state_->plan->layer_name(part.layer)},
-                              {"kept", part.kept_bytes},
-                              {"scratch", part.scratch_bytes}});
-  }
-  if (timeline.why_not.empty()) {
-    json["points"].push_back({{"phase", "commit"},
-                              {"layer", ""},
-                              {"kept", timeline.step.state_bytes},
-                              {"scratch", 0}});
-  }
-  return text_of(json);
+  return text_of(plan_->timeline(rank));
+}
+
+std::string live_text(const std::optional<LiveStatus>& live) {
+  return text_of(live_json(live));
 }
 
 std::string json_text(const std::string& text) { return text_of(Json(text)); }

@@ -1,27 +1,38 @@
-// RunRecord: a run directory as the JSON document that page.js reads.
+// RunRecord: one run for the page and the report, as JSON texts.
 //
-// The data come from the run's files: run.yaml, plan.json, steps.jsonl,
-// results.csv, events.jsonl, summary.json, checkpoints and pictures. If there
-// is a live status, its state, ranks and progress are used instead. Files are
-// read again only after they changed, and memory is bounded for files of any
-// size.
+// A run's document has the texts of its files, which record.js parses, and what
+// only the program knows:
 //
-// Texts are UTF-8 with invalid bytes replaced; unknown numbers are null.
+//   id, directory, version
+//   stamp         of the files when they were read (folder_contents.h)
+//   live          the run's own status, as `headroom status --json` prints it
+//   held          whether a coordinator writes the folder now
+//   planned       {verdict, command} of a run that is not started
+//   config        {model, img, batch, epochs, max_steps, memory_limit}
+//   plan          the members of plan.json that the page draws
+//   events, results, summary, last_step     texts (folder_contents.h)
+//   pictures      [{name, time}]
+//   checkpoints   [step]; resume is the command that continues the run
+//
+// live, planned, config and plan are null if there is none. While the folder
+// still has an older run's files, results, summary and steps are empty.
 //
 // Threads: one at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "configs/run_config.h"
-#include "coordinator/run/run_status.h"
 #include "deploy/page/folder_contents.h"
+#include "deploy/page/plan_record.h"
+#include "deploy/page/run_places.h"
+#include "deploy/page/step_history.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::page {
@@ -40,46 +51,59 @@ struct PlannedRun {
   std::vector<Detail> details;
 };
 
+// What a run says of itself while it lasts.
+struct LiveStatus {
+  std::string json;  // as `headroom status --json` prints it
+  std::optional<plan::Plan> plan;
+};
+
+inline constexpr size_t kMostEvents = 500;
+
 class RunRecord {
  public:
-  // `id` names the run among others. Reads nothing yet.
-  RunRecord(std::string id, std::filesystem::path run_directory);
+  // Reads nothing yet.
+  explicit RunRecord(RunPlace place);
   // A run that is only planned; refresh() has nothing to read.
   explicit RunRecord(const PlannedRun& planned);
-  ~RunRecord();
-  RunRecord(const RunRecord&) = delete;
-  RunRecord& operator=(const RunRecord&) = delete;
 
-  const std::string& id() const;
-  const std::filesystem::path& directory() const;
+  const RunPlace& place() const { return place_; }
 
-  // Reads the files that changed. `live` is the run's own status or nullptr.
-  // `is_held` is true if a coordinator writes the folder now.
-  void refresh(const coordinator::RunStatus* live, bool is_held);
+  // Reads the files that define the run. `is_held` is true if a coordinator
+  // writes the folder now.
+  void refresh(const std::optional<LiveStatus>& live, bool is_held);
 
-  // The result of refresh() as JSON texts: overview() for the list of runs,
-  // run() for the whole run, changes() for the parts that training changes.
-  std::string overview() const;
-  // Returns the address of a picture; nullopt omits the picture.
-  using PictureAddress =
-      std::function<std::optional<std::string>(const Picture&)>;
-  // `pictures_note` is a remark about the pictures; "" for none.
-  std::string run(const PictureAddress& address,
-                  const std::string& pictures_note = "") const;
-  std::string changes() const;
+  // The document, with about `most_events` events.
+  std::string document(size_t most_events) const;
+  // PlanRecord::words() with {"settings": named as their flags, "details"}.
+  std::string plan();
   // About `points` steps from step `from` on, including every extreme.
-  std::string steps(size_t points, int64_t from) const;
+  std::string steps(size_t points, int64_t from);
   // The predicted memory of a rank's step; nullopt if there is no such rank.
-  std::optional<std::string> timeline(int rank) const;
+  std::optional<std::string> timeline(int rank);
 
   int world_size() const;  // 0 if the plan is unknown
   // The pictures of the folder, newest first.
-  const std::vector<Picture>& pictures() const;
+  std::vector<Picture> pictures() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  void read_definition();
+  bool has_older_results() const;
+
+  RunPlace place_;
+  std::optional<PlannedRun> planned_;
+  std::optional<LiveStatus> live_;
+  bool is_held_ = false;
+  std::string run_text_, plan_text_;  // of run.yaml and plan.json
+  std::optional<configs::RunConfig> config_;
+  std::string model_;
+  std::optional<plan::Plan> written_plan_;
+  std::unique_ptr<PlanRecord> plan_;
+  std::unique_ptr<StepHistory> history_;  // read once steps are asked for
 };
+
+// The live status without the parts that only the command shows; "null" for
+// none.
+std::string live_text(const std::optional<LiveStatus>& live);
 
 // `text` as a JSON string, in quotes.
 std::string json_text(const std::string& text);

@@ -12,14 +12,14 @@ namespace {
 constexpr auto kBetweenLooks = std::chrono::seconds(5);
 constexpr size_t kMostAnswers = 16;
 
+std::string truth_text(bool value) { return value ? "true" : "false"; }
+
 }  // namespace
 
 RunShelf::RunShelf(RunSource source, bool may_stop)
     : source_(std::move(source)), may_stop_(may_stop) {
   for (RunPlace& place : source_.places()) {
-    auto entry = std::make_unique<Entry>();
-    entry->place = std::move(place);
-    entries_.push_back(std::move(entry));
+    entries_.push_back(std::make_unique<Entry>(std::move(place)));
   }
   looked_ = Clock::now();
 }
@@ -36,14 +36,11 @@ void RunShelf::look_for_runs() {
   std::vector<std::unique_ptr<Entry>> entries;
   for (RunPlace& place : places) {
     const auto known = std::ranges::find_if(entries_, [&](const auto& entry) {
-      return entry != nullptr && entry->place == place;
+      return entry != nullptr && entry->record.place() == place;
     });
-    if (known != entries_.end()) {
-      entries.push_back(std::move(*known));
-      continue;
-    }
-    entries.push_back(std::make_unique<Entry>());
-    entries.back()->place = std::move(place);
+    entries.push_back(known != entries_.end()
+                          ? std::move(*known)
+                          : std::make_unique<Entry>(std::move(place)));
   }
   entries_ = std::move(entries);
 }
@@ -51,85 +48,62 @@ void RunShelf::look_for_runs() {
 RunShelf::Entry* RunShelf::find(const std::string& id) {
   look_for_runs();
   const auto entry = std::ranges::find_if(
-      entries_, [&](const auto& one) { return one->place.id == id; });
+      entries_, [&](const auto& one) { return one->record.place().id == id; });
   return entry == entries_.end() ? nullptr : entry->get();
 }
 
-void RunShelf::refresh(Entry& entry) {
-  const Clock::time_point now = Clock::now();
-  if (entry.read && now - *entry.read < source_.refresh_interval) return;
-  if (entry.record == nullptr) {
-    entry.record =
-        std::make_unique<RunRecord>(entry.place.id, entry.place.directory);
-  }
-  std::optional<coordinator::RunStatus> live;
-  if (source_.live && entry.place.id == source_.live_id) live = source_.live();
-  entry.record->refresh(
-      live ? &*live : nullptr,
-      !live && source_.is_held && source_.is_held(entry.place.directory));
-  entry.answers.clear();
-  entry.read = Clock::now();
+std::optional<LiveStatus> RunShelf::live_of(const Entry& entry) const {
+  const bool is_live =
+      source_.live && entry.record.place().id == source_.live_id;
+  return is_live ? source_.live() : std::nullopt;
+}
+
+bool RunShelf::is_held(const Entry& entry, bool has_live) const {
+  return !has_live && source_.is_held &&
+         source_.is_held(entry.record.place().directory);
 }
 
 Text RunShelf::answer(
-    const std::string& id, const std::string& name,
+    const std::string& id, const std::string& question,
     const std::function<std::optional<std::string>(RunRecord&)>& make) {
   const std::lock_guard lock(mutex_);
   Entry* const entry = find(id);
   if (entry == nullptr) return nullptr;
-  refresh(*entry);
-  if (const auto known = entry->answers.find(name);
+  if (Clock::now() - entry->read >= source_.refresh_interval) {
+    const std::optional<LiveStatus> live = live_of(*entry);
+    entry->record.refresh(live, is_held(*entry, live.has_value()));
+    entry->answers.clear();
+    entry->read = Clock::now();
+  }
+  if (const auto known = entry->answers.find(question);
       known != entry->answers.end()) {
     return known->second;
   }
-  std::optional<std::string> text = make(*entry->record);
+  std::optional<std::string> text = make(entry->record);
   if (!text) return nullptr;
   if (entry->answers.size() >= kMostAnswers) entry->answers.clear();
-  return entry->answers[name] =
+  return entry->answers[question] =
              std::make_shared<const std::string>(std::move(*text));
 }
 
-Text RunShelf::runs() {
+std::string RunShelf::news() {
   const std::lock_guard lock(mutex_);
   look_for_runs();
-  std::string text = "{\"runs\":[";
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    refresh(*entries_[i]);
-    text += (i == 0 ? "" : ",") + entries_[i]->record->overview();
+  std::optional<LiveStatus> live;
+  std::string runs;
+  for (const auto& entry : entries_) {
+    const RunPlace& place = entry->record.place();
+    const std::optional<LiveStatus> own = live_of(*entry);
+    if (own) live = own;
+    runs += cat(runs.empty() ? "" : ",", "{\"id\":", json_text(place.id),
+                ",\"held\":", truth_text(is_held(*entry, own.has_value())),
+                ",\"stamp\":\"", stamp_of(place.directory),
+                "\",\"steps\":", steps_bytes(place.directory), "}");
   }
-  text += "],\"live\":" +
-          (source_.live_id.empty() ? "null" : json_text(source_.live_id)) +
-          ",\"may_stop\":" + (may_stop_ ? "true" : "false") + "}";
-  return std::make_shared<const std::string>(std::move(text));
-}
-
-Text RunShelf::run(const std::string& id) {
-  return answer(id, "run", [&](RunRecord& record) {
-    return record.run([&](const Picture& picture) {
-      return "/files?id=" + url_encoded(id) +
-             "&name=" + url_encoded(picture.name);
-    });
-  });
-}
-
-Text RunShelf::steps(const std::string& id, size_t points, int64_t from) {
-  return answer(id, cat("steps ", points, " ", from),
-                [&](RunRecord& record) { return record.steps(points, from); });
-}
-
-Text RunShelf::timeline(const std::string& id, int rank) {
-  return answer(id, cat("timeline ", rank),
-                [&](RunRecord& record) { return record.timeline(rank); });
-}
-
-Text RunShelf::changes(const std::string& id) {
-  return answer(id, "changes",
-                [](RunRecord& record) { return record.changes(); });
-}
-
-void RunShelf::expire() {
-  const std::lock_guard lock(mutex_);
-  for (const auto& entry : entries_) entry->read.reset();
+  return cat("{\"live\":",
+             source_.live_id.empty() ? "null" : json_text(source_.live_id),
+             ",\"may_stop\":", truth_text(may_stop_),
+             ",\"status\":", live_text(live), ",\"runs\":[", runs, "]}");
 }
 
 std::optional<std::filesystem::path> RunShelf::picture(
@@ -137,11 +111,10 @@ std::optional<std::filesystem::path> RunShelf::picture(
   const std::lock_guard lock(mutex_);
   Entry* const entry = find(id);
   if (entry == nullptr) return std::nullopt;
-  refresh(*entry);
-  const std::vector<Picture>& pictures = entry->record->pictures();
+  const std::vector<Picture> pictures = entry->record.pictures();
   const auto picture = std::ranges::find(pictures, name, &Picture::name);
   if (picture == pictures.end()) return std::nullopt;
-  return entry->place.directory / picture->name;
+  return entry->record.place().directory / picture->name;
 }
 
 }  // namespace headroom::page

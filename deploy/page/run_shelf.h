@@ -1,6 +1,6 @@
-// RunShelf: the runs of a page. It reads each folder at most once a second, for
-// any number of readers. Answers are shared texts, so a slow reader needs no
-// copy of its own.
+// RunShelf: the runs of a page. Whatever many readers ask of a run is made at
+// most once a second. Answers are shared texts, so a slow reader needs no copy
+// of its own.
 //
 // Threads: any; one reads at a time.
 #pragma once
@@ -16,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/run/run_status.h"
 #include "deploy/page/run_places.h"
 #include "deploy/page/run_record.h"
 
@@ -30,27 +29,28 @@ struct RunSource {
   std::function<std::vector<RunPlace>()> places;
   // Whether a coordinator writes a folder; called if there is no live status.
   std::function<bool(const std::filesystem::path&)> is_held;
-  // The live status of the run `live_id`; nullptr if there is none.
-  std::function<std::optional<coordinator::RunStatus>()> live;
+  // The status of the run `live_id`; nullopt if there is none.
+  std::function<std::optional<LiveStatus>()> live;
   std::string live_id;
   std::chrono::milliseconds refresh_interval{1000};
 };
 
 class RunShelf {
  public:
-  // `may_stop` is true if the page can stop the live run; runs() reports it.
+  // `may_stop` is true if the page can stop the live run; news() reports it.
   // Throws what source.places() throws.
   explicit RunShelf(RunSource source, bool may_stop = false);
 
-  // The answers to the calls under /api/; nullptr if there is no such run or
-  // rank.
-  Text runs();
-  Text run(const std::string& id);
-  Text steps(const std::string& id, size_t points, int64_t from);
-  Text timeline(const std::string& id, int rank);
-  Text changes(const std::string& id);
-  // Makes the next call read the files again.
-  void expire();
+  // What the page follows: {"live": id, "may_stop", "status": of the live run,
+  // "runs": [{"id", "held", "stamp", "steps": bytes of steps.jsonl}]}. A
+  // run's document is new when its stamp or "held" has changed.
+  std::string news();
+
+  // What `make` makes of a run, for any number of readers that ask the same
+  // `question`; nullptr if there is no such run, or nothing is made.
+  Text answer(
+      const std::string& id, const std::string& question,
+      const std::function<std::optional<std::string>(RunRecord&)>& make);
   // The path of a picture of the run; nullopt for any other name.
   std::optional<std::filesystem::path> picture(const std::string& id,
                                                const std::string& name);
@@ -58,18 +58,16 @@ class RunShelf {
  private:
   using Clock = std::chrono::steady_clock;
   struct Entry {
-    RunPlace place;
-    std::unique_ptr<RunRecord> record;
-    std::optional<Clock::time_point> read;
-    std::map<std::string, Text> answers;  // made from the files' content
+    explicit Entry(RunPlace place) : record(std::move(place)) {}
+    RunRecord record;
+    Clock::time_point read;
+    std::map<std::string, Text> answers;  // made from what was read
   };
 
   void look_for_runs();
   Entry* find(const std::string& id);
-  void refresh(Entry& entry);
-  Text answer(
-      const std::string& id, const std::string& name,
-      const std::function<std::optional<std::string>(RunRecord&)>& make);
+  std::optional<LiveStatus> live_of(const Entry& entry) const;
+  bool is_held(const Entry& entry, bool has_live) const;
 
   const RunSource source_;
   const bool may_stop_;

@@ -26,14 +26,14 @@ const DASHES = [null, "7 3", "2 3", "9 3 2 3"];
 // ---- summary ----
 
 sections.summary = () => {
-  const {run, progress} = state;
+  const {run, run: {progress}} = state;
   const [words, kind] = state.lost && run.state === "running" ? ["running when last heard", "warn"]
     : STATES[run.state] || [run.state, "warn"];
   setText(by("run-name"), run.id);
   setText(by("state"), words);
   by("state").className = `badge ${kind}`;
   setText(by("reason"), run.reason || "");
-  const leftOut = listOf(run.events).filter((event) => event.event === "card_failure" && event.left_out);
+  const leftOut = run.events.filter((event) => event.event === "card_failure" && event.left_out);
   setText(by("left-out"), leftOut.map((event) => event.reason).join(" | "));
   by("left-out").hidden = leftOut.length === 0;
   const share = progress.steps > 0 && isNumber(progress.step) ? Math.min(1, progress.step / progress.steps) : null;
@@ -47,12 +47,11 @@ sections.summary = () => {
   document.body.classList.toggle("planned", isPlanned);
 
   const of = (now, all) => `${Format.number(now)} of ${all > 0 ? Format.number(all) : UNKNOWN}`;
-  const best = summaryOf(run).best;
-  const ranks = listOf(run.ranks);
+  const {best, ranks} = run;
   const peak = isPlanned ? "predicted_peak" : "measured_peak";
   const most = ranks.filter((rank) => isNumber(rank[peak])).reduce((a, b) => (!a || b[peak] > a[peak] ? b : a), null);
   const limit = run.memory_limit > 0 ? run.memory_limit : null;
-  const faults = listOf(run.events).filter((event) => MARKED.has(event.event)).length;
+  const faults = run.events.filter((event) => MARKED.has(event.event)).length;
   const isOn = run.state === "running";
   const tiles = isPlanned ? [
     ["processes", "Processes", Format.number(ranks.length), ""],
@@ -75,7 +74,7 @@ sections.summary = () => {
     tile.children[1].classList.toggle("unknown", value === UNKNOWN);
     setText(tile.children[2], more || "");
   });
-  by("stop-line").hidden = !(state.mayStop && isOn && state.id === state.live);
+  by("stop-line").hidden = !(state.news.may_stop && isOn && state.id === state.news.live);
   by("resume").hidden = !run.command;
   setText(by("resume-title"), isPlanned ? "Start this run" : "Continue this run");
   setText(by("resume-command"), run.command || "");
@@ -138,7 +137,7 @@ stepChart.controls.prepend(el("label", {class: "choose"}, "Show ", stepView),
 // Faults and checkpoints as markers of a chart; `place` maps a step to x.
 function markers(place) {
   const found = [];
-  for (const event of listOf(state.run.events)) {
+  for (const event of state.run.events) {
     if (!isNumber(event.step)) continue;
     if (MARKED.has(event.event)) {
       found.push({x: place(event.step), kind: "fault", text: `${kindWords(event.event)}: ${event.reason}`});
@@ -146,7 +145,7 @@ function markers(place) {
       found.push({x: place(event.step), kind: "checkpoint", text: `checkpoint after ${Format.count(event.step, "step")}`});
     }
   }
-  for (const {step} of listOf(state.run.checkpoints)) {
+  for (const step of state.run.checkpoints) {
     found.push({x: place(step), kind: "checkpoint", text: `checkpoint after ${Format.count(step, "step")}`});
   }
   return found;
@@ -162,7 +161,7 @@ function epochSeries(run, names) {
 }
 
 sections.epochs = () => {
-  const {run, progress} = state;
+  const {run, run: {progress}} = state;
   // Epoch 1 ends at x = 1; a step inside an epoch is between whole numbers.
   const perEpoch = progress.steps > 0 && progress.epochs > 0 ? progress.steps / progress.epochs : null;
   const marks = perEpoch ? markers((step) => step / perEpoch) : [];
@@ -233,10 +232,10 @@ sections.memory = () => {
   const {run, steps, rank} = state;
   if (!run) return;
   const select = by("rank-select");
-  reconcile(select, listOf(run.ranks), (one) => one.rank, (one) => el("option", {value: one.rank, text: `${one.rank}`}),
+  reconcile(select, run.ranks, (one) => one.rank, (one) => el("option", {value: one.rank, text: `${one.rank}`}),
     (option, one) => setText(option, one.host ? `${one.rank} on ${one.host}` : `${one.rank}`));
   select.value = rank;
-  const mine = listOf(run.ranks).find((one) => one.rank === rank);
+  const mine = run.ranks.find((one) => one.rank === rank);
   const limit = run.memory_limit > 0 ? run.memory_limit : null;
   const free = limit && isNumber(mine?.measured_peak) ? `, ${Format.bytes(limit - mine.measured_peak)} of ` +
     `${Format.bytes(limit)} are free at the peak` : ", without a limit";
@@ -297,7 +296,7 @@ const ZERO_WORDS = ["every rank holds the whole state", "the optimizer's state i
 sections.layout = () => {
   const {run} = state;
   const layout = run.layout || {};
-  const ranks = listOf(run.ranks);
+  const ranks = run.ranks;
   setText(by("layout-words"), !run.layout ? "There is no plan yet." : `${Format.number(layout.data)} data × ${Format.number(layout.pipeline)} pipeline × ` +
     `${Format.number(layout.spatial)} spatial = ${Format.count(ranks.length, "process", "processes")}. ` +
     `ZeRO ${layout.zero ?? UNKNOWN}: ${ZERO_WORDS[layout.zero] || UNKNOWN}. ` +
@@ -387,7 +386,7 @@ function eventLine(event) {
 sections.life = () => {
   // Sorted by time, so that a counter keeps equal events distinct between
   // redraws.
-  const all = [...listOf(state.run.events)];
+  const all = [...state.run.events];
   if (all.length && all[0].time > all[all.length - 1].time) all.reverse();
   all.sort((a, b) => (a.time || 0) - (b.time || 0));
   const seen = new Map();
@@ -431,22 +430,23 @@ by("older").addEventListener("click", () => {
 // ---- pictures ----
 
 const PICTURE_KINDS = {validation: "Validation", training: "Training batches", curve: "Curves and figures"};
+const pictureKind = (name) => (name.startsWith("val_batch") ? "validation" : name.startsWith("train_batch") ? "training" : "curve");
 let viewed = 0;
 const pictureList = () => Object.keys(PICTURE_KINDS).flatMap((kind) =>
-  listOf(state.run.pictures).filter((picture) => picture.kind === kind));
+  state.run.pictures.filter(({name}) => pictureKind(name) === kind));
 
 // A report's pictures are inside the page. A server's picture may change, so
 // its address contains the time.
-const pictureAddress = ({url, time}) => (url.startsWith("data:") ? url : `${url}&time=${time || state.run.epochs.rows.length}`);
+const pictureAddress = ({url, name, time}) => url || `/files?${new URLSearchParams({id: state.id, name, time})}`;
 
 sections.pictures = () => {
   const all = pictureList();
   setText(by("pictures-words"), state.run.pictures_note || (all.length ? "Click one, or press Enter on it, to enlarge it; arrow keys go on from there."
     : "No pictures yet; a run with --noplots has none."));
-  const groups = Object.entries(PICTURE_KINDS).filter(([kind]) => all.some((picture) => picture.kind === kind));
+  const groups = Object.entries(PICTURE_KINDS).filter(([kind]) => all.some(({name}) => pictureKind(name) === kind));
   reconcile(by("picture-groups"), groups, ([kind]) => kind, ([, name]) => el("div", null,
     el("h3", {text: name}), el("ul", {class: "thumbs"})), (group, [kind]) => {
-    reconcile(group.lastChild, all.filter((picture) => picture.kind === kind), (picture) => `${state.id}/${picture.name}`,
+    reconcile(group.lastChild, all.filter(({name}) => pictureKind(name) === kind), (picture) => `${state.id}/${picture.name}`,
       (picture) => el("li", null, el("button", {type: "button", class: "thumb",
         on: {click: () => showPicture(pictureList().findIndex((one) => one.name === picture.name))}},
       el("img", {alt: "", loading: "lazy"}), el("span", {text: picture.name}))), (item, picture) => {
@@ -463,7 +463,7 @@ function showPicture(index) {
   const picture = all[viewed];
   setText(by("viewer-name"), `${picture.name} (${viewed + 1} of ${all.length})`);
   by("viewer-picture").src = pictureAddress(picture);
-  by("viewer-picture").alt = clean(`${PICTURE_KINDS[picture.kind]}: ${picture.name}`);
+  by("viewer-picture").alt = clean(`${PICTURE_KINDS[pictureKind(picture.name)]}: ${picture.name}`);
   if (!by("viewer").open) by("viewer").showModal();
 }
 by("viewer-before").addEventListener("click", () => showPicture(viewed - 1));
@@ -478,9 +478,9 @@ by("viewer").addEventListener("keydown", (event) => {
 // ---- plan, settings, classes ----
 
 sections.plan = () => {
-  const plan = state.run.plan || {};
+  const plan = state.plan || {};
   setText(by("plan-reason"), plan.reason || "The plan gives no reason.");
-  setText(by("plan-lines"), [state.run.layout?.text, "", ...listOf(plan.lines)].filter((line) => line !== undefined).join("\n").trim());
+  setText(by("plan-lines"), listOf(plan.lines).join("\n"));
   const others = listOf(plan.other_layouts);
   by("others").hidden = others.length === 0;
   reconcile(by("others"), others, ({layout, answer}) => `${layout}|${answer}`, ({layout, answer}) =>
@@ -499,7 +499,7 @@ const settingsTable = new DataTable(by("settings-table"), {caption: "Settings", 
   {name: "value", value: ([, value]) => String(value), show: ([, value]) => (value === null ? UNKNOWN : value === "" ? "–" : value), left: true}]});
 sections.settings = () => {
   const sought = by("settings-find").value.trim().toLowerCase();
-  settingsTable.update(listOf(state.run.settings).filter(([name, value]) =>
+  settingsTable.update(listOf(state.plan?.settings).filter(([name, value]) =>
     `${name} ${value}`.toLowerCase().includes(sought)), ([name]) => `${state.id}/${name}`);
 };
 by("settings-find").addEventListener("input", () => drawNow("settings"));
@@ -532,7 +532,7 @@ const runsTable = new DataTable(by("runs-table"), {caption: "Runs", sort: 1, col
     on: {change: (event) => tick(run.id, event.target.checked)}})},
   {name: "run", value: ({id}) => id, show: (run) => el("button", {type: "button", class: "link", text: run.id,
     on: {click: () => openRun(run.id)}}), left: true},
-  {name: "state", value: (run) => run.state, show: (run) => (STATES[run.state] || [run.state])[0], left: true},
+  {name: "state", value: (run) => run.state, show: (run) => (STATES[run.state] || [UNKNOWN])[0], left: true},
   {name: "model", value: (run) => run.model, show: (run) => run.model ?? UNKNOWN, left: true},
   figure("image", "img", Format.number), figure("batch", "batch", Format.number), figure("processes", "processes", Format.number),
   figure("epoch", "epoch", Format.number), figure("step", "step", Format.number),
@@ -541,33 +541,39 @@ const runsTable = new DataTable(by("runs-table"), {caption: "Runs", sort: 1, col
   figure("speed", "images_per_second", Format.rate)]});
 
 function tick(id, isOn) {
-  if (isOn) {
-    state.ticked.add(id);
-    compareRun(id);
-  } else {
-    state.ticked.delete(id);
-    drawNow("compare");
-  }
+  if (isOn) state.ticked.add(id);
+  else state.ticked.delete(id);
+  drawNow("compare");
+}
+
+function runRow({id}) {
+  const brief = state.briefs.get(id);
+  if (!brief) return {id};
+  const {record} = id === state.news.live ? {record: recordOf(brief.parsed, state.news.status)} : brief;
+  const {model, img, batch, best, progress, ranks} = record;
+  return {id, state: record.state, model, img, batch, best, processes: ranks.length, ...progress};
 }
 
 sections.runs = () => {
-  const isMany = state.runs.length > 1;
+  const {runs} = state.news;
+  const isMany = runs.length > 1;
   by("compare").hidden = by("compare-link").hidden = by("run-choice").hidden = !isMany;
   if (!isMany) return;
   if (state.ticked.size === 0 && !state.hasTicked) {
     state.hasTicked = true;
-    for (const id of new Set([state.id, ...state.runs.slice(0, 4).map((run) => run.id)])) tick(id, true);
+    state.ticked = new Set([state.id, ...runs.slice(0, 4).map((run) => run.id)]);
+    redraw("compare");
   }
-  runsTable.update(state.runs, (run) => run.id);
-  reconcile(by("run-select"), state.runs, (run) => run.id, (run) => el("option", {value: run.id, text: run.id}));
+  runsTable.update(runs.map(runRow), (run) => run.id);
+  reconcile(by("run-select"), runs, (run) => run.id, (run) => el("option", {value: run.id, text: run.id}));
   by("run-select").value = state.id;
 };
 
 sections.compare = () => {
   const column = by("compare-column").value;
   compareChart.format = column.startsWith("metrics/") ? Format.share : Format.value;
-  const series = [...state.ticked].filter((id) => state.compared.has(id)).flatMap((id, index) =>
-    epochSeries(state.compared.get(id), [column]).map((one) =>
+  const series = [...state.ticked].filter((id) => state.briefs.has(id)).flatMap((id, index) =>
+    epochSeries(state.briefs.get(id).record, [column]).map((one) =>
       ({...one, name: id, colour: (index % 6) + 1, dash: DASHES[Math.floor(index / 6) % DASHES.length]})));
   compareChart.title = `Runs compared: ${COLUMNS[column][0]}`;
   compareChart.update({series});

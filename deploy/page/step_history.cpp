@@ -1,16 +1,17 @@
 #include "deploy/page/step_history.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 
+#include "deploy/records/run_lines.h"
 #include "parallel/base/run_files.h"
 
 namespace headroom::page {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kMostSteps = 12'288;
@@ -18,105 +19,32 @@ constexpr size_t kMostSteps = 12'288;
 constexpr size_t kMostMemoryPoints = 131'072;
 constexpr size_t kMostMemoryOfRank = 4096;
 constexpr size_t kLeastMemoryOfRank = 64;
-constexpr int kMostRanks = 4096;
+constexpr int64_t kMostRanks = 4096;
+constexpr int64_t kLargestCount = int64_t{1} << 50;
 
-struct RankBytes {
-  int rank = -1;
-  double predicted = kUnknown, measured = kUnknown;
-};
+double number(const Json& record, const char* key) {
+  const auto found = record.find(key);
+  return found != record.end() && found->is_number() ? found->get<double>()
+                                                     : kUnknown;
+}
 
-// Parses the members of a line that pictures need. A line also lists all
-// samples of the step, so no tree of it is built.
-class LineReader : public nlohmann::json_sax<nlohmann::json> {
- public:
-  std::optional<int64_t> step;
-  std::array<double, kStepColumns.size()> values;
-  int64_t epoch_samples = 0;
-  std::vector<RankBytes> memory;
+// A whole number in [0, most].
+std::optional<int64_t> whole(const Json& record, const char* key,
+                             int64_t most) {
+  const auto found = record.find(key);
+  if (found == record.end() || !found->is_number_unsigned() ||
+      *found > static_cast<uint64_t>(most)) {
+    return std::nullopt;
+  }
+  return found->get<int64_t>();
+}
 
-  LineReader() {
-    values.fill(kUnknown);
-    values.back() = 0;
-  }
-
-  bool null() override { return true; }
-  bool boolean(bool value) override {
-    if (depth_ == 1 && key_ == "update_skipped") values.back() = value ? 1 : 0;
-    return true;
-  }
-  bool number_integer(number_integer_t value) override {
-    return number(static_cast<double>(value));
-  }
-  bool number_unsigned(number_unsigned_t value) override {
-    return number(static_cast<double>(value));
-  }
-  bool number_float(number_float_t value, const string_t&) override {
-    return number(value);
-  }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(std::size_t) override {
-    if (depth_ == 2 && outer_ == "memory") memory.emplace_back();
-    return ++depth_ < kDeepest;
-  }
-  bool end_object() override {
-    --depth_;
-    return true;
-  }
-  bool start_array(std::size_t) override {
-    if (depth_ == 0 || (depth_ == 2 && outer_ == "memory")) return false;
-    if (depth_ == 1) outer_ = key_;
-    return ++depth_ < kDeepest;
-  }
-  bool end_array() override {
-    --depth_;
-    if (depth_ == 1) outer_.clear();
-    return true;
-  }
-  bool key(string_t& name) override {
-    key_ = name;
-    return true;
-  }
-  bool parse_error(std::size_t, const std::string&,
-                   const nlohmann::detail::exception&) override {
-    return false;
-  }
-
- private:
-  static constexpr int kDeepest = 16;
-
-  bool number(double value) {
-    if (depth_ == 1) {
-      if (key_ == "step") {
-        if (value < 0 || value != std::floor(value) || value > 1e15)
-          return false;
-        step = static_cast<int64_t>(value);
-      } else if (key_ == "epoch_samples") {
-        epoch_samples = static_cast<int64_t>(std::clamp(value, 0.0, 1e15));
-      } else {
-        for (size_t i = 0; i + 1 < kStepColumns.size(); ++i)
-          if (key_ == kStepColumns[i]) values[i] = value;
-      }
-    } else if (depth_ == 2 && outer_ == "lr") {
-      // Shows the learning rate of the first group only.
-      double& lr = values[static_cast<size_t>(StepColumn::kLr)];
-      if (std::isnan(lr)) lr = value;
-    } else if (depth_ == 3 && outer_ == "memory") {
-      RankBytes& rank = memory.back();
-      if (key_ == "rank") {
-        rank.rank =
-            value >= 0 && value < kMostRanks ? static_cast<int>(value) : -1;
-      }
-      if (key_ == "predicted_peak_bytes") rank.predicted = value;
-      if (key_ == "measured_peak_bytes") rank.measured = value;
-    }
-    return true;
-  }
-
-  int depth_ = 0;
-  std::string key_;
-  std::string outer_;  // the list of the record that contains the value
-};
+// The members of a list; none if there is no list.
+const Json& list(const Json& record, const char* key) {
+  static const Json kNone = Json::array();
+  const auto found = record.find(key);
+  return found != record.end() && found->is_array() ? *found : kNone;
+}
 
 }  // namespace
 
@@ -133,38 +61,46 @@ void StepHistory::forget() {
   steps_.clear();
   memory_.clear();
   num_steps_ = 0;
-  corrupt_lines_ = 0;
 }
 
 void StepHistory::take(std::string_view line) {
-  LineReader record;
-  const bool is_whole =
-      nlohmann::json::sax_parse(line.begin(), line.end(), &record);
-  if (!is_whole || !record.step) {
-    ++corrupt_lines_;
-    return;
+  const Json record = records::shallow_json(records::without_samples(line));
+  if (!record.is_object()) return;
+  const auto step = whole(record, "step", kLargestCount);
+  if (!step) return;
+  std::array<double, kStepColumns.size()> values{};
+  std::ranges::transform(kStepColumns, values.begin(), [&](const char* column) {
+    return number(record, column);
+  });
+  // Each group of parameters has a learning rate; the first is drawn.
+  const Json& rates = list(record, "lr");
+  if (!rates.empty() && rates[0].is_number()) {
+    values[static_cast<size_t>(StepColumn::kLr)] = rates[0];
   }
-  steps_.add(*record.step, record.values);
-  num_steps_ = *record.step + 1;
-  epoch_samples_ = record.epoch_samples;
-  for (const RankBytes& bytes : record.memory) {
-    if (bytes.rank < 0) continue;
-    const auto [place, is_new] =
-        memory_.try_emplace(bytes.rank, DecimatedSeries(2, kMostMemoryOfRank));
-    if (is_new) {
-      const size_t capacity = std::clamp(kMostMemoryPoints / memory_.size(),
-                                         kLeastMemoryOfRank, kMostMemoryOfRank);
-      for (auto& [rank, series] : memory_) series.set_capacity(capacity);
-    }
-    place->second.add(*record.step,
-                      std::array{bytes.predicted, bytes.measured});
+  values[static_cast<size_t>(StepColumn::kSkipped)] =
+      record.contains("update_skipped") && record["update_skipped"] == true;
+  steps_.add(*step, values);
+  num_steps_ = *step + 1;
+  epoch_samples_ = whole(record, "epoch_samples", kLargestCount).value_or(0);
+  for (const Json& bytes : list(record, "memory")) {
+    const auto rank =
+        bytes.is_object() ? whole(bytes, "rank", kMostRanks - 1) : std::nullopt;
+    if (!rank) continue;
+    memory_of(static_cast<int>(*rank))
+        .add(*step, std::array{number(bytes, "predicted_peak_bytes"),
+                               number(bytes, "measured_peak_bytes")});
   }
 }
 
-double StepHistory::newest(StepColumn column) const {
-  return steps_.size() == 0 ? kUnknown
-                            : steps_.point(steps_.size() - 1)
-                                  .values[static_cast<size_t>(column)];
+DecimatedSeries& StepHistory::memory_of(int rank) {
+  const auto [place, is_new] =
+      memory_.try_emplace(rank, DecimatedSeries(2, kMostMemoryOfRank));
+  if (is_new) {
+    const size_t capacity = std::clamp(kMostMemoryPoints / memory_.size(),
+                                       kLeastMemoryOfRank, kMostMemoryOfRank);
+    for (auto& [other, series] : memory_) series.set_capacity(capacity);
+  }
+  return place->second;
 }
 
 }  // namespace headroom::page

@@ -1,7 +1,8 @@
 // StepHistory: the steps of steps.jsonl for pictures, in bounded memory.
 //
 // The file is followed as it grows (records/line_follower.h). Steps that a
-// restarted run repeats replace the earlier ones.
+// restarted run repeats replace the earlier ones. Lines that are no steps are
+// left out.
 //
 // Threads: one at a time.
 #pragma once
@@ -47,23 +48,17 @@ class StepHistory {
   const std::map<int, DecimatedSeries>& memory() const { return memory_; }
   int64_t num_steps() const { return num_steps_; }          // committed so far
   int64_t epoch_samples() const { return epoch_samples_; }  // 0 if unknown
-  // The newest value; NaN if unknown.
-  double newest(StepColumn column) const;
-  // The number of lines that are not a valid record of a step.
-  int64_t corrupt_lines() const {
-    return corrupt_lines_ + follower_.overlong_lines();
-  }
 
  private:
   void forget();
   void take(std::string_view line);
+  DecimatedSeries& memory_of(int rank);
 
   records::LineFollower follower_;
   DecimatedSeries steps_;
   std::map<int, DecimatedSeries> memory_;  // by rank
   int64_t num_steps_ = 0;
   int64_t epoch_samples_ = 0;
-  int64_t corrupt_lines_ = 0;
 };
 
 }  // namespace headroom::page

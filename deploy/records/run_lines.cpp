@@ -6,6 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 
 namespace headroom::records {
@@ -63,28 +64,56 @@ std::string text_member(const Json& object, const char* key) {
              : "";
 }
 
-std::deque<Json> last_objects(const std::filesystem::path& file, size_t most) {
-  constexpr std::streamoff kTail = 4 << 20;
-  std::deque<Json> objects;
+std::string last_lines(const std::filesystem::path& file, size_t most_bytes) {
   std::ifstream in(file, std::ios::binary | std::ios::ate);
-  if (!in) return objects;
-  in.seekg(std::max<std::streamoff>(0, in.tellg() - kTail));
-  for (std::string line; std::getline(in, line) && !in.eof();) {
-    Json object = shallow_json(line);
-    if (!object.is_object()) continue;
-    objects.push_back(std::move(object));
-    if (objects.size() > most) objects.pop_front();
+  if (!in) return "";
+  const std::streamoff size = in.tellg();
+  // The byte before tells whether the first line is complete.
+  const std::streamoff begin = std::max<std::streamoff>(
+      0, size - static_cast<std::streamoff>(most_bytes) - 1);
+  in.seekg(begin);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  text.erase(text.rfind('\n') + 1);
+  if (begin > 0) text.erase(0, text.find('\n') + 1);
+  return text;
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (size_t end = text.find('\n'); end != std::string_view::npos;
+       end = text.find('\n')) {
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+std::string without_samples(std::string_view line) {
+  // No string of a JSON text contains these bytes: its quotes are escaped.
+  constexpr std::string_view kBegin = "\"samples\":[";
+  const size_t begin = line.find(kBegin);
+  const size_t end = line.find(']', begin);
+  if (end == std::string_view::npos) return std::string(line);
+  return cat(line.substr(0, begin + kBegin.size()), line.substr(end));
+}
+
+std::deque<Json> last_objects(const std::filesystem::path& file, size_t most) {
+  constexpr size_t kTail = 4 << 20;
+  const std::string text = last_lines(file, kTail);
+  const std::vector<std::string_view> lines = lines_of(text);
+  std::deque<Json> objects;
+  for (auto line = lines.rbegin();
+       line != lines.rend() && objects.size() < most; ++line) {
+    Json object = shallow_json(*line);
+    if (object.is_object()) objects.push_front(std::move(object));
   }
   return objects;
 }
 
 ResultsTable results_table(std::string_view csv, size_t most_lines) {
   ResultsTable table;
-  for (size_t end = csv.find('\n');
-       end != std::string_view::npos && table.lines.size() < most_lines;
-       end = csv.find('\n')) {
-    const std::string_view line = csv.substr(0, end);
-    csv.remove_prefix(end + 1);
+  for (const std::string_view line : lines_of(csv)) {
+    if (table.lines.size() == most_lines) break;
     const std::vector<std::string> cells = cells_of(line);
     if (table.columns.empty()) {
       table.columns = cells;
@@ -100,6 +129,26 @@ ResultsTable results_table(std::string_view csv, size_t most_lines) {
     std::ranges::transform(cells, std::back_inserter(added.cells), number_in);
   }
   return table;
+}
+
+std::vector<int64_t> checkpoints_in(
+    const std::filesystem::path& run_directory) {
+  namespace fs = std::filesystem;
+  std::vector<int64_t> steps;
+  std::error_code error;
+  if (fs::exists(run_directory / run_files::kOlderRun, error)) return steps;
+  fs::directory_iterator entry(run_directory / run_files::kCheckpoints, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::error_code ignored;
+    const std::string name = entry->path().filename().string();
+    const auto step = name.starts_with("step-") ? parse_whole(name.substr(5), 0)
+                                                : std::nullopt;
+    if (step && fs::exists(entry->path() / run_files::kManifest, ignored)) {
+      steps.push_back(*step);
+    }
+  }
+  std::ranges::sort(steps);
+  return steps;
 }
 
 EventReader::EventReader(std::filesystem::path events_jsonl,

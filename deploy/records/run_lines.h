@@ -27,6 +27,17 @@ nlohmann::ordered_json shallow_json(std::string_view text);
 // The text under `key`; "" if it is missing or no text.
 std::string text_member(const nlohmann::ordered_json& object, const char* key);
 
+// The complete lines among the file's last `most_bytes`, each with its line
+// feed.
+std::string last_lines(const std::filesystem::path& file, size_t most_bytes);
+
+// The complete lines of `text`, without their line feeds. They point into it.
+std::vector<std::string_view> lines_of(std::string_view text);
+
+// A line of steps.jsonl with an empty list of samples. That list is most of the
+// line, so the rest is parsed several times faster.
+std::string without_samples(std::string_view line);
+
 // The last complete lines of a file of JSON objects, at most `most`, oldest
 // first. Reads only the file's last 4 MiB.
 std::deque<nlohmann::ordered_json> last_objects(
@@ -47,6 +58,10 @@ struct ResultsTable {
 ResultsTable results_table(
     std::string_view csv,
     size_t most_lines = std::numeric_limits<size_t>::max());
+
+// The steps of the finished checkpoints, ascending: the manifest is written
+// last. None while the folder still has an older run's files.
+std::vector<int64_t> checkpoints_in(const std::filesystem::path& run_directory);
 
 struct EventLine {
   std::string kind;

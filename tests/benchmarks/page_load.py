@@ -32,7 +32,7 @@ class Readers:
     def __init__(self, address, count):
         parts = urllib.parse.urlsplit(address)
         token = urllib.parse.parse_qs(parts.query)['token'][0]
-        self.request = (f'GET /events?id=exp HTTP/1.1\r\nHost: {parts.netloc}\r\n'
+        self.request = (f'GET /events HTTP/1.1\r\nHost: {parts.netloc}\r\n'
                         f'Cookie: headroom_page_{parts.port}={token}\r\n\r\n').encode()
         self.place = (parts.hostname, parts.port)
         self.sockets = [self.connect() for _ in range(count)]
@@ -123,14 +123,14 @@ def measure_history(args, folder):
     lines = [json.loads(line) for line in steps.read_text().splitlines()]
     with steps.open('w') as out:
         for step in range(args.history):
-            out.write(json.dumps(dict(lines[step % len(lines)], step=step)) + '\n')
+            out.write(json.dumps(dict(lines[step % len(lines)], step=step), separators=(',', ':')) + '\n')
     report = folder / 'report.html'
     begin = time.monotonic()
     subprocess.run([args.headroom, 'report', folder / 'exp', '--output', report], check=True, stdout=subprocess.DEVNULL)
     print(f'report of {args.history} steps ({steps.stat().st_size / 2**20:.0f} MiB of steps.jsonl): '
           f'{report.stat().st_size / 1000:.0f} kB after {time.monotonic() - begin:.1f} s')
     page = sum((ROOT / 'deploy/page' / name).stat().st_size
-               for name in ('page.html', 'page.css', 'charts.js', 'page.js', 'sections.js'))
+               for name in ('page.html', 'page.css', 'record.js', 'charts.js', 'page.js', 'sections.js'))
     print(f'page: {page / 1000:.0f} kB')
 
 

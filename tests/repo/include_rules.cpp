@@ -239,8 +239,8 @@ const std::vector<Rule>& rules() {
       {"deploy/page",
        rooms({kConfigs,
               plans,
-              {"coordinator/run", "coordinator/service", "deploy/records",
-               "parallel/planner", "proto"}}),
+              {"coordinator/service", "deploy/records", "parallel/planner",
+               "proto"}}),
        {"json", "system", "http"}},
       // The program `headroom`.
       {"deploy/cli/args",
@@ -271,8 +271,8 @@ const std::vector<Rule>& rules() {
               plans,
               {"coordinator/run", "coordinator/service", "deploy/cli/args",
                "deploy/cli/process", "deploy/cli/show", "deploy/notify",
-               "deploy/page", "parallel/network", "parallel/nvml",
-               "parallel/planner", "proto"}}),
+               "deploy/page", "deploy/records", "parallel/network",
+               "parallel/nvml", "parallel/planner", "proto"}}),
        {"json", "system", "grpc"}},
       // Messages about a run to other programs.
       {"deploy/notify",

@@ -126,17 +126,6 @@ bool is_live(const fs::path& run_directory) {
   return is_held;
 }
 
-bool has_checkpoint(const fs::path& run_directory) {
-  std::error_code error;
-  if (fs::exists(run_directory / run_files::kOlderRun, error)) return false;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(run_directory / run_files::kCheckpoints, error)) {
-    std::error_code ignored;
-    if (fs::exists(entry.path() / run_files::kManifest, ignored)) return true;
-  }
-  return false;
-}
-
 void remove_run_log(const fs::path& log_file) noexcept {
   std::error_code ignored;
   for (const char* suffix :

@@ -49,10 +49,6 @@ class RunFolder {
 // Whether a coordinator on any machine holds the log of this run directory.
 bool is_live(const std::filesystem::path& run_directory);
 
-// Whether the run has a complete checkpoint to resume from. The manifest of a
-// checkpoint is written last. False while the folder has an older run's files.
-bool has_checkpoint(const std::filesystem::path& run_directory);
-
 // Removes a coordinator's log and the files that belong to it. REQUIRES: no
 // coordinator writes there.
 void remove_run_log(const std::filesystem::path& log_file) noexcept;

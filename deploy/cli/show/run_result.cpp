@@ -156,7 +156,7 @@ std::string resume_hint(const RunExit& end, const std::string& run_directory) {
       end.exit_code == static_cast<int>(ExitCode::kInterrupted) ||
       end.exit_code == static_cast<int>(ExitCode::kResource);
   if (!is_resumable || end.says_how_to_go_on ||
-      !has_checkpoint(run_directory)) {
+      records::checkpoints_in(run_directory).empty()) {
     return "";
   }
   return "go on with: headroom train --resume " + shell_word(run_directory);

@@ -122,6 +122,7 @@ std::string status_json(const coordinator::RunStatus& status) {
                {"reason", status.reason},
                {"exit_code", status.exit_code},
                {"run_directory", status.run_directory},
+               {"memory_limit", status.memory_limit},
                {"progress", progress_json(status.progress)},
                {"members", Json::array()},
                {"left_out_cards", Json::array()},

@@ -84,7 +84,7 @@ TEST(PlanReportFile, ItShowsThePlanAndReplacesAReportAlone) {
   std::ifstream in(file);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   for (const char* part :
-       {"Plan of yolov5n", "\"state\":\"planned\"", "headroom train --data",
+       {"Plan of yolov5n", "\"planned\":{\"verdict\"", "headroom train --data",
         "Schedule, one column per time slot", "times this plan's step time",
         "1 of 8"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;

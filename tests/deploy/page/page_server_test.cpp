@@ -100,6 +100,10 @@ class PageServerTest : public ::testing::Test {
                   const std::string& method = "GET") const {
     return ask_with(path, "Host: " + host() + "\r\n" + cookie(), method);
   }
+  // What the news say of steps.jsonl.
+  std::string steps_now() const {
+    return "\"steps\":" + std::to_string(steps_bytes(folder_.path())) + "}";
+  }
   static int status_of(const std::string& response) {
     return response.size() < 12 ? 0 : std::atoi(response.substr(9, 3).c_str());
   }
@@ -124,9 +128,9 @@ TEST_F(PageServerTest, TheTokenSetsACookieThatOpensThePage) {
 TEST_F(PageServerTest, WithoutTheTokenNothingIsAnswered) {
   const std::string own = "Host: " + host() + "\r\n";
   for (const char* path :
-       {"/", "/api/runs", "/api/run?id=exp", "/api/steps?id=exp",
-        "/api/timeline?id=exp", "/events?id=exp",
-        "/files?id=exp&name=results.png", "/?token=", "/?token=0000"}) {
+       {"/", "/api/plan?id=exp", "/api/run?id=exp", "/api/steps?id=exp",
+        "/api/timeline?id=exp", "/events", "/files?id=exp&name=results.png",
+        "/?token=", "/?token=0000"}) {
     const std::string refusal = ask_with(path, own);
     EXPECT_EQ(status_of(refusal), 403) << path;
     EXPECT_EQ(refusal.find(server_->token()), std::string::npos) << path;
@@ -139,9 +143,9 @@ TEST_F(PageServerTest, WithoutTheTokenNothingIsAnswered) {
 
 TEST_F(PageServerTest, OnlyReadingIsAnswered) {
   for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "PATCH"}) {
-    EXPECT_EQ(status_of(ask("/api/runs", method)), 405) << method;
+    EXPECT_EQ(status_of(ask("/api/run?id=exp", method)), 405) << method;
   }
-  const std::string head = ask("/api/runs", "HEAD");
+  const std::string head = ask("/api/run?id=exp", "HEAD");
   EXPECT_EQ(status_of(head), 200);
   EXPECT_TRUE(head.ends_with("\r\n\r\n"));
 }
@@ -168,7 +172,7 @@ TEST_F(PageServerTest, TheRunIsStoppedByItsOwnPageAlone) {
   EXPECT_EQ(stops, 0);
   EXPECT_EQ(stop(cookie() + here + asked), 202);
   EXPECT_EQ(stops, 1);
-  EXPECT_EQ(status_of(ask("/api/runs", "POST")), 405);
+  EXPECT_EQ(status_of(ask("/api/run?id=exp", "POST")), 405);
 }
 
 TEST_F(PageServerTest, AnotherSitesNameAndOriginAreRefused) {
@@ -189,18 +193,18 @@ TEST_F(PageServerTest, AnotherSitesNameAndOriginAreRefused) {
   for (const std::string& origin :
        {std::string("http://evil.example"), std::string("null"),
         "https://" + host(), std::string("http://127.0.0.1:1")}) {
-    EXPECT_EQ(
-        status_of(ask_with("/api/runs", known + "Origin: " + origin + "\r\n")),
-        403)
+    EXPECT_EQ(status_of(ask_with("/api/run?id=exp",
+                                 known + "Origin: " + origin + "\r\n")),
+              403)
         << origin;
   }
-  EXPECT_EQ(status_of(ask_with("/api/runs",
+  EXPECT_EQ(status_of(ask_with("/api/run?id=exp",
                                known + "Origin: http://" + host() + "\r\n")),
             200);
 }
 
 TEST_F(PageServerTest, EveryAnswerHasTheRulesForTheBrowser) {
-  for (const char* path : {"/", "/api/runs", "/nothing"}) {
+  for (const char* path : {"/", "/api/run?id=exp", "/nothing"}) {
     const std::string answer = ask(path);
     EXPECT_NE(answer.find("Content-Security-Policy: default-src 'none'"),
               std::string::npos);
@@ -212,20 +216,21 @@ TEST_F(PageServerTest, EveryAnswerHasTheRulesForTheBrowser) {
 }
 
 TEST_F(PageServerTest, TheApiAnswersForARun) {
-  EXPECT_NE(ask("/api/runs").find("\"id\":\"exp\""), std::string::npos);
-  EXPECT_NE(ask("/api/run?id=exp").find("\"finished\""), std::string::npos);
+  EXPECT_NE(ask("/api/run?id=exp").find("finished"), std::string::npos);
+  EXPECT_NE(ask("/api/plan?id=exp").find("\"settings\""), std::string::npos);
   EXPECT_NE(ask("/api/steps?id=exp&points=5").find("\"total\":6"),
             std::string::npos);
   EXPECT_NE(ask("/api/timeline?id=exp&rank=1").find("\"rank\":1"),
             std::string::npos);
-  for (const char* path :
-       {"/api/run?id=none", "/api/run", "/api/timeline?id=exp&rank=2",
-        "/api/steps?id=none", "/events?id=none", "/api", "/api/runs/"}) {
+  for (const char* path : {"/api/run?id=none", "/api/run",
+                           "/api/timeline?id=exp&rank=2", "/api/steps?id=none",
+                           "/api/plan?id=none", "/api", "/api/run/?id=exp"}) {
     EXPECT_EQ(status_of(ask(path)), 404) << path;
   }
   for (const char* path :
        {"/api/steps?id=exp&points=0", "/api/steps?id=exp&points=1000000",
         "/api/steps?id=exp&points=many", "/api/steps?id=exp&from=-1",
+        "/api/run?id=exp&events=0", "/api/run?id=exp&events=501",
         "/api/timeline?id=exp&rank=-1"}) {
     EXPECT_EQ(status_of(ask(path)), 400) << path;
   }
@@ -255,16 +260,15 @@ TEST_F(PageServerTest, OnlyPicturesOfTheFolderAreServed) {
 
 TEST_F(PageServerTest, ChangesArriveAsEventsWithSignsOfLifeBetweenThem) {
   const Connection connection(server_->port());
-  connection.send("GET /events?id=exp HTTP/1.1\r\nHost: " + host() + "\r\n" +
+  connection.send("GET /events HTTP/1.1\r\nHost: " + host() + "\r\n" +
                   cookie() + "\r\n");
   const std::string first = connection.read("\n\n");
   EXPECT_NE(first.find("text/event-stream"), std::string::npos);
   EXPECT_NE(first.find("event: changed\ndata: {"), std::string::npos);
-  EXPECT_NE(first.find("\"steps\":6"), std::string::npos);
+  EXPECT_NE(first.find(steps_now()), std::string::npos);
   EXPECT_NE(connection.read(": alive\n").find(": alive\n"), std::string::npos);
   folder_.append("steps.jsonl", step_line(6) + "\n");
-  EXPECT_NE(connection.read("\"steps\":7").find("\"steps\":7"),
-            std::string::npos);
+  EXPECT_NE(connection.read(steps_now()).find(steps_now()), std::string::npos);
 }
 
 TEST_F(PageServerTest, TwoHundredReadersGetEachChange) {
@@ -272,20 +276,18 @@ TEST_F(PageServerTest, TwoHundredReadersGetEachChange) {
   for (int i = 0; i < 200; ++i) {
     readers.push_back(std::make_unique<Connection>(server_->port()));
     ASSERT_TRUE(readers.back()->is_open()) << i;
-    readers.back()->send("GET /events?id=exp HTTP/1.1\r\nHost: " + host() +
-                         "\r\n" + cookie() + "\r\n");
+    readers.back()->send("GET /events HTTP/1.1\r\nHost: " + host() + "\r\n" +
+                         cookie() + "\r\n");
   }
   for (const auto& reader : readers) {
-    ASSERT_NE(reader->read("\"steps\":6").find("\"steps\":6"),
-              std::string::npos);
+    ASSERT_NE(reader->read(steps_now()).find(steps_now()), std::string::npos);
   }
   folder_.append("steps.jsonl", step_line(6) + "\n");
   for (const auto& reader : readers) {
-    ASSERT_NE(reader->read("\"steps\":7").find("\"steps\":7"),
-              std::string::npos);
+    ASSERT_NE(reader->read(steps_now()).find(steps_now()), std::string::npos);
   }
   // Other readers are answered meanwhile.
-  EXPECT_EQ(status_of(ask("/api/runs")), 200);
+  EXPECT_EQ(status_of(ask("/api/run?id=exp")), 200);
 }
 
 TEST_F(PageServerTest, AFaultInARunsFilesEndsNoStreamAndNoProcess) {
@@ -297,16 +299,14 @@ TEST_F(PageServerTest, AFaultInARunsFilesEndsNoStreamAndNoProcess) {
   };
   server_ = std::make_unique<PageServer>(std::move(options));
   const Connection connection(server_->port());
-  connection.send("GET /events?id=exp HTTP/1.1\r\nHost: " + host() + "\r\n" +
+  connection.send("GET /events HTTP/1.1\r\nHost: " + host() + "\r\n" +
                   cookie() + "\r\n");
-  connection.read("\"steps\":6");
+  connection.read(steps_now());
   is_faulty = true;
   folder_.append("steps.jsonl", step_line(6) + "\n");
-  EXPECT_EQ(connection.read(": alive\n").find("\"steps\":7"),
-            std::string::npos);
+  EXPECT_EQ(connection.read(": alive\n").find(steps_now()), std::string::npos);
   is_faulty = false;
-  EXPECT_NE(connection.read("\"steps\":7").find("\"steps\":7"),
-            std::string::npos);
+  EXPECT_NE(connection.read(steps_now()).find(steps_now()), std::string::npos);
   is_faulty = true;
   server_.reset();
 }
@@ -321,7 +321,7 @@ TEST_F(PageServerTest, AStuckReaderDelaysNoOtherAndIsClosed) {
                       "Host: " + host() + "\r\n" + cookie()));
   half.send("GET / HTTP/1.1\r\nHost: ");
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(status_of(ask("/api/runs")), 200);
+  EXPECT_EQ(status_of(ask("/api/run?id=exp")), 200);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));
   // Data that the system had accepted arrives, then the end.
@@ -332,7 +332,7 @@ TEST_F(PageServerTest, AStuckReaderDelaysNoOtherAndIsClosed) {
 
 TEST_F(PageServerTest, AServerEndsWithItsReaders) {
   const Connection connection(server_->port());
-  connection.send("GET /events?id=exp HTTP/1.1\r\nHost: " + host() + "\r\n" +
+  connection.send("GET /events HTTP/1.1\r\nHost: " + host() + "\r\n" +
                   cookie() + "\r\n");
   connection.read("\n\n");
   const auto begin = std::chrono::steady_clock::now();
@@ -390,7 +390,7 @@ TEST_F(PageServerTest, UnderACertificateEveryNameMayReachIt) {
   client.enable_server_certificate_verification(false);
   const auto status_with = [&](const std::string& cookie) {
     const auto answer = client.Get(
-        "/api/runs", {{"Host", "ml.example:1234"}, {"Cookie", cookie}});
+        "/api/run?id=exp", {{"Host", "ml.example:1234"}, {"Cookie", cookie}});
     return answer ? answer->status : 0;
   };
   EXPECT_EQ(status_with("headroom_page_" + std::to_string(server_->port()) +

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 
 #include "deploy/page/run_places.h"
 #include "parallel/base/check.h"
@@ -14,50 +16,56 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json run_of(RunRecord& record, const coordinator::RunStatus* live = nullptr,
-            bool is_held = false) {
+Json document_of(RunRecord& record,
+                 const std::optional<LiveStatus>& live = std::nullopt,
+                 bool is_held = false, size_t most_events = kMostEvents) {
   record.refresh(live, is_held);
-  return Json::parse(record.run(
-      [](const Picture& picture) { return "/files?name=" + picture.name; }));
+  return Json::parse(record.document(most_events));
 }
 
-TEST(RunRecord, AFinishedRunIsShownFromItsFiles) {
+Json plan_of(RunRecord& record) {
+  record.refresh(std::nullopt, false);
+  return Json::parse(record.plan());
+}
+
+RunRecord record_of(const std::filesystem::path& folder) {
+  return RunRecord(RunPlace{"exp", folder});
+}
+
+int64_t lines_in(const Json& text) {
+  return std::ranges::count(text.get<std::string>(), '\n');
+}
+
+TEST(RunRecord, ADocumentHasTheTextsOfTheFilesAndWhatTheyDefine) {
   const RunDirectory folder;
-  RunRecord record("exp", folder.path());
-  const Json run = run_of(record);
-  EXPECT_EQ(run["state"], "finished");
-  EXPECT_EQ(run["reason"], "2 epochs");
-  EXPECT_TRUE(run["command"].is_null());
-  EXPECT_EQ(run["progress"]["step"], 6);
-  EXPECT_EQ(run["progress"]["steps"], 6);
-  EXPECT_EQ(run["progress"]["epoch"], 2);
-  EXPECT_EQ(run["progress"]["epochs"], 2);
-  EXPECT_TRUE(run["progress"]["eta_seconds"].is_null());
-  EXPECT_EQ(run["epochs"]["columns"][1], "train/box_loss");
-  EXPECT_EQ(run["epochs"]["rows"].size(), 2u);
-  EXPECT_EQ(run["epochs"]["rows"][1][0], 1);
-  EXPECT_EQ(run["epochs"]["rows"][1][3], 0.3);
-  EXPECT_EQ(run["layout"]["data"], 2);
-  ASSERT_EQ(run["ranks"].size(), 2u);
-  EXPECT_EQ(run["ranks"][1]["host"], "vm");
-  EXPECT_EQ(run["ranks"][1]["worker"], "vm-1-1");
-  EXPECT_EQ(run["ranks"][1]["data"], 1);
-  EXPECT_EQ(run["ranks"][0]["measured_peak"], 1900);
-  EXPECT_TRUE(run["ranks"][0]["heartbeat_age"].is_null());
-  ASSERT_EQ(run["events"].size(), 2u);
-  EXPECT_EQ(run["events"][0]["event"], "run_over");
-  EXPECT_EQ(run["events"][1]["time"], 1795249380.5);
-  EXPECT_EQ(run["checkpoints"], Json::parse(R"([{"step":6}])"));
-  EXPECT_EQ(run["per_class"][0]["name"], "</script><b>");
-  ASSERT_EQ(run["pictures"].size(), 2u);
-  EXPECT_FALSE(run["plan"]["lines"].empty());
-  EXPECT_FALSE(run["plan"]["other_layouts"].empty());
+  RunRecord record = record_of(folder.path());
+  const Json run = document_of(record);
+  EXPECT_EQ(run["id"], "exp");
+  EXPECT_EQ(run["held"], false);
+  EXPECT_TRUE(run["live"].is_null());
+  EXPECT_EQ(run["config"]["model"], "yolov5n");
+  EXPECT_EQ(run["config"]["img"], 64);
+  EXPECT_EQ(run["config"]["batch"], 16);
+  EXPECT_EQ(run["config"]["epochs"], 2);
+  EXPECT_EQ(run["plan"]["layout"]["data_parallel_size"], 2);
+  EXPECT_EQ(run["plan"]["predicted_peak_bytes"].size(), 2u);
+  EXPECT_EQ(lines_in(run["events"]), 2);
+  EXPECT_EQ(lines_in(run["results"]), 3);
+  EXPECT_EQ(
+      Json::parse(run["summary"].get<std::string>())["per_class"][0]["name"],
+      "</script><b>");
+  const Json last = Json::parse(run["last_step"].get<std::string>());
+  EXPECT_EQ(last["step"], 5);
+  EXPECT_TRUE(last["samples"].empty());
+  EXPECT_EQ(run["checkpoints"], Json::array({6}));
+  EXPECT_EQ(run["resume"], "headroom train --resume " + folder.path().string());
+  EXPECT_EQ(run["pictures"].size(), 2u);
 }
 
 TEST(RunRecord, SettingsAreNamedAsTheirFlags) {
   const RunDirectory folder;
-  RunRecord record("exp", folder.path());
-  const Json settings = run_of(record)["settings"];
+  RunRecord record = record_of(folder.path());
+  const Json settings = plan_of(record)["settings"];
   const auto value = [&](const std::string& name) -> std::string {
     for (const Json& setting : settings) {
       if (setting[0] == name) return setting[1];
@@ -69,137 +77,105 @@ TEST(RunRecord, SettingsAreNamedAsTheirFlags) {
   EXPECT_EQ(value("batch"), "16");
 }
 
-TEST(RunRecord, ARunWithoutARecordedEndWasKilledAndShowsTheResumeCommand) {
+TEST(RunRecord, ThePlanIsInWordsWithTheLayoutsThatWereNotChosen) {
   const RunDirectory folder;
-  folder.write("events.jsonl",
-               "{\"event\":\"join\",\"step\":0,\"reason\":\"a worker\"}\n");
-  RunRecord record("exp", folder.path());
-  const Json run = run_of(record);
-  EXPECT_EQ(run["state"], "stopped");
-  EXPECT_EQ(run["command"],
-            "headroom train --resume " + folder.path().string());
-  EXPECT_EQ(run_of(record, nullptr, /*is_held=*/true)["state"], "running");
-  EXPECT_TRUE(run_of(record, nullptr, /*is_held=*/true)["command"].is_null());
+  RunRecord record = record_of(folder.path());
+  const Json plan = plan_of(record);
+  EXPECT_FALSE(plan["lines"].empty());
+  EXPECT_FALSE(plan["other_layouts"].empty());
 }
 
-TEST(RunRecord, ALiveStatusOutranksTheFiles) {
+TEST(RunRecord, ALivePlanOutranksTheFile) {
   const RunDirectory folder;
-  RunRecord record("exp", folder.path());
-  coordinator::RunStatus status;
-  status.state = coordinator::RunPhase::kRunning;
-  status.reason = "all 2 workers have joined";
-  status.progress.step = 8;
-  status.progress.num_steps = 12;
-  status.progress.num_epochs = 4;
-  status.progress.epoch = 2;
-  status.progress.images_per_second = 50;
-  coordinator::MemberStatus member;
-  member.worker_id = "new-1";
-  member.hostname = "other";
-  member.rank = 1;
-  member.heartbeat_age_seconds = 0.25;
-  member.state = coordinator::MemberActivity::kRunning;
-  status.members = {member};
-  const Json run = run_of(record, &status);
-  EXPECT_EQ(run["state"], "running");
-  EXPECT_EQ(run["progress"]["step"], 8);
-  EXPECT_EQ(run["progress"]["steps"], 12);
-  EXPECT_EQ(run["progress"]["epoch"], 3);
-  EXPECT_DOUBLE_EQ(run["progress"]["eta_seconds"], 4 * 16 / 50.0);
-  EXPECT_EQ(run["ranks"][1]["host"], "other");
-  EXPECT_EQ(run["ranks"][1]["state"], "running");
-  EXPECT_EQ(run["ranks"][1]["heartbeat_age"], 0.25);
+  RunRecord record = record_of(folder.path());
+  configs::RunConfig config = small_config();
+  config.layout = plan::parse_layout("pipeline=2");
+  const LiveStatus live{R"({"state":"running","events":[1]})",
+                        small_plan(config)};
+  const Json run = document_of(record, live);
+  EXPECT_EQ(run["live"], Json::parse(R"({"state":"running"})"));
+  EXPECT_EQ(run["plan"]["layout"]["pipeline_parallel_size"], 2);
 }
 
-TEST(RunRecord, ARunThatGrowsIsReadOn) {
+TEST(RunRecord, TheStampChangesWithTheFilesThatThePageDraws) {
   const RunDirectory folder;
-  RunRecord record("exp", folder.path());
-  run_of(record);
-  folder.append("steps.jsonl", step_line(6) + "\n" + step_line(7).substr(0, 9));
-  folder.append("results.csv", "2,0.09,0.6,0.4\n3,0.0");
-  const Json run = run_of(record);
-  EXPECT_EQ(run["progress"]["step"], 7);
-  EXPECT_EQ(run["epochs"]["rows"].size(), 3u);
-  const Json overview = Json::parse(record.overview());
-  EXPECT_EQ(overview["best"]["epoch"], 2);
-  EXPECT_EQ(overview["img"], 64);
-  EXPECT_EQ(overview["model"], "yolov5n");
+  std::set<std::string> stamps = {stamp_of(folder.path())};
+  folder.append("events.jsonl", "{\"event\":\"join\"}\n");
+  stamps.insert(stamp_of(folder.path()));
+  folder.append("results.csv", "2,0.09,0.6,0.4\n");
+  stamps.insert(stamp_of(folder.path()));
+  // The system's clock for files has steps of some milliseconds.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  folder.write("PR_curve.png", "png");
+  stamps.insert(stamp_of(folder.path()));
+  EXPECT_EQ(stamps.size(), 4u);
+  folder.append("steps.jsonl", step_line(6) + "\n");
+  EXPECT_TRUE(stamps.contains(stamp_of(folder.path())));
 }
 
-TEST(RunRecord, BrokenFilesLeaveUnknownValuesNull) {
+TEST(RunRecord, OfManyEventsTheFirstTheGenerationAndTheNewestAreLeft) {
+  const RunDirectory folder;
+  const auto event = [](const std::string& kind, const std::string& more) {
+    return "{\"event\":\"" + kind + "\"" + more + "}\n";
+  };
+  std::string text = event("plan", "") + event("generation", ",\"a\":1");
+  text += event("generation",
+                ",\"workers\":[" + std::string(70'000, ' ') + "],\"a\":2");
+  for (int i = 0; i < 600; ++i) text += event("epoch", "");
+  text += event("odd", ",\"list\":[\"" + std::string(70'000, 'x') +
+                           "\"],\"reason\":\"r\"");
+  folder.write("events.jsonl", text + "{\"event\":\"half");
+  RunRecord record = record_of(folder.path());
+  const std::string all = document_of(record)["events"];
+  EXPECT_EQ(lines_in(all), 502);
+  EXPECT_TRUE(all.starts_with(event("plan", "")));
+  EXPECT_EQ(all.find("\"a\":1"), std::string::npos);
+  EXPECT_NE(all.find("\"a\":2"), std::string::npos);
+  EXPECT_TRUE(all.ends_with(event("odd", ",\"reason\":\"r\"")));
+  EXPECT_EQ(lines_in(document_of(record, {}, false, 1)["events"]), 3);
+}
+
+TEST(RunRecord, FilesThatCannotBeReadGiveADocumentWithFewerParts) {
   const headroom::testing::TemporaryFolder folder;
   folder.write("run.yaml", "cfg: [");
   folder.write("plan.json", "{");
   folder.write("events.jsonl",
                "{\"event\":\"join\",\"reason\":\"a\xff\xfe\"}\n");
-  folder.write("summary.json", "[]");
-  RunRecord record("odd", folder.path());
-  const Json run = run_of(record);
-  EXPECT_EQ(run["state"], "stopped");
-  EXPECT_TRUE(run["layout"].is_null());
-  EXPECT_TRUE(run["ranks"].empty());
-  EXPECT_EQ(run["events"].size(), 1u);
+  RunRecord record = record_of(folder.path());
+  const Json run = document_of(record);
+  EXPECT_TRUE(run["config"].is_null());
+  EXPECT_TRUE(run["plan"].is_null());
+  EXPECT_EQ(lines_in(run["events"]), 1);
+  EXPECT_EQ(run["results"], "");
   EXPECT_FALSE(record.timeline(0).has_value());
 }
 
-TEST(RunRecord, NestingThatIsTooDeepIsRefused) {
-  const RunDirectory folder;
-  const auto nested = [](int levels) {
-    const auto count = static_cast<size_t>(levels);
-    return std::string(count, '[') + std::string(count, ']');
-  };
-  for (const int levels : {70, 200'000}) {
-    folder.append("events.jsonl",
-                  "{\"event\":\"odd\",\"a\":" + nested(levels) + "}\n");
-    folder.write("summary.json", "{\"per_class\":[" + nested(levels) + "]}");
-    RunRecord record("exp", folder.path());
-    const Json run = run_of(record);
-    EXPECT_EQ(run["num_events"], 2) << levels;
-    EXPECT_TRUE(run["per_class"].is_null()) << levels;
-  }
-  folder.append("events.jsonl",
-                "{\"event\":\"odd\",\"a\":" + nested(60) + "}\n");
-  RunRecord record("exp", folder.path());
-  EXPECT_EQ(run_of(record)["num_events"], 3);
-}
-
-TEST(RunRecord, NumbersThatWereNotCountedAreUnknown) {
-  const RunDirectory folder;
-  folder.write("results.csv",
-               "epoch,metrics/mAP_0.5,metrics/mAP_0.5:0.95\n1e300,0.5,0.3\n");
-  folder.append("steps.jsonl",
-                "{\"step\":6,\"epoch\":1e300,\"memory\":[{\"rank\":0,"
-                "\"measured_peak_bytes\":1e300}]}\n");
-  RunRecord record("exp", folder.path());
-  const Json run = run_of(record);
-  EXPECT_TRUE(run["epochs"]["rows"].empty());
-  EXPECT_EQ(run["progress"]["epoch"], 0);
-  EXPECT_TRUE(run["ranks"][0]["measured_peak"].is_null());
-}
-
-TEST(RunRecord, ResultsOfAnOlderRunInTheFolderAreNotTheNewRuns) {
+TEST(RunRecord, ARunThatHoldsItsFolderDoesNotShowAnOlderRunsResults) {
   const RunDirectory folder;
   folder.write(".older-run", "");
-  RunRecord record("exp", folder.path());
+  RunRecord record = record_of(folder.path());
   const auto expect_results = [&](const Json& run, bool are_there) {
-    EXPECT_EQ(run["progress"]["step"], are_there ? 6 : 0);
-    EXPECT_EQ(run["epochs"]["rows"].size(), are_there ? 2u : 0u);
-    EXPECT_EQ(run["per_class"].is_null(), !are_there);
+    EXPECT_EQ(run.contains("last_step"), are_there);
+    EXPECT_EQ(run.contains("results"), are_there);
+    EXPECT_EQ(run.contains("summary"), are_there);
+    EXPECT_EQ(Json::parse(record.steps(100, 0))["total"], are_there ? 6 : 0);
   };
-  const coordinator::RunStatus waiting;
-  expect_results(run_of(record), true);
-  expect_results(run_of(record, nullptr, /*is_held=*/true), false);
-  expect_results(run_of(record, &waiting), false);
+  const LiveStatus waiting{"{}", {}};
+  expect_results(document_of(record), true);
+  expect_results(document_of(record, {}, /*is_held=*/true), false);
+  expect_results(document_of(record, waiting), false);
   std::filesystem::remove(folder.path() / ".older-run");
-  expect_results(run_of(record, &waiting), true);
+  expect_results(document_of(record, waiting), true);
 }
 
 TEST(RunRecord, StepsAreGivenWithTheirMemory) {
   const RunDirectory folder;
-  RunRecord record("exp", folder.path());
-  record.refresh(nullptr, false);
+  RunRecord record = record_of(folder.path());
+  record.refresh(std::nullopt, false);
   const Json steps = Json::parse(record.steps(1500, 2));
   EXPECT_EQ(steps["total"], 6);
+  EXPECT_EQ(steps["epoch_samples"], 48);
+  EXPECT_EQ(steps["bytes"], steps_bytes(folder.path()));
   EXPECT_EQ(steps["columns"].size(), 9u);
   ASSERT_EQ(steps["rows"].size(), 4u);
   EXPECT_EQ(steps["rows"][0][0], 2);
@@ -209,10 +185,21 @@ TEST(RunRecord, StepsAreGivenWithTheirMemory) {
   EXPECT_EQ(steps["memory"][1]["measured"][0], 1800);
 }
 
+TEST(RunRecord, BytesThatNoNumberRepresentsAreUnknown) {
+  const RunDirectory folder;
+  folder.append("steps.jsonl",
+                "{\"step\":6,\"epoch\":1e300,\"memory\":[{\"rank\":0,"
+                "\"measured_peak_bytes\":1e300}]}\n");
+  RunRecord record = record_of(folder.path());
+  record.refresh(std::nullopt, false);
+  const Json steps = Json::parse(record.steps(1500, 6));
+  EXPECT_TRUE(steps["memory"][0]["measured"][0].is_null());
+}
+
 TEST(RunRecord, TheTimelineReachesThePredictedPeakOfAStep) {
   const RunDirectory folder;
-  RunRecord record("exp", folder.path());
-  record.refresh(nullptr, false);
+  RunRecord record = record_of(folder.path());
+  record.refresh(std::nullopt, false);
   const plan::Plan plan = small_plan(small_config());
   for (int rank = 0; rank < 2; ++rank) {
     const Json timeline = Json::parse(record.timeline(rank).value());
@@ -233,17 +220,15 @@ TEST(RunRecord, TheTimelineReachesThePredictedPeakOfAStep) {
   EXPECT_FALSE(record.timeline(2).has_value());
 }
 
-// Nothing is derived from a plan that does not fit the model.
-TEST(RunRecord, APlanOfAnotherModelIsReportedAndEndsNothing) {
+TEST(RunRecord, APlanOfAnotherModelHasNoOtherLayouts) {
   const RunDirectory folder;
   configs::RunConfig config = small_config();
   config.layout = plan::parse_layout("pipeline=2");
   plan::Plan plan = small_plan(config);
   plan.stage_begins = {0, 5000};
   folder.write("plan.json", plan::plan_to_json(plan));
-  RunRecord record("exp", folder.path());
-  const Json run = run_of(record);
-  EXPECT_TRUE(run["plan"]["other_layouts"].empty());
+  RunRecord record = record_of(folder.path());
+  EXPECT_TRUE(plan_of(record)["other_layouts"].empty());
   if (const auto timeline = record.timeline(0)) {
     EXPECT_NE(timeline->find("do not belong together"), std::string::npos);
   }

@@ -16,11 +16,10 @@ class StepHistoryTest : public ::testing::Test {
     std::ofstream(folder_.path() / "steps.jsonl", std::ios::app) << text;
     history_.refresh();
   }
-  double box(size_t index) const {
-    return history_.steps()
-        .point(index)
-        .values[static_cast<size_t>(StepColumn::kBox)];
+  double value(size_t index, StepColumn column) const {
+    return history_.steps().point(index).values[static_cast<size_t>(column)];
   }
+  double box(size_t index) const { return value(index, StepColumn::kBox); }
 
   headroom::testing::TemporaryFolder folder_;
   StepHistory history_{folder_.path()};
@@ -29,7 +28,7 @@ class StepHistoryTest : public ::testing::Test {
 TEST_F(StepHistoryTest, AFileThatIsNotThereHasNoSteps) {
   history_.refresh();
   EXPECT_EQ(history_.num_steps(), 0);
-  EXPECT_TRUE(std::isnan(history_.newest(StepColumn::kBox)));
+  EXPECT_EQ(history_.steps().size(), 0u);
 }
 
 TEST_F(StepHistoryTest, ALineIsReadWithItsNumbersAndTheMemoryOfItsRanks) {
@@ -38,9 +37,9 @@ TEST_F(StepHistoryTest, ALineIsReadWithItsNumbersAndTheMemoryOfItsRanks) {
   EXPECT_EQ(history_.num_steps(), 1);
   EXPECT_EQ(history_.epoch_samples(), 48);
   EXPECT_DOUBLE_EQ(box(0), 0.75);
-  EXPECT_DOUBLE_EQ(history_.newest(StepColumn::kGradNorm), 0.5);
-  EXPECT_DOUBLE_EQ(history_.newest(StepColumn::kLr), 0.01);
-  EXPECT_DOUBLE_EQ(history_.newest(StepColumn::kSkipped), 0);
+  EXPECT_DOUBLE_EQ(value(0, StepColumn::kGradNorm), 0.5);
+  EXPECT_DOUBLE_EQ(value(0, StepColumn::kLr), 0.01);
+  EXPECT_DOUBLE_EQ(value(0, StepColumn::kSkipped), 0);
   ASSERT_EQ(history_.memory().size(), 2u);
   const auto values = history_.memory().at(1).point(0).values;
   EXPECT_TRUE(std::isnan(values[StepHistory::kPredicted]));
@@ -51,27 +50,28 @@ TEST_F(StepHistoryTest, AHalfLineWaitsForItsRest) {
   const std::string line = step_line(0);
   append(line.substr(0, 40));
   EXPECT_EQ(history_.num_steps(), 0);
-  EXPECT_EQ(history_.corrupt_lines(), 0);
   append(line.substr(40) + "\n");
   EXPECT_EQ(history_.num_steps(), 1);
 }
 
-TEST_F(StepHistoryTest, LinesThatAreNoStepsAreCounted) {
+TEST_F(StepHistoryTest, LinesThatAreNoStepsAreLeftOut) {
   append(step_line(0) + "\n{\"step\":\nnot JSON\n[1]\n{\"step\":-4}\n\n" +
          step_line(1) + "\n");
   EXPECT_EQ(history_.steps().size(), 2u);
-  EXPECT_EQ(history_.corrupt_lines(), 5);
 }
 
 TEST_F(StepHistoryTest, DeepNestingIsALineThatIsNoStep) {
   append("{\"a\":" + std::string(100'000, '[') + "\n" + step_line(0) + "\n");
-  EXPECT_EQ(history_.corrupt_lines(), 1);
   EXPECT_EQ(history_.num_steps(), 1);
 }
 
-TEST_F(StepHistoryTest, MemoryThatIsNoListOfRanksIsALineThatIsNoStep) {
-  append("{\"step\":0,\"memory\":[[1]]}\n" + step_line(0) + "\n");
-  EXPECT_EQ(history_.corrupt_lines(), 1);
+TEST_F(StepHistoryTest, MembersOfOtherTypesAreUnknown) {
+  append(
+      "{\"step\":0,\"box\":\"a\",\"lr\":3,\"memory\":[[1]],"
+      "\"update_skipped\":5}\n");
+  EXPECT_TRUE(std::isnan(box(0)));
+  EXPECT_TRUE(history_.memory().empty());
+  append(step_line(0) + "\n");
   EXPECT_EQ(history_.num_steps(), 1);
 }
 
@@ -91,14 +91,12 @@ TEST_F(StepHistoryTest, AFileThatWasCutAndGrewBeyondItsOldEndIsReadAgain) {
   append(step_line(1, 7) + "\n" + step_line(2, 8) + "\n");
   ASSERT_EQ(history_.steps().size(), 3u);
   EXPECT_DOUBLE_EQ(box(1), 7);
-  EXPECT_EQ(history_.corrupt_lines(), 0);
 }
 
-TEST_F(StepHistoryTest, ALineAboveTheLimitIsSkippedAndCounted) {
+TEST_F(StepHistoryTest, ALineAboveTheLimitIsSkipped) {
   append(step_line(0) + "\n" + std::string((16 << 20) + 10, 'x'));
   append("\n" + step_line(1) + "\n");
   EXPECT_EQ(history_.num_steps(), 2);
-  EXPECT_EQ(history_.corrupt_lines(), 1);
 }
 
 TEST(DecimatedSeries, HundredThousandsOfPointsStayBoundedAndKeepTheirExtremes) {

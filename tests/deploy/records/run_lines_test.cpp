@@ -83,6 +83,39 @@ TEST(LastObjects, AreSearchedInTheLastMebibytes) {
   EXPECT_EQ(objects[0].at("a"), 2);
 }
 
+TEST(LastLines, AreTheCompleteOnesAmongTheLastBytes) {
+  const testing::TemporaryFolder folder;
+  EXPECT_EQ(last_lines(folder.path() / "none", 100), "");
+  const auto file = folder.write("lines", "one\ntwo\nthree\nhalf");
+  EXPECT_EQ(last_lines(file, 100), "one\ntwo\nthree\n");
+  EXPECT_EQ(last_lines(file, 14), "two\nthree\n") << "two begins there";
+  EXPECT_EQ(last_lines(file, 13), "three\n");
+  EXPECT_EQ(last_lines(file, 5), "");
+  EXPECT_EQ(lines_of("one\n\ntwo\nhalf"),
+            (std::vector<std::string_view>{"one", "", "two"}));
+}
+
+TEST(WithoutSamples, TheListIsEmptyAndTheRestIsThere) {
+  EXPECT_EQ(without_samples(R"({"step":1,"samples":[5,1],"lr":[2]})"),
+            R"({"step":1,"samples":[],"lr":[2]})");
+  for (const char* line : {R"({"step":1,"lr":[2]})", R"({"samples":[1,2)", "",
+                           R"({"reason":"\"samples\":[1]","samples":3})"}) {
+    EXPECT_EQ(without_samples(line), line);
+  }
+}
+
+TEST(CheckpointsIn, AreThoseWithAManifestUnlessAnOlderRunLeftThem) {
+  const testing::TemporaryFolder folder;
+  EXPECT_TRUE(checkpoints_in(folder.path()).empty());
+  for (const char* name : {"step-12", "step-6", "other", "step-x"}) {
+    folder.write(std::string("checkpoints/") + name + "/MANIFEST.json", "{}");
+  }
+  folder.write("checkpoints/step-18/state.safetensors", "");
+  EXPECT_EQ(checkpoints_in(folder.path()), (std::vector<int64_t>{6, 12}));
+  folder.write(".older-run", "");
+  EXPECT_TRUE(checkpoints_in(folder.path()).empty());
+}
+
 TEST(ShallowJson, BeyondDepth64IsRefused) {
   const auto nested = [](size_t levels) {
     return std::string(levels, '[') + std::string(levels, ']');

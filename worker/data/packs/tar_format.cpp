@@ -5,7 +5,6 @@
 #include <cstdio>
 
 #include "parallel/base/check.h"
-#include "parallel/base/text.h"
 
 namespace headroom::packs {
 namespace {
