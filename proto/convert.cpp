@@ -45,11 +45,11 @@ EventRecord from_wire(const wire::Event& message) {
   return record;
 }
 
-void check_assignment(const wire::Assignment& message) {
+std::optional<RankAssignment> assignment_of(const wire::Assignment& message) {
   switch (message.action()) {
     case wire::ACTION_WAIT:
     case wire::ACTION_EXIT:
-      return;
+      return std::nullopt;
     case wire::ACTION_RUN:
     case wire::ACTION_SAVE_AND_EXIT:
       break;
@@ -60,30 +60,31 @@ void check_assignment(const wire::Assignment& message) {
   if (message.stamp().generation() < 1) {
     throw bad_field("generation", 0, "generations count from 1");
   }
-  if (message.world_size() < 1 || message.world_size() > kMaxWorldSize) {
-    throw bad_field("world_size", message.world_size(),
+  const auto assignment = from_message<RankAssignment>(message);
+  const int world_size = assignment.world_size;
+  if (world_size < 1 || world_size > kMaxWorldSize) {
+    throw bad_field("world_size", world_size,
                     cat("a run has 1 to ", kMaxWorldSize, " ranks"));
   }
-  if (message.rank() < 0 || message.rank() >= message.world_size()) {
-    throw bad_field("rank", message.rank(),
-                    cat("world_size is ", message.world_size()));
+  const std::string in_world = cat("world_size is ", world_size);
+  if (assignment.rank < 0 || assignment.rank >= world_size) {
+    throw bad_field("rank", assignment.rank, in_world);
   }
-  if (message.local_world_size() < 1 ||
-      message.local_world_size() > message.world_size()) {
-    throw bad_field("local_world_size", message.local_world_size(),
-                    cat("world_size is ", message.world_size()));
+  if (assignment.local_world_size < 1 ||
+      assignment.local_world_size > world_size) {
+    throw bad_field("local_world_size", assignment.local_world_size, in_world);
   }
-  if (message.local_rank() < 0 || message.local_rank() >= kMaxWorldSize) {
-    throw bad_field("local_rank", message.local_rank(),
+  if (assignment.local_rank < 0 || assignment.local_rank >= kMaxWorldSize) {
+    throw bad_field("local_rank", assignment.local_rank,
                     cat("a machine has at most ", kMaxWorldSize, " workers"));
   }
-  const plan::ParallelLayout layout =
-      plan_of_message(message.plan_json()).layout;
-  if (layout.world_size() != message.world_size()) {
-    throw bad_field("world_size", message.world_size(),
+  const plan::ParallelLayout& layout = assignment.plan.layout;
+  if (layout.world_size() != world_size) {
+    throw bad_field("world_size", world_size,
                     cat("the plan's layout ", plan::to_string(layout), " has ",
                         layout.world_size(), " ranks"));
   }
+  return assignment;
 }
 
 }  // namespace headroom::wire

@@ -1,19 +1,26 @@
 // Conversion between a struct and its protobuf message: each field is named
 // once, for both directions.
 //
-//   void fields(auto& archive, wire::Either<Member> auto& member) {
-//     archive("worker_id", member.worker_id);
-//     archive("state", member.state, MemberState::kGone);  // the enum's last
-//   }
+//   HEADROOM_FIELDS(Member, worker_id, state, slots)
+//   constexpr MemberState last_of(MemberState) { return MemberState::kGone; }
 //
 //   auto message = wire::to_message<wire::LoggedMember>(member);
 //   auto member = wire::from_message<Member>(message);
 //
-// A field may be a string, bool, int, int64_t, uint64_t, double, milliseconds
-// (an int64 in the message), an enum (an int32), a plan (a string, its JSON), a
-// struct with fields() or with to_wire() and from_wire(), or an optional,
-// vector or set of these. A protobuf field of type `string` gets valid UTF-8
-// (invalid bytes become '?'); use `bytes` to keep bytes.
+// HEADROOM_FIELDS stands in the struct's namespace, which argument-dependent
+// lookup searches. It defines fields(), which is written out where names
+// differ:
+//
+//   void fields(auto& archive, wire::Either<Member> auto& member) {
+//     archive("worker_id", member.name);
+//   }
+//
+// A field may be a string, bool, int, int64_t, uint64_t, double, an enum with
+// last_of() (an int32), a struct with fields() or with to_wire() and
+// from_wire(), or an optional, vector or set of these; also milliseconds (an
+// int64 called NAME_ms in the message) and a plan (its JSON, called NAME_json).
+// A protobuf field of type `string` gets valid UTF-8 (invalid bytes become
+// '?'); use `bytes` to keep bytes.
 //
 // Errors: CheckFailure if the message has no field of that name and type;
 // from_message throws Error (tag "wire", exit 2) for an unknown enum number
@@ -39,6 +46,24 @@
 
 namespace headroom::wire {
 
+#define HEADROOM_FIELDS(Struct, ...)                                         \
+  void fields(auto& archive, ::headroom::wire::Either<Struct> auto& value) { \
+    HEADROOM_EXPAND(HEADROOM_EACH(__VA_ARGS__))                              \
+  }
+// The recursion of HEADROOM_FIELDS: one call of the archive for each name.
+#define HEADROOM_EACH(name, ...) \
+  archive(#name, value.name);    \
+  __VA_OPT__(HEADROOM_EACH_NEXT HEADROOM_PARENTHESES(__VA_ARGS__))
+#define HEADROOM_EACH_NEXT() HEADROOM_EACH
+#define HEADROOM_PARENTHESES ()
+#define HEADROOM_EXPAND(...) \
+  HEADROOM_EXPAND2(HEADROOM_EXPAND2(HEADROOM_EXPAND2(__VA_ARGS__)))
+#define HEADROOM_EXPAND2(...) \
+  HEADROOM_EXPAND3(HEADROOM_EXPAND3(HEADROOM_EXPAND3(__VA_ARGS__)))
+#define HEADROOM_EXPAND3(...) \
+  HEADROOM_EXPAND4(HEADROOM_EXPAND4(HEADROOM_EXPAND4(__VA_ARGS__)))
+#define HEADROOM_EXPAND4(...) __VA_ARGS__
+
 template <typename T, typename Struct>
 concept Either = std::same_as<std::remove_const_t<T>, Struct>;
 
@@ -60,13 +85,25 @@ concept HasConversion = requires(const T& value) {
 };
 
 template <typename T>
+concept IsEnum = std::is_enum_v<T>;
+
+// The field's name in the message.
+template <typename T>
+std::string name_on_wire(const char* name) {
+  if (std::same_as<T, std::chrono::milliseconds>) return cat(name, "_ms");
+  return std::same_as<T, plan::Plan> ? cat(name, "_json") : name;
+}
+
+template <typename T>
 constexpr FieldDescriptor::CppType type_on_wire() {
   if (std::same_as<T, std::string> || std::same_as<T, plan::Plan>) {
     return FieldDescriptor::CPPTYPE_STRING;
   }
   if (std::same_as<T, bool>) return FieldDescriptor::CPPTYPE_BOOL;
-  if (std::same_as<T, int>) return FieldDescriptor::CPPTYPE_INT32;
-  if (std::same_as<T, int64_t>) return FieldDescriptor::CPPTYPE_INT64;
+  if (std::same_as<T, int> || IsEnum<T>) return FieldDescriptor::CPPTYPE_INT32;
+  if (std::same_as<T, int64_t> || std::same_as<T, std::chrono::milliseconds>) {
+    return FieldDescriptor::CPPTYPE_INT64;
+  }
   if (std::same_as<T, uint64_t>) return FieldDescriptor::CPPTYPE_UINT64;
   if (std::same_as<T, double>) return FieldDescriptor::CPPTYPE_DOUBLE;
   return FieldDescriptor::CPPTYPE_MESSAGE;
@@ -76,7 +113,8 @@ constexpr FieldDescriptor::CppType type_on_wire() {
 template <typename T>
 const FieldDescriptor& field_of(const google::protobuf::Message& message,
                                 const char* name, bool is_list) {
-  const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
+  const FieldDescriptor* field =
+      message.GetDescriptor()->FindFieldByName(name_on_wire<T>(name));
   HEADROOM_CHECK(field != nullptr && field->cpp_type() == type_on_wire<T>() &&
                      field->is_repeated() == is_list,
                  message.GetTypeName() + " has no such field " + name);
@@ -99,18 +137,11 @@ class MessageWriter {
     const auto& field = internal::field_of<T>(message_, name, false);
     if (value) put(field, *value);
   }
-  void operator()(const char* name, std::chrono::milliseconds value) {
-    (*this)(name, static_cast<int64_t>(value.count()));
-  }
   template <internal::IsList List>
   void operator()(const char* name, const List& list) {
     using T = typename List::value_type;
     const auto& field = internal::field_of<T>(message_, name, true);
     for (const T& value : list) put(field, value);
-  }
-  template <typename Enum>
-  void operator()(const char* name, Enum value, Enum /*last*/) {
-    (*this)(name, static_cast<int>(value));
   }
 
  private:
@@ -125,6 +156,10 @@ class MessageWriter {
               : access_.SetString(&message_, &field, std::move(text));
     } else if constexpr (std::same_as<T, plan::Plan>) {
       put(field, plan::plan_to_message(value));
+    } else if constexpr (std::same_as<T, std::chrono::milliseconds>) {
+      put(field, static_cast<int64_t>(value.count()));
+    } else if constexpr (internal::IsEnum<T>) {
+      put(field, static_cast<int>(value));
     } else if constexpr (std::same_as<T, int64_t>) {
       is_list ? access_.AddInt64(&message_, &field, value)
               : access_.SetInt64(&message_, &field, value);
@@ -167,11 +202,6 @@ class MessageReader {
     const auto& field = internal::field_of<T>(message_, name, false);
     if (access_.HasField(message_, &field)) value = get<T>(field, 0);
   }
-  void operator()(const char* name, std::chrono::milliseconds& value) {
-    int64_t count = 0;
-    (*this)(name, count);
-    value = std::chrono::milliseconds(count);
-  }
   template <internal::IsList List>
   void operator()(const char* name, List& list) {
     using T = typename List::value_type;
@@ -180,16 +210,6 @@ class MessageReader {
     for (int i = 0; i < access_.FieldSize(message_, &field); ++i) {
       list.insert(list.end(), get<T>(field, i));
     }
-  }
-  template <typename Enum>
-  void operator()(const char* name, Enum& value, Enum last) {
-    const int number =
-        get<int>(internal::field_of<int>(message_, name, false), 0);
-    if (number < 0 || number > static_cast<int>(last)) {
-      throw Error("wire", cat(std::string(name), " ", number, " is unknown"),
-                  "start the build that wrote the log");
-    }
-    value = static_cast<Enum>(number);
   }
 
  private:
@@ -202,6 +222,15 @@ class MessageReader {
                      : access_.GetString(message_, &field);
     } else if constexpr (std::same_as<T, plan::Plan>) {
       return plan_of_message(get<std::string>(field, index));
+    } else if constexpr (std::same_as<T, std::chrono::milliseconds>) {
+      return T(get<int64_t>(field, index));
+    } else if constexpr (internal::IsEnum<T>) {
+      const int number = get<int>(field, index);
+      if (number < 0 || number > static_cast<int>(last_of(T()))) {
+        throw Error("wire", cat(field.name(), " ", number, " is unknown"),
+                    "start the build that wrote the log");
+      }
+      return static_cast<T>(number);
     } else if constexpr (std::same_as<T, int64_t>) {
       return is_list ? access_.GetRepeatedInt64(message_, &field, index)
                      : access_.GetInt64(message_, &field);

@@ -10,10 +10,6 @@
 namespace headroom::coordinator {
 namespace {
 
-std::string serialised(const google::protobuf::MessageLite& message) {
-  return message.SerializeAsString();
-}
-
 void take(std::optional<LoggedRun>& run, wire::LogRecord record,
           std::map<uint64_t, std::map<std::string, std::string>>& keys) {
   if (!run) run.emplace();
@@ -69,31 +65,17 @@ void RunLog::append(const std::string& record) {
   unsynced_ = true;
 }
 
+void RunLog::add(const wire::LogRecord& record) {
+  append(record.SerializeAsString());
+}
+
 void RunLog::save(wire::LogSnapshot&& snapshot) {
   wire::LogRecord record;
   *record.mutable_snapshot() = std::move(snapshot);
-  std::string bytes = serialised(record);
+  std::string bytes = record.SerializeAsString();
   if (bytes == newest_snapshot_) return;
   append(bytes);
   newest_snapshot_ = std::move(bytes);
-}
-
-void RunLog::add(const wire::Progress& progress) {
-  wire::LogRecord record;
-  *record.mutable_progress() = progress;
-  append(serialised(record));
-}
-
-void RunLog::add(const wire::Event& event) {
-  wire::LogRecord record;
-  *record.mutable_event() = event;
-  append(serialised(record));
-}
-
-void RunLog::add(const wire::LoggedKey& key) {
-  wire::LogRecord record;
-  *record.mutable_key() = key;
-  append(serialised(record));
 }
 
 void RunLog::sync() {
@@ -107,22 +89,23 @@ bool RunLog::wants_compaction() const {
 void RunLog::compact(const LoggedRun& run) {
   std::vector<std::string> records;
   wire::LogRecord record;
+  const auto add = [&] { records.push_back(record.SerializeAsString()); };
   *record.mutable_snapshot() = run.snapshot;
-  records.push_back(serialised(record));
+  add();
   if (run.progress) {
     *record.mutable_progress() = *run.progress;
-    records.push_back(serialised(record));
+    add();
   }
   for (const wire::Event& event : run.events) {
     *record.mutable_event() = event;
-    records.push_back(serialised(record));
+    add();
   }
   for (const auto& [key, value] : run.keys) {
     wire::LoggedKey* entry = record.mutable_key();
     entry->set_generation(run.snapshot.state().generation().number());
     entry->set_key(key);
     entry->set_value(value);
-    records.push_back(serialised(record));
+    add();
   }
   log_->replace(records);
   newest_snapshot_ = records.front();

@@ -56,9 +56,8 @@ class RunLog {
   // Appends the snapshot if it differs from the previous one. Durable after
   // sync().
   void save(wire::LogSnapshot&& snapshot);
-  void add(const wire::Progress& progress);
-  void add(const wire::Event& event);
-  void add(const wire::LoggedKey& key);
+  // Appends any other record.
+  void add(const wire::LogRecord& record);
   void sync();
 
   bool leads_here() const { return log_->leads_here(); }

@@ -9,52 +9,29 @@
 // In the struct's namespace, so that argument-dependent lookup finds it.
 namespace headroom::plan {
 
-void fields(auto& log, wire::Either<NetworkRates> auto& network) {
-  log("machines", network.machines);
-  log("interface", network.interface);
-  log("slowest_bytes_per_second", network.slowest_bytes_per_second);
-  log("fastest_bytes_per_second", network.fastest_bytes_per_second);
-  log("latency_seconds", network.latency_seconds);
-  log("is_sample", network.is_sample);
-}
+HEADROOM_FIELDS(NetworkRates, machines, interface, slowest_bytes_per_second,
+                fastest_bytes_per_second, latency_seconds, is_sample)
 
 }  // namespace headroom::plan
 
 namespace headroom::coordinator {
 
+constexpr MemberState last_of(MemberState) { return MemberState::kGone; }
+constexpr LeavingCause last_of(LeavingCause) { return LeavingCause::kAsked; }
+constexpr RunPhase last_of(RunPhase) { return RunPhase::kFailed; }
+
 // --- membership ------------------------------------------------------------
 
-void fields(auto& log, wire::Either<Node> auto& node) {
-  log("node_id", node.node_id);
-  log("hostname", node.hostname);
-  log("launcher_rank", node.launcher_rank);
-  log("worker_ids", node.worker_ids);
-  log("silent", node.silent);
-  log("cards", node.cards);
-  log("no_card_reason", node.no_card_reason);
-  log("slot_cards", node.slot_cards);
-}
-
-void fields(auto& log, wire::Either<Member> auto& member) {
-  log("worker_id", member.worker_id);
-  log("node_id", member.node_id);
-  log("hostname", member.hostname);
-  log("launcher_rank", member.launcher_rank);
-  log("local_slot", member.local_slot);
-  log("state", member.state, MemberState::kGone);
-}
-
-void fields(auto& log, wire::Either<RankedMember> auto& member) {
-  log("worker_id", member.worker_id);
-  log("rank", member.rank);
-  log("local_rank", member.local_rank);
-  log("local_world_size", member.local_world_size);
-}
+HEADROOM_FIELDS(Node, node_id, hostname, launcher_rank, worker_ids, silent,
+                cards, no_card_reason, slot_cards)
+HEADROOM_FIELDS(Member, worker_id, node_id, hostname, launcher_rank, local_slot,
+                state)
+HEADROOM_FIELDS(RankedMember, worker_id, rank, local_rank, local_world_size)
 
 void fields(auto& log, wire::Either<Generation> auto& generation) {
   log("number", generation.number);
   log("members", generation.members);
-  if (generation.number > 0) log("plan_json", generation.plan);
+  if (generation.number > 0) log("plan", generation.plan);
   log("begin_steps", generation.begin.committed_steps);
   log("begin_checkpoint", generation.begin.checkpoint);
   log("reason", generation.reason);
@@ -69,18 +46,9 @@ void leavers_fields(auto& log, wire::Either<Leavers> auto& leavers) {
 
 // --- the end of a generation ------------------------------------------------
 
-void fields(auto& log, wire::Either<SurvivorState> auto& state) {
-  log("holds_a_part", state.holds_a_part);
-  log("checkpoint_steps", state.checkpoint_steps);
-  log("can_go_on", state.can_go_on);
-  log("recorded_epochs", state.recorded_epochs);
-}
-
-void fields(auto& log, wire::Either<RestartDecision> auto& decision) {
-  log("restart", decision.restart);
-  log("delay_ms", decision.delay);
-  log("reason", decision.reason);
-}
+HEADROOM_FIELDS(SurvivorState, holds_a_part, checkpoint_steps, can_go_on,
+                recorded_epochs)
+HEADROOM_FIELDS(RestartDecision, restart, delay, reason)
 
 void fields(auto& log, wire::Either<Leaving> auto& leaving) {
   log("committed_steps", leaving.from.committed_steps);
@@ -89,45 +57,21 @@ void fields(auto& log, wire::Either<Leaving> auto& leaving) {
   log("failed_rank", leaving.shortage.rank);
   log("shortfall", leaving.shortage.memory);
   log("result_json", leaving.result_json);
-  log("cause", leaving.cause, LeavingCause::kAsked);
+  log("cause", leaving.cause);
   log("state", leaving.state);
 }
 
 // --- the end of a run -------------------------------------------------------
 
-void fields(auto& log, wire::Either<Loss> auto& loss) {
-  log("worker_id", loss.worker_id);
-  log("hostname", loss.hostname);
-  log("rank", loss.rank);
-  log("how", loss.how);
-  log("explained", loss.explained);
-  log("agent_silent", loss.agent_silent);
-  log("exit_code", loss.exit_code);
-  log("last_words", loss.last_words);
-}
-
-void fields(auto& log, wire::Either<Survivor> auto& survivor) {
-  log("worker_id", survivor.worker_id);
-  log("rank", survivor.rank);
-  log("gone", survivor.gone);
-  log("committed_steps", survivor.committed_steps);
-  log("can_save", survivor.can_save);
-  log("state", survivor.state);
-}
-
-void fields(auto& log, wire::Either<RunEnding> auto& ending) {
-  log("loss", ending.loss);
-  log("first_complaint", ending.first_complaint);
-  log("survivors", ending.survivors);
-  log("known_steps", ending.known_steps);
-  log("saver", ending.saver);
-  log("saved_step", ending.saved_step);
-  log("gave_up", ending.gave_up);
-  log("checkpoint_steps", ending.checkpoint_steps);
-}
+HEADROOM_FIELDS(Loss, worker_id, hostname, rank, how, explained, agent_silent,
+                exit_code, last_words)
+HEADROOM_FIELDS(Survivor, worker_id, rank, gone, committed_steps, can_save,
+                state)
+HEADROOM_FIELDS(RunEnding, loss, first_complaint, survivors, known_steps, saver,
+                saved_step, gave_up, checkpoint_steps)
 
 void fields(auto& log, wire::Either<CardFailure> auto& failure) {
-  log("kind", failure.fault.kind, CardFault::Kind::kLeftOut);
+  log("kind", failure.fault.kind);
   log("card", failure.fault.card);
   log("words", failure.fault.words);
   log("worker_id", failure.worker_id);
@@ -144,7 +88,7 @@ void fields(auto& log, wire::Either<CardFailure> auto& failure) {
 
 template <typename Log, typename State>
 void RunStateSnapshot::fields_of(Log& log, State& state) {
-  log("phase", state.phase_, RunPhase::kFailed);
+  log("phase", state.phase_);
   log("reason", state.reason_);
   log("exit_code", state.exit_code_);
   log("says_how_to_go_on", state.says_how_to_go_on_);
@@ -153,7 +97,7 @@ void RunStateSnapshot::fields_of(Log& log, State& state) {
   log("generation", state.cycle_.generation_);
   log("ending", state.ending_);
   log("given_up", state.given_up_);
-  log("wanted_plan_json", state.cycle_.wanted_plan_);
+  log("wanted_plan", state.cycle_.wanted_plan_);
   log("network", state.config_.network);
   log("settled_config_yaml", state.settled_config_yaml_);
   log("leave_requested", state.cycle_.leave_requested_);

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <system_error>
 
@@ -68,16 +70,6 @@ bool write_all(int descriptor, std::string_view bytes) {
   return true;
 }
 
-bool sync_folder_of(const fs::path& file) {
-  const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
-  const int descriptor =
-      ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return false;
-  const bool synced = ::fsync(descriptor) == 0;
-  ::close(descriptor);
-  return synced;
-}
-
 constexpr const char* kRemedy =
     "restore it from a copy, or move it away and resume the run from its "
     "checkpoint";
@@ -87,23 +79,13 @@ Error refusal(const fs::path& file, const std::string& what,
   return Error(kLogTag, file.string() + " " + what, remedy);
 }
 
-std::string all_of(const fs::path& file, int descriptor) {
-  struct stat about {};
-  if (::fstat(descriptor, &about) != 0) {
+std::string all_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  if (!in.is_open() || in.bad()) {
     throw refusal(file, std::string("cannot be read: ") + std::strerror(errno),
                   "move it away");
   }
-  std::string bytes(static_cast<size_t>(about.st_size), '\0');
-  size_t have = 0;
-  while (have < bytes.size()) {
-    const ssize_t count =
-        ::pread(descriptor, bytes.data() + have, bytes.size() - have,
-                static_cast<off_t>(have));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    have += static_cast<size_t>(count);
-  }
-  bytes.resize(have);
   return bytes;
 }
 
@@ -142,24 +124,22 @@ void WriteAheadLog::load(std::vector<std::string>* records) {
                   std::string("cannot be opened: ") + std::strerror(errno),
                   "name a file that can be written");
   }
-  const std::string bytes = all_of(file_, descriptor_);
+  const std::string bytes = all_of(file_);
+  const std::string_view magic = run_files::kLogMagic;
   const bool is_begun =
       bytes.size() < kHeaderBytes &&
-      std::string_view(bytes).substr(0, run_files::kLogMagic.size()) ==
-          run_files::kLogMagic.substr(
-              0, std::min(bytes.size(), run_files::kLogMagic.size()));
+      bytes.substr(0, magic.size()) == magic.substr(0, bytes.size());
   // A new file, or one whose first write was interrupted.
   if (is_begun && synced_number() == 0) {
     torn_bytes_ = static_cast<int64_t>(bytes.size());
     replace({});
     return;
   }
-  if (!is_begun && !bytes.starts_with(run_files::kLogMagic)) {
+  if (!is_begun && !bytes.starts_with(magic)) {
     throw refusal(file_, "is no log of a coordinator", "move it away");
   }
-  if (bytes.size() >= run_files::kLogMagic.size() + 4) {
-    const auto version =
-        number_at<uint32_t>(bytes, run_files::kLogMagic.size());
+  if (bytes.size() >= magic.size() + 4) {
+    const auto version = number_at<uint32_t>(bytes, magic.size());
     if (version != kVersion) {
       throw refusal(file_,
                     cat("is of version ", version,
@@ -279,12 +259,7 @@ void WriteAheadLog::sync() {
   note_synced(number);
 }
 
-bool WriteAheadLog::leads_here() const {
-  struct stat path {
-  }, own{};
-  return ::stat(file_.c_str(), &path) == 0 && ::fstat(descriptor_, &own) == 0 &&
-         path.st_ino == own.st_ino && path.st_dev == own.st_dev;
-}
+bool WriteAheadLog::leads_here() const { return is_at(descriptor_, file_); }
 
 void WriteAheadLog::replace(const std::vector<std::string>& records) {
   std::error_code ignored;
@@ -300,7 +275,8 @@ void WriteAheadLog::replace(const std::vector<std::string>& records) {
       next.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0600);
   if (descriptor < 0) fail("replacing");
   if (!write_all(descriptor, bytes) || ::fsync(descriptor) != 0 ||
-      ::rename(next.c_str(), file_.c_str()) != 0 || !sync_folder_of(file_)) {
+      ::rename(next.c_str(), file_.c_str()) != 0 ||
+      !sync_folder(file_.parent_path())) {
     const int why = errno;
     ::close(descriptor);
     ::unlink(next.c_str());

@@ -15,7 +15,7 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
                            const ResumePoint& begin,
                            const std::string& reason) {
   std::vector<Member> members =
-      newest_first(regrouping_, inputs_.membership.available());
+      newest_first(regrouping_, membership_.available());
   members.resize(
       std::min(members.size(), static_cast<size_t>(plan.layout.world_size())));
   if (is_fruitless(plan, begin)) {
@@ -23,9 +23,9 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
   } else {
     fruitless_.clear();
   }
-  Generation next = next_generation(
-      generation_, assign_ranks(members, inputs_.membership.slots()), plan,
-      begin, reason);
+  Generation next =
+      next_generation(generation_, assign_ranks(members, membership_.slots()),
+                      plan, begin, reason);
   next.keeps_state = can_keep_state(generation_, next, regrouping_);
   generation_ = std::move(next);
   regrouping_ = {};
@@ -40,7 +40,7 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
 bool GenerationCycle::is_fruitless(const plan::Plan& next,
                                    const ResumePoint& begin) const {
   // Ends of processes are limited elsewhere, by the restart budgets.
-  if (!regrouping_.has_loss || inputs_.ending.loss) return false;
+  if (!regrouping_.has_loss || ending_.loss) return false;
   if (regrouping_.is_leaner) return false;
   const bool is_other_plan =
       next != generation_.plan &&
@@ -70,15 +70,15 @@ RegroupingView GenerationCycle::view(TimePoint now, bool stop_requested) const {
   view.wanted = wanted_plan_->layout.world_size();
   // A run that is stopping needs one process to commit its last step.
   view.min_processes =
-      stop_requested ? 1 : static_cast<int>(inputs_.config.min_processes);
-  view.ready = inputs_.membership.num_available();
-  view.coming = inputs_.membership.num_coming();
-  view.has_agent = inputs_.membership.has_agent();
+      stop_requested ? 1 : static_cast<int>(config_.min_processes);
+  view.ready = membership_.num_available();
+  view.coming = membership_.num_coming();
+  view.has_agent = membership_.has_agent();
   return view;
 }
 
 bool GenerationCycle::has_draining_members() const {
-  const Membership& all = inputs_.membership;
+  const Membership& all = membership_;
   if (all.leavers().draining_nodes.empty()) return false;
   return std::ranges::any_of(
       generation_.members, [&](const RankedMember& ranked) {
@@ -95,22 +95,22 @@ std::optional<std::string> GenerationCycle::ask_to_end(TimePoint now) {
     return "";
   }
   const int world_size = generation_.plan.layout.world_size();
-  const int count = inputs_.membership.num_available();
+  const int count = membership_.num_available();
   if (count <= world_size) {
     newcomers_since_.reset();
     considered_workers_ = 0;
     return std::nullopt;
   }
   if (!newcomers_since_) newcomers_since_ = now;
-  if (inputs_.membership.num_coming() > 0 &&
-      now - *newcomers_since_ < inputs_.regrouping.restart_wait) {
+  if (membership_.num_coming() > 0 &&
+      now - *newcomers_since_ < options_.regrouping.restart_wait) {
     return std::nullopt;
   }
   // Planning takes time: try each count once.
   if (count == considered_workers_) return std::nullopt;
   considered_workers_ = count;
-  const planner::ElasticPlan next = planner::plan_for_workers(
-      inputs_.config, *wanted_plan_, count, inputs_.layers);
+  const planner::ElasticPlan next =
+      planner::plan_for_workers(config_, *wanted_plan_, count, options_.layers);
   if (!next.plan || next.plan->layout.world_size() <= world_size) {
     return std::nullopt;
   }
@@ -131,12 +131,12 @@ const std::set<int>& GenerationCycle::still_busy() {
   if (!busy_) {
     busy_.emplace();
     for (const RankedMember& member :
-         still_to_leave(regrouping_, generation_.members, inputs_.membership)) {
+         still_to_leave(regrouping_, generation_.members, membership_)) {
       busy_->insert(member.rank);
     }
   }
   const auto is_gone = [this](int rank) {
-    const Member* member = inputs_.membership.find(
+    const Member* member = membership_.find(
         generation_.members[static_cast<size_t>(rank)].worker_id);
     return member == nullptr || member->state != MemberState::kJoined;
   };
@@ -191,7 +191,7 @@ CycleDecision GenerationCycle::decide(TimePoint now, bool stop_requested,
         cat(generation_.members.size() - busy.size(), " of ",
             generation_.members.size(), " workers have left generation ",
             generation_.number);
-    if (now - regrouping_.begin < inputs_.leave_timeout) {
+    if (now - regrouping_.begin < options_.ending.report_timeout) {
       return {.kind = Kind::kWait, .reason = reason};
     }
     return {
@@ -204,7 +204,7 @@ CycleDecision GenerationCycle::decide(TimePoint now, bool stop_requested,
     return after_shortage(stop_requested);
   }
   const RegroupingDecision decision =
-      decide_regrouping(view(now, stop_requested), inputs_.regrouping);
+      decide_regrouping(view(now, stop_requested), options_.regrouping);
   if (decision.kind == RegroupingDecision::Kind::kForm) {
     return after_loss(now, decision.reason, known_steps);
   }
@@ -218,25 +218,25 @@ CycleDecision GenerationCycle::after_loss(TimePoint now,
                                           const std::string& there,
                                           int64_t known_steps) const {
   using Kind = CycleDecision::Kind;
-  const int count = inputs_.membership.num_available();
+  const int count = membership_.num_available();
   if (count == 0) return {.kind = Kind::kStop, .reason = there};  // all leave
-  const planner::ElasticPlan next = planner::plan_for_workers(
-      inputs_.config, *wanted_plan_, count, inputs_.layers);
+  const planner::ElasticPlan next =
+      planner::plan_for_workers(config_, *wanted_plan_, count, options_.layers);
   if (!next.plan) {
     const bool waits =
-        now - regrouping_.begin < inputs_.regrouping.join_timeout;
+        now - regrouping_.begin < options_.regrouping.join_timeout;
     return {
         .kind = waits ? Kind::kWait : Kind::kStop,
         .reason = there + ", and there is no plan for them: " + next.reason};
   }
   std::string cause;
-  if (inputs_.ending.loss) {
-    const Loss& loss = *inputs_.ending.loss;
+  if (ending_.loss) {
+    const Loss& loss = *ending_.loss;
     cause = cat("rank ", loss.rank, " on ", loss.hostname, " ",
                 describe_loss(loss), "; ");
   } else if (!regrouping_.failure.empty()) {
     cause = regrouping_.failure + "; ";
-  } else if (!inputs_.ending.first_complaint.empty()) {
+  } else if (!ending_.first_complaint.empty()) {
     cause = "the workers lost each other; ";
   }
   const ResumePoint begin = newest_state(regrouping_, known_steps);
@@ -269,7 +269,7 @@ CycleDecision GenerationCycle::after_shortage(bool stop_requested) {
   const std::string saved =
       "; the state after " + counted(from.committed_steps, "step") +
       " is saved, continue with: headroom train --resume " +
-      shell_word(inputs_.run_directory);
+      shell_word(options_.run_directory);
   if (stop_requested) {
     return {.kind = Kind::kEnd,
             .reason = "interrupted between two generations" + saved,
@@ -279,7 +279,7 @@ CycleDecision GenerationCycle::after_shortage(bool stop_requested) {
   const planner::MemoryShortage shortage =
       shortage_of(regrouping_, generation_.members);
   const planner::Replan next = planner::plan_after_shortage(
-      inputs_.config, generation_.plan, shortage, inputs_.layers);
+      config_, generation_.plan, shortage, options_.layers);
   if (!next.plan) {
     return {
         .kind = Kind::kEnd,
@@ -311,7 +311,7 @@ std::string GenerationCycle::detail_json() const {
     detail["checkpoint"] = valid_utf8(generation_.begin.checkpoint);
   }
   for (const RankedMember& member : generation_.members) {
-    const Member& known = *inputs_.membership.find(member.worker_id);
+    const Member& known = *membership_.find(member.worker_id);
     detail["workers"].push_back({{"rank", member.rank},
                                  {"worker_id", member.worker_id},
                                  {"hostname", valid_utf8(known.hostname)}});

@@ -19,10 +19,23 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/run_config.h"
 #include "coordinator/run/membership.h"
+#include "coordinator/run/quorum.h"
 #include "coordinator/run/regrouping.h"
 #include "parallel/base/check.h"
 
 namespace headroom::coordinator {
+
+struct RunOptions {
+  QuorumOptions quorum;
+  EndingOptions ending;
+  RegroupingOptions regrouping;
+  SilenceLimits silence;
+  std::string run_directory;
+  // The model's layers; empty if the plan does not need them.
+  std::vector<layers::LayerCost> layers;
+  // The first generation's plan; without it the configuration decides.
+  std::optional<plan::Plan> plan = {};
+};
 
 // The next action in a regrouping.
 struct CycleDecision {
@@ -50,19 +63,14 @@ inline constexpr std::chrono::milliseconds kArrival = std::chrono::seconds(15);
 
 class GenerationCycle {
  public:
-  // Parts of the run that the cycle reads and RunState owns.
-  struct Inputs {
-    const configs::RunConfig& config;
-    const Membership& membership;
-    const RunEnding& ending;
-    // How long a live member may take to leave its generation.
-    std::chrono::milliseconds leave_timeout;
-    RegroupingOptions regrouping;
-    // The model's layers; empty if the plan does not need them.
-    const std::vector<layers::LayerCost>& layers;
-    const std::string& run_directory;
-  };
-  explicit GenerationCycle(const Inputs& inputs) : inputs_(inputs) {}
+  // The arguments must outlive the cycle. `config` and `ending` change while
+  // the run goes on.
+  GenerationCycle(const RunOptions& options, const configs::RunConfig& config,
+                  const Membership& membership, const RunEnding& ending)
+      : options_(options),
+        config_(config),
+        membership_(membership),
+        ending_(ending) {}
 
   // Sets the plan for all the workers that the run asked for.
   void want(const plan::Plan& plan) { wanted_plan_ = plan; }
@@ -123,7 +131,10 @@ class GenerationCycle {
   bool is_fruitless(const plan::Plan& next, const ResumePoint& begin) const;
   CycleDecision after_shortage(bool stop_requested);
 
-  const Inputs inputs_;
+  const RunOptions& options_;
+  const configs::RunConfig& config_;
+  const Membership& membership_;
+  const RunEnding& ending_;
   Generation generation_;
   Regrouping regrouping_;
   // Cached by still_busy(); no value until it is first called. May still

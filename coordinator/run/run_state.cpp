@@ -19,13 +19,7 @@ RunState::RunState(const RunOptions& options, const configs::RunConfig& config,
       config_(config),
       membership_(options.quorum.expected_workers, options.silence),
       reason_("no agent has registered yet"),
-      cycle_({.config = config_,
-              .membership = membership_,
-              .ending = ending_,
-              .leave_timeout = options_.ending.report_timeout,
-              .regrouping = options_.regrouping,
-              .layers = options_.layers,
-              .run_directory = options_.run_directory}),
+      cycle_(options_, config_, membership_, ending_),
       last_tick_(now) {}
 
 std::optional<std::string> RunState::register_node(TimePoint now, Node node) {

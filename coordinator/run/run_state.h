@@ -49,18 +49,6 @@
 
 namespace headroom::coordinator {
 
-struct RunOptions {
-  QuorumOptions quorum;
-  EndingOptions ending;
-  RegroupingOptions regrouping;
-  SilenceLimits silence;
-  std::string run_directory;
-  // The model's layers; empty if the plan does not need them.
-  std::vector<layers::LayerCost> layers;
-  // The first generation's plan; without it the configuration decides.
-  std::optional<plan::Plan> plan = {};
-};
-
 // How long a coordinator stays to report the end of the run to all processes.
 inline constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(5);
 

@@ -21,7 +21,21 @@ std::string end_of_last_words(std::string_view last_words) {
   return printable(last_words.substr(last_words.size() -
                                      std::min(last_words.size(), kMost)));
 }
+
+Answer check_length(const google::protobuf::Message& message, size_t most) {
+  const size_t bytes = message.ByteSizeLong();
+  if (bytes <= most) return std::nullopt;
+  return Refusal{RefusalKind::kMessageTooLong,
+                 cat("the message has ", bytes, " bytes, more than ", most)};
+}
+
 namespace {
+
+Answer check_agent(const Caller& caller, const std::string& node_id) {
+  if (caller.is_agent(node_id)) return std::nullopt;
+  return Refusal{RefusalKind::kForeignName,
+                 "only the agent of node " + node_id + " speaks for it"};
+}
 
 Answer check_name(const Caller& caller, const std::string& worker_id) {
   if (caller.is_worker(worker_id)) return std::nullopt;
@@ -38,8 +52,8 @@ Answer CallerRules::check_run(const wire::Stamp& stamp, bool may_wait) const {
                   state_.generation().number, run_digest_, may_wait));
 }
 
-Answer CallerRules::check_exit(const Caller& caller,
-                               const wire::ReportExitRequest& request) const {
+Answer CallerRules::check(const Caller& caller,
+                          const wire::ReportExitRequest& request) const {
   if (Answer refusal = check_run(request.stamp(), true)) return refusal;
   const Member* member = state_.membership().find(request.worker_id());
   const bool is_its_own =
@@ -65,8 +79,8 @@ Answer CallerRules::check_worker(const wire::Stamp& stamp, const Caller& caller,
                      state_.generation().number)};
 }
 
-Answer CallerRules::check_heartbeat(
-    const Caller& caller, const wire::HeartbeatRequest& request) const {
+Answer CallerRules::check(const Caller& caller,
+                          const wire::HeartbeatRequest& request) const {
   if (Answer refusal = check_run(request.stamp(), true)) return refusal;
   if (!request.worker_id().empty()) {
     if (request.beats().empty()) return check_name(caller, request.worker_id());
@@ -92,11 +106,10 @@ Answer CallerRules::check_heartbeat(
   return std::nullopt;
 }
 
-Answer CallerRules::check_agent(const Caller& caller,
-                                const std::string& node_id) const {
-  if (caller.is_agent(node_id)) return std::nullopt;
-  return Refusal{RefusalKind::kForeignName,
-                 "only the agent of node " + node_id + " speaks for it"};
+Answer CallerRules::check(const Caller& caller,
+                          const wire::DrainRequest& request) const {
+  if (request.node_id().empty()) return std::nullopt;
+  return check_agent(caller, request.node_id());
 }
 
 }  // namespace headroom::coordinator

@@ -28,29 +28,55 @@ Answer limit_words(wire::EventRecord& event);
 // The last 64 KiB of a process's stderr; line breaks are kept.
 std::string end_of_last_words(std::string_view last_words);
 
+Answer check_length(const google::protobuf::Message& message, size_t most);
+
 class CallerRules {
  public:
   // The state must outlive the rules.
   CallerRules(const RunState& state, std::string run_digest)
       : state_(state), run_digest_(std::move(run_digest)) {}
 
+  // Whether the caller may make this call. Most calls are of a worker of the
+  // current generation, about itself.
+  template <typename Request>
+  Answer check(const Caller& caller, const Request& request) const {
+    if constexpr (requires { request.worker_id(); }) {
+      return check_worker(request.stamp(), caller, request.worker_id());
+    } else {
+      return check_worker(request.stamp(), caller, caller.identity.worker_id);
+    }
+  }
+  // Also from a worker without a generation.
+  Answer check(const Caller& caller,
+               const wire::ReportFailureRequest& request) const {
+    return check_worker(request.stamp(), caller, request.worker_id(),
+                        /*may_wait=*/true);
+  }
+  // A heartbeat also counts before its sender has received its new generation.
+  // An agent reports only its own workers.
+  Answer check(const Caller& caller,
+               const wire::HeartbeatRequest& request) const;
+  // From the agent of the worker whose end is reported.
+  Answer check(const Caller& caller,
+               const wire::ReportExitRequest& request) const;
+  // From anybody for the whole run; for a node only from its agent.
+  Answer check(const Caller& caller, const wire::DrainRequest& request) const;
+  // From anybody; a registration is checked by CallAdmission.
+  Answer check(const Caller&, const wire::RegisterRequest&) const { return {}; }
+  Answer check(const Caller&, const wire::GetStatusRequest&) const {
+    return {};
+  }
+  Answer check(const Caller&, const wire::StopRequest&) const { return {}; }
+
+ private:
   // `may_wait`: generation 0 is accepted too, which agents and waiting workers
   // send.
   Answer check_run(const wire::Stamp& stamp, bool may_wait) const;
   // Whether the caller is this worker and the call is of its generation.
   Answer check_worker(const wire::Stamp& stamp, const Caller& caller,
-                      const std::string& worker_id, bool may_wait) const;
-  // Whether the caller is this node's agent.
-  Answer check_agent(const Caller& caller, const std::string& node_id) const;
-  // A heartbeat also counts before its sender has received its new generation.
-  // An agent reports only its own workers.
-  Answer check_heartbeat(const Caller& caller,
-                         const wire::HeartbeatRequest& request) const;
-  // Whether the caller is the agent of the worker whose end it reports.
-  Answer check_exit(const Caller& caller,
-                    const wire::ReportExitRequest& request) const;
+                      const std::string& worker_id,
+                      bool may_wait = false) const;
 
- private:
   const RunState& state_;
   const std::string run_digest_;
 };

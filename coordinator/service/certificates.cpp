@@ -15,8 +15,10 @@
 #include <cstring>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "parallel/base/check.h"
+#include "proto/channel_security.h"
 
 namespace headroom::coordinator {
 namespace {
@@ -49,11 +51,10 @@ void require(bool worked, const char* what) {
               ExitCode::kResource);
 }
 
-Key make_key() {
-  Key key(EVP_EC_gen("P-256"));
-  require(key != nullptr, "make a key");
-  return key;
-}
+struct Identity {
+  Key key;
+  Certificate certificate;
+};
 
 void add_extension(X509* certificate, X509* issuer, int kind,
                    const std::string& value) {
@@ -67,74 +68,56 @@ void add_extension(X509* certificate, X509* issuer, int kind,
           "write an extension");
 }
 
-struct Subject {
-  std::string name;
-  std::string usage;      // extended key usage
-  std::string alternate;  // alternative names; "" if there are none
-  bool is_ca = false;
-};
-
-// Signs with `issuer_key` in the name of `issuer`; a null issuer makes the
-// certificate self-signed.
-Certificate make_certificate(const Subject& subject, EVP_PKEY* key,
-                             X509* issuer, EVP_PKEY* issuer_key) {
-  Certificate made(X509_new());
-  require(made != nullptr, "make a certificate");
-  X509* const x509 = made.get();
-  std::array<unsigned char, 16> serial{};
-  require(RAND_bytes(serial.data(), serial.size()) == 1, "draw a number");
-  serial[0] &= 0x7f;  // positive
-  BIGNUM* const number = BN_bin2bn(serial.data(), serial.size(), nullptr);
-  BN_to_ASN1_INTEGER(number, X509_get_serialNumber(x509));
-  BN_free(number);
+// A key and its certificate for `name`, valid for `days` and signed by `issuer`
+// or, if that is null, by itself.
+Identity make_identity(
+    const std::string& name, long days, const Identity* issuer,
+    const std::vector<std::pair<int, std::string>>& extensions) {
+  Identity made{Key(EVP_EC_gen("P-256")), Certificate(X509_new())};
+  require(made.key != nullptr && made.certificate != nullptr,
+          "make a certificate");
+  X509* const x509 = made.certificate.get();
+  const Identity& signer = issuer == nullptr ? made : *issuer;
+  uint64_t serial = 0;
+  require(RAND_bytes(reinterpret_cast<unsigned char*>(&serial),
+                     sizeof(serial)) == 1,
+          "draw a number");
+  ASN1_INTEGER_set_uint64(X509_get_serialNumber(x509), serial);
   X509_set_version(x509, X509_VERSION_3);
   // So that a node whose clock is days behind accepts it.
   X509_gmtime_adj(X509_getm_notBefore(x509), -kDaysBefore * kDay);
-  X509_gmtime_adj(X509_getm_notAfter(x509),
-                  (subject.is_ca ? kCaDays : kLeafDays) * kDay);
-  X509_set_pubkey(x509, key);
+  X509_gmtime_adj(X509_getm_notAfter(x509), days * kDay);
+  X509_set_pubkey(x509, made.key.get());
   X509_NAME_add_entry_by_txt(
       X509_get_subject_name(x509), "CN", MBSTRING_UTF8,
-      reinterpret_cast<const unsigned char*>(subject.name.c_str()), -1, -1, 0);
-  X509* const signer = issuer == nullptr ? x509 : issuer;
-  X509_set_issuer_name(x509, X509_get_subject_name(signer));
-  add_extension(x509, signer, NID_subject_key_identifier, "hash");
-  if (subject.is_ca) {
-    add_extension(x509, signer, NID_basic_constraints,
-                  "critical,CA:TRUE,pathlen:0");
-    add_extension(x509, signer, NID_key_usage, "critical,keyCertSign,cRLSign");
-  } else {
-    add_extension(x509, signer, NID_authority_key_identifier, "keyid:always");
-    add_extension(x509, signer, NID_basic_constraints, "critical,CA:FALSE");
-    add_extension(x509, signer, NID_key_usage, "critical,digitalSignature");
-    add_extension(x509, signer, NID_ext_key_usage, subject.usage);
-    add_extension(x509, signer, NID_subject_alt_name, subject.alternate);
+      reinterpret_cast<const unsigned char*>(name.c_str()), -1, -1, 0);
+  X509_set_issuer_name(x509, X509_get_subject_name(signer.certificate.get()));
+  add_extension(x509, x509, NID_subject_key_identifier, "hash");
+  for (const auto& [kind, value] : extensions) {
+    add_extension(x509, signer.certificate.get(), kind, value);
   }
-  require(
-      X509_sign(x509, issuer == nullptr ? key : issuer_key, EVP_sha256()) > 0,
-      "sign a certificate");
+  require(X509_sign(x509, signer.key.get(), EVP_sha256()) > 0,
+          "sign a certificate");
   return made;
 }
 
-std::string text_of(BIO* buffer) {
+// Either side's certificate; `usage` is its extended key usage.
+Identity make_leaf(const std::string& name, const Identity& ca,
+                   const std::string& usage, const std::string& names) {
+  return make_identity(name, kLeafDays, &ca,
+                       {{NID_authority_key_identifier, "keyid:always"},
+                        {NID_basic_constraints, "critical,CA:FALSE"},
+                        {NID_key_usage, "critical,digitalSignature"},
+                        {NID_ext_key_usage, usage},
+                        {NID_subject_alt_name, names}});
+}
+
+std::string pem_of(const auto& write) {
+  const Buffer buffer(BIO_new(BIO_s_mem()));
+  require(write(buffer.get()) == 1, "write a certificate or key");
   char* bytes = nullptr;
-  const long size = BIO_get_mem_data(buffer, &bytes);
+  const long size = BIO_get_mem_data(buffer.get(), &bytes);
   return {bytes, static_cast<size_t>(size)};
-}
-
-std::string pem(X509* certificate) {
-  const Buffer buffer(BIO_new(BIO_s_mem()));
-  require(PEM_write_bio_X509(buffer.get(), certificate) == 1,
-          "write a certificate");
-  return text_of(buffer.get());
-}
-
-std::string pem(EVP_PKEY* key) {
-  const Buffer buffer(BIO_new(BIO_s_mem()));
-  require(PEM_write_bio_PrivateKey(buffer.get(), key, nullptr, nullptr, 0,
-                                   nullptr, nullptr) == 1,
-          "write a key");
-  return text_of(buffer.get());
 }
 
 bool is_address(const std::string& name) {
@@ -172,18 +155,6 @@ std::string alternate_names(std::vector<std::string> names) {
   return text;
 }
 
-std::string make_token() {
-  std::array<unsigned char, 32> bytes{};
-  require(RAND_bytes(bytes.data(), bytes.size()) == 1, "draw a token");
-  std::string text;
-  for (const unsigned char byte : bytes) {
-    constexpr const char* kDigits = "0123456789abcdef";
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text + "\n";
-}
-
 // Does not replace a file, because its key may be in use.
 void write_file(const fs::path& file, mode_t mode, const std::string& text) {
   const int descriptor =
@@ -198,6 +169,17 @@ void write_file(const fs::path& file, mode_t mode, const std::string& text) {
   throw Error("certificates",
               file.string() + " cannot be written: " + std::strerror(why),
               "name a new folder");
+}
+
+void write_identity(const fs::path& folder, const std::string& name,
+                    const Identity& made) {
+  write_file(folder / (name + ".key"), kSecret, pem_of([&](BIO* out) {
+               return PEM_write_bio_PrivateKey(out, made.key.get(), nullptr,
+                                               nullptr, 0, nullptr, nullptr);
+             }));
+  write_file(folder / (name + ".pem"), kPublic, pem_of([&](BIO* out) {
+               return PEM_write_bio_X509(out, made.certificate.get());
+             }));
 }
 
 // Makes a folder that only its owner can write.
@@ -223,30 +205,19 @@ void make_private_folder(const fs::path& folder) {
 void make_certificates(const fs::path& folder,
                        const std::vector<std::string>& names) {
   const std::string server_names = alternate_names(names);
-  const Key ca_key = make_key();
-  const Key server_key = make_key();
-  const Key client_key = make_key();
-  const Certificate ca = make_certificate(
-      {.name = "headroom CA", .usage = "", .alternate = "", .is_ca = true},
-      ca_key.get(), nullptr, nullptr);
-  const Certificate server =
-      make_certificate({.name = "headroom coordinator",
-                        .usage = "serverAuth",
-                        .alternate = server_names},
-                       server_key.get(), ca.get(), ca_key.get());
-  const Certificate client =
-      make_certificate({.name = "headroom client",
-                        .usage = "clientAuth",
-                        .alternate = "DNS:client.headroom"},
-                       client_key.get(), ca.get(), ca_key.get());
+  const Identity ca =
+      make_identity("headroom CA", kCaDays, nullptr,
+                    {{NID_basic_constraints, "critical,CA:TRUE,pathlen:0"},
+                     {NID_key_usage, "critical,keyCertSign,cRLSign"}});
+  const Identity server =
+      make_leaf("headroom coordinator", ca, "serverAuth", server_names);
+  const Identity client =
+      make_leaf("headroom client", ca, "clientAuth", "DNS:client.headroom");
   make_private_folder(folder);
-  write_file(folder / "ca.key", kSecret, pem(ca_key.get()));
-  write_file(folder / "ca.pem", kPublic, pem(ca.get()));
-  write_file(folder / "server.key", kSecret, pem(server_key.get()));
-  write_file(folder / "server.pem", kPublic, pem(server.get()));
-  write_file(folder / "client.key", kSecret, pem(client_key.get()));
-  write_file(folder / "client.pem", kPublic, pem(client.get()));
-  write_file(folder / "token", kSecret, make_token());
+  write_identity(folder, "ca", ca);
+  write_identity(folder, "server", server);
+  write_identity(folder, "client", client);
+  write_file(folder / "token", kSecret, wire::draw_token() + "\n");
 }
 
 }  // namespace headroom::coordinator

@@ -16,7 +16,6 @@ namespace {
 constexpr std::chrono::milliseconds kOnTheWay{50};
 // Most bytes that a member with TLS sends before its first accepted call.
 constexpr int64_t kBytesOfMember = 16 << 10;
-constexpr size_t kMaxKnownHosts = 8192;
 
 std::optional<tcp_info> info_of(int descriptor) {
   tcp_info info{};
@@ -44,78 +43,52 @@ std::string host_of_peer(std::string_view peer) {
 
 ConnectionLimits connection_limits(uint64_t max_descriptors,
                                    int expected_workers) {
-  constexpr uint64_t kReserve = 256;
+  constexpr size_t kReserve = 256;
   ConnectionLimits limits;
   // Each worker may have its own agent.
   const size_t members = 2 * static_cast<size_t>(expected_workers);
-  limits.connections = std::max(limits.connections, 2 * members);
-  limits.strangers = std::max(limits.strangers, members);
+  const size_t room =
+      std::max<size_t>(max_descriptors, 2 * kReserve) - kReserve;
+  limits.connections =
+      std::min(std::max(limits.connections, 2 * members), room / 2);
+  const size_t most_strangers = std::max(
+      limits.connections / 4, std::min(members, limits.connections / 2));
+  limits.strangers =
+      std::min(std::max(limits.strangers, members), most_strangers);
   limits.all_strangers_bytes =
       std::max(limits.all_strangers_bytes,
                kBytesOfMember * static_cast<int64_t>(members));
-  limits.new_per_second =
-      std::max(limits.new_per_second, static_cast<double>(members));
-  limits.new_at_once =
-      std::max(limits.new_at_once, static_cast<double>(members));
-  const uint64_t room =
-      max_descriptors > 2 * kReserve ? max_descriptors - kReserve : kReserve;
-  limits.connections = std::min<uint64_t>(limits.connections, room / 2);
-  const size_t most_strangers = std::max(
-      limits.connections / 4, std::min(members, limits.connections / 2));
-  limits.strangers = std::min(limits.strangers, most_strangers);
+  limits.new_per_second = std::max(limits.new_per_second, members);
   return limits;
 }
 
 Connections::~Connections() {
-  for (auto entry = connections_.begin(); entry != connections_.end();) {
-    entry = forget(entry);
-  }
-}
-
-Connections::Host& Connections::host_of(TimePoint now,
-                                        const std::string& name) {
-  if (hosts_.size() >= kMaxKnownHosts) {
-    std::erase_if(hosts_, [&](const auto& entry) {
-      return entry.second.strangers == 0 && entry.first != name;
-    });
-  }
-  const auto [entry, is_new] = hosts_.try_emplace(name);
-  Host& host = entry->second;
-  const double seconds =
-      std::chrono::duration<double>(now - host.filled).count();
-  host.new_connections =
-      is_new
-          ? limits_.new_at_once
-          : std::min(limits_.new_at_once,
-                     host.new_connections + seconds * limits_.new_per_second);
-  host.filled = now;
-  return host;
+  for (auto& [peer, connection] : connections_) close(connection.descriptor);
 }
 
 std::string Connections::add(TimePoint now, int descriptor,
                              const std::string& peer) {
   const std::lock_guard lock(mutex_);
-  const std::string name = host_of_peer(peer);
-  Host& host = host_of(now, name);
-  if (host.new_connections < 1) return "too many new connections";
-  --host.new_connections;
-  const bool is_full = connections_.size() >= limits_.connections;
-  if (is_full || count_locked(Standing::kStranger) >= limits_.strangers) {
-    if (!end_a_stranger()) return "too many connections";
+  if (now - second_ >= std::chrono::seconds(1)) {
+    newcomers_of_.clear();
+    second_ = now;
   }
+  const std::string host = host_of_peer(peer);
+  if (++newcomers_of_[host] > limits_.new_per_second) {
+    return "too many new connections";
+  }
+  const bool is_full = connections_.size() >= limits_.connections ||
+                       num_strangers_ >= limits_.strangers;
+  if (is_full && !end_a_stranger()) return "too many connections";
   if (const auto old = connections_.find(peer); old != connections_.end()) {
     forget(old);  // it has ended, and its port is used again
   }
-  Connection connection;
-  connection.descriptor = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-  if (connection.descriptor < 0) return "no descriptor is left";
-  connection.host = name;
-  connection.since = now;
-  connection.last_call = now;
-  connection.number = ++num_added_;
-  connections_.emplace(peer, std::move(connection));
-  ++counts_[static_cast<size_t>(Standing::kStranger)];
-  ++hosts_[name].strangers;
+  const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (own < 0) return "no descriptor is left";
+  connections_[peer] = {
+      .descriptor = own, .host = host, .since = now, .last_call = now};
+  ++num_strangers_;
+  ++strangers_of_[host];
   return "";
 }
 
@@ -125,11 +98,9 @@ void Connections::note_call(TimePoint now, const std::string& peer) {
   if (found == connections_.end()) return;
   Connection& connection = found->second;
   connection.last_call = now;
-  if (connection.standing == Standing::kAdmitted) return;
-  connection.standing = Standing::kAdmitted;
-  --hosts_[connection.host].strangers;
-  --counts_[static_cast<size_t>(Standing::kStranger)];
-  ++counts_[static_cast<size_t>(Standing::kAdmitted)];
+  if (!connection.is_stranger) return;
+  connection.is_stranger = false;
+  count_stranger_out(connection);
 }
 
 void Connections::note_heartbeat(const std::string& peer,
@@ -141,12 +112,15 @@ void Connections::note_heartbeat(const std::string& peer,
   peers_[member] = peer;
 }
 
+void Connections::count_stranger_out(const Connection& connection) {
+  --num_strangers_;
+  const auto count = strangers_of_.find(connection.host);
+  if (--count->second == 0) strangers_of_.erase(count);
+}
+
 Connections::Entry Connections::forget(Entry entry) {
-  Connection& connection = entry->second;
-  if (connection.standing == Standing::kStranger) {
-    --hosts_[connection.host].strangers;
-  }
-  --counts_[static_cast<size_t>(connection.standing)];
+  const Connection& connection = entry->second;
+  if (connection.is_stranger) count_stranger_out(connection);
   const auto peer = peers_.find(connection.member);
   if (peer != peers_.end() && peer->second == entry->first) peers_.erase(peer);
   close(connection.descriptor);
@@ -154,83 +128,70 @@ Connections::Entry Connections::forget(Entry entry) {
 }
 
 bool Connections::end_a_stranger() {
-  Entry oldest = connections_.end();
-  const auto strangers_beside = [&](const Entry& entry) {
-    return hosts_[entry->second.host].strangers;
+  Entry worst = connections_.end();
+  const auto rank_of = [&](const Connection& connection) {
+    return std::pair(strangers_of_[connection.host],
+                     -connection.since.time_since_epoch().count());
   };
-  for (auto entry = connections_.begin(); entry != connections_.end();
+  for (Entry entry = connections_.begin(); entry != connections_.end();
        ++entry) {
-    if (entry->second.standing != Standing::kStranger) continue;
-    const bool is_worse =
-        oldest == connections_.end() ||
-        strangers_beside(entry) > strangers_beside(oldest) ||
-        (strangers_beside(entry) == strangers_beside(oldest) &&
-         entry->second.since < oldest->second.since);
-    if (is_worse) oldest = entry;
+    if (!entry->second.is_stranger) continue;
+    if (worst == connections_.end() ||
+        rank_of(entry->second) > rank_of(worst->second)) {
+      worst = entry;
+    }
   }
-  if (oldest == connections_.end()) return false;
+  if (worst == connections_.end()) return false;
   ++ended_["too many connections"];
-  shutdown(oldest->second.descriptor, SHUT_RDWR);
-  forget(oldest);
+  shutdown(worst->second.descriptor, SHUT_RDWR);
+  forget(worst);
   return true;
 }
 
-void Connections::make_room() {
+bool Connections::make_room() {
   const std::lock_guard lock(mutex_);
-  end_a_stranger();
-}
-
-std::string Connections::excess_of(TimePoint now, const Connection& connection,
-                                   int64_t bytes) const {
-  if (connection.standing == Standing::kAdmitted) return "";
-  if (bytes > limits_.stranger_bytes) return "flood";
-  if (now - connection.since > limits_.stranger_time) {
-    return "silent connection";
-  }
-  return "";
-}
-
-// Counts a connection that ended before an accepted call: without a
-// certificate, without TLS, or early; gRPC does not report which. A port probe,
-// which sends nothing and leaves at once, is not counted.
-void Connections::note_failure(TimePoint now, const Connection& connection,
-                               int64_t bytes) {
-  if (bytes > 0) {
-    ++ended_["broken handshake"];
-  } else if (now - connection.since > kHandshakeTime / 2) {
-    ++ended_["silent connection"];
-  }
+  return end_a_stranger();
 }
 
 std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
   const std::lock_guard lock(mutex_);
+  const bool sees_all = now - saw_all_ >= std::chrono::seconds(1);
+  if (sees_all) saw_all_ = now;
   int64_t strangers_bytes = 0;
-  ++num_sweeps_;
+  // Why a stranger's connection has failed, or is closed now; "" if neither.
+  const auto fault_of = [&](const tcp_info& info, const auto& age) {
+    const int64_t bytes = bytes_of(info);
+    if (!is_open(info)) {
+      // Without a certificate, without TLS, or early; gRPC does not report
+      // which. A port probe, which sends nothing and leaves at once, is no
+      // fault.
+      if (bytes > 0) return "broken handshake";
+      return age > kHandshakeTime / 2 ? "silent connection" : "";
+    }
+    strangers_bytes += bytes;
+    if (bytes > limits_.stranger_bytes ||
+        strangers_bytes > limits_.all_strangers_bytes) {
+      return "flood";
+    }
+    return age > limits_.stranger_time ? "silent connection" : "";
+  };
   for (auto entry = connections_.begin(); entry != connections_.end();) {
-    if (entry->second.standing == Standing::kAdmitted &&
-        (entry->second.number + num_sweeps_) % kSweepsToAdmitted != 0) {
+    const Connection& connection = entry->second;
+    if (!connection.is_stranger && !sees_all) {
       ++entry;
       continue;
     }
-    const auto info = info_of(entry->second.descriptor);
-    if (!info || !is_open(*info)) {
-      if (entry->second.standing == Standing::kStranger && info) {
-        note_failure(now, entry->second, bytes_of(*info));
-      }
-      entry = forget(entry);
-      continue;
-    }
-    std::string why = excess_of(now, entry->second, bytes_of(*info));
-    if (entry->second.standing == Standing::kStranger) {
-      strangers_bytes += bytes_of(*info);
-      if (strangers_bytes > limits_.all_strangers_bytes) why = "flood";
-    }
-    if (why.empty()) {
+    const auto info = info_of(connection.descriptor);
+    const bool is_over = !info || !is_open(*info);
+    const std::string why = connection.is_stranger && info
+                                ? fault_of(*info, now - connection.since)
+                                : "";
+    if (!why.empty()) ++ended_[why];
+    if (!is_over && why.empty()) {
       ++entry;
       continue;
     }
-    ++ended_[why];
-    shutdown(entry->second.descriptor, SHUT_RDWR);
+    if (!is_over) shutdown(connection.descriptor, SHUT_RDWR);
     entry = forget(entry);
   }
   return std::exchange(ended_, {});
@@ -265,9 +226,9 @@ bool Connections::is_connected(const std::string& member) const {
   return info && is_open(*info);
 }
 
-size_t Connections::count(Standing standing) const {
+size_t Connections::num_admitted() const {
   const std::lock_guard lock(mutex_);
-  return count_locked(standing);
+  return connections_.size() - num_strangers_;
 }
 
 }  // namespace headroom::coordinator

@@ -3,11 +3,14 @@
 //
 //   stranger   has made no accepted call yet. Strangers are limited in number,
 //              time and bytes. Above the number, the address with most
-//              strangers loses its oldest one.
+//              strangers loses its oldest one, which takes time linear in the
+//              number of strangers.
 //   admitted   has made an accepted call; not limited here.
 //
-// Keeps a copy of each connection's descriptor, to see how many bytes arrived
-// and when, even if gRPC is too busy to read, and to close the connection.
+// Keeps a copy of each connection's descriptor, to close it, and because the
+// kernel knows about it what gRPC does not say: how many bytes arrived and when
+// (a member is alive although the coordinator is too busy to read), and that it
+// has ended (an agent was killed).
 //
 // Threads: any. Errors: none.
 #pragma once
@@ -27,8 +30,6 @@ namespace headroom::coordinator {
 // gRPC ends a connection whose handshake takes longer.
 inline constexpr std::chrono::milliseconds kHandshakeTime{5000};
 
-enum class Standing { kStranger, kAdmitted };
-
 // Smaller limits cost a flood's target less memory; larger ones let more
 // members join at the same time.
 struct ConnectionLimits {
@@ -37,9 +38,8 @@ struct ConnectionLimits {
   std::chrono::milliseconds stranger_time = std::chrono::seconds(10);
   int64_t stranger_bytes = 4 << 20;  // the longest message
   int64_t all_strangers_bytes = 32 << 20;
-  // New connections of one address.
-  double new_per_second = 500;
-  double new_at_once = 1024;
+  // New connections of one address. Each costs gRPC a handshake.
+  size_t new_per_second = 1024;
 };
 
 // A connection needs two descriptors, so the limit is half of the process's
@@ -77,51 +77,38 @@ class Connections {
   // Whether this member's heartbeat connection is open.
   bool is_connected(const std::string& member) const;
 
-  // Closes the oldest stranger, to free descriptors.
-  void make_room();
+  // Closes a stranger, to free descriptors. Returns false if there is none.
+  bool make_room();
 
-  size_t count(Standing standing) const;
+  size_t num_admitted() const;
 
  private:
   struct Connection {
     int descriptor = -1;
     std::string host;
-    std::string member;  // the member that sends heartbeats here
-    Standing standing = Standing::kStranger;
+    std::string member = {};  // the member that sends heartbeats here
+    bool is_stranger = true;
     TimePoint since;
     TimePoint last_call;
-    uint64_t number = 0;  // serial number
   };
-  struct Host {
-    double new_connections = 0;  // connections that it may open now
-    TimePoint filled;
-    size_t strangers = 0;
-  };
-  // Each admitted connection is checked once in this number of sweeps.
-  static constexpr uint64_t kSweepsToAdmitted = 20;
   using Entry = std::map<std::string, Connection>::iterator;
 
   // REQUIRES, for the functions below: the mutex is held.
-  Host& host_of(TimePoint now, const std::string& host);
   const Connection* connection_of(const std::string& member) const;
+  void count_stranger_out(const Connection& connection);
   bool end_a_stranger();
   Entry forget(Entry entry);
-  void note_failure(TimePoint now, const Connection& connection, int64_t bytes);
-  std::string excess_of(TimePoint now, const Connection& connection,
-                        int64_t bytes) const;
-  size_t count_locked(Standing standing) const {
-    return counts_[static_cast<size_t>(standing)];
-  }
 
   const ConnectionLimits limits_;
   mutable std::mutex mutex_;
   // The connection of each peer.
   std::map<std::string, Connection> connections_;
-  std::map<std::string, std::string> peers_;  // by member
-  std::map<std::string, Host> hosts_;
-  uint64_t num_added_ = 0;
-  uint64_t num_sweeps_ = 0;
-  size_t counts_[2] = {0, 0};             // by Standing
+  std::map<std::string, std::string> peers_;    // by member
+  std::map<std::string, size_t> strangers_of_;  // by address
+  std::map<std::string, size_t> newcomers_of_;  // in this second, by address
+  size_t num_strangers_ = 0;
+  TimePoint second_;   // the begin of this second
+  TimePoint saw_all_;  // when sweep() last examined admitted connections
   std::map<std::string, int64_t> ended_;  // by reason, since the last sweep
 };
 

@@ -20,13 +20,8 @@
 namespace headroom::coordinator {
 
 // Fields of the answer to a node's heartbeat.
-void fields(auto& archive, wire::Either<NodeOrders> auto& orders) {
-  archive("stop_requested", orders.stop_requested);
-  archive("lost_worker_ids", orders.lost_worker_ids);
-  archive("run_over", orders.run_over);
-  archive("exit_code", orders.exit_code);
-  archive("reason", orders.reason);
-}
+HEADROOM_FIELDS(NodeOrders, stop_requested, lost_worker_ids, run_over,
+                exit_code, reason)
 
 namespace {
 
@@ -117,23 +112,13 @@ class GrpcControlClient final : public ControlClient {
     request.set_last_words(valid_utf8(last_words.substr(skip)));
     // Processes outlive generations, so the stamp has no generation.
     request.mutable_stamp()->set_run_digest(run_digest_);
-    wire::ReportExitResponse response;
-    grpc::ClientContext context;
-    context.set_wait_for_ready(true);
-    set_deadline(context, kCallTimeout);
-    const grpc::Status status = stub_->ReportExit(&context, request, &response);
-    if (!status.ok())
-      wire::throw_failure(status, "reporting an exit to " + whom(), address_);
-    return response;
+    return call(&Stub::ReportExit, request, "reporting an exit to ",
+                /*waits=*/true);
   }
 
   RunStatus status() override {
-    wire::GetStatusResponse response;
-    grpc::ClientContext context;
-    set_deadline(context, kCallTimeout);
-    const grpc::Status status = stub_->GetStatus(&context, {}, &response);
-    if (!status.ok()) wire::throw_failure(status, "asking " + whom(), address_);
-    return from_wire(response);
+    return from_wire(
+        call(&Stub::GetStatus, wire::GetStatusRequest(), "asking "));
   }
 
   int64_t stream_events(
@@ -169,15 +154,29 @@ class GrpcControlClient final : public ControlClient {
   void stop(const std::string& reason) override {
     wire::StopRequest request;
     request.set_reason(valid_utf8(reason));
-    wire::StopResponse response;
-    grpc::ClientContext context;
-    set_deadline(context, kCallTimeout);
-    const grpc::Status status = stub_->Stop(&context, request, &response);
-    if (!status.ok())
-      wire::throw_failure(status, "stopping " + whom(), address_);
+    call(&Stub::Stop, request, "stopping ");
   }
 
  private:
+  using Stub = wire::Coordinator::Stub;
+
+  // `doing` begins the message of a failure. `waits`: until the deadline, also
+  // for a coordinator that is not there yet.
+  template <typename Request, typename Response>
+  Response call(grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                             const Request&, Response*),
+                const Request& request, const std::string& doing,
+                bool waits = false) {
+    Response response;
+    grpc::ClientContext context;
+    context.set_wait_for_ready(waits);
+    set_deadline(context, kCallTimeout);
+    const grpc::Status status =
+        (stub_.get()->*method)(&context, request, &response);
+    if (!status.ok()) wire::throw_failure(status, doing + whom(), address_);
+    return response;
+  }
+
   // Tries again while the coordinator is unreachable or too busy.
   wire::RegisterResponse send_registration(const wire::RegisterRequest& request,
                                            milliseconds timeout) {
@@ -208,12 +207,7 @@ class GrpcControlClient final : public ControlClient {
     wire::DrainRequest request;
     request.set_reason(valid_utf8(reason));
     request.set_node_id(node_id);
-    wire::DrainResponse response;
-    grpc::ClientContext context;
-    set_deadline(context, kCallTimeout);
-    const grpc::Status status = stub_->Drain(&context, request, &response);
-    if (!status.ok())
-      wire::throw_failure(status, "draining " + whom(), address_);
+    call(&Stub::Drain, request, "draining ");
   }
 
   std::string whom() const { return "the coordinator at " + address_; }
@@ -259,9 +253,9 @@ class GrpcControlClient final : public ControlClient {
 
   const std::string address_;
   const std::string secret_ = wire::new_member_secret();
-  std::unique_ptr<wire::Coordinator::Stub> stub_;  // constant once registered
-  std::string node_id_;                            // constant once registered
-  std::string run_digest_;                         // constant once registered
+  std::unique_ptr<Stub> stub_;  // constant once registered
+  std::string node_id_;         // constant once registered
+  std::string run_digest_;      // constant once registered
   BeatGatherer beats_;
   std::thread heartbeats_;
 

@@ -230,7 +230,9 @@ grpc::ServerWriteReactor<wire::Assignment>* Delivery::open_stream(
 void Delivery::add_event(const wire::EventRecord& record) {
   const wire::EventRecord& kept = events_.append(record, utc_now());
   event_lines_.push_back(wire::to_json_line(kept));
-  journal_.add(kept);
+  wire::LogRecord logged;
+  *logged.mutable_event() = wire::to_wire(kept);
+  journal_.add(logged);
   log::write(kept.warning ? log::Level::kWarn : log::Level::kInfo,
              to_string(kept.event) + ": " + kept.reason);
 }

@@ -1,7 +1,6 @@
 #include "coordinator/service/front_door.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <linux/tcp.h>
 #include <netdb.h>
 #include <poll.h>
@@ -11,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include "parallel/base/check.h"
@@ -129,7 +127,6 @@ FrontDoor::FrontDoor(ListenAddress& address, Connections& connections,
     address.port = port_of(listener);
   }
   if (listeners_.empty()) throw cannot_listen(address, why);
-  reserve_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 void FrontDoor::open(Serve serve, Refused refused) {
@@ -143,7 +140,6 @@ void FrontDoor::stop() {
   if (thread_.joinable()) thread_.join();
   for (const int listener : listeners_) close(listener);
   listeners_.clear();
-  if (reserve_ >= 0) close(std::exchange(reserve_, -1));
 }
 
 void FrontDoor::run() {
@@ -173,7 +169,11 @@ bool FrontDoor::take_one(int listener) {
   const int descriptor = accept4(listener, reinterpret_cast<sockaddr*>(&name),
                                  &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (descriptor < 0) {
-    if (errno == EMFILE || errno == ENFILE) spend_the_reserve(listener);
+    // Without descriptors it waits in the kernel's queue.
+    const bool has_none = errno == EMFILE || errno == ENFILE;
+    if (has_none && !connections_.make_room()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(kTickMs));
+    }
     return false;
   }
   const std::string why =
@@ -185,17 +185,6 @@ bool FrontDoor::take_one(int listener) {
     refused_(why);
   }
   return true;
-}
-
-// Resets a waiting connection: without descriptors it would wait for ever.
-void FrontDoor::spend_the_reserve(int listener) {
-  connections_.make_room();
-  close(std::exchange(reserve_, -1));
-  const int descriptor =
-      accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  if (descriptor >= 0) drop(descriptor);
-  reserve_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  refused_("no descriptor is left");
 }
 
 }  // namespace headroom::coordinator

@@ -50,12 +50,10 @@ class FrontDoor {
   void run();
   // Accepts a connection; returns false if none waits.
   bool take_one(int listener);
-  void spend_the_reserve(int listener);
 
   Connections& connections_;
   const Clock& clock_;
   std::vector<int> listeners_;
-  int reserve_ = -1;  // closed to free a descriptor
   Serve serve_;
   Refused refused_;
   std::atomic<bool> stopping_ = false;

@@ -84,16 +84,8 @@ void RunJournal::save() {
   write([&] { log_->save(snapshot()); });
 }
 
-void RunJournal::add(const wire::Progress& progress) {
-  write([&] { log_->add(progress); });
-}
-
-void RunJournal::add(const wire::EventRecord& event) {
-  write([&] { log_->add(wire::to_wire(event)); });
-}
-
-void RunJournal::add(const wire::LoggedKey& key) {
-  write([&] { log_->add(key); });
+void RunJournal::add(const wire::LogRecord& record) {
+  write([&] { log_->add(record); });
 }
 
 void RunJournal::sync() {

@@ -55,9 +55,8 @@ class RunJournal {
   // Writes the state to the log if it has changed. After the next sync() it
   // survives a power failure.
   void save();
-  void add(const wire::Progress& progress);
-  void add(const wire::EventRecord& event);
-  void add(const wire::LoggedKey& key);
+  // Writes a commit's progress, an event or a key.
+  void add(const wire::LogRecord& record);
   // Called without the mutex, so that a slow disk delays no answer.
   void sync();
   // Whether compact() should rewrite the log: most of it is outdated, the file

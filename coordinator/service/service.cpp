@@ -7,12 +7,10 @@
 #include "coordinator/log/run_state_snapshot.h"
 #include "coordinator/service/heartbeats.h"
 #include "coordinator/service/status_messages.h"
-#include "coordinator/service/unread_heartbeats.h"
 #include "parallel/base/log.h"
 #include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "parallel/plan/plan_json.h"
-#include "proto/channel.h"
 #include "proto/convert.h"
 #include "proto/version.h"
 
@@ -155,41 +153,33 @@ void CoordinatorService::publish_changes(AfterUnlock& after) {
   commit_.add(after, !after.is_empty() || delivery_.has_event_lines());
 }
 
-// --- admission --------------------------------------------------------------
+// --- the envelope of a call -------------------------------------------------
 
-ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext* context,
-                                               int64_t request_bytes,
-                                               int64_t max_request_bytes,
-                                               const Body& body, Call call) {
-  ServerUnaryReactor* const reactor = context->DefaultReactor();
+ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext& context,
+                                               bool changes_run,
+                                               const Body& body) {
+  ServerUnaryReactor* const reactor = context.DefaultReactor();
   AfterUnlock after;
   std::lock_guard lock(mutex_);
   Answer refusal;
-  bool has_changed = false;
-  if (request_bytes > max_request_bytes) {
-    refusal = {RefusalKind::kMessageTooLong,
-               cat("the message has ", request_bytes, " bytes, more than ",
-                   max_request_bytes)};
-  } else {
-    try {
-      const Caller caller = admission_.caller_of(*context);
-      refusal = admit(*context, caller);
-      if (!refusal && closed_) refusal = kEnding;
-      if (!refusal) {
-        has_changed = call != Call::kIsHeard;
-        refusal = body(clock_.now(), caller);
-        delivery_.deliver(clock_.now(), after);
-      }
-    } catch (const std::exception& error) {
-      // gRPC's threads would not catch it.
-      log::error(std::string("a call failed: ") + error.what());
-      refusal = {RefusalKind::kFailed, error.what()};
+  bool is_admitted = false;
+  try {
+    const Caller caller = admission_.caller_of(context);
+    refusal = admit(context, caller);
+    is_admitted = !refusal;
+    if (is_admitted) {
+      refusal = body(clock_.now(), caller);
+      delivery_.deliver(clock_.now(), after);
     }
+  } catch (const std::exception& error) {
+    // gRPC's threads would not catch it.
+    log::error(std::string("a call failed: ") + error.what());
+    refusal = {RefusalKind::kFailed, error.what()};
   }
-  if (refusal) count_refusal(*context, *refusal);
+  if (refusal) count_refusal(context.peer(), *refusal);
   after.add(
       [reactor, status = status_of(refusal)] { reactor->Finish(status); });
-  if (has_changed) commit_.add(after);
+  if (is_admitted && changes_run) commit_.add(after);
   return reactor;
 }
 
@@ -197,18 +187,17 @@ Answer CoordinatorService::admit(const CallbackServerContext& context,
                                  const Caller& caller) {
   const TimePoint now = clock_.now();
   state_.note_pause(now);
-  const Answer refusal = admission_.admit(context);
-  if (!refusal && connections_ != nullptr) {
-    connections_->note_call(now, caller.peer);
-  }
-  return refusal;
+  if (Answer refusal = admission_.admit(context)) return refusal;
+  if (connections_ != nullptr) connections_->note_call(now, caller.peer);
+  if (closed_) return kEnding;
+  return std::nullopt;
 }
 
-void CoordinatorService::count_refusal(const CallbackServerContext& context,
+void CoordinatorService::count_refusal(const std::string& peer,
                                        const Refusal& refusal) {
   if (admission_.refusals().add(clock_.now(), to_string(refusal.kind)) &&
       !state_.over()) {
-    log::warn("refused a call of " + host_of_peer(context.peer()) + ": " +
+    log::warn("refused a call of " + host_of_peer(peer) + ": " +
               valid_utf8(refusal.reason));
   }
 }
@@ -244,50 +233,44 @@ void CoordinatorService::note_successor_of(TimePoint now,
 
 // --- the calls --------------------------------------------------------------
 
-ServerUnaryReactor* CoordinatorService::Register(
-    CallbackServerContext* context, const wire::RegisterRequest* request,
-    wire::RegisterResponse* response) {
-  return answer(
-      context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint now, const Caller& caller) -> Answer {
-        Answer refusal = check_version("agent", request->version());
-        if (refusal) return refusal;
-        refusal = admission_.check_registration(caller, request->node_id());
-        if (refusal) return refusal;
-        const auto asked = wire::from_message<wire::NodeRegistration>(*request);
-        Node node;
-        node.node_id = asked.node_id;
-        node.hostname = printable(asked.hostname);
-        node.launcher_rank = asked.launcher_rank;
-        node.worker_ids = asked.worker_ids;
-        node.cards = printable_cards(asked.cards);
-        node.no_card_reason = printable(asked.no_card_reason);
-        node.unusable_cards = printable(asked.unusable_cards);
-        node.launcher_size = asked.launcher_size;
-        node.first_local_slot = asked.first_local_slot;
-        note_successor_of(now, node);
-        const auto why = state_.register_node(now, node);
-        // After the run has begun the refusal is final: the program that
-        // started the agent may replace the node.
-        const bool goes_on =
-            state_.phase() != RunPhase::kWaiting && !state_.over();
-        refusal = refuse_for(state_.membership().may_have_room_later(node)
-                                 ? RefusalKind::kNotYet
-                             : goes_on ? RefusalKind::kNoRoom
-                                       : RefusalKind::kNotAsAgreed,
-                             why);
-        if (refusal) return refusal;
-        admission_.secrets().remember(node.node_id, caller.identity.secret);
-        note_heartbeat(caller, node.node_id);
-        response->set_run_digest(identity_.run_digest);
-        response->set_run_config_yaml(identity_.run_config_yaml);
-        response->set_run_directory(identity_.run_directory);
-        const auto& slot_cards =
-            state_.membership().find_node(node.node_id)->slot_cards;
-        response->mutable_slot_cards()->Add(slot_cards.begin(),
-                                            slot_cards.end());
-        return std::nullopt;
-      });
+Answer CoordinatorService::handle(TimePoint now, const Caller& caller,
+                                  const wire::RegisterRequest& request,
+                                  wire::RegisterResponse& response) {
+  Answer refusal = check_version("agent", request.version());
+  if (refusal) return refusal;
+  refusal = admission_.check_registration(caller, request.node_id());
+  if (refusal) return refusal;
+  const auto asked = wire::from_message<wire::NodeRegistration>(request);
+  Node node;
+  node.node_id = asked.node_id;
+  node.hostname = printable(asked.hostname);
+  node.launcher_rank = asked.launcher_rank;
+  node.worker_ids = asked.worker_ids;
+  node.cards = printable_cards(asked.cards);
+  node.no_card_reason = printable(asked.no_card_reason);
+  node.unusable_cards = printable(asked.unusable_cards);
+  node.launcher_size = asked.launcher_size;
+  node.first_local_slot = asked.first_local_slot;
+  note_successor_of(now, node);
+  const auto why = state_.register_node(now, node);
+  // After the run has begun the refusal is final: the program that started the
+  // agent may replace the node.
+  const bool goes_on = state_.phase() != RunPhase::kWaiting && !state_.over();
+  refusal = refuse_for(state_.membership().may_have_room_later(node)
+                           ? RefusalKind::kNotYet
+                       : goes_on ? RefusalKind::kNoRoom
+                                 : RefusalKind::kNotAsAgreed,
+                       why);
+  if (refusal) return refusal;
+  admission_.secrets().remember(node.node_id, caller.identity.secret);
+  note_heartbeat(caller, node.node_id);
+  response.set_run_digest(identity_.run_digest);
+  response.set_run_config_yaml(identity_.run_config_yaml);
+  response.set_run_directory(identity_.run_directory);
+  const auto& slot_cards =
+      state_.membership().find_node(node.node_id)->slot_cards;
+  response.mutable_slot_cards()->Add(slot_cards.begin(), slot_cards.end());
+  return std::nullopt;
 }
 
 // A worker is removed when its stream ends. So one that has joined and has no
@@ -312,7 +295,6 @@ Answer CoordinatorService::join(TimePoint now, const Caller& caller,
                        " has not proved who it is: it belongs to no registered "
                        "node, or its agent did not start it"};
   }
-  if (closed_) return kEnding;
   // Add the queue first: the join may complete the quorum and cause an order.
   if (!delivery_.add_worker(worker_id)) {
     // The end of its earlier stream may not have been read yet.
@@ -337,8 +319,10 @@ grpc::ServerWriteReactor<wire::Assignment>* CoordinatorService::Watch(
   const Caller caller = admission_.caller_of(*context);
   Answer refusal = admit(*context, caller);
   if (!refusal) refusal = join(clock_.now(), caller, *request);
-  if (refusal) count_refusal(*context, *refusal);
-  if (refusal) return new RefusedStream<wire::Assignment>(status_of(refusal));
+  if (refusal) {
+    count_refusal(context->peer(), *refusal);
+    return new RefusedStream<wire::Assignment>(status_of(refusal));
+  }
   auto* stream = delivery_.open_stream(
       request->worker_id(),
       [this, worker_id = request->worker_id()](AfterUnlock& after_close) {
@@ -352,50 +336,34 @@ grpc::ServerWriteReactor<wire::Assignment>* CoordinatorService::Watch(
   return stream;
 }
 
-ServerUnaryReactor* CoordinatorService::Heartbeat(
-    CallbackServerContext* context, const wire::HeartbeatRequest* request,
-    wire::HeartbeatResponse* response) {
-  return answer(
-      context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint now, const Caller& caller) -> Answer {
-        std::vector<Refusal> stale;
-        Answer refusal = rules_.check_heartbeat(caller, *request);
-        if (!refusal) {
-          refusal = hear_heartbeat(now, *request, state_, *response, stale);
-        }
-        if (refusal) return refusal;
-        for (const Refusal& beat : stale) count_refusal(*context, beat);
-        note_heartbeat(caller, request->worker_id().empty()
-                                   ? request->node_id()
-                                   : request->worker_id());
-        return std::nullopt;
-      },
-      Call::kIsHeard);
+Answer CoordinatorService::handle(TimePoint now, const Caller& caller,
+                                  const wire::HeartbeatRequest& request,
+                                  wire::HeartbeatResponse& response) {
+  std::vector<Refusal> stale;
+  Answer refusal = hear_heartbeat(now, request, state_, response, stale);
+  if (refusal) return refusal;
+  for (const Refusal& beat : stale) count_refusal(caller.peer, beat);
+  note_heartbeat(caller, request.worker_id().empty() ? request.node_id()
+                                                     : request.worker_id());
+  return std::nullopt;
 }
 
-ServerUnaryReactor* CoordinatorService::Publish(
-    CallbackServerContext* context, const wire::PublishRequest* request,
-    wire::PublishResponse*) {
-  return answer(
-      context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint, const Caller& caller) -> Answer {
-        Answer refusal = rules_.check_worker(request->stamp(), caller,
-                                             caller.identity.worker_id, false);
-        if (refusal) return refusal;
-        refusal =
-            refuse_for(RefusalKind::kNoRoom,
-                       delivery_.publish(caller.identity.worker_id,
-                                         request->key(), request->value()));
-        if (refusal) return refusal;
-        state_.note_arrival(caller.identity.worker_id);
-        wire::LoggedKey key;
-        key.set_generation(request->stamp().generation());
-        key.set_key(request->key());
-        key.set_value(request->value());
-        journal_.add(key);
-        return std::nullopt;
-      },
-      Call::kIsHeard);
+Answer CoordinatorService::handle(TimePoint, const Caller& caller,
+                                  const wire::PublishRequest& request,
+                                  wire::PublishResponse&) {
+  const std::string& worker_id = caller.identity.worker_id;
+  Answer refusal =
+      refuse_for(RefusalKind::kNoRoom,
+                 delivery_.publish(worker_id, request.key(), request.value()));
+  if (refusal) return refusal;
+  state_.note_arrival(worker_id);
+  wire::LogRecord record;
+  wire::LoggedKey& key = *record.mutable_key();
+  key.set_generation(request.stamp().generation());
+  key.set_key(request.key());
+  key.set_value(request.value());
+  journal_.add(record);
+  return std::nullopt;
 }
 
 ServerUnaryReactor* CoordinatorService::Lookup(
@@ -405,163 +373,112 @@ ServerUnaryReactor* CoordinatorService::Lookup(
   std::lock_guard lock(mutex_);
   const Caller caller = admission_.caller_of(*context);
   Answer refusal = admit(*context, caller);
-  if (!refusal) {
-    refusal = rules_.check_worker(request->stamp(), caller,
-                                  caller.identity.worker_id, false);
-  }
-  if (refusal) count_refusal(*context, *refusal);
+  if (!refusal) refusal = rules_.check(caller, *request);
+  if (refusal) count_refusal(caller.peer, *refusal);
   if (!refusal && state_.phase() != RunPhase::kRunning) {
     refusal = {RefusalKind::kStale, "the run is " + to_string(state_.phase()) +
                                         ": " + state_.reason()};
   }
-  if (!refusal && closed_) refusal = kEnding;
+  if (refusal) {
+    ServerUnaryReactor* const reactor = context->DefaultReactor();
+    after.add(
+        [reactor, status = status_of(refusal)] { reactor->Finish(status); });
+    return reactor;
+  }
   constexpr int64_t kMaxWaitMs = 60000;
   const auto wait = std::chrono::milliseconds(
       std::clamp<int64_t>(request->timeout_ms(), 0, kMaxWaitMs));
-  if (!refusal) {
-    return delivery_.look_up(*request, clock_.now(), wait, response, after);
+  return delivery_.look_up(*request, clock_.now(), wait, response, after);
+}
+
+Answer CoordinatorService::handle(TimePoint now, const Caller&,
+                                  const wire::ReportFailureRequest& request,
+                                  wire::ReportFailureResponse&) {
+  auto failure = wire::from_message<wire::WorkerFailure>(request);
+  if (failure.card_fault) {
+    failure.card_fault->words =
+        short_line(failure.card_fault->words, kMaxMessage);
+    state_.card_failed(now, request.worker_id(), failure);
+  } else {
+    failure.message = short_line(failure.message, kMaxMessage);
+    state_.worker_failed(now, request.worker_id(), failure);
   }
-  ServerUnaryReactor* reactor = context->DefaultReactor();
-  after.add(
-      [reactor, status = status_of(refusal)] { reactor->Finish(status); });
-  return reactor;
+  return std::nullopt;
 }
 
-ServerUnaryReactor* CoordinatorService::ReportFailure(
-    CallbackServerContext* context, const wire::ReportFailureRequest* request,
-    wire::ReportFailureResponse*) {
-  return answer(context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-                [&](TimePoint now, const Caller& caller) -> Answer {
-                  Answer refusal = rules_.check_worker(
-                      request->stamp(), caller, request->worker_id(), true);
-                  if (refusal) return refusal;
-                  auto failure =
-                      wire::from_message<wire::WorkerFailure>(*request);
-                  if (failure.card_fault) {
-                    failure.card_fault->words =
-                        short_line(failure.card_fault->words, kMaxMessage);
-                    state_.card_failed(now, request->worker_id(), failure);
-                    return std::nullopt;
-                  }
-                  failure.message = short_line(failure.message, kMaxMessage);
-                  state_.worker_failed(now, request->worker_id(), failure);
-                  return std::nullopt;
-                });
+Answer CoordinatorService::handle(TimePoint now, const Caller&,
+                                  const wire::LeaveGenerationRequest& request,
+                                  wire::LeaveGenerationResponse&) {
+  return refuse_for(
+      RefusalKind::kNotAsAgreed,
+      state_.generation_left(
+          now, request.worker_id(),
+          leaving_of(wire::from_message<wire::LeftGeneration>(request))));
 }
 
-ServerUnaryReactor* CoordinatorService::LeaveGeneration(
-    CallbackServerContext* context, const wire::LeaveGenerationRequest* request,
-    wire::LeaveGenerationResponse*) {
-  return answer(context, request->ByteSizeLong(), wire::kMaxReportBytes,
-                [&](TimePoint now, const Caller& caller) -> Answer {
-                  Answer refusal = rules_.check_worker(
-                      request->stamp(), caller, request->worker_id(), false);
-                  if (refusal) return refusal;
-                  return refuse_for(
-                      RefusalKind::kNotAsAgreed,
-                      state_.generation_left(
-                          now, request->worker_id(),
-                          leaving_of(wire::from_message<wire::LeftGeneration>(
-                              *request))));
-                });
+Answer CoordinatorService::handle(TimePoint now, const Caller&,
+                                  const wire::ReportExitRequest& request,
+                                  wire::ReportExitResponse& response) {
+  const RestartDecision decision =
+      state_.worker_exited(now, request.worker_id(), request.exit_code(),
+                           end_of_last_words(request.last_words()));
+  response.set_restart(decision.restart);
+  response.set_delay_ms(decision.delay.count());
+  response.set_reason(valid_utf8(decision.reason));
+  return std::nullopt;
 }
 
-ServerUnaryReactor* CoordinatorService::ReportExit(
-    CallbackServerContext* context, const wire::ReportExitRequest* request,
-    wire::ReportExitResponse* response) {
-  return answer(context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-                [&](TimePoint now, const Caller& caller) -> Answer {
-                  Answer refusal = rules_.check_exit(caller, *request);
-                  if (refusal) return refusal;
-                  const RestartDecision decision = state_.worker_exited(
-                      now, request->worker_id(), request->exit_code(),
-                      end_of_last_words(request->last_words()));
-                  response->set_restart(decision.restart);
-                  response->set_delay_ms(decision.delay.count());
-                  response->set_reason(valid_utf8(decision.reason));
-                  return std::nullopt;
-                });
+Answer CoordinatorService::handle(TimePoint, const Caller& caller,
+                                  const wire::CommitRequest& request,
+                                  wire::CommitResponse&) {
+  if (state_.generation().find(caller.identity.worker_id)->rank != 0) {
+    return Refusal{RefusalKind::kForeignName,
+                   "only rank 0 says which steps are committed"};
+  }
+  std::optional<wire::RunProgress> reported;
+  if (request.has_progress()) {
+    reported = wire::from_message<wire::RunProgress>(request.progress());
+  }
+  state_.committed(request.step(), reported);
+  wire::LogRecord record;
+  wire::Progress& progress = *record.mutable_progress();
+  progress = request.progress();
+  progress.set_step(std::max(progress.step(), request.step()));
+  journal_.add(record);
+  log::debug(cat("commit: generation ", request.stamp().generation(), ", ",
+                 request.step(), " steps, loss ", request.loss()));
+  return std::nullopt;
 }
 
-ServerUnaryReactor* CoordinatorService::Commit(
-    CallbackServerContext* context, const wire::CommitRequest* request,
-    wire::CommitResponse*) {
-  return answer(
-      context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint, const Caller& caller) -> Answer {
-        Answer refusal = rules_.check_worker(request->stamp(), caller,
-                                             caller.identity.worker_id, false);
-        if (refusal) return refusal;
-        if (state_.generation().find(caller.identity.worker_id)->rank != 0) {
-          return Refusal{RefusalKind::kForeignName,
-                         "only rank 0 says which steps are committed"};
-        }
-        state_.committed(
-            request->step(),
-            request->has_progress()
-                ? std::optional(wire::from_message<wire::RunProgress>(
-                      request->progress()))
-                : std::nullopt);
-        wire::Progress progress = request->progress();
-        progress.set_step(std::max(progress.step(), request->step()));
-        journal_.add(progress);
-        log::debug(cat("commit: generation ", request->stamp().generation(),
-                       ", ", request->step(), " steps, loss ",
-                       request->loss()));
-        return std::nullopt;
-      },
-      Call::kIsHeard);
+Answer CoordinatorService::handle(TimePoint, const Caller& caller,
+                                  const wire::ReportEventRequest& request,
+                                  wire::ReportEventResponse&) {
+  wire::EventRecord event = wire::from_wire(request.event());
+  if (Answer refusal = limit_words(event)) return refusal;
+  event.reporter = caller.identity.worker_id;
+  if (event.event == EventKind::kNetwork) {
+    if (const auto network = plan::parse_network(event.detail_json)) {
+      state_.note_network(*network);
+    }
+  }
+  delivery_.add_report(event);
+  return std::nullopt;
 }
 
-ServerUnaryReactor* CoordinatorService::ReportEvent(
-    CallbackServerContext* context, const wire::ReportEventRequest* request,
-    wire::ReportEventResponse*) {
-  return answer(
-      context, request->ByteSizeLong(), wire::kMaxReportBytes,
-      [&](TimePoint, const Caller& caller) -> Answer {
-        Answer refusal = rules_.check_worker(request->stamp(), caller,
-                                             caller.identity.worker_id, false);
-        if (refusal) return refusal;
-        wire::EventRecord event = wire::from_wire(request->event());
-        refusal = limit_words(event);
-        if (refusal) return refusal;
-        event.reporter = caller.identity.worker_id;
-        if (event.event == EventKind::kNetwork) {
-          if (const auto network = plan::parse_network(event.detail_json)) {
-            state_.note_network(*network);
-          }
-        }
-        delivery_.add_report(event);
-        return std::nullopt;
-      });
+Answer CoordinatorService::handle(TimePoint now, const Caller&,
+                                  const wire::FinishRequest& request,
+                                  wire::FinishResponse&) {
+  auto finished = wire::from_message<wire::FinishedRun>(request);
+  finished.reason = short_line(finished.reason, kMaxMessage);
+  return refuse_for(RefusalKind::kNotAsAgreed,
+                    state_.finish(now, request.worker_id(), finished));
 }
 
-ServerUnaryReactor* CoordinatorService::Finish(
-    CallbackServerContext* context, const wire::FinishRequest* request,
-    wire::FinishResponse*) {
-  return answer(
-      context, request->ByteSizeLong(), wire::kMaxReportBytes,
-      [&](TimePoint now, const Caller& caller) -> Answer {
-        Answer refusal = rules_.check_worker(request->stamp(), caller,
-                                             request->worker_id(), false);
-        if (refusal) return refusal;
-        auto finished = wire::from_message<wire::FinishedRun>(*request);
-        finished.reason = short_line(finished.reason, kMaxMessage);
-        return refuse_for(RefusalKind::kNotAsAgreed,
-                          state_.finish(now, request->worker_id(), finished));
-      });
-}
-
-ServerUnaryReactor* CoordinatorService::GetStatus(
-    CallbackServerContext* context, const wire::GetStatusRequest* request,
-    wire::GetStatusResponse* response) {
-  return answer(
-      context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint, const Caller&) -> Answer {
-        *response = to_wire(status_locked());
-        return std::nullopt;
-      },
-      Call::kIsHeard);
+Answer CoordinatorService::handle(TimePoint, const Caller&,
+                                  const wire::GetStatusRequest&,
+                                  wire::GetStatusResponse& response) {
+  response = to_wire(status_locked());
+  return std::nullopt;
 }
 
 grpc::ServerWriteReactor<wire::Event>* CoordinatorService::StreamEvents(
@@ -569,45 +486,35 @@ grpc::ServerWriteReactor<wire::Event>* CoordinatorService::StreamEvents(
   AfterUnlock after;
   std::lock_guard lock(mutex_);
   Answer refusal = admit(*context, admission_.caller_of(*context));
-  if (!refusal && closed_) refusal = kEnding;
   if (!refusal) {
     refusal = refuse_for(RefusalKind::kNoRoom,
                          delivery_.follower_error(context->peer()));
   }
   if (refusal) {
-    count_refusal(*context, *refusal);
+    count_refusal(context->peer(), *refusal);
     return new RefusedStream<wire::Event>(status_of(refusal));
   }
   return delivery_.follow_events(context->peer(), request->after_sequence(),
                                  after);
 }
 
-ServerUnaryReactor* CoordinatorService::Drain(CallbackServerContext* context,
-                                              const wire::DrainRequest* request,
-                                              wire::DrainResponse*) {
-  return answer(
-      context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-      [&](TimePoint now, const Caller& caller) -> Answer {
-        if (request->node_id().empty()) {
-          state_.drain(now, short_line(request->reason(), kMaxReason));
-          return std::nullopt;
-        }
-        Answer refusal = rules_.check_agent(caller, request->node_id());
-        if (refusal) return refusal;
-        state_.drain_node(now, request->node_id(),
-                          short_line(request->reason(), kMaxReason));
-        return std::nullopt;
-      });
+Answer CoordinatorService::handle(TimePoint now, const Caller&,
+                                  const wire::DrainRequest& request,
+                                  wire::DrainResponse&) {
+  const std::string reason = short_line(request.reason(), kMaxReason);
+  if (request.node_id().empty()) {
+    state_.drain(now, reason);
+  } else {
+    state_.drain_node(now, request.node_id(), reason);
+  }
+  return std::nullopt;
 }
 
-ServerUnaryReactor* CoordinatorService::Stop(CallbackServerContext* context,
-                                             const wire::StopRequest* request,
-                                             wire::StopResponse*) {
-  return answer(context, request->ByteSizeLong(), wire::kMaxMessageBytes,
-                [&](TimePoint now, const Caller&) -> Answer {
-                  state_.stop(now, short_line(request->reason(), kMaxReason));
-                  return std::nullopt;
-                });
+Answer CoordinatorService::handle(TimePoint now, const Caller&,
+                                  const wire::StopRequest& request,
+                                  wire::StopResponse&) {
+  state_.stop(now, short_line(request.reason(), kMaxReason));
+  return std::nullopt;
 }
 
 }  // namespace headroom::coordinator

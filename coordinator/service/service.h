@@ -10,6 +10,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <concepts>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -28,6 +29,7 @@
 #include "coordinator/service/group_commit.h"
 #include "coordinator/service/message_stream.h"
 #include "coordinator/service/run_journal.h"
+#include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
 
 namespace headroom::coordinator {
@@ -58,73 +60,77 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
   void close();
 
   // --- the calls of coordinator.proto ---------------------------------------
-  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
-                                     const wire::RegisterRequest* request,
-                                     wire::RegisterResponse* response) override;
   grpc::ServerWriteReactor<wire::Assignment>* Watch(
       grpc::CallbackServerContext* context,
       const wire::WatchRequest* request) override;
-  grpc::ServerUnaryReactor* Heartbeat(
-      grpc::CallbackServerContext* context,
-      const wire::HeartbeatRequest* request,
-      wire::HeartbeatResponse* response) override;
-  grpc::ServerUnaryReactor* Publish(grpc::CallbackServerContext* context,
-                                    const wire::PublishRequest* request,
-                                    wire::PublishResponse* response) override;
-  grpc::ServerUnaryReactor* Lookup(grpc::CallbackServerContext* context,
-                                   const wire::LookupRequest* request,
-                                   wire::LookupResponse* response) override;
-  grpc::ServerUnaryReactor* ReportFailure(
-      grpc::CallbackServerContext* context,
-      const wire::ReportFailureRequest* request,
-      wire::ReportFailureResponse* response) override;
-  grpc::ServerUnaryReactor* LeaveGeneration(
-      grpc::CallbackServerContext* context,
-      const wire::LeaveGenerationRequest* request,
-      wire::LeaveGenerationResponse* response) override;
-  grpc::ServerUnaryReactor* ReportExit(
-      grpc::CallbackServerContext* context,
-      const wire::ReportExitRequest* request,
-      wire::ReportExitResponse* response) override;
-  grpc::ServerUnaryReactor* Commit(grpc::CallbackServerContext* context,
-                                   const wire::CommitRequest* request,
-                                   wire::CommitResponse* response) override;
-  grpc::ServerUnaryReactor* ReportEvent(
-      grpc::CallbackServerContext* context,
-      const wire::ReportEventRequest* request,
-      wire::ReportEventResponse* response) override;
-  grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context,
-                                   const wire::FinishRequest* request,
-                                   wire::FinishResponse* response) override;
-  grpc::ServerUnaryReactor* GetStatus(
-      grpc::CallbackServerContext* context,
-      const wire::GetStatusRequest* request,
-      wire::GetStatusResponse* response) override;
   grpc::ServerWriteReactor<wire::Event>* StreamEvents(
       grpc::CallbackServerContext* context,
       const wire::StreamEventsRequest* request) override;
-  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
-                                  const wire::DrainRequest* request,
-                                  wire::DrainResponse* response) override;
-  grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context,
-                                 const wire::StopRequest* request,
-                                 wire::StopResponse* response) override;
+  grpc::ServerUnaryReactor* Lookup(grpc::CallbackServerContext* context,
+                                   const wire::LookupRequest* request,
+                                   wire::LookupResponse* response) override;
 
  private:
-  // Changes are logged before the reply, except for heartbeats (kIsHeard).
-  enum class Call { kChanges, kIsHeard };
+  template <typename Request, typename... Others>
+  static constexpr bool kIsOneOf = (std::same_as<Request, Others> || ...);
+  // Changes are logged before the reply, except for these frequent calls.
+  template <typename Request>
+  static constexpr bool kChangesRun =
+      !kIsOneOf<Request, wire::HeartbeatRequest, wire::PublishRequest,
+                wire::CommitRequest, wire::GetStatusRequest>;
+  // Events and results may be longer than other messages.
+  template <typename Request>
+  static constexpr int kMostBytes =
+      kIsOneOf<Request, wire::LeaveGenerationRequest, wire::ReportEventRequest,
+               wire::FinishRequest>
+          ? wire::kMaxReportBytes
+          : wire::kMaxMessageBytes;
+
+  template <typename Request, typename Response>
+  grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext& context,
+                                   const Request& request, Response& response) {
+    return answer(context, kChangesRun<Request>,
+                  [&](TimePoint now, const Caller& caller) -> Answer {
+                    Answer refusal = check_length(request, kMostBytes<Request>);
+                    if (!refusal) refusal = rules_.check(caller, request);
+                    return refusal ? refusal
+                                   : handle(now, caller, request, response);
+                  });
+  }
   using Body = std::function<Answer(TimePoint, const Caller&)>;
   // Runs `body` under the mutex, delivers its effects, and answers.
-  grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context,
-                                   int64_t request_bytes,
-                                   int64_t max_request_bytes, const Body& body,
-                                   Call call = Call::kChanges);
+  grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext& context,
+                                   bool changes_run, const Body& body);
+
+  // The calls that share this envelope. CallerRules checks them; handle() of
+  // the request answers them, with the mutex held.
+#define HEADROOM_CALL(Name)                                                 \
+  grpc::ServerUnaryReactor* Name(grpc::CallbackServerContext* context,      \
+                                 const wire::Name##Request* request,        \
+                                 wire::Name##Response* response) override { \
+    return answer(*context, *request, *response);                           \
+  }                                                                         \
+  Answer handle(TimePoint now, const Caller& caller,                        \
+                const wire::Name##Request& request,                         \
+                wire::Name##Response& response);
+  HEADROOM_CALL(Register)
+  HEADROOM_CALL(Heartbeat)
+  HEADROOM_CALL(Publish)
+  HEADROOM_CALL(ReportFailure)
+  HEADROOM_CALL(LeaveGeneration)
+  HEADROOM_CALL(ReportExit)
+  HEADROOM_CALL(Commit)
+  HEADROOM_CALL(ReportEvent)
+  HEADROOM_CALL(Finish)
+  HEADROOM_CALL(GetStatus)
+  HEADROOM_CALL(Drain)
+  HEADROOM_CALL(Stop)
+#undef HEADROOM_CALL
 
   // REQUIRES, for the functions below: the mutex is held.
   Answer admit(const grpc::CallbackServerContext& context,
                const Caller& caller);
-  void count_refusal(const grpc::CallbackServerContext& context,
-                     const Refusal& refusal);
+  void count_refusal(const std::string& peer, const Refusal& refusal);
   void note_heartbeat(const Caller& caller, const std::string& member);
   void note_successor_of(TimePoint now, const Node& successor);
   Answer join(TimePoint now, const Caller& caller,

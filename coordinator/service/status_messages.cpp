@@ -23,36 +23,15 @@ State state_of(const std::string& word, const auto& known) {
 }  // namespace
 
 // All fields except the states, which are names in the message.
-void fields(auto& archive, wire::Either<MemberStatus> auto& member) {
-  archive("worker_id", member.worker_id);
-  archive("node_id", member.node_id);
-  archive("hostname", member.hostname);
-  archive("rank", member.rank);
-  archive("heartbeat_age_seconds", member.heartbeat_age_seconds);
-  archive("measured_peak_bytes", member.measured_peak_bytes);
-}
+HEADROOM_FIELDS(MemberStatus, worker_id, node_id, hostname, rank,
+                heartbeat_age_seconds, measured_peak_bytes)
 
-void fields(auto& archive, wire::Either<LeftOutCard> auto& card) {
-  archive("card", card.card);
-  archive("hostname", card.hostname);
-  archive("reason", card.reason);
-}
+HEADROOM_FIELDS(LeftOutCard, card, hostname, reason)
 
 // All fields except the stamp and the state.
-void fields(auto& archive, wire::Either<RunStatus> auto& status) {
-  archive("version", status.version);
-  archive("reason", status.reason);
-  archive("exit_code", status.exit_code);
-  archive("says_how_to_go_on", status.says_how_to_go_on);
-  archive("run_directory", status.run_directory);
-  archive("progress", status.progress);
-  archive("members", status.members);
-  archive("plan_json", status.plan);
-  archive("result_json", status.result_json);
-  archive("events", status.events);
-  archive("memory_limit", status.memory_limit);
-  archive("left_out_cards", status.left_out_cards);
-}
+HEADROOM_FIELDS(RunStatus, version, reason, exit_code, says_how_to_go_on,
+                run_directory, progress, members, plan, result_json, events,
+                memory_limit, left_out_cards)
 
 wire::GetStatusResponse to_wire(const RunStatus& status) {
   auto message = wire::to_message<wire::GetStatusResponse>(status);

@@ -375,7 +375,7 @@ int run_in_launcher(const CommandLine& typed, const LauncherJob& job,
       make_run_request(line, place, usable_cores(), ask_data);
   notice_binding(request.workers_per_agent, terminal);
   std::optional<RendezvousFolder> folder;
-  FolderHold hold;
+  std::unique_ptr<FileDescriptor> hold;
   if (place.size > 1 && !line.has("--coordinator")) {
     folder =
         rendezvous_folder(place, line.value_of("--rendezvous"),

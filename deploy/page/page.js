@@ -282,7 +282,7 @@ function listen() {
     setLost("the connection is gone");
     if (stream.readyState !== EventSource.CLOSED) return;  // the browser tries again
     setTimeout(listen, 5000);
-    fetchRun();  // says why
+    fetchRun();  // its error has the reason
   };
 }
 

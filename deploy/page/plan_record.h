@@ -1,4 +1,4 @@
-// PlanRecord: what the planner knows of a run's plan, as JSON for the page.
+// PlanRecord: a run's plan as JSON for the page, computed by the planner.
 // Computed from the files of the run directory when it is first asked for.
 //
 // Threads: one at a time.

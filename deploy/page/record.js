@@ -1,8 +1,8 @@
 "use strict";
-// What a run's files say. The program sends a run as a document: the texts of
-// its files and a few facts that only the program knows (run_record.h). This
-// file turns it into the record that the sections draw. Its functions touch
-// neither the page nor the network, so node tests them.
+// Parses a run's files. The program sends a run as a document: the texts of its
+// files and a few facts that only the program has (run_record.h). This file
+// turns it into the record that the sections draw. Its functions use neither
+// the page nor the network, so node tests them.
 
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 const listOf = (value) => (Array.isArray(value) ? value : []);
@@ -81,7 +81,7 @@ function stateOf({document, events, lastStep}, live) {
   return {state: "stopped", reason: "no end of the run is written: it was killed"};
 }
 
-// The newest step that the document or the fetched steps know.
+// The newest step of the document and of the fetched steps.
 function newestStep({lastStep}, steps) {
   const row = steps?.rows.at(-1);
   if (!row) return lastStep || {};

@@ -1,7 +1,7 @@
 // RunRecord: one run for the page and the report, as JSON texts.
 //
-// A run's document has the texts of its files, which record.js parses, and what
-// only the program knows:
+// A run's document has the texts of its files, which record.js parses, and the
+// facts that only the program has:
 //
 //   id, directory, version
 //   stamp         of the files when they were read (folder_contents.h)
@@ -51,7 +51,7 @@ struct PlannedRun {
   std::vector<Detail> details;
 };
 
-// What a run says of itself while it lasts.
+// The status that a run reports while it lasts.
 struct LiveStatus {
   std::string json;  // as `headroom status --json` prints it
   std::optional<plan::Plan> plan;

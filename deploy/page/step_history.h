@@ -19,17 +19,7 @@
 
 namespace headroom::page {
 
-// The values of a step, in the order of kStepColumns; "step" precedes them.
-enum class StepColumn {
-  kEpoch,
-  kBox,
-  kObj,
-  kCls,
-  kGradNorm,
-  kLr,
-  kImagesPerSecond,
-  kSkipped
-};
+// The values of a step; "step" precedes them.
 inline constexpr std::array kStepColumns = {
     "epoch",  "box", "obj", "cls", "grad_norm", "lr", "images_per_second",
     "skipped"};
@@ -51,7 +41,7 @@ class StepHistory {
 
  private:
   void forget();
-  void take(std::string_view line);
+  void take(std::string_view text);
   DecimatedSeries& memory_of(int rank);
 
   records::LineFollower follower_;

@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
@@ -15,6 +17,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kDeepestJson = 64;
+// The end of a file that is read for its last lines.
+constexpr size_t kLastBytes = 4 << 20;
 
 std::vector<std::string> cells_of(std::string_view line) {
   std::vector<std::string> cells(1);
@@ -41,6 +45,44 @@ std::optional<int64_t> whole_member(const Json& object, const char* key) {
     return std::nullopt;
   }
   return member->get<int64_t>();
+}
+
+bool true_member(const Json& object, const char* key) {
+  const auto member = object.find(key);
+  return member != object.end() && *member == true;
+}
+
+double number_member(const Json& object, const char* key) {
+  const auto member = object.find(key);
+  return member != object.end() && member->is_number()
+             ? member->get<double>()
+             : std::numeric_limits<double>::quiet_NaN();
+}
+
+// The members of a list; none if there is no list.
+const Json& list_member(const Json& object, const char* key) {
+  static const Json kNone = Json::array();
+  const auto member = object.find(key);
+  return member != object.end() && member->is_array() ? *member : kNone;
+}
+
+std::optional<EventLine> event_line(std::string_view text) {
+  const Json line = shallow_json(text);
+  if (!line.is_object()) return std::nullopt;
+  return EventLine{
+      .kind = text_member(line, "event"),
+      .sequence = whole_member(line, "sequence").value_or(0),
+      .step = whole_member(line, "step").value_or(0),
+      .rank = static_cast<int>(whole_member(line, "rank").value_or(-1)),
+      .reason = text_member(line, "reason"),
+      .time = text_member(line, "time"),
+      .warning = true_member(line, "warning"),
+      .epoch = whole_member(line, "epoch"),
+      .generation = whole_member(line, "generation"),
+      .exit_code = whole_member(line, "exit_code"),
+      .change = text_member(line, "change"),
+      .state = text_member(line, "state"),
+      .json = std::string(text)};
 }
 
 }  // namespace
@@ -97,23 +139,15 @@ std::string without_samples(std::string_view line) {
   return cat(line.substr(0, begin + kBegin.size()), line.substr(end));
 }
 
-std::deque<Json> last_objects(const std::filesystem::path& file, size_t most) {
-  constexpr size_t kTail = 4 << 20;
-  const std::string text = last_lines(file, kTail);
-  const std::vector<std::string_view> lines = lines_of(text);
-  std::deque<Json> objects;
-  for (auto line = lines.rbegin();
-       line != lines.rend() && objects.size() < most; ++line) {
-    Json object = shallow_json(*line);
-    if (object.is_object()) objects.push_front(std::move(object));
-  }
-  return objects;
+Json object_in(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  Json json = shallow_json(std::string{std::istreambuf_iterator<char>(in), {}});
+  return json.is_object() ? std::move(json) : Json::object();
 }
 
-ResultsTable results_table(std::string_view csv, size_t most_lines) {
+ResultsTable results_table(std::string_view csv) {
   ResultsTable table;
   for (const std::string_view line : lines_of(csv)) {
-    if (table.lines.size() == most_lines) break;
     const std::vector<std::string> cells = cells_of(line);
     if (table.columns.empty()) {
       table.columns = cells;
@@ -151,25 +185,78 @@ std::vector<int64_t> checkpoints_in(
   return steps;
 }
 
+std::optional<StepLine> step_line(std::string_view line, Samples samples) {
+  constexpr int64_t kMostRanks = 4096;
+  const Json json = samples == Samples::kRead
+                        ? shallow_json(line)
+                        : shallow_json(without_samples(line));
+  if (!json.is_object()) return std::nullopt;
+  const std::optional<int64_t> number = whole_member(json, "step");
+  if (!number) return std::nullopt;
+  const Json& rates = list_member(json, "lr");
+  StepLine step = {
+      .step = *number,
+      .epoch = whole_member(json, "epoch"),
+      .generation = whole_member(json, "generation"),
+      .epoch_samples = whole_member(json, "epoch_samples"),
+      .box = number_member(json, "box"),
+      .obj = number_member(json, "obj"),
+      .cls = number_member(json, "cls"),
+      .grad_norm = number_member(json, "grad_norm"),
+      .images_per_second = number_member(json, "images_per_second"),
+      .lr = !rates.empty() && rates[0].is_number() ? rates[0].get<double>()
+                                                   : number_member(json, "lr"),
+      .update_skipped = true_member(json, "update_skipped")};
+  const auto list = json.find("samples");
+  step.has_samples = samples == Samples::kRead && list != json.end() &&
+                     list->is_array() &&
+                     std::ranges::all_of(*list, &Json::is_number_integer);
+  if (step.has_samples) step.samples = list->get<std::vector<int64_t>>();
+  for (const Json& bytes : list_member(json, "memory")) {
+    const auto rank =
+        bytes.is_object() ? whole_member(bytes, "rank") : std::nullopt;
+    if (!rank || *rank < 0 || *rank >= kMostRanks) continue;
+    step.memory.push_back({static_cast<int>(*rank),
+                           number_member(bytes, "predicted_peak_bytes"),
+                           number_member(bytes, "measured_peak_bytes")});
+  }
+  return step;
+}
+
+std::optional<StepLine> last_step(const std::filesystem::path& run_directory) {
+  const std::string text =
+      last_lines(run_directory / run_files::kSteps, kLastBytes);
+  const std::vector<std::string_view> lines = lines_of(text);
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    if (auto step = step_line(*line, Samples::kLeftOut)) return step;
+  }
+  return std::nullopt;
+}
+
+std::deque<EventLine> last_events(const std::filesystem::path& run_directory,
+                                  size_t most) {
+  const std::string text =
+      last_lines(run_directory / run_files::kEvents, kLastBytes);
+  const std::vector<std::string_view> lines = lines_of(text);
+  std::deque<EventLine> events;
+  for (auto line = lines.rbegin(); line != lines.rend() && events.size() < most;
+       ++line) {
+    if (auto event = event_line(*line)) events.push_front(std::move(*event));
+  }
+  return events;
+}
+
 EventReader::EventReader(std::filesystem::path events_jsonl,
                          uint64_t first_byte)
     : follower_(std::move(events_jsonl), first_byte) {}
 
 std::vector<EventLine> EventReader::take() {
   std::vector<EventLine> events;
-  follower_.read(
-      [] {},
-      [&](std::string_view text) {
-        const Json line = shallow_json(text);
-        if (!line.is_object()) return;
-        events.push_back({.kind = text_member(line, "event"),
-                          .step = whole_member(line, "step").value_or(0),
-                          .reason = text_member(line, "reason"),
-                          .time = text_member(line, "time"),
-                          .epoch = whole_member(line, "epoch"),
-                          .generation = whole_member(line, "generation"),
-                          .change = text_member(line, "change")});
-      });
+  follower_.read([] {},
+                 [&](std::string_view text) {
+                   if (auto event = event_line(text))
+                     events.push_back(std::move(*event));
+                 });
   return events;
 }
 

@@ -1,6 +1,7 @@
-// The lines of results.csv and events.jsonl in a run directory as plain values,
-// while the run still writes them. Incomplete lines are ignored until they are
-// complete; invalid lines are ignored.
+// The files of a run's record as plain values, while the run still writes them:
+// results.csv, events.jsonl, steps.jsonl, summary.json and the checkpoints.
+// Incomplete lines are ignored until they are complete; invalid lines are
+// ignored.
 //
 // Threads: one at a time.
 #pragma once
@@ -8,7 +9,6 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -38,10 +38,9 @@ std::vector<std::string_view> lines_of(std::string_view text);
 // line, so the rest is parsed several times faster.
 std::string without_samples(std::string_view line);
 
-// The last complete lines of a file of JSON objects, at most `most`, oldest
-// first. Reads only the file's last 4 MiB.
-std::deque<nlohmann::ordered_json> last_objects(
-    const std::filesystem::path& file, size_t most);
+// The JSON object that a file such as summary.json has; an empty object if
+// there is none.
+nlohmann::ordered_json object_in(const std::filesystem::path& file);
 
 // The content of results.csv. Lines without an epoch number, or with a wrong
 // number of cells, are left out.
@@ -55,22 +54,50 @@ struct ResultsTable {
   std::vector<std::string> columns;  // the first is the epoch
   std::vector<Line> lines;
 };
-ResultsTable results_table(
-    std::string_view csv,
-    size_t most_lines = std::numeric_limits<size_t>::max());
+ResultsTable results_table(std::string_view csv);
 
 // The steps of the finished checkpoints, ascending: the manifest is written
 // last. None while the folder still has an older run's files.
 std::vector<int64_t> checkpoints_in(const std::filesystem::path& run_directory);
 
+// A line of steps.jsonl. Members that the line lacks are nullopt, or NaN.
+struct StepLine {
+  struct Rank {
+    int rank = 0;
+    double predicted_peak_bytes = 0, measured_peak_bytes = 0;
+  };
+  int64_t step = 0;
+  std::optional<int64_t> epoch, generation;
+  std::optional<int64_t> epoch_samples;  // the size of the data set
+  double box = 0, obj = 0, cls = 0, grad_norm = 0, images_per_second = 0;
+  double lr = 0;  // of the first group of parameters
+  bool update_skipped = false;
+  std::vector<Rank> memory = {};
+  bool has_samples = false;  // whether they were read, as numbers
+  std::vector<int64_t> samples = {};
+};
+// The list of samples is most of a line: without it a line is read several
+// times faster. Returns nullopt if the line is no step.
+enum class Samples { kLeftOut, kRead };
+std::optional<StepLine> step_line(std::string_view line, Samples samples);
+// The last step of steps.jsonl, without its samples.
+std::optional<StepLine> last_step(const std::filesystem::path& run_directory);
+
 struct EventLine {
   std::string kind;
-  int64_t step = 0;
+  int64_t sequence = 0, step = 0;
+  int rank = -1;
   std::string reason, time;
+  bool warning = false;
   // Only events of some kinds have these members.
-  std::optional<int64_t> epoch, generation;
-  std::string change;
+  std::optional<int64_t> epoch = {}, generation = {}, exit_code = {};
+  std::string change = {}, state = {};
+  std::string json = {};  // the whole line
 };
+// The last events of a run, at most `most`, oldest first. Reads only the file's
+// last 4 MiB.
+std::deque<EventLine> last_events(const std::filesystem::path& run_directory,
+                                  size_t most);
 
 // Reads events.jsonl and continues at each call where the last call ended.
 class EventReader {

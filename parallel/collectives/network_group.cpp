@@ -451,14 +451,16 @@ void NetworkGroup::pump(Link& link, int peer) {
 
 // Returns true when the whole message is moved. Its length is sent first.
 bool NetworkGroup::move(Message& message, int socket, int peer) {
-  const auto some = [&](Bytes bytes, int flags) {
-    return message.is_sent ? send_some(socket, bytes, peer, flags)
+  const auto some = [&](Bytes bytes, int how) {
+    return message.is_sent ? send_some(socket, bytes, peer, how)
                            : receive_some(socket, bytes, peer);
   };
   constexpr size_t kLength = sizeof(message.length);
   const Bytes length = std::as_writable_bytes(std::span(&message.length, 1));
+  // Without bytes nothing follows, and the kernel would wait 200 ms for it.
+  const int flags = message.bytes.empty() ? 0 : MSG_MORE;
   while (message.done < kLength) {
-    const size_t count = some(length.subspan(message.done), MSG_MORE);
+    const size_t count = some(length.subspan(message.done), flags);
     if (count == 0) return false;
     message.done += count;
   }

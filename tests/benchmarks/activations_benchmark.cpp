@@ -22,11 +22,10 @@
 // on a quiet machine.
 #include <ATen/Parallel.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <limits>
 #include <memory>
 #include <sstream>
@@ -35,15 +34,14 @@
 
 #include "configs/layers/layer_cost.h"
 #include "parallel/activations/counting_allocator.h"
-#include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 #include "parallel/base/step_phase.h"
 #include "parallel/plan/plan.h"
+#include "tests/benchmarks/training_benchmark.h"
 #include "tests/support/plain_autograd.h"
 #include "tests/support/rank_training.h"
 #include "worker/chart/line_chart.h"
 #include "worker/data/codecs/image_writer.h"
-#include "worker/kernels/cpu/heap.h"
 
 namespace headroom {
 namespace {
@@ -93,12 +91,8 @@ struct Contender {
 
 configs::RunConfig config_of(const Request& request,
                              const std::string& policy) {
-  configs::RunConfig config;
-  config.cfg = request.model;
-  config.synthetic_input = true;
-  config.image_height = config.image_width = request.image_size;
-  config.global_batch_size = request.images;
-  config.layout = plan::parse_layout("data=1");
+  configs::RunConfig config = synthetic_config(
+      request.model, request.image_size, request.images, "data=1");
   config.activations = policy;
   return config;
 }
@@ -123,7 +117,6 @@ std::vector<plan::ActivationPolicy> policies_of(const std::string& text,
 }
 
 void run_step(Contender& contender, bool counts) {
-  using Clock = std::chrono::steady_clock;
   activations::CountingAllocator& memory =
       activations::CountingAllocator::instance();
   KeptBytes kept;
@@ -134,11 +127,11 @@ void run_step(Contender& contender, bool counts) {
     memory.set_timeline(&timeline);
   }
   const int64_t between = memory.live_bytes();
-  const Clock::time_point start = Clock::now();
+  step::StepResult result;
   const std::clock_t start_ticks = std::clock();
-  const step::StepResult result = contender.training->step();
+  const double wall_seconds =
+      seconds_of([&] { result = contender.training->step(); });
   const std::clock_t ticks = std::clock() - start_ticks;
-  const std::chrono::duration<double> wall_seconds = Clock::now() - start;
   observe_step_phases(nullptr);
   memory.set_timeline(nullptr);
   HEADROOM_CHECK(result.attempt == 1, "a step that was tried again");
@@ -147,23 +140,12 @@ void run_step(Contender& contender, bool counts) {
                                   result.measured_peak_bytes.front() - between);
   if (!counts) return;
   contender.seconds.push_back(static_cast<double>(ticks) / CLOCKS_PER_SEC);
-  contender.wall_seconds.push_back(wall_seconds.count());
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::nth_element(values.begin(),
-                   values.begin() + static_cast<long>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
+  contender.wall_seconds.push_back(wall_seconds);
 }
 
 double ratio_to(const std::vector<double>& seconds,
                 const std::vector<double>& keep) {
-  std::vector<double> ratios;
-  for (size_t i = 0; i < keep.size(); ++i)
-    ratios.push_back(seconds[i] / keep[i]);
-  return median(ratios);
+  return median(Pairs{seconds, keep}.ratios());
 }
 
 double over(int64_t bytes, int64_t whole) {
@@ -299,20 +281,22 @@ class Benchmark {
       std::snprintf(digits, sizeof digits, "%.2f", value);
       return std::string(digits);
     };
-    chart::PointChart chart;
+    chart::LineChart chart;
     chart.title = request_.model + ", " + std::to_string(request_.image_size) +
                   " px: a training step over keep's";
     chart.x = {"bytes", 1.15, text};
     chart.y = {"time", 1, text};
     for (const Contender& contender : contenders_) {
-      chart::PointChart::Point point{bytes_ratio(contender),
-                                     time_ratio(contender), contender.name};
-      point.colour = contender.name.starts_with("planned") ? 2 : 1;
-      chart.y.end = std::max(chart.y.end, 1.1 * point.y);
-      chart.points.push_back(point);
+      const double time = time_ratio(contender);
+      chart.y.end = std::max(chart.y.end, 1.1 * time);
+      chart.lines.push_back({.name = contender.name,
+                             .colour = chart::chart_colour(chart.lines.size()),
+                             .width = 4,
+                             .dotted = true,
+                             .points = {{bytes_ratio(contender), time}}});
     }
-    chart.joined = false;
-    codecs::write_png(chart::draw_point_chart(chart), request_.plot);
+    codecs::write_png(chart::draw_line_chart(chart, {1150, 660}),
+                      request_.plot);
   }
 
   const Request& request_;
@@ -327,9 +311,7 @@ class Benchmark {
 }  // namespace headroom
 
 int main(int argc, char** argv) {
-  headroom::kernels::keep_freed_memory();
-  headroom::activations::CountingAllocator::install();
-  headroom::activations::install_saved_tensor_policies();
+  headroom::become_worker();
   at::set_num_threads(1);
   headroom::Request request;
   CLI::App app("activation policies: bytes against time");
@@ -340,11 +322,7 @@ int main(int argc, char** argv) {
   app.add_option("--parts", request.parts)->delimiter(',');
   app.add_option("--rows", request.layers)->take_all();
   app.add_option("--plot", request.plot);
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return headroom::run_benchmark(app, argc, argv, [&] {
     return headroom::Benchmark(request).run() ? 0 : 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  });
 }

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -19,15 +18,11 @@
 #include <vector>
 
 #include "parallel/collectives/backend.h"
+#include "tests/benchmarks/measures.h"
 #include "tests/support/folder_store.h"
 
 namespace headroom {
 namespace {
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + values.size() / 2);
-  return values[values.size() / 2];
-}
 
 int number(const char* variable) {
   const char* const text = std::getenv(variable);
@@ -40,15 +35,6 @@ struct Way {
   at::Tensor tensor;
   std::vector<double> seconds = {};
 };
-
-double time_of(collectives::Communicator& start, const Way& way) {
-  start.barrier();
-  const auto begin = std::chrono::steady_clock::now();
-  way.ranks->all_reduce(way.tensor);
-  const std::chrono::duration<double> took =
-      std::chrono::steady_clock::now() - begin;
-  return took.count();
-}
 
 int run(int rounds) {
   const int rank = number("OMPI_COMM_WORLD_RANK");
@@ -79,7 +65,9 @@ int run(int rounds) {
             shared->zeros(count, at::kFloat)}};
     for (int round = -3; round < rounds; ++round) {
       for (Way& way : ways) {
-        const double seconds = time_of(*mpi, way);
+        mpi->barrier();
+        const double seconds =
+            seconds_of([&] { way.ranks->all_reduce(way.tensor); });
         if (round >= 0) way.seconds.push_back(seconds);
       }
     }

@@ -14,20 +14,18 @@
 // IMAGES: of the global batch. BLOCK: counted steps in a row. Prints the ratio,
 // the bytes written and the checkpoints skipped. Exits with 1 when the bound is
 // missed. To be run on a quiet machine.
-#include <ATen/ops/full.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/collectives/mesh.h"
-#include "parallel/plan/layout.h"
+#include "tests/benchmarks/training_benchmark.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/rank_training.h"
 #include "worker/checkpoint/checkpoint_saver.h"
@@ -59,48 +57,33 @@ struct Saving {
   }
 };
 
-// The seconds of the slower process, the same number on both.
+// A step, and the copy of its state where there is a saver.
 double seconds_of_step(RankTraining& training,
                        checkpoint::CheckpointSaver* saver, Saving& saving,
                        collectives::Communicator& world) {
-  using Clock = std::chrono::steady_clock;
-  world.barrier();
-  const Clock::time_point start = Clock::now();
-  training.step();
-  if (saver != nullptr) {
+  return slowest_seconds(world, [&] {
+    training.step();
+    if (saver == nullptr) return;
     const bool is_begun =
         saver->begin({}) == checkpoint::CheckpointSaver::Answer::kBegun;
     ++(is_begun ? saving.begun : saving.skipped);
     saving.note(*saver);
-  }
-  const at::Tensor seconds =
-      at::full({1}, std::chrono::duration<double>(Clock::now() - start).count(),
-               at::kDouble);
-  world.all_reduce(seconds, collectives::ReduceOp::kMax);
-  return *seconds.const_data_ptr<double>();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  });
 }
 
 bool run(const Request& request, const std::filesystem::path& folder,
          collectives::Communicator& world) {
-  configs::RunConfig config;
-  config.cfg = request.model;
-  config.synthetic_input = true;
-  config.image_height = config.image_width = request.image_size;
-  config.global_batch_size = request.images;
+  configs::RunConfig config =
+      synthetic_config(request.model, request.image_size, request.images,
+                       "data=" + std::to_string(kProcesses));
   config.batch_norm_group_size = request.images / kProcesses;
-  config.layout = plan::parse_layout("data=" + std::to_string(kProcesses));
   const plan::Plan plan = plan_of_synthetic_run(config);
   RankTraining training(config, plan, world);
   collectives::Mesh mesh(world, plan.layout);
   checkpoint::CheckpointSaver saver({folder / "checkpoints", "{}", 2, true},
                                     training.state(), mesh);
   Saving saving;
-  std::vector<double> with, without, ratios;
+  Pairs pairs;
   // The first pair of blocks warms up.
   for (int pair = -request.block; pair < request.pairs;) {
     std::vector<double> a, b;
@@ -116,31 +99,25 @@ bool run(const Request& request, const std::filesystem::path& folder,
       // While the block's first step runs no checkpoint is being written.
       if (pair < 0 || (request.block > 1 && i == 0)) continue;
       const auto place = static_cast<size_t>(i);
-      with.push_back(a[place]);
-      without.push_back(b[place]);
-      ratios.push_back(a[place] / b[place]);
+      pairs.first.push_back(a[place]);
+      pairs.second.push_back(b[place]);
     }
   }
   if (world.rank() != 0) return true;
-  std::sort(ratios.begin(), ratios.end());
-  const double ratio = median(ratios);
-  std::printf(
-      "%s, %lld px, batch %lld, %d processes, a checkpoint after every step: "
-      "median ratio %.3f (quartiles %.3f to %.3f), bound %.2f: %s; %zu pairs "
-      "of "
-      "%.0f and %.0f ms; %lld checkpoints written (%s), %lld skipped\n",
-      request.model.c_str(), static_cast<long long>(request.image_size),
-      static_cast<long long>(request.images), kProcesses, ratio,
-      ratios[ratios.size() / 4], ratios[ratios.size() * 3 / 4], kBound,
-      ratio <= kBound ? "kept" : "MISSED", ratios.size(), 1e3 * median(with),
-      1e3 * median(without), static_cast<long long>(saving.written),
-      format_bytes(saving.bytes).c_str(),
-      static_cast<long long>(saving.skipped));
+  const bool is_kept =
+      report(cat("a checkpoint after every step, ", request.model, ", ",
+                 request.image_size, " px, batch ", request.images, ", ",
+                 kProcesses, " processes"),
+             pairs, kBound);
+  std::printf("%lld checkpoints written (%s), %lld skipped\n",
+              static_cast<long long>(saving.written),
+              format_bytes(saving.bytes).c_str(),
+              static_cast<long long>(saving.skipped));
   if (!saving.failure.empty()) {
     std::printf("a checkpoint failed: %s\n", saving.failure.c_str());
   }
   std::fflush(stdout);
-  return ratio <= kBound && saving.failure.empty();
+  return is_kept && saving.failure.empty();
 }
 
 }  // namespace

@@ -15,10 +15,9 @@
 #include <ATen/ops/zeros.h>
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
-#include <chrono>
 #include <vector>
 
+#include "tests/benchmarks/measures.h"
 #include "worker/kernels/cpu/heap.h"
 #include "worker/model/conv_block.h"
 
@@ -38,19 +37,11 @@ at::Tensor with_operators(const model::ConvBlockArguments& a) {
 template <typename Forward>
 double seconds_of_step(const model::ConvBlockArguments& arguments,
                        const at::Tensor& dout, const Forward& forward) {
-  const auto start = std::chrono::steady_clock::now();
-  forward(arguments).backward(dout);
-  const auto end = std::chrono::steady_clock::now();
+  const double seconds = seconds_of([&] { forward(arguments).backward(dout); });
   for (at::Tensor leaf : {arguments.x, arguments.weight, arguments.norm_weight,
                           arguments.norm_bias})
     leaf.mutable_grad().reset();
-  return std::chrono::duration<double>(end - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2,
-                   values.end());
-  return values[values.size() / 2];
+  return seconds;
 }
 
 // Arguments: channels in and out, kernel, stride, height and width of the

@@ -14,16 +14,11 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/record_function.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cstdio>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -31,14 +26,10 @@
 #include <string>
 #include <vector>
 
-#include "configs/options.h"
-#include "parallel/activations/counting_allocator.h"
-#include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend.h"
-#include "parallel/plan/layout.h"
+#include "tests/benchmarks/training_benchmark.h"
 #include "tests/support/rank_training.h"
-#include "worker/kernels/cpu/heap.h"
 #include "worker/run/run_device.h"
 
 namespace headroom {
@@ -120,24 +111,13 @@ class Timer {
   }
 
  private:
-  void synchronize() const {
-    const c10::Device device = device_.device();
-    if (device.type() == c10::DeviceType::CUDA) {
-      c10::impl::getDeviceGuardImpl(device.type())
-          ->synchronizeDevice(device.index());
-    } else {
-      at::ones({1}, device_.options(at::kFloat)).cpu();  // after all before it
-    }
-  }
-
   double time_of(const std::function<void()>& pass) const {
-    using Clock = std::chrono::steady_clock;
     pass();  // where it searches, it does so here
-    synchronize();
-    const Clock::time_point begin = Clock::now();
-    for (int repeat = 0; repeat < repeats_; ++repeat) pass();
-    synchronize();
-    return std::chrono::duration<double>(Clock::now() - begin).count() /
+    synchronize(device_);
+    return seconds_of([&] {
+             for (int repeat = 0; repeat < repeats_; ++repeat) pass();
+             synchronize(device_);
+           }) /
            repeats_;
   }
 
@@ -203,29 +183,20 @@ void print(std::vector<Row> rows, size_t shapes) {
 }
 
 int benchmark(int argc, char** argv) {
-  configs::RunConfig config;
-  config.cfg = "yolov5s";
+  configs::RunConfig config = synthetic_config("yolov5s", 640, 64, "data=1");
   config.device = "0";
-  config.synthetic_input = true;
-  config.global_batch_size = 64;
   config.activations = "keep";
-  config.layout = plan::parse_layout("data=1");
   config.threads = 1;
-  std::string precision = "bf16";
   int repeats = 10;
   size_t shapes = 0;
   CLI::App app("convolutions by cuDNN's heuristics against the best");
   app.add_option("--device", config.device);
-  app.add_option("--cfg", config.cfg);
-  app.add_option("--img", config.image_height);
+  add_network(app, config);
   app.add_option("--batch", config.global_batch_size);
-  app.add_option("--precision", precision);
+  add_precision(app, config);
   app.add_option("--repeats", repeats)->check(CLI::PositiveNumber);
   app.add_option("--shapes", shapes);
-  CLI11_PARSE(app, argc, argv);
-  config.image_width = config.image_height;
-  try {
-    configs::set_from_text(config, *configs::find_key("precision"), precision);
+  return run_benchmark(app, argc, argv, [&] {
     at::set_num_threads(config.threads);
     const run::ChosenDevice chosen = run::choose_device(config, 0, 1);
     const Found convolutions = convolutions_of(config, chosen);
@@ -238,18 +209,13 @@ int benchmark(int argc, char** argv) {
     }
     print(std::move(rows), shapes);
     return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  });
 }
 
 }  // namespace
 }  // namespace headroom
 
 int main(int argc, char** argv) {
-  headroom::kernels::keep_freed_memory();
-  headroom::activations::CountingAllocator::install();
-  headroom::activations::install_saved_tensor_policies();
+  headroom::become_worker();
   return headroom::benchmark(argc, argv);
 }

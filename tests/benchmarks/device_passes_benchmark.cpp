@@ -16,13 +16,9 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <iostream>
@@ -30,12 +26,9 @@
 #include <string>
 #include <vector>
 
-#include "configs/options.h"
-#include "configs/run_config.h"
-#include "parallel/activations/counting_allocator.h"
-#include "parallel/devices/device_kernels.h"
+#include "tests/benchmarks/training_benchmark.h"
 #include "tests/parallel/cuda/packed_samples.h"
-#include "worker/kernels/map_kernels.h"
+#include "worker/kernels/device_kernels.h"
 #include "worker/run/run_device.h"
 #include "worker/step/device_prefetcher.h"
 #include "worker/step/run_data.h"
@@ -60,7 +53,6 @@ const std::vector<Shape> kShapes = {
 
 struct Request {
   configs::RunConfig config;
-  std::string precision = "bf16";
   std::vector<int64_t> batches = {16, 64};
   int repeats = 20;
   int64_t scale = 1;
@@ -100,26 +92,15 @@ class Passes {
   }
 
  private:
-  void synchronize() const {
-    const c10::Device device = device_.device();
-    if (device.type() == c10::DeviceType::CUDA) {
-      c10::impl::getDeviceGuardImpl(device.type())
-          ->synchronizeDevice(device.index());
-    } else {
-      at::ones({1}, device_.options(at::kFloat)).cpu();  // after all before it
-    }
-  }
-
   // Gigabytes a second, if the work moves so many bytes.
   double rate(double bytes, const std::function<void()>& work) const {
-    using Clock = std::chrono::steady_clock;
     for (int i = 0; i < 3; ++i) work();
-    synchronize();
-    const Clock::time_point start = Clock::now();
-    for (int i = 0; i < request_.repeats; ++i) work();
-    synchronize();
-    const std::chrono::duration<double> seconds = Clock::now() - start;
-    return bytes * request_.repeats / seconds.count() / 1e9;
+    synchronize(device_);
+    const double seconds = seconds_of([&] {
+      for (int i = 0; i < request_.repeats; ++i) work();
+      synchronize(device_);
+    });
+    return bytes * request_.repeats / seconds / 1e9;
   }
 
   void say(const std::string& kernel, const std::string& shape, double bytes,
@@ -175,18 +156,13 @@ class Passes {
     say("batch_statistics", text, bytes, copy, [&] {
       kernels_.batch_statistics(y, groups, /*epsilon=*/1e-3, {statistics, {}});
     });
-    say("normalise_and_activate", text, 2 * bytes, copy, [&] {
-      kernels_.normalise_and_activate(y, groups, statistics, weight, bias, silu,
-                                      out);
-    });
-    say("activation_gradient_sums", text, 2 * bytes, copy, [&] {
-      kernels_.activation_gradient_sums(y, dout, groups, statistics, weight,
-                                        bias, silu, gradients);
-    });
-    say("norm_gradient", text, 3 * bytes, copy, [&] {
-      kernels_.norm_gradient(y, dout, groups, statistics, weight, bias, silu,
-                             means, out);
-    });
+    const kernels::NormedMap map = {y, groups, statistics, weight, bias, silu};
+    say("normalise_and_activate", text, 2 * bytes, copy,
+        [&] { kernels_.normalise_and_activate(map, out); });
+    say("activation_gradient_sums", text, 2 * bytes, copy,
+        [&] { kernels_.activation_gradient_sums(map, dout, gradients); });
+    say("norm_gradient", text, 3 * bytes, copy,
+        [&] { kernels_.norm_gradient(map, dout, means, out); });
   }
 
   // The pools of SPPF. Behind a concatenation the gradient is a slice.
@@ -215,12 +191,11 @@ class Passes {
   void optimizer() const {
     const int64_t size = 7'200'000 / request_.scale;
     const auto buffer = [&] { return at::randn({size}).to(device_.device()); };
-    const devices::FlatBuffers buffers = {buffer(), buffer(), buffer(),
-                                          buffer(), {},       buffer()};
-    const std::vector<devices::FlatBufferRange> ranges = {
+    kernels::FlatBuffers buffers = {buffer(), buffer(), buffer(), buffer(),
+                                    {},       buffer(), {}};
+    const std::vector<kernels::FlatBufferRange> ranges = {
         {0, size / 2, 0}, {size / 2, size - size / 2, 1}};
-    const auto own =
-        kernels_.make_optimizer(device_.device().index(), ranges, size);
+    buffers.pieces = kernels_.make_pieces(device_.device(), ranges, size);
     kernels::CommitNumbers numbers;
     numbers.ends_step = numbers.steps_optimizer = true;
     for (auto& group : numbers.sgd) group = {0.01, 5e-4, 0.9, 1, false};
@@ -231,7 +206,7 @@ class Passes {
       std::memcpy(bytes.mutable_data_ptr(), &value, sizeof(value));
       return bytes;
     };
-    const devices::CommitPlace place = {
+    const kernels::CommitPlace place = {
         device_.upload(bytes_of(numbers)),
         device_.upload(bytes_of(outcome).view(at::kDouble))};
     const double bytes = 9. * 4 * static_cast<double>(size);
@@ -239,7 +214,7 @@ class Passes {
         rate(2. * static_cast<double>(buffers.parameters.nbytes()),
              [&] { buffers.first.copy_(buffers.parameters); });
     say("sgd_and_average", std::to_string(size), bytes, copy,
-        [&] { own->commit(buffers, place); });
+        [&] { kernels_.commit(buffers, place); });
   }
 
   void render() const {
@@ -276,7 +251,7 @@ class Passes {
 
   const Request& request_;
   const devices::ComputeDevice device_;
-  devices::DeviceKernels& kernels_;
+  kernels::DeviceKernels& kernels_;
   const at::ScalarType type_;
 };
 
@@ -285,24 +260,18 @@ int benchmark(int argc, char** argv) {
   request.config.device = "0";
   CLI::App app("the kernels' gigabytes a second on a device");
   app.add_option("--device", request.config.device);
-  app.add_option("--precision", request.precision);
+  add_precision(app, request.config);
   app.add_option("--batch", request.batches)->delimiter(',');
   app.add_option("--repeats", request.repeats)->check(CLI::PositiveNumber);
   app.add_option("--scale", request.scale)->check(CLI::PositiveNumber);
   app.add_flag("--describe", request.describes);
-  CLI11_PARSE(app, argc, argv);
-  try {
-    configs::set_from_text(request.config, *configs::find_key("precision"),
-                           request.precision);
+  return run_benchmark(app, argc, argv, [&] {
     at::set_num_threads(1);
     const Passes passes(request);
     passes.describe();
     if (!request.describes) passes.run();
     return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  });
 }
 
 }  // namespace

@@ -31,15 +31,11 @@
 // active.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <ATen/ops/ones.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <dlfcn.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
-#include <CLI/CLI.hpp>
-#include <chrono>
-#include <cstdio>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -55,8 +51,6 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
 #include "configs/options.h"
-#include "parallel/activations/counting_allocator.h"
-#include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 #include "parallel/base/convolution_workspaces.h"
 #include "parallel/collectives/backend.h"
@@ -64,9 +58,9 @@
 #include "parallel/planner/cluster_links.h"
 #include "parallel/planner/plan_forecast.h"
 #include "parallel/predict/memory_request.h"
+#include "tests/benchmarks/training_benchmark.h"
 #include "tests/support/ghost_ranks/ghost_ranks.h"
 #include "tests/support/rank_training.h"
-#include "worker/kernels/cpu/heap.h"
 #include "worker/run/run_device.h"
 
 namespace headroom {
@@ -74,7 +68,6 @@ namespace {
 
 struct Request {
   configs::RunConfig config;
-  std::string precision = "bf16";
   bool from_host = false;
   bool cudnn_benchmark = false;
   bool waits = false;
@@ -124,7 +117,7 @@ void change(Request& request, const std::string& word) {
   } else if (key == "activations") {
     config.activations = value;
   } else if (key == "precision") {
-    request.precision = value;
+    configs::set_from_text(config, *configs::find_key("precision"), value);
   } else {
     throw Error("benchmark", "--cell has no '" + key + "'",
                 "see the head of gpu_step_benchmark.cpp");
@@ -134,8 +127,6 @@ void change(Request& request, const std::string& word) {
 Request changed(Request request, const std::string& cell) {
   std::istringstream words(cell);
   for (std::string word; std::getline(words, word, ',');) change(request, word);
-  configs::set_from_text(request.config, *configs::find_key("precision"),
-                         request.precision);
   request.config.global_batch_size = request.batch * request.ghosts;
   request.config.layout =
       plan::parse_layout("data=" + std::to_string(request.ghosts));
@@ -145,12 +136,16 @@ Request changed(Request request, const std::string& cell) {
   return request;
 }
 
+std::string precision_of(const configs::RunConfig& config) {
+  return configs::value_text(config, *configs::find_key("precision"));
+}
+
 // A setting without its ghosts.
 std::string setting_of(const Request& request) {
   const configs::RunConfig& config = request.config;
   std::ostringstream text;
   text << config.cfg << ' ' << config.image_height << ' ' << request.batch
-       << ' ' << request.precision << ' ' << config.activations << ' '
+       << ' ' << precision_of(config) << ' ' << config.activations << ' '
        << config.tf32 << config.cuda_graphs << request.from_host
        << request.cudnn_benchmark;
   return text.str();
@@ -238,37 +233,27 @@ class Benchmark {
  private:
   const devices::ComputeDevice& device() const { return chosen_.device; }
 
-  const c10::impl::DeviceGuardImplInterface& guard() const {
-    return *c10::impl::getDeviceGuardImpl(device().device().type());
-  }
-
-  // Both ends of a window: the device has no work left.
-  void synchronize() const {
-    if (device().device().type() == c10::DeviceType::CUDA) {
-      guard().synchronizeDevice(device().device().index());
-    } else {
-      at::ones({1}, device().options(at::kFloat)).cpu();  // after all before it
-    }
-  }
-
   // A mark in the card's stream; empty on a CPU, where it is not measured.
   std::optional<c10::Event> event() const {
     if (device().device().type() != c10::DeviceType::CUDA) return std::nullopt;
     c10::Event now(c10::DeviceType::CUDA, c10::EventFlag::BACKEND_DEFAULT);
-    now.record(guard().getStream(device().device()));
+    now.record(c10::impl::getDeviceGuardImpl(device().device().type())
+                   ->getStream(device().device()));
     return now;
   }
 
   nlohmann::ordered_json measure() {
-    using Clock = std::chrono::steady_clock;
-    synchronize();
+    synchronize(device());
     const std::optional<c10::Event> first = event();
-    const Clock::time_point start = Clock::now();
+    std::optional<c10::Event> last;
     step::StepResult result;
-    for (int step = 0; step < request_.steps; ++step) result = training_.step();
-    const std::optional<c10::Event> last = event();
-    synchronize();
-    const std::chrono::duration<double> seconds = Clock::now() - start;
+    const double seconds = seconds_of([&] {
+      for (int step = 0; step < request_.steps; ++step) {
+        result = training_.step();
+      }
+      last = event();
+      synchronize(device());
+    });
     const configs::RunConfig& config = request_.config;
     const double steps = request_.steps;
     const double images = static_cast<double>(request_.batch) * steps;
@@ -280,16 +265,16 @@ class Benchmark {
         {"img", config.image_height},
         {"batch", request_.batch},
         {"ghosts", request_.ghosts},
-        {"precision", request_.precision},
+        {"precision", precision_of(config)},
         {"activations", config.activations},
         {"tf32", config.tf32},
         {"resident", !request_.from_host},
         {"cuda_graphs", config.cuda_graphs},
         {"cudnn_benchmark", request_.cudnn_benchmark},
         {"loss", result.loss},
-        {"seconds", seconds.count()},
-        {"images_per_second", images / seconds.count()},
-        {"step_ms", seconds.count() * 1e3 / steps},
+        {"seconds", seconds},
+        {"images_per_second", images / seconds},
+        {"step_ms", seconds * 1e3 / steps},
         {"device_ms", nullptr},
         {"flops_per_image", flops_per_image()},
         {"measured_peak_bytes", measured},
@@ -300,7 +285,7 @@ class Benchmark {
     if (first) line["device_ms"] = first->elapsedTime(*last) / steps;
     if (!device().is_cpu()) add_device_memory(line);
     if (ghosts_ == nullptr) {
-      one_rank_[setting_of(request_)] = images / seconds.count();
+      one_rank_[setting_of(request_)] = images / seconds;
     } else {
       add_ghosts(line);
     }
@@ -314,7 +299,7 @@ class Benchmark {
     const GhostRanks::Figures calls = ghosts_->take();
     ghosts_->measure_exposed(true);
     for (int step = 0; step < kSteps; ++step) training_.step();
-    synchronize();
+    synchronize(device());
     ghosts_->measure_exposed(false);
     const GhostRanks::Figures figures = ghosts_->take();
     const auto milliseconds = [&](double seconds) {
@@ -384,7 +369,7 @@ class Benchmark {
     torch::autograd::profiler::enableProfiler(config, activities);
     training_.step();
     if (launches != nullptr) launches(&counts.launches, &counts.reads);
-    synchronize();
+    synchronize(device());
     const auto profile = torch::autograd::profiler::disableProfiler();
     if (!request_.trace.empty()) profile->save(request_.trace);
     return launches != nullptr ? counts : counts_of(profile->events());
@@ -449,10 +434,9 @@ int benchmark(int argc, char** argv) {
   config.activations = "keep";
   CLI::App app("images per second of training steps on one device");
   app.add_option("--device", config.device);
-  app.add_option("--cfg", config.cfg);
-  app.add_option("--img", config.image_height);
+  add_network(app, config);
   app.add_option("--batch", request.batch);
-  app.add_option("--precision", request.precision);
+  add_precision(app, config);
   app.add_option("--activations", config.activations);
   app.add_flag("--tf32", config.tf32);
   app.add_flag("--cuda-graphs", config.cuda_graphs);
@@ -470,13 +454,11 @@ int benchmark(int argc, char** argv) {
   app.add_option("--cell", cells);
   app.add_flag("--wait", request.waits);
   app.add_flag("--count", request.counts);
-  CLI11_PARSE(app, argc, argv);
-  if (cells.empty()) {
-    if (request.ghosts > 1) cells.push_back("ghosts=1");
-    cells.push_back("");
-  }
-  config.image_width = config.image_height;
-  try {
+  return run_benchmark(app, argc, argv, [&] {
+    if (cells.empty()) {
+      if (request.ghosts > 1) cells.push_back("ghosts=1");
+      cells.push_back("");
+    }
     config.threads = request.threads;
     at::set_num_threads(request.threads);
     const run::ChosenDevice chosen = run::choose_device(config, 0, 1);
@@ -487,18 +469,13 @@ int benchmark(int argc, char** argv) {
       Benchmark(of_cell, chosen, one_rank).run();
     }
     return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  });
 }
 
 }  // namespace
 }  // namespace headroom
 
 int main(int argc, char** argv) {
-  headroom::kernels::keep_freed_memory();
-  headroom::activations::CountingAllocator::install();
-  headroom::activations::install_saved_tensor_policies();
+  headroom::become_worker();
   return headroom::benchmark(argc, argv);
 }

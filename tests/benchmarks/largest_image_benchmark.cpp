@@ -19,7 +19,6 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -31,14 +30,13 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
 #include "parallel/activations/counting_allocator.h"
-#include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/base/check.h"
 #include "parallel/plan/plan.h"
 #include "parallel/planner/plan_memory.h"
+#include "tests/benchmarks/training_benchmark.h"
 #include "tests/support/plain_training.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/run_ranks.h"
-#include "worker/kernels/cpu/heap.h"
 
 namespace headroom {
 namespace {
@@ -77,14 +75,9 @@ struct Contender {
   std::function<Attempt(int64_t side, int64_t limit)> attempt;
 };
 
-configs::RunConfig config_of(const Request& request, int64_t side) {
-  configs::RunConfig config;
-  config.cfg = request.model;
-  config.synthetic_input = true;
-  config.image_height = config.image_width = side;
-  config.global_batch_size = 1;
-  config.layout = plan::parse_layout("data=1");
-  return config;
+configs::RunConfig config_of(const Request& request, int64_t side,
+                             const std::string& layout = "data=1") {
+  return synthetic_config(request.model, side, /*images=*/1, layout);
 }
 
 Attempt attempt_plain(const Request& request, int64_t side, int64_t limit) {
@@ -151,30 +144,30 @@ Attempt attempt_ranks(const configs::RunConfig& config, int64_t limit) {
 }
 
 std::vector<Contender> contenders(const Request& request) {
-  std::vector<Contender> all;
-  all.push_back({kPlain, [=](int64_t side, int64_t limit) {
-                   return attempt_plain(request, side, limit);
-                 }});
-  for (const std::string policy : {"keep", "lean", "recompute"}) {
-    all.push_back({policy, [=](int64_t side, int64_t limit) {
-                     configs::RunConfig config = config_of(request, side);
-                     config.activations = policy;
-                     return attempt_ranks(config, limit);
-                   }});
-  }
-  all.push_back({"planned for the limit", [=](int64_t side, int64_t limit) {
-                   configs::RunConfig config = config_of(request, side);
-                   config.memory_limit =
-                       limit == activations::CountingAllocator::kNoLimit
-                           ? 0
-                           : limit;
-                   return attempt_ranks(config, limit);
-                 }});
-  for (const std::string policy : {"keep", "recompute"}) {
-    all.push_back({"spatial 2, " + policy, [=](int64_t side, int64_t limit) {
-                     configs::RunConfig config = config_of(request, side);
-                     config.layout = plan::parse_layout("spatial=2");
-                     config.activations = policy;
+  struct Way {
+    const char* name;
+    const char* layout;
+    const char* policy;
+  };
+  constexpr Way kWays[] = {{"keep", "data=1", "keep"},
+                           {"lean", "data=1", "lean"},
+                           {"recompute", "data=1", "recompute"},
+                           {"planned for the limit", "data=1", "auto"},
+                           {"spatial 2, keep", "spatial=2", "keep"},
+                           {kInProcesses, "spatial=2", "recompute"}};
+  std::vector<Contender> all = {{kPlain, [=](int64_t side, int64_t limit) {
+                                   return attempt_plain(request, side, limit);
+                                 }}};
+  for (const Way& way : kWays) {
+    all.push_back({way.name, [=](int64_t side, int64_t limit) {
+                     configs::RunConfig config =
+                         config_of(request, side, way.layout);
+                     config.activations = way.policy;
+                     const bool is_limited =
+                         limit != activations::CountingAllocator::kNoLimit;
+                     if (config.activations == "auto" && is_limited) {
+                       config.memory_limit = limit;
+                     }
                      return attempt_ranks(config, limit);
                    }});
   }
@@ -264,8 +257,7 @@ int64_t probed_bytes(const Request& request, int64_t side) {
 // Starts at the prediction, corrected by the last measurement, and goes up;
 // down only if that was too much.
 Largest find_in_processes(const Request& request) {
-  configs::RunConfig config = config_of(request, kFirstSide);
-  config.layout = plan::parse_layout("spatial=2");
+  configs::RunConfig config = config_of(request, kFirstSide, "spatial=2");
   config.activations = "recompute";
   int64_t side = predicted_side(config, request.limit);
   std::printf("%s: predicted %ld px\n", kInProcesses, static_cast<long>(side));
@@ -336,9 +328,7 @@ int run(const Request& request) {
 }  // namespace headroom
 
 int main(int argc, char** argv) {
-  headroom::kernels::keep_freed_memory();
-  headroom::activations::CountingAllocator::install();
-  headroom::activations::install_saved_tensor_policies();
+  headroom::become_worker();
   at::set_num_threads(1);
   headroom::Request request;
   CLI::App app("the largest image that fits");
@@ -349,12 +339,8 @@ int main(int argc, char** argv) {
   app.add_option("--only", request.only)->take_all();
   int64_t probed = 0;
   app.add_option("--probe", probed);
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return headroom::run_benchmark(app, argc, argv, [&] {
     return probed > 0 ? headroom::probe(request, probed)
                       : headroom::run(request);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  });
 }

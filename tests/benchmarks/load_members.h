@@ -444,7 +444,6 @@ class LoadAgent final : public Caller {
   }
 
   LoadWorker& worker(int slot) { return *workers_[static_cast<size_t>(slot)]; }
-  bool has_started() const { return num_started_ == kWorkersOfNode; }
 
  private:
   void register_node(std::function<void()> then) {
@@ -473,7 +472,6 @@ class LoadAgent final : public Caller {
     const std::lock_guard lock(mutex_);
     workers_[static_cast<size_t>(slot)].swap(worker);
     if (worker) dead_.push_back(std::move(worker));
-    ++num_started_;
   }
 
   void say_alive() {
@@ -507,7 +505,6 @@ class LoadAgent final : public Caller {
   std::mutex mutex_;  // guards workers_
   std::unique_ptr<LoadWorker> workers_[kWorkersOfNode];
   std::vector<std::unique_ptr<LoadWorker>> dead_;
-  std::atomic<int> num_started_ = 0;
 };
 
 }  // namespace headroom

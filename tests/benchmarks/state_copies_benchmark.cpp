@@ -11,10 +11,7 @@
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -23,10 +20,9 @@
 #include <string>
 #include <vector>
 
-#include "configs/options.h"
 #include "parallel/base/check.h"
 #include "parallel/collectives/backend.h"
-#include "parallel/plan/layout.h"
+#include "tests/benchmarks/training_benchmark.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/rank_training.h"
 #include "worker/checkpoint/peer_replicas.h"
@@ -41,22 +37,9 @@ constexpr int kWarmUp = 3;
 struct Request {
   configs::RunConfig config;
   std::vector<std::string> devices = {"0", "0"};
-  std::string precision = "bf16";
   std::vector<int> stages = {0, 1};
   int steps = 10;
 };
-
-using Clock = std::chrono::steady_clock;
-
-double milliseconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin)
-      .count();
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 nlohmann::ordered_json measure(const configs::RunConfig& config, int steps,
                                const devices::ComputeDevice& device,
@@ -72,17 +55,16 @@ nlohmann::ordered_json measure(const configs::RunConfig& config, int steps,
   std::vector<double> all, copies;
   for (int step = -kWarmUp; step < steps; ++step) {
     world.barrier();
-    const Clock::time_point begin = Clock::now();
-    training.step();
-    const Clock::time_point committed = Clock::now();
-    if (buddies) {
+    const double computed = seconds_of([&] { training.step(); });
+    const double copied = seconds_of([&] {
+      if (!buddies) return;
       buddies->after_commit(training.state(), "{}");
       // A run waits for the rest before its next step.
       buddies->settle();
-    }
+    });
     if (step < 0) continue;
-    copies.push_back(milliseconds_since(committed));
-    all.push_back(milliseconds_since(begin));
+    copies.push_back(1e3 * copied);
+    all.push_back(1e3 * (computed + copied));
   }
   const int64_t bytes = buddies ? buddies->newest().numel() : 0;
   return {{"zero", config.zero_stage},         {"cfg", config.cfg},
@@ -116,35 +98,25 @@ int run(const Request& request, collectives::Communicator& hosts) {
 int benchmark(int argc, char** argv) {
   Request request;
   configs::RunConfig& config = request.config;
-  config.cfg = "yolov5s";
-  config.synthetic_input = true;
-  config.global_batch_size = 16;
+  config =
+      synthetic_config("yolov5s", 640, 16, "data=" + std::to_string(kRanks));
   config.activations = "keep";
-  config.layout = plan::parse_layout("data=" + std::to_string(kRanks));
   CLI::App app("milliseconds and bytes of a state's copies");
   app.add_option("--device", request.devices)->delimiter(',')->expected(kRanks);
-  app.add_option("--cfg", config.cfg);
-  app.add_option("--img", config.image_height);
+  add_network(app, config);
   app.add_option("--batch", config.global_batch_size);
-  app.add_option("--precision", request.precision);
+  add_precision(app, config);
   app.add_option("--zero", request.stages)->delimiter(',');
   app.add_option("--steps", request.steps)->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
-  config.image_width = config.image_height;
-  config.batch_norm_group_size = config.global_batch_size / kRanks;
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() /
       ("headroom-state-copies-" + std::to_string(getpid()));
-  try {
-    configs::set_from_text(config, *configs::find_key("precision"),
-                           request.precision);
+  return run_benchmark(app, argc, argv, [&] {
+    config.batch_norm_group_size = config.global_batch_size / kRanks;
     return run_forked_ranks(
         kRanks, folder,
         [&](collectives::Communicator& world) { return run(request, world); });
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  });
 }
 
 }  // namespace

@@ -13,18 +13,16 @@
 //   benchmark_step_overhead [PAIRS [IMAGE_SIZE [IMAGES_PER_PROCESS [MODEL]]]]
 //
 // Exits with 1 when a bound is missed. To be run on a quiet machine.
-#include <ATen/ops/full.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/plan/layout.h"
+#include "tests/benchmarks/training_benchmark.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/rank_training.h"
 
@@ -42,71 +40,30 @@ struct Request {
 };
 
 configs::RunConfig config_of(const Request& request, int processes) {
-  configs::RunConfig config;
-  config.cfg = request.model;
-  config.synthetic_input = true;
-  config.image_height = config.image_width = request.image_size;
-  config.global_batch_size = request.images * processes;
+  configs::RunConfig config = synthetic_config(
+      request.model, request.image_size, request.images * processes,
+      "data=" + std::to_string(processes));
   // Groups stay on a rank, so that both sides compute the same.
   config.batch_norm_group_size = request.images;
-  config.layout = plan::parse_layout("data=" + std::to_string(processes));
   return config;
 }
-
-// The seconds of the slower process, the same number on both.
-double seconds_of_step(RankTraining& training,
-                       collectives::Communicator& world) {
-  using Clock = std::chrono::steady_clock;
-  world.barrier();
-  const Clock::time_point start = Clock::now();
-  training.step();
-  const at::Tensor seconds =
-      at::full({1}, std::chrono::duration<double>(Clock::now() - start).count(),
-               at::kDouble);
-  world.all_reduce(seconds, collectives::ReduceOp::kMax);
-  return *seconds.const_data_ptr<double>();
-}
-
-struct Pairs {
-  std::vector<double> first, second;  // seconds
-};
 
 Pairs alternate(RankTraining& first, RankTraining& second,
                 collectives::Communicator& world, int pairs) {
   Pairs result;
+  const auto of = [&](RankTraining& training) {
+    return slowest_seconds(world, [&] { training.step(); });
+  };
   for (int pair = -kWarmUpPairs; pair < pairs; ++pair) {
     double a = 0, b = 0;
-    if (pair % 2 == 0) a = seconds_of_step(first, world);
-    b = seconds_of_step(second, world);
-    if (pair % 2 != 0) a = seconds_of_step(first, world);
+    if (pair % 2 == 0) a = of(first);
+    b = of(second);
+    if (pair % 2 != 0) a = of(first);
     if (pair < 0) continue;
     result.first.push_back(a);
     result.second.push_back(b);
   }
   return result;
-}
-
-// `place` of 0.5: the median.
-double quantile(std::vector<double> values, double place) {
-  std::sort(values.begin(), values.end());
-  const double last = static_cast<double>(values.size() - 1);
-  return values[static_cast<size_t>(place * last + 0.5)];
-}
-
-bool report(const std::string& name, const Pairs& pairs, double bound) {
-  std::vector<double> ratios;
-  for (size_t i = 0; i < pairs.first.size(); ++i) {
-    ratios.push_back(pairs.first[i] / pairs.second[i]);
-  }
-  const double median = quantile(ratios, 0.5);
-  std::printf(
-      "%-48s median ratio %.3f (quartiles %.3f to %.3f), bound %.2f: %s; %zu "
-      "pairs of %.1f and %.1f ms\n",
-      name.c_str(), median, quantile(ratios, 0.25), quantile(ratios, 0.75),
-      bound, median <= bound ? "kept" : "MISSED", ratios.size(),
-      1e3 * quantile(pairs.first, 0.5), 1e3 * quantile(pairs.second, 0.5));
-  std::fflush(stdout);
-  return median <= bound;
 }
 
 bool run(const Request& request, collectives::Communicator& world) {

@@ -8,6 +8,8 @@ namespace headroom::wire {
 
 enum class Colour { kRed, kGreen };
 
+constexpr Colour last_of(Colour) { return Colour::kGreen; }
+
 struct Painted {
   std::string text;
   Colour colour = Colour::kRed;
@@ -16,7 +18,7 @@ struct Painted {
 
 void fields(auto& archive, Either<Painted> auto& painted) {
   archive("hostname", painted.text);
-  archive("launcher_rank", painted.colour, Colour::kGreen);
+  archive("launcher_rank", painted.colour);
   archive("slot_cards", painted.sizes);
 }
 

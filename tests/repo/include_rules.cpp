@@ -117,7 +117,9 @@ const std::vector<Rule>& rules() {
        {"configs/layers", "parallel/base", "worker/model",
         "worker/pytorch_file"},
        {"torch", "json", "system"}},
-      {"worker/loss", rooms({kConfigs, {"worker/kernels"}}), {"torch"}},
+      {"worker/loss",
+       rooms({kConfigs, {"worker/kernels", "worker/kernels/cpu"}}),
+       {"torch"}},
       {"worker/optim", rooms({kConfigs, {"worker/kernels"}}), {"torch"}},
       {"worker/metrics", {"parallel/base", "worker/kernels"}, {"torch"}},
       // Data: files to pixels and boxes, samples, batches.

@@ -30,20 +30,4 @@ void draw_line_chart(const LineChart& chart, cv::Mat& picture, cv::Rect place);
 // Returns a new RGB picture.
 cv::Mat draw_line_chart(const LineChart& chart, cv::Size size);
 
-// Labelled points, joined in the given order.
-struct PointChart {
-  struct Point {
-    double x = 0, y = 0;  // between 0 and the ends of the axes
-    std::string label;
-    size_t colour = 0;  // an index for chart_colour
-  };
-  std::string title;
-  ChartAxis x, y;
-  std::vector<Point> points;
-  bool joined = true;
-};
-
-// Returns an RGB picture.
-cv::Mat draw_point_chart(const PointChart& chart);
-
 }  // namespace headroom::chart

@@ -12,7 +12,6 @@ inline const cv::Scalar kPaper{255, 255, 255};
 inline const cv::Scalar kInk{20, 20, 20};
 inline const cv::Scalar kGrid{225, 225, 225};
 inline const cv::Scalar kFaint{200, 200, 200};  // one line among very many
-inline const cv::Scalar kJoin{150, 150, 150};   // a line between points
 inline const cv::Scalar kMark{120, 120, 120};   // a named moment
 inline const cv::Scalar kMean{0, 40, 200};      // the mean of many lines
 

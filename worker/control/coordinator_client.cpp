@@ -47,17 +47,16 @@ constexpr milliseconds kMaxBackoff{1000};
 // A failure's message is sent in gRPC headers, whose size is limited.
 constexpr size_t kMaxFailure = 2000;
 
-// REQUIRES: check_assignment(message), and its action is not ACTION_WAIT.
 Assignment to_assignment(const wire::Assignment& message) {
   Assignment assignment;
   assignment.generation = message.stamp().generation();
   assignment.reason = message.reason();
-  if (message.action() == wire::ACTION_EXIT) return assignment;
+  const auto rank = wire::assignment_of(message);
+  if (!rank) return assignment;
   assignment.action = message.action() == wire::ACTION_RUN
                           ? Action::kRun
                           : Action::kSaveAndExit;
-  static_cast<wire::RankAssignment&>(assignment) =
-      wire::from_message<wire::RankAssignment>(message);
+  static_cast<wire::RankAssignment&>(assignment) = *rank;
   return assignment;
 }
 
@@ -366,11 +365,11 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   bool take(const wire::Assignment& message) {
     std::lock_guard lock(mutex_);
     try {
-      wire::check_assignment(message);
+      const Assignment assignment = to_assignment(message);
       stamp_.set_run_digest(message.stamp().run_digest());
       joined_ = true;
       if (message.action() != wire::ACTION_WAIT) {
-        assignments_.push_back(to_assignment(message));
+        assignments_.push_back(assignment);
         last_order_ = message.order();
         stamp_.set_generation(message.stamp().generation());
       }

@@ -22,10 +22,36 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kColumns =
-    "epoch,train/box_loss,train/obj_loss,train/cls_loss,metrics/precision,"
-    "metrics/recall,metrics/mAP_0.5,metrics/mAP_0.5:0.95,val/box_loss,"
-    "val/obj_loss,val/cls_loss,x/lr0,x/lr1,x/lr2";
+// The columns of results.csv behind the epoch, which are also TensorBoard's
+// tags. Those of a validation have no value if the epoch was not validated.
+using Columns = std::vector<std::pair<std::string, std::optional<double>>>;
+
+Columns columns_of(const EpochRecord& record) {
+  using Result = validation::ValidationResult;
+  const auto validated = [&](double Result::*figure) {
+    return record.validation ? std::optional(*record.validation.*figure)
+                             : std::nullopt;
+  };
+  return {{"train/box_loss", record.box},
+          {"train/obj_loss", record.obj},
+          {"train/cls_loss", record.cls},
+          {"metrics/precision", validated(&Result::precision)},
+          {"metrics/recall", validated(&Result::recall)},
+          {"metrics/mAP_0.5", validated(&Result::map50)},
+          {"metrics/mAP_0.5:0.95", validated(&Result::map)},
+          {"val/box_loss", validated(&Result::box)},
+          {"val/obj_loss", validated(&Result::obj)},
+          {"val/cls_loss", validated(&Result::cls)},
+          {"x/lr0", record.lr[0]},
+          {"x/lr1", record.lr[1]},
+          {"x/lr2", record.lr[2]}};
+}
+
+std::string header_line() {
+  std::string line = "epoch";
+  for (const auto& [name, value] : columns_of({})) line += "," + name;
+  return line + "\n";
+}
 
 double now() { return static_cast<double>(std::time(nullptr)); }
 
@@ -35,7 +61,7 @@ void cut_rows(const fs::path& csv, int64_t first_epoch) {
   std::ifstream file(csv, std::ios::binary);
   const std::string all{std::istreambuf_iterator<char>(file), {}};
   std::istringstream rows(all);
-  std::string kept = std::string(kColumns) + "\n";
+  std::string kept = header_line();
   std::string line;
   std::getline(rows, line);
   while (std::getline(rows, line)) {
@@ -227,28 +253,16 @@ void Results::show_pictures() {
 }
 
 void Results::write(const EpochRecord& record) {
-  std::vector<std::pair<std::string, double>> scalars = {
-      {"train/box_loss", record.box}, {"train/obj_loss", record.obj},
-      {"train/cls_loss", record.cls}, {"x/lr0", record.lr[0]},
-      {"x/lr1", record.lr[1]},        {"x/lr2", record.lr[2]}};
+  std::vector<std::pair<std::string, double>> scalars;
   std::ostringstream row;
-  row << record.epoch << ',' << record.box << ',' << record.obj << ','
-      << record.cls << ',';
-  if (record.validation) {
-    const validation::ValidationResult& v = *record.validation;
-    row << v.precision << ',' << v.recall << ',' << v.map50 << ',' << v.map
-        << ',' << v.box << ',' << v.obj << ',' << v.cls << ',';
-    scalars.insert(scalars.end(), {{"metrics/precision", v.precision},
-                                   {"metrics/recall", v.recall},
-                                   {"metrics/mAP_0.5", v.map50},
-                                   {"metrics/mAP_0.5:0.95", v.map},
-                                   {"val/box_loss", v.box},
-                                   {"val/obj_loss", v.obj},
-                                   {"val/cls_loss", v.cls}});
-  } else {
-    row << ",,,,,,,";  // this epoch was not validated
+  row << record.epoch;
+  for (const auto& [name, value] : columns_of(record)) {
+    row << ',';
+    if (!value) continue;
+    row << *value;
+    scalars.emplace_back(name, *value);
   }
-  row << record.lr[0] << ',' << record.lr[1] << ',' << record.lr[2] << '\n';
+  row << '\n';
   append(csv_, row.str());
   epoch_ = record.epoch;
   tensorboard_.add(record.epoch, now(), scalars);

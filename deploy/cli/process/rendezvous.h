@@ -9,18 +9,18 @@
 // never reused (launcher_environment.h), so a file left by another job is never
 // read.
 //
-// A private folder contains a marker file that shows that this program made it.
-// Each process of the job holds a lock on the folder, which the kernel releases
-// when the process ends. A marked folder without a lock belongs to a job that
-// was killed; the next job removes it. Nothing else is ever removed.
+// A private folder has mode 0700. Each process of the job holds a lock on it,
+// which the kernel releases when the process ends. A folder with an address and
+// without a lock belongs to a job that was killed; the next job removes both.
+// No other file is ever removed, and no folder that has another file.
 #pragma once
 
-#include <sys/stat.h>
-
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "deploy/cli/process/file_descriptor.h"
 #include "deploy/cli/process/launcher_environment.h"
 
 namespace headroom::cli {
@@ -38,34 +38,13 @@ RendezvousFolder rendezvous_folder(
     const LauncherPlace& place, const std::string& flag,
     const std::filesystem::path& temporary_directory, unsigned user_id);
 
-// A lock on a folder; default-constructed it holds none.
-class FolderHold {
- public:
-  FolderHold() = default;
-  explicit FolderHold(int descriptor) : descriptor_(descriptor) {}
-  FolderHold(FolderHold&& other) noexcept;
-  FolderHold& operator=(FolderHold&& other) noexcept;
-  ~FolderHold();
-
-  // Calls flock with `operation`; returns whether it succeeded.
-  bool lock(int operation) const;
-  // REQUIRES: it holds a folder.
-  struct stat status() const;
-  // Whether the folder contains a regular file of that name.
-  bool has_file(const char* name) const;
-  // Whether `path` still names the folder that is held.
-  bool is_at(const std::filesystem::path& path) const;
-
- private:
-  int descriptor_ = -1;
-};
-
-// Makes the folder if it does not exist. A private folder has mode 0700 and
-// belongs to `user_id`; throws Error if something else is at its path (a
-// symbolic link, a folder of another user or open to others). First removes
-// private folders beside it that belong to no living job.
-[[nodiscard]] FolderHold prepare_folder(const RendezvousFolder& folder,
-                                        unsigned user_id);
+// Makes the folder if it does not exist, and holds its lock while the result
+// lives. A private folder has mode 0700 and belongs to `user_id`; throws Error
+// if something else is at its path (a symbolic link, a folder of another user,
+// open to others, or with other files). First removes private folders beside it
+// that belong to no living job. Returns null for a folder that is not private.
+[[nodiscard]] std::unique_ptr<FileDescriptor> prepare_folder(
+    const RendezvousFolder& folder, unsigned user_id);
 
 // The data that rank 0 publishes, in a file that only its user may read.
 struct MeetingPoint {

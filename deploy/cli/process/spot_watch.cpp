@@ -3,143 +3,104 @@
 #include <arpa/inet.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
+#include "deploy/cli/process/file_descriptor.h"
 #include "parallel/base/check.h"
-#include "parallel/base/log.h"
 #include "parallel/base/text.h"
+#include "parallel/base/utf8.h"
 
 namespace headroom::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr const char* kAmazonService = "169.254.169.254";
-constexpr uint16_t kHttpPort = 80;
-// A real service's answers are far shorter.
-constexpr size_t kLongestAnswer = 16 << 10;
-// The longest wait before a request to stop is noticed.
-constexpr milliseconds kSlice(50);
+constexpr int kFound = 200;
+constexpr int kUnauthorized = 401;
 
-// One request to the service over its own connection. Time and size are limited
-// whatever the service sends.
-class Question {
- public:
-  Question(const sockaddr_in& service, milliseconds limit,
-           const std::stop_token& stop)
-      : service_(service), end_(Clock::now() + limit), stop_(stop) {
-    fd_ = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  }
-  ~Question() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Question(const Question&) = delete;
-  Question& operator=(const Question&) = delete;
-
-  MetadataAnswer ask(const MetadataRequest& request) {
-    char host[INET_ADDRSTRLEN] = "";
-    inet_ntop(AF_INET, &service_.sin_addr, host, sizeof host);
-    const std::string text = request.method + " " + request.path +
-                             " HTTP/1.1\r\nHost: " + host + "\r\n" +
-                             request.header +
-                             "\r\nContent-Length: 0\r\nConnection: close\r\n"
-                             "\r\n";
-    if (!connect_in_time() || !send_all(text)) return {};
-    return receive();
-  }
-
- private:
-  bool wait_for(short what) {
-    while (Clock::now() < end_ && !stop_.stop_requested()) {
-      pollfd waiting{fd_, what, 0};
-      const int found = poll(&waiting, 1, static_cast<int>(kSlice.count()));
-      if (found > 0) return true;
-      if (found < 0 && errno != EINTR) return false;
+// Sends one request over its own connection, and reads until the service
+// closes it or `limit` has passed: a service may keep the connection open.
+MetadataAnswer ask_service(const sockaddr_in& service, milliseconds limit,
+                           const std::stop_token& stop,
+                           const std::string& request,
+                           const std::string& header) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + limit;
+  const int opened =
+      socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (opened < 0) return {};
+  const FileDescriptor fd(opened);
+  const auto wait_for = [&](short what) {
+    // The longest wait before a request to stop is noticed.
+    constexpr int kSliceMs = 50;
+    pollfd waiting{fd.get(), what, 0};
+    while (Clock::now() < end && !stop.stop_requested()) {
+      if (poll(&waiting, 1, kSliceMs) > 0) return true;
     }
     return false;
-  }
-
-  bool connect_in_time() {
-    if (fd_ < 0) return false;
-    const auto* const address = reinterpret_cast<const sockaddr*>(&service_);
-    if (connect(fd_, address, sizeof service_) == 0) return true;
-    if (errno != EINPROGRESS || !wait_for(POLLOUT)) return false;
-    int error = 0;
-    socklen_t size = sizeof error;
-    return getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size) == 0 &&
-           error == 0;
-  }
-
-  bool send_all(std::string text) {
-    while (!text.empty()) {
-      const ssize_t sent = send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
-      if (sent > 0) {
-        text.erase(0, static_cast<size_t>(sent));
-      } else if (errno != EAGAIN || !wait_for(POLLOUT)) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  // The body ends at its stated length or when the connection closes: a service
-  // may keep the connection open.
-  MetadataAnswer receive() {
-    std::string text;
-    std::array<char, 4096> part;
-    while (text.size() < kLongestAnswer) {
-      if (const auto answer = whole_answer(text)) return *answer;
-      const ssize_t count = recv(fd_, part.data(), part.size(), 0);
-      if (count > 0) {
-        text.append(part.data(), static_cast<size_t>(count));
-      } else if (count == 0) {
-        return parsed(text, text.size());
-      } else if (errno != EAGAIN || !wait_for(POLLIN)) {
-        return {};
-      }
-    }
+  };
+  char host[INET_ADDRSTRLEN] = "";
+  inet_ntop(AF_INET, &service.sin_addr, host, sizeof host);
+  const std::string text =
+      cat(request, " HTTP/1.1\r\nHost: ", host, "\r\n", header,
+          "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+  const int connected = connect(
+      fd.get(), reinterpret_cast<const sockaddr*>(&service), sizeof service);
+  if (connected != 0 && (errno != EINPROGRESS || !wait_for(POLLOUT))) return {};
+  // A new connection's buffer has room for the whole request. If the connection
+  // failed, this fails.
+  if (send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(text.size())) {
     return {};
   }
-
-  static std::optional<MetadataAnswer> whole_answer(const std::string& text) {
-    const size_t body = text.find("\r\n\r\n");
-    if (body == std::string::npos) return std::nullopt;
-    std::string head = text.substr(0, body + 2);
-    std::transform(head.begin(), head.end(), head.begin(), [](char c) {
-      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    });
-    const std::string name = "\r\ncontent-length:";
-    const size_t at = head.find(name);
-    if (at == std::string::npos) return std::nullopt;
-    const size_t begin = head.find_first_not_of(' ', at + name.size());
-    const auto length = parse_whole(
-        head.substr(begin, head.find('\r', begin) - begin), 0, kLongestAnswer);
-    const size_t end = body + 4 + static_cast<size_t>(length.value_or(0));
-    if (!length || text.size() < end) return std::nullopt;
-    return parsed(text, end);
+  constexpr size_t kLongest = 16 << 10;  // real answers are far shorter
+  std::string answer;
+  std::array<char, 4096> part;
+  while (answer.size() < kLongest && wait_for(POLLIN)) {
+    const ssize_t count = recv(fd.get(), part.data(), part.size(), 0);
+    if (count <= 0) break;
+    answer.append(part.data(), static_cast<size_t>(count));
   }
-
-  static MetadataAnswer parsed(const std::string& text, size_t end) {
-    int status = 0;
-    if (std::sscanf(text.c_str(), "HTTP/1.%*1d %3d", &status) != 1) return {};
-    const size_t body = text.find("\r\n\r\n");
-    if (body == std::string::npos) return {};
-    return {status, text.substr(body + 4, end - body - 4)};
+  int status = 0;
+  const size_t head = answer.find("\r\n\r\n");
+  if (head == std::string::npos ||
+      std::sscanf(answer.c_str(), "HTTP/1.%*1d %3d", &status) != 1) {
+    return {};
   }
+  return {status, answer.substr(head + 4)};
+}
 
-  const sockaddr_in service_;
-  const Clock::time_point end_;
-  const std::stop_token& stop_;
-  int fd_ = -1;
-};
+std::string field_of(const nlohmann::json& object, const char* name) {
+  const auto field = object.find(name);
+  return field != object.end() && field->is_string()
+             ? short_line(field->get<std::string>(), 40)
+             : "";
+}
+
+// "2026-11-26T12:34:56Z" -> "12:34:56 UTC"; another text is not changed.
+std::string time_of_day(const std::string& time) {
+  constexpr size_t kDate = 11, kClock = 8;
+  const bool is_usual = time.size() == kDate + kClock + 1 && time[10] == 'T' &&
+                        time.back() == 'Z';
+  return is_usual ? time.substr(kDate, kClock) + " UTC" : time;
+}
+
+// The token is sent in a header: it must be printable ASCII of limited length.
+bool is_token(const std::string& text) {
+  constexpr size_t kLongest = 1024;
+  return !text.empty() && text.size() <= kLongest &&
+         std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return c > ' ' && c < 0x7f; });
+}
 
 // Parses http://ADDRESS[:PORT]. Names are refused: a look-up could take long.
 std::optional<sockaddr_in> service_at(std::string text) {
@@ -147,35 +108,75 @@ std::optional<sockaddr_in> service_at(std::string text) {
   if (!text.starts_with(scheme)) return std::nullopt;
   text.erase(0, scheme.size());
   if (text.ends_with('/')) text.pop_back();
+  const size_t colon = text.find(':');
+  const auto port = colon == std::string::npos
+                        ? std::optional<int64_t>(80)
+                        : parse_whole(text.substr(colon + 1), 1, 65535);
   sockaddr_in service{};
   service.sin_family = AF_INET;
-  service.sin_port = htons(kHttpPort);
-  if (const size_t colon = text.find(':'); colon != std::string::npos) {
-    const auto port = parse_whole(text.substr(colon + 1), 1, 65535);
-    if (!port) return std::nullopt;
-    service.sin_port = htons(static_cast<uint16_t>(*port));
-    text.resize(colon);
-  }
-  if (inet_pton(AF_INET, text.c_str(), &service.sin_addr) != 1) {
+  if (!port || inet_pton(AF_INET, text.substr(0, colon).c_str(),
+                         &service.sin_addr) != 1) {
     return std::nullopt;
   }
+  service.sin_port = htons(static_cast<uint16_t>(*port));
   return service;
 }
 
 }  // namespace
 
-namespace {
+bool SpotPoll::take_token(const AskMetadata& ask) {
+  const MetadataAnswer answer =
+      ask("PUT /latest/api/token",
+          // The longest time for which the service gives a token.
+          "X-aws-ec2-metadata-token-ttl-seconds: 21600");
+  token_ = answer.status == kFound && is_token(answer.body) ? answer.body : "";
+  return !token_.empty();
+}
 
-// A single lost answer is not reported.
-constexpr int kUnansweredToSay = 3;
+SpotNews SpotPoll::advance(const AskMetadata& ask) {
+  const auto get = [&](const char* request) {
+    return ask(request, "X-aws-ec2-metadata-token: " + token_);
+  };
+  constexpr const char* kAction = "GET /latest/meta-data/spot/instance-action";
+  SpotNews news;
+  if (token_.empty() && !take_token(ask)) return news;
+  MetadataAnswer action = get(kAction);
+  if (action.status == kUnauthorized) {  // the token has ended
+    if (!take_token(ask)) return news;
+    action = get(kAction);
+  }
+  news.is_answered = action.status != 0;
+  if (action.status == kFound) {
+    news.notice = spot_reason(action.body);
+    return news;
+  }
+  if (!news.is_answered || has_warned_) return news;
+  has_warned_ =
+      get("GET /latest/meta-data/events/recommendations/rebalance").status ==
+      kFound;
+  if (has_warned_) {
+    news.warning =
+        "warning: AWS may take this spot machine away soon (a rebalance "
+        "recommendation); the run goes on until it does";
+  }
+  return news;
+}
 
-}  // namespace
+std::string spot_reason(const std::string& instance_action) {
+  auto json = nlohmann::json::parse(instance_action, nullptr, false);
+  if (!json.is_object()) json = nlohmann::json::object();
+  const std::string action = field_of(json, "action");
+  const std::string time = time_of_day(field_of(json, "time"));
+  const std::string end = action == "stop"        ? "stopped"
+                          : action == "hibernate" ? "hibernated"
+                                                  : "taken away";
+  return "spot notice: this machine is " + end +
+         (time.empty() ? " within two minutes" : " at " + time);
+}
 
 SpotWatch::SpotWatch(Options options)
     : options_(std::move(options)),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
-
-SpotWatch::~SpotWatch() = default;
 
 std::string SpotWatch::notice() const {
   const std::lock_guard lock(mutex_);
@@ -183,12 +184,14 @@ std::string SpotWatch::notice() const {
 }
 
 void SpotWatch::run(const std::stop_token& stop) {
-  SpotPoll questions;
+  constexpr int kUnansweredToSay = 3;  // a single lost answer is not reported
+  SpotPoll poll;
   int unanswered = 0;
   while (!stop.stop_requested()) {
-    const SpotNews news =
-        questions.advance([&](const MetadataRequest& request) {
-          return Question(options_.service, options_.limit, stop).ask(request);
+    const SpotNews news = poll.advance(
+        [&](const std::string& request, const std::string& header) {
+          return ask_service(options_.service, options_.limit, stop, request,
+                             header);
         });
     if (!news.warning.empty()) options_.print(news.warning);
     unanswered = news.is_answered ? 0 : unanswered + 1;
@@ -203,6 +206,23 @@ void SpotWatch::run(const std::stop_token& stop) {
     if (!notice_.empty()) return;  // a notice is not taken back
     changed_.wait_for(lock, stop, options_.interval, [] { return false; });
   }
+}
+
+bool is_amazon_machine(const std::filesystem::path& dmi) {
+  const auto begins = [&](const char* name, std::string_view with) {
+    std::string line;
+    std::ifstream in(dmi / name);
+    std::getline(in, line);
+    std::ranges::transform(line, line.begin(), [](unsigned char c) {
+      return static_cast<char>(std::tolower(c));
+    });
+    return line.starts_with(with);
+  };
+  return begins("sys_vendor", "amazon ec2") ||
+         begins("board_vendor", "amazon ec2") ||
+         begins("bios_vendor", "amazon ec2") ||
+         // Older machines have it here, readable by root only.
+         begins("product_uuid", "ec2");
 }
 
 void require_spot_choice(const std::string& choice) {
@@ -220,7 +240,7 @@ std::unique_ptr<SpotWatch> watch_spot(
     return nullptr;
   }
   const std::string url =
-      choice == "auto" ? std::string("http://") + kAmazonService : choice;
+      choice == "auto" ? std::string("http://169.254.169.254") : choice;
   return std::make_unique<SpotWatch>(SpotWatch::Options{
       .service = service_at(url).value(), .print = std::move(print)});
 }

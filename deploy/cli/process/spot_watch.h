@@ -2,6 +2,13 @@
 // seconds whether the machine will be taken away. A service that is absent or
 // hangs delays nothing else.
 //
+//   PUT /latest/api/token                                   a token (IMDSv2)
+//   GET /latest/meta-data/spot/instance-action              404: no notice
+//   GET /latest/meta-data/events/recommendations/rebalance  404: no warning
+//
+// This machine's clock is never used, because it may be wrong: a notice counts
+// from the moment it is seen.
+//
 // Threads: any thread may call notice(). The destructor takes at most a tenth
 // of a second.
 #pragma once
@@ -17,9 +24,42 @@
 #include <string>
 #include <thread>
 
-#include "deploy/cli/process/spot_notice.h"
-
 namespace headroom::cli {
+
+struct MetadataAnswer {
+  int status = 0;  // 0 if no answer came in time
+  std::string body = {};
+};
+// Sends a request ("GET /path") with one header line.
+using AskMetadata = std::function<MetadataAnswer(const std::string& request,
+                                                 const std::string& header)>;
+
+// The result of one round of requests.
+struct SpotNews {
+  // Why this machine's workers must leave; "" if there is no notice.
+  std::string notice = {};
+  // A line for people; set only the first time that there is a warning.
+  std::string warning = {};
+  bool is_answered = false;  // a metadata service answered
+};
+
+// What to ask next, and what the answers mean.
+class SpotPoll {
+ public:
+  // Calls `ask` at most four times, and once if there is no answer.
+  SpotNews advance(const AskMetadata& ask);
+
+ private:
+  bool take_token(const AskMetadata& ask);
+
+  std::string token_;
+  bool has_warned_ = false;
+};
+
+// Makes "spot notice: this machine is taken away at 12:34:56 UTC" from the JSON
+// text of instance-action. A text that cannot be parsed counts as a notice
+// without a time: AWS sends the document only to a machine that will end.
+std::string spot_reason(const std::string& instance_action);
 
 class SpotWatch {
  public:
@@ -32,9 +72,6 @@ class SpotWatch {
     std::function<void(const std::string&)> print;
   };
   explicit SpotWatch(Options options);
-  ~SpotWatch();
-  SpotWatch(const SpotWatch&) = delete;
-  SpotWatch& operator=(const SpotWatch&) = delete;
 
   // Why this machine's workers must leave; "" while they may stay.
   std::string notice() const;
@@ -48,6 +85,10 @@ class SpotWatch {
   std::string notice_;
   std::jthread thread_;  // last: it uses the other members
 };
+
+// Whether the firmware identifies this machine as Amazon EC2. `dmi` is a folder
+// like /sys/class/dmi/id.
+bool is_amazon_machine(const std::filesystem::path& dmi);
 
 // Throws Error (exit 2) unless `choice` is "auto", "off" or the address of a
 // metadata service, http://ADDRESS[:PORT].

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "configs/run_config.h"
+#include "deploy/records/run_lines.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
@@ -18,31 +19,6 @@ namespace headroom::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// The members of one line that the ledger uses.
-struct Entry {
-  int64_t step = 0;
-  int64_t epoch = 0;
-  uint64_t generation = 0;
-  int64_t num_samples = 0;  // the data set's size
-  std::vector<int64_t> samples;
-};
-
-// Returns nullopt if the line lacks a required member.
-std::optional<Entry> parse_entry(const std::string& line) {
-  try {
-    const Json json = Json::parse(line);
-    Entry entry;
-    entry.step = json.at("step").get<int64_t>();
-    entry.epoch = json.at("epoch").get<int64_t>();
-    entry.generation = json.at("generation").get<uint64_t>();
-    entry.num_samples = json.at("epoch_samples").get<int64_t>();
-    entry.samples = json.at("samples").get<std::vector<int64_t>>();
-    return entry;
-  } catch (const Json::exception&) {
-    return std::nullopt;
-  }
-}
 
 // "3, 7, 9 and 40 more"
 std::string listed(const std::vector<int64_t>& numbers) {
@@ -65,8 +41,9 @@ class Check {
       }
       ++line_;
       ++report_.num_steps;
-      const std::optional<Entry> entry = parse_entry(text);
-      if (!entry) {
+      const auto entry = records::step_line(text, records::Samples::kRead);
+      if (!entry || !entry->epoch || !entry->generation ||
+          !entry->epoch_samples || !entry->has_samples) {
         problem(
             "no record of a step (step, epoch, generation, samples, "
             "epoch_samples)");
@@ -87,24 +64,24 @@ class Check {
     }
   }
 
-  void check(const Entry& entry) {
-    if (entry.num_samples <= 0 || entry.step < 0) {
+  void check(const records::StepLine& entry) {
+    if (*entry.epoch_samples <= 0 || entry.step < 0) {
       problem(cat("step ", entry.step, " of a data set of ",
-                  counted(entry.num_samples, "sample")));
+                  counted(*entry.epoch_samples, "sample")));
       return;
     }
-    if (report_.num_samples == 0) report_.num_samples = entry.num_samples;
-    if (entry.num_samples != report_.num_samples) {
-      problem(cat("the data set has ", counted(entry.num_samples, "sample"),
+    if (report_.num_samples == 0) report_.num_samples = *entry.epoch_samples;
+    if (*entry.epoch_samples != report_.num_samples) {
+      problem(cat("the data set has ", counted(*entry.epoch_samples, "sample"),
                   ", before it had ", report_.num_samples));
       return;
     }
     check_order(entry);
     const sampling::EpochStep at = sampling::epoch_step(
         entry.step, report_.num_samples, rules_.global_batch_size);
-    if (entry.epoch != at.epoch) {
+    if (*entry.epoch != at.epoch) {
       problem(cat("step ", entry.step, " belongs to epoch ", at.epoch, ", not ",
-                  entry.epoch));
+                  *entry.epoch));
     }
     if (at.epoch != epoch_) {
       close_epoch(/*is_last=*/false);
@@ -118,7 +95,7 @@ class Check {
     epoch_has_ended_ = at.positions.end == report_.num_samples;
   }
 
-  void check_order(const Entry& entry) {
+  void check_order(const records::StepLine& entry) {
     if (entry.step < next_step_) {
       problem(cat("step ", entry.step, " was there before: the next is step ",
                   next_step_));
@@ -127,17 +104,20 @@ class Check {
                   counted(entry.step - next_step_, "step"), " missing"));
     }
     // A resumed run counts generations from 1 again.
-    if (entry.generation < generation_ && entry.generation != 1) {
-      problem(cat("generation ", entry.generation, " after generation ",
-                  generation_));
+    const auto generation = static_cast<uint64_t>(*entry.generation);
+    if (generation < generation_ && generation != 1) {
+      problem(
+          cat("generation ", generation, " after generation ", generation_));
     }
-    generation_ = entry.generation;
-    report_.generations = std::max(report_.generations, entry.generation);
+    generation_ = generation;
+    report_.generations = std::max(report_.generations, generation);
   }
 
   // Returns whether the number of samples is right.
-  bool check_samples(const Entry& entry, const sampling::EpochStep& at) {
-    const auto count = static_cast<int64_t>(entry.samples.size());
+  bool check_samples(const records::StepLine& entry,
+                     const sampling::EpochStep& at) {
+    const std::vector<int64_t>& samples = entry.samples;
+    const auto count = static_cast<int64_t>(samples.size());
     if (count != at.positions.size()) {
       problem(cat("step ", entry.step, " has ", counted(count, "sample"),
                   ", not ", at.positions.size()));
@@ -146,20 +126,22 @@ class Check {
     if (!rules_.order_is_known || rules_.by_weight) return true;
     const std::vector<int64_t> expected =
         sampling::shuffled_samples(rules_.seed, at, report_.num_samples);
-    if (entry.samples == expected) return true;
-    const auto [is, should] = std::mismatch(
-        entry.samples.begin(), entry.samples.end(), expected.begin());
+    if (samples == expected) return true;
+    const auto [is, should] =
+        std::mismatch(samples.begin(), samples.end(), expected.begin());
     problem(cat("step ", entry.step, " used sample ", *is,
                 " where the run's order has ", *should, " (position ",
-                is - entry.samples.begin(), ")"));
+                is - samples.begin(), ")"));
     return true;
   }
 
   // Checks that samples rise with their draws over an epoch.
-  void check_draws(const Entry& entry, const sampling::EpochStep& at) {
-    for (size_t i = 0; i < entry.samples.size(); ++i) {
+  void check_draws(const records::StepLine& entry,
+                   const sampling::EpochStep& at) {
+    const std::vector<int64_t>& samples = entry.samples;
+    for (size_t i = 0; i < samples.size(); ++i) {
       const int64_t place = at.positions.begin + static_cast<int64_t>(i);
-      const int64_t sample = entry.samples[i];
+      const int64_t sample = samples[i];
       const auto [drawn, is_new] = drawn_.emplace(
           sampling::weighted_draw(rules_.seed, at.epoch, place), sample);
       if (!is_new) continue;  // a repeated step, which is reported elsewhere
@@ -176,7 +158,7 @@ class Check {
     }
   }
 
-  void use(const Entry& entry) {
+  void use(const records::StepLine& entry) {
     used_.resize(static_cast<size_t>(report_.num_samples), 0);
     for (const int64_t sample : entry.samples) {
       if (sample < 0 || sample >= report_.num_samples) {

@@ -1,13 +1,9 @@
 #include "deploy/cli/show/run_result.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <deque>
+#include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <type_traits>
 #include <utility>
 
 #include "configs/yaml/strict_yaml.h"
@@ -29,6 +25,11 @@ using Json = nlohmann::ordered_json;
 Json summary_of(const std::string& text) {
   Json summary = Json::parse(text, nullptr, false);
   return summary.is_object() ? summary : Json::object();
+}
+
+// The texts may contain any bytes that a dying process wrote.
+std::string text_of(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string metric(const Json& summary, const char* key, const char* name) {
@@ -131,8 +132,7 @@ std::string result_json(const RunExit& end, const std::string& run_directory,
   document["exit_code"] = end.exit_code;
   document["reason"] = end.reason;
   document["run_directory"] = run_directory;
-  // The reason may contain any bytes that a dying process wrote.
-  return document.dump(2, ' ', false, Json::error_handler_t::replace);
+  return text_of(document);
 }
 
 std::optional<WrittenEnd> written_end(
@@ -143,12 +143,10 @@ std::optional<WrittenEnd> written_end(
   std::error_code error;
   const auto time = std::filesystem::last_write_time(file, error);
   if (error || time < not_before) return std::nullopt;
-  std::ifstream in(file);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  const Json summary = summary_of(text);
-  const std::string reason = summary.value("ended", "");
+  const Json summary = records::object_in(file);
+  const std::string reason = records::text_member(summary, "ended");
   if (reason.empty() || !summary.contains("exit_code")) return std::nullopt;
-  return WrittenEnd{summary["exit_code"].get<int>(), reason, text};
+  return WrittenEnd{summary["exit_code"].get<int>(), reason, text_of(summary)};
 }
 
 std::string resume_hint(const RunExit& end, const std::string& run_directory) {
@@ -164,44 +162,39 @@ std::string resume_hint(const RunExit& end, const std::string& run_directory) {
 
 namespace {
 
-// The last JSON object of a file; an empty object if there is none.
-Json last_record(const std::string& file) {
-  const std::deque<Json> objects = records::last_objects(file, 1);
-  return objects.empty() ? Json::object() : objects.back();
+wire::EventRecord event_of(const records::EventLine& line) {
+  return {.sequence = line.sequence,
+          .event = parse_event_kind(line.kind).value_or(EventKind{}),
+          .step = line.step,
+          .rank = line.rank,
+          .reason = line.reason,
+          .detail_json = line.json,
+          .warning = line.warning,
+          .time = line.time};
 }
 
-// The member under `key`; `otherwise` if it is missing or has another type.
-template <typename Value>
-Value member_of(const Json& record, const char* key, Value otherwise) {
-  const auto found = record.find(key);
-  if (found == record.end()) return otherwise;
-  const bool fits = std::is_same_v<Value, std::string> ? found->is_string()
-                    : std::is_same_v<Value, bool>      ? found->is_boolean()
-                                                       : found->is_number();
-  return fits ? found->template get<Value>() : otherwise;
-}
+// A number that a step may lack.
+double known(double number) { return std::isfinite(number) ? number : 0; }
 
-wire::EventRecord event_of(const Json& record) {
-  wire::EventRecord event;
-  event.sequence = member_of(record, "sequence", int64_t{0});
-  event.event = parse_event_kind(member_of(record, "event", std::string()))
-                    .value_or(EventKind{});
-  event.step = member_of(record, "step", int64_t{0});
-  event.rank = member_of(record, "rank", -1);
-  event.reason = member_of(record, "reason", std::string());
-  event.warning = member_of(record, "warning", false);
-  event.time = member_of(record, "time", std::string());
-  event.detail_json =
-      record.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return event;
+int64_t bytes_of(double bytes) {
+  return std::llround(std::clamp(known(bytes), 0.0, 0x1p53));
 }
 
 struct FolderState {
   configs::RunConfig config;
-  Json end;   // the run_over event; empty if not written yet
-  Json step;  // the last line of steps.jsonl
+  std::optional<records::EventLine> end;  // run_over, once it is written
+  std::optional<records::StepLine> step;  // the last one
   bool is_live = false;
-  std::string summary_json;
+  Json summary;
+
+  int64_t num_steps() const { return step ? step->step + 1 : 0; }
+  int64_t num_begun_epochs() const {
+    return step ? step->epoch.value_or(-1) + 1 : 0;
+  }
+  std::string state() const {
+    if (end && !end->state.empty()) return end->state;
+    return is_live ? "running" : "killed";
+  }
 };
 
 FolderState read_folder(const std::string& run_directory) {
@@ -213,21 +206,17 @@ FolderState read_folder(const std::string& run_directory) {
   FolderState state;
   state.config =
       configs::parse_run_config(yaml::read_config_file(file, "status"), file);
-  state.end = last_record(run_directory + "/" + run_files::kEvents);
-  if (state.end.value("event", "") != to_string(EventKind::kRunOver)) {
-    state.end = Json::object();
-  }
   // A run that was resumed still has the end of the run before it.
   state.is_live = is_live(run_directory);
-  if (state.is_live) state.end = Json::object();
-  state.step = last_record(run_directory + "/" + run_files::kSteps);
-  std::ifstream summary(run_directory + "/" + run_files::kSummary);
-  state.summary_json = {std::istreambuf_iterator<char>(summary), {}};
+  for (records::EventLine& newest : records::last_events(run_directory, 1)) {
+    if (newest.kind == to_string(EventKind::kRunOver) && !state.is_live) {
+      state.end = std::move(newest);
+    }
+  }
+  state.step = records::last_step(run_directory);
+  state.summary = records::object_in(std::filesystem::path(run_directory) /
+                                     run_files::kSummary);
   return state;
-}
-
-std::string state_of(const FolderState& state) {
-  return state.end.value("state", state.is_live ? "running" : "killed");
 }
 
 }  // namespace
@@ -236,20 +225,22 @@ std::string folder_summary(const std::string& run_directory) {
   const FolderState folder = read_folder(run_directory);
   coordinator::RunStatus status;
   status.run_directory = run_directory;
-  status.reason = folder.end.value(
-      "reason", folder.is_live ? "the run goes on"
-                               : "none is written: the run was killed");
-  status.result_json = folder.summary_json;
-  std::string text = "state:    " + state_of(folder);
-  if (!folder.end.empty()) text += " at " + folder.end.value("time", "?");
-  text += cat("\nprogress: ",
-              counted(folder.step.value("step", int64_t{-1}) + 1, "step"),
-              ", epoch ", folder.step.value("epoch", int64_t{-1}) + 1, "/",
-              folder.config.epochs, "\n", result_text(folder.config, status));
+  status.reason = folder.end       ? folder.end->reason
+                  : folder.is_live ? "the run goes on"
+                                   : "none is written: the run was killed";
+  status.result_json = text_of(folder.summary);
+  const std::string text =
+      cat("state:    ", folder.state(),
+          folder.end ? " at " + folder.end->time : std::string(),
+          "\nprogress: ", counted(folder.num_steps(), "step"), ", epoch ",
+          folder.num_begun_epochs(), "/", folder.config.epochs, "\n",
+          result_text(folder.config, status));
+  if (folder.is_live) return text;
   const int exit_code =
-      folder.end.value("exit_code", static_cast<int>(ExitCode::kInterrupted));
-  const std::string hint =
-      folder.is_live ? "" : resume_hint({exit_code, ""}, run_directory);
+      static_cast<int>(folder.end && folder.end->exit_code
+                           ? *folder.end->exit_code
+                           : static_cast<int64_t>(ExitCode::kInterrupted));
+  const std::string hint = resume_hint({exit_code, ""}, run_directory);
   return text + hint + (hint.empty() ? "" : "\n");
 }
 
@@ -259,23 +250,24 @@ coordinator::RunStatus folder_status(const std::string& run_directory) {
   const FolderState folder = read_folder(run_directory);
   coordinator::RunStatus status;
   status.run_directory = run_directory;
-  status.state = folder.step.empty() ? coordinator::RunPhase::kWaiting
-                                     : coordinator::RunPhase::kRunning;
+  status.state = folder.step ? coordinator::RunPhase::kRunning
+                             : coordinator::RunPhase::kWaiting;
   status.memory_limit = folder.config.memory_limit;
   wire::RunProgress& progress = status.progress;
-  progress.step = member_of(folder.step, "step", int64_t{-1}) + 1;
-  progress.epoch = member_of(folder.step, "epoch", int64_t{0});
   progress.num_epochs = folder.config.epochs;
-  progress.box = member_of(folder.step, "box", 0.0);
-  progress.obj = member_of(folder.step, "obj", 0.0);
-  progress.cls = member_of(folder.step, "cls", 0.0);
-  progress.images_per_second = member_of(folder.step, "images_per_second", 0.0);
-  for (const Json& record : records::last_objects(
-           run_directory + "/" + run_files::kEvents, kEvents)) {
-    const wire::EventRecord event = event_of(record);
+  if (folder.step) {
+    progress.step = folder.step->step + 1;
+    progress.epoch = folder.step->epoch.value_or(0);
+    progress.box = known(folder.step->box);
+    progress.obj = known(folder.step->obj);
+    progress.cls = known(folder.step->cls);
+    progress.images_per_second = known(folder.step->images_per_second);
+  }
+  for (const records::EventLine& line :
+       records::last_events(run_directory, kEvents)) {
+    const wire::EventRecord event = event_of(line);
     if (event.event == EventKind::kGeneration) {
-      status.generation =
-          static_cast<uint64_t>(member_of(record, "generation", int64_t{0}));
+      status.generation = static_cast<uint64_t>(line.generation.value_or(0));
       status.reason = event.reason;
     }
     if (event.event == EventKind::kEpoch) {
@@ -292,13 +284,13 @@ coordinator::RunStatus folder_status(const std::string& run_directory) {
   progress.step_in_epoch =
       progress.step - progress.epoch * progress.steps_per_epoch;
   status.plan.emplace();
-  for (const Json& rank : folder.step.value("memory", Json::array())) {
+  if (!folder.step) return status;
+  for (const records::StepLine::Rank& rank : folder.step->memory) {
     coordinator::MemberStatus member;
-    member.rank = member_of(rank, "rank", -1);
+    member.rank = rank.rank;
     member.state = coordinator::MemberActivity::kRunning;
-    member.measured_peak_bytes =
-        member_of(rank, "measured_peak_bytes", int64_t{0});
-    const auto predicted = member_of(rank, "predicted_peak_bytes", int64_t{0});
+    member.measured_peak_bytes = bytes_of(rank.measured_peak_bytes);
+    const int64_t predicted = bytes_of(rank.predicted_peak_bytes);
     if (member.rank == 0) {
       progress.measured_peak_bytes = member.measured_peak_bytes;
       progress.predicted_peak_bytes = predicted;
@@ -312,14 +304,16 @@ coordinator::RunStatus folder_status(const std::string& run_directory) {
 std::string folder_summary_json(const std::string& run_directory) {
   const FolderState folder = read_folder(run_directory);
   Json document = {{"run_directory", run_directory},
-                   {"state", state_of(folder)},
-                   {"reason", folder.end.value("reason", "")},
-                   {"steps", folder.step.value("step", int64_t{-1}) + 1},
-                   {"epoch", folder.step.value("epoch", int64_t{-1}) + 1},
+                   {"state", folder.state()},
+                   {"reason", folder.end ? folder.end->reason : std::string()},
+                   {"steps", folder.num_steps()},
+                   {"epoch", folder.num_begun_epochs()},
                    {"num_epochs", folder.config.epochs},
-                   {"result", summary_of(folder.summary_json)}};
-  if (!folder.end.empty()) document["exit_code"] = folder.end["exit_code"];
-  return document.dump(2, ' ', false, Json::error_handler_t::replace);
+                   {"result", folder.summary}};
+  if (folder.end && folder.end->exit_code) {
+    document["exit_code"] = *folder.end->exit_code;
+  }
+  return text_of(document);
 }
 
 }  // namespace headroom::cli

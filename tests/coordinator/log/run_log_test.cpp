@@ -26,13 +26,14 @@ wire::LogSnapshot snapshot_of(uint64_t generation) {
   return snapshot;
 }
 
-wire::LoggedKey key_of(uint64_t generation, const std::string& name,
+wire::LogRecord key_of(uint64_t generation, const std::string& name,
                        const std::string& value) {
-  wire::LoggedKey key;
+  wire::LogRecord record;
+  wire::LoggedKey& key = *record.mutable_key();
   key.set_generation(generation);
   key.set_key(name);
   key.set_value(value);
-  return key;
+  return record;
 }
 
 TEST(RunLog, HoldsTheNewestOfEverythingAndTheKeysOfTheGeneration) {
@@ -45,11 +46,10 @@ TEST(RunLog, HoldsTheNewestOfEverythingAndTheKeysOfTheGeneration) {
     log->save(snapshot_of(2));
     log->add(key_of(2, "k", "new"));
     for (int step = 1; step <= 3; ++step) {
-      wire::Progress progress;
-      progress.set_step(step);
+      wire::LogRecord progress, event;
+      progress.mutable_progress()->set_step(step);
+      event.mutable_event()->set_sequence(step);
       log->add(progress);
-      wire::Event event;
-      event.set_sequence(step);
       log->add(event);
     }
   }
@@ -90,8 +90,8 @@ TEST(RunLog, StaysBounded) {
   const fs::path file = fresh_log();
   const auto log = RunLog::open(file);
   log->save(snapshot_of(1));
-  wire::Event event;
-  event.set_reason(std::string(1 << 20, 'x'));
+  wire::LogRecord event;
+  event.mutable_event()->set_reason(std::string(1 << 20, 'x'));
   for (int i = 0; i < 5; ++i) log->add(event);
   ASSERT_TRUE(log->wants_compaction());
   log->compact({snapshot_of(1), wire::Progress(), {}, {{"k", "v"}}});

@@ -47,9 +47,9 @@ TEST(RunStateSnapshot, OfARunningRun) {
   ScriptedRun& next = *successor;
   EXPECT_EQ(next.state.phase(), RunPhase::kRunning);
   EXPECT_EQ(next.state.generation().number, 1u);
-  EXPECT_EQ(next.state.generation().members, run.state.generation().members);
+  EXPECT_EQ(next.state.generation().members, run.generation().members);
   EXPECT_EQ(next.state.generation().plan.layout.data_parallel_size,
-            run.state.generation().plan.layout.data_parallel_size);
+            run.generation().plan.layout.data_parallel_size);
   EXPECT_TRUE(next.state.stop_requested());
   EXPECT_EQ(next.state.finish(next.now, "w0",
                               {.exit_code = 130,
@@ -97,8 +97,7 @@ TEST(RunStateSnapshot, AfterARestoreEveryMemberHasTimeToSendAgain) {
 TEST(RunStateSnapshot, OfARunThatIsOver) {
   ScriptedRun run(1);
   run.start();
-  run.state.finish(run.now, "w0",
-                   {.reason = "all done",
+  run.finish("w0", {.reason = "all done",
                     .result_json = R"({"map": 1})",
                     .step = 12,
                     .says_how_to_go_on = true});

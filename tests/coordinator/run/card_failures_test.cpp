@@ -176,10 +176,10 @@ TEST(CardLoss, CostsItsWorkerAndTheRunGoesOnWithASuccessor) {
   run.complain(0, 3);
   run.succeed(1);
   EXPECT_EQ(run.orders(), "w0:run w1.1:run");
-  EXPECT_EQ(run.state.generation().begin.committed_steps, 3);
+  EXPECT_EQ(run.generation().begin.committed_steps, 3);
   EXPECT_EQ(run.events(),
             "card_failure loss_of_process restart join generation plan");
-  EXPECT_EQ(run.state.generation().reason,
+  EXPECT_EQ(run.generation().reason,
             "rank 1 on h lost its card NVIDIA H100 (GPU-1, 0000:11:00.0): CUDA "
             "error: uncorrectable ECC error; its worker is started again; a "
             "second failure of this card within 1000 steps leaves it out; 2 of "
@@ -206,7 +206,7 @@ TEST(CardLoss, ASecondFailureExcludesTheCardAndTheRunContinuesWithTheOthers) {
   EXPECT_FALSE(run.lose_card(1, "w1.1", 5));
   run.complain(0, 5);
   EXPECT_EQ(run.orders(), "w0:run");
-  EXPECT_EQ(run.state.generation().members.size(), 1u);
+  EXPECT_EQ(run.generation().members.size(), 1u);
   const std::string said = run.reasons(EventKind::kCardFailure);
   for (const char* part : {"NVIDIA H100", "GPU-1", "0000:11:00.0", kWords,
                            "after 3 and after 5", "left out"}) {
@@ -220,8 +220,8 @@ TEST(CardLoss, ASecondFailureExcludesTheCardAndTheRunContinuesWithTheOthers) {
   // The lost worker does not return, and the other keeps its place on the
   // machine.
   run.pass(60000, {1});
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
-  EXPECT_EQ(run.state.generation().members[0].local_rank, 0);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.generation().members[0].local_rank, 0);
 }
 
 TEST(CardLoss, OtherSlotsKeepTheirPlacesAndSoTheirCards) {
@@ -234,9 +234,9 @@ TEST(CardLoss, OtherSlotsKeepTheirPlacesAndSoTheirCards) {
   run.lose_card(0, "w0.1", 4);
   run.complain(1, 4);
   run.complain(2, 4);
-  EXPECT_EQ(run.state.generation().members.size(), 2u);
-  EXPECT_EQ(run.state.generation().find("w1")->local_rank, 1);
-  EXPECT_EQ(run.state.generation().find("w2")->local_rank, 2);
+  EXPECT_EQ(run.generation().members.size(), 2u);
+  EXPECT_EQ(run.generation().find("w1")->local_rank, 1);
+  EXPECT_EQ(run.generation().find("w2")->local_rank, 2);
 }
 
 TEST(CardLoss, MinProcessesWaitsAndNamesTheCard) {
@@ -252,7 +252,7 @@ TEST(CardLoss, MinProcessesWaitsAndNamesTheCard) {
   run.complain(0, 5);
   run.pass(100, {1});
   EXPECT_EQ(run.orders(), "");
-  EXPECT_EQ(run.state.reason(),
+  EXPECT_EQ(run.reason(),
             "1 of 2 workers are there, --min-processes 2 are needed; left out: "
             "NVIDIA H100 (GPU-1, 0000:11:00.0) on h");
 }
@@ -266,8 +266,8 @@ TEST(CardLoss, TheRunEndsWithARemedyWhenTheLastCardFails) {
   run.events();
   EXPECT_FALSE(run.lose_card(0, "w0.1", 5));
   EXPECT_TRUE(run.state.over());
-  EXPECT_EQ(run.state.exit_code(), 5);
-  EXPECT_EQ(run.state.reason(),
+  EXPECT_EQ(run.exit_code(), 5);
+  EXPECT_EQ(run.reason(),
             "rank 0 (worker w0.1) on h lost its card NVIDIA H100 (GPU-0, "
             "0000:10:00.0): CUDA error: uncorrectable ECC error; it failed "
             "after 3 and after 5 steps, twice within 1000 steps: it is left "
@@ -281,19 +281,19 @@ TEST(CardLoss, TheRunEndsWithARemedyWhenTheLastCardFails) {
 TEST(CardLoss, ACascadeOfFailuresIsOneEventAndCountsAgainstTheFirstCardOnly) {
   CardRun run(3);
   run.start();
-  run.state.committed(3, std::nullopt);
+  run.commit(3);
   run.state.card_failed(run.now, "w1", report(1, 3));
   run.state.card_failed(run.now + milliseconds(200), "w0", report(0, 3));
   run.state.card_failed(run.now + seconds(1), "w2", report(2, 3));
   for (const char* worker_id : {"w0", "w1", "w2"}) {
-    EXPECT_TRUE(run.state.worker_exited(run.now, worker_id, 6, "").restart);
+    EXPECT_TRUE(run.exits(worker_id, 6, "").restart);
   }
   EXPECT_EQ(run.events(),
             "card_failure loss_of_process loss_of_process loss_of_process "
             "restart restart restart");
   for (int k = 0; k < 3; ++k) run.succeed(k);
-  EXPECT_EQ(run.state.generation().members.size(), 3u);
-  EXPECT_THAT(run.state.generation().reason, HasSubstr("rank 1 on h lost"));
+  EXPECT_EQ(run.generation().members.size(), 3u);
+  EXPECT_THAT(run.generation().reason, HasSubstr("rank 1 on h lost"));
   int charged = 0;
   for (const CardFailure& one : run.state.cards().all()) {
     charged += one.is_charged ? 1 : 0;
@@ -309,7 +309,7 @@ TEST(CardLoss, ACascadeOfFailuresIsOneEventAndCountsAgainstTheFirstCardOnly) {
 TEST(CardLoss, AfterAKilledWorkerErrorsOfCardsAreItsConsequences) {
   CardRun run(2);
   run.start();
-  run.state.worker_exited(run.now, "w1", 137, "");
+  run.exits("w1");
   run.state.card_failed(run.now, "w0", report(0, 3));
   EXPECT_EQ(run.events(), "loss_of_process restart loss_of_process");
   EXPECT_FALSE(run.state.cards().all()[0].is_charged);
@@ -337,7 +337,7 @@ TEST(CardLoss, AWorkerThatFindsItsCardLeftOutOrGoneHasNoSuccessor) {
     CardRun run(2);
     run.start();
     run.state.card_failed(run.now, "w1", report(1, 0, kind));
-    EXPECT_FALSE(run.state.worker_exited(run.now, "w1", 6, "").restart);
+    EXPECT_FALSE(run.exits("w1", 6, "").restart);
     run.complain(0, 0);
     EXPECT_EQ(run.orders(), "w0:run");
   }

@@ -31,21 +31,20 @@ Leaving asked(int64_t steps) {
 TEST(Recovery, AKilledWorkerIsStartedAgainAndTheLayoutStays) {
   ScriptedRun run(2);
   run.start();
-  run.state.committed(12, std::nullopt);
-  run.state.worker_disconnected(run.now, "w1");
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
-  const RestartDecision decision =
-      run.state.worker_exited(run.now, "w1", 137, "loading\n");
+  run.commit(12);
+  run.disconnects("w1");
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
+  const RestartDecision decision = run.exits("w1", 137, "loading\n");
   EXPECT_TRUE(decision.restart);
   EXPECT_EQ(decision.delay.count(), 0);
   run.complain(0, 12);
   EXPECT_EQ(run.orders(), "");
-  EXPECT_EQ(run.state.reason(), "1 of 2 workers are there, 1 are coming");
+  EXPECT_EQ(run.reason(), "1 of 2 workers are there, 1 are coming");
   EXPECT_EQ(run.register_successor(1), std::nullopt);
   EXPECT_EQ(run.orders(), "");
   run.join(1);
   EXPECT_EQ(run.orders(), "w0:run w1.1:run");
-  const Generation& generation = run.state.generation();
+  const Generation& generation = run.generation();
   EXPECT_EQ(generation.number, 2u);
   EXPECT_EQ(generation.find("w1.1")->rank, 1);
   EXPECT_EQ(generation.begin, (ResumePoint{12, ""}));
@@ -67,14 +66,14 @@ wire::WorkerFailure out_of_memory(int64_t steps, bool can_go_on = true) {
 TEST(Recovery, ARankOutOfMemoryAndItsPeersGoOnInTheirPlaces) {
   ScriptedRun run(2);
   run.start();
-  run.state.committed(12, std::nullopt);
-  run.state.worker_failed(run.now, "w1", out_of_memory(12));
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
+  run.commit(12);
+  run.fails("w1", out_of_memory(12));
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
   EXPECT_TRUE(run.state.peer_lost()) << "its peers are freed";
   EXPECT_EQ(run.orders(), "");
   run.complain(0, 12);
   EXPECT_EQ(run.orders(), "w0:run w1:run");
-  const Generation& generation = run.state.generation();
+  const Generation& generation = run.generation();
   EXPECT_EQ(generation.number, 2u);
   EXPECT_TRUE(generation.keeps_state);
   EXPECT_EQ(generation.begin, (ResumePoint{12, ""}));
@@ -90,16 +89,16 @@ TEST(Recovery, NoRankKeepsTheStateWhereOneCannot) {
     SCOPED_TRACE(why);
     ScriptedRun run(2);
     run.start();
-    run.state.committed(12, std::nullopt);
-    run.state.worker_failed(run.now, "w1", out_of_memory(12, why != 0));
+    run.commit(12);
+    run.fails("w1", out_of_memory(12, why != 0));
     if (why == 2) {
-      run.state.worker_exited(run.now, "w1", 137, "");
+      run.exits("w1");
       run.succeed(1);
     }
     run.complain(0, why == 1 ? 11 : 12);
-    EXPECT_EQ(run.state.generation().number, 2u);
-    EXPECT_FALSE(run.state.generation().keeps_state);
-    EXPECT_EQ(run.state.generation().begin.committed_steps, 12);
+    EXPECT_EQ(run.generation().number, 2u);
+    EXPECT_FALSE(run.generation().keeps_state);
+    EXPECT_EQ(run.generation().begin.committed_steps, 12);
   }
 }
 
@@ -110,55 +109,54 @@ TEST(Recovery, MemoryThatRunsOutForGoodEndsTheRun) {
     SCOPED_TRACE(is_leaner);
     ScriptedRun run(2);
     run.start();
-    run.state.committed(3, std::nullopt);
-    for (int i = 0; i < 12 && run.state.phase() == RunPhase::kRunning; ++i) {
+    run.commit(3);
+    for (int i = 0; i < 12 && run.phase() == RunPhase::kRunning; ++i) {
       wire::WorkerFailure failure = out_of_memory(3);
       failure.is_leaner = is_leaner;
-      run.state.worker_failed(run.now, "w1", failure);
+      run.fails("w1", failure);
       run.complain(0, 3);
-      if (run.state.phase() == RunPhase::kRegrouping) run.pass(5000);
+      if (run.phase() == RunPhase::kRegrouping) run.pass(5000);
     }
-    EXPECT_EQ(run.state.phase(),
+    EXPECT_EQ(run.phase(),
               is_leaner ? RunPhase::kRunning : RunPhase::kStopping);
-    EXPECT_EQ(run.state.generation().number, is_leaner ? 13u : 6u);
+    EXPECT_EQ(run.generation().number, is_leaner ? 13u : 6u);
   }
 }
 
 TEST(Recovery, GenerationsWithoutAStepEndTheRunWithTheirReasons) {
   ScriptedRun run(2);
   run.start();
-  run.state.committed(3, std::nullopt);
+  run.commit(3);
   const auto fail = [&](int64_t steps) {
-    run.state.worker_failed(run.now, "w0",
-                            {.exit_code = 5,
-                             .message = "[nccl] unhandled system error",
-                             .kind = wire::FailureKind::kConnection,
-                             .can_go_on = true,
-                             .committed_steps = steps});
+    run.fails("w0", {.exit_code = 5,
+                     .message = "[nccl] unhandled system error",
+                     .kind = wire::FailureKind::kConnection,
+                     .can_go_on = true,
+                     .committed_steps = steps});
     run.complain(1, steps);
   };
   fail(3);  // its generation committed three steps
   for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(run.state.phase(), RunPhase::kRunning) << i;
+    EXPECT_EQ(run.phase(), RunPhase::kRunning) << i;
     fail(3);
     if (i == 0) continue;  // the next ones after 1, 2 and 4 s
     run.pass(900 << (i - 1));
-    EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping) << i;
+    EXPECT_EQ(run.phase(), RunPhase::kRegrouping) << i;
     run.pass(200 << (i - 1));
   }
-  EXPECT_EQ(run.state.generation().number, 6u);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.generation().number, 6u);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   fail(3);
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
-  EXPECT_EQ(run.state.generation().number, 6u);
+  EXPECT_EQ(run.phase(), RunPhase::kStopping);
+  EXPECT_EQ(run.generation().number, 6u);
   run.pass(2000);
   EXPECT_NE(run.orders().find("w0:save"), std::string::npos);
   wire::FinishedRun saved;
   saved.step = 3;
-  run.state.finish(run.now, "w0", saved);
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-  EXPECT_EQ(run.state.exit_code(), 5);
-  const std::string& reason = run.state.reason();
+  run.finish("w0", saved);
+  EXPECT_EQ(run.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.exit_code(), 5);
+  const std::string& reason = run.reason();
   EXPECT_TRUE(reason.starts_with(
       "5 generations in a row ended without a committed step: generation 2: "
       "rank 0 failed: [nccl] unhandled system error; 2 of 2 workers are there; "
@@ -172,14 +170,14 @@ TEST(Recovery, StepsAndALadderThatMovesAreProgress) {
   ScriptedRun run(2);
   run.start();
   for (int i = 0; i < 20; ++i) {
-    run.state.worker_failed(run.now, "w1", out_of_memory(0));
+    run.fails("w1", out_of_memory(0));
     run.complain(0, 0);
-    ASSERT_EQ(run.state.phase(), RunPhase::kRunning) << i;
+    ASSERT_EQ(run.phase(), RunPhase::kRunning) << i;
   }
   for (int i = 1; i < 20; ++i) {
     run.complain(0, i);
     run.complain(1, i);
-    ASSERT_EQ(run.state.phase(), RunPhase::kRunning) << i;
+    ASSERT_EQ(run.phase(), RunPhase::kRunning) << i;
   }
 }
 
@@ -187,7 +185,7 @@ TEST(Recovery, ARepeatedReportOfAnExitCountsOnce) {
   ScriptedRun run(2);
   run.start();
   for (int i = 0; i < 9; ++i) {
-    EXPECT_TRUE(run.state.worker_exited(run.now, "w1", 137, "").restart);
+    EXPECT_TRUE(run.exits("w1").restart);
   }
 }
 
@@ -195,43 +193,43 @@ TEST(Recovery, TheNewestCommittedStepIsTheTruth) {
   ScriptedRun run(3);
   run.start();
   run.complain(0, 7);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
-  run.state.worker_exited(run.now, "w1", 139, "");
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
+  run.exits("w1", 139, "");
   run.complain(2, 8);
   run.succeed(1);
   EXPECT_EQ(run.orders(), "w0:run w1.1:run w2:run");
-  EXPECT_EQ(run.state.generation().begin.committed_steps, 8);
+  EXPECT_EQ(run.generation().begin.committed_steps, 8);
 }
 
 TEST(Recovery, WorkersThatWillNotJoinAreNotWaitedFor) {
   ScriptedRun run(3);
   run.start();
-  EXPECT_FALSE(run.state.worker_exited(run.now, "w2", 127, "").restart);
+  EXPECT_FALSE(run.exits("w2", 127, "").restart);
   run.complain(0, 5);
   EXPECT_EQ(run.orders(), "");
   run.complain(1, 5);
   EXPECT_EQ(run.orders(), "w0:run w1:run");
-  EXPECT_EQ(run.state.generation().plan.layout.data_parallel_size, 2);
+  EXPECT_EQ(run.generation().plan.layout.data_parallel_size, 2);
 }
 
 TEST(Recovery, AfterFiveSecondsTheRunGoesOnWithFewerAndLaterWithAll) {
   ScriptedRun run(2);
   run.start();
-  run.state.worker_exited(run.now, "w1", 137, "");
+  run.exits("w1");
   run.complain(0, 5);
   run.pass(4900, {1});
   EXPECT_EQ(run.orders(), "");
   run.pass(100, {1});
   EXPECT_EQ(run.orders(), "w0:run");
-  EXPECT_EQ(run.state.generation().members.size(), 1u);
+  EXPECT_EQ(run.generation().members.size(), 1u);
   EXPECT_FALSE(run.state.leave_requested());
   // It registers after all: the requested layout returns at a step.
   run.succeed(1);
   EXPECT_TRUE(run.state.leave_requested());
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
-  EXPECT_EQ(run.state.generation_left(run.now, "w0", asked(9)), std::nullopt);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.leaves("w0", asked(9)), std::nullopt);
   EXPECT_EQ(run.orders(), "w0:run w1.1:run");
-  EXPECT_EQ(run.state.generation().begin.committed_steps, 9);
+  EXPECT_EQ(run.generation().begin.committed_steps, 9);
   EXPECT_FALSE(run.state.leave_requested());
 }
 
@@ -240,11 +238,11 @@ TEST(Recovery, FewerThanMinProcessesWaitAndThenSave) {
   config.min_processes = 2;
   ScriptedRun run(ScriptedRun::options(2), config);
   run.start();
-  run.state.worker_exited(run.now, "w1", 127, "");
+  run.exits("w1", 127, "");
   run.complain(0, 5);
   run.pass(599900, {1});
   EXPECT_EQ(run.orders(), "");
-  EXPECT_EQ(run.state.reason(),
+  EXPECT_EQ(run.reason(),
             "1 of 2 workers are there, --min-processes 2 are needed");
   run.pass(200, {1});
   EXPECT_EQ(run.orders(), "w0:save");
@@ -253,27 +251,25 @@ TEST(Recovery, FewerThanMinProcessesWaitAndThenSave) {
 TEST(Recovery, ACrashLoopEndsTheRunWithTheWorkersLastOutput) {
   ScriptedRun run(2);
   run.start();
-  run.state.committed(4, std::nullopt);
+  run.commit(4);
   std::string victim = "w1";
   for (int end = 1; end < 5; ++end) {
-    const RestartDecision decision =
-        run.state.worker_exited(run.now, victim, 139, "poisoned\n");
+    const RestartDecision decision = run.exits(victim, 139, "poisoned\n");
     EXPECT_TRUE(decision.restart);
     EXPECT_EQ(decision.delay.count(), end == 1 ? 0 : 250 << (end - 2));
     run.complain(0, 4);
     run.succeed(1);
-    EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+    EXPECT_EQ(run.phase(), RunPhase::kRunning);
     victim = "w1." + std::to_string(end);
   }
   run.orders();
-  EXPECT_FALSE(
-      run.state.worker_exited(run.now, victim, 139, "poisoned\n").restart);
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  EXPECT_FALSE(run.exits(victim, 139, "poisoned\n").restart);
+  EXPECT_EQ(run.phase(), RunPhase::kStopping);
   run.complain(0, 4);
   EXPECT_EQ(run.orders(), "w0:save");
-  run.state.finish(run.now, "w0", {.exit_code = 5, .step = 4});
-  EXPECT_EQ(run.state.exit_code(), 5);
-  EXPECT_EQ(run.state.reason(),
+  run.finish("w0", {.exit_code = 5, .step = 4});
+  EXPECT_EQ(run.exit_code(), 5);
+  EXPECT_EQ(run.reason(),
             "rank 1 (worker w1.4) on h was killed by signal 11 (SIGSEGV), for "
             "the fifth time without a step between; its last words: poisoned; "
             "the state after 4 steps is saved, continue with: headroom train "
@@ -285,27 +281,25 @@ TEST(Recovery, AStepBetweenMakesItNoCrashLoop) {
   run.start();
   std::string victim = "w1";
   for (int end = 1; end <= 20; ++end) {
-    run.state.committed(end, std::nullopt);
-    const RestartDecision decision =
-        run.state.worker_exited(run.now, victim, 137, "");
+    run.commit(end);
+    const RestartDecision decision = run.exits(victim);
     ASSERT_TRUE(decision.restart);
     EXPECT_EQ(decision.delay.count(), 0);
     run.complain(0, end);
     run.succeed(1);
     victim = "w1." + std::to_string(end);
   }
-  EXPECT_EQ(run.state.generation().number, 21u);
+  EXPECT_EQ(run.generation().number, 21u);
 }
 
 TEST(Recovery, AWorkersOwnFailureIsNoReasonToTryAgain) {
   ScriptedRun run(2);
   run.start();
-  run.state.worker_failed(run.now, "w0",
-                          {.exit_code = 5,
-                           .message = "[memory] out of memory",
-                           .committed_steps = 3});
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
-  EXPECT_FALSE(run.state.worker_exited(run.now, "w0", 5, "").restart);
+  run.fails("w0", {.exit_code = 5,
+                   .message = "[memory] out of memory",
+                   .committed_steps = 3});
+  EXPECT_EQ(run.phase(), RunPhase::kStopping);
+  EXPECT_FALSE(run.exits("w0", 5, "").restart);
   run.complain(1, 3);
   EXPECT_EQ(run.orders(), "w1:save");
 }
@@ -314,9 +308,8 @@ TEST(Recovery, ASilenceOfTwoSecondsIsALossAndTheAgentMustKillTheWorker) {
   ScriptedRun run(2);
   run.start();
   run.pass(2100, {1});
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
-  EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
-            std::vector<std::string>{"w1"});
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
+  EXPECT_EQ(run.to_be_killed(), std::vector<std::string>{"w1"});
   run.complain(0, 3);
   EXPECT_EQ(run.register_successor(1), std::nullopt)
       << "given up is as good as gone";
@@ -329,37 +322,35 @@ TEST(Recovery, AStuckRankThatStillSendsHeartbeatsIsNamedAndKilled) {
   progress.step = 7;
   progress.quiet_ms = 10'000;
   run.state.worker_heartbeat(run.now, "w1", progress);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   progress.quiet_ms = 10'300;
   run.state.worker_heartbeat(run.now, "w1", progress);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
-  EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
-            std::vector<std::string>{"w1"});
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
+  EXPECT_EQ(run.to_be_killed(), std::vector<std::string>{"w1"});
   run.complain(0, 7);
-  EXPECT_TRUE(run.state.worker_exited(run.now, "w1", 137, "").restart);
+  EXPECT_TRUE(run.exits("w1").restart);
   run.succeed(1);
-  EXPECT_THAT(run.state.generation().reason,
+  EXPECT_THAT(run.generation().reason,
               HasSubstr("rank 1 on h was stuck in step 7"));
 }
 
 TEST(Recovery, AStuckRankIsAlsoKilledWhileAnotherIsLost) {
   ScriptedRun run(3);
   run.start();
-  run.state.worker_exited(run.now, "w0", 137, "");
+  run.exits("w0");
   run.complain(2, 7);
   wire::RunProgress progress;
   progress.quiet_ms = 10'300;
   run.state.worker_heartbeat(run.now, "w2", progress);  // it has left
-  EXPECT_TRUE(run.state.node_heartbeat(run.now, "n").lost_worker_ids.empty());
+  EXPECT_TRUE(run.to_be_killed().empty());
   run.state.worker_heartbeat(run.now, "w1", progress);
-  EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
-            std::vector<std::string>{"w1"});
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
-  run.state.worker_exited(run.now, "w1", 137, "");
+  EXPECT_EQ(run.to_be_killed(), std::vector<std::string>{"w1"});
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
+  run.exits("w1");
   run.succeed(0);
   run.succeed(1);
-  EXPECT_EQ(run.state.generation().number, 2u);
-  EXPECT_EQ(run.state.generation().begin.committed_steps, 7);
+  EXPECT_EQ(run.generation().number, 2u);
+  EXPECT_EQ(run.generation().begin.committed_steps, 7);
 }
 
 // The others' time limits do not count while one of them is late.
@@ -381,11 +372,11 @@ TEST(Recovery, HeartbeatRepliesReportALossUntilTheNextGeneration) {
   ScriptedRun run(2);
   run.start();
   EXPECT_FALSE(run.state.peer_lost());
-  run.state.worker_exited(run.now, "w1", 137, "");
+  run.exits("w1");
   EXPECT_TRUE(run.state.peer_lost());
   run.complain(0, 7);
   run.succeed(1);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   EXPECT_FALSE(run.state.peer_lost());
 }
 
@@ -396,7 +387,7 @@ TEST(Recovery, AllMembersReportAFailedCollectiveAndNoneIsLost) {
   EXPECT_EQ(run.orders(), "");
   run.complain(1, 10);
   EXPECT_EQ(run.orders(), "w0:run w1:run");
-  EXPECT_EQ(run.state.generation().reason,
+  EXPECT_EQ(run.generation().reason,
             "the workers lost each other; 2 of 2 workers are there");
 }
 
@@ -408,12 +399,11 @@ TEST(Recovery, AnAgentThatDiesTakesItsWorkersAndTheOthersGoOn) {
   run.state.join(run.now, "m0", "m");
   run.state.join(run.now, "k0", "k");
   EXPECT_EQ(run.orders(), "k0:run m0:run");
-  run.state.worker_disconnected(run.now, "m0");
-  run.state.worker_failed(run.now, "k0",
-                          {.exit_code = 5,
-                           .message = "gone",
-                           .kind = wire::FailureKind::kLostPeer,
-                           .committed_steps = 3});
+  run.disconnects("m0");
+  run.fails("k0", {.exit_code = 5,
+                   .message = "gone",
+                   .kind = wire::FailureKind::kLostPeer,
+                   .committed_steps = 3});
   run.state.note_hangup("m");
   for (int i = 0; i < 25; ++i) {
     run.now += std::chrono::milliseconds(100);
@@ -422,7 +412,7 @@ TEST(Recovery, AnAgentThatDiesTakesItsWorkersAndTheOthersGoOn) {
     run.state.tick(run.now);
   }
   EXPECT_EQ(run.orders(), "k0:run");
-  EXPECT_EQ(run.state.generation().members.size(), 1u);
+  EXPECT_EQ(run.generation().members.size(), 1u);
 }
 
 TEST(Recovery, ANewcomerIsAdmittedAtAStepAndADrainedNodeLeavesAtOne) {
@@ -433,22 +423,22 @@ TEST(Recovery, ANewcomerIsAdmittedAtAStepAndADrainedNodeLeavesAtOne) {
   EXPECT_FALSE(run.state.leave_requested()) << "the other one is on its way";
   run.state.join(run.now, "m1", "m");
   EXPECT_TRUE(run.state.leave_requested());
-  run.state.generation_left(run.now, "w0", asked(5));
+  run.leaves("w0", asked(5));
   EXPECT_EQ(run.orders(), "");
-  run.state.generation_left(run.now, "w1", asked(5));
+  run.leaves("w1", asked(5));
   EXPECT_EQ(run.orders(), "w0:run w1:run m0:run m1:run");
-  EXPECT_EQ(run.state.generation().plan.layout.data_parallel_size, 4);
+  EXPECT_EQ(run.generation().plan.layout.data_parallel_size, 4);
 
   run.state.drain_node(run.now, "n", "SIGTERM");
   EXPECT_TRUE(run.state.leave_requested());
   for (const char* worker : {"w0", "w1", "m0", "m1"}) {
-    run.state.generation_left(run.now, worker, asked(8));
+    run.leaves(worker, asked(8));
   }
   EXPECT_EQ(run.orders(), "m0:run m1:run w0:exit w1:exit");
   run.events();
-  run.state.worker_disconnected(run.now, "w0");
-  EXPECT_FALSE(run.state.worker_exited(run.now, "w0", 0, "").restart);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  run.disconnects("w0");
+  EXPECT_FALSE(run.exits("w0", 0, "").restart);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   EXPECT_EQ(run.events(), "");
   // The last node: the run itself ends.
   run.state.drain_node(run.now, "m", "SIGTERM");
@@ -460,15 +450,14 @@ TEST(Recovery, ARequestToLeaveIsSentOnce) {
   run.start();
   run.state.register_node(run.now, other_node(1));
   run.state.join(run.now, "m0", "m");
-  run.state.generation_left(run.now, "w0", asked(5));
-  run.state.generation_left(run.now, "w1", asked(5));
+  run.leaves("w0", asked(5));
+  run.leaves("w1", asked(5));
   run.state.drain_node(run.now, "m", "SIGTERM");
   for (const char* worker : {"w0", "w1", "m0"}) {
-    run.state.generation_left(run.now, worker, asked(8));
+    run.leaves(worker, asked(8));
   }
   EXPECT_EQ(run.orders(), "w0:run w1:run m0:run w0:run w1:run m0:exit");
-  run.state.finish(run.now, "w0",
-                   {.reason = "done", .result_json = "{}", .step = 9});
+  run.finish("w0", {.reason = "done", .result_json = "{}", .step = 9});
   EXPECT_EQ(run.orders(), "w0:exit w1:exit");
 }
 
@@ -482,18 +471,18 @@ TEST(Recovery, ADrainedNodesWorkerThatWasStillStartingLeavesToo) {
   run.state.join(run.now, "m0", "m");
   EXPECT_EQ(run.orders(), "m0:exit");
   run.events();
-  run.state.worker_disconnected(run.now, "m0");
-  EXPECT_FALSE(run.state.worker_exited(run.now, "m0", 0, "").restart);
+  run.disconnects("m0");
+  EXPECT_FALSE(run.exits("m0", 0, "").restart);
   EXPECT_EQ(run.events(), "") << "nobody's loss";
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
 }
 
 TEST(Recovery, AnAgentThatIsStartedAgainBringsTheLayoutBack) {
   ScriptedRun run(2);
   run.start();
-  run.state.committed(4, std::nullopt);
-  run.state.worker_disconnected(run.now, "w0");
-  run.state.worker_disconnected(run.now, "w1");
+  run.commit(4);
+  run.disconnects("w0");
+  run.disconnects("w1");
   run.events();
   EXPECT_EQ(run.state.register_node(run.now, other_node(2)), std::nullopt);
   EXPECT_EQ(run.events(), "agent_joins");
@@ -501,7 +490,7 @@ TEST(Recovery, AnAgentThatIsStartedAgainBringsTheLayoutBack) {
   EXPECT_EQ(run.orders(), "");
   run.state.join(run.now, "m1", "m");
   EXPECT_EQ(run.orders(), "m0:run m1:run");
-  EXPECT_EQ(run.state.generation().begin, (ResumePoint{4, ""}));
+  EXPECT_EQ(run.generation().begin, (ResumePoint{4, ""}));
 }
 
 TEST(Recovery, ARequestedLayoutTakesNoFurtherWorkers) {
@@ -515,40 +504,40 @@ TEST(Recovery, ARequestedLayoutTakesNoFurtherWorkers) {
   EXPECT_EQ(run.orders(), "");
   EXPECT_FALSE(run.state.leave_requested());
   // It replaces one that is lost.
-  run.state.worker_exited(run.now, "w1", 137, "");
+  run.exits("w1");
   run.complain(0, 6);
   EXPECT_EQ(run.orders(), "w0:run m0:run");
-  EXPECT_NE(run.state.generation().find("m0"), nullptr);
+  EXPECT_NE(run.generation().find("m0"), nullptr);
 }
 
 TEST(Recovery, AllAreLostAndTheRunGoesOnWithTheirSuccessors) {
   ScriptedRun run(2);
   run.start();
-  run.state.committed(6, std::nullopt);
-  run.state.worker_exited(run.now, "w0", 137, "");
-  run.state.worker_exited(run.now, "w1", 137, "");
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
+  run.commit(6);
+  run.exits("w0");
+  run.exits("w1");
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
   run.succeed(0);
   run.succeed(1);
   EXPECT_EQ(run.orders(), "w0.1:run w1.1:run");
-  EXPECT_EQ(run.state.generation().begin, (ResumePoint{6, ""}));
+  EXPECT_EQ(run.generation().begin, (ResumePoint{6, ""}));
 }
 
 TEST(Recovery, ALossWhileTheNextGenerationConnectsIsAnother) {
   ScriptedRun run(3);
   run.start();
-  run.state.worker_exited(run.now, "w1", 137, "");
+  run.exits("w1");
   run.complain(0, 3);
   run.complain(2, 3);
   run.succeed(1);
   run.orders();
-  run.state.worker_exited(run.now, "w2", 137, "");
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
+  run.exits("w2");
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
   run.complain(0, 3);
   run.complain(1, 0);
   run.succeed(2);
   EXPECT_EQ(run.orders(), "w0:run w1.1:run w2.1:run");
-  EXPECT_EQ(run.state.generation().begin.committed_steps, 3);
+  EXPECT_EQ(run.generation().begin.committed_steps, 3);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ class Regroup : public ::testing::Test {
  protected:
   Regroup() {
     run.start();
-    run.state.committed(3, std::nullopt);
+    run.commit(3);
   }
   static RunOptions options() {
     RunOptions options = ScriptedRun::options(2);
@@ -41,22 +41,22 @@ class Regroup : public ::testing::Test {
     return config;
   }
   std::optional<std::string> leave(int k, const Leaving& one) {
-    return run.state.generation_left(run.now, ScriptedRun::worker(k), one);
+    return run.leaves(ScriptedRun::worker(k), one);
   }
 
   ScriptedRun run{options(), config()};
 };
 
 TEST_F(Regroup, OnceAllHaveLeftTheNextGenerationStarts) {
-  const plan::Plan before = run.state.generation().plan;
+  const plan::Plan before = run.generation().plan;
   EXPECT_EQ(leave(1, leaving(3, 4096)), std::nullopt);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
-  EXPECT_EQ(run.state.reason(), "1 of 2 workers have left generation 1");
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
+  EXPECT_EQ(run.reason(), "1 of 2 workers have left generation 1");
   EXPECT_EQ(run.orders(), "");
   EXPECT_EQ(leave(0, leaving(3, 1)), std::nullopt);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   EXPECT_EQ(run.orders(), "w0:run w1:run");
-  const Generation& generation = run.state.generation();
+  const Generation& generation = run.generation();
   EXPECT_EQ(generation.number, 2u);
   EXPECT_EQ(generation.begin, (ResumePoint{3, "/runs/exp/checkpoints/step-3"}));
   EXPECT_EQ(generation.find("w0")->rank, 0);
@@ -75,10 +75,9 @@ TEST_F(Regroup, OnceAllHaveLeftTheNextGenerationStarts) {
   EXPECT_THAT(events[1].reason, HasSubstr("instead of data=2"));
   // The next generation ends like any other.
   EXPECT_EQ(
-      run.state.finish(run.now, "w0",
-                       {.reason = "done", .result_json = "{}", .step = 9}),
+      run.finish("w0", {.reason = "done", .result_json = "{}", .step = 9}),
       std::nullopt);
-  EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
+  EXPECT_EQ(run.phase(), RunPhase::kFinished);
 }
 
 TEST_F(Regroup, WithoutAnotherPlanTheRunEndsAtItsCheckpoint) {
@@ -86,10 +85,10 @@ TEST_F(Regroup, WithoutAnotherPlanTheRunEndsAtItsCheckpoint) {
   first.result_json = "{\"steps\":3}";
   leave(0, first);
   leave(1, leaving(3, 4096, 2 << 20));
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-  EXPECT_EQ(run.state.exit_code(), 5);
-  EXPECT_THAT(run.state.reason(), HasSubstr("where 1 MiB may be had"));
-  EXPECT_THAT(run.state.reason(),
+  EXPECT_EQ(run.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.exit_code(), 5);
+  EXPECT_THAT(run.reason(), HasSubstr("where 1 MiB may be had"));
+  EXPECT_THAT(run.reason(),
               HasSubstr("the state after 3 steps is saved, continue with: "
                         "headroom train --resume /runs/exp"));
   EXPECT_EQ(run.state.status(run.now).result_json, "{\"steps\":3}");
@@ -99,50 +98,48 @@ TEST_F(Regroup, WithoutAnotherPlanTheRunEndsAtItsCheckpoint) {
 
 TEST_F(Regroup, ALossMeanwhileIsMadeGoodFromTheCheckpoint) {
   leave(0, leaving(3, 1));
-  run.state.worker_exited(run.now, "w1", 137, "");
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
+  run.exits("w1");
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
   EXPECT_EQ(run.orders(), "");
   run.succeed(1);
   EXPECT_EQ(run.orders(), "w0:run w1.1:run");
-  EXPECT_EQ(run.state.generation().begin,
+  EXPECT_EQ(run.generation().begin,
             (ResumePoint{3, "/runs/exp/checkpoints/step-3"}));
 }
 
 TEST_F(Regroup, ALossWithAMemberThatLeftForMemoryContinuesFromTheCheckpoint) {
-  run.state.worker_exited(run.now, "w1", 137, "");
+  run.exits("w1");
   leave(0, leaving(3, 1));
   run.pass(5000, {1});
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
-  EXPECT_EQ(run.state.generation().members.size(), 1u);
-  EXPECT_EQ(run.state.generation().begin.checkpoint,
-            "/runs/exp/checkpoints/step-3");
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.generation().members.size(), 1u);
+  EXPECT_EQ(run.generation().begin.checkpoint, "/runs/exp/checkpoints/step-3");
 }
 
 TEST_F(Regroup, ADrainMeanwhileEndsItWith130) {
   leave(0, leaving(3, 1));
   run.state.drain(run.now, "Ctrl-C");
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
   leave(1, leaving(3, 1));
-  EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
-  EXPECT_EQ(run.state.exit_code(), 130);
-  EXPECT_THAT(run.state.reason(), HasSubstr("--resume /runs/exp"));
+  EXPECT_EQ(run.phase(), RunPhase::kFinished);
+  EXPECT_EQ(run.exit_code(), 130);
+  EXPECT_THAT(run.reason(), HasSubstr("--resume /runs/exp"));
   EXPECT_TRUE(run.state.status(run.now).says_how_to_go_on);
 }
 
 TEST_F(Regroup, AMemberThatSendsHeartbeatsButNeverLeavesIsLost) {
   leave(0, leaving(3, 1));
   run.pass(129 * 1000);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
   run.pass(1200);
-  EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
-            std::vector<std::string>{"w1"});
-  EXPECT_TRUE(run.state.worker_exited(run.now, "w1", 137, "").restart);
+  EXPECT_EQ(run.to_be_killed(), std::vector<std::string>{"w1"});
+  EXPECT_TRUE(run.exits("w1").restart);
 }
 
 TEST_F(Regroup, OnlyMembersLeave) {
-  EXPECT_EQ(run.state.generation_left(run.now, "z", leaving(3, 1)),
+  EXPECT_EQ(run.leaves("z", leaving(3, 1)),
             "worker z is no member of generation 1");
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
 }
 
 TEST(Regrouping, TheLeastRoomOfAllAndTheFailedRanksBytes) {

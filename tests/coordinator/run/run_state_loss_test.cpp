@@ -23,22 +23,20 @@ class FailStopRun : public ScriptedRun {
 TEST(Loss, AfterAKilledWorkerTheSurvivorSavesAndTheReasonIsComplete) {
   FailStopRun run(2);
   run.start();
-  run.state.committed(12, std::nullopt);
-  run.state.worker_disconnected(run.now, "w1");
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
-  EXPECT_EQ(run.state.reason(),
-            "1 of 1 survivors have not said how far they are");
-  run.state.worker_exited(run.now, "w1", 137, "loading\n");
+  run.commit(12);
+  run.disconnects("w1");
+  EXPECT_EQ(run.phase(), RunPhase::kStopping);
+  EXPECT_EQ(run.reason(), "1 of 1 survivors have not said how far they are");
+  run.exits("w1", 137, "loading\n");
   EXPECT_EQ(run.orders(), "");
   EXPECT_TRUE(run.state.peer_lost()) << "who waits for it is freed";
   run.complain(0, 12);
   EXPECT_EQ(run.orders(), "w0:save");
-  EXPECT_EQ(run.state.finish(run.now, "w0",
-                             {.exit_code = 5, .reason = "saved", .step = 12}),
+  EXPECT_EQ(run.finish("w0", {.exit_code = 5, .reason = "saved", .step = 12}),
             std::nullopt);
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-  EXPECT_EQ(run.state.exit_code(), 5);
-  EXPECT_EQ(run.state.reason(),
+  EXPECT_EQ(run.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.exit_code(), 5);
+  EXPECT_EQ(run.reason(),
             "rank 1 (worker w1) on h was killed by signal 9 (SIGKILL); its "
             "last words: loading; the state after 12 steps is saved, continue "
             "with: headroom train --resume /runs/exp");
@@ -53,17 +51,17 @@ TEST(Loss, AStreamThatBrokeDuringAPauseOfTheCoordinatorIsNoLoss) {
   run.pass(500);
   run.now += std::chrono::seconds(12);
   run.state.note_pause(run.now);  // before its own tick: a call arrives first
-  run.state.worker_disconnected(run.now, "w0");
-  run.state.worker_disconnected(run.now, "w1");
+  run.disconnects("w0");
+  run.disconnects("w1");
   run.state.tick(run.now);
   EXPECT_TRUE(run.state.is_readopting(run.now));
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   EXPECT_EQ(run.events(), "coordinator_pause");
   // w1 does not return: its missing heartbeats count after the pause.
   run.pass(4900, {1});
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   run.pass(2200, {1});
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
   EXPECT_EQ(run.events(), "loss_of_process");
   EXPECT_FALSE(run.state.is_readopting(run.now));
 }
@@ -73,9 +71,9 @@ TEST(Loss, AWorkerThatEndsDuringThePauseIsLostByItsAgentsReport) {
   run.start();
   run.now += std::chrono::seconds(12);
   run.state.note_pause(run.now);
-  run.state.worker_disconnected(run.now, "w1");
-  run.state.worker_exited(run.now, "w1", 137, "");
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
+  run.disconnects("w1");
+  run.exits("w1");
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
 }
 
 // It joins and sends heartbeats, and does nothing else.
@@ -84,9 +82,9 @@ TEST(Loss, AMemberThatNeverReachesTheRendezvousIsNamedAfterSeconds) {
   run.start();
   run.state.note_arrival("w0");
   run.pass(14'900);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   run.pass(200);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRegrouping);
+  EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
   const auto events = run.state.take_events();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_TRUE(events[0].warning);
@@ -100,22 +98,22 @@ TEST(Loss, WithNoMemberAtTheRendezvousNoneIsMissing) {
   ScriptedRun run(2);
   run.start();
   run.pass(30'000);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
 }
 
 TEST(Loss, AFailureReportMayArriveBeforeTheLossIsDetected) {
   FailStopRun run(3);
   run.start();
   run.complain(0, 7);
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  EXPECT_EQ(run.phase(), RunPhase::kStopping);
   EXPECT_EQ(run.orders(), "");
-  run.state.worker_exited(run.now, "w1", 139, "");
+  run.exits("w1", 139, "");
   EXPECT_EQ(run.orders(), "");
   run.complain(2, 8);
   EXPECT_EQ(run.orders(), "w2:save");
-  run.state.finish(run.now, "w2", {.exit_code = 5, .step = 8});
+  run.finish("w2", {.exit_code = 5, .step = 8});
   EXPECT_EQ(run.orders(), "w0:exit w2:exit");
-  EXPECT_EQ(run.state.reason(),
+  EXPECT_EQ(run.reason(),
             "rank 1 (worker w1) on h was killed by signal 11 (SIGSEGV); the "
             "state after 8 steps is saved, continue with: headroom train "
             "--resume /runs/exp");
@@ -125,30 +123,29 @@ TEST(Loss, AMemberThatLeavesAfterReportingAPeerIsNotBlamed) {
   FailStopRun run(3);
   run.start();
   run.complain(0, 7);
-  run.state.worker_exited(run.now, "w0", 5, "peer is gone");
-  run.state.worker_exited(run.now, "w1", 137, "");
+  run.exits("w0", 5, "peer is gone");
+  run.exits("w1");
   run.complain(2, 7);
   EXPECT_EQ(run.orders(), "w2:save");
-  run.state.finish(run.now, "w2", {.exit_code = 5, .step = 7});
-  EXPECT_EQ(run.state.reason().substr(0, 18), "rank 1 (worker w1)");
+  run.finish("w2", {.exit_code = 5, .step = 7});
+  EXPECT_EQ(run.reason().substr(0, 18), "rank 1 (worker w1)");
 }
 
 TEST(Loss, ASilenceOfTwoSecondsIsALossAndTheAgentMustKillTheWorker) {
   FailStopRun run(2);
   run.start();
-  run.state.committed(3, std::nullopt);
+  run.commit(3);
   run.pass(2000, {1});
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   run.pass(100, {1});
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
-  EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
-            std::vector<std::string>{"w1"});
+  EXPECT_EQ(run.phase(), RunPhase::kStopping);
+  EXPECT_EQ(run.to_be_killed(), std::vector<std::string>{"w1"});
   run.complain(0, 3);
-  run.state.worker_exited(run.now, "w1", 137, "");
-  EXPECT_TRUE(run.state.node_heartbeat(run.now, "n").lost_worker_ids.empty());
+  run.exits("w1");
+  EXPECT_TRUE(run.to_be_killed().empty());
   EXPECT_FALSE(run.state.worker_heartbeat(run.now, "w1", std::nullopt));
-  run.state.finish(run.now, "w0", {.exit_code = 5, .step = 3});
-  EXPECT_EQ(run.state.reason(),
+  run.finish("w0", {.exit_code = 5, .step = 3});
+  EXPECT_EQ(run.reason(),
             "rank 1 (worker w1) on h was silent for 2000 ms; the state after "
             "3 steps is saved, continue with: headroom train --resume "
             "/runs/exp");
@@ -159,11 +156,11 @@ TEST(Loss, APauseOfTheCoordinatorLosesNoMember) {
   run.start();
   run.now += std::chrono::seconds(60);
   run.state.tick(run.now);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   run.pass(5000);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   run.pass(2100, {0});
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  EXPECT_EQ(run.phase(), RunPhase::kStopping);
 }
 
 // Each of its ticks is 0.9 s late, and no heartbeat is read in time.
@@ -174,9 +171,9 @@ TEST(Loss, ACoordinatorThatWakesLateLosesNoMember) {
     run.now += std::chrono::milliseconds(900);
     run.state.tick(run.now);
   }
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   run.pass(3500, {0});
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  EXPECT_EQ(run.phase(), RunPhase::kStopping);
 }
 
 // Its machine may be slow, or gone: then no other process of it sends messages
@@ -212,14 +209,14 @@ TEST(Loss, StallsOfTwoSecondsLoseNoMember) {
     run.pass(600);
   }
   EXPECT_EQ(run.events(), "");
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
 }
 
 TEST(Loss, ASilentAgentAloneIsAWarning) {
   FailStopRun run(2);
   run.start();
   run.pass(10000, {}, false);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   EXPECT_EQ(run.events(), "agent_silent");
 }
 
@@ -228,15 +225,15 @@ TEST(BeforeTheFirstGeneration, ALostWorkerIsReplacedAndItsSuccessorAwaited) {
   run.register_node();
   run.join(0);
   run.join(1);
-  run.state.worker_disconnected(run.now, "w1");
-  EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
-  EXPECT_TRUE(run.state.worker_exited(run.now, "w1", 137, "").restart);
+  run.disconnects("w1");
+  EXPECT_EQ(run.phase(), RunPhase::kWaiting);
+  EXPECT_TRUE(run.exits("w1").restart);
   run.join(2);
-  EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
+  EXPECT_EQ(run.phase(), RunPhase::kWaiting);
   EXPECT_EQ(run.events(), "join join loss_of_process restart join");
   EXPECT_EQ(run.succeed(1), std::nullopt);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
-  EXPECT_EQ(run.state.generation().number, 1u);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.generation().number, 1u);
   EXPECT_EQ(run.orders(), "w0:run w1.1:run w2:run");
 }
 
@@ -245,10 +242,9 @@ TEST(BeforeTheFirstGeneration, ASilentWorkerIsKilledAndReplaced) {
   run.register_node();
   run.join(0);
   run.pass(2100, {0});
-  EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
-  EXPECT_EQ(run.state.node_heartbeat(run.now, "n").lost_worker_ids,
-            std::vector<std::string>{"w0"});
-  EXPECT_TRUE(run.state.worker_exited(run.now, "w0", 137, "").restart);
+  EXPECT_EQ(run.phase(), RunPhase::kWaiting);
+  EXPECT_EQ(run.to_be_killed(), std::vector<std::string>{"w0"});
+  EXPECT_TRUE(run.exits("w0").restart);
 }
 
 TEST(BeforeTheFirstGeneration, TheFifthEndOfASlotEndsTheRun) {
@@ -258,13 +254,13 @@ TEST(BeforeTheFirstGeneration, TheFifthEndOfASlotEndsTheRun) {
   run.orders();
   std::string name = "w1";
   for (int end = 1; end < 5; ++end) {
-    ASSERT_TRUE(run.state.worker_exited(run.now, name, 139, "").restart) << end;
+    ASSERT_TRUE(run.exits(name, 139, "").restart) << end;
     run.register_successor(1);
     name = "w1." + std::to_string(end);
   }
-  EXPECT_FALSE(run.state.worker_exited(run.now, name, 139, "").restart);
-  EXPECT_EQ(run.state.exit_code(), 5);
-  EXPECT_EQ(run.state.reason(),
+  EXPECT_FALSE(run.exits(name, 139, "").restart);
+  EXPECT_EQ(run.exit_code(), 5);
+  EXPECT_EQ(run.reason(),
             "worker w1.4 on h was killed by signal 11 (SIGSEGV), for the fifth "
             "time without a step between; no step had been committed, start "
             "the run again");
@@ -276,9 +272,9 @@ TEST(BeforeTheFirstGeneration, AWorkerThatCannotBeReplacedEndsTheRun) {
     ScriptedRun run(2);
     run.register_node();
     run.join(0);
-    EXPECT_FALSE(run.state.worker_exited(run.now, "w1", code, "").restart);
-    EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-    EXPECT_EQ(run.state.exit_code(), code == 127 ? 5 : code);
+    EXPECT_FALSE(run.exits("w1", code, "").restart);
+    EXPECT_EQ(run.phase(), RunPhase::kFailed);
+    EXPECT_EQ(run.exit_code(), code == 127 ? 5 : code);
   }
 }
 
@@ -288,9 +284,9 @@ TEST(BeforeTheFirstGeneration, UnderMpiASilentAgentEndsTheRun) {
   run.join(0);
   run.orders();
   run.pass(5100, {}, false);
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-  EXPECT_EQ(run.state.exit_code(), 5);
-  EXPECT_EQ(run.state.reason(),
+  EXPECT_EQ(run.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.exit_code(), 5);
+  EXPECT_EQ(run.reason(),
             "worker w1 on h has not joined, and its agent is silent; no step "
             "had been committed, start the run again");
   EXPECT_EQ(run.orders(), "w0:exit");
@@ -301,7 +297,7 @@ TEST(BeforeTheFirstGeneration, ARefusedAgentTakesNoSlot) {
   ScriptedRun run(2);
   run.register_node();
   run.join(0);
-  run.state.worker_disconnected(run.now, "w0");
+  run.disconnects("w0");
   run.pass(5100, {0}, false);
   const Node large{.node_id = "m",
                    .hostname = "h",
@@ -325,25 +321,25 @@ TEST(BeforeTheFirstGeneration, AnAgentThatFellSilentMakesRoomForAnother) {
                    .last_seen = {}};
   EXPECT_NE(run.state.register_node(run.now, other), std::nullopt);
   EXPECT_FALSE(run.state.membership().may_have_room_later(other));
-  run.state.worker_disconnected(run.now, "w0");
+  run.disconnects("w0");
   EXPECT_TRUE(run.state.membership().may_have_room_later(other));
   run.pass(5100, {0}, false);
   EXPECT_EQ(run.state.register_node(run.now, other), std::nullopt);
   run.state.join(run.now, "m0", "m");
   run.state.join(run.now, "m1", "m");
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   EXPECT_FALSE(run.state.node_heartbeat(run.now, "n").known);
 }
 
 TEST(Loss, AnAgentThatDiesWithItsWorkersIsNotWaitedFor) {
   FailStopRun run(1);
   run.start();
-  run.state.committed(4, std::nullopt);
-  run.state.worker_disconnected(run.now, "w0");
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  run.commit(4);
+  run.disconnects("w0");
+  EXPECT_EQ(run.phase(), RunPhase::kStopping);
   run.pass(2000, {}, false);
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-  EXPECT_EQ(run.state.reason(),
+  EXPECT_EQ(run.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.reason(),
             "rank 0 (worker w0) on h closed its connection; the state after 4 "
             "steps is not saved");
 }
@@ -351,18 +347,17 @@ TEST(Loss, AnAgentThatDiesWithItsWorkersIsNotWaitedFor) {
 TEST(Loss, AWorkerThatLeavesAfterTheEndIsNotKilled) {
   FailStopRun run(2);
   run.start();
-  run.state.finish(run.now, "w0",
-                   {.reason = "done", .result_json = "{}", .step = 4});
-  ASSERT_EQ(run.state.phase(), RunPhase::kFinished);
-  run.state.worker_disconnected(run.now, "w1");
-  EXPECT_TRUE(run.state.node_heartbeat(run.now, "n").lost_worker_ids.empty());
+  run.finish("w0", {.reason = "done", .result_json = "{}", .step = 4});
+  ASSERT_EQ(run.phase(), RunPhase::kFinished);
+  run.disconnects("w1");
+  EXPECT_TRUE(run.to_be_killed().empty());
 }
 
 TEST(Loss, SilentSurvivorsAreAwaitedOnlyUntilTheTimeout) {
   FailStopRun run(3);
   run.start();
-  run.state.committed(6, std::nullopt);
-  run.state.worker_exited(run.now, "w2", 137, "");
+  run.commit(6);
+  run.exits("w2");
   run.complain(1, 6);
   run.pass(129900);
   EXPECT_EQ(run.orders(), "");
@@ -373,14 +368,14 @@ TEST(Loss, SilentSurvivorsAreAwaitedOnlyUntilTheTimeout) {
 TEST(Loss, WithNoRankThatCanSaveTheRunEndsAfterTheSameTimeout) {
   FailStopRun run(2);
   run.start();
-  run.state.committed(6, std::nullopt);
-  run.state.worker_exited(run.now, "w1", 137, "");
+  run.commit(6);
+  run.exits("w1");
   run.pass(129900);
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  EXPECT_EQ(run.phase(), RunPhase::kStopping);
   run.pass(100);
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.phase(), RunPhase::kFailed);
   EXPECT_EQ(run.orders(), "w0:exit");
-  EXPECT_EQ(run.state.reason(),
+  EXPECT_EQ(run.reason(),
             "rank 1 (worker w1) on h was killed by signal 9 (SIGKILL); the "
             "state after 6 steps is not saved");
 }
@@ -388,35 +383,34 @@ TEST(Loss, WithNoRankThatCanSaveTheRunEndsAfterTheSameTimeout) {
 TEST(Loss, ASaverThatDiesIsReplaced) {
   FailStopRun run(3);
   run.start();
-  run.state.worker_exited(run.now, "w2", 137, "");
+  run.exits("w2");
   run.complain(0, 6);
   run.complain(1, 6);
   EXPECT_EQ(run.orders(), "w0:save");
-  run.state.worker_exited(run.now, "w0", 137, "");
+  run.exits("w0");
   EXPECT_EQ(run.orders(), "w1:save");
-  run.state.finish(run.now, "w1", {.exit_code = 5, .step = 6});
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-  EXPECT_EQ(run.state.reason().substr(0, 18), "rank 2 (worker w2)");
+  run.finish("w1", {.exit_code = 5, .step = 6});
+  EXPECT_EQ(run.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.reason().substr(0, 18), "rank 2 (worker w2)");
 }
 
 TEST(Loss, ASaverThatFailsOrTakesTooLongIsReplaced) {
   FailStopRun run(3);
   run.start();
-  run.state.worker_exited(run.now, "w2", 137, "");
+  run.exits("w2");
   run.complain(0, 6);
   run.complain(1, 6);
   EXPECT_EQ(run.orders(), "w0:save");
-  run.state.worker_failed(run.now, "w0",
-                          {.exit_code = 5,
-                           .message = "[checkpoint] disk full",
-                           .committed_steps = 6});
+  run.fails("w0", {.exit_code = 5,
+                   .message = "[checkpoint] disk full",
+                   .committed_steps = 6});
   EXPECT_EQ(run.orders(), "w1:save");
   run.pass(119900);
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  EXPECT_EQ(run.phase(), RunPhase::kStopping);
   run.pass(100);
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.phase(), RunPhase::kFailed);
   EXPECT_EQ(run.orders(), "w0:exit w1:exit");
-  EXPECT_EQ(run.state.reason(),
+  EXPECT_EQ(run.reason(),
             "rank 2 (worker w2) on h was killed by signal 9 (SIGKILL); the "
             "state after 6 steps is not saved; start the run again if its "
             "checkpoints/ is empty");
@@ -428,11 +422,11 @@ TEST(Loss, AllMembersReportAFailedCollectiveAndNoneIsLost) {
   run.complain(0, 9);
   run.complain(1, 10);
   EXPECT_EQ(run.orders(), "w1:save");
-  run.state.finish(run.now, "w1", {.exit_code = 5, .step = 10});
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  run.finish("w1", {.exit_code = 5, .step = 10});
+  EXPECT_EQ(run.phase(), RunPhase::kStopping);
   run.pass(2000);
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-  EXPECT_EQ(run.state.reason(),
+  EXPECT_EQ(run.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.reason(),
             "the workers lost each other though none has ended: "
             "[communication] peer is gone; the state after 10 steps is saved, "
             "continue with: headroom train --resume /runs/exp");
@@ -441,11 +435,11 @@ TEST(Loss, AllMembersReportAFailedCollectiveAndNoneIsLost) {
 TEST(Loss, BeforeTheFirstStepNothingIsSaved) {
   FailStopRun run(2);
   run.start();
-  run.state.worker_exited(run.now, "w1", 1, "boom");
+  run.exits("w1", 1, "boom");
   run.complain(0, 0);
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-  EXPECT_EQ(run.state.exit_code(), 5);
-  EXPECT_EQ(run.state.reason(),
+  EXPECT_EQ(run.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.exit_code(), 5);
+  EXPECT_EQ(run.reason(),
             "rank 1 (worker w1) on h ended with exit code 1; its last words: "
             "boom; no step had been committed, start the run again");
   EXPECT_EQ(run.orders(), "w0:exit");
@@ -455,12 +449,11 @@ TEST(Failure, OfTheRequestOrTheDataEndsTheRunWithItsCodeAndText) {
   for (const int code : {2, 3, 4}) {
     FailStopRun run(2);
     run.start();
-    run.state.worker_failed(run.now, "w1",
-                            {code, "[data] no labels: add some"});
-    run.state.worker_failed(run.now, "w0", {2, "[late] second"});
-    EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-    EXPECT_EQ(run.state.exit_code(), code);
-    EXPECT_EQ(run.state.reason(), "[data] no labels: add some");
+    run.fails("w1", {code, "[data] no labels: add some"});
+    run.fails("w0", {2, "[late] second"});
+    EXPECT_EQ(run.phase(), RunPhase::kFailed);
+    EXPECT_EQ(run.exit_code(), code);
+    EXPECT_EQ(run.reason(), "[data] no labels: add some");
     EXPECT_EQ(run.orders(), "w0:exit w1:exit");
     EXPECT_EQ(run.events(), "fault run_over");
   }
@@ -470,24 +463,23 @@ TEST(Failure, TheCauseOutranksAnEarlierReportOfAPeer) {
   FailStopRun run(2);
   run.start();
   run.complain(0, 0);
-  run.state.worker_failed(run.now, "w1", {4, "[data] nothing left"});
-  EXPECT_EQ(run.state.exit_code(), 4);
-  EXPECT_EQ(run.state.reason(), "[data] nothing left");
+  run.fails("w1", {4, "[data] nothing left"});
+  EXPECT_EQ(run.exit_code(), 4);
+  EXPECT_EQ(run.reason(), "[data] nothing left");
 }
 
 TEST(Failure, OfAResourceStopsAtTheCommittedStep) {
   FailStopRun run(2);
   run.start();
-  run.state.worker_failed(run.now, "w0",
-                          {.exit_code = 5,
-                           .message = "[memory] out of memory",
-                           .committed_steps = 3});
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
+  run.fails("w0", {.exit_code = 5,
+                   .message = "[memory] out of memory",
+                   .committed_steps = 3});
+  EXPECT_EQ(run.phase(), RunPhase::kStopping);
   run.complain(1, 3);
   EXPECT_EQ(run.orders(), "w1:save");
-  run.state.finish(run.now, "w1", {.exit_code = 5, .step = 3});
-  EXPECT_EQ(run.state.exit_code(), 5);
-  EXPECT_EQ(run.state.reason(),
+  run.finish("w1", {.exit_code = 5, .step = 3});
+  EXPECT_EQ(run.exit_code(), 5);
+  EXPECT_EQ(run.reason(),
             "rank 0 (worker w0) on h stopped: [memory] out of memory; the "
             "state after 3 steps is saved, continue with: headroom train "
             "--resume /runs/exp");
@@ -498,10 +490,10 @@ TEST(Failure, AWorkerThatCannotStartEndsTheRunAtOnce) {
   run.register_node();
   run.join(0);
   run.orders();
-  run.state.worker_exited(run.now, "w1", 127, "no such file");
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-  EXPECT_EQ(run.state.exit_code(), 5);
-  EXPECT_EQ(run.state.reason(),
+  run.exits("w1", 127, "no such file");
+  EXPECT_EQ(run.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.exit_code(), 5);
+  EXPECT_EQ(run.reason(),
             "worker w1 on h ended with exit code 127; its last words: no such "
             "file; no step had been committed, start the run again");
   EXPECT_EQ(run.orders(), "w0:exit");
@@ -510,29 +502,28 @@ TEST(Failure, AWorkerThatCannotStartEndsTheRunAtOnce) {
 TEST(Failure, AWorkersExitCodeTellsAFaultOfTheRequest) {
   FailStopRun run(2);
   run.register_node();
-  run.state.worker_exited(run.now, "w1", 2, "[worker] unknown flag");
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-  EXPECT_EQ(run.state.exit_code(), 2);
+  run.exits("w1", 2, "[worker] unknown flag");
+  EXPECT_EQ(run.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.exit_code(), 2);
 }
 
 TEST(Failure, FromNoMemberIsIgnored) {
   FailStopRun run(1);
   run.start();
-  run.state.worker_failed(run.now, "z", {2, "x"});
-  run.state.worker_exited(run.now, "z", 2, "x");
-  run.state.worker_disconnected(run.now, "z");
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  run.fails("z", {2, "x"});
+  run.exits("z", 2, "x");
+  run.disconnects("z");
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
 }
 
 TEST(Failure, RankZeroMayFinishThoughAPeerLeftEarly) {
   FailStopRun run(2);
   run.start();
-  run.state.worker_exited(run.now, "w1", 0, "");
-  EXPECT_EQ(run.state.phase(), RunPhase::kStopping);
-  run.state.finish(run.now, "w0",
-                   {.reason = "done", .result_json = "{}", .step = 20});
-  EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
-  EXPECT_EQ(run.state.exit_code(), 0);
+  run.exits("w1", 0, "");
+  EXPECT_EQ(run.phase(), RunPhase::kStopping);
+  run.finish("w0", {.reason = "done", .result_json = "{}", .step = 20});
+  EXPECT_EQ(run.phase(), RunPhase::kFinished);
+  EXPECT_EQ(run.exit_code(), 0);
 }
 
 }  // namespace

@@ -10,15 +10,15 @@ namespace {
 
 TEST(RunState, ReportsWhatItWaitsFor) {
   ScriptedRun run(2);
-  EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
-  EXPECT_EQ(run.state.reason(), "no agent has registered yet");
+  EXPECT_EQ(run.phase(), RunPhase::kWaiting);
+  EXPECT_EQ(run.reason(), "no agent has registered yet");
   run.register_node();
-  EXPECT_EQ(run.state.reason(),
+  EXPECT_EQ(run.reason(),
             "0 of 2 workers have joined; missing: w0 on h, w1 on h");
   run.join(1);
-  EXPECT_EQ(run.state.reason(), "1 of 2 workers have joined; missing: w0 on h");
+  EXPECT_EQ(run.reason(), "1 of 2 workers have joined; missing: w0 on h");
   EXPECT_EQ(run.orders(), "");
-  EXPECT_EQ(run.state.generation().number, 0u);
+  EXPECT_EQ(run.generation().number, 0u);
 }
 
 TEST(RunState, TheLastJoinFormsGenerationOne) {
@@ -26,11 +26,11 @@ TEST(RunState, TheLastJoinFormsGenerationOne) {
   run.register_node();
   run.join(1);
   run.join(0);
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
-  EXPECT_EQ(run.state.reason(), "all 2 workers have joined");
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.reason(), "all 2 workers have joined");
   EXPECT_EQ(run.orders(), "w0:run w1:run");
   EXPECT_EQ(run.events(), "join join devices generation plan");
-  const Generation& generation = run.state.generation();
+  const Generation& generation = run.generation();
   EXPECT_EQ(generation.number, 1u);
   EXPECT_EQ(generation.find("w0")->rank, 0);
   EXPECT_EQ(generation.find("w1")->rank, 1);
@@ -68,16 +68,16 @@ TEST(RunState, AnUnwelcomeAgentOrWorkerIsRefusedWithAReason) {
 TEST(RunState, WaitingForWorkersHasAnEnd) {
   ScriptedRun run(2);
   run.pass(20 * 60 * 1000);  // without any agent: never
-  EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
+  EXPECT_EQ(run.phase(), RunPhase::kWaiting);
   run.register_node();
   run.join(0);
   run.orders();
   run.pass(600 * 1000, {1});
-  EXPECT_EQ(run.state.phase(), RunPhase::kWaiting);
+  EXPECT_EQ(run.phase(), RunPhase::kWaiting);
   run.pass(100, {1});
-  EXPECT_EQ(run.state.phase(), RunPhase::kFailed);
-  EXPECT_EQ(run.state.exit_code(), 5);
-  EXPECT_EQ(run.state.reason(),
+  EXPECT_EQ(run.phase(), RunPhase::kFailed);
+  EXPECT_EQ(run.exit_code(), 5);
+  EXPECT_EQ(run.reason(),
             "1 of 2 workers have joined; missing: w1 on h; gave up after "
             "600 s");
   EXPECT_EQ(run.orders(), "w0:exit");
@@ -86,12 +86,11 @@ TEST(RunState, WaitingForWorkersHasAnEnd) {
 TEST(RunState, FinishEndsAllWorkersAndAgents) {
   ScriptedRun run(2);
   run.start();
-  EXPECT_EQ(run.state.finish(run.now, "w0",
-                             {.result_json = "{\"map50\":0.8}", .step = 100}),
+  EXPECT_EQ(run.finish("w0", {.result_json = "{\"map50\":0.8}", .step = 100}),
             std::nullopt);
-  EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
-  EXPECT_EQ(run.state.exit_code(), 0);
-  EXPECT_EQ(run.state.reason(), "finished after 100 steps");
+  EXPECT_EQ(run.phase(), RunPhase::kFinished);
+  EXPECT_EQ(run.exit_code(), 0);
+  EXPECT_EQ(run.reason(), "finished after 100 steps");
   EXPECT_EQ(run.orders(), "w0:exit w1:exit");
   const RunStatus status = run.state.status(run.now);
   EXPECT_EQ(status.result_json, "{\"map50\":0.8}");
@@ -105,10 +104,10 @@ TEST(RunState, FinishEndsAllWorkersAndAgents) {
 TEST(RunState, OnlyRankZeroFinishes) {
   ScriptedRun run(2);
   run.start();
-  EXPECT_EQ(run.state.finish(run.now, "w1", {.step = 100}),
+  EXPECT_EQ(run.finish("w1", {.step = 100}),
             "only rank 0 ends a run, or the worker that was told to save; "
             "worker w1 is rank 1");
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
 }
 
 TEST(RunState, TheExitCodeOfAFinishDecidesItsState) {
@@ -117,33 +116,30 @@ TEST(RunState, TheExitCodeOfAFinishDecidesItsState) {
         std::pair(5, RunPhase::kFailed), std::pair(4, RunPhase::kFailed)}) {
     ScriptedRun run(1);
     run.start();
-    run.state.finish(run.now, "w0",
-                     {.exit_code = code, .reason = "why", .step = 3});
-    EXPECT_EQ(run.state.phase(), phase) << code;
-    EXPECT_EQ(run.state.exit_code(), code);
-    EXPECT_EQ(run.state.reason(), "why");
+    run.finish("w0", {.exit_code = code, .reason = "why", .step = 3});
+    EXPECT_EQ(run.phase(), phase) << code;
+    EXPECT_EQ(run.exit_code(), code);
+    EXPECT_EQ(run.reason(), "why");
   }
 }
 
 TEST(RunState, TheEndIsFinal) {
   ScriptedRun run(2);
   run.start();
-  run.state.finish(run.now, "w0",
-                   {.reason = "done", .result_json = "{}", .step = 100});
+  run.finish("w0", {.reason = "done", .result_json = "{}", .step = 100});
   run.orders();
   run.events();
-  run.state.finish(run.now, "w0",
-                   {.exit_code = 5, .reason = "again", .step = 1});
+  run.finish("w0", {.exit_code = 5, .reason = "again", .step = 1});
   run.state.drain(run.now, "late");
   run.state.stop(run.now, "late");
   run.complain(1, 3);
-  run.state.worker_failed(run.now, "w1", {2, "late"});
-  run.state.worker_exited(run.now, "w1", 139, "segfault");
-  run.state.worker_disconnected(run.now, "w0");
+  run.fails("w1", {2, "late"});
+  run.exits("w1", 139, "segfault");
+  run.disconnects("w0");
   run.pass(10000, {0, 1}, false);
-  EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
-  EXPECT_EQ(run.state.exit_code(), 0);
-  EXPECT_EQ(run.state.reason(), "done");
+  EXPECT_EQ(run.phase(), RunPhase::kFinished);
+  EXPECT_EQ(run.exit_code(), 0);
+  EXPECT_EQ(run.reason(), "done");
   EXPECT_EQ(run.orders(), "");
   EXPECT_EQ(run.events(), "");
 }
@@ -153,9 +149,9 @@ TEST(RunState, ADrainBeforeTheBeginningEndsAtOnceWith130) {
   run.register_node();
   run.join(0);
   run.state.drain(run.now, "Ctrl-C");
-  EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
-  EXPECT_EQ(run.state.exit_code(), 130);
-  EXPECT_EQ(run.state.reason(), "interrupted before the run began: Ctrl-C");
+  EXPECT_EQ(run.phase(), RunPhase::kFinished);
+  EXPECT_EQ(run.exit_code(), 130);
+  EXPECT_EQ(run.reason(), "interrupted before the run began: Ctrl-C");
   EXPECT_EQ(run.orders(), "w0:exit");
 }
 
@@ -166,22 +162,22 @@ TEST(RunState, ADrainWhileRunningIsARequest) {
   run.state.drain(run.now, "Ctrl-C");
   run.state.drain(run.now, "Ctrl-C");
   EXPECT_TRUE(run.state.stop_requested());
-  EXPECT_EQ(run.state.phase(), RunPhase::kRunning);
+  EXPECT_EQ(run.phase(), RunPhase::kRunning);
   EXPECT_EQ(run.orders(), "");
   EXPECT_EQ(run.events(), "drain");
-  run.state.finish(
-      run.now, "w0",
+  run.finish(
+      "w0",
       {.exit_code = 130, .reason = "interrupted after 7 steps", .step = 7});
-  EXPECT_EQ(run.state.exit_code(), 130);
+  EXPECT_EQ(run.exit_code(), 130);
 }
 
 TEST(RunState, AStopEndsAtOnce) {
   ScriptedRun run(2);
   run.start();
   run.state.stop(run.now, "asked");
-  EXPECT_EQ(run.state.phase(), RunPhase::kFinished);
-  EXPECT_EQ(run.state.exit_code(), 130);
-  EXPECT_EQ(run.state.reason(), "the coordinator was stopped: asked");
+  EXPECT_EQ(run.phase(), RunPhase::kFinished);
+  EXPECT_EQ(run.exit_code(), 130);
+  EXPECT_EQ(run.reason(), "the coordinator was stopped: asked");
   EXPECT_EQ(run.orders(), "w0:exit w1:exit");
 }
 
@@ -251,10 +247,10 @@ TEST(EverybodyTold, NeedsTheEndTheWorkersTheAgentsAndTheFollowers) {
   ScriptedRun run(2);
   run.start();
   EXPECT_FALSE(run.state.everybody_told(run.now, true));
-  run.state.finish(run.now, "w0", {.step = 1});
+  run.finish("w0", {.step = 1});
   EXPECT_FALSE(run.state.everybody_told(run.now, true));
-  run.state.worker_disconnected(run.now, "w0");
-  run.state.worker_exited(run.now, "w1", 0, "");
+  run.disconnects("w0");
+  run.exits("w1", 0, "");
   EXPECT_FALSE(run.state.everybody_told(run.now, true));
   run.state.node_heartbeat(run.now, "n");
   EXPECT_TRUE(run.state.everybody_told(run.now, true));
@@ -264,8 +260,8 @@ TEST(EverybodyTold, NeedsTheEndTheWorkersTheAgentsAndTheFollowers) {
 TEST(EverybodyTold, ASilentAgentIsNotWaitedFor) {
   ScriptedRun run(1);
   run.start();
-  run.state.finish(run.now, "w0", {.step = 1});
-  run.state.worker_disconnected(run.now, "w0");
+  run.finish("w0", {.step = 1});
+  run.disconnects("w0");
   run.state.note_hangup("n");
   run.pass(2000, {0}, false);
   EXPECT_FALSE(run.state.everybody_told(run.now, true));
@@ -276,7 +272,7 @@ TEST(EverybodyTold, ASilentAgentIsNotWaitedFor) {
 TEST(EverybodyTold, AfterTheFarewellPeriodNoProcessIsAwaited) {
   ScriptedRun run(1);
   run.start();
-  run.state.finish(run.now, "w0", {.step = 1});
+  run.finish("w0", {.step = 1});
   run.now += std::chrono::milliseconds(4999);
   EXPECT_FALSE(run.state.everybody_told(run.now, false));
   run.now += std::chrono::milliseconds(1);

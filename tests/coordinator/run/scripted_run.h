@@ -87,6 +87,35 @@ class ScriptedRun {
                          .committed_steps = committed_steps});
   }
 
+  // Reports to the state, now.
+  RestartDecision exits(const std::string& worker_id, int code = 137,
+                        const std::string& last_words = "") {
+    return state.worker_exited(now, worker_id, code, last_words);
+  }
+  void fails(const std::string& worker_id, const wire::WorkerFailure& failure) {
+    state.worker_failed(now, worker_id, failure);
+  }
+  void disconnects(const std::string& worker_id) {
+    state.worker_disconnected(now, worker_id);
+  }
+  std::optional<std::string> leaves(const std::string& worker_id,
+                                    const Leaving& leaving) {
+    return state.generation_left(now, worker_id, leaving);
+  }
+  std::optional<std::string> finish(const std::string& worker_id,
+                                    const wire::FinishedRun& finished) {
+    return state.finish(now, worker_id, finished);
+  }
+  void commit(int64_t step) { state.committed(step, std::nullopt); }
+
+  RunPhase phase() const { return state.phase(); }
+  int exit_code() const { return state.exit_code(); }
+  const std::string& reason() const { return state.reason(); }
+  const Generation& generation() const { return state.generation(); }
+  // Workers that the agent is told to kill.
+  std::vector<std::string> to_be_killed() {
+    return state.node_heartbeat(now, "n").lost_worker_ids;
+  }
   // "w0:run w1:exit": all orders since the last call.
   std::string orders() {
     std::string text;

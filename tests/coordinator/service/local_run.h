@@ -47,9 +47,12 @@ class LocalRun {
     return options;
   }
 
-  std::unique_ptr<control::CoordinatorClient> worker(int k) const {
+  // `patience`: how long it seeks a coordinator that has gone.
+  std::unique_ptr<control::CoordinatorClient> worker(
+      int k, std::chrono::milliseconds patience = control::kPatience) const {
     return control::CoordinatorClient::connect(
-        server->address(), identity("w" + std::to_string(k)), "127.0.0.1");
+        server->address(), identity("w" + std::to_string(k)), "127.0.0.1",
+        patience);
   }
   wire::MemberIdentity identity(const std::string& worker_id) const {
     return {"n", worker_id, agent->secret_of(worker_id)};

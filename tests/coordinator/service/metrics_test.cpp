@@ -52,12 +52,17 @@ TEST(Metrics, AgreeWithTheStatus) {
   EXPECT_THAT(text, Not(HasSubstr("rank=\"1\"")));
 }
 
+const MetricsSource kSource{running,
+                            [] { return std::map<std::string, int64_t>(); }};
+
+// The address of an endpoint for all tests: its end takes 2 s.
+std::string served_address() {
+  static const MetricsEndpoint endpoint("127.0.0.1:0", kSource);
+  return "127.0.0.1:" + std::to_string(endpoint.port());
+}
+
 TEST(Metrics, AreServedOverHttp) {
-  const MetricsEndpoint endpoint(
-      "127.0.0.1:0",
-      {running, [] { return std::map<std::string, int64_t>(); }});
-  const RawConnection connection("127.0.0.1:" +
-                                 std::to_string(endpoint.port()));
+  const RawConnection connection(served_address());
   ASSERT_TRUE(connection.connected());
   connection.send_bytes(
       "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
@@ -67,10 +72,7 @@ TEST(Metrics, AreServedOverHttp) {
 }
 
 TEST(Metrics, IdleConnectionsDelayOtherReadersOnlyBriefly) {
-  const MetricsEndpoint endpoint(
-      "127.0.0.1:0",
-      {running, [] { return std::map<std::string, int64_t>(); }});
-  const std::string address = "127.0.0.1:" + std::to_string(endpoint.port());
+  const std::string address = served_address();
   std::deque<RawConnection> silent;
   for (int i = 0; i < 300; ++i) {
     silent.emplace_back(address).send_bytes("GET /metr");
@@ -84,12 +86,9 @@ TEST(Metrics, IdleConnectionsDelayOtherReadersOnlyBriefly) {
 }
 
 TEST(Metrics, APortInUseIsRefused) {
-  const MetricsSource source{running,
-                             [] { return std::map<std::string, int64_t>(); }};
-  const MetricsEndpoint first("127.0.0.1:0", source);
-  const std::string taken = "127.0.0.1:" + std::to_string(first.port());
+  const std::string taken = served_address();
   try {
-    const MetricsEndpoint second(taken, source);
+    const MetricsEndpoint second(taken, kSource);
     FAIL() << "two on one port";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(),

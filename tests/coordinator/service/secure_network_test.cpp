@@ -11,7 +11,6 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <random>
 
 #include "coordinator/service/certificates.h"
 #include "coordinator/service/server.h"
@@ -235,26 +234,6 @@ TEST_F(SecureNetwork, AnExpiredCertificateIsCalledExpired) {
   EXPECT_THAT(fault->what, HasSubstr("certificate has expired"));
 }
 
-// Messages of another generation, or of another run, are refused.
-TEST_F(SecureNetwork, AReplayedGenerationIsRefused) {
-  const auto stub = wire::Coordinator::NewStub(
-      wire::make_channel(server_->address(), security_));
-  wire::FinishRequest request;
-  request.mutable_stamp()->set_generation(0);
-  request.mutable_stamp()->set_run_digest(server_->status().run_digest);
-  request.set_worker_id("w0");
-  wire::FinishResponse response;
-  grpc::ClientContext context;
-  EXPECT_EQ(stub->Finish(&context, request, &response).error_code(),
-            grpc::StatusCode::ABORTED);
-  request.mutable_stamp()->set_generation(1);
-  request.mutable_stamp()->set_run_digest("0123456789abcdef");
-  grpc::ClientContext again;
-  EXPECT_EQ(stub->Finish(&again, request, &response).error_code(),
-            grpc::StatusCode::ABORTED);
-  EXPECT_EQ(server_->refused_calls().at("stale"), 2);
-}
-
 TEST_F(SecureNetwork, AnOversizedMessageIsRefused) {
   const auto stub = wire::Coordinator::NewStub(
       wire::make_channel(server_->address(), security_));
@@ -304,19 +283,6 @@ TEST_F(SecureNetwork, AThousandIdleConnectionsAreClosed) {
     return refused("silent connection") + refused("too many connections") >=
            kConnections;
   }));
-}
-
-TEST_F(SecureNetwork, RandomBytesLeaveItWorking) {
-  std::mt19937 random(1);
-  for (int i = 0; i < 100; ++i) {
-    const RawConnection connection(server_->address());
-    ASSERT_TRUE(connection.connected());
-    std::string bytes(1 + random() % 4096, '\0');
-    for (char& byte : bytes) byte = static_cast<char>(random());
-    // Half of them begin like TLS.
-    connection.send_bytes(i % 2 == 0 ? bytes : "\x16\x03\x01" + bytes);
-  }
-  EXPECT_TRUE(eventually([&] { return refused("broken handshake") >= 100; }));
 }
 
 TEST(OpenNetwork, OnlyThisMachineIsLoopback) {

@@ -104,7 +104,9 @@ class LaunchDevices : public testing::Supervision,
   }
 };
 
-TEST_P(LaunchDevices, CardsAreUsedWhereTheyAre) {
+using EachLauncher = LaunchDevices;
+
+TEST_P(EachLauncher, CardsAreUsedWhereTheyAre) {
   const ProgramResult run = start(2);
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.err, HasSubstr("2 x Fake H100, bf16"));
@@ -156,11 +158,17 @@ TEST_P(LaunchDevices, FewerCardsThanWorkersAreRefused) {
                                  "0 (Fake H100): give --processes 1"));
 }
 
-INSTANTIATE_TEST_SUITE_P(, LaunchDevices,
+std::string launcher_name(const ::testing::TestParamInfo<size_t>& info) {
+  return launchers()[info.param].name;
+}
+
+INSTANTIATE_TEST_SUITE_P(, EachLauncher,
                          ::testing::Range(size_t{0}, launchers().size()),
-                         [](const auto& info) {
-                           return launchers()[info.param].name;
-                         });
+                         launcher_name);
+INSTANTIATE_TEST_SUITE_P(, LaunchDevices, ::testing::Values(0, 2),
+                         launcher_name);
+INSTANTIATE_TEST_SUITE_P(Slow, LaunchDevices, ::testing::Values(1, 3, 4),
+                         launcher_name);
 
 using AloneOnCards = testing::Supervision;
 

@@ -100,7 +100,11 @@ class PageServerTest : public ::testing::Test {
                   const std::string& method = "GET") const {
     return ask_with(path, "Host: " + host() + "\r\n" + cookie(), method);
   }
-  // What the news say of steps.jsonl.
+  void subscribe(const Connection& connection) const {
+    connection.send("GET /events HTTP/1.1\r\nHost: " + host() + "\r\n" +
+                    cookie() + "\r\n");
+  }
+  // The size of steps.jsonl as the news have it.
   std::string steps_now() const {
     return "\"steps\":" + std::to_string(steps_bytes(folder_.path())) + "}";
   }
@@ -260,8 +264,7 @@ TEST_F(PageServerTest, OnlyPicturesOfTheFolderAreServed) {
 
 TEST_F(PageServerTest, ChangesArriveAsEventsWithSignsOfLifeBetweenThem) {
   const Connection connection(server_->port());
-  connection.send("GET /events HTTP/1.1\r\nHost: " + host() + "\r\n" +
-                  cookie() + "\r\n");
+  subscribe(connection);
   const std::string first = connection.read("\n\n");
   EXPECT_NE(first.find("text/event-stream"), std::string::npos);
   EXPECT_NE(first.find("event: changed\ndata: {"), std::string::npos);
@@ -276,8 +279,7 @@ TEST_F(PageServerTest, TwoHundredReadersGetEachChange) {
   for (int i = 0; i < 200; ++i) {
     readers.push_back(std::make_unique<Connection>(server_->port()));
     ASSERT_TRUE(readers.back()->is_open()) << i;
-    readers.back()->send("GET /events HTTP/1.1\r\nHost: " + host() + "\r\n" +
-                         cookie() + "\r\n");
+    subscribe(*readers.back());
   }
   for (const auto& reader : readers) {
     ASSERT_NE(reader->read(steps_now()).find(steps_now()), std::string::npos);
@@ -299,8 +301,7 @@ TEST_F(PageServerTest, AFaultInARunsFilesEndsNoStreamAndNoProcess) {
   };
   server_ = std::make_unique<PageServer>(std::move(options));
   const Connection connection(server_->port());
-  connection.send("GET /events HTTP/1.1\r\nHost: " + host() + "\r\n" +
-                  cookie() + "\r\n");
+  subscribe(connection);
   connection.read(steps_now());
   is_faulty = true;
   folder_.append("steps.jsonl", step_line(6) + "\n");
@@ -332,8 +333,7 @@ TEST_F(PageServerTest, AStuckReaderDelaysNoOtherAndIsClosed) {
 
 TEST_F(PageServerTest, AServerEndsWithItsReaders) {
   const Connection connection(server_->port());
-  connection.send("GET /events HTTP/1.1\r\nHost: " + host() + "\r\n" +
-                  cookie() + "\r\n");
+  subscribe(connection);
   connection.read("\n\n");
   const auto begin = std::chrono::steady_clock::now();
   server_.reset();

@@ -30,7 +30,6 @@ TEST(ResultsTable, CellsWithoutANumberAreMissingAndHalfALineIsNoLine) {
 TEST(ResultsTable, LinesOfOtherShapesAreNone) {
   EXPECT_TRUE(results_table("epoch,a\n1\n1,2,3\nx,2\n-1,2\n").lines.empty());
   EXPECT_EQ(results_table("epoch,a\n    7,2\n").lines[0].epoch, 7) << "padded";
-  EXPECT_EQ(results_table("epoch\n0\n1\n2\n", 2).lines.size(), 2u);
 }
 
 TEST(EventReader, ReadsOnceAndWhole) {
@@ -62,25 +61,82 @@ TEST(EventReader, BeginsAtItsFirstByteAndAnewWithAnotherFile) {
   EXPECT_EQ(anew[0].kind, "b");
 }
 
-TEST(LastObjects, AreTheNewestAndTheOldestOfThemFirst) {
+TEST(LastEvents, AreTheNewestAndTheOldestOfThemFirst) {
   const testing::TemporaryFolder folder;
-  EXPECT_TRUE(last_objects(folder.path() / "none", 2).empty());
-  const auto file =
-      folder.write("lines", "{\"a\":1}\n{\"a\":2}\n[3]\n{\"a\":4}\n{\"a\":5");
-  const auto objects = last_objects(file, 2);
-  ASSERT_EQ(objects.size(), 2u);
-  EXPECT_EQ(objects[0].at("a"), 2);
-  EXPECT_EQ(objects[1].at("a"), 4);
+  EXPECT_TRUE(last_events(folder.path(), 2).empty());
+  const std::string newest =
+      R"({"event":"b","rank":2,"warning":true,"exit_code":5,"state":"failed"})";
+  folder.write("events.jsonl",
+               "{\"event\":\"a\",\"step\":1}\n{\"step\":2}\n[3]\n" + newest +
+                   "\n{\"step\":5");
+  const auto events = last_events(folder.path(), 2);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].step, 2);
+  EXPECT_EQ(events[0].rank, -1);
+  EXPECT_EQ(events[0].exit_code, std::nullopt);
+  EXPECT_EQ(events[1].kind, "b");
+  EXPECT_EQ(events[1].rank, 2);
+  EXPECT_TRUE(events[1].warning);
+  EXPECT_EQ(events[1].exit_code, 5);
+  EXPECT_EQ(events[1].state, "failed");
+  EXPECT_EQ(events[1].json, newest);
 }
 
-TEST(LastObjects, AreSearchedInTheLastMebibytes) {
+TEST(LastEvents, AreSearchedInTheLastMebibytes) {
   const testing::TemporaryFolder folder;
-  const std::string filler(5 << 20, ' ');
-  const auto file =
-      folder.write("lines", "{\"a\":1}\n" + filler + "\n{\"a\":2}\n");
-  const auto objects = last_objects(file, 5);
-  ASSERT_EQ(objects.size(), 1u);
-  EXPECT_EQ(objects[0].at("a"), 2);
+  folder.write("events.jsonl", "{\"step\":1}\n" + std::string(5 << 20, ' ') +
+                                   "\n{\"step\":2}\n");
+  const auto events = last_events(folder.path(), 5);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].step, 2);
+}
+
+TEST(StepLine, HasItsNumbersAndTheMemoryOfItsRanks) {
+  const std::string line =
+      R"({"step":7,"epoch":2,"generation":3,"box":0.5,"obj":"a","lr":[0.1,0.2],)"
+      R"("samples":[5,1],"epoch_samples":48,"update_skipped":true,"memory":[)"
+      R"({"rank":0,"predicted_peak_bytes":null,"measured_peak_bytes":1800},)"
+      R"({"rank":-1},{"rank":1e300},[1]]})";
+  const auto step = step_line(line, Samples::kRead);
+  ASSERT_TRUE(step.has_value());
+  EXPECT_EQ(step->step, 7);
+  EXPECT_EQ(step->epoch, 2);
+  EXPECT_EQ(step->generation, 3);
+  EXPECT_EQ(step->epoch_samples, 48);
+  EXPECT_EQ(step->box, 0.5);
+  EXPECT_TRUE(std::isnan(step->obj) && std::isnan(step->cls));
+  EXPECT_EQ(step->lr, 0.1);
+  EXPECT_TRUE(step->update_skipped);
+  EXPECT_TRUE(step->has_samples);
+  EXPECT_EQ(step->samples, (std::vector<int64_t>{5, 1}));
+  ASSERT_EQ(step->memory.size(), 1u);
+  EXPECT_TRUE(std::isnan(step->memory[0].predicted_peak_bytes));
+  EXPECT_EQ(step->memory[0].measured_peak_bytes, 1800);
+  EXPECT_FALSE(step_line(line, Samples::kLeftOut)->has_samples);
+}
+
+TEST(StepLine, OtherLinesAreNone) {
+  for (const char* line :
+       {"", "{", "[1]", "{\"epoch\":1}", "{\"step\":1e300}", "no JSON"}) {
+    EXPECT_FALSE(step_line(line, Samples::kLeftOut).has_value()) << line;
+  }
+  EXPECT_FALSE(step_line(R"({"step":1,"samples":[1,"a"]})", Samples::kRead)
+                   ->has_samples);
+}
+
+TEST(LastStep, IsTheLastCompleteLineThatIsOne) {
+  const testing::TemporaryFolder folder;
+  EXPECT_FALSE(last_step(folder.path()).has_value());
+  folder.write("steps.jsonl", "{\"step\":1}\n{\"step\":2}\n[3]\n{\"step\":4}");
+  EXPECT_EQ(last_step(folder.path())->step, 2);
+}
+
+TEST(ObjectIn, IsEmptyUnlessTheFileHasAnObject) {
+  const testing::TemporaryFolder folder;
+  EXPECT_TRUE(object_in(folder.path() / "none").empty());
+  EXPECT_TRUE(object_in(folder.write("list", "[1]")).empty());
+  EXPECT_TRUE(object_in(folder.write("half", "{\"a\":1")).empty());
+  EXPECT_EQ(object_in(folder.write("whole", "{\"a\":1}")).at("a"), 1);
 }
 
 TEST(LastLines, AreTheCompleteOnesAmongTheLastBytes) {

@@ -528,6 +528,7 @@ TEST(NetworkCommunicatorTest,
     RankOptions options;
     options.backend = backend;
     options.operation_timeout = seconds(8);
+    Gate released(1);
     run_ranks(
         2,
         [&](int rank, Communicator& ranks) {
@@ -536,13 +537,14 @@ TEST(NetworkCommunicatorTest,
           if (rank == 0) {
             std::this_thread::sleep_for(milliseconds(300));
             ranks.abandon();
-            std::this_thread::sleep_for(seconds(3));
+            released.wait_for_all();
             return;
           }
           work->wait();
           const auto begin = std::chrono::steady_clock::now();
           EXPECT_THROW(ranks.all_reduce(sum), CommunicationError);
           EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(2));
+          released.pass_one();
         },
         options);
   }

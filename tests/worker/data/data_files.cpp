@@ -120,6 +120,25 @@ configs::DataConfig write_data_set(const TemporaryFolder& folder, int count) {
   return data_config(folder, folder.path() / "images/train");
 }
 
+labels::Dataset indexed_images(const TemporaryFolder& folder,
+                               const std::string& images,
+                               const labels::IndexOptions& options) {
+  return labels::index_dataset(data_config(folder, folder.path() / images),
+                               labels::Split::kTrain, options)
+      .dataset;
+}
+
+labels::Dataset indexed_data_set(const TemporaryFolder& folder, int count) {
+  return labels::index_dataset(write_data_set(folder, count),
+                               labels::Split::kTrain)
+      .dataset;
+}
+
+cv::Mat rows_of(const cv::Mat& picture, codecs::PixelRows rows) {
+  return picture.rowRange(static_cast<int>(rows.begin),
+                          static_cast<int>(rows.end));
+}
+
 fs::path shared_data_set(const std::string& name) {
   return fs::path(HEADROOM_SOURCE_DIR) / "../shared/datasets" / name;
 }

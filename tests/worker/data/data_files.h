@@ -45,11 +45,21 @@ configs::DataConfig write_data_set(const TemporaryFolder& folder, int count);
 configs::DataConfig data_config(const TemporaryFolder& folder,
                                 const std::filesystem::path& train);
 
+// The images and labels of that folder inside `folder`, indexed for training.
+labels::Dataset indexed_images(const TemporaryFolder& folder,
+                               const std::string& images,
+                               const labels::IndexOptions& options = {});
+// Those of write_data_set().
+labels::Dataset indexed_data_set(const TemporaryFolder& folder, int count);
+
 // ../shared/datasets/NAME, which may be missing.
 std::filesystem::path shared_data_set(const std::string& name);
 inline constexpr const char* kSharedDataMissing =
     "../shared/datasets is not here; it holds real images and labels";
 
 bool same_pixels(const cv::Mat& a, const cv::Mat& b);
+
+// A view of some rows.
+cv::Mat rows_of(const cv::Mat& picture, codecs::PixelRows rows);
 
 }  // namespace headroom

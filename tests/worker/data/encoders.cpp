@@ -134,71 +134,24 @@ std::string encode_webp(const cv::Mat& rgb, bool lossless) {
   return bytes;
 }
 
-void write_tiff(const std::filesystem::path& file, const cv::Mat& rgb,
+void write_tiff(const std::filesystem::path& file, const cv::Mat& pixels,
                 const TiffForm& form) {
+  constexpr int kTile = 32;
+  const int bands = pixels.channels();
+  const bool is_ycbcr = form.photometric == PHOTOMETRIC_YCBCR;
+  const int photometric = form.photometric != 0 ? form.photometric
+                          : bands == 3          ? PHOTOMETRIC_RGB
+                                                : PHOTOMETRIC_MINISBLACK;
   const char* const fresh = form.big ? "w8" : "w";
   TIFF* tiff = TIFFOpen(file.c_str(), form.appended ? "a" : fresh);
-  TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, rgb.cols);
-  TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, rgb.rows);
-  TIFFSetField(tiff, TIFFTAG_SUBFILETYPE, form.kind);
-  TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, 3);
-  TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, form.bits);
-  TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC,
-               form.ycbcr ? PHOTOMETRIC_YCBCR : PHOTOMETRIC_RGB);
-  TIFFSetField(tiff, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
-  TIFFSetField(tiff, TIFFTAG_COMPRESSION, form.compression);
-  TIFFSetField(tiff, TIFFTAG_ORIENTATION, form.orientation);
-  cv::Mat pixels = rgb;
-  if (form.bits == 16) rgb.convertTo(pixels, CV_16UC3, 257);
-  if (form.tiled) {
-    constexpr int kTile = 16;
-    TIFFSetField(tiff, TIFFTAG_TILEWIDTH, kTile);
-    TIFFSetField(tiff, TIFFTAG_TILELENGTH, kTile);
-    cv::Mat padded;
-    cv::copyMakeBorder(pixels, padded, 0, kTile, 0, kTile, cv::BORDER_CONSTANT);
-    for (int y = 0; y < rgb.rows; y += kTile) {
-      for (int x = 0; x < rgb.cols; x += kTile) {
-        cv::Mat tile = padded(cv::Rect(x, y, kTile, kTile)).clone();
-        TIFFWriteTile(tiff, tile.data, x, y, 0, 0);
-      }
-    }
-  } else {
-    constexpr int kRowsPerStrip = 16;
-    TIFFSetField(tiff, TIFFTAG_ROWSPERSTRIP, form.ycbcr ? kRowsPerStrip : 7);
-    if (form.ycbcr) {
-      TIFFSetField(tiff, TIFFTAG_YCBCRSUBSAMPLING, 2, 2);
-      TIFFSetField(tiff, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
-    }
-    for (int y = 0; y < rgb.rows; ++y)
-      TIFFWriteScanline(tiff, pixels.ptr(y), y, 0);
-  }
-  TIFFClose(tiff);
-}
-
-cv::Mat test_bands(int height, int width, int bands, uint64_t seed) {
-  cv::Mat result(height, width, CV_8UC(bands));
-  for (int band = 0; band < bands; ++band) {
-    const cv::Mat rgb =
-        test_picture(height, width, seed + static_cast<uint64_t>(band) / 3);
-    const int pair[] = {band % 3, band};
-    cv::mixChannels(&rgb, 1, &result, 1, pair, 1);
-  }
-  return result;
-}
-
-void write_bands(const std::filesystem::path& file, const cv::Mat& pixels,
-                 const BandForm& form) {
-  constexpr int kTile = 32, kRowsPerStrip = 7;
-  const int bands = pixels.channels();
-  TIFF* tiff = TIFFOpen(file.c_str(), form.big ? "w8" : "w");
   TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, pixels.cols);
   TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, pixels.rows);
+  TIFFSetField(tiff, TIFFTAG_SUBFILETYPE, form.kind);
   TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, bands);
   TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE,
                static_cast<int>(8 * pixels.elemSize1()));
   TIFFSetField(tiff, TIFFTAG_SAMPLEFORMAT, form.format);
-  TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC,
-               form.rgb ? PHOTOMETRIC_RGB : PHOTOMETRIC_MINISBLACK);
+  TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, photometric);
   TIFFSetField(tiff, TIFFTAG_PLANARCONFIG,
                form.planar ? PLANARCONFIG_SEPARATE : PLANARCONFIG_CONTIG);
   TIFFSetField(tiff, TIFFTAG_COMPRESSION, form.compression);
@@ -210,7 +163,11 @@ void write_bands(const std::filesystem::path& file, const cv::Mat& pixels,
     TIFFSetField(tiff, TIFFTAG_TILEWIDTH, kTile);
     TIFFSetField(tiff, TIFFTAG_TILELENGTH, kTile);
   } else {
-    TIFFSetField(tiff, TIFFTAG_ROWSPERSTRIP, kRowsPerStrip);
+    TIFFSetField(tiff, TIFFTAG_ROWSPERSTRIP, is_ycbcr ? 16 : 7);
+  }
+  if (is_ycbcr) {
+    TIFFSetField(tiff, TIFFTAG_YCBCRSUBSAMPLING, 2, 2);
+    TIFFSetField(tiff, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
   }
   for (int plane = 0; plane < (form.planar ? bands : 1); ++plane) {
     cv::Mat stored = pixels;
@@ -236,6 +193,77 @@ void write_bands(const std::filesystem::path& file, const cv::Mat& pixels,
     }
   }
   TIFFClose(tiff);
+}
+
+std::string encode_tiff(const cv::Mat& pixels, const TiffForm& form) {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "made.tif";
+  write_tiff(file, pixels, form);
+  return read_bytes(file);
+}
+
+std::map<std::string, JpegForm> jpeg_forms() {
+  std::map<std::string, JpegForm> forms;
+  for (const auto& [across, down] : std::vector<std::pair<int, int>>{
+           {1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {4, 2}}) {
+    for (const int components : {1, 3, 4}) {
+      for (const std::string coding :
+           {"baseline", "progressive", "arithmetic", "restarts"}) {
+        JpegForm form;
+        form.across = across;
+        form.down = down;
+        form.components = components;
+        form.progressive = coding == "progressive";
+        form.arithmetic = coding == "arithmetic";
+        form.restart_rows = coding == "restarts" ? 1U + across % 2U : 0U;
+        forms[std::to_string(across) + " x " + std::to_string(down) + ", " +
+              std::to_string(components) + " components, " + coding] = form;
+      }
+    }
+  }
+  return forms;
+}
+
+std::map<std::string, std::string> encodings(const cv::Mat& rgb) {
+  std::map<std::string, std::string> files;
+  files["jpeg"] = encode_jpeg(rgb, {});
+  files["progressive jpeg"] = encode_jpeg(rgb, {.progressive = true});
+  files["jpeg with restarts"] = encode_jpeg(rgb, {.restart_rows = 1});
+  files["png"] = encode_png(rgb);
+  files["interlaced png"] = encode_png(rgb, {.interlaced = true});
+  files["png with alpha"] = encode_png(rgb, {.has_alpha = true});
+  files["bmp"] = encode_bmp(rgb);
+  files["webp"] = encode_webp(rgb);
+  files["lossy webp"] = encode_webp(rgb, false);
+  for (const uint16_t compression :
+       {COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_ADOBE_DEFLATE}) {
+    for (const bool tiled : {false, true}) {
+      const TiffForm form{
+          .compression = compression, .tiled = tiled, .big = tiled};
+      files["tiff " + std::to_string(compression) + (tiled ? " tiled" : "")] =
+          encode_tiff(rgb, form);
+    }
+  }
+  files["tiff of jpeg"] = encode_tiff(
+      rgb, {.compression = COMPRESSION_JPEG, .photometric = PHOTOMETRIC_YCBCR});
+  return files;
+}
+
+cv::Mat times_257(const cv::Mat& pixels) {
+  cv::Mat wide;
+  pixels.convertTo(wide, CV_16U, 257);
+  return wide;
+}
+
+cv::Mat test_bands(int height, int width, int bands, uint64_t seed) {
+  cv::Mat result(height, width, CV_8UC(bands));
+  for (int band = 0; band < bands; ++band) {
+    const cv::Mat rgb =
+        test_picture(height, width, seed + static_cast<uint64_t>(band) / 3);
+    const int pair[] = {band % 3, band};
+    cv::mixChannels(&rgb, 1, &result, 1, pair, 1);
+  }
+  return result;
 }
 
 }  // namespace headroom

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <opencv2/core/mat.hpp>
 #include <string>
 
@@ -25,6 +26,10 @@ struct JpegForm {
 };
 std::string encode_jpeg(const cv::Mat& rgb, const JpegForm& form);
 
+// Each sampling of colours with each number of components and each coding, by a
+// name for messages.
+std::map<std::string, JpegForm> jpeg_forms();
+
 struct PngForm {
   bool interlaced = false;
   bool has_alpha = false;
@@ -36,34 +41,32 @@ std::string encode_webp(const cv::Mat& rgb, bool lossless = true);
 
 struct TiffForm {
   uint16_t compression = COMPRESSION_NONE;
-  uint16_t bits = 8;
-  uint16_t orientation = ORIENTATION_TOPLEFT;
-  bool tiled = false;
-  bool big = false;
-  // Only in strips: luma and chroma, the latter at a quarter.
-  bool ycbcr = false;
-  bool appended = false;  // a further page of an existing file
-  uint32_t kind = 0;      // TIFFTAG_SUBFILETYPE
-};
-void write_tiff(const std::filesystem::path& file, const cv::Mat& rgb,
-                const TiffForm& form);
-
-// Bands: band b of the picture is channel b % 3 of test_picture(seed + b / 3).
-cv::Mat test_bands(int height, int width, int bands, uint64_t seed);
-
-struct BandForm {
-  uint16_t compression = COMPRESSION_NONE;
   uint16_t orientation = ORIENTATION_TOPLEFT;
   bool tiled = false;
   bool planar = false;  // plane after plane
   bool big = false;
-  bool rgb = false;  // the first three are marked as colours
+  // 0: RGB for three channels, else MINISBLACK. PHOTOMETRIC_YCBCR: luma and
+  // chroma, the latter at a quarter; only in strips.
+  uint16_t photometric = 0;
   // The meaning of the last samples; EXTRASAMPLE_UNSPECIFIED is not written.
   uint16_t extra = EXTRASAMPLE_UNSPECIFIED;
   uint16_t format = SAMPLEFORMAT_UINT;
+  bool appended = false;  // a further page of an existing file
+  uint32_t kind = 0;      // TIFFTAG_SUBFILETYPE
 };
 // pixels: of 8, 16 or 32 bits and any number of channels.
-void write_bands(const std::filesystem::path& file, const cv::Mat& pixels,
-                 const BandForm& form = {});
+void write_tiff(const std::filesystem::path& file, const cv::Mat& pixels,
+                const TiffForm& form = {});
+std::string encode_tiff(const cv::Mat& pixels, const TiffForm& form = {});
+
+// A picture in every format and coding that is decoded in its own way, by a
+// name for messages.
+std::map<std::string, std::string> encodings(const cv::Mat& rgb);
+
+// The same picture in 16 bits.
+cv::Mat times_257(const cv::Mat& pixels);
+
+// Bands: band b of the picture is channel b % 3 of test_picture(seed + b / 3).
+cv::Mat test_bands(int height, int width, int bands, uint64_t seed);
 
 }  // namespace headroom

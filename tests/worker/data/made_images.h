@@ -9,8 +9,10 @@ namespace headroom {
 
 class MadeImages : public augment::ImageSource {
  public:
-  explicit MadeImages(augment::LoadImage make) : make_(std::move(make)) {}
+  explicit MadeImages(augment::LoadImage make, int type = CV_8UC3)
+      : make_(std::move(make)), type_(type) {}
 
+  int type() const override { return type_; }
   codecs::ImageSize loaded_size(int64_t sample) const override {
     const augment::LoadedImage image = make_(sample);
     return {image.pixels.rows, image.pixels.cols};
@@ -28,6 +30,7 @@ class MadeImages : public augment::ImageSource {
 
  private:
   augment::LoadImage make_;
+  const int type_;
   int64_t rows_loaded_ = 0;
 };
 

@@ -245,7 +245,7 @@ TEST_F(MapLayersTest, AnImageThatIsNoMapIsReported) {
 // Numbers that need a range are rotated like others.
 TEST_F(MapLayersTest, AMapOfNumbersThatIsStoredTurnedIsReported) {
   GDALAllRegister();
-  write_bands(
+  write_tiff(
       map("turned.tif"), cv::Mat(kSide, kSide, CV_32F, cv::Scalar(1)),
       {.orientation = ORIENTATION_BOTRIGHT, .format = SAMPLEFORMAT_IEEEFP});
   place_map(GDALOpen(map("turned.tif").c_str(), GA_Update), "EPSG:32633",

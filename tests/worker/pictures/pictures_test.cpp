@@ -15,10 +15,7 @@ namespace {
 
 class Pictures : public testing::Test {
  protected:
-  Pictures()
-      : dataset_(labels::index_dataset(write_data_set(folder_, 23),
-                                       labels::Split::kTrain)
-                     .dataset) {}
+  Pictures() : dataset_(indexed_data_set(folder_, 23)) {}
 
   loader::LoaderOptions options(loader::LoaderMode mode) const {
     loader::LoaderOptions result;
@@ -115,10 +112,7 @@ TEST_F(Pictures, DetectionsAreDrawnInTheirPlace) {
   folder_.write("images/one/a.bmp",
                 encode_bmp(cv::Mat(200, 100, CV_8UC3, cv::Scalar::all(9))));
   folder_.write("labels/one/a.txt", "0 .5 .5 .2 .2\n");
-  const labels::Dataset one =
-      labels::index_dataset(data_config(folder_, folder_.path() / "images/one"),
-                            labels::Split::kTrain)
-          .dataset;
+  const labels::Dataset one = indexed_images(folder_, "images/one");
   loader::LoaderOptions asked = options(loader::LoaderMode::kValidation);
   asked.dataset = &one;
   asked.image_height = asked.image_width = 640;
@@ -142,11 +136,7 @@ TEST_F(Pictures, LargeFilesAreReadInBands) {
   large.colRange(0, 1300).setTo(cv::Scalar(10, 20, 30));
   folder_.write("images/large/a.jpg", codecs::encode_jpeg(large, 95));
   folder_.write("labels/large/a.txt", "0 .5 .5 .2 .2\n");
-  const labels::Dataset one =
-      labels::index_dataset(
-          data_config(folder_, folder_.path() / "images/large"),
-          labels::Split::kTrain)
-          .dataset;
+  const labels::Dataset one = indexed_images(folder_, "images/large");
   SmallImages images(one, 130, 130);
   const augment::LoadedImage image = images.load(0, codecs::kAllRows);
   EXPECT_EQ(image.fault, "");

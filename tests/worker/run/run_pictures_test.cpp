@@ -15,10 +15,7 @@ namespace fs = std::filesystem;
 
 class RunPicturesTest : public testing::Test {
  protected:
-  RunPicturesTest()
-      : dataset_(labels::index_dataset(write_data_set(folder_, 23),
-                                       labels::Split::kTrain)
-                     .dataset) {
+  RunPicturesTest() : dataset_(indexed_data_set(folder_, 23)) {
     run_ = folder_.path() / "run";
     fs::create_directories(run_);
   }

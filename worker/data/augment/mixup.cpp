@@ -18,16 +18,6 @@ double draw_gamma(sampling::RandomStream& draws) {
   return sum;
 }
 
-}  // namespace
-
-double draw_mixup_ratio(sampling::RandomStream& draws) {
-  const double first = draw_gamma(draws);
-  const double second = draw_gamma(draws);
-  return first / (first + second);
-}
-
-namespace {
-
 template <typename Level>
 void mix_levels(cv::Mat& first, const cv::Mat& second, double ratio) {
   const int levels = first.cols * first.channels();
@@ -41,6 +31,12 @@ void mix_levels(cv::Mat& first, const cv::Mat& second, double ratio) {
 }
 
 }  // namespace
+
+double draw_mixup_ratio(sampling::RandomStream& draws) {
+  const double first = draw_gamma(draws);
+  const double second = draw_gamma(draws);
+  return first / (first + second);
+}
 
 void mix_in(cv::Mat& first, const cv::Mat& second, double ratio) {
   HEADROOM_CHECK(first.size() == second.size() && first.type() == second.type(),

@@ -85,29 +85,6 @@ void set_values(TIFF* tiff, uint32_t tag, const Values& values) {
                  "libtiff takes no tag of a GeoTIFF");
 }
 
-}  // namespace
-
-GeoTags GeoTags::moved(int64_t row, int64_t column) const {
-  GeoTags result = *this;
-  const auto right = static_cast<double>(column);
-  const auto down = static_cast<double>(row);
-  for (size_t i = 0; i + kTiePointSize <= tie_points.size();
-       i += kTiePointSize) {
-    result.tie_points[i] -= right;
-    result.tie_points[i + 1] -= down;
-  }
-  if (transformation.size() == kTransformationSize) {
-    constexpr size_t kRow = 4;
-    for (size_t at = 0; at < 3 * kRow; at += kRow) {
-      result.transformation[at + 3] +=
-          right * transformation[at] + down * transformation[at + 1];
-    }
-  }
-  return result;
-}
-
-namespace {
-
 // Returns nullopt if the file is not a TIFF.
 std::optional<GeoTags> tags_of(const std::filesystem::path& file) {
   try {
@@ -132,6 +109,25 @@ std::optional<GeoTags> tags_of(const std::filesystem::path& file) {
 }
 
 }  // namespace
+
+GeoTags GeoTags::moved(int64_t row, int64_t column) const {
+  GeoTags result = *this;
+  const auto right = static_cast<double>(column);
+  const auto down = static_cast<double>(row);
+  for (size_t i = 0; i + kTiePointSize <= tie_points.size();
+       i += kTiePointSize) {
+    result.tie_points[i] -= right;
+    result.tie_points[i + 1] -= down;
+  }
+  if (transformation.size() == kTransformationSize) {
+    constexpr size_t kRow = 4;
+    for (size_t at = 0; at < 3 * kRow; at += kRow) {
+      result.transformation[at + 3] +=
+          right * transformation[at] + down * transformation[at + 1];
+    }
+  }
+  return result;
+}
 
 std::optional<GeoTags> read_geo_tags(const std::filesystem::path& file) {
   auto tags = tags_of(file);

@@ -166,6 +166,9 @@ std::string reason_of(Body&& body) {
   }
 }
 
+// Limits that accept whatever samples a file has.
+ImageLimits any_samples() { return {.bands = kAnyBands, .as_stored = true}; }
+
 bool turns_upside_down(int orientation) {
   return orientation == 3 || orientation == 4;
 }
@@ -331,9 +334,7 @@ StreamedImage inspect_streamed(const std::filesystem::path& file,
 }
 
 ImageSamples read_samples(const std::filesystem::path& file) {
-  ImageLimits limits;
-  limits.bands = kAnyBands;
-  limits.as_stored = true;
+  const ImageLimits limits = any_samples();
   ImageSamples samples;
   reason_of([&] {
     ImageFile opened(file, limits.max_file_bytes);
@@ -357,11 +358,8 @@ int overview_page(const std::filesystem::path& file, const ImageLimits& limits,
 }
 
 bool has_deep_samples(const std::filesystem::path& file) {
-  ImageLimits limits;
-  limits.bands = kAnyBands;
-  limits.as_stored = true;
   bool is_deep = false;
-  read_image_rows(file, limits, [&](ScanlineReader& rows) {
+  read_image_rows(file, any_samples(), [&](ScanlineReader& rows) {
     is_deep = CV_MAT_DEPTH(rows.type()) != CV_8U;
   });
   return is_deep;

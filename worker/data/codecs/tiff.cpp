@@ -22,6 +22,7 @@
 #include "worker/data/codecs/tiff_file.h"
 
 namespace headroom::codecs {
+namespace {
 
 // The samples of a TIFF as stored: bands of 8 or 16 bits (and float32 if
 // ImageLimits accept any samples), interleaved or in separate planes, in strips
@@ -56,15 +57,6 @@ struct TiffLayout {
            (takes_any && depth() != kNoDepth);
   }
 };
-TiffLayout tiff_layout(TIFF* tiff);
-
-// The number of samples of a pixel to read as bands; 0 if the picture is to be
-// read as colours. Throws ImageRefusal if the file does not have the bands that
-// ImageLimits::bands asks for, or has samples of a kind that is not read.
-int tiff_bands(const TiffLayout& layout, const ImageLimits& limits);
-
-// Whether tiff_bands() accepts the samples for kColours.
-bool reads_as_colours(const TiffLayout& layout);
 
 class TiffBandReader {
  public:
@@ -99,11 +91,6 @@ class TiffBandReader {
   std::unique_ptr<uint8_t[]> part_;
 };
 
-// Reduces 16 bits to 8 as libtiff's RGBA does. REQUIRES: equal sizes and bands.
-void narrow_samples(const cv::Mat& wide, cv::Mat& narrow);
-
-namespace {
-
 // One further sample, beside RGB or beside two that are gray, is dropped when
 // colours are made.
 constexpr int kMostColours = 4;
@@ -135,8 +122,6 @@ int checked(const TiffLayout& layout, int bands, bool takes_any) {
           : "say in data.yaml which values are 0 and 1, range: [low, high]"));
 }
 
-}  // namespace
-
 int TiffLayout::depth() const {
   if (format == SAMPLEFORMAT_UINT && bits == 8) return CV_8U;
   if (format == SAMPLEFORMAT_UINT && bits == 16) return CV_16U;
@@ -166,6 +151,15 @@ TiffLayout tiff_layout(TIFF* tiff) {
   return layout;
 }
 
+// Whether tiff_bands() accepts the samples for kColours.
+bool reads_as_colours(const TiffLayout& layout) {
+  const int most = layout.is_rgb ? kMostColours : kMostColours - 1;
+  return !has_own_bands(layout) || layout.bands() <= most;
+}
+
+// The number of samples of a pixel to read as bands; 0 if the picture is to be
+// read as colours. Throws ImageRefusal if the file does not have the bands that
+// ImageLimits::bands asks for, or has samples of a kind that is not read.
 int tiff_bands(const TiffLayout& layout, const ImageLimits& limits) {
   const int bands = layout.bands();
   const int wanted = limits.bands;
@@ -190,11 +184,6 @@ int tiff_bands(const TiffLayout& layout, const ImageLimits& limits) {
   }
   if (!reads_as_colours(layout)) refuse_bands(bands, wanted);
   return 0;
-}
-
-bool reads_as_colours(const TiffLayout& layout) {
-  const int most = layout.is_rgb ? kMostColours : kMostColours - 1;
-  return !has_own_bands(layout) || layout.bands() <= most;
 }
 
 TiffBandReader::TiffBandReader(TIFF* tiff, const TiffLayout& layout,
@@ -297,6 +286,7 @@ void TiffBandReader::take(const uint8_t* stored, int plane, uint8_t* target,
   }
 }
 
+// Reduces 16 bits to 8 as libtiff's RGBA does. REQUIRES: equal sizes and bands.
 void narrow_samples(const cv::Mat& wide, cv::Mat& narrow) {
   const auto count =
       static_cast<size_t>(wide.cols) * static_cast<size_t>(wide.channels());
@@ -308,8 +298,6 @@ void narrow_samples(const cv::Mat& wide, cv::Mat& narrow) {
     }
   }
 }
-
-namespace {
 
 // Decides whether a gray or RGB picture of more than 8 bits is read without
 // libtiff's RGBA, which has 8 bits. Returns the number of samples to read, or 0

@@ -180,6 +180,24 @@ void BoxRules::drop(DataFaultKind kind, std::string what) {
   fault(kind, std::move(what), "box dropped");
 }
 
+std::optional<int32_t> BoxRules::class_of(double number, int64_t line,
+                                          int64_t num_classes) {
+  // Above this, the number is probably a value of another column.
+  constexpr double kMostClass = 1e6;
+  if (!(number >= 0 && number <= kMostClass) || number != std::floor(number)) {
+    drop(DataFaultKind::kBadClass, "class " + short_number(number));
+    return std::nullopt;
+  }
+  const auto index = static_cast<int32_t>(number);
+  result_.largest_class = std::max<int64_t>(result_.largest_class, index);
+  result_.has_class_zero |= index == 0;
+  if (index < num_classes) return index;
+  if (!result_.unknown_class) {
+    result_.unknown_class = {line, std::to_string(index)};
+  }
+  return std::nullopt;
+}
+
 void BoxRules::add(int32_t class_index, const BoxExtent& extent,
                    const std::optional<BoxLabel>& as_written,
                    std::string_view said_before, Outline outline) {

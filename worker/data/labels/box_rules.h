@@ -65,6 +65,12 @@ class BoxRules {
   void fault(DataFaultKind kind, std::string what, std::string fix);
   void drop(DataFaultKind kind, std::string what);
 
+  // The class that a label gives as a number. Reports a number that is no
+  // class. One that is not below `num_classes` becomes the file's unknown
+  // class.
+  std::optional<int32_t> class_of(double number, int64_t line,
+                                  int64_t num_classes);
+
   // Adds a box, or reports why it is dropped. If the box needs no repair,
   // `as_written` is kept to the bit. The outline is clipped like its box.
   // `said_before` is the text of a duplicate's fault.

@@ -13,7 +13,6 @@
 #include "parallel/base/text.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/coco_json.h"
-#include "worker/data/labels/file_list.h"
 #include "worker/data/labels/label_reader.h"
 
 namespace headroom::labels {
@@ -21,22 +20,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class CocoLabels : public LabelReader {
+class CocoLabels : public TableLabels {
  public:
-  CocoLabels(fs::path file, const fs::path& folder, ClassRules classes,
+  CocoLabels(const fs::path& file, const fs::path& folder, ClassRules classes,
              DataReport& report, bool keep_outlines)
-      : file_(std::move(file)), classes_(std::move(classes)) {
+      : TableLabels(file, std::move(classes)) {
     CocoFile content = read_coco_annotations(file_, keep_outlines);
     for (CocoCategory& category : content.categories) {
       category_names_.emplace(category.id, std::move(category.name));
     }
     std::map<int64_t, size_t> index_of;
     for (const CocoImage& image : content.images) {
-      if (!stays_in_folder(image.file_name)) {
-        report.add({DataFaultKind::kUnreadableImage, place(image.line),
-                    "file_name '" + image.file_name +
-                        "' is empty or leads out of its folder",
-                    "image and its boxes left out"});
+      if (!check_name("file_name", image.file_name, place(image.line),
+                      report)) {
         index_of.emplace(image.id, kLeftOut);
         continue;
       }
@@ -56,12 +52,9 @@ class CocoLabels : public LabelReader {
     }
   }
 
-  const std::vector<std::string>& images() const override { return images_; }
-  bool is_in_pixels() const override { return true; }
-
   ImageLabels read(size_t index, codecs::ImageSize size) const override {
     ImageLabels result;
-    result.file = file_.string();
+    result.file = file_;
     BoxRules rules(result.labels);
     for (const CocoAnnotation& box : boxes_[index]) {
       rules.at(place(box.line), name_of(box));
@@ -100,18 +93,12 @@ class CocoLabels : public LabelReader {
  private:
   static constexpr size_t kLeftOut = SIZE_MAX;
 
-  std::string place(int64_t line) const {
-    return cat(file_.string(), ":", line);
-  }
   static std::string name_of(const CocoAnnotation& box) {
     return box.id ? cat("annotation ", *box.id)
                   : cat("a box of image ", box.image_id);
   }
 
-  fs::path file_;
-  ClassRules classes_;
   std::map<int64_t, std::string> category_names_;
-  std::vector<std::string> images_;
   std::vector<std::vector<CocoAnnotation>> boxes_;  // each image's boxes
 };
 
@@ -123,10 +110,8 @@ std::unique_ptr<LabelReader> open_coco_labels(const fs::path& file,
                                               DataReport& report,
                                               bool keep_outlines) {
   const fs::path whole = fs::absolute(file).lexically_normal();
-  const fs::path folder =
-      images.empty() ? whole.parent_path() : fs::absolute(images);
-  return std::make_unique<CocoLabels>(whole, folder, classes, report,
-                                      keep_outlines);
+  return std::make_unique<CocoLabels>(whole, folder_of_images(whole, images),
+                                      classes, report, keep_outlines);
 }
 
 }  // namespace headroom::labels

@@ -24,7 +24,6 @@
 #include "parallel/base/file_kind.h"
 #include "parallel/base/text.h"
 #include "worker/data/labels/box_rules.h"
-#include "worker/data/labels/file_list.h"
 #include "worker/data/labels/label_reader.h"
 
 namespace headroom::labels {
@@ -144,11 +143,11 @@ struct NamedImages {
   std::map<std::string, size_t> by_path;
 };
 
-class CsvLabels : public LabelReader {
+class CsvLabels : public TableLabels {
  public:
-  CsvLabels(fs::path file, const ImageNames& names, ClassRules classes,
+  CsvLabels(const fs::path& file, const ImageNames& names, ClassRules classes,
             DataReport& report)
-      : file_(std::move(file)), classes_(std::move(classes)) {
+      : TableLabels(file, std::move(classes)) {
     std::ifstream stream(file_, std::ios::binary);
     std::string line;
     std::getline(stream, line);
@@ -160,12 +159,9 @@ class CsvLabels : public LabelReader {
     }
   }
 
-  const std::vector<std::string>& images() const override { return images_; }
-  bool is_in_pixels() const override { return true; }
-
   ImageLabels read(size_t index, codecs::ImageSize size) const override {
     ImageLabels result;
-    result.file = file_.string();
+    result.file = file_;
     BoxRules rules(result.labels);
     for (const CsvBox& box : boxes_[index]) {
       std::array<double, 4> corners{};
@@ -196,7 +192,7 @@ class CsvLabels : public LabelReader {
  private:
   // A place as compilers print it: "train_labels.csv:7:12".
   std::string place(int64_t line, size_t column) const {
-    return cat(file_.string(), ":", line, ":", column);
+    return cat(TableLabels::place(line), ":", column);
   }
 
   void read_header(std::string_view line) {
@@ -210,8 +206,8 @@ class CsvLabels : public LabelReader {
       if (found == names.end()) {
         const std::string kind = to_string(foreign_kind(line));
         throw Error("data",
-                    file_.string() + " has no column '" +
-                        std::string(kColumns[i]) + "' in its first line" +
+                    file_ + " has no column '" + std::string(kColumns[i]) +
+                        "' in its first line" +
                         (kind.empty() ? "" : " (it is " + kind + ")"),
                     "write the names of the columns there: "
                     "filename,width,height,class,xmin,ymin,xmax,ymax",
@@ -235,11 +231,7 @@ class CsvLabels : public LabelReader {
       return;
     }
     const Field& name = fields[columns_[0]];
-    if (!stays_in_folder(name.text)) {
-      report.add(
-          {DataFaultKind::kUnreadableImage, place(line, name.column),
-           "filename '" + name.text + "' is empty or leads out of its folder",
-           "image and its boxes left out"});
+    if (!check_name("filename", name.text, place(line, name.column), report)) {
       return;
     }
     const std::optional<size_t> at =
@@ -276,10 +268,7 @@ class CsvLabels : public LabelReader {
     return at->second;
   }
 
-  fs::path file_;
-  ClassRules classes_;
   std::array<size_t, kColumns.size()> columns_{};
-  std::vector<std::string> images_;
   std::vector<std::vector<CsvBox>> boxes_;  // each image's boxes
 };
 

@@ -19,24 +19,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The result of examining one image.
+// An image of a split, and what was found out about it.
 struct Examined {
+  std::string_view path;                         // of a file
+  std::shared_ptr<const packs::PackIndex> pack;  // nullptr for a file
+  int64_t number = 0;                            // in its pack
+
   codecs::ImageSizeResult size;
   int64_t file_bytes = 0;
   ImageLabels labels;
-  // Boxes of an image that cannot be decoded, if its labels can be read.
-  std::optional<ImageBoxes> undecodable;
+  // The counts if the labels can be read, also of an image that cannot be.
+  std::optional<ImageBoxes> boxes;
+  packs::SeenFiles files;
+  bool knew_labels = false;  // the labels were taken from the index
 };
 
 ImageBoxes boxes_of(const LabelFile& labels) {
   return {static_cast<int64_t>(labels.boxes.size()), labels.num_polygons};
 }
 
-// Returns the boxes of an image. If its label file is unchanged, uses the text
-// in `known`; else reads the file and stores the text in `found`. REQUIRES:
-// `size` is set if the boxes are in pixels.
-ImageLabels labels_of(const SplitImage& image, codecs::ImageSize size,
-                      const KnownImage* known, KnownImage& found) {
+// What to examine: training opens every image that is not known.
+enum class Depth : uint8_t { kLabels, kImagesAndLabels };
+
+// Sets the labels of an image. If its label file is unchanged, they are those
+// of the index; else the file is read. `size` is 0 if it is not known.
+void examine_labels(const SplitImage& image, codecs::ImageSize size,
+                    const KnownImage& known, const ClassRules& classes,
+                    bool keep_outlines, Examined& result) {
   std::string file;
   std::optional<FileStamp> stamp;
   for (std::string& place : image.reader->label_files(image.index)) {
@@ -44,46 +53,72 @@ ImageLabels labels_of(const SplitImage& image, codecs::ImageSize size,
     file = std::move(place);
     if (stamp) break;
   }
-  if (!stamp) return image.labels(size);
-  found.labels = *stamp;
-  if (known != nullptr && known->believes_labels && known->labels == *stamp) {
-    found.label_text = known->label_text;
-  } else {
-    std::string reason;
-    auto text = read_label_text(file, reason);
-    if (!text) return unreadable_labels(file, std::move(reason));
-    found.label_text = std::move(*text);
+  if (!stamp) {
+    result.labels = image.labels(size);
+    return;
   }
-  ImageLabels labels =
-      image.reader->read_text(image.index, size, file, found.label_text);
-  // Thousands of texts are in memory at once, so a long one is not kept.
+  result.files.labels = *stamp;
+  // Boxes in pixels depend on the image, too.
+  const bool is_same_image =
+      !image.reader->is_in_pixels() || known.has_size_of(result.files.image);
+  if (is_same_image && known.has_labels_of(*stamp)) {
+    result.labels.file = std::move(file);
+    result.labels.labels = known.labels(classes, keep_outlines);
+    result.knew_labels = true;
+    result.files.believes_labels = 1;
+    return;
+  }
+  std::string reason;
+  const auto text = read_label_text(file, reason);
+  result.labels = text ? image.reader->read_text(image.index, size, file, *text)
+                       : unreadable_labels(file, std::move(reason));
+  // Thousands of images are in memory at once, so long labels are not kept.
   constexpr size_t kMostHeld = size_t{64} << 10;
-  found.believes_labels = found.label_text.size() <= kMostHeld;
-  if (!found.believes_labels) found.label_text = {};
-  return labels;
+  result.files.believes_labels = text && text->size() <= kMostHeld &&
+                                 !result.labels.fault &&
+                                 !result.labels.labels.unknown_class;
 }
 
 Examined examine(const SplitImage& image, const IndexOptions& options,
-                 const KnownImage* known, KnownImage& found) {
+                 const KnownImage& known, const ClassRules& classes,
+                 Depth depth) {
   Examined result;
+  result.path = image.path;
   const std::string path(image.path);
-  const auto stamp = stamp_of(path);
-  found.image = stamp.value_or(FileStamp());
-  if (known != nullptr && known->believes_image && known->image == stamp) {
-    result.size.size = known->size;
+  const bool opens_image = depth == Depth::kImagesAndLabels;
+  const bool is_in_pixels = image.reader->is_in_pixels();
+  codecs::ImageSize size;
+  if (opens_image || is_in_pixels) {
+    const auto stamp = stamp_of(path);
+    result.files.image = stamp.value_or(FileStamp());
+    // An image in a pack has no file of its own.
+    result.file_bytes = stamp ? static_cast<int64_t>(stamp->bytes) : -1;
+    if (known.has_size_of(stamp)) {
+      result.size.size = known.size();
+    } else if (opens_image) {
+      result.size = codecs::inspect_image(path, options.limits);
+    } else {
+      result.size = codecs::read_image_size(path, options.limits);
+    }
+    size = result.size.size;
+  }
+  const bool is_usable = result.size.ok();
+  if (!is_usable && opens_image && is_in_pixels) {
+    const auto header = codecs::read_image_size(path, options.limits);
+    if (header.ok()) size = header.size;
+  }
+  if (is_in_pixels && size.width == 0) return result;
+  examine_labels(image, size, known, classes, options.keep_outlines, result);
+  if (!result.labels.fault) result.boxes = boxes_of(result.labels.labels);
+  if (is_usable) {
+    result.files.believes_image = result.file_bytes >= 0;
   } else {
-    result.size = codecs::inspect_image(path, options.limits);
+    // Their boxes are counted, but nothing else is said of them.
+    result.labels = {};
+    result.files.labels = {};
+    result.files.believes_labels = 0;
+    result.knew_labels = false;
   }
-  if (!result.size.ok()) {
-    result.undecodable = count_boxes(image, options.limits, known);
-    return result;
-  }
-  found.believes_image = stamp.has_value();
-  found.size = result.size.size;
-  // An image in a pack has no file of its own.
-  result.file_bytes = stamp ? static_cast<int64_t>(stamp->bytes) : -1;
-  result.labels = labels_of(image, found.size, known, found);
-  if (!options.keep_outlines) result.labels.labels.outlines = {};
   return result;
 }
 
@@ -92,12 +127,13 @@ Examined examine(const SplitImage& image, const IndexOptions& options,
 // Builds a Dataset, and its digest, from images that are added in order.
 class DatasetBuilder {
  public:
-  DatasetBuilder(const configs::DataConfig& config, bool single_cls)
-      : root_(fs::absolute(config.file).lexically_normal().parent_path()),
+  DatasetBuilder(const configs::DataConfig& config, const IndexOptions& options)
+      : keeps_outlines_(options.keep_outlines),
+        root_(fs::absolute(config.file).lexically_normal().parent_path()),
         root_text_((root_ / "").string()),
         hash_(XXH3_createState(), XXH3_freeState) {
     dataset_.class_names_ = config.names;
-    if (single_cls) {
+    if (options.single_cls) {
       dataset_.class_names_ = {config.names.size() == 1 ? config.names[0]
                                                         : "item"};
     }
@@ -107,25 +143,24 @@ class DatasetBuilder {
     for (const std::string& name : dataset_.class_names_) hash_text(name);
   }
 
-  void add(std::string_view image, const Examined& examined) {
-    dataset_.path_text_ += image;
-    dataset_.path_offsets_.push_back(dataset_.path_text_.size());
-    if (image.starts_with(root_text_)) {
-      add_content(image.substr(root_text_.size()), examined);
-    } else {
-      add_content(fs::path(image).lexically_relative(root_).string(), examined);
+  void add(const Examined& image) {
+    if (image.pack != nullptr) {
+      if (dataset_.packs_.empty() || dataset_.packs_.back() != image.pack) {
+        dataset_.packs_.push_back(image.pack);
+      }
+      dataset_.packed_.push_back(
+          {static_cast<uint32_t>(dataset_.packs_.size() - 1),
+           static_cast<uint32_t>(image.number)});
+      return add_content(image.pack->name(image.number), image);
     }
-  }
-
-  void begin_pack(std::shared_ptr<const packs::PackIndex> pack) {
-    dataset_.packs_.push_back(std::move(pack));
-  }
-  // Adds an image of the newest pack.
-  void add_packed(int64_t number, const Examined& examined) {
-    dataset_.packed_.push_back(
-        {static_cast<uint32_t>(dataset_.packs_.size() - 1),
-         static_cast<uint32_t>(number)});
-    add_content(dataset_.packs_.back()->name(number), examined);
+    dataset_.path_text_ += image.path;
+    dataset_.path_offsets_.push_back(dataset_.path_text_.size());
+    if (image.path.starts_with(root_text_)) {
+      add_content(image.path.substr(root_text_.size()), image);
+    } else {
+      add_content(fs::path(image.path).lexically_relative(root_).string(),
+                  image);
+    }
   }
 
   Dataset finish() {
@@ -156,6 +191,7 @@ class DatasetBuilder {
         hash_value(value);
       }
     }
+    if (!keeps_outlines_) return;
     for (const Outline& outline : examined.labels.labels.outlines) {
       add(outline);
     }
@@ -179,6 +215,7 @@ class DatasetBuilder {
     XXH3_64bits_update(hash_.get(), text.data(), text.size());
   }
 
+  const bool keeps_outlines_;
   fs::path root_;
   std::string root_text_;  // root_ with a slash at its end
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
@@ -262,30 +299,14 @@ void refuse_unknown_class(const configs::DataConfig& config,
               ExitCode::kData);
 }
 
-void count_kept(const LabelFile& labels, DataReport& report) {
-  const auto boxes = static_cast<int64_t>(labels.boxes.size());
-  ++report.images;
-  report.boxes += boxes;
-  if (boxes == 0) ++report.background;
-}
-
-// Adds an image to the report; called in the order of the files. Returns
-// whether the image is kept.
-bool report_image(std::string_view image, const Examined& examined,
-                  DataReport& report) {
-  if (!examined.size.ok()) {
-    report.add({DataFaultKind::kUnreadableImage, std::string(image),
-                examined.size.reason, "image and its boxes left out"});
-    return false;
+// Adds an image to the report. Returns whether it is kept.
+bool report_image(const Examined& image, DataReport& report) {
+  if (image.pack == nullptr || image.size.ok()) {
+    return add_image(image.path, image.size.reason, image.labels, report);
   }
-  if (examined.labels.fault) {
-    report.add(*examined.labels.fault);
-    return false;
-  }
-  const LabelFile& labels = examined.labels.labels;
-  for (const DataFault& fault : labels.faults) report.add(fault);
-  count_kept(labels, report);
-  return true;
+  // The images of a shard that is missing are reported together.
+  add_classes(image.labels.labels, report);
+  return false;
 }
 
 }  // namespace
@@ -315,16 +336,15 @@ Outlines Dataset::outlines(int64_t index) const {
 
 namespace {
 
-// Calls `image` for each image of a pack with what the pack's index says of it.
+// Calls `take` for each image of a pack with what the pack's index says of it.
 // Images whose shard is missing or too short get a reason instead of a size. No
 // image is opened.
-template <typename Image>
-void each_packed_image(const configs::DataConfig& config,
-                       const packs::Pack& pack, const IndexOptions& options,
-                       DataReport& report, const Image& image) {
+template <typename Take>
+void each_packed_image(const packs::Pack& pack, const ClassRules& classes,
+                       bool keep_outlines, DataReport& report,
+                       const Take& take) {
   report_damage(pack, report);
   const packs::PackIndex& index = *pack.index;
-  const ClassRules classes{config.names, options.single_cls};
   std::vector<packs::PackIndex::ShardState> shards;
   for (int64_t i = 0; i < index.num_shards(); ++i) {
     shards.push_back(index.shard_state(static_cast<uint32_t>(i)));
@@ -336,21 +356,22 @@ void each_packed_image(const configs::DataConfig& config,
       ++damaged;
       continue;
     }
-    const packs::PackedImage& entry = index.image(i);
-    Examined examined;
-    examined.file_bytes = static_cast<int64_t>(entry.bytes);
-    examined.labels.labels = labels_of(pack, i, classes, options.keep_outlines);
-    if (examined.labels.labels.unknown_class) {
-      examined.labels.file = index.path(i).string();
-    }
+    const packs::IndexedImage& entry = index.image(i);
+    Examined image;
+    image.pack = pack.index;
+    image.number = i;
+    image.file_bytes = static_cast<int64_t>(entry.bytes);
+    LabelFile& labels = image.labels.labels;
+    labels = labels_of(pack.labels.of(entry), classes, keep_outlines);
+    if (labels.unknown_class) image.labels.file = index.path(i).string();
+    image.boxes = boxes_of(labels);
     if (entry.offset + entry.bytes <= shards[entry.shard].bytes) {
-      examined.size.size = {entry.height, entry.width};
+      image.size.size = {entry.height, entry.width};
     } else {
       ++missing[entry.shard];
-      examined.size.reason = shards[entry.shard].fault;
-      examined.undecodable = boxes_of(examined.labels.labels);
+      image.size.reason = shards[entry.shard].fault;
     }
-    image(i, examined);
+    take(image);
   }
   for (size_t i = 0; i < shards.size(); ++i) {
     if (shards[i].fault.empty()) continue;
@@ -382,30 +403,71 @@ std::vector<packs::Pack> packs_of(const configs::DataConfig& config,
   return packs;
 }
 
-IndexedDataset index_packs(const configs::DataConfig& config, Split split,
-                           const std::vector<packs::Pack>& packs,
-                           const IndexOptions& options) {
+// Calls `take` for each image of a split, in order of the data set. Whatever
+// describes the split, its images reach training only through here.
+template <typename Take>
+void each_image(const configs::DataConfig& config, Split split,
+                const IndexOptions& options, Depth depth, DataReport& report,
+                const Take& take) {
+  const ClassRules classes{config.names, options.single_cls};
+  const std::vector<packs::Pack> packs = packs_of(config, split, options);
+  for (const packs::Pack& pack : packs) {
+    each_packed_image(pack, classes, options.keep_outlines, report, take);
+  }
+  if (!packs.empty()) return;
+  const SplitImages opened = open_split(config, split, options.single_cls,
+                                        report, options.keep_outlines);
+  const std::vector<SplitImage>& images = opened.images;
+  const bool is_scan = depth == Depth::kImagesAndLabels;
+  codecs::ImageLimits limits = options.limits;
+  // The number of boxes does not depend on bands, so counting uses the index
+  // that most models write.
+  if (!is_scan && limits.bands == codecs::kAnyBands) {
+    limits.bands = codecs::kColours;
+  }
+  FolderIndex index(index_place(options.kept_in, config, split, limits), images,
+                    classes, /*is_kept=*/is_scan);
+  for (const FolderIndex::Chunk* chunk = &index.next(); chunk->size() > 0;
+       chunk = &index.next()) {
+    std::vector<Examined> examined(chunk->size());
+    parallel_for(static_cast<int64_t>(chunk->size()), options.num_threads,
+                 [&](int64_t i) {
+                   const auto at = static_cast<size_t>(i);
+                   examined[at] = examine(images[chunk->begin + at], options,
+                                          chunk->known[at], classes, depth);
+                 });
+    for (const Examined& image : examined) {
+      take(image);
+      if (!is_scan) continue;
+      index.keep(image.files, image.size.size, image.labels.labels,
+                 image.knew_labels);
+    }
+  }
+  if (!is_scan) return;
+  for (std::string& note : index.finish()) {
+    report.notes.push_back(std::move(note));
+  }
+}
+
+}  // namespace
+
+IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
+                             const IndexOptions& options) {
   IndexedDataset result;
   DataReport& report = result.report;
   report.split = split_name(split);
-  DatasetBuilder builder(config, options.single_cls);
+  DatasetBuilder builder(config, options);
   std::optional<ImageLabels> unknown;
-  for (const packs::Pack& pack : packs) {
-    builder.begin_pack(pack.index);
-    each_packed_image(config, pack, options, report,
-                      [&](int64_t number, const Examined& image) {
-                        const LabelFile& labels = image.labels.labels;
-                        add_classes(labels, report);
-                        if (!unknown && labels.unknown_class)
-                          unknown = image.labels;
-                        if (image.undecodable) {
-                          result.undecodable.push_back(*image.undecodable);
-                          return;
-                        }
-                        count_kept(labels, report);
-                        builder.add_packed(number, image);
-                      });
-  }
+  each_image(config, split, options, Depth::kImagesAndLabels, report,
+             [&](const Examined& image) {
+               if (!unknown && image.labels.labels.unknown_class) {
+                 unknown = image.labels;
+               }
+               if (!image.size.ok() && image.boxes) {
+                 result.undecodable.push_back(*image.boxes);
+               }
+               if (report_image(image, report)) builder.add(image);
+             });
   refuse_unknown_class(config, unknown ? &*unknown : nullptr, report);
   if (report.boxes == 0) {
     DataReport ignored;
@@ -416,114 +478,16 @@ IndexedDataset index_packs(const configs::DataConfig& config, Split split,
   return result;
 }
 
-}  // namespace
-
-IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
-                             const IndexOptions& options) {
-  const std::vector<packs::Pack> packs = packs_of(config, split, options);
-  if (!packs.empty()) return index_packs(config, split, packs, options);
-  IndexedDataset result;
-  result.report.split = split_name(split);
-  const SplitImages split_images = open_split(
-      config, split, options.single_cls, result.report, options.keep_outlines);
-  const std::vector<SplitImage>& images = split_images.images;
-  FolderIndex index(index_place(options.kept_in, config, split, options.limits),
-                    images);
-  DatasetBuilder builder(config, options.single_cls);
-  std::optional<ImageLabels> unknown;
-  for (const FolderIndex::Chunk* chunk = &index.next(); chunk->size() > 0;
-       chunk = &index.next()) {
-    std::vector<Examined> examined(chunk->size());
-    std::vector<KnownImage> found(chunk->size());
-    parallel_for(static_cast<int64_t>(chunk->size()), options.num_threads,
-                 [&](int64_t i) {
-                   const auto at = static_cast<size_t>(i);
-                   examined[at] = examine(images[chunk->begin + at], options,
-                                          chunk->known[at], found[at]);
-                 });
-    for (size_t i = 0; i < chunk->size(); ++i) {
-      const std::string_view path = images[chunk->begin + i].path;
-      const Examined& image = examined[i];
-      add_classes(image.labels.labels, result.report);
-      if (!unknown && image.labels.labels.unknown_class) unknown = image.labels;
-      if (image.undecodable) result.undecodable.push_back(*image.undecodable);
-      if (!report_image(path, image, result.report)) continue;
-      builder.add(path, image);
-    }
-    index.keep(std::move(found));
-  }
-  for (std::string& note : index.finish()) {
-    result.report.notes.push_back(std::move(note));
-  }
-  refuse_unknown_class(config, unknown ? &*unknown : nullptr, result.report);
-  if (result.report.boxes == 0) {
-    refuse_empty(config, result.report, images);
-  }
-  result.dataset = builder.finish();
-  return result;
-}
-
-std::optional<ImageBoxes> count_boxes(const SplitImage& image,
-                                      const codecs::ImageLimits& limits,
-                                      const KnownImage* known) {
-  codecs::ImageSize size;
-  if (image.reader->is_in_pixels()) {
-    const std::string path(image.path);
-    if (known != nullptr && known->believes_image &&
-        known->image == stamp_of(path)) {
-      size = known->size;
-    } else {
-      const auto header = codecs::read_image_size(path, limits);
-      if (!header.ok()) return std::nullopt;
-      size = header.size;
-    }
-  }
-  KnownImage found;
-  const ImageLabels labels = labels_of(image, size, known, found);
-  if (labels.fault) return std::nullopt;
-  return boxes_of(labels.labels);
-}
-
 BoxCounts count_boxes(const configs::DataConfig& config, Split split,
                       const IndexOptions& options) {
   DataReport ignored;  // the run's own report lists these faults
-  std::vector<std::optional<ImageBoxes>> counts;
-  const std::vector<packs::Pack> packs = packs_of(config, split, options);
-  if (!packs.empty()) {
-    for (const packs::Pack& pack : packs) {
-      each_packed_image(config, pack, options, ignored,
-                        [&](int64_t, const Examined& image) {
-                          counts.emplace_back(boxes_of(image.labels.labels));
-                        });
-    }
-  } else {
-    const SplitImages split_images =
-        open_split(config, split, options.single_cls, ignored);
-    const std::vector<SplitImage>& images = split_images.images;
-    counts.resize(images.size());
-    // The number of boxes does not depend on bands, so use the index that most
-    // models write.
-    codecs::ImageLimits limits = options.limits;
-    if (limits.bands == codecs::kAnyBands) limits.bands = codecs::kColours;
-    FolderIndex index(index_place(options.kept_in, config, split, limits),
-                      images, /*is_kept=*/false);
-    for (const FolderIndex::Chunk* chunk = &index.next(); chunk->size() > 0;
-         chunk = &index.next()) {
-      parallel_for(static_cast<int64_t>(chunk->size()), options.num_threads,
-                   [&](int64_t i) {
-                     const auto at = static_cast<size_t>(i);
-                     counts[chunk->begin + at] =
-                         count_boxes(images[chunk->begin + at], options.limits,
-                                     chunk->known[at]);
-                   });
-    }
-  }
   BoxCounts result;
-  for (const auto& image : counts) {
-    if (!image) continue;
-    result.boxes.push_back(image->boxes);
-    result.polygons += image->polygons;
-  }
+  each_image(config, split, options, Depth::kLabels, ignored,
+             [&](const Examined& image) {
+               if (!image.boxes) return;
+               result.boxes.push_back(image.boxes->boxes);
+               result.polygons += image.boxes->polygons;
+             });
   if (result.boxes.empty()) {
     throw Error("data",
                 "no image to train on is named in " + config.file.string(),

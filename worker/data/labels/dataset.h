@@ -30,8 +30,6 @@ class PackIndex;
 
 namespace headroom::labels {
 
-struct KnownImage;
-
 struct IndexOptions {
   bool single_cls = false;     // all classes become class 0
   bool keep_outlines = false;  // outlines of polygon labels
@@ -109,28 +107,22 @@ struct IndexedDataset {
 IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
                              const IndexOptions& options = {});
 
-// The next three functions count boxes from label files alone and open no
-// image, so that thousands of images take a fraction of a second. (If boxes are
-// in pixels, image headers are read.) Images that cannot be decoded are counted
-// here although training leaves them out.
-
-// Counts the boxes of one image. Returns nullopt if its labels cannot be read.
-// `known` holds facts of an earlier start, nullptr if there are none.
-std::optional<ImageBoxes> count_boxes(const SplitImage& image,
-                                      const codecs::ImageLimits& limits,
-                                      const KnownImage* known = nullptr);
-
 struct BoxCounts {
   // One number for each image. Images whose labels cannot be read are left out.
   std::vector<int64_t> boxes;
   int64_t polygons = 0;  // boxes that are polygons
 };
 
-// Counts boxes in order of path. Throws Error (exit 4) if the split is empty.
+// Counts boxes from the labels alone and opens no image, so that thousands of
+// images take a fraction of a second. (If boxes are in pixels, image headers
+// are read.) Images that cannot be decoded are counted although training leaves
+// them out. The order is that of the data set. Throws Error (exit 4) if the
+// split is empty.
 BoxCounts count_boxes(const configs::DataConfig& config, Split split,
                       const IndexOptions& options);
 
-// Images that cannot be decoded are listed last.
+// The same counts of a data set that was indexed; images that cannot be decoded
+// are listed last.
 BoxCounts count_boxes(const IndexedDataset& indexed);
 
 }  // namespace headroom::labels

@@ -180,10 +180,6 @@ class Lister {
   std::set<std::pair<dev_t, ino_t>> entered_;
 };
 
-}  // namespace
-
-namespace {
-
 // The position at which a path's suffix begins: ".jpg" in "a/b.jpg". The end of
 // the path if it has none.
 size_t suffix_begin(std::string_view file) {
@@ -236,6 +232,15 @@ bool image_exists(const fs::path& image) {
          file_exists(codecs::image_page(image).file);
 }
 
+std::string unique_stem(const fs::path& file, std::set<std::string>& taken) {
+  const std::string stem = file.stem().string();
+  std::string unique = stem;
+  for (int i = 2; !taken.insert(unique).second; ++i) {
+    unique = stem + "_" + std::to_string(i);
+  }
+  return unique;
+}
+
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()),
@@ -251,6 +256,11 @@ std::vector<std::string> names_in(const std::string& folder) {
 bool file_exists(const std::string& file) {
   struct stat status {};
   return ::stat(file.c_str(), &status) == 0;
+}
+
+std::string first_existing(const std::vector<std::string>& files) {
+  const auto found = std::ranges::find_if(files, file_exists);
+  return found == files.end() ? files.front() : *found;
 }
 
 std::vector<std::string> list_images(const std::vector<fs::path>& sources,
@@ -275,9 +285,7 @@ std::vector<std::string> label_paths(std::string_view image) {
 }
 
 std::string label_path(std::string_view image) {
-  const std::vector<std::string> paths = label_paths(image);
-  const auto found = std::ranges::find_if(paths, file_exists);
-  return found == paths.end() ? paths[0] : *found;
+  return first_existing(label_paths(image));
 }
 
 }  // namespace headroom::labels

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,8 +43,17 @@ std::string with_suffix(std::string_view file, std::string_view suffix);
 
 bool file_exists(const std::string& file);
 
+// The first of these files that exists; the first of all if none does.
+// REQUIRES: there is one.
+std::string first_existing(const std::vector<std::string>& files);
+
 // The names in a folder, sorted; empty if it cannot be listed.
 std::vector<std::string> names_in(const std::string& folder);
+
+// The file's stem, or STEM_2, STEM_3 and so on if it is in `taken` already.
+// Adds it to `taken`.
+std::string unique_stem(const std::filesystem::path& file,
+                        std::set<std::string>& taken);
 
 // Whether the image exists; for a page, whether its file exists.
 bool image_exists(const std::filesystem::path& image);

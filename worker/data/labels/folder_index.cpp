@@ -3,133 +3,81 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstring>
 #include <system_error>
 #include <utility>
 
-#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/file_list.h"
-#include "worker/data/labels/index_cache.h"
-#include "worker/data/packs/packed_file.h"
 
 namespace headroom::labels {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<char, 8> kMagic{'H', 'R', 'F', 'I', 'L', 'E', '\r', '\n'};
-constexpr uint32_t kVersion = 1;
 // Part of the key. Raise it when a change of the code makes a usable image be
-// refused or have another size.
-constexpr int kVerdicts = 2;
-constexpr uint64_t kMostBlockBytes = uint64_t{16} << 20;
-// A block ends when its texts and paths reach this size. A label file above
-// kMostText is not stored and is read at each start.
+// refused or have another size, or labels be read in another way.
+constexpr int kVerdicts = 3;
+// A block ends when its images' data reaches this size.
 constexpr uint64_t kBlockBytes = uint64_t{4} << 20;
-constexpr size_t kMostText = size_t{1} << 20;
 
-struct IndexHeader {
-  std::array<char, 8> magic = kMagic;
-  uint32_t version = kVersion;
-  uint32_t key_bytes = 0;
-  uint64_t digest = 0;  // XXH3 of the key
-};
-struct BlockHeader {
-  uint64_t images = 0;
-  uint64_t bytes = 0;   // bytes of the payload that follows
-  uint64_t digest = 0;  // XXH3 of the payload, seeded with the key's digest
-};
-struct Entry {
-  FileStamp image, labels;
-  int32_t height = 0, width = 0;
-  uint32_t path_bytes = 0, text_bytes = 0;
-  uint32_t believes_image = 0, believes_labels = 0;
-};
-static_assert(sizeof(IndexHeader) == 24 && sizeof(BlockHeader) == 24 &&
-              sizeof(FileStamp) == 32 && sizeof(Entry) == 88);
-
-uint64_t digest_of(std::string_view key) {
-  return XXH3_64bits(key.data(), key.size());
+uint64_t digest_of(std::string_view text) {
+  return XXH3_64bits(text.data(), text.size());
 }
 
-template <typename Part>
-void append(std::string& bytes, const Part& part) {
-  bytes.append(reinterpret_cast<const char*>(&part), sizeof part);
+uint64_t digest_of(const ClassRules& classes) {
+  std::string text = classes.single_cls ? "one" : "";
+  for (const std::string& name : classes.names) text += '\0' + name;
+  return digest_of(text);
 }
 
-std::string header_bytes(const std::string& key) {
-  IndexHeader header;
-  header.key_bytes = static_cast<uint32_t>(key.size());
-  header.digest = digest_of(key);
+// Faults as bytes: the kind, then three texts, each after its length.
+std::string bytes_of(const std::vector<DataFault>& faults) {
   std::string bytes;
-  append(bytes, header);
-  return bytes + key;
-}
-
-Entry entry_of(const KnownImage& image) {
-  return {.image = image.image,
-          .labels = image.labels,
-          .height = image.size.height,
-          .width = image.size.width,
-          .path_bytes = static_cast<uint32_t>(image.path.size()),
-          .text_bytes = static_cast<uint32_t>(image.label_text.size()),
-          .believes_image = image.believes_image ? 1U : 0U,
-          .believes_labels = image.believes_labels ? 1U : 0U};
-}
-
-// A block without images marks the end of an index.
-std::string block_bytes(const std::vector<KnownImage>& images, uint64_t seed) {
-  std::string payload;
-  for (const KnownImage& image : images) append(payload, entry_of(image));
-  for (const KnownImage& image : images) payload += image.path;
-  for (const KnownImage& image : images) payload += image.label_text;
-  const BlockHeader header = {
-      images.size(), payload.size(),
-      XXH3_64bits_withSeed(payload.data(), payload.size(), seed)};
-  std::string bytes;
-  append(bytes, header);
-  return bytes + payload;
-}
-
-bool is_possible(const Entry& entry) {
-  constexpr int32_t kMostSide = 1 << 28;
-  const auto fits = [](int32_t side) { return side > 0 && side <= kMostSide; };
-  return entry.believes_image == 0 || (fits(entry.height) && fits(entry.width));
-}
-
-// Decodes the images of a block. Returns an empty list if it is not valid.
-std::vector<KnownImage> images_of(std::string_view payload, uint64_t count) {
-  std::vector<Entry> entries(count);
-  std::memcpy(entries.data(), payload.data(), count * sizeof(Entry));
-  payload.remove_prefix(count * sizeof(Entry));
-  uint64_t paths = 0, texts = 0;
-  for (const Entry& entry : entries) {
-    paths += entry.path_bytes;
-    texts += entry.text_bytes;
-    if (!is_possible(entry)) return {};
+  for (const DataFault& fault : faults) {
+    bytes += static_cast<char>(fault.kind);
+    for (const std::string* text : {&fault.where, &fault.what, &fault.fix}) {
+      const auto length = static_cast<uint32_t>(text->size());
+      bytes.append(reinterpret_cast<const char*>(&length), sizeof length);
+      bytes += *text;
+    }
   }
-  if (paths + texts != payload.size()) return {};
-  std::string_view text = payload.substr(paths);
-  std::vector<KnownImage> images;
-  images.reserve(count);
-  for (const Entry& entry : entries) {
-    images.push_back(
-        {.path = std::string(payload.substr(0, entry.path_bytes)),
-         .image = entry.image,
-         .labels = entry.labels,
-         .size = {entry.height, entry.width},
-         .label_text = std::string(text.substr(0, entry.text_bytes)),
-         .believes_image = entry.believes_image != 0,
-         .believes_labels = entry.believes_labels != 0});
-    payload.remove_prefix(entry.path_bytes);
-    text.remove_prefix(entry.text_bytes);
+  return bytes;
+}
+
+std::vector<DataFault> faults_in(std::string_view bytes) {
+  std::vector<DataFault> faults;
+  while (!bytes.empty()) {
+    DataFault& fault = faults.emplace_back();
+    fault.kind = static_cast<DataFaultKind>(
+        std::min<int>(static_cast<uint8_t>(bytes[0]), kNumDataFaultKinds - 1));
+    bytes.remove_prefix(1);
+    for (std::string* text : {&fault.where, &fault.what, &fault.fix}) {
+      uint32_t length = 0;
+      std::memcpy(&length, bytes.data(), std::min(bytes.size(), sizeof length));
+      bytes.remove_prefix(std::min(bytes.size(), sizeof length));
+      *text = bytes.substr(0, length);
+      bytes.remove_prefix(text->size());
+    }
   }
-  return images;
+  return faults;
+}
+
+packs::IndexedLabels indexed(const LabelFile& labels) {
+  packs::IndexedLabels result;
+  for (size_t i = 0; i < labels.boxes.size(); ++i) {
+    const BoxLabel& box = labels.boxes[i];
+    const Outline& outline = labels.outlines[i];
+    result.boxes.push_back({box.class_index, box.cx, box.cy, box.w, box.h,
+                            static_cast<uint32_t>(outline.size())});
+    for (const OutlinePoint& point : outline) {
+      result.points.push_back(
+          {static_cast<float>(point.x), static_cast<float>(point.y)});
+    }
+  }
+  return result;
 }
 
 int64_t now() {
@@ -140,174 +88,56 @@ int64_t now() {
 
 }  // namespace
 
-// Reads an index block after block.
-class FolderIndex::Reader {
- public:
-  Reader(const fs::path& path, const std::string& key)
-      : file_(path), seed_(digest_of(key)) {
-    if (file_.descriptor() < 0) {
-      is_there_ = file_.error() != ENOENT && file_.error() != ENOTDIR;
-      damage_ =
-          std::string("cannot be read (") + std::strerror(file_.error()) + ")";
-      return;
-    }
-    const std::string wanted = header_bytes(key);
-    std::string header(wanted.size(), '\0');
-    if (!read(header.data(), header.size()) || header != wanted) {
-      damage_ = "is damaged, of another version or of another data set";
-    }
-  }
+bool KnownImage::has_size_of(const std::optional<FileStamp>& image) const {
+  return part != nullptr && part->files[number].believes_image != 0 &&
+         image == part->files[number].image;
+}
 
-  // Returns the next block. It is empty at the end, and if the index is
-  // damaged; then damage() says why.
-  std::vector<KnownImage> next() {
-    begin_ = position_;
-    BlockHeader header;
-    if (!read(&header, sizeof header)) return damaged("is cut off");
-    if (header.images > kMostImages || header.bytes > kMostBlockBytes ||
-        header.images * sizeof(Entry) > header.bytes) {
-      return damaged("is damaged");
-    }
-    raw_.assign(reinterpret_cast<const char*>(&header), sizeof header);
-    raw_.resize(sizeof header + header.bytes);
-    char* const payload = raw_.data() + sizeof header;
-    if (!read(payload, header.bytes)) return damaged("is cut off");
-    if (XXH3_64bits_withSeed(payload, header.bytes, seed_) != header.digest) {
-      return damaged("is damaged");
-    }
-    if (header.images == 0) {
-      has_ended_ = true;
-      return {};
-    }
-    std::vector<KnownImage> images =
-        images_of({payload, header.bytes}, header.images);
-    for (const KnownImage& image : images) {
-      if (!path_precedes(last_, image.path)) return damaged("is out of order");
-      last_ = image.path;
-    }
-    if (images.empty()) return damaged("is damaged");
-    return images;
-  }
+bool KnownImage::has_labels_of(const FileStamp& labels) const {
+  return part != nullptr && part->files[number].believes_labels != 0 &&
+         labels == part->files[number].labels;
+}
 
-  bool is_there() const { return is_there_; }
-  bool has_ended() const { return has_ended_ || !damage_.empty(); }
-  const std::string& damage() const { return damage_; }
-  // The bytes of the newest block, header included.
-  const std::string& raw() const { return raw_; }
+codecs::ImageSize KnownImage::size() const {
+  return {part->images[number].height, part->images[number].width};
+}
 
-  // Calls `write` with everything before the newest block, or before the place
-  // that next() could not read. Returns false if it cannot be read again.
-  template <typename Write>
-  bool copy_before(const Write& write) {
-    std::vector<char> bytes(size_t{1} << 20);
-    for (uint64_t at = 0; at < begin_;) {
-      const uint64_t count = std::min<uint64_t>(bytes.size(), begin_ - at);
-      if (packs::read_at(file_.descriptor(), at, bytes.data(), count) != count)
-        return false;
-      write(bytes.data(), count);
-      at += count;
-    }
-    return true;
-  }
-
- private:
-  std::vector<KnownImage> damaged(const char* how) {
-    damage_ = std::string(how) + " after " +
-              counted(static_cast<int64_t>(begin_), "byte");
-    return {};
-  }
-
-  bool read(void* bytes, uint64_t num_bytes) {
-    if (packs::read_at(file_.descriptor(), position_, bytes, num_bytes) !=
-        num_bytes) {
-      return false;
-    }
-    position_ += num_bytes;
-    return true;
-  }
-
-  const packs::OpenFile file_;
-  const uint64_t seed_;
-  uint64_t position_ = 0, begin_ = 0;
-  std::string raw_, last_, damage_;
-  bool is_there_ = true, has_ended_ = false;
-};
-
-// Writes a new index beside the old one and replaces it on commit. Holds the
-// lock while it exists.
-class FolderIndex::Writer {
- public:
-  // Throws Error if the folder cannot be written.
-  explicit Writer(const Place& place)
-      : place_(place), seed_(digest_of(place.key)) {
-    std::error_code ignored;  // taking the lock below reports the reason
-    const fs::path folder = place.file.parent_path();
-    if (fs::create_directories(folder, ignored)) {
-      fs::permissions(folder, fs::perms::owner_all, ignored);
-    }
-    lock_.emplace(place.file);
-    if (lock_->error() != 0) {
-      throw Error("data",
-                  place.file.string() + ".lock cannot be taken (" +
-                      std::strerror(lock_->error()) + ")",
-                  "");
-    }
-    if (lock_->is_held()) file_.emplace(place.file);
-  }
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
-
-  // False if another process is writing the same index.
-  bool has_lock() const { return file_.has_value(); }
-
-  void write(const void* bytes, size_t num_bytes) {
-    file_->write(bytes, num_bytes);
-  }
-  void write(std::string_view bytes) { write(bytes.data(), bytes.size()); }
-
-  void add(const std::vector<KnownImage>& images) {
-    std::vector<KnownImage> block;
-    uint64_t bytes = 0;
-    for (const KnownImage& image : images) {
-      block.push_back(image);
-      bytes += image.path.size() + image.label_text.size();
-      if (block.size() < kMostImages && bytes < kBlockBytes) continue;
-      write(block_bytes(block, seed_));
-      block.clear();
-      bytes = 0;
-    }
-    if (!block.empty()) write(block_bytes(block, seed_));
-  }
-
-  void commit() {
-    write(block_bytes({}, seed_));
-    file_->commit();
-  }
-
- private:
-  const Place& place_;
-  const uint64_t seed_;
-  std::optional<IndexLock> lock_;
-  // Declared after lock_, so that an uncommitted file is removed while the lock
-  // is still held.
-  std::optional<AtomicFile> file_;
-};
+LabelFile KnownImage::labels(const ClassRules& classes,
+                             bool keep_outlines) const {
+  LabelFile result =
+      labels_of(part->labels.of(part->images[number]), classes, keep_outlines);
+  result.faults = faults_in(part->faults_of(number));
+  result.largest_class = part->files[number].largest_class;
+  result.has_class_zero = part->files[number].has_class_zero != 0;
+  return result;
+}
 
 void FolderIndex::Difference::add(std::string_view path) {
   if (count++ == 0) first = path;
 }
 
 FolderIndex::FolderIndex(Place place, const std::vector<SplitImage>& images,
-                         bool is_kept)
+                         const ClassRules& classes, bool is_kept)
     : place_(std::move(place)),
       images_(images),
+      key_(digest_of(place_.key)),
+      rules_(digest_of(classes)),
       begin_(now()),
       is_kept_(is_kept),
       may_write_(is_kept) {
   if (place_.file.empty()) return;
-  reader_ = std::make_unique<Reader>(place_.file, place_.key);
-  had_index_ = reader_->damage().empty();
-  if (!had_index_ && reader_->is_there()) note_failure(reader_->damage());
+  reader_ = std::make_unique<packs::IndexReader>(place_.file,
+                                                 packs::IndexKind::kFiles);
+  std::optional<packs::IndexPart> first = reader_->next();
+  had_index_ = first && first->seal.key == key_;
+  has_ended_ = !had_index_;
+  if (had_index_) {
+    begin_block(std::move(*first));
+  } else if (!reader_->is_missing()) {
+    note_failure(reader_->file().descriptor() < 0
+                     ? reader_->fault()
+                     : "is damaged, of another version or of another data set");
+  }
 }
 
 FolderIndex::~FolderIndex() = default;
@@ -322,140 +152,241 @@ void FolderIndex::note_failure(const std::string& what) {
                    what + ": files that it lacks are read");
 }
 
-// Leaves block_ empty if the index has no more blocks.
-void FolderIndex::load_block() {
-  block_.clear();
+void FolderIndex::begin_block(packs::IndexPart block) {
+  std::string_view last = block_.images.empty()
+                              ? std::string_view()
+                              : block_.name(block_.images.size() - 1);
+  bool is_sound = block.seal.key == key_;
+  for (size_t i = 0; i < block.images.size(); ++i) {
+    is_sound = is_sound && path_precedes(last, block.name(i));
+    last = block.name(i);
+  }
+  if (!is_sound) return end_with_damage();
+  has_ended_ = block.images.empty();
+  block_ = std::move(block);
   in_block_ = 0;
-  if (reader_ == nullptr || reader_->has_ended()) return;
-  block_ = reader_->next();
-  if (!reader_->damage().empty()) note_failure(reader_->damage());
+  if (block_.seal.rules == rules_) return;
+  for (packs::SeenFiles& files : block_.files) files.believes_labels = 0;
 }
 
-void FolderIndex::forget(const KnownImage& image) {
-  removed_.add(image.path);
-  covers_block_ = false;
-  write({}, false);
+void FolderIndex::end_with_damage() {
+  has_ended_ = is_damaged_ = true;
+  block_ = {};
+  in_block_ = 0;
+  note_failure(cat("is damaged or cut off after ",
+                   counted(static_cast<int64_t>(reader_->begin()), "byte")));
+}
+
+// Leaves block_ empty if the index has no more blocks.
+void FolderIndex::load_block() {
+  if (has_ended_ || reader_ == nullptr) {
+    block_ = {};
+    in_block_ = 0;
+    return;
+  }
+  std::optional<packs::IndexPart> block = reader_->next();
+  if (!block) return end_with_damage();
+  begin_block(std::move(*block));
+}
+
+void FolderIndex::forget_next() {
+  removed_.add(block_.name(in_block_++));
+  begin_writing();
 }
 
 const FolderIndex::Chunk& FolderIndex::next() {
-  const size_t begin = chunk_.end;
-  chunk_ = {begin, begin, {}};
-  if (in_block_ == block_.size()) load_block();
-  // Skip blocks whose images all precede the images that are left.
-  while (!block_.empty() &&
-         (begin == images_.size() ||
-          path_precedes(block_.back().path, images_[begin].path))) {
-    while (in_block_ < block_.size()) forget(block_[in_block_++]);
-    load_block();
-  }
-  size_t end = std::min(begin + kMostImages, images_.size());
-  bool reaches_last = false;  // whether the chunk ends where the block ends
-  if (!block_.empty()) {
-    const auto first = images_.begin() + static_cast<std::ptrdiff_t>(begin);
-    const auto after = std::ranges::upper_bound(
-        first, images_.begin() + static_cast<std::ptrdiff_t>(end),
-        std::string_view(block_.back().path), path_precedes, &SplitImage::path);
-    end = static_cast<size_t>(after - images_.begin());
-    reaches_last = end == images_.size() ||
-                   path_precedes(block_.back().path, images_[end].path);
-  }
-  covers_block_ = in_block_ == 0 && reaches_last;
-  chunk_.end = end;
-  chunk_.known.reserve(end - begin);
-  for (size_t i = begin; i < end; ++i) {
-    const std::string_view path = images_[i].path;
-    while (in_block_ < block_.size() &&
-           path_precedes(block_[in_block_].path, path)) {
-      forget(block_[in_block_++]);
+  chunk_.begin = chunk_.end;
+  chunk_.known.clear();
+  kept_ = 0;
+  do {
+    if (in_block_ == block_.images.size()) load_block();
+    const size_t begin = in_block_;
+    const size_t end = block_.images.size();
+    const auto first_left = [&] { return block_.name(in_block_); };
+    while (chunk_.end < images_.size() && chunk_.size() < kMostImages) {
+      const std::string_view path = images_[chunk_.end].path;
+      while (in_block_ < end && path_precedes(first_left(), path)) {
+        forget_next();
+      }
+      // The next block may have this image.
+      if (in_block_ == end && end > 0) break;
+      const bool is_known = in_block_ < end && first_left() == path;
+      chunk_.known.push_back(is_known ? KnownImage{&block_, in_block_++}
+                                      : KnownImage());
+      ++chunk_.end;
     }
-    const bool is_known =
-        in_block_ < block_.size() && block_[in_block_].path == path;
-    chunk_.known.push_back(is_known ? &block_[in_block_++] : nullptr);
-  }
-  while (reaches_last && in_block_ < block_.size()) {
-    forget(block_[in_block_++]);
-  }
+    if (chunk_.end == images_.size()) {
+      while (in_block_ < end) forget_next();
+    }
+    covers_block_ = begin == 0 && in_block_ == end && chunk_.size() == end &&
+                    std::ranges::all_of(chunk_.known, [](const auto& known) {
+                      return known.part != nullptr;
+                    });
+  } while (chunk_.size() == 0 && !block_.images.empty());
   return chunk_;
 }
 
-void FolderIndex::compare(const KnownImage* known, const KnownImage& found) {
-  if (known == nullptr) return added_.add(found.path);
-  const bool looks_changed = !known->image.looks_like(found.image) ||
-                             !known->labels.looks_like(found.labels) ||
-                             known->size != found.size ||
-                             known->label_text != found.label_text;
-  if (looks_changed) return changed_.add(found.path);
-  if (known->image != found.image || known->labels != found.labels) {
-    touched_.add(found.path);
+void FolderIndex::compare(const KnownImage& known) {
+  const size_t at = part_.images.size() - 1;
+  const std::string_view path = part_.name(at);
+  if (known.part == nullptr) return added_.add(path);
+  const packs::IndexPart& old = *known.part;
+  const packs::SeenFiles& before = old.files[known.number];
+  const packs::SeenFiles& after = part_.files[at];
+  const auto same_labels = [&] {
+    const auto was = old.labels.of(old.images[known.number]);
+    const auto is = part_.labels.of(part_.images[at]);
+    return std::ranges::equal(was.boxes, is.boxes) &&
+           std::ranges::equal(was.points, is.points) &&
+           old.faults_of(known.number) == part_.faults_of(at);
+  };
+  if (!before.image.looks_like(after.image) ||
+      !before.labels.looks_like(after.labels) ||
+      old.images[known.number].height != part_.images[at].height ||
+      old.images[known.number].width != part_.images[at].width ||
+      (old.seal.rules == rules_ && !same_labels())) {
+    return changed_.add(path);
+  }
+  if (before.image != after.image || before.labels != after.labels) {
+    touched_.add(path);
   }
 }
 
-void FolderIndex::keep(std::vector<KnownImage> found) {
+void FolderIndex::keep(packs::SeenFiles files, codecs::ImageSize size,
+                       const LabelFile& labels, bool are_known) {
+  const size_t at = kept_++;
   if (place_.file.empty()) return;
-  bool is_same = true;
-  for (size_t i = 0; i < found.size(); ++i) {
-    KnownImage& image = found[i];
-    image.path = images_[chunk_.begin + i].path;
-    image.believes_image = image.believes_image && is_settled(image.image);
-    image.believes_labels = image.believes_labels && is_settled(image.labels) &&
-                            image.label_text.size() <= kMostText;
-    if (image.label_text.size() > kMostText) image.label_text.clear();
-    if (image.image.bytes != 0 && image.image.changed == 0) {
-      untimed_.add(image.path);
-    }
-    compare(chunk_.known[i], image);
-    is_same =
-        is_same && chunk_.known[i] != nullptr && *chunk_.known[i] == image;
+  const std::string_view path = images_[chunk_.begin + at].path;
+  const KnownImage& known = chunk_.known[at];
+  packs::IndexedImage entry;
+  entry.bytes = files.image.bytes;
+  entry.height = size.height;
+  entry.width = size.width;
+  packs::IndexedLabels found;
+  packs::ImageLabels own;
+  std::string faults;
+  if (are_known) {
+    own = known.part->labels.of(known.part->images[known.number]);
+    faults = known.part->faults_of(known.number);
+  } else if (files.believes_labels != 0) {
+    found = indexed(labels);
+    own = {found.boxes, found.points};
+    faults = bytes_of(labels.faults);
   }
-  write(found, is_same);
+  files.largest_class = static_cast<int32_t>(labels.largest_class);
+  files.has_class_zero = labels.has_class_zero;
+  files.first_fault_byte = static_cast<uint32_t>(part_.faults.size());
+  files.fault_bytes = static_cast<uint32_t>(faults.size());
+  files.believes_image = files.believes_image != 0 && is_settled(files.image);
+  files.believes_labels =
+      files.believes_labels != 0 && is_settled(files.labels);
+  part_.add(path, entry, own);
+  part_.files.push_back(files);
+  part_.faults += faults;
+  if (files.image.bytes != 0 && files.image.changed == 0) untimed_.add(path);
+  compare(known);
+  const uint64_t bytes =
+      part_.names.size() + part_.faults.size() +
+      part_.labels.boxes.size() * sizeof(packs::IndexedBox) +
+      part_.labels.points.size() * sizeof(packs::IndexedPoint);
+  if (kept_ == chunk_.size() || bytes >= kBlockBytes) write_part();
 }
 
-void FolderIndex::write(const std::vector<KnownImage>& found, bool is_same) {
-  const bool has_block = covers_block_ && is_same;
-  if (!may_write_ || (has_block && writer_ == nullptr)) {
-    return;
-  }
-  if (!had_index_ && images_.size() < kLeastImages) return;
+void FolderIndex::write_part() {
+  const bool is_whole_chunk = part_.images.size() == chunk_.size();
+  part_.kind = packs::IndexKind::kFiles;
+  part_.seal = {key_, rules_, 0};
+  const std::string bytes = index_bytes(part_);
+  const bool is_same =
+      is_whole_chunk && covers_block_ && part_.seal == block_.seal;
+  part_ = {};
+  if (is_same && !out_) return;
+  write(bytes);
+}
+
+void FolderIndex::write(const std::string& bytes) {
+  if (!begin_writing()) return;
   try {
-    if (writer_ == nullptr) {
-      writer_ = std::make_unique<Writer>(place_);
-      may_write_ = writer_->has_lock();
-      if (!may_write_) return writer_.reset();
-      const auto copy = [this](const char* bytes, uint64_t count) {
-        writer_->write(bytes, count);
-      };
-      if (!had_index_) {
-        writer_->write(header_bytes(place_.key));
-      } else if (!reader_->copy_before(copy)) {
-        throw Error("data", place_.file.string() + " cannot be read again", "");
-      }
-    }
-    if (has_block) {
-      writer_->write(reader_->raw());
-    } else {
-      writer_->add(found);
-    }
+    out_->write(bytes.data(), bytes.size());
   } catch (const Error& error) {
-    may_write_ = false;
-    writer_.reset();
-    notes_.push_back(place_.split + ": no index is kept (" + error.text() +
-                     "): the next start reads every file again");
+    give_up(error);
   }
+}
+
+bool FolderIndex::begin_writing() {
+  if (out_) return true;
+  if (!may_write_ || (!had_index_ && images_.size() < kLeastImages)) {
+    return false;
+  }
+  try {
+    open_new_index();
+  } catch (const Error& error) {
+    give_up(error);
+  }
+  may_write_ = out_.has_value();
+  return may_write_;
+}
+
+// Leaves out_ empty if another process is writing the index.
+void FolderIndex::open_new_index() {
+  std::error_code ignored;  // taking the lock below reports the reason
+  const fs::path folder = place_.file.parent_path();
+  if (fs::create_directories(folder, ignored)) {
+    fs::permissions(folder, fs::perms::owner_all, ignored);
+  }
+  lock_.emplace(place_.file);
+  if (lock_->error() != 0) {
+    throw Error("data",
+                place_.file.string() + ".lock cannot be taken (" +
+                    std::strerror(lock_->error()) + ")",
+                "");
+  }
+  if (!lock_->is_held()) return lock_.reset();
+  out_.emplace(place_.file);
+  // Nothing differed before the newest block.
+  std::vector<char> bytes(size_t{1} << 20);
+  const uint64_t end = had_index_ ? reader_->begin() : 0;
+  for (uint64_t at = 0; at < end;) {
+    const uint64_t count = std::min<uint64_t>(bytes.size(), end - at);
+    if (packs::read_at(reader_->file().descriptor(), at, bytes.data(), count) !=
+        count) {
+      throw Error("data", place_.file.string() + " cannot be read again", "");
+    }
+    out_->write(bytes.data(), count);
+    at += count;
+  }
+}
+
+void FolderIndex::give_up(const Error& error) {
+  may_write_ = false;
+  out_.reset();
+  lock_.reset();
+  notes_.push_back(place_.split + ": no index is kept (" + error.text() +
+                   "): the next start reads every file again");
 }
 
 std::vector<std::string> FolderIndex::finish() {
   HEADROOM_CHECK(chunk_.end == images_.size(), "images without an answer");
-  const bool is_damaged = had_index_ && !reader_->damage().empty();
-  if (is_damaged && writer_ == nullptr) write({}, false);
-  try {
-    if (writer_ != nullptr) writer_->commit();
-  } catch (const Error& error) {
-    notes_.push_back(place_.split + ": no index is kept (" + error.text() +
-                     "): the next start reads every file again");
+  if (is_damaged_) begin_writing();
+  const bool is_written = out_.has_value();
+  if (is_written) {
+    part_ = {};
+    chunk_ = {chunk_.end, chunk_.end, {}};
+    covers_block_ = false;
+    write_part();  // without images: the end
   }
-  const bool is_used = had_index_ || writer_ != nullptr;
-  writer_.reset();
-  if (is_used && is_kept_) remove_unused_beside(place_.file, kUnused);
+  if (out_) {
+    try {
+      out_->commit();
+    } catch (const Error& error) {
+      give_up(error);
+    }
+  }
+  out_.reset();
+  lock_.reset();
+  if ((had_index_ || is_written) && is_kept_) {
+    remove_unused_beside(place_.file, kUnused);
+  }
   if (untimed_.count > 0) {
     notes_.push_back(
         place_.split + ": " + counted(untimed_.count, "image") + ", first " +

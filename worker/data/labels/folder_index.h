@@ -2,27 +2,22 @@
 // The next start then asks the file system only for the dates of files, and
 // opens only new and changed ones.
 //
-// An entry holds an image's size and the text of its label file. For both files
-// it holds a stamp: the length, the times of the last change of content and of
-// status, and the inode. No program can set the time of the last status change,
-// so a file with other content has another stamp even if its length and date
-// are equal. If a stamp differs, the file is read; if the index itself is not
-// valid, all files are read. So an index saves time and never changes the
-// content of a data set. File systems that do not keep that time, or accept it
-// from programs on the client, are not trusted: all their files are read.
+// For an image it holds the size, and the boxes, outlines and faults of its
+// label file. For both files it holds a stamp: the length, the times of the
+// last change of content and of status, and the inode. No program can set the
+// time of the last status change, so a file with other content has another
+// stamp even if its length and date are equal. If a stamp differs, the file is
+// read; if the index itself is not valid, all files are read. So an index saves
+// time and never changes the content of a data set. File systems that do not
+// keep that time, or accept it from programs on the client, are not trusted:
+// all their files are read.
 //
 // A file that changed less than kYoung before it was read might change again
-// within the same tick of the file system's clock. Its entry is not trusted.
-// Entries of refused images are not trusted either.
+// within the same tick of the file system's clock. Its facts are not trusted.
+// Nor are those of refused images and of labels that training refuses.
 //
-//   part      element                       how many
-//   header    kMagic, version, a digest,    1
-//             the length of the key
-//   key       which data set, split and     1
-//             limits: all must be equal
-//   blocks    BlockHeader; its images'      at most kMostImages images each,
-//             entries, paths and texts      by rising path
-//   end       BlockHeader without images    1
+// The file has the layout of every index (packs/image_index.h): parts, here
+// called blocks, of at most kMostImages images by rising path.
 //
 // One thread at a time. Several processes may use the same index: the one that
 // holds the lock beside it writes a new file, which replaces the old one.
@@ -41,22 +36,25 @@
 #include <vector>
 
 #include "configs/data_config.h"
+#include "parallel/base/atomic_file.h"
+#include "parallel/base/check.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/file_stamp.h"
+#include "worker/data/labels/index_cache.h"
 #include "worker/data/labels/label_reader.h"
 
 namespace headroom::labels {
 
-// Facts about an image and its labels as found by one start.
+// The facts that an earlier start found out about an image.
 struct KnownImage {
-  std::string path;
-  FileStamp image, labels;
-  codecs::ImageSize size;  // upright; 0 if the image is refused
-  std::string label_text;
-  bool believes_image = false;
-  bool believes_labels = false;
+  const packs::IndexPart* part = nullptr;  // nullptr if nothing is known
+  size_t number = 0;                       // of the image in the part
 
-  bool operator==(const KnownImage&) const = default;
+  // Whether the file is still the one that was read.
+  bool has_size_of(const std::optional<FileStamp>& image) const;
+  bool has_labels_of(const FileStamp& labels) const;
+  codecs::ImageSize size() const;
+  LabelFile labels(const ClassRules& classes, bool keep_outlines) const;
 };
 
 class FolderIndex {
@@ -76,22 +74,25 @@ class FolderIndex {
   // object. If `is_kept` is false, nothing is written and keep() must not be
   // called.
   FolderIndex(Place place, const std::vector<SplitImage>& images,
-              bool is_kept = true);
+              const ClassRules& classes, bool is_kept = true);
   ~FolderIndex();
   FolderIndex(const FolderIndex&) = delete;
   FolderIndex& operator=(const FolderIndex&) = delete;
 
-  // Images [begin, end), with the known facts of each or nullptr.
+  // Images [begin, end), with the known facts of each.
   struct Chunk {
     size_t begin = 0, end = 0;
-    std::vector<const KnownImage*> known;  // valid until next()
+    std::vector<KnownImage> known;  // valid until next()
     size_t size() const { return end - begin; }
   };
   // Returns the images that follow the last chunk; an empty chunk at the end.
   const Chunk& next();
-  // Stores the facts found about the images of the chunk, one entry each. The
-  // index is rewritten if something differs.
-  void keep(std::vector<KnownImage> found);
+  // Stores the facts found about the next image of the chunk: once for each, in
+  // order. `labels` are those of the image's own label file; `are_known` says
+  // that they were taken from the index. The index is rewritten if something
+  // differs.
+  void keep(packs::SeenFiles files, codecs::ImageSize size,
+            const LabelFile& labels, bool are_known);
 
   // Writes the new index after the last chunk. Returns notes for people: which
   // images changed, and problems with the index. Removes indexes that no start
@@ -99,8 +100,6 @@ class FolderIndex {
   std::vector<std::string> finish();
 
  private:
-  class Reader;
-  class Writer;
   // The number of images that differ in one way, and the path of the first.
   struct Difference {
     int64_t count = 0;
@@ -111,22 +110,35 @@ class FolderIndex {
   // Whether the file last changed long enough ago for its stamp to be trusted.
   bool is_settled(const FileStamp& stamp) const;
   void load_block();
-  void forget(const KnownImage& image);
-  void compare(const KnownImage* known, const KnownImage& found);
-  void write(const std::vector<KnownImage>& found, bool is_same);
+  void begin_block(packs::IndexPart block);
+  void end_with_damage();
+  void forget_next();
+  void compare(const KnownImage& known);
+  void write_part();
+  void write(const std::string& bytes);
+  // Returns false if no new index is written.
+  bool begin_writing();
+  void open_new_index();
+  void give_up(const Error& error);
   void note_failure(const std::string& what);
 
   const Place place_;
   const std::vector<SplitImage>& images_;
-  const int64_t begin_;             // start of the scan, nanoseconds since 1970
-  std::unique_ptr<Reader> reader_;  // nullptr if no index is in use
-  std::unique_ptr<Writer> writer_;  // nullptr while nothing differs
-  std::vector<KnownImage> block_;   // the newest block read
-  size_t in_block_ = 0;             // number of its images already handled
-  bool covers_block_ = false;       // whether the chunk covers the whole block
-  bool had_index_ = false;
+  const uint64_t key_, rules_;  // see packs::IndexSeal
+  const int64_t begin_;         // start of the scan, nanoseconds since 1970
+  std::unique_ptr<packs::IndexReader> reader_;  // nullptr without a place
+  packs::IndexPart block_;                      // the newest block read
+  size_t in_block_ = 0;        // number of its images already handled
+  bool covers_block_ = false;  // whether the chunk is exactly the block
+  bool had_index_ = false, has_ended_ = false, is_damaged_ = false;
   const bool is_kept_;
   bool may_write_;
+  std::optional<IndexLock> lock_;
+  // The new index, while something differs. Declared after lock_, so that an
+  // uncommitted file is removed while the lock is still held.
+  std::optional<AtomicFile> out_;
+  packs::IndexPart part_;  // images kept that are not written yet
+  size_t kept_ = 0;        // images of the chunk that were kept
   Chunk chunk_;
   Difference changed_, touched_, added_, removed_, untimed_;
   std::vector<std::string> notes_;

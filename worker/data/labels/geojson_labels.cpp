@@ -51,10 +51,8 @@ std::optional<maps::MapPlace> place_of_upright(maps::MapApi& maps,
     }
     return std::nullopt;
   }
-  codecs::ImageLimits limits;
-  limits.bands = codecs::kAnyBands;
-  limits.as_stored = true;
-  const codecs::StreamedImage stored = codecs::inspect_streamed(image, limits);
+  const codecs::StreamedImage stored = codecs::inspect_streamed(
+      image, {.bands = codecs::kAnyBands, .as_stored = true});
   if (stored.ok() && stored.is_upright && place->height == size.height &&
       place->width == size.width) {
     return place;
@@ -174,24 +172,8 @@ class FeatureReader {
       rules_.drop(DataFaultKind::kBadClass, "it has no property 'class'");
       return std::nullopt;
     }
-    return class_of(*number, feature.line);
-  }
-
-  std::optional<int32_t> class_of(double number, int64_t line) {
-    constexpr double kMostClass = 1e6;
-    if (!(number >= 0 && number <= kMostClass) ||
-        number != std::floor(number)) {
-      rules_.drop(DataFaultKind::kBadClass, "class " + short_number(number));
-      return std::nullopt;
-    }
-    const auto index = static_cast<int32_t>(number);
-    labels_.largest_class = std::max<int64_t>(labels_.largest_class, index);
-    labels_.has_class_zero |= index == 0;
-    if (static_cast<size_t>(index) < classes_.names.size()) return index;
-    if (!labels_.unknown_class) {
-      labels_.unknown_class = {line, std::to_string(index)};
-    }
-    return std::nullopt;
+    return rules_.class_of(*number, feature.line,
+                           static_cast<int64_t>(classes_.names.size()));
   }
 
   Outline outline(const std::vector<PixelRing>& rings) const {
@@ -239,22 +221,15 @@ std::unique_ptr<maps::MapPoints> points_in_image(maps::MapApi& maps,
   return points;
 }
 
-class GeoJsonFiles : public LabelReader {
+class GeoJsonFiles : public OwnFileLabels {
  public:
   GeoJsonFiles(std::vector<std::string> images, ClassRules classes,
                maps::MapApi& maps)
-      : images_(std::move(images)), classes_(std::move(classes)), maps_(maps) {}
+      : OwnFileLabels(std::move(images)),
+        classes_(std::move(classes)),
+        maps_(maps) {}
 
-  const std::vector<std::string>& images() const override { return images_; }
   bool is_in_pixels() const override { return true; }
-
-  ImageLabels read(size_t index, codecs::ImageSize size) const override {
-    const std::string file = geojson_file_of(images_[index]);
-    std::string reason;
-    const auto text = read_label_text(file, reason);
-    return text ? read_text(index, size, file, *text)
-                : unreadable_labels(file, std::move(reason));
-  }
 
   std::vector<std::string> label_files(size_t index) const override {
     return geojson_paths(images_[index]);
@@ -286,21 +261,19 @@ class GeoJsonFiles : public LabelReader {
   }
 
  private:
-  std::vector<std::string> images_;
-  ClassRules classes_;
+  const ClassRules classes_;
   maps::MapApi& maps_;
 };
 
 // One GeoJSON file for many images.
-class GeoJsonTable : public LabelReader {
+class GeoJsonTable : public TableLabels {
  public:
   GeoJsonTable(fs::path file, const fs::path& folder, ClassRules classes,
                DataReport& report, maps::MapApi& maps)
-      : file_(file.string()), classes_(std::move(classes)), maps_(maps) {
+      : TableLabels(file, std::move(classes)), maps_(maps) {
     content_ = parse_geojson(read_json_text(file, "GeoJSON"));
     if (!content_.ok()) {
-      throw Error("data",
-                  cat(file_, ":", content_.reason_line, ": ", content_.reason),
+      throw Error("data", place(content_.reason_line) + ": " + content_.reason,
                   "export the layer again as GeoJSON", ExitCode::kData);
     }
     DataReport ignored;  // files that are no images do not matter
@@ -331,9 +304,6 @@ class GeoJsonTable : public LabelReader {
     }
     report_unused(is_used, is_touched, folder, report);
   }
-
-  const std::vector<std::string>& images() const override { return images_; }
-  bool is_in_pixels() const override { return true; }
 
   ImageLabels read(size_t index, codecs::ImageSize size) const override {
     std::string reason;
@@ -462,7 +432,7 @@ class GeoJsonTable : public LabelReader {
       if (is_used[i]) continue;
       const GeoFeature& feature = content_.features[i];
       const std::string name = cat("feature ", feature.number, ": ");
-      const std::string where = cat(file_, ":", feature.line);
+      const std::string where = place(feature.line);
       if (!feature.fault.empty()) {
         report.add({DataFaultKind::kBadLine, where, name + feature.fault,
                     "box dropped"});
@@ -483,11 +453,8 @@ class GeoJsonTable : public LabelReader {
     }
   }
 
-  const std::string file_;
-  const ClassRules classes_;
   maps::MapApi& maps_;
   GeoJson content_;
-  std::vector<std::string> images_;
   std::vector<std::vector<Use>> features_;  // features of each image
 };
 
@@ -497,12 +464,6 @@ std::vector<std::string> geojson_paths(std::string_view image) {
   std::vector<std::string> paths = label_paths(image);
   for (std::string& path : paths) path = with_suffix(path, ".geojson");
   return paths;
-}
-
-std::string geojson_file_of(std::string_view image) {
-  const std::vector<std::string> paths = geojson_paths(image);
-  const auto found = std::ranges::find_if(paths, file_exists);
-  return found == paths.end() ? paths[0] : *found;
 }
 
 std::unique_ptr<LabelReader> open_geojson_files(std::vector<std::string> images,
@@ -517,9 +478,8 @@ std::unique_ptr<LabelReader> open_geojson_labels(const fs::path& file,
                                                  DataReport& report,
                                                  maps::MapApi& maps) {
   const fs::path whole = fs::absolute(file).lexically_normal();
-  const fs::path folder =
-      images.empty() ? whole.parent_path() : fs::absolute(images);
-  return std::make_unique<GeoJsonTable>(whole, folder, classes, report, maps);
+  return std::make_unique<GeoJsonTable>(whole, folder_of_images(whole, images),
+                                        classes, report, maps);
 }
 
 }  // namespace headroom::labels

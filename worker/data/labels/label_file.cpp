@@ -20,8 +20,6 @@ namespace {
 
 constexpr int64_t kMaxLabelFileBytes = int64_t{64} << 20;
 constexpr size_t kBoxValues = 5;
-// Above this, the number is probably a value of another column.
-constexpr double kMaxClass = 1e6;
 // A box may extend beyond its image, but by at most the image's own size.
 // Larger numbers are taken for pixels.
 constexpr double kMostFraction = 2;
@@ -73,7 +71,6 @@ class LineParser {
 
   void parse(std::string_view line, int64_t line_number) {
     line_ = line;
-    line_number_ = line_number;
     rules_.at(cat(std::string(file_), ":", line_number));
     const auto values = parse_numbers(line);
     if (!values) {
@@ -85,8 +82,10 @@ class LineParser {
                     [](double value) { return !std::isfinite(value); })) {
       return drop(DataFaultKind::kNotFinite, quoted(line));
     }
-    const auto class_index = read_class(values->front());
+    auto class_index = rules_.class_of(values->front(), line_number,
+                                       single_cls_ ? INT64_MAX : num_classes_);
     if (!class_index) return;
+    if (single_cls_) class_index = 0;
     const bool polygon = values->size() > kBoxValues + 1;
     const auto corners =
         polygon ? polygon_corners(*values) : box_corners(*values);
@@ -110,25 +109,6 @@ class LineParser {
       return false;
     }
     return true;
-  }
-
-  std::optional<int32_t> read_class(double value) {
-    if (value < 0 || value > kMaxClass || value != std::floor(value)) {
-      drop(DataFaultKind::kBadClass, "class " + short_number(value));
-      return std::nullopt;
-    }
-    if (single_cls_) return 0;
-    result_.largest_class =
-        std::max(result_.largest_class, static_cast<int64_t>(value));
-    if (value == 0) result_.has_class_zero = true;
-    if (value >= static_cast<double>(num_classes_)) {
-      if (!result_.unknown_class) {
-        result_.unknown_class = {line_number_,
-                                 std::to_string(static_cast<int64_t>(value))};
-      }
-      return std::nullopt;
-    }
-    return static_cast<int32_t>(value);
   }
 
   std::optional<BoxExtent> box_corners(const std::vector<double>& values) {
@@ -200,7 +180,6 @@ class LineParser {
   LabelFile& result_;
   BoxRules rules_;
   std::string_view line_;
-  int64_t line_number_ = 0;
 };
 
 template <typename Number>

@@ -32,24 +32,12 @@ const Value& of_split(Split split, const Value& train, const Value& val,
   return test;
 }
 
-class YoloLabels : public LabelReader {
+class YoloLabels : public OwnFileLabels {
  public:
-  YoloLabels(std::vector<std::string> images, int64_t num_classes,
-             bool single_cls)
-      : images_(std::move(images)),
-        num_classes_(num_classes),
-        single_cls_(single_cls) {}
+  YoloLabels(std::vector<std::string> images, const ClassRules& classes)
+      : OwnFileLabels(std::move(images)), classes_(classes) {}
 
-  const std::vector<std::string>& images() const override { return images_; }
   bool is_in_pixels() const override { return false; }
-
-  ImageLabels read(size_t index, codecs::ImageSize size) const override {
-    const std::string file = label_path(images_[index]);
-    std::string reason;
-    const auto text = read_label_text(file, reason);
-    return text ? read_text(index, size, file, *text)
-                : unreadable_labels(file, std::move(reason));
-  }
 
   std::vector<std::string> label_files(size_t index) const override {
     return label_paths(images_[index]);
@@ -65,14 +53,14 @@ class YoloLabels : public LabelReader {
       return unreadable_labels(file, kind + ", not lines `class cx cy w h`");
     }
     return {.file = file,
-            .labels = parse_label_file(text, file, num_classes_, single_cls_),
+            .labels = parse_label_file(
+                text, file, static_cast<int64_t>(classes_.names.size()),
+                classes_.single_cls),
             .fault = std::nullopt};
   }
 
  private:
-  std::vector<std::string> images_;
-  int64_t num_classes_;
-  bool single_cls_;
+  const ClassRules classes_;
 };
 
 // Tests whether files exist by listing their folders: one request per folder
@@ -111,7 +99,8 @@ ImagesByForm by_form(std::vector<std::string> images) {
   const auto form_of = [&](const std::string& image) {
     if (has_one_of(label_paths(image))) return &result.yolo;
     if (has_one_of(geojson_paths(image))) return &result.geojson;
-    return file_exists(voc_file_of(image)) ? &result.voc : &result.yolo;
+    return file_exists(first_existing(voc_files_of(image))) ? &result.voc
+                                                            : &result.yolo;
   };
   for (std::string& image : images) {
     std::vector<std::string>* const form = form_of(image);
@@ -198,6 +187,26 @@ void keep_each_once(std::vector<SplitImage>& images, DataReport& report) {
 
 }  // namespace
 
+bool add_image(std::string_view image, const std::string& reason,
+               const ImageLabels& labels, DataReport& report) {
+  add_classes(labels.labels, report);
+  if (labels.fault) {
+    report.add(*labels.fault);
+    return false;
+  }
+  if (!reason.empty()) {
+    report.add({DataFaultKind::kUnreadableImage, std::string(image), reason,
+                "image and its boxes left out"});
+    return false;
+  }
+  for (const DataFault& fault : labels.labels.faults) report.add(fault);
+  const auto boxes = static_cast<int64_t>(labels.labels.boxes.size());
+  ++report.images;
+  report.boxes += boxes;
+  if (boxes == 0) ++report.background;
+  return true;
+}
+
 ImageLabels unreadable_labels(const std::string& file, std::string reason) {
   return {.file = file,
           .labels = {},
@@ -210,8 +219,35 @@ ImageLabels LabelReader::read_text(size_t index, codecs::ImageSize size,
   return read(index, size);
 }
 
+ImageLabels OwnFileLabels::read(size_t index, codecs::ImageSize size) const {
+  const std::string file = first_existing(label_files(index));
+  std::string reason;
+  const auto text = read_label_text(file, reason);
+  return text ? read_text(index, size, file, *text)
+              : unreadable_labels(file, std::move(reason));
+}
+
+bool TableLabels::check_name(const std::string& key, const std::string& name,
+                             std::string where, DataReport& report) {
+  if (stays_in_folder(name)) return true;
+  report.add({DataFaultKind::kUnreadableImage, std::move(where),
+              key + " '" + name + "' is empty or leads out of its folder",
+              "image and its boxes left out"});
+  return false;
+}
+
+fs::path folder_of_images(const fs::path& file, const fs::path& images) {
+  return images.empty() ? file.parent_path() : fs::absolute(images);
+}
+
 std::string split_name(Split split) {
   return of_split<std::string>(split, "train", "val", "test");
+}
+
+std::vector<Split> named_splits(const configs::DataConfig& config) {
+  std::vector<Split> splits = {Split::kTrain, Split::kVal};
+  if (!config.test.empty()) splits.push_back(Split::kTest);
+  return splits;
 }
 
 const std::vector<fs::path>& split_sources(const configs::DataConfig& config,
@@ -276,7 +312,7 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
                                : fs::path();
     if (!forms.geojson.empty()) {
       maps::MapApi& maps =
-          required_maps(geojson_file_of(forms.geojson.front()));
+          required_maps(first_existing(geojson_paths(forms.geojson.front())));
       result.readers.push_back(
           open_geojson_files(std::move(forms.geojson), classes, maps));
     }
@@ -295,9 +331,8 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
       });
       result.readers.push_back(std::move(in_table));
     }
-    result.readers.push_back(std::make_unique<YoloLabels>(
-        std::move(images), static_cast<int64_t>(config.names.size()),
-        single_cls));
+    result.readers.push_back(
+        std::make_unique<YoloLabels>(std::move(images), classes));
   }
   for (const auto& reader : result.readers) {
     for (size_t i = 0; i < reader->images().size(); ++i) {

@@ -26,6 +26,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "configs/data_config.h"
@@ -37,8 +38,9 @@ namespace headroom::maps {
 class MapApi;
 }
 namespace headroom::packs {
+struct ImageLabels;
 struct Pack;
-}
+}  // namespace headroom::packs
 
 namespace headroom::labels {
 
@@ -47,6 +49,9 @@ enum class Split : uint8_t { kTrain, kVal, kTest };
 
 // The name of a split as in data.yaml: "train".
 std::string split_name(Split split);
+
+// train, val and, if the data file names it, test.
+std::vector<Split> named_splits(const configs::DataConfig& config);
 
 // The folders and lists of a split. Throws Error (exit 4) if the data.yaml
 // names none.
@@ -63,6 +68,12 @@ struct ImageLabels {
   LabelFile labels;  // empty if `fault` is set
   std::optional<DataFault> fault;  // a fault of the file as a whole
 };
+
+// Adds an image with its labels to the report of its split; call it in the
+// order of the files. `reason` says why the image cannot be read, "" if it can.
+// Returns whether the image is kept.
+bool add_image(std::string_view image, const std::string& reason,
+               const ImageLabels& labels, DataReport& report);
 
 // Labels that cannot be read. Their image is left out.
 ImageLabels unreadable_labels(const std::string& file, std::string reason);
@@ -89,6 +100,20 @@ class LabelReader {
   virtual ImageLabels read_text(size_t index, codecs::ImageSize size,
                                 const std::string& file,
                                 std::string_view text) const;
+};
+
+// Images that have label files of their own.
+class OwnFileLabels : public LabelReader {
+ public:
+  explicit OwnFileLabels(std::vector<std::string> images)
+      : images_(std::move(images)) {}
+
+  const std::vector<std::string>& images() const override { return images_; }
+  // Reads the first of label_files() that exists.
+  ImageLabels read(size_t index, codecs::ImageSize size) const override;
+
+ protected:
+  const std::vector<std::string> images_;
 };
 
 // An image of a split, and the reader of its boxes.
@@ -133,6 +158,35 @@ struct ClassRules {
                               LabelFile& labels) const;
 };
 
+// Images whose boxes are in one file, in pixels.
+class TableLabels : public LabelReader {
+ public:
+  const std::vector<std::string>& images() const override { return images_; }
+  bool is_in_pixels() const override { return true; }
+
+ protected:
+  TableLabels(const std::filesystem::path& file, ClassRules classes)
+      : file_(file.string()), classes_(std::move(classes)) {}
+
+  // "train.json:7"
+  std::string place(int64_t line) const {
+    return file_ + ":" + std::to_string(line);
+  }
+  // Whether the name that the table has for an image stays in the folder of the
+  // images. If not, reports a fault; `key` is the table's word for the name.
+  static bool check_name(const std::string& key, const std::string& name,
+                         std::string where, DataReport& report);
+
+  const std::string file_;
+  const ClassRules classes_;
+  std::vector<std::string> images_;
+};
+
+// The folder that names in such a file are relative to: `images`, or the file's
+// own if that is "".
+std::filesystem::path folder_of_images(const std::filesystem::path& file,
+                                       const std::filesystem::path& images);
+
 // The images and boxes of a COCO JSON. File names are relative to `images`, or
 // to the file's folder if that is "". Without `keep_outlines` outlines are only
 // counted. Throws Error (exit 4) if the file is not such a JSON. A box of an
@@ -148,11 +202,11 @@ std::unique_ptr<LabelReader> open_voc_labels(const std::filesystem::path& split,
                                              const ClassRules& classes,
                                              DataReport& report);
 
-// The annotation file of an image, STEM.xml beside it or in a folder beside its
-// images folder.
-std::string voc_file_of(std::string_view image);
+// The candidates for the annotation file of an image: STEM.xml beside it, or in
+// a folder beside its images folder.
+std::vector<std::string> voc_files_of(std::string_view image);
 
-// Reads images whose boxes are in files of voc_file_of().
+// Reads images whose boxes are in such files.
 std::unique_ptr<LabelReader> open_voc_files(std::vector<std::string> images,
                                             const ClassRules& classes);
 
@@ -174,9 +228,6 @@ std::unique_ptr<LabelReader> open_csv_labels_of(
 
 // The candidates for an image's GeoJSON: label_paths() with .geojson.
 std::vector<std::string> geojson_paths(std::string_view image);
-
-// The first candidate that exists, else the first of all.
-std::string geojson_file_of(std::string_view image);
 
 // Reads images whose boxes are in such files. Each image must have map
 // coordinates of its own. `maps` must outlive the reader.
@@ -200,10 +251,9 @@ bool is_packed(const std::vector<std::filesystem::path>& sources);
 // Reports a fault for every image whose entry in the pack is damaged.
 void report_damage(const packs::Pack& pack, DataReport& report);
 
-// The boxes of an image as stored in the pack's index. REQUIRES: its entry is
-// not damaged.
-LabelFile labels_of(const packs::Pack& pack, int64_t number,
-                    const ClassRules& classes, bool keep_outlines);
+// The boxes of an image as an index holds them (packs/image_index.h).
+LabelFile labels_of(const packs::ImageLabels& own, const ClassRules& classes,
+                    bool keep_outlines);
 
 // The images and boxes of an index of packs. Throws Error (exit 4) if it is
 // unreadable.

@@ -55,9 +55,8 @@ void take_row(const cv::Mat& row, int64_t most, std::optional<double> no_data,
 // The sampled values of an image; empty if it cannot be read.
 BandValues values_of(const std::filesystem::path& file) {
   constexpr int64_t kMostLines = 64;
-  codecs::ImageLimits limits;
-  limits.bands = codecs::kAnyBands;
-  limits.as_stored = true;
+  const codecs::ImageLimits limits{.bands = codecs::kAnyBands,
+                                   .as_stored = true};
   const std::optional<double> no_data = codecs::no_data_of(file);
   BandValues values;
   const std::string reason = codecs::read_image_rows(

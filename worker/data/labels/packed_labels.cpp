@@ -29,10 +29,10 @@ class PackedLabels : public LabelReader {
   bool is_in_pixels() const override { return false; }
 
   ImageLabels read(size_t index, codecs::ImageSize) const override {
-    return {
-        .file = pack_.index->file().string(),
-        .labels = labels_of(pack_, numbers_[index], classes_, keep_outlines_),
-        .fault = std::nullopt};
+    const auto own = pack_.labels.of(pack_.index->image(numbers_[index]));
+    return {.file = pack_.index->file().string(),
+            .labels = labels_of(own, classes_, keep_outlines_),
+            .fault = std::nullopt};
   }
 
  private:
@@ -60,14 +60,13 @@ void report_damage(const packs::Pack& pack, DataReport& report) {
   }
 }
 
-LabelFile labels_of(const packs::Pack& pack, int64_t number,
-                    const ClassRules& classes, bool keep_outlines) {
-  const packs::ImageLabels own = pack.labels.of(pack.index->image(number));
+LabelFile labels_of(const packs::ImageLabels& own, const ClassRules& classes,
+                    bool keep_outlines) {
   const auto num_classes = static_cast<int32_t>(classes.names.size());
   LabelFile labels;
   size_t first_point = 0;
   for (size_t i = 0; i < own.boxes.size(); ++i) {
-    const packs::PackedBox& packed = own.boxes[i];
+    const packs::IndexedBox& packed = own.boxes[i];
     const auto points = own.points.subspan(first_point, packed.num_points);
     first_point += packed.num_points;
     const BoxLabel box = {classes.single_cls ? 0 : packed.class_index,
@@ -88,7 +87,7 @@ LabelFile labels_of(const packs::Pack& pack, int64_t number,
     if (packed.num_points > 0) ++labels.num_polygons;
     if (!keep_outlines) continue;
     Outline& outline = labels.outlines.emplace_back();
-    for (const packs::PackedPoint& point : points) {
+    for (const packs::IndexedPoint& point : points) {
       outline.push_back({point[0], point[1]});
     }
   }

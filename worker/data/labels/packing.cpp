@@ -91,8 +91,7 @@ ImageToPack read_image(const fs::path& path) {
 
 // The labels of an image, both as stored in an index and as text.
 struct LabelsToPack {
-  std::vector<packs::PackedBox> boxes;
-  std::vector<packs::PackedPoint> points;
+  packs::IndexedLabels stored;
   std::string text;
 };
 
@@ -104,10 +103,11 @@ LabelsToPack labels_to_pack(const Dataset& dataset, int64_t image) {
   for (size_t i = 0; i < boxes.size(); ++i) {
     const BoxLabel& box = boxes[i];
     const auto points = outlines.of(i);
-    result.boxes.push_back({box.class_index, box.cx, box.cy, box.w, box.h,
-                            static_cast<uint32_t>(points.size())});
+    result.stored.boxes.push_back({box.class_index, box.cx, box.cy, box.w,
+                                   box.h,
+                                   static_cast<uint32_t>(points.size())});
     for (const IndexedPoint& point : points) {
-      result.points.push_back(point);
+      result.stored.points.push_back(point);
       lines[i].push_back({point[0], point[1]});
     }
   }
@@ -157,7 +157,7 @@ void write_packs(const Dataset& dataset, const fs::path& data_folder,
                   .height = size.height,
                   .width = size.width,
                   .has_colours = image.has_colours,
-                  .labels = {labels.boxes, labels.points},
+                  .labels = {labels.stored.boxes, labels.stored.points},
                   .label_name = name.labels,
                   .label_text = labels.text});
       if (request.index.image_done) {
@@ -187,13 +187,11 @@ std::vector<PackedSplit> pack_data(const configs::DataConfig& config,
   std::vector<PackedSplit> splits;
   std::string yaml = "names: " + nlohmann::json(config.names).dump() + "\n" +
                      configs::range_line(config.range);
-  std::vector<Split> wanted = {Split::kTrain, Split::kVal};
-  if (!config.test.empty()) wanted.push_back(Split::kTest);
   IndexOptions options = request.index;
   options.keep_outlines = true;
   options.limits.bands = codecs::kAnyBands;
   options.limits.as_stored = config.range.has_value();
-  for (const Split split : wanted) {
+  for (const Split split : named_splits(config)) {
     PackedSplit& packed = splits.emplace_back();
     packed.report.split = split_name(split);
     IndexedDataset indexed;

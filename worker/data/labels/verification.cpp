@@ -53,19 +53,10 @@ void add_to(VerifiedSplit& split, ExaminedImage& examined,
   DataReport& report = split.report;
   const ImageVerdict& verdict = examined.verdict;
   const LabelFile& labels = examined.labels.labels;
-  if (examined.labels.fault) {
-    report.add(*examined.labels.fault);
-  } else if (!verdict.reason.empty()) {
-    report.add({DataFaultKind::kUnreadableImage, verdict.image.string(),
-                verdict.reason, "image and its boxes left out"});
-  } else {
-    for (const DataFault& fault : labels.faults) report.add(fault);
-    ++report.images;
+  if (add_image(verdict.image.native(), verdict.reason, examined.labels,
+                report)) {
     ++split.images_by_samples[verdict.samples];
-    report.boxes += static_cast<int64_t>(labels.boxes.size());
-    if (labels.boxes.empty()) ++report.background;
   }
-  add_classes(labels, report);
   if (const auto& unknown = labels.unknown_class) {
     report.add({DataFaultKind::kBadClass,
                 cat(examined.labels.file, ":", unknown->line),
@@ -95,7 +86,8 @@ void check_shards(const configs::DataConfig& config, Split split,
 }
 
 VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
-                           const char* name, const IndexOptions& options) {
+                           const IndexOptions& options) {
+  const std::string name = split_name(split);
   VerifiedSplit result;
   result.report.split = name;
   const SplitImages images = open_split(config, split, options.single_cls,
@@ -214,10 +206,8 @@ std::vector<VerifiedSplit> verify_data(const configs::DataConfig& config,
                                 : config.range->ranges;
   }
   std::vector<VerifiedSplit> splits;
-  splits.push_back(verify_split(config, Split::kTrain, "train", options));
-  splits.push_back(verify_split(config, Split::kVal, "val", options));
-  if (!config.test.empty()) {
-    splits.push_back(verify_split(config, Split::kTest, "test", options));
+  for (const Split split : named_splits(config)) {
+    splits.push_back(verify_split(config, split, options));
   }
   return splits;
 }
@@ -237,10 +227,7 @@ void write_corrected_copy(const std::vector<VerifiedSplit>& splits,
     std::set<std::string> taken;
     for (const ImageVerdict& verdict : split.images) {
       if (!verdict.reason.empty()) continue;
-      std::string stem = verdict.image.stem().string();
-      for (int i = 2; !taken.insert(stem).second; ++i) {
-        stem = cat(verdict.image.stem().string(), "_", i);
-      }
+      const std::string stem = unique_stem(verdict.image, taken);
       copy_image(copy, verdict.image,
                  images / (stem + verdict.image.extension().string()));
       copy.write(labels / (stem + ".txt"),

@@ -148,92 +148,19 @@ ImageLabels read_annotation_text(const std::string& file, std::string_view text,
   return result;
 }
 
-// As read_annotation_text, for a file; no boxes if it does not exist.
-ImageLabels read_annotation(const std::string& file, const ClassRules& classes,
-                            codecs::ImageSize size) {
-  std::string reason;
-  const auto text = read_label_text(file, reason);
-  if (!text) return unreadable_labels(file, std::move(reason));
-  if (text->empty() && !file_exists(file)) {
-    return {.file = file, .labels = {}, .fault = std::nullopt};
-  }
-  return read_annotation_text(file, *text, classes, size);
-}
-
-class VocLabels : public LabelReader {
- public:
-  VocLabels(const fs::path& split, ClassRules classes, DataReport& report)
-      : folder_(configs::voc_folder_of(split)), classes_(std::move(classes)) {
-    const auto beside = images_by_stem(folder_ / "JPEGImages");
-    std::optional<std::map<std::string, std::string>> above;
-    int64_t line = 0;
-    for (std::string& stem : read_stems(split)) {
-      ++line;
-      auto found = beside.find(stem);
-      bool has_image = found != beside.end();
-      if (!has_image) {
-        if (!above) above = images_by_stem(folder_.parent_path() / "images");
-        found = above->find(stem);
-        has_image = found != above->end();
-      }
-      if (!has_image) {
-        report.add({DataFaultKind::kUnreadableImage,
-                    cat(split.string(), ":", line),
-                    "no image '" + stem + "' in JPEGImages or in ../images",
-                    "left out"});
-        continue;
-      }
-      images_.push_back(found->second);
-      stems_.push_back(std::move(stem));
-    }
-  }
-
-  const std::vector<std::string>& images() const override { return images_; }
-  bool is_in_pixels() const override { return true; }
-
-  ImageLabels read(size_t index, codecs::ImageSize size) const override {
-    return read_annotation(label_files(index)[0], classes_, size);
-  }
-
-  std::vector<std::string> label_files(size_t index) const override {
-    return {(folder_ / "Annotations" / (stems_[index] + ".xml")).string()};
-  }
-
-  ImageLabels read_text(size_t, codecs::ImageSize size, const std::string& file,
-                        std::string_view text) const override {
-    return read_annotation_text(file, text, classes_, size);
-  }
-
- private:
-  fs::path folder_;
-  ClassRules classes_;
-  std::vector<std::string> images_;
-  std::vector<std::string> stems_;  // the images' stems
-};
-
-// The candidates for an image's STEM.xml: beside it, or in usual folders.
-std::vector<std::string> voc_files_of(std::string_view image) {
-  std::vector<std::string> files = {with_suffix(image, ".xml")};
-  constexpr std::string_view kImages = "/images/";
-  const size_t at = files[0].rfind(kImages);
-  if (at == std::string::npos) return files;
-  for (const char* folder : {"/labels/", "/annotations/", "/Annotations/"}) {
-    files.push_back(std::string(files[0]).replace(at, kImages.size(), folder));
-  }
-  return files;
-}
-
 // Annotations beside their images, as labelling programs write them.
-class VocFiles : public LabelReader {
+class VocFiles : public OwnFileLabels {
  public:
   VocFiles(std::vector<std::string> images, ClassRules classes)
-      : images_(std::move(images)), classes_(std::move(classes)) {}
+      : OwnFileLabels(std::move(images)), classes_(std::move(classes)) {}
 
-  const std::vector<std::string>& images() const override { return images_; }
   bool is_in_pixels() const override { return true; }
 
   ImageLabels read(size_t index, codecs::ImageSize size) const override {
-    return read_annotation(voc_file_of(images_[index]), classes_, size);
+    const std::string file = first_existing(label_files(index));
+    // An empty file is no annotation, but a missing one is background.
+    if (file_exists(file)) return OwnFileLabels::read(index, size);
+    return {.file = file, .labels = {}, .fault = std::nullopt};
   }
 
   std::vector<std::string> label_files(size_t index) const override {
@@ -246,16 +173,69 @@ class VocFiles : public LabelReader {
   }
 
  private:
-  std::vector<std::string> images_;
-  ClassRules classes_;
+  const ClassRules classes_;
+};
+
+// The images of a split, and their stems.
+struct VocImages {
+  std::vector<std::string> images, stems;
+};
+
+VocImages images_of(const fs::path& split, const fs::path& folder,
+                    DataReport& report) {
+  VocImages result;
+  const auto beside = images_by_stem(folder / "JPEGImages");
+  std::optional<std::map<std::string, std::string>> above;
+  int64_t line = 0;
+  for (std::string& stem : read_stems(split)) {
+    ++line;
+    auto found = beside.find(stem);
+    bool has_image = found != beside.end();
+    if (!has_image) {
+      if (!above) above = images_by_stem(folder.parent_path() / "images");
+      found = above->find(stem);
+      has_image = found != above->end();
+    }
+    if (!has_image) {
+      report.add({DataFaultKind::kUnreadableImage,
+                  cat(split.string(), ":", line),
+                  "no image '" + stem + "' in JPEGImages or in ../images",
+                  "left out"});
+      continue;
+    }
+    result.images.push_back(found->second);
+    result.stems.push_back(std::move(stem));
+  }
+  return result;
+}
+
+class VocSplit : public VocFiles {
+ public:
+  VocSplit(VocImages images, ClassRules classes, fs::path folder)
+      : VocFiles(std::move(images.images), std::move(classes)),
+        folder_(std::move(folder)),
+        stems_(std::move(images.stems)) {}
+
+  std::vector<std::string> label_files(size_t index) const override {
+    return {(folder_ / "Annotations" / (stems_[index] + ".xml")).string()};
+  }
+
+ private:
+  const fs::path folder_;
+  const std::vector<std::string> stems_;
 };
 
 }  // namespace
 
-std::string voc_file_of(std::string_view image) {
-  const std::vector<std::string> files = voc_files_of(image);
-  const auto found = std::ranges::find_if(files, file_exists);
-  return found == files.end() ? files[0] : *found;
+std::vector<std::string> voc_files_of(std::string_view image) {
+  std::vector<std::string> files = {with_suffix(image, ".xml")};
+  constexpr std::string_view kImages = "/images/";
+  const size_t at = files[0].rfind(kImages);
+  if (at == std::string::npos) return files;
+  for (const char* folder : {"/labels/", "/annotations/", "/Annotations/"}) {
+    files.push_back(std::string(files[0]).replace(at, kImages.size(), folder));
+  }
+  return files;
 }
 
 std::unique_ptr<LabelReader> open_voc_files(std::vector<std::string> images,
@@ -263,11 +243,13 @@ std::unique_ptr<LabelReader> open_voc_files(std::vector<std::string> images,
   return std::make_unique<VocFiles>(std::move(images), classes);
 }
 
-std::unique_ptr<LabelReader> open_voc_labels(const fs::path& split,
+std::unique_ptr<LabelReader> open_voc_labels(const fs::path& given,
                                              const ClassRules& classes,
                                              DataReport& report) {
-  return std::make_unique<VocLabels>(fs::absolute(split).lexically_normal(),
-                                     classes, report);
+  const fs::path split = fs::absolute(given).lexically_normal();
+  const fs::path folder = configs::voc_folder_of(split);
+  return std::make_unique<VocSplit>(images_of(split, folder, report), classes,
+                                    folder);
 }
 
 }  // namespace headroom::labels

@@ -6,6 +6,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
+#include "worker/data/packs/pack_index.h"
 #include "worker/data/packs/tar_format.h"
 
 namespace headroom::packs {
@@ -63,7 +64,7 @@ void PackWriter::add(const Image& image) {
   }
   if (shard_ == nullptr) begin_shard();
 
-  PackedImage entry;
+  IndexedImage entry;
   entry.shard = static_cast<uint32_t>(content_.shards.size() - 1);
   entry.bytes = image.bytes.size();
   entry.digest = XXH3_64bits(image.bytes.data(), image.bytes.size());
@@ -72,30 +73,18 @@ void PackWriter::add(const Image& image) {
   entry.height = image.height;
   entry.width = image.width;
   entry.has_colours = image.has_colours ? 1 : 0;
-  entry.first_name_byte = content_.names.size();
-  entry.name_bytes = static_cast<uint32_t>(image.name.size());
-  entry.first_box = labels_.boxes.size();
-  entry.num_boxes = static_cast<uint32_t>(image.labels.boxes.size());
-  entry.first_point = labels_.points.size();
-  entry.num_points = static_cast<uint32_t>(image.labels.points.size());
-  entry.check = check_of(image.name, entry, image.labels);
-
   append(image.name, image.bytes);
   append(image.label_name, image.label_text);
-  content_.images.push_back(entry);
-  content_.names += image.name;
-  const ImageLabels& own = image.labels;
-  labels_.boxes.insert(labels_.boxes.end(), own.boxes.begin(), own.boxes.end());
-  labels_.points.insert(labels_.points.end(), own.points.begin(),
-                        own.points.end());
+  content_.add(image.name, entry, image.labels);
+  IndexedImage& added = content_.images.back();
+  added.check = check_of(image.name, added, image.labels);
 }
 
 void PackWriter::finish() {
   if (shard_ != nullptr) end_shard();
   const fs::path file = folder_ / index_name(split_);
-  // by_name is not set yet; creating a PackIndex computes it.
-  content_.by_name = PackIndex(file, content_).order_by_name();
-  write_whole_file(file, index_bytes(content_, labels_));
+  content_.order_names();
+  write_whole_file(file, index_bytes(content_));
 }
 
 }  // namespace headroom::packs

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "parallel/base/atomic_file.h"
-#include "worker/data/packs/pack_index.h"
+#include "worker/data/packs/image_index.h"
 
 struct XXH3_state_s;
 
@@ -56,8 +56,7 @@ class PackWriter {
   const uint64_t shard_bytes_;
   std::unique_ptr<AtomicFile> shard_;  // nullptr before a shard begins
   std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> digest_;
-  PackIndex::Content content_;
-  PackedLabels labels_;
+  IndexPart content_;
 };
 
 }  // namespace headroom::packs

@@ -54,7 +54,7 @@ std::string open_index_of(const fs::path& shard,
 // The image that a path in a pack means.
 struct Place {
   std::shared_ptr<const PackIndex> index;
-  const PackedImage* image = nullptr;
+  const IndexedImage* image = nullptr;
   std::string error;
 };
 
@@ -148,7 +148,7 @@ std::optional<PackedFile> read_packed(const fs::path& path) {
   if (!place) return std::nullopt;
   PackedFile file{{}, std::move(place->error)};
   if (!file.error.empty()) return file;
-  const PackedImage& image = *place->image;
+  const IndexedImage& image = *place->image;
   file.bytes.resize(image.bytes);
   file.error = place->index->read(image.shard, image.offset, file.bytes.data(),
                                   image.bytes);

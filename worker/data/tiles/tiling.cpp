@@ -13,6 +13,7 @@
 #include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/image_writer.h"
 #include "worker/data/codecs/scanline_reader.h"
+#include "worker/data/labels/file_list.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
 #include "worker/data/tiles/tile_cutter.h"
@@ -60,10 +61,10 @@ codecs::ImageLimits limits_of(const configs::DataConfig& config,
 }
 
 PlannedSplit plan_split(const configs::DataConfig& config, labels::Split split,
-                        const char* name, const TilingRequest& request) {
+                        const TilingRequest& request) {
   PlannedSplit planned;
   labels::DataReport& report = planned.result.report;
-  report.split = name;
+  report.split = labels::split_name(split);
   const labels::SplitImages sources =
       labels::open_split(config, split, request.index.single_cls, report);
   planned.images.resize(sources.images.size());
@@ -71,10 +72,7 @@ PlannedSplit plan_split(const configs::DataConfig& config, labels::Split split,
   for (size_t i = 0; i < planned.images.size(); ++i) {
     LargeImage& image = planned.images[i];
     image.path = sources.images[i].path;
-    image.stem = image.path.stem().string();
-    for (int n = 2; !taken.insert(image.stem).second; ++n) {
-      image.stem = cat(image.path.stem().string(), "_", n);
-    }
+    image.stem = labels::unique_stem(image.path, taken);
   }
   parallel_for(
       static_cast<int64_t>(planned.images.size()), request.index.num_threads,
@@ -158,18 +156,10 @@ std::string write_tiles(const configs::DataConfig& config,
 // Adds an image to the report, with its tiles or the `reason` against it.
 void add_to(TiledSplit& split, const LargeImage& image,
             const std::string& reason) {
-  labels::DataReport& report = split.report;
-  if (image.labels.fault) return report.add(*image.labels.fault);
-  if (!reason.empty()) {
-    return report.add({labels::DataFaultKind::kUnreadableImage,
-                       image.path.string(), reason,
-                       "image and its boxes left out"});
+  if (!labels::add_image(image.path.native(), reason, image.labels,
+                         split.report)) {
+    return;
   }
-  const labels::LabelFile& labels = image.labels.labels;
-  for (const labels::DataFault& fault : labels.faults) report.add(fault);
-  ++report.images;
-  report.boxes += static_cast<int64_t>(labels.boxes.size());
-  if (labels.boxes.empty()) ++report.background;
   if (image.file.has_alpha) ++split.images_with_alpha;
   split.in_grid += image.plan.in_grid;
   split.without_box += image.plan.without_box;
@@ -227,12 +217,8 @@ std::vector<TiledSplit> tile_data(const configs::DataConfig& config,
                                   const TilingRequest& request) {
   NewFolder folder(request.output, "tile", "--output");
   std::vector<PlannedSplit> planned;
-  planned.push_back(
-      plan_split(config, labels::Split::kTrain, "train", request));
-  planned.push_back(plan_split(config, labels::Split::kVal, "val", request));
-  if (!config.test.empty()) {
-    planned.push_back(
-        plan_split(config, labels::Split::kTest, "test", request));
+  for (const labels::Split split : labels::named_splits(config)) {
+    planned.push_back(plan_split(config, split, request));
   }
   std::vector<TiledSplit> splits;
   std::vector<std::string> names;

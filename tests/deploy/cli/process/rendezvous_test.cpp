@@ -70,7 +70,7 @@ TEST(Rendezvous, AJobWithoutANameCannotMeetInAFolder) {
 TEST(Rendezvous, AnAddressIsFoundOncePublished) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "meet", false};
-  const FolderHold hold = prepare_folder(folder, geteuid());
+  const auto hold = prepare_folder(folder, geteuid());
   EXPECT_FALSE(read_address(folder, "job"));
   publish_address(folder, "job", {"10.0.0.5:29500", ""});
   EXPECT_EQ(read_address(folder, "job")->address, "10.0.0.5:29500");
@@ -99,9 +99,9 @@ TEST(Rendezvous, ANonsensicalFileIsRefused) {
 TEST(Rendezvous, ThePrivateFolderIsForItsOwnerAlone) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "private", true};
-  const FolderHold first = prepare_folder(folder, geteuid());
+  const auto first = prepare_folder(folder, geteuid());
   // The second process of the job.
-  const FolderHold second = prepare_folder(folder, geteuid());
+  const auto second = prepare_folder(folder, geteuid());
   struct stat found {};
   ASSERT_EQ(stat(folder.path.c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0700u);
@@ -115,7 +115,7 @@ TEST(Rendezvous, ThePrivateFolderIsForItsOwnerAlone) {
 TEST(Rendezvous, AFolderOfAnotherUserOrALinkIsNotUsed) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "private", true};
-  const FolderHold hold = prepare_folder(folder, geteuid());
+  const auto hold = prepare_folder(folder, geteuid());
   EXPECT_NE(refusal([&] {
               (void)prepare_folder(folder, geteuid() + 1);
             }).find("belongs to user"),
@@ -132,7 +132,7 @@ TEST(Rendezvous, AFolderOfAnotherUserOrALinkIsNotUsed) {
 TEST(Rendezvous, WithdrawingLeavesNothingOfAPrivateFolder) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "private", true};
-  const FolderHold hold = prepare_folder(folder, geteuid());
+  const auto hold = prepare_folder(folder, geteuid());
   publish_address(folder, "job", {"127.0.0.1:29500", ""});
   withdraw_address(folder, "job");
   EXPECT_FALSE(std::filesystem::exists(folder.path));
@@ -147,15 +147,15 @@ TEST(Rendezvous, FoldersWithoutAHolderAreRemoved) {
     return rendezvous_folder(place, "", root.path(), geteuid());
   };
   {
-    const FolderHold killed = prepare_folder(folder_of("dead"), geteuid());
+    const auto killed = prepare_folder(folder_of("dead"), geteuid());
     publish_address(folder_of("dead"), "dead", {"127.0.0.1:29500", ""});
   }
   root.write("headroom-other", "no folder");
   const std::string mine = "headroom-" + std::to_string(geteuid()) + "-mine";
   root.write(mine + "/notes.txt", "mine");
-  const FolderHold living = prepare_folder(folder_of("living"), geteuid());
+  const auto living = prepare_folder(folder_of("living"), geteuid());
   EXPECT_FALSE(std::filesystem::exists(folder_of("dead").path));
-  const FolderHold next = prepare_folder(folder_of("next"), geteuid());
+  const auto next = prepare_folder(folder_of("next"), geteuid());
   EXPECT_TRUE(std::filesystem::exists(folder_of("living").path));
   EXPECT_TRUE(std::filesystem::exists(root.path() / "headroom-other"));
   EXPECT_EQ(root.read(mine + "/notes.txt"), "mine");
@@ -182,7 +182,7 @@ TEST(Rendezvous, ProcessesThatStartAndEndTogetherFindEachOther) {
 TEST(Rendezvous, AFolderThatHeadroomDidNotMakeIsNotUsed) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "private", true};
-  std::filesystem::create_directory(folder.path);
+  root.write("private/notes.txt", "mine");
   ASSERT_EQ(chmod(folder.path.c_str(), 0700), 0);
   EXPECT_EQ(refusal([&] { (void)prepare_folder(folder, geteuid()); }),
             "[rendezvous] " + folder.path.string() +

@@ -57,9 +57,9 @@ struct Script {
   std::map<std::string, MetadataAnswer> answers;
   int calls = 0;
   SpotNews advance(SpotPoll& poll) {
-    return poll.advance([this](const MetadataRequest& request) {
+    return poll.advance([this](const std::string& request, const auto&) {
       ++calls;
-      const auto found = answers.find(request.path);
+      const auto found = answers.find(request.substr(request.find('/')));
       return found == answers.end() ? MetadataAnswer() : found->second;
     });
   }

@@ -5,11 +5,8 @@
 #include <opencv2/core.hpp>
 #include <vector>
 
-#include "tests/worker/data/data_files.h"
+#include "tests/worker/data/augment/sample_fixture.h"
 #include "tests/worker/data/encoders.h"
-#include "tests/worker/data/made_images.h"
-#include "worker/data/augment/augment.h"
-#include "worker/data/augment/letterbox.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/loader/image_store.h"
 #include "worker/data/tiles/random_crop.h"
@@ -17,19 +14,7 @@
 namespace headroom::augment {
 namespace {
 
-constexpr int64_t kSamples = 6, kHeight = 64, kWidth = 96;
 constexpr int kBands = 5;
-
-// Images with `bands` times the same gray picture.
-class SameInAll : public MadeImages {
- public:
-  SameInAll(LoadImage make, int bands)
-      : MadeImages(std::move(make)), bands_(bands) {}
-  int type() const override { return CV_8UC(bands_); }
-
- private:
-  int bands_;
-};
 
 cv::Mat repeated(const cv::Mat& band, int bands) {
   const std::vector<cv::Mat> all(static_cast<size_t>(bands), band);
@@ -44,52 +29,30 @@ cv::Mat band_of(const cv::Mat& pixels, int band) {
   return result;
 }
 
-class BandSamples : public testing::Test {
+class BandSamples : public SampleFixture {
  protected:
-  LoadImage load(int bands) const {
-    return [this, bands](int64_t sample) {
-      LoadedImage image;
-      image.source = {static_cast<int32_t>(100 + 10 * sample), 120};
-      const codecs::ImageSize size = fit_size(image.source, kHeight, kWidth);
-      image.pixels =
-          repeated(band_of(test_picture(size.height, size.width,
-                                        static_cast<uint64_t>(sample)),
-                           0),
-                   bands);
-      image.labels = labels_;
-      image.outlines = {ends_, 0, points_.data()};
-      return image;
+  // `bands` times the same gray picture.
+  static Draw gray_in(int bands) {
+    return [bands](codecs::ImageSize size, int64_t sample) {
+      const auto seed = static_cast<uint64_t>(sample);
+      return repeated(band_of(test_picture(size.height, size.width, seed), 0),
+                      bands);
     };
   }
   NetworkSample made(int bands, int64_t sample,
-                     const configs::Hyperparameters& hyp,
-                     codecs::PixelRows rows = {0, kHeight}) const {
-    SameInAll images(load(bands), bands);
-    return make_mosaic_sample({1, 0, sample}, kSamples, kHeight, kWidth, rows,
-                              hyp, images);
+                     const configs::Hyperparameters& hyp) const {
+    return with_pixels(planned(gray_in(bands), CV_8UC(bands), sample, hyp));
   }
 
-  const std::vector<labels::BoxLabel> labels_{{0, 0.3f, 0.3f, 0.2f, 0.2f}};
-  const std::vector<uint64_t> ends_{3};
-  const std::vector<labels::IndexedPoint> points_{
-      {0.2f, 0.2f}, {0.4f, 0.2f}, {0.3f, 0.4f}};
+  static configs::Hyperparameters with_blurs() {
+    configs::Hyperparameters hyp = everything();
+    hyp.blur = hyp.median_blur = 0.5;
+    return hyp;
+  }
 };
 
-configs::Hyperparameters everything() {
-  configs::Hyperparameters hyp;
-  hyp.degrees = 10;
-  hyp.shear = 3;
-  hyp.perspective = 0.0005;
-  hyp.flipud = hyp.mixup = hyp.blur = hyp.median_blur = 0.5;
-  hyp.mosaic = 0.8;
-  hyp.mosaic9 = 0.3;
-  hyp.copy_paste = 0.6;
-  hyp.hsv_h = hyp.hsv_s = hyp.hsv_v = 0;
-  return hyp;
-}
-
 TEST_F(BandSamples, EveryBandMovesAsGrayDoes) {
-  const configs::Hyperparameters hyp = everything();
+  const configs::Hyperparameters hyp = with_blurs();
   for (int64_t sample = 0; sample < 60; ++sample) {
     const NetworkSample gray = made(codecs::kColours, sample, hyp);
     for (const int bands : {2, kBands}) {
@@ -107,7 +70,6 @@ TEST_F(BandSamples, EveryBandMovesAsGrayDoes) {
 
 TEST_F(BandSamples, ColoursAreLeftOutAndTheirDrawsMade) {
   configs::Hyperparameters hyp = everything();
-  hyp.blur = hyp.median_blur = 0;
   hyp.hsv_h = hyp.hsv_s = hyp.hsv_v = 0.7;
   hyp.gray = hyp.clahe = 0;
   for (int64_t sample = 0; sample < 20; ++sample) {
@@ -115,10 +77,7 @@ TEST_F(BandSamples, ColoursAreLeftOutAndTheirDrawsMade) {
     without.hsv_h = without.hsv_s = without.hsv_v = 0;
     const NetworkSample with = made(kBands, sample, hyp);
     EXPECT_EQ(with.boxes, made(kBands, sample, without).boxes);
-    EXPECT_EQ(
-        cv::norm(with.pixels.reshape(1),
-                 made(kBands, sample, without).pixels.reshape(1), cv::NORM_INF),
-        0);
+    EXPECT_TRUE(same_pixels(with.pixels, made(kBands, sample, without).pixels));
     hyp.gray = hyp.clahe = 1;
     EXPECT_EQ(made(kBands, sample, hyp).pixels.channels(), kBands);
     hyp.gray = hyp.clahe = 0;
@@ -126,23 +85,7 @@ TEST_F(BandSamples, ColoursAreLeftOutAndTheirDrawsMade) {
 }
 
 TEST_F(BandSamples, RowsOfASampleAreThoseOfTheWhole) {
-  configs::Hyperparameters hyp = everything();
-  for (int64_t sample = 0; sample < 20; ++sample) {
-    const cv::Mat whole = made(kBands, sample, hyp).pixels;
-    for (const codecs::PixelRows rows :
-         {codecs::PixelRows{0, 16}, codecs::PixelRows{48, 64}}) {
-      const cv::Mat part = made(kBands, sample, hyp, rows).pixels;
-      EXPECT_EQ(cv::norm(part.reshape(1),
-                         whole
-                             .rowRange(static_cast<int>(rows.begin),
-                                       static_cast<int>(rows.end))
-                             .clone()
-                             .reshape(1),
-                         cv::NORM_INF),
-                0)
-          << sample;
-    }
-  }
+  expect_rows_of_the_whole(gray_in(kBands), CV_8UC(kBands), with_blurs());
 }
 
 TEST(BandFiles, AreLoadedResizedAndCut) {
@@ -150,16 +93,13 @@ TEST(BandFiles, AreLoadedResizedAndCut) {
   std::filesystem::create_directories(folder.path() / "images");
   const cv::Mat small = test_bands(30, 40, kBands, 1);
   const cv::Mat large = test_bands(100, 150, kBands, 2);
-  write_bands(folder.path() / "images/1.tif", small);
-  write_bands(folder.path() / "images/2.tif", large);
+  write_tiff(folder.path() / "images/1.tif", small);
+  write_tiff(folder.path() / "images/2.tif", large);
   folder.write("images/3.bmp", encode_bmp(test_picture(64, 64, 3)));
   folder.write("labels/1.txt", "0 .5 .5 .2 .2\n");
   labels::IndexOptions index;
   index.limits.bands = kBands;
-  const labels::Dataset dataset =
-      labels::index_dataset(data_config(folder, folder.path() / "images"),
-                            labels::Split::kTrain, index)
-          .dataset;
+  const labels::Dataset dataset = indexed_images(folder, "images", index);
   ASSERT_EQ(dataset.size(), 2);
   loader::ImageStore::Options options;
   options.height = options.width = 64;
@@ -183,13 +123,9 @@ TEST(BandFiles, AreLoadedResizedAndCut) {
   tiles::RandomCrops crops(dataset, store, {0, 0, 1}, 64, 64, limits);
   const tiles::TileRect window = crops.window_of(1);
   const cv::Mat cut = crops.load(1, codecs::kAllRows).pixels;
-  EXPECT_EQ(cv::norm(cut.reshape(1),
-                     large(cv::Rect(static_cast<int>(window.x),
-                                    static_cast<int>(window.y), 64, 64))
-                         .clone()
-                         .reshape(1),
-                     cv::NORM_INF),
-            0);
+  EXPECT_TRUE(
+      same_pixels(cut, large(cv::Rect(static_cast<int>(window.x),
+                                      static_cast<int>(window.y), 64, 64))));
   // One that becomes unreadable is gray in all bands.
   folder.write("images/1.tif", "no image");
   const LoadedImage broken = store.load(0, codecs::kAllRows);

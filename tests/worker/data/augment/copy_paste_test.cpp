@@ -229,9 +229,7 @@ TEST_F(CopyPasteSamples, ARankMakesItsRowsOfTheSameSample) {
     for (const codecs::PixelRows rows :
          {codecs::PixelRows{0, 20}, codecs::PixelRows{20, 64}}) {
       const NetworkSample part = made(sample, hyp, rows);
-      EXPECT_TRUE(same_pixels(
-          part.pixels, whole.pixels.rowRange(static_cast<int>(rows.begin),
-                                             static_cast<int>(rows.end))));
+      EXPECT_TRUE(same_pixels(part.pixels, rows_of(whole.pixels, rows)));
       EXPECT_EQ(part.boxes, whole.boxes);
     }
     if (!same_pixels(whole.pixels, made(sample, without).pixels)) ++differ;

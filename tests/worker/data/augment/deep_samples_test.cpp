@@ -7,11 +7,8 @@
 #include <opencv2/core.hpp>
 #include <vector>
 
-#include "tests/worker/data/data_files.h"
+#include "tests/worker/data/augment/sample_fixture.h"
 #include "tests/worker/data/encoders.h"
-#include "tests/worker/data/made_images.h"
-#include "worker/data/augment/augment.h"
-#include "worker/data/augment/letterbox.h"
 #include "worker/data/augment/warp_map.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/image_writer.h"
@@ -21,80 +18,43 @@
 namespace headroom::augment {
 namespace {
 
-constexpr int64_t kSamples = 6, kHeight = 64, kWidth = 96;
-
-class TypedImages : public MadeImages {
- public:
-  TypedImages(LoadImage make, int type)
-      : MadeImages(std::move(make)), type_(type) {}
-  int type() const override { return type_; }
-
- private:
-  const int type_;
-};
-
-class DeepSamples : public testing::TestWithParam<int> {
+class DeepSamples : public SampleFixture,
+                    public testing::WithParamInterface<int> {
  protected:
   // Images of 8 bits, those times 257, or those with random low bits.
   enum class Kind { kBytes, kWide, kDeep };
 
-  LoadImage load(Kind kind) const {
-    return [this, kind](int64_t sample) {
-      LoadedImage image;
-      image.source = {static_cast<int32_t>(100 + 10 * sample), 120};
-      const codecs::ImageSize size = fit_size(image.source, kHeight, kWidth);
+  static Draw draw(Kind kind) {
+    return [kind](codecs::ImageSize size, int64_t sample) {
       const auto seed = static_cast<uint64_t>(10 * sample);
-      image.pixels = test_bands(size.height, size.width, GetParam(), seed);
-      if (kind != Kind::kBytes) {
-        image.pixels.convertTo(image.pixels, CV_16U, 257);
-      }
-      if (kind == Kind::kDeep) {
-        cv::Mat low = test_bands(size.height, size.width, GetParam(), seed + 5);
-        low.convertTo(low, CV_16U);
-        image.pixels = cv::max(image.pixels, 255) - low;
-      }
-      image.labels = labels_;
-      image.outlines = {ends_, 0, points_.data()};
-      return image;
+      const cv::Mat bytes =
+          test_bands(size.height, size.width, GetParam(), seed);
+      if (kind == Kind::kBytes) return bytes;
+      const cv::Mat wide = times_257(bytes);
+      if (kind == Kind::kWide) return wide;
+      cv::Mat low = test_bands(size.height, size.width, GetParam(), seed + 5);
+      low.convertTo(low, CV_16U);
+      return cv::Mat(cv::max(wide, 255) - low);
     };
   }
-  PlannedSample planned(Kind kind, int64_t sample,
-                        const configs::Hyperparameters& hyp,
-                        codecs::PixelRows rows = {0, kHeight}) const {
-    const int depth = kind == Kind::kBytes ? CV_8U : CV_16U;
-    TypedImages images(load(kind), CV_MAKETYPE(depth, GetParam()));
-    return plan_mosaic_sample({1, 0, sample}, kSamples, kHeight, kWidth, rows,
-                              hyp, images);
+  static int type_of(Kind kind) {
+    return CV_MAKETYPE(kind == Kind::kBytes ? CV_8U : CV_16U, GetParam());
   }
   NetworkSample made(Kind kind, int64_t sample,
-                     const configs::Hyperparameters& hyp,
-                     codecs::PixelRows rows = {0, kHeight}) const {
-    return with_pixels(planned(kind, sample, hyp, rows));
+                     const configs::Hyperparameters& hyp) const {
+    return with_pixels(planned(draw(kind), type_of(kind), sample, hyp));
   }
 
-  const std::vector<labels::BoxLabel> labels_{{0, 0.3f, 0.3f, 0.2f, 0.2f}};
-  const std::vector<uint64_t> ends_{3};
-  const std::vector<labels::IndexedPoint> points_{
-      {0.2f, 0.2f}, {0.4f, 0.2f}, {0.3f, 0.4f}};
+  // A level of a picture, in double: from the four neighbours of the position,
+  // gray outside of tiles.
+  static double fetched(const PictureRecipe& picture,
+                        const kernels::WarpInverse& warp, int x, int64_t y,
+                        int band);
 };
 
-configs::Hyperparameters everything() {
-  configs::Hyperparameters hyp;
-  hyp.degrees = 10;
-  hyp.shear = 3;
-  hyp.perspective = 0.0005;
-  hyp.flipud = hyp.mixup = 0.5;
-  hyp.mosaic = 0.8;
-  hyp.mosaic9 = 0.3;
-  hyp.copy_paste = 0.6;
-  hyp.hsv_h = hyp.hsv_s = hyp.hsv_v = 0;
-  return hyp;
-}
-
-// A level of a picture, in double: from the four neighbours of the position,
-// gray outside of tiles.
-double fetched(const PictureRecipe& picture, const kernels::WarpInverse& warp,
-               int x, int64_t y, int band) {
+double DeepSamples::fetched(const PictureRecipe& picture,
+                            const kernels::WarpInverse& warp, int x, int64_t y,
+                            int band) {
   const kernels::FetchPlace place =
       kernels::fetch_place(warp, static_cast<int>(kWidth), x, y);
   const auto level_at = [&](int column, int row) -> double {
@@ -122,7 +82,8 @@ TEST_P(DeepSamples, AreTheFloatReferenceRounded) {
   hyp.copy_paste = 0;  // it makes one tile of all
   int mixed = 0, mosaics = 0;
   for (int64_t sample = 0; sample < 40; ++sample) {
-    const PlannedSample plan = planned(Kind::kDeep, sample, hyp);
+    const PlannedSample plan =
+        planned(draw(Kind::kDeep), type_of(Kind::kDeep), sample, hyp);
     const SampleRecipe& recipe = plan.recipe;
     mixed += recipe.mixed_in ? 1 : 0;
     mosaics += recipe.picture.tiles.size() > 1 ? 1 : 0;
@@ -169,8 +130,7 @@ TEST_P(DeepSamples, GoWhereEightBitsGo) {
     colourful.hsv_h = colourful.hsv_s = colourful.hsv_v = 0.7;
     const NetworkSample wide = made(Kind::kWide, sample, colourful);
     EXPECT_EQ(wide.boxes, bytes.boxes);
-    cv::Mat expected;
-    bytes.pixels.convertTo(expected, CV_16U, 257);
+    const cv::Mat expected = times_257(bytes.pixels);
     // One level of 8 bits for the truncation in mixup, half of one for each
     // rounding.
     EXPECT_LE(
@@ -186,11 +146,9 @@ TEST_P(DeepSamples, GoWhereEightBitsGo) {
   moves.flipud = 0.5;
   moves.median_blur = 0.5;  // the median is one of the levels
   for (int64_t sample = 0; sample < 20; ++sample) {
-    cv::Mat expected;
-    made(Kind::kBytes, sample, moves).pixels.convertTo(expected, CV_16U, 257);
-    EXPECT_EQ(cv::norm(made(Kind::kWide, sample, moves).pixels.reshape(1),
-                       expected.reshape(1), cv::NORM_INF),
-              0)
+    EXPECT_TRUE(
+        same_pixels(made(Kind::kWide, sample, moves).pixels,
+                    times_257(made(Kind::kBytes, sample, moves).pixels)))
         << sample;
   }
 }
@@ -198,56 +156,11 @@ TEST_P(DeepSamples, GoWhereEightBitsGo) {
 TEST_P(DeepSamples, RowsOfASampleAreThoseOfTheWhole) {
   configs::Hyperparameters hyp = everything();
   hyp.blur = 0.3;
-  for (int64_t sample = 0; sample < 20; ++sample) {
-    const cv::Mat whole = made(Kind::kDeep, sample, hyp).pixels;
-    for (const codecs::PixelRows rows :
-         {codecs::PixelRows{0, 16}, codecs::PixelRows{48, 64}}) {
-      const cv::Mat part = made(Kind::kDeep, sample, hyp, rows).pixels;
-      EXPECT_EQ(cv::norm(part.reshape(1),
-                         whole
-                             .rowRange(static_cast<int>(rows.begin),
-                                       static_cast<int>(rows.end))
-                             .clone()
-                             .reshape(1),
-                         cv::NORM_INF),
-                0)
-          << sample;
-    }
-  }
+  expect_rows_of_the_whole(draw(Kind::kDeep), type_of(Kind::kDeep), hyp);
 }
 
 INSTANTIATE_TEST_SUITE_P(Bands, DeepSamples, testing::Values(3, 1, 5),
                          testing::PrintToStringParamName());
-
-// Means and medians of every size, against their definitions.
-TEST(DeepNeighbourhoods, AreMeansAndMedians) {
-  cv::Mat picture = test_bands(17, 23, 2, 3);
-  picture.convertTo(picture, CV_16U, 257, 31);
-  for (const int side : {3, 5, 7}) {
-    cv::Mat mean = picture.clone(), median = picture.clone();
-    change_pixels(mean, {.blur = side}, /*has_colours=*/false);
-    change_pixels(median, {.median_blur = side}, /*has_colours=*/false);
-    for (const auto& [y, x] :
-         std::vector<std::pair<int, int>>{{8, 11}, {7, 9}, {3, 19}}) {
-      for (int band = 0; band < 2; ++band) {
-        std::vector<double> around;
-        for (int dy = -side / 2; dy <= side / 2; ++dy) {
-          for (int dx = -side / 2; dx <= side / 2; ++dx) {
-            around.push_back(
-                picture.ptr<uint16_t>(y + dy)[2 * (x + dx) + band]);
-          }
-        }
-        double sum = 0;
-        for (const double level : around) sum += level;
-        EXPECT_NEAR(mean.ptr<uint16_t>(y)[2 * x + band],
-                    sum / static_cast<double>(around.size()), 0.5);
-        std::sort(around.begin(), around.end());
-        EXPECT_EQ(median.ptr<uint16_t>(y)[2 * x + band],
-                  around[around.size() / 2]);
-      }
-    }
-  }
-}
 
 // Files of 16 bits through the store that caches them, and as windows.
 TEST(DeepFiles, AreLoadedRememberedResizedAndCut) {
@@ -258,14 +171,11 @@ TEST(DeepFiles, AreLoadedRememberedResizedAndCut) {
     picture->convertTo(*picture, CV_16U, 251, 17);
   }
   folder.write("images/1.png", codecs::encode_png_bytes(small));
-  write_bands(folder.path() / "images/2.tif", large, {.rgb = true});
+  write_tiff(folder.path() / "images/2.tif", large);
   folder.write("labels/1.txt", "0 .5 .5 .2 .2\n");
   labels::IndexOptions index;
   index.limits.ranges = {{0, 65535}};
-  const labels::Dataset dataset =
-      labels::index_dataset(data_config(folder, folder.path() / "images"),
-                            labels::Split::kTrain, index)
-          .dataset;
+  const labels::Dataset dataset = indexed_images(folder, "images", index);
   ASSERT_EQ(dataset.size(), 2);
   loader::ImageStore::Options options;
   options.height = options.width = 64;
@@ -278,21 +188,17 @@ TEST(DeepFiles, AreLoadedRememberedResizedAndCut) {
     const LoadedImage image = store.load(sample, codecs::kAllRows);
     EXPECT_EQ(image.fault, "");
     ASSERT_EQ(image.pixels.type(), CV_16UC3);
-    EXPECT_EQ(
-        cv::norm(image.pixels,
-                 resize_loaded(sources[static_cast<size_t>(sample)],
-                               {image.pixels.rows, image.pixels.cols}, true),
-                 cv::NORM_INF),
-        0);
+    EXPECT_TRUE(same_pixels(
+        image.pixels,
+        resize_loaded(sources[static_cast<size_t>(sample)],
+                      {image.pixels.rows, image.pixels.cols}, true)));
     EXPECT_EQ(store.remembers(sample), sample == 0);
   }
   tiles::RandomCrops crops(dataset, store, {0, 0, 1}, 64, 64, index.limits);
   const tiles::TileRect window = crops.window_of(1);
-  EXPECT_EQ(cv::norm(crops.load(1, codecs::kAllRows).pixels,
-                     large(cv::Rect(static_cast<int>(window.x),
-                                    static_cast<int>(window.y), 64, 64)),
-                     cv::NORM_INF),
-            0);
+  EXPECT_TRUE(same_pixels(crops.load(1, codecs::kAllRows).pixels,
+                          large(cv::Rect(static_cast<int>(window.x),
+                                         static_cast<int>(window.y), 64, 64))));
 }
 
 }  // namespace

@@ -122,10 +122,8 @@ TEST(Mosaic, SomeRowsOfTheCanvasAreThoseOfTheWhole) {
     for (const PlacedTile& tile : part.tiles) {
       EXPECT_LE(tile.pixels.rows, rows.size());
     }
-    EXPECT_TRUE(same_pixels(
-        warp_tiles(part.tiles, Warp{}, 160, rows),
-        whole.rowRange(static_cast<int>(rows.begin), static_cast<int>(rows.end))
-            .clone()));
+    EXPECT_TRUE(same_pixels(warp_tiles(part.tiles, Warp{}, 160, rows),
+                            rows_of(whole, rows).clone()));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <tiffio.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <opencv2/core.hpp>
@@ -34,36 +35,22 @@ ImageLimits of_bands(int bands) {
   return limits;
 }
 
-bool same_bands(const cv::Mat& a, const cv::Mat& b) {
-  if (a.type() != b.type() || a.size() != b.size()) return false;
-  for (int y = 0; y < a.rows; ++y) {
-    if (std::memcmp(a.ptr(y), b.ptr(y),
-                    static_cast<size_t>(a.cols) * a.elemSize()) != 0) {
-      return false;
-    }
-  }
-  return true;
-}
+// Without and with the mark that the first three bands are colours.
+constexpr std::array<uint16_t, 2> kColourMark{PHOTOMETRIC_MINISBLACK,
+                                              PHOTOMETRIC_RGB};
 
-cv::Mat times_257(const cv::Mat& pixels) {
-  cv::Mat wide;
-  pixels.convertTo(wide, CV_16U, 257);
-  return wide;
-}
-
-std::vector<BandForm> all_forms() {
-  std::vector<BandForm> forms;
+std::vector<TiffForm> all_forms() {
+  std::vector<TiffForm> forms;
   for (const uint16_t compression :
        {COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_ADOBE_DEFLATE}) {
     for (const bool tiled : {false, true}) {
       for (const bool planar : {false, true}) {
         for (const bool big : {false, true}) {
-          BandForm form;
-          form.compression = compression;
-          form.tiled = tiled;
-          form.planar = planar;
-          form.big = form.rgb = big;
-          forms.push_back(form);
+          forms.push_back({.compression = compression,
+                           .tiled = tiled,
+                           .planar = planar,
+                           .big = big,
+                           .photometric = kColourMark[big ? 1 : 0]});
         }
       }
     }
@@ -73,9 +60,9 @@ std::vector<BandForm> all_forms() {
 
 class Bands : public testing::Test {
  protected:
-  fs::path written(const cv::Mat& pixels, const BandForm& form = {}) const {
+  fs::path written(const cv::Mat& pixels, const TiffForm& form = {}) const {
     const fs::path file = folder_.path() / "bands.tif";
-    write_bands(file, pixels, form);
+    write_tiff(file, pixels, form);
     return file;
   }
   std::string reason(const fs::path& file, int bands) const {
@@ -91,8 +78,8 @@ class Bands : public testing::Test {
 TEST_F(Bands, EveryFormHasTheSamplesThatWereWritten) {
   for (const int bands : {2, 4, 5, 13}) {
     const cv::Mat picture = test_bands(45, 37, bands, 5);
-    for (const BandForm& form : all_forms()) {
-      if (form.rgb && bands < 3) continue;
+    for (const TiffForm& form : all_forms()) {
+      if (form.photometric == PHOTOMETRIC_RGB && bands < 3) continue;
       for (const bool wide : {false, true}) {
         const fs::path file =
             written(wide ? times_257(picture) : picture, form);
@@ -102,10 +89,10 @@ TEST_F(Bands, EveryFormHasTheSamplesThatWereWritten) {
             (form.planar ? " planar" : "") + (wide ? " wide" : "");
         ASSERT_EQ(reason(file, bands), "") << name;
         EXPECT_TRUE(
-            same_bands(decode_image(file, of_bands(bands)).pixels, picture))
+            same_pixels(decode_image(file, of_bands(bands)).pixels, picture))
             << name;
         const ImageResult any = decode_image(file, of_bands(kAnyBands));
-        EXPECT_TRUE(same_bands(any.pixels, picture)) << name << any.reason;
+        EXPECT_TRUE(same_pixels(any.pixels, picture)) << name << any.reason;
       }
     }
   }
@@ -119,13 +106,11 @@ TEST_F(Bands, SixteenBitsAreRoundedAsThoseOfColours) {
     }
   }
   const cv::Mat bands = decode_image(written(wide), of_bands(5)).pixels;
-  BandForm rgb;
-  rgb.rgb = true;
   cv::Mat colours(16, 4096, CV_16UC3);
   const int pairs[] = {0, 0, 1, 1, 2, 2};
   cv::mixChannels(&wide, 1, &colours, 1, pairs, 3);
-  const cv::Mat as_ever = decode_image(written(colours, rgb)).pixels;
-  EXPECT_TRUE(same_bands(shown_colours(bands), as_ever));
+  const cv::Mat as_ever = decode_image(written(colours)).pixels;
+  EXPECT_TRUE(same_pixels(shown_colours(bands), as_ever));
 }
 
 TEST_F(Bands, RowsWindowsAndOrientationsArePartsOfTheWhole) {
@@ -133,9 +118,8 @@ TEST_F(Bands, RowsWindowsAndOrientationsArePartsOfTheWhole) {
   for (uint16_t orientation = 1; orientation <= 8; ++orientation) {
     for (const bool wide : {false, true}) {
       for (const bool tiled : {false, true}) {
-        BandForm form;
-        form.orientation = orientation;
-        form.tiled = form.planar = tiled;
+        const TiffForm form{
+            .orientation = orientation, .tiled = tiled, .planar = tiled};
         const fs::path file =
             written(wide ? times_257(picture) : picture, form);
         const cv::Mat whole = decode_image(file, of_bands(5)).pixels;
@@ -143,17 +127,16 @@ TEST_F(Bands, RowsWindowsAndOrientationsArePartsOfTheWhole) {
         cv::Mat band, turned;
         cv::extractChannel(picture, band, 3);
         const fs::path gray = folder_.path() / "gray.tif";
-        write_bands(gray, band, {.orientation = orientation});
+        write_tiff(gray, band, {.orientation = orientation});
         cv::extractChannel(whole, turned, 3);
         EXPECT_TRUE(
-            same_bands(shown_colours(turned), decode_image(gray).pixels))
+            same_pixels(shown_colours(turned), decode_image(gray).pixels))
             << orientation;
         for (const PixelRows rows :
              {PixelRows{0, 1}, PixelRows{5, 40}, PixelRows{60, 99}}) {
           const PixelRows there = clamp_rows(rows, whole.rows);
-          EXPECT_TRUE(same_bands(decode_rows(file, rows, of_bands(5)).pixels,
-                                 whole.rowRange(static_cast<int>(there.begin),
-                                                static_cast<int>(there.end))));
+          EXPECT_TRUE(same_pixels(decode_rows(file, rows, of_bands(5)).pixels,
+                                  rows_of(whole, there)));
         }
         tiles::TileRect window;
         window.y = 12;
@@ -161,15 +144,15 @@ TEST_F(Bands, RowsWindowsAndOrientationsArePartsOfTheWhole) {
         window.height = 30;
         window.width = 41;
         EXPECT_TRUE(
-            same_bands(tiles::cut_window(file, window, of_bands(5)).pixels,
-                       whole(cv::Rect(20, 12, 41, 30))));
+            same_pixels(tiles::cut_window(file, window, of_bands(5)).pixels,
+                        whole(cv::Rect(20, 12, 41, 30))));
         EXPECT_EQ(
             tiles::cut_tiles(
                 file, std::vector<tiles::TileRect>{window}, of_bands(kAnyBands),
                 [&](size_t, const cv::Mat& tile) {
                   const cv::Mat part = whole(cv::Rect(20, 12, 41, 30));
                   EXPECT_TRUE(
-                      same_bands(tile, wide ? times_257(part) : part.clone()))
+                      same_pixels(tile, wide ? times_257(part) : part.clone()))
                       << orientation;
                 }),
             "");
@@ -200,17 +183,17 @@ TEST_F(Bands, OtherBandsThanTheModelsAreRefusedWithBothNumbers) {
 
 TEST_F(Bands, FourSamplesAreBandsOrColoursWithAlpha) {
   const cv::Mat four = test_bands(20, 30, 4, 1);
-  BandForm form;
-  form.rgb = true;
+  TiffForm form{.photometric = PHOTOMETRIC_RGB};
   // Not marked as alpha: read as RGB by a model of colours.
   fs::path file = written(four, form);
-  EXPECT_TRUE(same_bands(decode_image(file).pixels, shown_colours(four)));
-  EXPECT_TRUE(same_bands(decode_image(file, of_bands(4)).pixels, four));
-  EXPECT_TRUE(same_bands(decode_image(file, of_bands(kAnyBands)).pixels, four));
+  EXPECT_TRUE(same_pixels(decode_image(file).pixels, shown_colours(four)));
+  EXPECT_TRUE(same_pixels(decode_image(file, of_bands(4)).pixels, four));
+  EXPECT_TRUE(
+      same_pixels(decode_image(file, of_bands(kAnyBands)).pixels, four));
   // Alpha: four bands where four are requested.
   form.extra = EXTRASAMPLE_ASSOCALPHA;
   file = written(four, form);
-  EXPECT_TRUE(same_bands(decode_image(file, of_bands(4)).pixels, four));
+  EXPECT_TRUE(same_pixels(decode_image(file, of_bands(4)).pixels, four));
   EXPECT_EQ(decode_image(file, of_bands(kAnyBands)).pixels.channels(), 3);
   EXPECT_EQ(decode_image(file).pixels.channels(), 3);
   // Not marked as colours: not read as gray.
@@ -218,7 +201,8 @@ TEST_F(Bands, FourSamplesAreBandsOrColoursWithAlpha) {
   EXPECT_THAT(reason(file, kColours), StartsWith("4 bands, but"));
   // Three bands without a colour mark are bands for ch: 3.
   const cv::Mat three = test_picture(20, 30, 1);
-  EXPECT_TRUE(same_bands(decode_image(written(three)).pixels, three));
+  file = written(three, {.photometric = PHOTOMETRIC_MINISBLACK});
+  EXPECT_TRUE(same_pixels(decode_image(file).pixels, three));
 }
 
 TEST_F(Bands, OtherSamplesAreRefused) {
@@ -226,8 +210,7 @@ TEST_F(Bands, OtherSamplesAreRefused) {
   cv::Mat floats, doubles;
   picture.convertTo(floats, CV_32F);
   picture.convertTo(doubles, CV_64F);
-  BandForm form;
-  form.format = SAMPLEFORMAT_IEEEFP;
+  const TiffForm form{.format = SAMPLEFORMAT_IEEEFP};
   const std::string what =
       " signed or floating bits, but those of 8 and 16 unsigned bits are "
       "read: ";
@@ -252,9 +235,8 @@ TEST_F(Bands, GrayOfOtherSamplesIsRefusedByItsHeader) {
        {std::pair{numbers, SAMPLEFORMAT_UINT},
         std::pair{numbers, SAMPLEFORMAT_INT},
         std::pair{doubles, SAMPLEFORMAT_IEEEFP}}) {
-    BandForm form;
-    form.format = static_cast<uint16_t>(format);
-    const fs::path file = written(samples, form);
+    const fs::path file =
+        written(samples, {.format = static_cast<uint16_t>(format)});
     for (const ImageLimits& limits : {ImageLimits(), stored, ranged}) {
       EXPECT_NE(inspect_image(file, limits).reason, "");
       EXPECT_EQ(inspect_image(file, limits).reason,
@@ -284,7 +266,7 @@ std::string with_number(std::string bytes, uint16_t tag, uint32_t number,
 }
 
 TEST_F(Bands, GiantNumbersAreRefusedBeforeTheyCost) {
-  const std::string sound = read_bytes(written(test_bands(64, 64, 5, 1)));
+  const std::string sound = encode_tiff(test_bands(64, 64, 5, 1));
   for (const int bands : {5, kAnyBands, kColours}) {
     const fs::path file = folder_.write(
         "many.tif", with_number(sound, TIFFTAG_SAMPLESPERPIXEL, 65535, 2));
@@ -300,9 +282,8 @@ TEST_F(Bands, GiantNumbersAreRefusedBeforeTheyCost) {
       "samples";
   EXPECT_EQ(inspect_image(file, of_bands(5)).reason, limit);
   EXPECT_EQ(decode_image(file, of_bands(5)).reason, limit);
-  BandForm tiled;
-  tiled.tiled = true;
-  const std::string tile = read_bytes(written(test_bands(64, 64, 5, 1), tiled));
+  const std::string tile =
+      encode_tiff(test_bands(64, 64, 5, 1), {.tiled = true});
   std::string giant = with_number(tile, TIFFTAG_TILEWIDTH, 1 << 15, 2);
   giant = with_number(giant, TIFFTAG_TILELENGTH, 1 << 15, 2);
   EXPECT_THAT(
@@ -312,11 +293,9 @@ TEST_F(Bands, GiantNumbersAreRefusedBeforeTheyCost) {
 
 TEST_F(Bands, DamageIsNoticed) {
   for (const bool planar : {false, true}) {
-    BandForm form;
-    form.planar = planar;
-    form.compression = COMPRESSION_LZW;
     const std::string whole =
-        read_bytes(written(test_bands(37, 45, 5, 5), form));
+        encode_tiff(test_bands(37, 45, 5, 5),
+                    {.compression = COMPRESSION_LZW, .planar = planar});
     for (size_t length = 0; length < whole.size();
          length += whole.size() / 60) {
       EXPECT_NE(decode_image(folder_.write("cut.tif", whole.substr(0, length)),
@@ -365,7 +344,7 @@ TEST_F(Bands, TilesAreWrittenAsTheyWereRead) {
       const fs::path file = folder_.write(
           "tile.tif", encode_tiff_bytes(wide ? times_257(picture) : picture));
       EXPECT_TRUE(
-          same_bands(decode_image(file, of_bands(bands)).pixels, picture))
+          same_pixels(decode_image(file, of_bands(bands)).pixels, picture))
           << bands;
       EXPECT_EQ(decode_image(file, of_bands(kAnyBands)).reason, "");
     }
@@ -374,8 +353,8 @@ TEST_F(Bands, TilesAreWrittenAsTheyWereRead) {
 
 TEST_F(Bands, VerifyCountsThem) {
   fs::create_directories(folder_.path() / "images");
-  write_bands(folder_.path() / "images/a.tif", test_bands(20, 30, 5, 1));
-  write_bands(folder_.path() / "images/b.tif", test_bands(20, 30, 5, 2));
+  write_tiff(folder_.path() / "images/a.tif", test_bands(20, 30, 5, 1));
+  write_tiff(folder_.path() / "images/b.tif", test_bands(20, 30, 5, 2));
   folder_.write("images/c.bmp", encode_bmp(test_picture(20, 30, 3)));
   folder_.write("labels/a.txt", "0 .5 .5 .2 .2\n");
   configs::DataConfig config = data_config(folder_, folder_.path() / "images");
@@ -389,15 +368,13 @@ TEST_F(Bands, VerifyCountsThem) {
                 "does not read\n"));
   EXPECT_THAT(labels::verification_json(splits), HasSubstr("\"bands\":5"));
   // For all values of a model's ch that accept the file.
-  BandForm rgb;
-  rgb.rgb = true;
-  write_bands(folder_.path() / "images/d.tif", test_bands(20, 30, 4, 1), rgb);
+  TiffForm rgb{.photometric = PHOTOMETRIC_RGB};
+  write_tiff(folder_.path() / "images/d.tif", test_bands(20, 30, 4, 1), rgb);
   rgb.extra = EXTRASAMPLE_ASSOCALPHA;
-  write_bands(folder_.path() / "images/e.tif", test_bands(20, 30, 4, 1), rgb);
-  BandForm gray;
-  gray.extra = EXTRASAMPLE_ASSOCALPHA;
-  write_bands(folder_.path() / "images/f.tif", test_bands(20, 30, 2, 1), gray);
-  write_bands(folder_.path() / "images/g.tif", test_bands(20, 30, 4, 1));
+  write_tiff(folder_.path() / "images/e.tif", test_bands(20, 30, 4, 1), rgb);
+  const TiffForm gray{.extra = EXTRASAMPLE_ASSOCALPHA};
+  write_tiff(folder_.path() / "images/f.tif", test_bands(20, 30, 2, 1), gray);
+  write_tiff(folder_.path() / "images/g.tif", test_bands(20, 30, 4, 1));
   EXPECT_THAT(
       labels::verification_text(labels::verify_data(config, {}), false),
       HasSubstr("train: 1 image has colours (ch: 3 or 1), 1 image has colours "

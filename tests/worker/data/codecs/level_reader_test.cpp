@@ -97,11 +97,11 @@ class Levels : public testing::Test {
               0)
         << name;
   }
-  fs::path written(const cv::Mat& pixels, BandForm form = {}) const {
+  fs::path written(const cv::Mat& pixels, TiffForm form = {}) const {
     const fs::path file = folder_.path() / "deep.tif";
     if (pixels.depth() == CV_32F) form.format = SAMPLEFORMAT_IEEEFP;
     if (pixels.depth() == CV_16S) form.format = SAMPLEFORMAT_INT;
-    write_bands(file, pixels, form);
+    write_tiff(file, pixels, form);
     return file;
   }
 
@@ -114,11 +114,9 @@ TEST_F(Levels, OfEveryKindOfTiff) {
     for (const int channels : {1, 3, 5}) {
       for (const bool tiled : {false, true}) {
         for (const bool planar : {false, true}) {
-          BandForm form;
-          form.tiled = tiled;
-          form.planar = planar && channels > 1;
-          form.rgb = channels == 3;
-          form.compression = COMPRESSION_LZW;
+          const TiffForm form{.compression = COMPRESSION_LZW,
+                              .tiled = tiled,
+                              .planar = planar && channels > 1};
           const int bands = channels == 5 ? 5 : kColours;
           const cv::Mat picture = deep_picture(depth, channels, 3);
           const ValueRanges range =
@@ -183,9 +181,8 @@ TEST_F(Levels, HaveARangeForEachBandAndAreTurned) {
   const ImageLimits limits = limits_of(4, ranges);
   const cv::Mat levels = expected_levels(picture, ranges, 4);
   expect_levels(written(picture), levels, limits, "4 ranges");
-  BandForm turned;
-  turned.orientation = ORIENTATION_RIGHTTOP;
-  const ImageResult result = decode_image(written(picture, turned), limits);
+  const ImageResult result = decode_image(
+      written(picture, {.orientation = ORIENTATION_RIGHTTOP}), limits);
   EXPECT_EQ(result.size, (ImageSize{kWidth, kHeight}));
   cv::Mat upright = transposed(levels);
   cv::flip(upright, upright, 1);

@@ -30,9 +30,9 @@ class ReducedPictures : public testing::Test {
   // Appends a page of one colour, so that a test can tell which page pixels are
   // from.
   void append(int height, int width, uint8_t value, uint32_t kind,
-              uint16_t bits = 8) {
-    write_tiff(map_, cv::Mat(height, width, CV_8UC3, cv::Scalar::all(value)),
-               {.bits = bits, .appended = true, .kind = kind});
+              int type = CV_8UC3) {
+    write_tiff(map_, cv::Mat(height, width, type, cv::Scalar::all(value)),
+               {.appended = true, .kind = kind});
   }
   ReducedPicture reduced(int64_t longest) {
     return reduced_picture(map_, {}, longest, go_on);
@@ -63,7 +63,7 @@ TEST_F(ReducedPictures, ThatDoNotDivideKeepTheirShape) {
 
 TEST_F(ReducedPictures, OfSixteenBitsAreShown) {
   const cv::Mat gray(8, 8, CV_16UC1, cv::Scalar(40'000));
-  write_bands(map_, gray);
+  write_tiff(map_, gray);
   ImageLimits limits;
   limits.ranges = {{0, 80'000}};
   const ReducedPicture result = reduced_picture(map_, limits, 4, go_on);
@@ -91,7 +91,7 @@ TEST_F(ReducedPictures, MasksAndOtherPicturesAreNoOverviews) {
   write_tiff(map_, picture_, {});
   append(60, 45, 1, FILETYPE_REDUCEDIMAGE | FILETYPE_MASK);
   append(60, 60, 1, FILETYPE_REDUCEDIMAGE);
-  append(60, 45, 1, FILETYPE_REDUCEDIMAGE, 16);
+  append(60, 45, 1, FILETYPE_REDUCEDIMAGE, CV_16UC3);
   append(120, 90, 1, FILETYPE_REDUCEDIMAGE);
   EXPECT_GT(cv::mean(reduced(60).pixels)[0], 20);
   append(60, 45, 10, FILETYPE_REDUCEDIMAGE);

@@ -2,7 +2,6 @@
 // and form, and the verdict on a file does not depend on them.
 #include <gtest/gtest.h>
 
-#include <map>
 #include <opencv2/core.hpp>
 #include <string>
 
@@ -23,8 +22,7 @@ class RowDecoding : public testing::Test {
  protected:
   static cv::Mat cut(const cv::Mat& whole, PixelRows rows) {
     rows = clamp_rows(rows, whole.rows);
-    return whole.rowRange(static_cast<int>(rows.begin),
-                          static_cast<int>(rows.end));
+    return rows_of(whole, rows);
   }
 
   PixelRows random_rows(int64_t height) {
@@ -59,41 +57,6 @@ class RowDecoding : public testing::Test {
     }
   }
 
-  // Small files by name, one for each way of decoding.
-  std::map<std::string, std::string> files_of_each_format() {
-    std::map<std::string, std::string> files;
-    files["jpeg"] = encode_jpeg(picture_, JpegForm{});
-    JpegForm form;
-    form.progressive = true;
-    files["progressive"] = encode_jpeg(picture_, form);
-    form = {};
-    form.restart_rows = 1;
-    files["restarts"] = encode_jpeg(picture_, form);
-    files["png"] = encode_png(picture_);
-    files["interlaced"] = encode_png(picture_, {.interlaced = true});
-    files["bmp"] = encode_bmp(picture_);
-    files["webp"] = encode_webp(picture_);
-    files["lossy webp"] = encode_webp(picture_, false);
-    for (const uint16_t compression :
-         {COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_ADOBE_DEFLATE}) {
-      for (const bool tiled : {false, true}) {
-        TiffForm tiff;
-        tiff.compression = compression;
-        tiff.tiled = tiled;
-        const fs::path file = folder_.path() / "made.tif";
-        write_tiff(file, picture_, tiff);
-        files["tiff " + std::to_string(compression) + (tiled ? " tiled" : "")] =
-            read_bytes(file);
-      }
-    }
-    TiffForm tiff;
-    tiff.compression = COMPRESSION_JPEG;
-    tiff.ycbcr = true;
-    write_tiff(folder_.path() / "made.tif", picture_, tiff);
-    files["tiff of jpeg"] = read_bytes(folder_.path() / "made.tif");
-    return files;
-  }
-
   TemporaryFolder folder_;
   sampling::RandomStream draws_{11, 0, 0,
                                 sampling::RandomPurpose::kSyntheticImage};
@@ -101,56 +64,34 @@ class RowDecoding : public testing::Test {
 };
 
 TEST_F(RowDecoding, EveryFormat) {
-  for (const auto& [name, bytes] : files_of_each_format()) {
+  for (const auto& [name, bytes] : encodings(picture_)) {
     expect_its_rows(folder_.write("image", bytes), name);
   }
 }
 
 // Chroma at the edges of a range of rows needs rows beyond it.
 TEST_F(RowDecoding, JpegInItsForms) {
-  struct Sampling {
-    int across, down;
-  };
-  for (const auto [across, down] :
-       {Sampling{1, 1}, Sampling{2, 1}, Sampling{1, 2}, Sampling{2, 2},
-        Sampling{4, 1}, Sampling{4, 2}}) {
-    for (const int components : {1, 3, 4}) {
-      for (const int coding : {0, 1, 2, 3}) {
-        JpegForm form;
-        form.across = across;
-        form.down = down;
-        form.components = components;
-        form.progressive = coding == 1;
-        form.arithmetic = coding == 2;
-        form.restart_rows = coding == 3 ? 2 : 0;
-        expect_its_rows(folder_.write("image", encode_jpeg(picture_, form)),
-                        "JPEG " + std::to_string(across) + " x " +
-                            std::to_string(down) + ", " +
-                            std::to_string(components) +
-                            " components, coding " + std::to_string(coding));
-      }
-    }
+  for (const auto& [name, form] : jpeg_forms()) {
+    expect_its_rows(folder_.write("image", encode_jpeg(picture_, form)), name);
   }
 }
 
 TEST_F(RowDecoding, WhateverTheOrientation) {
   for (int orientation = 1; orientation <= 8; ++orientation) {
     const std::string name = "orientation " + std::to_string(orientation);
-    JpegForm jpeg;
-    jpeg.orientation = orientation;
-    expect_its_rows(folder_.write("image", encode_jpeg(picture_, jpeg)),
-                    "JPEG " + name);
-    PngForm png;
-    png.orientation = orientation;
-    png.has_alpha = orientation % 2 == 0;
+    expect_its_rows(
+        folder_.write("image",
+                      encode_jpeg(picture_, {.orientation = orientation})),
+        "JPEG " + name);
+    const PngForm png{.has_alpha = orientation % 2 == 0,
+                      .orientation = orientation};
     const fs::path file = folder_.write("image", encode_png(picture_, png));
     EXPECT_EQ(read_image_size(file).size.height,
               orientation >= 5 ? kWidth : kHeight);
     expect_its_rows(file, "PNG " + name);
-    TiffForm tiff;
-    tiff.orientation = static_cast<uint16_t>(orientation);
-    write_tiff(folder_.path() / "image.tif", picture_, tiff);
-    expect_its_rows(folder_.path() / "image.tif", "TIFF " + name);
+    const TiffForm tiff{.orientation = static_cast<uint16_t>(orientation)};
+    expect_its_rows(folder_.write("image", encode_tiff(picture_, tiff)),
+                    "TIFF " + name);
   }
 }
 
@@ -167,7 +108,7 @@ TEST_F(RowDecoding, BmpFromTheTopDown) {
 // must agree on whether it counts.
 TEST_F(RowDecoding, TheVerdictIsThatOfTheWholeFile) {
   int damaged = 0;
-  for (const auto& [name, whole] : files_of_each_format()) {
+  for (const auto& [name, whole] : encodings(picture_)) {
     for (int round = 0; round < 40; ++round) {
       std::string bytes = whole;
       if (round % 2 == 0) {

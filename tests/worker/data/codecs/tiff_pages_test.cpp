@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
+#include "tests/worker/data/refusal.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/dataset.h"
 #include "worker/data/labels/file_list.h"
@@ -118,12 +118,9 @@ TEST_F(TiffPages, AreNotPacked) {
   config.val = config.train;
   labels::PackingRequest request;
   request.output = folder_.path() / "packs";
-  try {
-    labels::pack_data(config, request);
-    FAIL() << "it was packed";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("stack.tif#1 is a page"));
-  }
+  EXPECT_THAT(refusal_of([&] { labels::pack_data(config, request); },
+                         ExitCode::kRequest),
+              HasSubstr("stack.tif#1 is a page"));
   EXPECT_FALSE(fs::exists(request.output));
 }
 

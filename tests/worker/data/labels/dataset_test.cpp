@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/data/refusal.h"
 
 namespace headroom::labels {
 namespace {
@@ -14,13 +14,7 @@ namespace fs = std::filesystem;
 
 std::string refusal_of(const configs::DataConfig& config,
                        Split split = Split::kTrain) {
-  try {
-    index_dataset(config, split);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::kData);
-    return error.what();
-  }
-  return "not refused";
+  return headroom::refusal_of([&] { index_dataset(config, split); });
 }
 
 bool contains(const std::string& text, const std::string& part) {

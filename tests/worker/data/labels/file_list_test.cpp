@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/data/refusal.h"
 
 namespace headroom::labels {
 namespace {
@@ -81,13 +81,8 @@ TEST(FileList, AFileThatIsNoListIsNamedByItsKind) {
   const auto refusal = [&](const std::string& bytes) -> std::string {
     const fs::path list = folder.write("list.txt", bytes);
     DataReport report;
-    try {
-      list_images({list}, report);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), ExitCode::kData);
-      return std::string(error.what()).substr(7 + list.string().size());
-    }
-    return "accepted";
+    return refusal_of([&] { list_images({list}, report); })
+        .substr(7 + list.string().size());
   };
   const std::string remedy =
       ", not a list of images: write the path of an image into each line";
@@ -99,14 +94,9 @@ TEST(FileList, AFileThatIsNoListIsNamedByItsKind) {
 
 TEST(FileList, AMissingSourceIsRefused) {
   DataReport report;
-  try {
-    list_images({"/nowhere/images"}, report);
-    FAIL() << "not refused";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::kData);
-    EXPECT_NE(std::string(error.what()).find("/nowhere/images"),
-              std::string::npos);
-  }
+  const std::string text =
+      refusal_of([&] { list_images({"/nowhere/images"}, report); });
+  EXPECT_NE(text.find("/nowhere/images"), std::string::npos) << text;
 }
 
 TEST(LabelPath, ReplacesTheLastImagesFolder) {

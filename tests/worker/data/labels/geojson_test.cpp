@@ -6,10 +6,10 @@
 
 #include <cstdlib>
 
-#include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
 #include "tests/worker/data/fake_maps.h"
+#include "tests/worker/data/refusal.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/label_reader.h"
 
@@ -188,6 +188,16 @@ class GeoJsonLabels : public testing::Test {
                   collection(features, before));
     return open_geojson_files({image(name)}, classes_, maps_)->read(0, kSize);
   }
+  // Why the labels of an image as a whole cannot be read.
+  static std::string fault_of(const ImageLabels& labels) {
+    return labels.fault ? to_string(*labels.fault) : "no fault";
+  }
+  // The same of an image whose files are there already.
+  std::string fault_of(const std::string& name,
+                       codecs::ImageSize size = kSize) {
+    return fault_of(
+        open_geojson_files({image(name)}, classes_, maps_)->read(0, size));
+  }
   std::unique_ptr<LabelReader> table(const std::string& features) {
     report_ = {};
     return open_geojson_labels(
@@ -269,33 +279,22 @@ TEST_F(GeoJsonLabels, TheClassIsANameOrANumber) {
 }
 
 TEST_F(GeoJsonLabels, AnImageWithoutCoordinatesIsOneLine) {
-  const ImageLabels labels = read("", "", "plain.bmp");
-  ASSERT_TRUE(labels.fault.has_value());
-  EXPECT_EQ(labels.fault->what, "polygons on a map, but " + image("plain.bmp") +
-                                    " has no coordinates: it is no GeoTIFF");
-  const ImageLabels unknown =
-      read("", R"("crs": {"properties": {"name": "EPSG:2"}}, )");
-  ASSERT_TRUE(unknown.fault.has_value());
-  EXPECT_EQ(unknown.fault->what,
-            image("map.bmp") + ": there is no system EPSG:2");
+  EXPECT_THAT(fault_of(read("", "", "plain.bmp")),
+              HasSubstr("(polygons on a map, but " + image("plain.bmp") +
+                        " has no coordinates: it is no GeoTIFF)"));
+  EXPECT_THAT(
+      fault_of(read("", R"("crs": {"properties": {"name": "EPSG:2"}}, )")),
+      HasSubstr("(" + image("map.bmp") + ": there is no system EPSG:2)"));
 }
 
 TEST_F(GeoJsonLabels, WhyAnImageHasNoCoordinatesIsNamed) {
   add_image("map.bmp");
   folder_.write("labels/map.geojson", collection(""));
-  const ImageLabels other =
-      open_geojson_files({image("map.bmp")}, classes_, maps_)
-          ->read(0, {10, 40});
-  ASSERT_TRUE(other.fault.has_value());
-  EXPECT_THAT(other.fault->what, HasSubstr("its map has 40 x 20 pixels, its "
-                                           "picture 40 x 10"));
+  EXPECT_THAT(fault_of("map.bmp", {10, 40}),
+              HasSubstr("its map has 40 x 20 pixels, its picture 40 x 10"));
   folder_.write("labels/plain#2.geojson", collection(""));
-  const ImageLabels page =
-      open_geojson_files({image("plain.tif#2")}, classes_, maps_)
-          ->read(0, kSize);
-  ASSERT_TRUE(page.fault.has_value());
-  EXPECT_THAT(page.fault->what, HasSubstr("it is a page, and only whole files "
-                                          "are read as maps"));
+  EXPECT_THAT(fault_of("plain.tif#2"),
+              HasSubstr("it is a page, and only whole files are read as maps"));
 }
 
 TEST_F(GeoJsonLabels, InvalidFeaturesTakeNoMemory) {
@@ -330,11 +329,7 @@ TEST_F(GeoJsonLabels, AMapThatIsStoredTurnedIsNamed) {
     write_tiff(image("turned.tif"), test_picture(20, 40, 1),
                {.orientation = orientation});
     folder_.write("labels/turned.geojson", collection(""));
-    const ImageLabels labels =
-        open_geojson_files({image("turned.tif")}, classes_, maps_)
-            ->read(0, kSize);
-    ASSERT_TRUE(labels.fault.has_value());
-    EXPECT_THAT(labels.fault->what,
+    EXPECT_THAT(fault_of("turned.tif"),
                 HasSubstr("turned.tif has no coordinates: its pixels are "
                           "stored turned or mirrored"));
   }
@@ -352,10 +347,7 @@ TEST_F(GeoJsonLabels, MetresWithoutACrsAreNamed) {
 TEST_F(GeoJsonLabels, AFileThatIsNoGeoJsonIsNamedByItsLine) {
   add_image("map.bmp");
   folder_.write("labels/map.geojson", "{\n\"type\": }");
-  const ImageLabels labels =
-      open_geojson_files({image("map.bmp")}, classes_, maps_)->read(0, kSize);
-  ASSERT_TRUE(labels.fault.has_value());
-  EXPECT_THAT(to_string(*labels.fault),
+  EXPECT_THAT(fault_of("map.bmp"),
               HasSubstr("labels/map.geojson:2: unreadable labels (no JSON ("));
 }
 
@@ -457,14 +449,11 @@ TEST(PartsOfRings, AnEdgeThatIsGoneAlongThereAndBackIsNoPart) {
 TEST_F(GeoJsonLabels, AnInvalidFileForManyImagesIsRefused) {
   add_image("left.bmp");
   folder_.write("all.geojson", "{\n]");
-  try {
-    open_geojson_labels(folder_.path() / "all.geojson", "", classes_, report_,
-                        maps_);
-    FAIL() << "not refused";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::kData);
-    EXPECT_THAT(error.what(), HasSubstr("all.geojson:2: no JSON ("));
-  }
+  EXPECT_THAT(refusal_of([&] {
+                open_geojson_labels(folder_.path() / "all.geojson", "",
+                                    classes_, report_, maps_);
+              }),
+              HasSubstr("all.geojson:2: no JSON ("));
 }
 
 TEST_F(GeoJsonLabels, WithoutThePluginOneLineNamesTheRemedy) {
@@ -472,14 +461,9 @@ TEST_F(GeoJsonLabels, WithoutThePluginOneLineNamesTheRemedy) {
   add_image("map.bmp");
   const fs::path file = folder_.write("labels/map.geojson", collection(""));
   configs::DataConfig config = data_config(folder_, folder_.path() / "images");
-  const auto refusal = [&]() -> std::string {
-    try {
-      open_split(config, Split::kTrain, false, report_);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), ExitCode::kData);
-      return error.what();
-    }
-    return "not refused";
+  const auto refusal = [&] {
+    return refusal_of(
+        [&] { open_split(config, Split::kTrain, false, report_); });
   };
   EXPECT_THAT(refusal(), HasSubstr(file.string() +
                                    " has coordinates of maps, but this build "

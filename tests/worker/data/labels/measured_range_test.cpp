@@ -4,9 +4,9 @@
 
 #include <opencv2/core.hpp>
 
-#include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
+#include "tests/worker/data/refusal.h"
 #include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/image_writer.h"
 
@@ -34,19 +34,16 @@ class MeasuredRange : public testing::Test {
         picture.ptr<float>(y)[2 * x + 1] = static_cast<float>(10 * x);
       }
     }
-    write_bands(folder_.path() / "images" / (name + ".tif"), picture,
-                {.format = SAMPLEFORMAT_IEEEFP});
+    write_tiff(folder_.path() / "images" / (name + ".tif"), picture,
+               {.format = SAMPLEFORMAT_IEEEFP});
     folder_.write("labels/" + name + ".txt", "0 .5 .5 .2 .2\n");
   }
   ValueRanges measured(const configs::RangeWish& wish, int64_t threads = 3) {
     IndexOptions index;
     index.limits.bands = codecs::kAnyBands;
     index.limits.as_stored = true;
-    return measured_range(
-        index_dataset(data_config(folder_, folder_.path() / "images"),
-                      Split::kTrain, index)
-            .dataset,
-        wish, threads);
+    return measured_range(indexed_images(folder_, "images", index), wish,
+                          threads);
   }
 
   TemporaryFolder folder_;
@@ -98,15 +95,12 @@ TEST_F(MeasuredRange, OneValueIsRefused) {
   folder_.write("images/1.png", codecs::encode_png_bytes(
                                     cv::Mat(9, 9, CV_16U, cv::Scalar(700))));
   folder_.write("labels/1.txt", "0 .5 .5 .2 .2\n");
-  try {
-    measured(percentiles(1, 99, false));
-    FAIL() << "no Error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::kData);
-    EXPECT_EQ(error.text(),
-              "both percentiles that range asks for are 700.000000 in the "
-              "training images");
-  }
+  const std::string text =
+      refusal_of([&] { measured(percentiles(1, 99, false)); });
+  EXPECT_TRUE(
+      text.starts_with("[data] both percentiles that range asks for are "
+                       "700.000000 in the training images"))
+      << text;
 }
 
 }  // namespace

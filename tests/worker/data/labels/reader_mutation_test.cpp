@@ -314,30 +314,14 @@ TEST_F(ReaderMutation, VocXml) {
 
 TEST_F(ReaderMutation, Images) {
   const cv::Mat picture = test_picture(40, 56, 3);
-  std::vector<std::string> samples = {encode_bmp(picture), encode_png(picture),
-                                      encode_png(picture, {true, true, 6}),
-                                      encode_webp(picture),
-                                      encode_webp(picture, false)};
-  JpegForm form;
-  samples.push_back(encode_jpeg(picture, form));
-  form.progressive = true;
-  form.orientation = 6;
-  samples.push_back(encode_jpeg(picture, form));
-  form = {};
-  form.components = 4;
-  samples.push_back(encode_jpeg(picture, form));
-  for (const bool tiled : {false, true}) {
-    TiffForm tiff;
-    tiff.compression = COMPRESSION_LZW;
-    tiff.tiled = tiled;
-    tiff.big = tiled;
-    const fs::path file = folder_.path() / "x.tif";
-    write_tiff(file, picture, tiff);
-    samples.push_back(read_bytes(file));
-  }
+  std::vector<std::string> samples = {
+      encode_png(picture, {true, true, 6}),
+      encode_jpeg(picture, {.components = 4}),
+      encode_jpeg(picture, {.progressive = true, .orientation = 6})};
+  for (const auto& [name, bytes] : encodings(picture)) samples.push_back(bytes);
   codecs::ImageLimits limits;
   limits.max_pixels = 1'000'000;
-  survive(samples, 400, [&](const std::string& text) {
+  survive(samples, 250, [&](const std::string& text) {
     const fs::path file = folder_.write("image", text);
     codecs::inspect_image(file, limits);
     const codecs::ImageResult result = codecs::decode_image(file, limits);
@@ -350,14 +334,11 @@ TEST_F(ReaderMutation, ImagesOfBands) {
   for (const uint16_t compression : {COMPRESSION_NONE, COMPRESSION_LZW}) {
     for (const bool planar : {false, true}) {
       for (const bool tiled : {false, true}) {
-        BandForm form;
-        form.compression = compression;
-        form.planar = planar;
-        form.tiled = tiled;
-        form.big = planar;
-        const fs::path file = folder_.path() / "bands.tif";
-        write_bands(file, test_bands(23, 41, 5, 1), form);
-        samples.push_back(read_bytes(file));
+        samples.push_back(
+            encode_tiff(test_bands(23, 41, 5, 1), {.compression = compression,
+                                                   .tiled = tiled,
+                                                   .planar = planar,
+                                                   .big = planar}));
       }
     }
   }

@@ -15,10 +15,7 @@ class Store : public testing::Test {
     folder_.write("images/2.bmp", encode_bmp(test_picture(64, 64, 2)));
     folder_.write("labels/1.txt", "0 .5 .5 .2 .2\n");
     folder_.write("labels/2.txt", "0 .5 .5 .2 .2\n");
-    dataset_ =
-        labels::index_dataset(data_config(folder_, folder_.path() / "images"),
-                              labels::Split::kTrain)
-            .dataset;
+    dataset_ = indexed_images(folder_, "images");
   }
   ImageStore::Options options(int64_t cache_bytes) const {
     ImageStore::Options result;

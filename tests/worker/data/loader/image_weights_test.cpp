@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/data/refusal.h"
 
 namespace headroom::loader {
 namespace {
@@ -24,9 +24,7 @@ TEST(ImageWeights, OfAClassAreItsInverseShareTimesWhatItsMapLacksSquared) {
 
 TEST(ImageWeights, OfAnImageAreTheSumOverItsLabels) {
   const TemporaryFolder folder;
-  const labels::Dataset dataset =
-      labels::index_dataset(write_data_set(folder, 23), labels::Split::kTrain)
-          .dataset;
+  const labels::Dataset dataset = indexed_data_set(folder, 23);
   std::vector<int64_t> labels(3, 0);
   for (int64_t i = 0; i < dataset.size(); ++i) {
     for (const labels::BoxLabel& label : dataset.labels(i))
@@ -55,19 +53,13 @@ TEST(ImageWeights, OfAnImageAreTheSumOverItsLabels) {
 
 TEST(ImageWeights, WithNothingLeftToLearnNothingIsDrawn) {
   const TemporaryFolder folder;
-  const labels::Dataset dataset =
-      labels::index_dataset(write_data_set(folder, 5), labels::Split::kTrain)
-          .dataset;
-  try {
-    image_weights(dataset, {1, 1, 1});
-    FAIL() << "no image has a weight";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::kData);
-    EXPECT_STREQ(error.what(),
-                 "[data] --image-weights has no image left to draw: every "
-                 "class with labels has reached mAP 1: train on without it: "
-                 "--weights of this run in a new one");
-  }
+  const labels::Dataset dataset = indexed_data_set(folder, 5);
+  EXPECT_EQ(refusal_of([&] {
+              image_weights(dataset, {1, 1, 1});
+            }),
+            "[data] --image-weights has no image left to draw: every class "
+            "with labels has reached mAP 1: train on without it: --weights of "
+            "this run in a new one");
 }
 
 }  // namespace

@@ -90,10 +90,7 @@ class LoaderMemory : public testing::Test {
     labels::IndexOptions index;
     index.limits.bands = bands;
     index.limits.ranges = ranges;
-    const labels::Dataset dataset =
-        labels::index_dataset(data_config(folder_, folder_.path() / "images"),
-                              labels::Split::kTrain, index)
-            .dataset;
+    const labels::Dataset dataset = indexed_images(folder_, "images", index);
     LoaderOptions options;
     options.dataset = &dataset;
     options.bands = bands;
@@ -133,10 +130,7 @@ TEST_F(LoaderMemory, Png) { compare("PNG", encode_png(picture_)); }
 TEST_F(LoaderMemory, Bmp) { compare("BMP", encode_bmp(picture_)); }
 
 TEST_F(LoaderMemory, Tiff) {
-  write_tiff(folder_.path() / "made.tif", picture_,
-             {.compression = COMPRESSION_LZW});
-  const std::string bytes = read_bytes(folder_.path() / "made.tif");
-  compare("TIFF", bytes);
+  compare("TIFF", encode_tiff(picture_, {.compression = COMPRESSION_LZW}));
 }
 
 // Mosaics of windows: the rows around the windows are held, not the pictures.
@@ -158,10 +152,7 @@ TEST_F(LoaderMemory, RandomCrops) {
     int64_t predicted = 0;
   };
   const auto load = [&](const std::string& folder, bool random_crop) {
-    const labels::Dataset dataset =
-        labels::index_dataset(data_config(folder_, folder_.path() / folder),
-                              labels::Split::kTrain)
-            .dataset;
+    const labels::Dataset dataset = indexed_images(folder_, folder);
     LoaderOptions options;
     options.dataset = &dataset;
     options.image_height = options.image_width = kWindow;
@@ -191,11 +182,9 @@ TEST_F(LoaderMemory, TiffOfBands) {
   constexpr int64_t kBeside = int64_t{2} << 20;  // a strip, the heap
   for (const bool planar : {false, true}) {
     const std::string name = planar ? "TIFF of planes" : "TIFF of bands";
-    write_bands(folder_.path() / "made.tif",
-                test_bands(kHeight, kWidth, kBands, 1), {.planar = planar});
-    EXPECT_LE(compare(name, read_bytes(folder_.path() / "made.tif"), kBands),
-              kBeside)
-        << name;
+    const std::string bytes =
+        encode_tiff(test_bands(kHeight, kWidth, kBands, 1), {.planar = planar});
+    EXPECT_LE(compare(name, bytes, kBands), kBeside) << name;
   }
 }
 

@@ -12,10 +12,7 @@ namespace {
 
 class Plan : public testing::Test {
  protected:
-  Plan()
-      : dataset_(labels::index_dataset(write_data_set(folder_, 23),
-                                       labels::Split::kTrain)
-                     .dataset) {}
+  Plan() : dataset_(indexed_data_set(folder_, 23)) {}
 
   LoaderOptions options(LoaderMode mode, int size = 1, int rank = 0) const {
     LoaderOptions result;
@@ -139,10 +136,7 @@ TEST_F(Plan, ThreadsOfARankWithSomeRowsNeedLess) {
   const TemporaryFolder folder;
   folder.write("images/1.bmp", encode_bmp(cv::Mat::zeros(1024, 1024, CV_8UC3)));
   folder.write("labels/1.txt", "0 .5 .5 .2 .2\n");
-  const labels::Dataset dataset =
-      labels::index_dataset(data_config(folder, folder.path() / "images"),
-                            labels::Split::kTrain)
-          .dataset;
+  const labels::Dataset dataset = indexed_images(folder, "images");
   constexpr int64_t kPicture = int64_t{1024} * 1024 * 3;
   for (const LoaderMode mode :
        {LoaderMode::kTrainRect, LoaderMode::kValidation}) {
@@ -176,10 +170,7 @@ TEST_F(Plan, CopyPasteNeedsAMosaicOfOnePieceWhereLabelsArePolygons) {
   asked.hyp.copy_paste = 0.1;
   EXPECT_EQ(LoaderPlan(asked).budget().thread_bytes, without);  // boxes only
   folder_.write("labels/train/100.txt", "1 .1 .1 .5 .1 .3 .6\n");
-  const labels::Dataset polygons =
-      labels::index_dataset(data_config(folder_, folder_.path() / "images"),
-                            labels::Split::kTrain)
-          .dataset;
+  const labels::Dataset polygons = indexed_images(folder_, "images");
   EXPECT_EQ(polygons.num_polygons(), 1);
   asked.dataset = &polygons;
   EXPECT_EQ(LoaderPlan(asked).budget().thread_bytes, without + 3 * 4 * 64 * 96);

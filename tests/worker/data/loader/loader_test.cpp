@@ -47,22 +47,50 @@ void expect_same(const Batch& a, const Batch& b) {
   }
 }
 
-class LoaderTest : public LoaderFixture {};
+// The batches are those of `whole` from number `first` on.
+void expect_same(const std::vector<Batch>& part,
+                 const std::vector<Batch>& whole, size_t first = 0) {
+  for (size_t i = 0; i < part.size(); ++i) {
+    expect_same(part[i], whole[first + i]);
+  }
+}
+
+class LoaderTest : public LoaderFixture {
+ protected:
+  // The options with another number of threads, and of the bytes that they may
+  // use if that is given.
+  static LoaderOptions with_threads(LoaderOptions options, int64_t threads,
+                                    int64_t bytes = 0) {
+    options.num_threads = threads;
+    if (bytes > 0) options.host_memory_limit_bytes = bytes;
+    return options;
+  }
+  static LoaderOptions of_rank(LoaderOptions options, int rank, int ranks) {
+    options.data_parallel_size = ranks;
+    options.data_parallel_rank = rank;
+    return options;
+  }
+  // Rows are shared in `ranks` equal parts.
+  static LoaderOptions of_rows(LoaderOptions options, int64_t rank,
+                               int64_t ranks) {
+    options.own_rows = [rank, ranks](int64_t height) {
+      return plan::SampleRange{height / ranks * rank,
+                               height / ranks * (rank + 1)};
+    };
+    return options;
+  }
+};
+
+constexpr LoaderMode kModes[] = {
+    LoaderMode::kTrainMosaic, LoaderMode::kTrainRect, LoaderMode::kValidation};
 
 TEST_F(LoaderTest, ThreadsAndMemoryChangeNothing) {
-  for (const LoaderMode mode :
-       {LoaderMode::kTrainMosaic, LoaderMode::kTrainRect,
-        LoaderMode::kValidation}) {
+  for (const LoaderMode mode : kModes) {
     const std::vector<Batch> reference = take(options(mode), 6);
     for (const int64_t threads : {0, 1, 5}) {
       for (const int64_t bytes : {int64_t{1}, int64_t{1} << 30}) {
-        LoaderOptions changed = options(mode);
-        changed.num_threads = threads;
-        changed.host_memory_limit_bytes = bytes;
-        const std::vector<Batch> batches = take(changed, 6);
-        for (size_t i = 0; i < batches.size(); ++i) {
-          expect_same(batches[i], reference[i]);
-        }
+        expect_same(take(with_threads(options(mode), threads, bytes), 6),
+                    reference);
       }
     }
   }
@@ -77,23 +105,13 @@ TEST_F(LoaderTest, RandomCropsFollowFromTheSampleAlone) {
   const std::vector<Batch> reference = take(crops, 6);
   EXPECT_FALSE(reference[0].images.equal(shrunk[0].images));
   for (const int64_t threads : {1, 5}) {
-    LoaderOptions changed = crops;
-    changed.num_threads = threads;
-    changed.host_memory_limit_bytes = threads;
-    const std::vector<Batch> batches = take(changed, 6);
-    for (size_t i = 0; i < batches.size(); ++i) {
-      expect_same(batches[i], reference[i]);
-    }
+    expect_same(take(with_threads(crops, threads, threads), 6), reference);
   }
   LoaderOptions resumed = crops;
   resumed.first_step = 4;
-  expect_same(take(resumed, 1)[0], reference[4]);
+  expect_same(take(resumed, 1), reference, 4);
   for (const int64_t rank : {0, 1}) {  // share images: rows of the same
-    LoaderOptions part = crops;
-    part.own_rows = [rank](int64_t height) {
-      return plan::SampleRange{height / 2 * rank, height / 2 * (rank + 1)};
-    };
-    const Batch batch = take(part, 1)[0];
+    const Batch batch = take(of_rows(crops, rank, 2), 1)[0];
     EXPECT_TRUE(batch.images.equal(
         reference[0].images.slice(1, 16 * rank, 16 * (rank + 1))));
     EXPECT_EQ(batch.labels.size(), reference[0].labels.size());
@@ -111,31 +129,24 @@ TEST_F(LoaderTest, BandsGoThroughAlike) {
     const cv::Mat one = test_bands(50 + 7 * i, 90, 1, i);
     cv::Mat all;
     cv::merge(std::vector<cv::Mat>(kBands, one), all);
-    write_bands(folder.path() / "images" / (name + ".tif"), all);
+    write_tiff(folder.path() / "images" / (name + ".tif"), all);
     folder.write("labels/" + name + ".txt", "1 .5 .5 .4 .4\n");
   }
   labels::IndexOptions index;
   index.limits.bands = kBands;
-  dataset_ =
-      labels::index_dataset(data_config(folder, folder.path() / "images"),
-                            labels::Split::kTrain, index)
-          .dataset;
+  dataset_ = indexed_images(folder, "images", index);
   for (const bool multi_scale : {false, true}) {
-    for (const LoaderMode mode :
-         {LoaderMode::kTrainMosaic, LoaderMode::kTrainRect,
-          LoaderMode::kValidation}) {
+    for (const LoaderMode mode : kModes) {
       LoaderOptions bands = options(mode);
       bands.bands = kBands;
       bands.multi_scale = multi_scale && mode == LoaderMode::kTrainMosaic;
       bands.random_crop = !multi_scale;
       bands.image_height = bands.image_width = 64;
       const std::vector<Batch> reference = take(bands, 2);
-      bands.num_threads = 4;
-      const std::vector<Batch> again = take(bands, 2);
-      for (size_t i = 0; i < 2; ++i) {
-        expect_same(again[i], reference[i]);
-        const at::Tensor& images = reference[i].images;
-        EXPECT_TRUE(reference[i].faults.empty());
+      expect_same(take(with_threads(bands, 4), 2), reference);
+      for (const Batch& batch : reference) {
+        const at::Tensor& images = batch.images;
+        EXPECT_TRUE(batch.faults.empty());
         ASSERT_EQ(images.size(3), kBands);
         EXPECT_TRUE(images.eq(images.narrow(3, 0, 1)).all().item<bool>());
       }
@@ -145,9 +156,7 @@ TEST_F(LoaderTest, BandsGoThroughAlike) {
 
 // 16 bits: the same for any threads, ranks, rows and start.
 TEST_F(LoaderTest, SixteenBitsFollowFromTheSampleAlone) {
-  for (const LoaderMode mode :
-       {LoaderMode::kTrainMosaic, LoaderMode::kTrainRect,
-        LoaderMode::kValidation}) {
+  for (const LoaderMode mode : kModes) {
     LoaderOptions deep = options(mode);
     deep.ranges = {{-100, 400}};
     deep.hyp.mixup = deep.hyp.flipud = 0.5;
@@ -157,23 +166,13 @@ TEST_F(LoaderTest, SixteenBitsFollowFromTheSampleAlone) {
     const at::Tensor levels = reference[0].images.to(at::kInt);
     EXPECT_GE(levels.min().item<int>(), 100 * 65535 / 500);
     EXPECT_LE(levels.max().item<int>(), 355 * 65535 / 500 + 1);
-    LoaderOptions changed = deep;
-    changed.num_threads = 5;
-    changed.host_memory_limit_bytes = 5;
-    const std::vector<Batch> again = take(changed, 4);
-    for (size_t i = 0; i < again.size(); ++i) {
-      expect_same(again[i], reference[i]);
-    }
+    expect_same(take(with_threads(deep, 5, 5), 4), reference);
     if (mode == LoaderMode::kValidation) continue;
-    deep.first_step = 3;
-    expect_same(take(deep, 1)[0], reference[3]);
-    deep.first_step = 0;
-    deep.own_rows = [](int64_t height) {
-      return plan::SampleRange{height / 2, height};
-    };
     const int64_t rows = reference[0].images.size(1);
-    EXPECT_TRUE(take(deep, 1)[0].images.equal(
+    EXPECT_TRUE(take(of_rows(deep, 1, 2), 1)[0].images.equal(
         reference[0].images.slice(1, rows / 2, rows)));
+    deep.first_step = 3;
+    expect_same(take(deep, 1), reference, 3);
   }
 }
 
@@ -184,10 +183,7 @@ TEST_F(LoaderTest, ThreadsPasteTheSameObjects) {
   }
   labels::IndexOptions index;
   index.keep_outlines = true;
-  dataset_ =
-      labels::index_dataset(data_config(folder_, folder_.path() / "images"),
-                            labels::Split::kTrain, index)
-          .dataset;
+  dataset_ = indexed_images(folder_, "images", index);
   ASSERT_EQ(dataset_.num_polygons(), 2 * kImages);
   LoaderOptions pasting = options();
   const std::vector<Batch> plain = take(pasting, 6);
@@ -195,11 +191,7 @@ TEST_F(LoaderTest, ThreadsPasteTheSameObjects) {
   const std::vector<Batch> reference = take(pasting, 6);
   EXPECT_FALSE(plain[0].images.equal(reference[0].images));
   for (const int64_t threads : {1, 5}) {
-    pasting.num_threads = threads;
-    const std::vector<Batch> batches = take(pasting, 6);
-    for (size_t i = 0; i < batches.size(); ++i) {
-      expect_same(batches[i], reference[i]);
-    }
+    expect_same(take(with_threads(pasting, threads), 6), reference);
   }
 }
 
@@ -234,13 +226,9 @@ TEST_F(LoaderTest, BatchesHaveTheSizeOfTheirStep) {
   LoaderOptions late = scaled;
   late.first_step = 5;
   late.num_threads = 1;
-  const std::vector<Batch> rest = take(late, 7);
-  for (size_t i = 0; i < rest.size(); ++i) expect_same(rest[i], whole[5 + i]);
+  expect_same(take(late, 7), whole, 5);
   for (int rank = 0; rank < 2; ++rank) {
-    LoaderOptions part = scaled;
-    part.data_parallel_size = 2;
-    part.data_parallel_rank = rank;
-    const std::vector<Batch> parts = take(part, 12);
+    const std::vector<Batch> parts = take(of_rank(scaled, rank, 2), 12);
     for (size_t step = 0; step < whole.size(); ++step) {
       EXPECT_TRUE(parts[step].images.equal(whole[step].images.narrow(
           0, parts[step].local_begin, parts[step].images.size(0))));
@@ -262,10 +250,7 @@ TEST_F(LoaderTest, RanksTogetherMakeTheGlobalBatch) {
     for (const int ranks : {2, 3, 5}) {
       std::vector<std::vector<Batch>> parts;
       for (int rank = 0; rank < ranks; ++rank) {
-        LoaderOptions part = options(mode);
-        part.data_parallel_size = ranks;
-        part.data_parallel_rank = rank;
-        parts.push_back(take(part, 8));
+        parts.push_back(take(of_rank(options(mode), rank, ranks), 8));
       }
       for (size_t step = 0; step < whole.size(); ++step) {
         std::vector<at::Tensor> images;
@@ -303,14 +288,9 @@ TEST_F(LoaderTest, RanksThatShareImagesMakeTheirRowsOfTheSameBatch) {
                   "1 .5 .5 .4 .4\n");
   }
   // An image that breaks after it was indexed: gray on every rank.
-  dataset_ =
-      labels::index_dataset(data_config(folder_, folder_.path() / "images"),
-                            labels::Split::kTrain)
-          .dataset;
+  dataset_ = indexed_images(folder_, "images");
   folder_.write("images/train/201.bmp", "BM");
-  for (const LoaderMode mode :
-       {LoaderMode::kTrainMosaic, LoaderMode::kTrainRect,
-        LoaderMode::kValidation}) {
+  for (const LoaderMode mode : kModes) {
     LoaderOptions whole = options(mode);
     whole.image_height = 96;
     whole.image_width = 128;
@@ -356,18 +336,13 @@ TEST_F(LoaderTest, EveryAugmentationFollowsFromTheSampleAlone) {
   one.hyp.blur = one.hyp.median_blur = one.hyp.gray = one.hyp.clahe = 0.4;
   one.num_threads = 1;
   const std::vector<Batch> reference = take(one, 8);
-  LoaderOptions many = one;
-  many.num_threads = 4;
-  const std::vector<Batch> threads = take(many, 8);
+  const LoaderOptions many = with_threads(one, 4);
+  expect_same(take(many, 8), reference);
   std::vector<std::vector<Batch>> ranks;
   for (int rank = 0; rank < 2; ++rank) {
-    LoaderOptions part = many;
-    part.data_parallel_size = 2;
-    part.data_parallel_rank = rank;
-    ranks.push_back(take(part, 8));
+    ranks.push_back(take(of_rank(many, rank, 2), 8));
   }
   for (size_t i = 0; i < reference.size(); ++i) {
-    expect_same(threads[i], reference[i]);
     EXPECT_TRUE(at::cat({ranks[0][i].images, ranks[1][i].images})
                     .equal(reference[i].images))
         << "batch " << i;
@@ -409,17 +384,13 @@ TEST_F(LoaderTest, ContinuesAtAnyStep) {
   const std::vector<Batch> whole = take(options(), 10);
   LoaderOptions later = options();
   later.first_step = 7;
-  const std::vector<Batch> rest = take(later, 3);
-  for (size_t i = 0; i < rest.size(); ++i) expect_same(rest[i], whole[7 + i]);
+  expect_same(take(later, 3), whole, 7);
 }
 
 TEST_F(LoaderTest, ValidationReadsEachImageOnceUnaugmented) {
   std::map<int64_t, int> times;
   for (int rank = 0; rank < 2; ++rank) {
-    LoaderOptions part = options(LoaderMode::kValidation);
-    part.data_parallel_size = 2;
-    part.data_parallel_rank = rank;
-    Loader loader(part);
+    Loader loader(of_rank(options(LoaderMode::kValidation), rank, 2));
     for (int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
       const Batch batch = loader.next();
       EXPECT_EQ(batch.local_begin, 0);
@@ -491,10 +462,8 @@ TEST_F(LoaderTest, TargetsAreAssignedPerMicroBatch) {
 }
 
 TEST_F(LoaderTest, ARankWithoutSamplesGetsAnEmptyBatch) {
-  LoaderOptions last = options();
+  LoaderOptions last = of_rank(options(), 1, 2);
   last.global_batch_size = 22;  // then one sample is left
-  last.data_parallel_size = 2;
-  last.data_parallel_rank = 1;
   std::atomic<int> calls = 0;
   last.micro_batch_size = 22;
   last.assign = [&](const std::vector<loss::LabelRow>&, int64_t, int64_t) {

@@ -14,11 +14,6 @@
 namespace headroom::loader {
 namespace {
 
-cv::Mat cut(const cv::Mat& whole, codecs::PixelRows rows) {
-  return whole.rowRange(static_cast<int>(rows.begin),
-                        static_cast<int>(rows.end));
-}
-
 codecs::PixelRows random_rows(sampling::RandomStream& draws, int64_t height) {
   const int64_t begin = draws.below(height);
   return {begin, begin + 1 + draws.below(height - begin)};
@@ -71,10 +66,10 @@ void expect_rows_of_warps(const configs::Hyperparameters& hyp, int times) {
       touched += picture.held.size();
       all += height;
       const augment::PlacedTile tile =
-          augment::placed_tile(cut(pixels, picture.held).clone(), picture);
+          augment::placed_tile(rows_of(pixels, picture.held).clone(), picture);
       EXPECT_TRUE(
           same_pixels(augment::warp_tiles({tile}, warp, target.width, rows),
-                      cut(whole, rows)))
+                      rows_of(whole, rows)))
           << i << " rows " << rows.begin << " to " << rows.end;
       picture.held = {0, height};
     }
@@ -120,9 +115,9 @@ TEST(SampleRows, WarpsThatShowNothing) {
     EXPECT_LE(picture.held.size(), 2);
     EXPECT_TRUE(same_pixels(
         augment::warp_tiles(
-            {augment::placed_tile(cut(pixels, picture.held), picture)}, warp,
-            50, rows),
-        cut(whole, rows)));
+            {augment::placed_tile(rows_of(pixels, picture.held), picture)},
+            warp, 50, rows),
+        rows_of(whole, rows)));
   }
 }
 
@@ -171,7 +166,7 @@ class SampleRowsOf : public testing::Test {
              {codecs::PixelRows{0, 32}, codecs::PixelRows{32, 64},
               codecs::PixelRows{64, 96}, codecs::PixelRows{5, 6}}) {
           const augment::NetworkSample part = make(id, rows);
-          EXPECT_TRUE(same_pixels(part.pixels, cut(whole.pixels, rows)))
+          EXPECT_TRUE(same_pixels(part.pixels, rows_of(whole.pixels, rows)))
               << "sample " << sample << " epoch " << epoch << " rows "
               << rows.begin;
           EXPECT_EQ(part.boxes, whole.boxes);
@@ -182,6 +177,18 @@ class SampleRowsOf : public testing::Test {
         }
       }
     }
+  }
+
+  void expect_rows_of_rect(const configs::Hyperparameters& hyp) {
+    expect_rows([&](const augment::SampleId& id, codecs::PixelRows rows) {
+      return augment::make_rect_sample(id, kHeight, kWidth, rows, hyp, images_);
+    });
+  }
+  void expect_rows_of_mosaics(const configs::Hyperparameters& hyp) {
+    expect_rows([&](const augment::SampleId& id, codecs::PixelRows rows) {
+      return augment::make_mosaic_sample(id, kSamples, kHeight, kWidth, rows,
+                                         hyp, images_);
+    });
   }
 
   // All augmentations.
@@ -200,9 +207,7 @@ TEST_F(SampleRowsOf, RectTraining) {
   for (const double perspective : {0.0, 0.0005}) {
     configs::Hyperparameters hyp = augmented();
     hyp.perspective = perspective;
-    expect_rows([&](const augment::SampleId& id, codecs::PixelRows rows) {
-      return augment::make_rect_sample(id, kHeight, kWidth, rows, hyp, images_);
-    });
+    expect_rows_of_rect(hyp);
   }
 }
 
@@ -210,39 +215,24 @@ TEST_F(SampleRowsOf, RectTraining) {
 TEST_F(SampleRowsOf, PixelsChangedByThoseAroundThem) {
   configs::Hyperparameters hyp = augmented();
   hyp.blur = hyp.median_blur = hyp.gray = hyp.clahe = 0.4;
-  expect_rows([&](const augment::SampleId& id, codecs::PixelRows rows) {
-    return augment::make_rect_sample(id, kHeight, kWidth, rows, hyp, images_);
-  });
-  expect_rows([&](const augment::SampleId& id, codecs::PixelRows rows) {
-    return augment::make_mosaic_sample(id, kSamples, kHeight, kWidth, rows, hyp,
-                                       images_);
-  });
+  expect_rows_of_rect(hyp);
+  expect_rows_of_mosaics(hyp);
 }
 
 TEST_F(SampleRowsOf, MosaicsOfNine) {
   configs::Hyperparameters hyp = augmented();
   hyp.mosaic9 = 0.7;
-  expect_rows([&](const augment::SampleId& id, codecs::PixelRows rows) {
-    return augment::make_mosaic_sample(id, kSamples, kHeight, kWidth, rows, hyp,
-                                       images_);
-  });
+  expect_rows_of_mosaics(hyp);
 }
 
 TEST_F(SampleRowsOf, RectTrainingThatOnlyFlips) {
   configs::Hyperparameters hyp;
   hyp.scale = hyp.translate = 0;
   hyp.flipud = 0.5;
-  expect_rows([&](const augment::SampleId& id, codecs::PixelRows rows) {
-    return augment::make_rect_sample(id, kHeight, kWidth, rows, hyp, images_);
-  });
+  expect_rows_of_rect(hyp);
 }
 
-TEST_F(SampleRowsOf, MosaicTraining) {
-  expect_rows([&](const augment::SampleId& id, codecs::PixelRows rows) {
-    return augment::make_mosaic_sample(id, kSamples, kHeight, kWidth, rows,
-                                       augmented(), images_);
-  });
-}
+TEST_F(SampleRowsOf, MosaicTraining) { expect_rows_of_mosaics(augmented()); }
 
 TEST_F(SampleRowsOf, Validation) {
   expect_rows([&](const augment::SampleId& id, codecs::PixelRows rows) {

@@ -7,13 +7,13 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <random>
 #include <sstream>
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/data/refusal.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/packing.h"
 #include "worker/data/labels/verification.h"
@@ -32,15 +32,6 @@ void overwrite(const fs::path& file, uint64_t at, const std::string& bytes) {
   std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
   stream.seekp(static_cast<std::streamoff>(at));
   stream << bytes;
-}
-
-std::string refusal_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "not refused";
 }
 
 class Packs : public testing::Test {
@@ -154,7 +145,7 @@ TEST(TarFormat, IsReadByTar) {
 
 TEST_F(Packs, DamagedBytesCostTheirImage) {
   const auto pack = packs::read_pack(index());
-  const packs::PackedImage& place = pack.index->image(7);
+  const packs::IndexedImage& place = pack.index->image(7);
   overwrite(pack.index->shard(place.shard), place.offset + place.bytes / 2,
             "\x5a");
   const Dataset dataset = indexed().dataset;
@@ -180,7 +171,7 @@ TEST_F(Packs, AShardThatIsCutOffOrMissingCostsItsMissingImages) {
   std::vector<int64_t> in_shard(static_cast<size_t>(pack.index->num_shards()));
   uint64_t last_end = 0;  // of the first shard's last image
   for (int64_t i = 0; i < 20; ++i) {
-    const packs::PackedImage& image = pack.index->image(i);
+    const packs::IndexedImage& image = pack.index->image(i);
     ++in_shard[image.shard];
     if (image.shard == 0) last_end = image.offset + image.bytes;
   }
@@ -265,20 +256,40 @@ TEST_F(Packs, AFileThatIsNoIndexIsRefusedInOneLine) {
               HasSubstr(" is no file"));
 }
 
+// Users have such files: a change of the layout needs another version.
+TEST_F(Packs, TheIndexHasTheLayoutOfTheFirstVersion) {
+  const std::string bytes = read_bytes(index());
+  EXPECT_EQ(bytes.substr(0, 16), std::string("HRPACK\r\n\1\0\0\0\0\0\0\0", 16));
+  struct {
+    uint64_t shards, images, name_bytes, boxes, points;
+  } count{};
+  std::memcpy(&count, bytes.data() + 16, sizeof count);
+  const auto pack = packs::read_pack(index());
+  EXPECT_EQ(count.shards, static_cast<uint64_t>(pack.index->num_shards()));
+  EXPECT_EQ(count.images, 20u);
+  EXPECT_EQ(count.boxes, pack.labels.boxes.size());
+  EXPECT_EQ(bytes.size(), 64 + 16 * count.shards + (80 + 4) * count.images +
+                              count.name_bytes + 24 * count.boxes +
+                              8 * count.points);
+  const size_t images = 64 + 16 * count.shards;
+  packs::IndexedImage first;
+  std::memcpy(&first, bytes.data() + images, sizeof first);
+  EXPECT_EQ(bytes.substr(images + 80 * count.images, first.name_bytes),
+            pack.index->name(0));
+}
+
 // An index with foreign content names no file outside of its folder.
 TEST_F(Packs, NamesThatLeadOutAreDamage) {
   for (const std::string name : {"../../etc/passwd", "/etc/passwd"}) {
-    packs::PackIndex::Content content;
-    packs::PackedImage image;
+    packs::IndexedImage image;
     image.bytes = 4;
     image.height = image.width = 4;
-    image.name_bytes = static_cast<uint32_t>(name.size());
-    image.check = packs::check_of(name, image, {});
+    packs::IndexPart content;
     content.shards = {{4, 0}};
-    content.images = {image};
-    content.names = name;
-    content.by_name = {0};
-    write_whole_file(index(), packs::index_bytes(content, {}));
+    content.add(name, image, {});
+    content.images[0].check = packs::check_of(name, content.images[0], {});
+    content.order_names();
+    write_whole_file(index(), packs::index_bytes(content));
     EXPECT_EQ(packs::read_pack(index()).damaged, std::vector<int64_t>{0});
   }
 }
@@ -337,7 +348,7 @@ TEST_F(Packs, MutatedPacksAreVerdicts) {
     bytes[at] = static_cast<char>(bytes[at] ^ (1 + random() % 255));
     std::ofstream(shard, std::ios::binary) << bytes;
     for (int64_t i = 0; i < 20; ++i) {
-      const packs::PackedImage& image = pack.index->image(i);
+      const packs::IndexedImage& image = pack.index->image(i);
       if (image.shard != 0) continue;
       const bool is_struck =
           at >= image.offset && at < image.offset + image.bytes;
@@ -422,8 +433,9 @@ TEST_F(Packs, TwoImagesOfOneNameAreRefused) {
   config.train.push_back(folder.path() / "yaml/images");
   PackingRequest request;
   request.output = folder.path() / "packs";
-  EXPECT_THAT(refusal_of([&] { pack_data(config, request); }),
-              HasSubstr("two images would have the name images/a.bmp"));
+  EXPECT_THAT(
+      refusal_of([&] { pack_data(config, request); }, ExitCode::kRequest),
+      HasSubstr("two images would have the name images/a.bmp"));
   EXPECT_FALSE(fs::exists(request.output));
 }
 

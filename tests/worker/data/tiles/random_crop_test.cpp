@@ -21,10 +21,7 @@ class RandomCropTest : public testing::Test {
     folder_.write("images/3.bmp", encode_bmp(test_picture(20, kWidth, 3)));
     folder_.write("labels/1.txt", "0 .5 .5 .2 .2\n1 .1 .1 .2 .2\n");
     folder_.write("labels/2.txt", "0 .5 .5 .2 .2\n");
-    dataset_ =
-        labels::index_dataset(data_config(folder_, folder_.path() / "images"),
-                              labels::Split::kTrain)
-            .dataset;
+    dataset_ = indexed_images(folder_, "images");
     loader::ImageStore::Options options;
     options.height = options.width = kSide;
     store_ = std::make_unique<loader::ImageStore>(dataset_, options);

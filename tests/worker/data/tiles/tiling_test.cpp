@@ -10,9 +10,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
+#include "tests/worker/data/refusal.h"
 #include "worker/data/codecs/geo_tags.h"
 #include "worker/data/codecs/image_writer.h"
 #include "worker/data/labels/verification.h"
@@ -64,14 +64,8 @@ class Tiling : public testing::Test {
   }
 
   std::string refusal(ExitCode code) {
-    try {
-      tile_data(configs::load_data_config(yaml_), request_);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), code);
-      return error.what();
-    }
-    ADD_FAILURE() << "not refused";
-    return "";
+    return refusal_of(
+        [&] { tile_data(configs::load_data_config(yaml_), request_); }, code);
   }
 
   TemporaryFolder folder_;
@@ -199,14 +193,13 @@ TEST_F(Tiling, ReportsThatAlphaIsLeftOut) {
     return at == std::string::npos ? ""
                                    : text.substr(at, text.find('\n', at) - at);
   };
-  BandForm form;
-  form.rgb = true;
-  write_bands(folder_.path() / "in/images/e.tif", test_bands(60, 80, 4, 1),
-              form);
+  TiffForm form{.photometric = PHOTOMETRIC_RGB};
+  write_tiff(folder_.path() / "in/images/e.tif", test_bands(60, 80, 4, 1),
+             form);
   EXPECT_EQ(alpha_line(), "");
   form.extra = EXTRASAMPLE_ASSOCALPHA;
-  write_bands(folder_.path() / "in/images/f.tif", test_bands(60, 80, 4, 1),
-              form);
+  write_tiff(folder_.path() / "in/images/f.tif", test_bands(60, 80, 4, 1),
+             form);
   EXPECT_EQ(alpha_line(),
             "train: of 1 image the sample that the file calls alpha is left "
             "out: where it is a band of a model's, write the file without that "

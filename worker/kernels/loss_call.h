@@ -1,12 +1,9 @@
-// LossKernels: the detection loss for heads that are not on the CPU.
+// LossCall: the arguments of the detection loss on a device
+// (device_kernels.h).
 //
-// The loss contains no CUDA code; it uses this interface, as batch norm uses
-// MapKernels. One kernel in each direction processes all levels, and the number
-// of matches is read on the device. So no launch depends on a number of the
-// step, and a captured graph is valid for every step. Work is queued on the
-// device's current stream, and nothing waits for it.
-//
-// Errors: HEADROOM_CHECK for shapes and types; c10::Error from the device.
+// One kernel in each direction processes all levels, and the number of matches
+// is read on the device. So no launch depends on a number of the step, and a
+// captured graph is valid for every step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,10 +12,6 @@
 #include <vector>
 
 #include "worker/kernels/entropy.h"
-
-namespace c10 {
-struct Device;
-}
 
 namespace headroom::kernels {
 
@@ -88,23 +81,6 @@ struct LossCall {
   // Forward: scratch double [levels * 2 * kLossBlocks * kLossItems], outputs.
   at::Tensor partial, items, total;  // outputs, double: items [3], total []
   at::Tensor by_total;               // for backward: double []
-};
-
-class LossKernels {
- public:
-  // Copies a contiguous CPU tensor to a device. Does not wait; the host tensor
-  // may be released at once.
-  virtual at::Tensor upload(const at::Tensor& host,
-                            const c10::Device& device) = 0;
-
-  // Computes the items and their sum over all levels
-  // (worker/loss/level_loss.h).
-  virtual void loss(const LossCall& call) = 0;
-  // Computes the gradients of all heads; writes every element.
-  virtual void loss_gradient(const LossCall& call) = 0;
-
- protected:
-  ~LossKernels() = default;  // never deleted through this type
 };
 
 }  // namespace headroom::kernels

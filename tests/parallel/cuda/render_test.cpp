@@ -1,15 +1,10 @@
-// The rendering kernel on the CPU, thread after thread: byte for byte equal to
-// the CPU's own loops.
-#include "parallel/cuda/kernels/render_body.h"
-
-#include <gtest/gtest.h>
-
+// The rendering kernel: byte for byte equal to the CPU's own loops.
 #include <opencv2/core.hpp>
 
 #include "parallel/base/check.h"
 #include "parallel/cuda/kernel_arguments.h"
+#include "tests/parallel/cuda/kernels_under_test.h"
 #include "tests/parallel/cuda/packed_samples.h"
-#include "tests/support/test_device/emulated_kernels.h"
 #include "tests/worker/data/colours.h"
 
 namespace headroom::cuda {
@@ -18,21 +13,25 @@ namespace {
 constexpr codecs::PixelRows kWhole{0, ShapedImages::kHeight};
 
 void expect_same(const PackedBatch& batch) {
-  const at::Tensor images = batch.images();
-  EmulatedKernels().render_samples(batch.region(), batch.starts, images);
-  EXPECT_EQ(batch.different(images), std::vector<size_t>());
+  const KernelsUnderTest& device = under_test();
+  const at::Tensor images = device.there(batch.images());
+  device.kernels->render_samples(device.there(batch.region()), batch.starts,
+                                 images);
+  EXPECT_EQ(batch.different(images.cpu()), std::vector<size_t>());
 }
 
-class RenderBody : public testing::TestWithParam<int> {};
+class DeviceRender : public testing::TestWithParam<int> {};
 
-TEST_P(RenderBody, MosaicsMixupWarpsColoursAndFlips) {
+TEST_P(DeviceRender, MosaicsMixupWarpsColoursAndFlips) {
+  HEADROOM_NEEDS_KERNELS();
   const int type = GetParam();
   expect_same(packed_batch(all_of_augmentation(), type, kWhole, 40));
   expect_same(packed_batch(all_of_augmentation(), type, {32, 64}, 10));
   expect_same(packed_batch(all_of_augmentation(), type, {5, 6}, 10));
 }
 
-TEST_P(RenderBody, Perspective) {
+TEST_P(DeviceRender, Perspective) {
+  HEADROOM_NEEDS_KERNELS();
   configs::Hyperparameters hyp = all_of_augmentation();
   for (const double perspective : {0.0005, 0.001, 0.02}) {
     hyp.perspective = perspective;
@@ -41,11 +40,13 @@ TEST_P(RenderBody, Perspective) {
   }
 }
 
-TEST_P(RenderBody, DefaultHyperparameters) {
+TEST_P(DeviceRender, DefaultHyperparameters) {
+  HEADROOM_NEEDS_KERNELS();
   expect_same(packed_batch({}, GetParam(), kWhole, 20));
 }
 
-TEST_P(RenderBody, Letterboxes) {
+TEST_P(DeviceRender, Letterboxes) {
+  HEADROOM_NEEDS_KERNELS();
   configs::Hyperparameters hyp;
   hyp.mosaic = hyp.scale = hyp.translate = 0;
   expect_same(packed_batch(hyp, GetParam(), kWhole, 4));
@@ -57,14 +58,15 @@ std::string name_of_type(const testing::TestParamInfo<int>& type) {
          std::to_string(CV_MAT_CN(type.param));
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, RenderBody,
+INSTANTIATE_TEST_SUITE_P(Types, DeviceRender,
                          testing::Values(CV_8UC3, CV_8UC1, CV_8UC(5), CV_16UC3,
                                          CV_16UC1, CV_16UC(5)),
                          name_of_type);
 
 // Extreme warps: nothing of the picture is visible, or one point of it
 // everywhere, or positions beyond the range of int.
-TEST(RenderBodyAt, WarpsThatShowNothing) {
+TEST(DeviceRenders, WarpsThatShowNothing) {
+  HEADROOM_NEEDS_KERNELS();
   PackedBatch batch;
   augment::Warp away, flat, beyond, small, edge;
   away.matrix(1, 2) = 1e7;
@@ -81,14 +83,16 @@ TEST(RenderBodyAt, WarpsThatShowNothing) {
   expect_same(batch);
 }
 
-TEST(RenderBodyAt, FinishedPixels) {
+TEST(DeviceRenders, FinishedPixels) {
+  HEADROOM_NEEDS_KERNELS();
   PackedBatch batch;
   batch.add(augment::recipe_of(test_picture(40, 50, 1)));
   expect_same(batch);
 }
 
 // Every colour, at factors that wrap hues and saturate.
-TEST(RenderBodyAt, AllColours) {
+TEST(DeviceRenders, AllColours) {
+  HEADROOM_NEEDS_KERNELS();
   for (const augment::HsvGains& gains :
        {augment::HsvGains{1.01, 0.6, 1.3}, augment::HsvGains{1.9, 1.7, 0.4}}) {
     PackedBatch batch;

@@ -1,13 +1,18 @@
-#include "worker/chart/line_chart.h"
-
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
+#include "worker/chart/area_chart.h"
+#include "worker/chart/chart_frame.h"
+#include "worker/chart/line_chart.h"
 #include "worker/chart/matrix_chart.h"
 
 namespace headroom::chart {
 namespace {
+
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
 
 std::string one(double) { return "1"; }
 
@@ -109,6 +114,91 @@ TEST(MatrixChart, ManyClassesStillFit) {
   const cv::Mat picture = draw_matrix_chart(chart);
   EXPECT_LT(picture.total(), 2u << 20);
   EXPECT_GT(find(picture, {8, 48, 107}).around.width, 1000);
+}
+
+cv::Mat area_chart(std::vector<AreaPanel> panels) {
+  return draw_area_chart({.title = "title",
+                          .time_title = "time",
+                          .part_names = {"a", "b"},
+                          .text_of_time = one,
+                          .text_of_part = one,
+                          .panels = std::move(panels)});
+}
+
+// Pixels of a part's colour below row `from` and above row `to`.
+int count(const cv::Mat& picture, size_t part, int from, int to) {
+  return find(picture.rowRange(from, to), chart_colour(part)).count;
+}
+
+constexpr int kHead = 60;  // the legend
+
+TEST(AreaChart, AreasAreAsLargeAsTheirParts) {
+  const cv::Mat picture = area_chart({{"p", {{0, {1, 3}}, {1, {1, 3}}}, {}}});
+  const double first = count(picture, 0, kHead, picture.rows);
+  const double second = count(picture, 1, kHead, picture.rows);
+  EXPECT_GT(first, 50'000);
+  EXPECT_NEAR(second / first, 3, 0.1);
+}
+
+TEST(AreaChart, APeakBetweenColumnsIsSeen) {
+  std::vector<AreaPanel::Sample> samples;
+  for (int i = 0; i < 100'000; ++i) {
+    samples.push_back({i * 1e-5, {1, i == 50'000 ? 9.0 : 0.0}});
+  }
+  const cv::Mat picture = area_chart({{"p", samples, {}}});
+  EXPECT_GT(count(picture, 1, kHead, picture.rows), 100) << "one column";
+}
+
+TEST(AreaChart, PanelsAreBelowEachOtherOnOneScale) {
+  const cv::Mat first = area_chart({{"p", {{0, {4, 0}}}, {}}});
+  const cv::Mat two = area_chart({{"p", {{0, {4, 0}}, {1, {4, 0}}}, {}},
+                                  {"q", {{0, {1, 0}}, {1, {1, 0}}}, {}}});
+  const int middle = first.rows;
+  ASSERT_GT(two.rows, middle);
+  const double upper = count(two, 0, kHead, middle);
+  const double lower = count(two, 0, middle, two.rows);
+  EXPECT_NEAR(upper / lower, 4, 0.2);
+}
+
+TEST(AreaChart, WithoutSamplesThereAreAxesOnly) {
+  const cv::Mat picture = area_chart({{"p", {}, {{0, "begin"}, {1, ""}}}});
+  EXPECT_EQ(count(picture, 0, kHead, picture.rows), 0);
+}
+
+TEST(ChartFrame, TicksAreRoundNumbers) {
+  EXPECT_THAT(chart_ticks(0, 1),
+              ElementsAre(0, DoubleEq(0.2), DoubleEq(0.4), DoubleEq(0.2 * 3),
+                          DoubleEq(0.8), 1));
+  EXPECT_THAT(chart_ticks(0, 30), ElementsAre(0, 10, 20, 30));
+  EXPECT_THAT(chart_ticks(0, 29), ElementsAre(0, 5, 10, 15, 20, 25));
+  EXPECT_THAT(chart_ticks(0, 700), ElementsAre(0, 200, 400, 600));
+}
+
+TEST(ChartFrame, TicksOfAPartOfAnAxisAreRoundNumbersToo) {
+  EXPECT_THAT(chart_ticks(41, 59), ElementsAre(45, 50, 55));
+  EXPECT_THAT(chart_ticks(-3, 3), ElementsAre(-2, 0, 2));
+}
+
+TEST(ChartFrame, TicksAreFewWhateverTheEnd) {
+  for (double end = 1e-7; end < 1e12; end *= 1.07) {
+    const size_t intervals = chart_ticks(0, end).size() - 1;
+    EXPECT_GE(intervals, 3u) << end;
+    EXPECT_LE(intervals, 8u) << end;
+  }
+}
+
+TEST(ChartFrame, PutsNumbersIntoPlace) {
+  cv::Mat picture(300, 400, CV_8UC3, cv::Scalar(255, 255, 255));
+  const ChartFrame frame(picture, {0, 0, 400, 300}, {"x", 10, one},
+                         {"y", 4, one});
+  const cv::Rect inside = frame.inside();
+  EXPECT_EQ(frame.at(0, 0), cv::Point(inside.x, inside.y + inside.height));
+  EXPECT_EQ(frame.at(10, 4), cv::Point(inside.x + inside.width, inside.y));
+  EXPECT_EQ(frame.at(5, 0).x, inside.x + inside.width / 2);
+  const ChartFrame part(picture, {0, 0, 400, 300}, {"x", 10, one, 6},
+                        {"y", 4, one, -4});
+  EXPECT_EQ(part.at(6, -4), frame.at(0, 0));
+  EXPECT_EQ(part.at(8, 0).x, frame.at(5, 0).x);
 }
 
 }  // namespace
