@@ -18,7 +18,7 @@
 #include "coordinator/run/run_status.h"
 #include "deploy/cli/args/command_line.h"
 #include "deploy/cli/run_request.h"
-#include "deploy/cli/show/terminal.h"
+#include "parallel/base/terminal.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::cli {

@@ -18,7 +18,7 @@
 #include "coordinator/run/run_status.h"
 #include "deploy/cli/process/agent.h"
 #include "deploy/cli/run_request.h"
-#include "deploy/cli/show/terminal.h"
+#include "parallel/base/terminal.h"
 
 namespace headroom::cli {
 

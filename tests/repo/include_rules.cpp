@@ -301,6 +301,7 @@ const std::multimap<std::string, std::string>& exceptions() {
       {"deploy/notify/web_request.cpp", "ssl"},
       {"proto/beat_channel.cpp", "system"},      // one socket of one process
       {"proto/channel_security.cpp", "system"},  // the permissions of a key
+      {"proto/refusal_channel.cpp", "system"},   // one pipe of one process
       {"proto/channel_security.cpp", "ssl"},
       {"configs/yaml/yaml_tree.cpp", "yaml-cpp"},
       {"configs/voc_folder.cpp", "xml"},

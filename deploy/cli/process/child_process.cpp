@@ -86,7 +86,7 @@ struct ChildProcess::State {
   std::deque<ChildLine> last_lines;
   std::unique_ptr<LineReader> reader;
   int refusal_fd = -1;  // the reading end; -1 if the child sends no refusals
-  std::optional<Refusal> refusal;
+  std::optional<wire::Refusal> refusal;
 
   ~State() {
     if (refusal_fd >= 0) close(refusal_fd);
@@ -105,7 +105,7 @@ struct ChildProcess::State {
     exit_code = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
                                          : WEXITSTATUS(wait_status);
     reader.reset();  // reads the rest
-    if (refusal_fd >= 0) refusal = read_refusal(refusal_fd);
+    if (refusal_fd >= 0) refusal = wire::read_refusal(refusal_fd);
   }
 };
 
@@ -123,7 +123,7 @@ ChildProcess::ChildProcess(ChildOptions options)
     refusal.emplace();
     state_->refusal_fd = refusal->reading;
     state_->options.passed_fds.push_back(refusal->writing);
-    environment[kRefusalVariable] = std::to_string(refusal->writing);
+    environment[wire::kRefusalVariable] = std::to_string(refusal->writing);
   }
   std::vector<std::string> assignments;
   for (const auto& [name, value] : environment) {
@@ -218,7 +218,7 @@ int ChildProcess::terminate(std::chrono::milliseconds grace) {
   return *state_->exit_code;
 }
 
-const std::optional<Refusal>& ChildProcess::refusal() const {
+const std::optional<wire::Refusal>& ChildProcess::refusal() const {
   return state_->refusal;
 }
 

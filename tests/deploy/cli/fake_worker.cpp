@@ -31,6 +31,7 @@
 
 #include "parallel/base/log.h"
 #include "proto/channel_security.h"
+#include "proto/refusal_channel.h"
 #include "worker/control/coordinator_client.h"
 
 namespace {
@@ -215,9 +216,8 @@ int answer(const std::string& behaviour) {
   }
   if (behaviour == "hesitate") std::ofstream("hesitated") << "once";
   if (behaviour == "refuse") {
-    std::puts(
-        "{\"refusal\": {\"tag\": \"data\", \"text\": \"[odd] no labels\", "
-        "\"remedy\": \"write some\"}}");
+    headroom::wire::open_refusal_channel();
+    headroom::wire::tell_parent({"[odd] no labels", "data", "write some"});
     return 4;
   }
   std::fprintf(stderr, "the labels are on fire\n");

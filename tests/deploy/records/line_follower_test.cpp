@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::records {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::records {
 namespace {

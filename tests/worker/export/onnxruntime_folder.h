@@ -25,7 +25,7 @@ struct Deviation {
   double mean = 0;   // absolute
 };
 
-class OnnxruntimeFolder : public TemporaryFolder {
+class OnnxruntimeFolder : public testing::TemporaryFolder {
  public:
   // Runs every NAME.onnx of the folder on the tensor "x", and compares its
   // outputs with the other tensors. Empty if onnxruntime is not installed.

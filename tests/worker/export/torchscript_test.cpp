@@ -22,6 +22,8 @@
 namespace headroom::exporter {
 namespace {
 
+using testing::TemporaryFolder;
+
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 

@@ -16,6 +16,9 @@
 namespace headroom::pytorch_file {
 namespace {
 
+using testing::read_bytes;
+using testing::TemporaryFolder;
+
 std::string small_checkpoint() {
   using namespace pickled;
   std::vector<std::string> children;

@@ -12,6 +12,8 @@
 namespace headroom::pytorch_file {
 namespace {
 
+using testing::TemporaryFolder;
+
 using namespace pickled;  // the instructions
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -27,6 +27,9 @@
 namespace headroom::weights {
 namespace {
 
+using testing::read_bytes;
+using testing::TemporaryFolder;
+
 using testing::HasSubstr;
 
 class SafetensorsTest : public testing::Test {

@@ -21,6 +21,8 @@
 namespace headroom::weights {
 namespace {
 
+using testing::TemporaryFolder;
+
 using testing::HasSubstr;
 
 class WeightsTest : public testing::Test {

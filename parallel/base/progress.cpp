@@ -1,4 +1,4 @@
-#include "parallel/base/progress_bar.h"
+#include "parallel/base/progress.h"
 
 #include <algorithm>
 #include <array>
@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMostCells = 30;
 constexpr size_t kFewestCells = 8;
 
-double share_of(const BarProgress& progress) {
+double share_of(const Progress& progress) {
   if (progress.total <= 0) return 0;
   return std::clamp(
       static_cast<double>(progress.done) / static_cast<double>(progress.total),
@@ -23,19 +23,19 @@ double share_of(const BarProgress& progress) {
 }
 
 // Rounded down, so that 100 appears only when all is done.
-std::string percent_of(const BarProgress& progress) {
+std::string percent_of(const Progress& progress) {
   return std::to_string(
       static_cast<int64_t>(std::floor(100 * share_of(progress))));
 }
 
-std::string rate_of(const BarProgress& progress) {
+std::string rate_of(const Progress& progress) {
   return progress.per_second > 0
              ? fixed_text(progress.per_second, 1) + progress.rate_unit + "/s"
              : "";
 }
 
 // The parts after the bar: the count, then rate and remaining time if known.
-std::vector<std::string> parts_of(const BarProgress& progress) {
+std::vector<std::string> parts_of(const Progress& progress) {
   std::vector<std::string> parts;
   const std::string done = std::to_string(progress.done);
   if (progress.total <= 0) {
@@ -53,18 +53,57 @@ std::vector<std::string> parts_of(const BarProgress& progress) {
   return parts;
 }
 
+std::string repeated(const char* text, size_t times) {
+  std::string all;
+  for (size_t i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+std::string full_cells(size_t count, const TerminalStyle& style) {
+  return repeated(style.is_unicode ? "█" : "#", count);
+}
+
+// A bar between its ends: what is filled, what follows, and empty cells.
+std::string framed(const std::string& filled, Colour colour,
+                   const std::string& after, size_t empty,
+                   const TerminalStyle& style) {
+  return (style.is_unicode ? "|" : "[") + painted(filled, colour, style) +
+         after + std::string(empty, style.is_unicode ? ' ' : '.') +
+         (style.is_unicode ? "|" : "]");
+}
+
 }  // namespace
 
-BarProgress mean_progress(const std::string& label, int64_t done, int64_t total,
-                          double seconds) {
-  BarProgress progress{.label = label, .done = done, .total = total};
-  if (done <= 0 || seconds <= 0) return progress;
-  progress.per_second = static_cast<double>(done) / seconds;
-  if (total > done) {
-    progress.seconds_left =
-        static_cast<double>(total - done) / progress.per_second;
+void Pace::note(int64_t done, double now) {
+  newest_ = {done, now};
+  if (!first_) first_ = newest_;
+}
+
+double Pace::per_second() const {
+  if (!first_ || newest_.done <= first_->done || newest_.at <= first_->at) {
+    return 0;
   }
-  return progress;
+  return static_cast<double>(newest_.done - first_->done) /
+         (newest_.at - first_->at);
+}
+
+std::optional<double> Pace::seconds_left(int64_t total) const {
+  const double rate = per_second();
+  if (rate <= 0 || total < newest_.done) return std::nullopt;
+  return static_cast<double>(total - newest_.done) / rate;
+}
+
+Progress Pace::of(int64_t total) const {
+  return {.done = newest_.done,
+          .total = total,
+          .per_second = per_second(),
+          .seconds_left = seconds_left(total)};
+}
+
+size_t bar_room(size_t columns, size_t taken) {
+  if (columns == 0) return kMostCells;
+  const size_t room = columns > taken ? columns - taken : 0;
+  return room < kFewestCells ? 0 : std::min(kMostCells, room);
 }
 
 std::string bar_cells(double share, size_t cells, const TerminalStyle& style) {
@@ -73,20 +112,21 @@ std::string bar_cells(double share, size_t cells, const TerminalStyle& style) {
   const auto eighths =
       static_cast<size_t>(std::floor(share * 8 * static_cast<double>(cells)));
   const size_t whole = std::min(cells, eighths / 8);
-  std::string filled;
-  for (size_t i = 0; i < whole; ++i) filled += style.is_unicode ? "█" : "#";
-  size_t taken = whole;
-  if (style.is_unicode && whole < cells && eighths % 8 > 0) {
-    filled += kParts[eighths % 8];
-    ++taken;
-  }
-  const std::string rest(cells - taken, style.is_unicode ? ' ' : '.');
-  return (style.is_unicode ? "|" : "[") +
-         painted(filled, share >= 1 ? Colour::kGreen : Colour::kCyan, style) +
-         rest + (style.is_unicode ? "|" : "]");
+  const bool has_part = style.is_unicode && whole < cells && eighths % 8 > 0;
+  return framed(
+      full_cells(whole, style) + (has_part ? kParts[eighths % 8] : ""),
+      share >= 1 ? Colour::kGreen : Colour::kCyan, "",
+      cells - whole - (has_part ? 1 : 0), style);
 }
 
-std::string progress_bar(const BarProgress& progress, size_t columns,
+std::string shaded_cells(size_t filled, size_t shaded, size_t cells,
+                         Colour colour, const TerminalStyle& style) {
+  return framed(full_cells(filled, style), colour,
+                repeated(style.is_unicode ? "░" : "-", shaded),
+                cells - filled - shaded, style);
+}
+
+std::string progress_bar(const Progress& progress, size_t columns,
                          const TerminalStyle& style) {
   const bool is_measured = progress.total > 0;
   std::string head = progress.label;
@@ -102,22 +142,21 @@ std::string progress_bar(const BarProgress& progress, size_t columns,
                     style.is_unicode);
   }
   constexpr size_t kAround = 4;  // two spaces and the bar's ends
-  const auto room = [&]() -> size_t {
-    const size_t taken = display_width(head) + kAround + display_width(tail());
-    return columns == 0 ? kMostCells : columns > taken ? columns - taken : 0;
+  const auto cells = [&] {
+    return bar_room(columns,
+                    display_width(head) + kAround + display_width(tail()));
   };
-  while (parts.size() > 1 && room() < kFewestCells) {
+  while (parts.size() > 1 && cells() == 0) {
     parts.erase(parts.begin() + 1);  // the time matters more than the rate
   }
-  const size_t cells = std::min(kMostCells, room());
-  if (cells < kFewestCells) {
+  if (cells() == 0) {
     return cut_line(head + "  " + tail(), columns, style.is_unicode);
   }
-  return head + " " + bar_cells(share_of(progress), cells, style) + " " +
+  return head + " " + bar_cells(share_of(progress), cells(), style) + " " +
          tail();
 }
 
-std::string progress_words(const BarProgress& progress) {
+std::string progress_words(const Progress& progress) {
   std::string text = progress.label + (progress.label.empty() ? "" : ": ");
   if (progress.total > 0) {
     text += cat(percent_of(progress), " %, ", progress.done, " of ",

@@ -1,4 +1,4 @@
-#include "deploy/cli/process/refusal_channel.h"
+#include "proto/refusal_channel.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-namespace headroom::cli {
+#include "parallel/base/check.h"
+
+namespace headroom::wire {
 namespace {
 
 constexpr size_t kLongest = 64 << 10;  // the capacity of a pipe
@@ -19,6 +21,10 @@ int& channel() {
 }
 
 }  // namespace
+
+std::string Refusal::line() const {
+  return tag.empty() ? text : Error(tag, text, remedy).what();
+}
 
 void open_refusal_channel() {
   const char* const number = std::getenv(kRefusalVariable);
@@ -31,9 +37,11 @@ void open_refusal_channel() {
 void tell_parent(const Refusal& refusal) {
   const int fd = std::exchange(channel(), -1);
   if (fd < 0) return;
+  // A path may contain any bytes; escaped they may take six times the room.
   const std::string text =
-      nlohmann::json{{"refusal", refusal.text.substr(0, kLongest / 8)},
-                     {"tag", refusal.tag}}
+      nlohmann::json{{"tag", refusal.tag},
+                     {"text", refusal.text.substr(0, kLongest / 16)},
+                     {"remedy", refusal.remedy.substr(0, kLongest / 16)}}
           .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   [[maybe_unused]] const ssize_t written = write(fd, text.data(), text.size());
   close(fd);
@@ -42,24 +50,22 @@ void tell_parent(const Refusal& refusal) {
 std::optional<Refusal> read_refusal(int fd) {
   // A grandchild may still hold the writing end, so never block.
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-  std::string text;
+  std::string bytes;
   char buffer[4096];
-  for (ssize_t count; text.size() < kLongest;) {
+  for (ssize_t count; bytes.size() < kLongest;) {
     count = read(fd, buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;
-    text.append(buffer, static_cast<size_t>(count));
+    bytes.append(buffer, static_cast<size_t>(count));
   }
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object()) return std::nullopt;
-  const auto text_of = [&](const char* key) -> std::optional<std::string> {
-    const auto value = json.find(key);
-    if (value == json.end() || !value->is_string()) return std::nullopt;
-    return value->get<std::string>();
+  const auto json = nlohmann::json::parse(bytes, nullptr, false);
+  const auto has_text = [&](const char* key) {
+    return json.is_object() && json.contains(key) && json[key].is_string();
   };
-  auto refusal = text_of("refusal");
-  if (!refusal) return std::nullopt;
-  return Refusal{std::move(*refusal), text_of("tag").value_or("")};
+  if (!has_text("tag") || !has_text("text") || !has_text("remedy")) {
+    return std::nullopt;
+  }
+  return Refusal{json["text"], json["tag"], json["remedy"]};
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::wire

@@ -1,8 +1,8 @@
-// How a child of `headroom` reports to its parent why it ended, apart from its
+// How a child process reports to its parent why it ended, apart from its
 // output: it writes one line of JSON into a pipe. An environment variable holds
 // the number of the child's end.
 //
-//   {"refusal":"[tag] what: remedy","tag":"tag"}
+//   {"tag":"data","text":"what happened","remedy":"what to do"}
 //
 // Threads: one.
 #pragma once
@@ -10,11 +10,16 @@
 #include <optional>
 #include <string>
 
-namespace headroom::cli {
+namespace headroom::wire {
 
 struct Refusal {
   std::string text;
-  std::string tag = {};  // the Error's tag; "" if no Error was thrown
+  // Of the Error; "" if no Error was thrown.
+  std::string tag = {};
+  std::string remedy = {};
+
+  // As it is printed: "[tag] text: remedy", or `text` alone.
+  std::string line() const;
 };
 
 inline constexpr const char* kRefusalVariable = "HEADROOM_REFUSAL_FD";
@@ -27,4 +32,4 @@ void tell_parent(const Refusal& refusal);
 // Reads what an ended child wrote into the pipe `fd`; nullopt: no refusal.
 std::optional<Refusal> read_refusal(int fd);
 
-}  // namespace headroom::cli
+}  // namespace headroom::wire

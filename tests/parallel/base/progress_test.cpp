@@ -1,4 +1,4 @@
-#include "parallel/base/progress_bar.h"
+#include "parallel/base/progress.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,32 @@ namespace {
 constexpr TerminalStyle kUnicode = {.rewrites_lines = true, .is_unicode = true};
 constexpr TerminalStyle kAscii = {.rewrites_lines = true};
 
-const BarProgress kHalf = mean_progress("train", 90, 200, 3);
+// Work that has taken `seconds` so far.
+Progress mean_progress(const std::string& label, int64_t done, int64_t total,
+                       double seconds) {
+  Pace pace;
+  pace.note(0, 10);
+  pace.note(done, 10 + seconds);
+  Progress progress = pace.of(total);
+  progress.label = label;
+  return progress;
+}
+
+const Progress kHalf = mean_progress("train", 90, 200, 3);
+
+TEST(Pace, CountsFromTheFirstNote) {
+  Pace pace;
+  EXPECT_FALSE(pace.seconds_left(40));
+  pace.note(10, 100);  // a resumed run
+  EXPECT_FALSE(pace.seconds_left(40));
+  pace.note(10, 101);
+  EXPECT_EQ(pace.per_second(), 0);
+  pace.note(20, 105);
+  EXPECT_DOUBLE_EQ(*pace.seconds_left(40), 10.0);
+  EXPECT_FALSE(pace.seconds_left(0));
+  pace.note(40, 115);
+  EXPECT_DOUBLE_EQ(*pace.seconds_left(40), 0.0);
+}
 
 TEST(ProgressBar, OfEightyAndOfAHundredAndSixtyColumns) {
   EXPECT_EQ(progress_bar(kHalf, 79, kUnicode),

@@ -1,4 +1,4 @@
-#include "parallel/base/terminal_style.h"
+#include "parallel/base/terminal.h"
 
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -6,14 +6,18 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <utility>
 
 #include "parallel/base/utf8.h"
 
 namespace headroom {
 namespace {
+
+constexpr const char* kClearLine = "\r\033[K";
 
 bool speaks_utf8(const EnvironmentVariable& variable) {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
@@ -65,6 +69,15 @@ size_t bytes_within(std::string_view text, size_t columns) {
   return end;
 }
 
+void write_to_standard_error(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = write(STDERR_FILENO, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return;  // a closed stderr must not end a run
+    text.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
 }  // namespace
 
 TerminalStyle terminal_style(bool is_terminal,
@@ -107,6 +120,57 @@ std::string cut_line(std::string_view line, size_t columns, bool is_unicode) {
   if (!ends_a_word && space != std::string::npos) text.resize(space);
   while (text.ends_with(' ')) text.pop_back();
   return text.append(mark);
+}
+
+Terminal::Output Terminal::standard_error() {
+  return {.style = terminal_style_of(STDERR_FILENO),
+          .write = write_to_standard_error,
+          .columns = [] { return terminal_size_of(STDERR_FILENO).columns; }};
+}
+
+Terminal::Terminal(Output output) : output_(std::move(output)) {}
+
+size_t Terminal::width() const {
+  return style().rewrites_lines ? output_.columns() : 0;
+}
+
+void Terminal::print(const std::string& given) {
+  constexpr std::string_view kWarning = "warning:";
+  const std::string line = printable(given);
+  print_painted(line.starts_with("warning: ")
+                    ? painted(std::string(kWarning), Colour::kYellow, style()) +
+                          line.substr(kWarning.size())
+                    : line);
+}
+
+void Terminal::print_header(const std::string& line) {
+  print_painted(painted(printable(line), Colour::kBold, style()));
+}
+
+// In one write, because other processes may write to the same terminal.
+void Terminal::print_painted(const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  output_.write(live_.empty() ? line + "\n" : kClearLine + line + "\n" + live_);
+}
+
+void Terminal::above(const std::function<void()>& print) {
+  const std::lock_guard lock(mutex_);
+  if (!live_.empty()) output_.write(kClearLine);
+  print();
+  if (!live_.empty()) output_.write(live_);
+}
+
+void Terminal::set_live(const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  if (!style().rewrites_lines || line == live_) return;
+  live_ = line;
+  output_.write(kClearLine + live_);
+}
+
+void Terminal::clear_live() {
+  const std::lock_guard lock(mutex_);
+  if (!live_.empty()) output_.write(kClearLine);
+  live_.clear();
 }
 
 void end_if_output_has_no_reader() {

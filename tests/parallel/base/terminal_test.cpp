@@ -1,4 +1,4 @@
-#include "parallel/base/terminal_style.h"
+#include "parallel/base/terminal.h"
 
 #include <gtest/gtest.h>
 
