@@ -12,6 +12,9 @@
 
 namespace headroom {
 
+using testing::read_bytes;
+using testing::TemporaryFolder;
+
 // RGB noise over a slope, different for each seed.
 cv::Mat test_picture(int height, int width, uint64_t seed);
 
@@ -20,18 +23,18 @@ std::string encode_bmp(const cv::Mat& rgb);
 
 // images/train/N.bmp and labels/train/N.txt: `count` pictures of different
 // sizes with 0 to 3 boxes each, classes a, b, c.
-configs::DataConfig write_data_set(const testing::TemporaryFolder& folder, int count);
+configs::DataConfig write_data_set(const TemporaryFolder& folder, int count);
 
 // Names classes a, b, c and one folder of images for training.
-configs::DataConfig data_config(const testing::TemporaryFolder& folder,
+configs::DataConfig data_config(const TemporaryFolder& folder,
                                 const std::filesystem::path& train);
 
 // The images and labels of that folder inside `folder`, indexed for training.
-labels::Dataset indexed_images(const testing::TemporaryFolder& folder,
+labels::Dataset indexed_images(const TemporaryFolder& folder,
                                const std::string& images,
                                const labels::IndexOptions& options = {});
 // Those of write_data_set().
-labels::Dataset indexed_data_set(const testing::TemporaryFolder& folder, int count);
+labels::Dataset indexed_data_set(const TemporaryFolder& folder, int count);
 
 // ../shared/datasets/NAME, which may be missing.
 std::filesystem::path shared_data_set(const std::string& name);
