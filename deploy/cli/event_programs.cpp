@@ -23,6 +23,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 
 namespace headroom::cli {
