@@ -142,12 +142,17 @@ void PlanMemory::set_bytes(const configs::RunConfig& config, plan::Plan& plan) {
 
 std::vector<plan::PhaseBytes> PlanMemory::phase_bytes(const Ranks& ranks) {
   std::vector<plan::PhaseBytes> all;
+  std::map<RankKind, plan::PhaseBytes> kinds;  // thousands of ranks are alike
   for (int rank = 0; rank < ranks.count(); ++rank) {
-    plan::PhaseBytes& phases = all.emplace_back();
-    phases.start_up = bytes(ranks, Part::kStartUp, rank);
-    phases.training = bytes(ranks, Part::kTraining, rank);
-    phases.validation = bytes(ranks, Part::kValidation, rank);
-    phases.checkpoint = bytes(ranks, Part::kCheckpoint, rank);
+    const auto [known, is_new] = kinds.try_emplace(ranks.kind_of(rank));
+    plan::PhaseBytes& phases = known->second;
+    if (is_new) {
+      phases.start_up = bytes(ranks, Part::kStartUp, rank);
+      phases.training = bytes(ranks, Part::kTraining, rank);
+      phases.validation = bytes(ranks, Part::kValidation, rank);
+      phases.checkpoint = bytes(ranks, Part::kCheckpoint, rank);
+    }
+    all.push_back(phases);
   }
   return all;
 }
