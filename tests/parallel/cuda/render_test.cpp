@@ -20,7 +20,7 @@ void expect_same(const PackedBatch& batch) {
   EXPECT_EQ(batch.different(images.cpu()), std::vector<size_t>());
 }
 
-class DeviceRender : public testing::TestWithParam<int> {};
+class DeviceRender : public ::testing::TestWithParam<int> {};
 
 TEST_P(DeviceRender, MosaicsMixupWarpsColoursAndFlips) {
   HEADROOM_NEEDS_KERNELS();
@@ -53,14 +53,14 @@ TEST_P(DeviceRender, Letterboxes) {
   expect_same(packed_batch(hyp, GetParam(), {64, 96}, 4));
 }
 
-std::string name_of_type(const testing::TestParamInfo<int>& type) {
+std::string name_of_type(const ::testing::TestParamInfo<int>& type) {
   return (CV_MAT_DEPTH(type.param) == CV_8U ? "Bytes" : "Deep") +
          std::to_string(CV_MAT_CN(type.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, DeviceRender,
-                         testing::Values(CV_8UC3, CV_8UC1, CV_8UC(5), CV_16UC3,
-                                         CV_16UC1, CV_16UC(5)),
+                         ::testing::Values(CV_8UC3, CV_8UC1, CV_8UC(5),
+                                           CV_16UC3, CV_16UC1, CV_16UC(5)),
                          name_of_type);
 
 // Extreme warps: nothing of the picture is visible, or one point of it

@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 
 constexpr int kVideoSide = 64;
 
-class VideoDetection : public testing::Test {
+class VideoDetection : public ::testing::Test {
  protected:
   VideoDetection()
       : model_(layers::load_model_table("yolov5n"), 2, at::kFloat, 0),

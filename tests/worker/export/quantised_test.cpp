@@ -78,7 +78,7 @@ void give_statistics(model::LayerGraph& model, const at::Tensor& images) {
   }
 }
 
-class Quantised : public testing::Test {
+class Quantised : public ::testing::Test {
  protected:
   ExportRequest request(const std::string& weights) const {
     ExportRequest made;

@@ -118,7 +118,7 @@ void expect_boxes(std::span<const BoxLabel> labels,
   }
 }
 
-class MapLabels : public testing::Test {
+class MapLabels : public ::testing::Test {
  protected:
   MapLabels() { name_built_plugin(); }
 
@@ -150,7 +150,7 @@ struct LabelSystems {
 };
 
 class LabelsOfSystem : public MapLabels,
-                       public testing::WithParamInterface<LabelSystems> {};
+                       public ::testing::WithParamInterface<LabelSystems> {};
 
 TEST_P(LabelsOfSystem, BoxesAreWherePROJHasThem) {
   const LabelSystems& systems = GetParam();
@@ -166,7 +166,7 @@ TEST_P(LabelsOfSystem, BoxesAreWherePROJHasThem) {
 
 INSTANTIATE_TEST_SUITE_P(
     Systems, LabelsOfSystem,
-    testing::Values(
+    ::testing::Values(
         LabelSystems{"EPSG:32633", kNorthUp, "OGC:CRS84"},
         LabelSystems{"EPSG:32633", kNorthUp, "EPSG:32633"},
         LabelSystems{"EPSG:32633", kTurned, "EPSG:3857"},

@@ -43,7 +43,7 @@ void make_map(const fs::path& file, const std::string& system,
   GDALClose(map);
 }
 
-class MapLayersTest : public testing::Test {
+class MapLayersTest : public ::testing::Test {
  protected:
   // Writes the detections in the maps; returns why one has no coordinates.
   std::string write(const std::vector<ImageDetections>& all) {
@@ -109,7 +109,7 @@ struct System {
 };
 
 class MapLayersOfSystem : public MapLayersTest,
-                          public testing::WithParamInterface<System> {};
+                          public ::testing::WithParamInterface<System> {};
 
 TEST_P(MapLayersOfSystem, CornersAreWherePROJHasThem) {
   const System& system = GetParam();
@@ -152,11 +152,11 @@ TEST_P(MapLayersOfSystem, CornersAreWherePROJHasThem) {
 
 INSTANTIATE_TEST_SUITE_P(
     Systems, MapLayersOfSystem,
-    testing::Values(System{"EPSG:32633", {500000, 0.1, 0, 5400000, 0, -0.1}},
-                    System{"EPSG:3857",
-                           {1.3e6, 0.25, 0.05, 6.1e6, 0.05, -0.25}},
-                    System{"EPSG:4326", {13.25, 1e-6, 0, 52.5, 0, -1e-6}},
-                    System{"EPSG:3031", {-1.5e6, 0.5, 0, 9e5, 0, -0.5}}));
+    ::testing::Values(System{"EPSG:32633", {500000, 0.1, 0, 5400000, 0, -0.1}},
+                      System{"EPSG:3857",
+                             {1.3e6, 0.25, 0.05, 6.1e6, 0.05, -0.25}},
+                      System{"EPSG:4326", {13.25, 1e-6, 0, 52.5, 0, -1e-6}},
+                      System{"EPSG:3031", {-1.5e6, 0.5, 0, 9e5, 0, -0.5}}));
 
 TEST_F(MapLayersTest, AGeoPackageHasTheFirstMapsSystemAndAllAttributes) {
   make_map(map("a.tif"), "EPSG:32633", kHalfMetres);

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class SlowMapMutation : public testing::Test {
+class SlowMapMutation : public ::testing::Test {
  protected:
   SlowMapMutation() : api_(built_plugin()) {
     add_sample("north.tif", {500'000, 0.25, 0, 5'400'000, 0, -0.25},

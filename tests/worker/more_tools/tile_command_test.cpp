@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-class TileCommand : public testing::Test {
+class TileCommand : public ::testing::Test {
  protected:
   TileCommand() {
     folder_.write("in/images/a.bmp", encode_bmp(test_picture(90, 150, 5)));

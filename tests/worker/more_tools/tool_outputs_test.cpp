@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class ToolOutputs : public testing::Test {
+class ToolOutputs : public ::testing::Test {
  protected:
   // The message of a request that is refused with that exit code.
   static std::string refusal(const std::vector<std::string>& words,
@@ -85,19 +85,19 @@ TEST_F(ToolOutputs, TheSizeOfTrainingIsUsedAndHandedOn) {
   weights::save_weights(file, model.state(), metadata);
   const std::string weights = "--weights=" + file.string();
 
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(refusal({"export", weights}), "accepted");
-  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
               HasSubstr(": images 1x3x64x96 -> "));
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "--img is 64 x 96, as " + file.string() + " was trained\n");
 
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   const fs::path pruned = folder_.path() / "p.safetensors";
   EXPECT_EQ(refusal({"prune", weights, "--output=" + pruned.string()}),
             "accepted");
-  testing::internal::GetCapturedStdout();
+  ::testing::internal::GetCapturedStdout();
   const auto kept = weights::read_weights_metadata(pruned);
   for (const char* key :
        {"names", "imgsz", "stride", "range", "single_cls", "value_range"}) {

@@ -13,7 +13,7 @@
 namespace headroom::pictures {
 namespace {
 
-class Pictures : public testing::Test {
+class Pictures : public ::testing::Test {
  protected:
   Pictures() : dataset_(indexed_data_set(folder_, 23)) {}
 

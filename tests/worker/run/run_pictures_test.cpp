@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class RunPicturesTest : public testing::Test {
+class RunPicturesTest : public ::testing::Test {
  protected:
   RunPicturesTest() : dataset_(indexed_data_set(folder_, 23)) {
     run_ = folder_.path() / "run";

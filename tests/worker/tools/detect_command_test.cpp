@@ -23,7 +23,7 @@ using ::testing::Not;
 
 constexpr int kSide = 64;
 
-class DetectCommand : public testing::Test {
+class DetectCommand : public ::testing::Test {
  protected:
   DetectCommand() {
     folder_.write("in/a.bmp", encode_bmp(test_picture(kSide, kSide, 1)));

@@ -28,7 +28,7 @@ using ::testing::StartsWith;
 
 constexpr int64_t kManyPixels = 1 << 20;
 
-class Video : public testing::Test {
+class Video : public ::testing::Test {
  protected:
   void SetUp() override {
     static const std::string lack = check_programs();

@@ -30,9 +30,9 @@ namespace {
 using testing::read_bytes;
 using testing::TemporaryFolder;
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class SafetensorsTest : public testing::Test {
+class SafetensorsTest : public ::testing::Test {
  protected:
   std::filesystem::path path(const std::string& name) const {
     return folder_.path() / name;

@@ -23,9 +23,9 @@ namespace {
 
 using testing::TemporaryFolder;
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class WeightsTest : public testing::Test {
+class WeightsTest : public ::testing::Test {
  protected:
   std::filesystem::path path(const std::string& name) const {
     return folder_.path() / name;
@@ -79,10 +79,10 @@ TEST_F(WeightsTest, TransferTakesFittingTensors) {
       load_weights(path("w"), other, {LoadMode::kTransfer, false});
   EXPECT_THAT(to_string(report, "w"),
               HasSubstr("Transferred 343/349 items from w; left as they were"));
-  EXPECT_THAT(report.skipped,
-              testing::ElementsAre("model.24.m.0.weight", "model.24.m.0.bias",
-                                   "model.24.m.1.weight", "model.24.m.1.bias",
-                                   "model.24.m.2.weight", "model.24.m.2.bias"));
+  EXPECT_THAT(report.skipped, ::testing::ElementsAre(
+                                  "model.24.m.0.weight", "model.24.m.0.bias",
+                                  "model.24.m.1.weight", "model.24.m.1.bias",
+                                  "model.24.m.2.weight", "model.24.m.2.bias"));
   model::LayerGraph own_anchors = nano(3, at::kFloat, 2);
   EXPECT_EQ(load_weights(path("w"), own_anchors, {LoadMode::kTransfer, true})
                 .transferred,
@@ -160,7 +160,7 @@ TEST_F(WeightsTest, ATableThatNeedsMoreThanTheFileHoldsIsRefused) {
   save_weights(path("wide.safetensors"), graph.state(),
                layers::model_metadata("own.yaml", table));
   EXPECT_THAT(error_text([&] { open_weights(path("wide.safetensors"), ""); }),
-              testing::MatchesRegex(
+              ::testing::MatchesRegex(
                   ".*wide.safetensors holds 17[0-9]* numbers, but own has "
                   "1[0-9]* parameters: name its model: --cfg"));
 }

@@ -13,7 +13,7 @@ constexpr int64_t kSamples = 6;
 constexpr int64_t kHeight = 64;
 constexpr int64_t kWidth = 96;
 
-class Augment : public testing::Test {
+class Augment : public ::testing::Test {
  protected:
   Augment() {
     load_ = [this](int64_t sample) {

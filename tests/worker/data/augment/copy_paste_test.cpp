@@ -127,7 +127,7 @@ TEST(CopyPaste, LinesThereAndBackJoinPartsAndOverlapsAreNoSource) {
 }
 
 // A picture with a drawn diamond, labelled as a polygon.
-class CopyPasteSamples : public testing::Test {
+class CopyPasteSamples : public ::testing::Test {
  protected:
   static constexpr int kSide = 64;
   static constexpr int64_t kSamples = 5;

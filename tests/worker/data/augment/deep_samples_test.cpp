@@ -19,7 +19,7 @@ namespace headroom::augment {
 namespace {
 
 class DeepSamples : public SampleFixture,
-                    public testing::WithParamInterface<int> {
+                    public ::testing::WithParamInterface<int> {
  protected:
   // Images of 8 bits, those times 257, or those with random low bits.
   enum class Kind { kBytes, kWide, kDeep };
@@ -159,8 +159,8 @@ TEST_P(DeepSamples, RowsOfASampleAreThoseOfTheWhole) {
   expect_rows_of_the_whole(draw(Kind::kDeep), type_of(Kind::kDeep), hyp);
 }
 
-INSTANTIATE_TEST_SUITE_P(Bands, DeepSamples, testing::Values(3, 1, 5),
-                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Bands, DeepSamples, ::testing::Values(3, 1, 5),
+                         ::testing::PrintToStringParamName());
 
 // Files of 16 bits through the store that caches them, and as windows.
 TEST(DeepFiles, AreLoadedRememberedResizedAndCut) {

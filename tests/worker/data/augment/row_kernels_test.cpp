@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint8_t kGray = 114;
 
-class RowKernelsTest : public testing::TestWithParam<RowInstructionSet> {
+class RowKernelsTest : public ::testing::TestWithParam<RowInstructionSet> {
  protected:
   void SetUp() override {
     kernels_ = row_kernels_of(GetParam());
@@ -159,15 +159,15 @@ TEST_P(RowKernelsTest, FetchesBlendTheVisiblePartsOfTheTiles) {
   }
 }
 
-std::string name_of(const testing::TestParamInfo<RowInstructionSet>& info) {
+std::string name_of(const ::testing::TestParamInfo<RowInstructionSet>& info) {
   const char* const names[] = {"baseline", "avx2", "avx512"};
   return names[static_cast<int>(info.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, RowKernelsTest,
-                         testing::Values(RowInstructionSet::kBaseline,
-                                         RowInstructionSet::kAvx2,
-                                         RowInstructionSet::kAvx512),
+                         ::testing::Values(RowInstructionSet::kBaseline,
+                                           RowInstructionSet::kAvx2,
+                                           RowInstructionSet::kAvx512),
                          name_of);
 
 }  // namespace

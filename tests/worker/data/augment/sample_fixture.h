@@ -15,7 +15,7 @@
 
 namespace headroom::augment {
 
-class SampleFixture : public testing::Test {
+class SampleFixture : public ::testing::Test {
  protected:
   static constexpr int64_t kSamples = 6, kHeight = 64, kWidth = 96;
 

@@ -68,7 +68,7 @@ const std::map<std::string, Verdict>& verdicts() {
   return table;
 }
 
-class BadImages : public testing::Test {
+class BadImages : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!fs::exists(folder_)) GTEST_SKIP() << kSharedDataMissing;

@@ -58,7 +58,7 @@ std::vector<TiffForm> all_forms() {
   return forms;
 }
 
-class Bands : public testing::Test {
+class Bands : public ::testing::Test {
  protected:
   fs::path written(const cv::Mat& pixels, const TiffForm& form = {}) const {
     const fs::path file = folder_.path() / "bands.tif";

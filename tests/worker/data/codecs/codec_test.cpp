@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Codecs : public testing::Test {
+class Codecs : public ::testing::Test {
  protected:
   cv::Mat decoded(const std::string& bytes) {
     const fs::path file = folder_.write("image", bytes);

@@ -78,7 +78,7 @@ double difference(const cv::Mat& a, const cv::Mat& b) {
   return cv::norm(a.reshape(1), b.reshape(1), cv::NORM_INF);
 }
 
-class Levels : public testing::Test {
+class Levels : public ::testing::Test {
  protected:
   void expect_levels(const fs::path& file, const cv::Mat& expected,
                      const ImageLimits& limits, const std::string& name) {

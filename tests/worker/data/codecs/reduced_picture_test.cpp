@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 bool go_on(int64_t, int64_t) { return true; }
 
-class ReducedPictures : public testing::Test {
+class ReducedPictures : public ::testing::Test {
  protected:
   const TemporaryFolder folder_;
   const fs::path map_ = folder_.path() / "map.tif";
@@ -155,7 +155,7 @@ TEST_F(ReducedPictures, EndOnRequest) {
 }
 
 TEST_F(ReducedPictures, ThatAreInvalidGiveTheReason) {
-  EXPECT_THAT(reduced(40).reason, testing::HasSubstr("cannot be opened"));
+  EXPECT_THAT(reduced(40).reason, ::testing::HasSubstr("cannot be opened"));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr int kHeight = 149;
 constexpr int kWidth = 71;
 
-class RowDecoding : public testing::Test {
+class RowDecoding : public ::testing::Test {
  protected:
   static cv::Mat cut(const cv::Mat& whole, PixelRows rows) {
     rows = clamp_rows(rows, whole.rows);

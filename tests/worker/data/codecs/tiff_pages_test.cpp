@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class TiffPages : public testing::Test {
+class TiffPages : public ::testing::Test {
  protected:
   // Three pages, each of its own height and picture.
   void SetUp() override {

@@ -47,13 +47,14 @@ int64_t num_reads() {
   return -1;
 }
 
-class FolderIndexFiles : public testing::Test {
+class FolderIndexFiles : public ::testing::Test {
  protected:
   using Clock = std::chrono::steady_clock;
 
   // All data sets are written at once, so that they grow old together.
   static void SetUpTestSuite() {
-    const auto* suite = testing::UnitTest::GetInstance()->current_test_suite();
+    const auto* suite =
+        ::testing::UnitTest::GetInstance()->current_test_suite();
     for (int i = 0; i < suite->test_to_run_count(); ++i) {
       folders().push_back(std::make_unique<TemporaryFolder>());
       write_data_set(*folders().back(), kImages);

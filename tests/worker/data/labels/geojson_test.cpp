@@ -170,7 +170,7 @@ TEST(GeoJsonText, ACollectionIsRecognisedByItsRootUnderAnyName) {
   EXPECT_FALSE(is_geojson(folder.path() / "none.json"));
 }
 
-class GeoJsonLabels : public testing::Test {
+class GeoJsonLabels : public ::testing::Test {
  protected:
   static constexpr codecs::ImageSize kSize{20, 40};
 

@@ -20,7 +20,7 @@ configs::RangeWish percentiles(double low, double high, bool per_band) {
           .per_band = per_band};
 }
 
-class MeasuredRange : public testing::Test {
+class MeasuredRange : public ::testing::Test {
  protected:
   MeasuredRange() {
     std::filesystem::create_directories(folder_.path() / "images");

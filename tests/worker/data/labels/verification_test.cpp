@@ -143,8 +143,8 @@ TEST(Verification, BloodCellsHaveTwoZeroAreaBoxes) {
           fs::path(fault["file"].get<std::string>()).stem().string());
     }
   }
-  EXPECT_THAT(found, testing::UnorderedElementsAre("BloodImage_00338",
-                                                   "BloodImage_00343"));
+  EXPECT_THAT(found, ::testing::UnorderedElementsAre("BloodImage_00338",
+                                                     "BloodImage_00343"));
 }
 
 TEST(Verification, EveryBadImageHasItsOwnVerdict) {

@@ -8,7 +8,7 @@
 namespace headroom::loader {
 namespace {
 
-class Store : public testing::Test {
+class Store : public ::testing::Test {
  protected:
   Store() {
     folder_.write("images/1.bmp", encode_bmp(test_picture(32, 64, 1)));

@@ -10,7 +10,7 @@
 
 namespace headroom::loader {
 
-class LoaderFixture : public testing::Test {
+class LoaderFixture : public ::testing::Test {
  protected:
   static constexpr int64_t kImages = 23;
 

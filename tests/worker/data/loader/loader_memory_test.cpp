@@ -70,7 +70,7 @@ Cost cost_of_loading(const LoaderOptions& options) {
   return cost;
 }
 
-class LoaderMemory : public testing::Test {
+class LoaderMemory : public ::testing::Test {
  protected:
   // Pictures get pages of their own, which are returned when they are freed, so
   // that memory kept by malloc is not measured.

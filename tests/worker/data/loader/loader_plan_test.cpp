@@ -10,7 +10,7 @@
 namespace headroom::loader {
 namespace {
 
-class Plan : public testing::Test {
+class Plan : public ::testing::Test {
  protected:
   Plan() : dataset_(indexed_data_set(folder_, 23)) {}
 

@@ -133,7 +133,7 @@ TEST(SampleRows, ColoursOfEachRowAreItsOwn) {
   }
 }
 
-class SampleRowsOf : public testing::Test {
+class SampleRowsOf : public ::testing::Test {
  protected:
   static constexpr int64_t kHeight = 96;
   static constexpr int64_t kWidth = 128;

@@ -34,7 +34,7 @@ void overwrite(const fs::path& file, uint64_t at, const std::string& bytes) {
   stream << bytes;
 }
 
-class Packs : public testing::Test {
+class Packs : public ::testing::Test {
  protected:
   // Some twenty images in several packs, as files and packed.
   void SetUp() override {
@@ -186,8 +186,8 @@ TEST_F(Packs, AShardThatIsCutOffOrMissingCostsItsMissingImages) {
   EXPECT_EQ(result.dataset.size(), 20 - 1 - in_shard[1]);
   ASSERT_EQ(result.report.faults.size(), 2u);
   EXPECT_THAT(to_string(result.report.faults[0]),
-              testing::AllOf(HasSubstr(first.string() + " has "),
-                             HasSubstr("1 image and their boxes left out")));
+              ::testing::AllOf(HasSubstr(first.string() + " has "),
+                               HasSubstr("1 image and their boxes left out")));
   EXPECT_THAT(to_string(result.report.faults[1]),
               HasSubstr(second.string() + " cannot be read (No such file"));
   EXPECT_EQ(static_cast<int64_t>(result.undecodable.size()), 1 + in_shard[1]);

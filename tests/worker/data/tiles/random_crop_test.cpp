@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kHeight = 50, kWidth = 70, kSide = 32;
 
-class RandomCropTest : public testing::Test {
+class RandomCropTest : public ::testing::Test {
  protected:
   RandomCropTest() {
     folder_.write("images/1.bmp", encode_bmp(large_));

@@ -31,7 +31,7 @@ cv::Rect as_cv(const TileRect& rect) {
           static_cast<int>(rect.width), static_cast<int>(rect.height)};
 }
 
-class TileCutter : public testing::Test {
+class TileCutter : public ::testing::Test {
  protected:
   // All tiles, and some of them, in any order.
   void expect_parts_of(const cv::Mat& whole, const fs::path& file,

@@ -25,7 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class Tiling : public testing::Test {
+class Tiling : public ::testing::Test {
  protected:
   Tiling() {
     // The box of a is in two tiles of 60, that of b in one; c has none.
