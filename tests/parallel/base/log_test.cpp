@@ -21,12 +21,12 @@ class LogTest : public ::testing::Test {
 };
 
 TEST_F(LogTest, LinesGoToStderrWithTimeLevelAndPrefix) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   log::set_prefix("gen 2 rank 3/8");
   log::warn("2 images were skipped");
   log::set_prefix("");
   log::info("plain {} %s");
-  const std::string text = testing::internal::GetCapturedStderr();
+  const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(text, testing::MatchesRegex(
                         "[0-9:]+ .*warn.* .gen 2 rank 3/8. 2 images were "
                         "skipped\n[0-9:]+ .*info.* plain .. %s\n"));
@@ -68,18 +68,18 @@ TEST(LogRecordsDeathTest, AProcessWritesRecordsIfItsParentRequestsThem) {
 }
 
 TEST_F(LogTest, LinesBelowTheLevelAreDropped) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   log::debug("not yet");
   log::set_level(log::Level::kError);
   log::warn("no more");
   log::error("only this");
-  const std::string text = testing::internal::GetCapturedStderr();
+  const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
   EXPECT_THAT(text, testing::HasSubstr("only this"));
 }
 
 TEST_F(LogTest, LinesOfSeveralThreadsAreNeverInterleaved) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([] {
@@ -87,7 +87,7 @@ TEST_F(LogTest, LinesOfSeveralThreadsAreNeverInterleaved) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const std::string text = testing::internal::GetCapturedStderr();
+  const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 400);
   size_t whole = 0;
   const std::string line = "<" + std::string(50, 'a') + ">\n";

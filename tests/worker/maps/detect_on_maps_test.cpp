@@ -263,9 +263,9 @@ TEST(DetectOnMaps, ARepeatedMapIsPlainAndTheOthersStayAMosaic) {
   fs::create_directories(folder.path() / "plain");
   fs::copy(part, folder.path() / "plain" / repeat.filename());
   const auto plain = detected("plain").first;
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const auto both = detected("parts");
-  EXPECT_NE(testing::internal::GetCapturedStderr().find(
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find(
                 repeat.string() + " shows the same place as " + part.string() +
                 ": its boxes are merged with no other map's"),
             std::string::npos);

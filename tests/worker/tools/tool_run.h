@@ -32,8 +32,8 @@ struct ToolResult {
 
 inline ToolResult result_of(const ToolCommand* tool,
                             const std::vector<std::string>& words) {
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   ToolResult result;
   std::string refusal;
   try {
@@ -42,8 +42,8 @@ inline ToolResult result_of(const ToolCommand* tool,
     result.code = static_cast<int>(error.exit_code());
     refusal = error.what();
   }
-  result.out = testing::internal::GetCapturedStdout();
-  result.err = testing::internal::GetCapturedStderr() + refusal;
+  result.out = ::testing::internal::GetCapturedStdout();
+  result.err = ::testing::internal::GetCapturedStderr() + refusal;
   return result;
 }
 
