@@ -78,6 +78,13 @@ std::vector<Option> options_of_processes() {
       option("--webhook URL", {"train"},
              "This address gets a JSON object by POST for the run's end, lost "
              "processes and out-of-memory retries that change the plan."),
+      option("--on-event PROGRAM", {"train"},
+             "This program is started once with the run and reads the run's "
+             "events on its standard input, a JSON object a line. It may be "
+             "slow, fail or never read: training goes on. It is a file or a "
+             "program in PATH, without arguments. The flag may be repeated, "
+             "and has to be given again with --resume.",
+             {.may_repeat = true}),
       option("--processes N", {"agent"},
              "The agent starts this many workers on this machine.",
              {.default_value = "1"}),

@@ -23,9 +23,10 @@
 #include "parallel/base/card.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
-#include "parallel/base/terminal_style.h"
+#include "parallel/base/terminal.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel_security.h"
+#include "proto/refusal_channel.h"
 #include "worker/control/agent_loss.h"
 #include "worker/control/coordinator_client.h"
 #include "worker/control/stop_signals.h"
@@ -41,29 +42,23 @@ namespace {
 
 using headroom::configs::Option;
 
-bool asks_for_help(const std::vector<std::string>& words) {
-  return std::ranges::count(words, "--help") + std::ranges::count(words, "-h") >
-         0;
-}
-
-void print_help(const std::string& usage, const std::vector<Option>& options) {
-  std::string text = usage + "\n\n";
+// Reads `words` into the options' variables. If they ask for help, prints it
+// and returns false.
+bool read_words(const std::vector<Option>& options,
+                const std::vector<std::string>& words,
+                const std::string& program, const std::string& does) {
+  if (std::ranges::count(words, "--help") + std::ranges::count(words, "-h") ==
+      0) {
+    headroom::configs::read_arguments(options, words, program + " --help");
+    return true;
+  }
+  std::string text = "usage: " + program + does + "\n\n";
   for (const Option& option : options) {
     text += headroom::configs::help_entry(headroom::configs::form_of(option),
                                           option.advice);
   }
   std::fputs(text.c_str(), stdout);
-}
-
-// Runs `headroom-worker answer FD KEY...`. `words` begins after "answer".
-int answer_question(const std::vector<std::string>& words) {
-  try {
-    std::puts(headroom::tools::data_answer_json(words).c_str());
-    return 0;
-  } catch (const headroom::Error& error) {
-    std::puts(headroom::tools::refusal_json(error).c_str());
-    return static_cast<int>(error.exit_code());
-  }
+  return false;
 }
 
 // Reads the secret that the agent put into the environment, and removes it
@@ -136,17 +131,12 @@ int run(const headroom::configs::WorkerStart& start) {
 // Runs `headroom-worker --standalone RUN.YAML`. `words` begins after
 // "--standalone". The result is written to standard output.
 int run_standalone(const std::vector<std::string>& words) {
-  const std::string program = "headroom-worker --standalone";
   headroom::configs::StandaloneRequest request;
-  const std::vector<Option> options = options_of(request);
-  if (asks_for_help(words)) {
-    print_help("usage: " + program +
-                   " RUN.YAML [flags]: runs it in this one process, without a "
-                   "coordinator",
-               options);
+  if (!read_words(options_of(request), words, "headroom-worker --standalone",
+                  " RUN.YAML [flags]: runs it in this one process, without a "
+                  "coordinator")) {
     return 0;
   }
-  headroom::configs::read_arguments(options, words, program + " --help");
   if (request.resume && !request.run_directory.empty()) {
     throw headroom::Error("command line", "--resume excludes --run-directory",
                           "leave one of the two out");
@@ -166,15 +156,10 @@ int run_standalone(const std::vector<std::string>& words) {
 
 int drive_device(const std::vector<std::string>& words) {
   headroom::configs::WorkerStart start;
-  const std::vector<Option> options = options_of(start);
-  if (asks_for_help(words)) {
-    print_help(
-        "usage: headroom-worker [flags]: drives one device; 'headroom agent' "
-        "starts it",
-        options);
+  if (!read_words(options_of(start), words, "headroom-worker",
+                  " [flags]: drives one device; 'headroom agent' starts it")) {
     return 0;
   }
-  headroom::configs::read_arguments(options, words, "headroom-worker --help");
   return run(start);
 }
 
@@ -192,6 +177,7 @@ int with_output_written(int exit_code) {
 int main(int argc, char** argv) {
   headroom::wire::keep_openssl_to_the_end();
   c10::initLogging();  // else LibTorch's log level cannot be set
+  headroom::wire::open_refusal_channel();
   headroom::log::follow_parent();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a full disk is an error, not a signal
@@ -213,10 +199,12 @@ int main(int argc, char** argv) {
     // The supervisor handles a terminal's Ctrl-C: through the coordinator it
     // asks for a stop at a committed step.
     std::signal(SIGINT, SIG_IGN);
-    return first == headroom::configs::kAnswerCommand ? answer_question(rest)
-                                                      : drive_device(words);
+    if (first != headroom::configs::kAnswerCommand) return drive_device(words);
+    std::puts(headroom::tools::data_answer_json(rest).c_str());
+    return 0;
   } catch (const headroom::Error& error) {
     std::fflush(stdout);  // so that it precedes the refusal in a shared log
+    headroom::wire::tell_parent({error.text(), error.tag(), error.remedy()});
     std::fprintf(stderr, "%s%s\n", speaker,
                  headroom::printable(error.what()).c_str());
     return static_cast<int>(error.exit_code());

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 
@@ -60,9 +59,7 @@ int LayerProgram::run_block(size_t block, int x) {
                  cat(made.name, " of ", made.in_channels,
                      " channels on a map of ", shape_of(x).channels));
   Step step;
-  step.operation = made.squeezed > 0    ? Operation::kSqueezeExcite
-                   : made.is_transposed ? Operation::kTransposedConv
-                                        : Operation::kBlock;
+  step.operation = made.operation();
   step.inputs = {x};
   step.block = block;
   step.output = {made.channels, made.is_transposed
@@ -159,68 +156,6 @@ int LayerProgram::shuffle(int x, int64_t groups) {
   step.groups = groups;
   step.output = shape_of(x);
   return push(std::move(step));
-}
-
-namespace {
-
-constexpr double kDefaultSlope = 0.01;  // PyTorch's
-
-struct Name {
-  std::string_view word;
-  ActivationFunction function;
-};
-constexpr Name kNames[] = {
-    {"SiLU", {}},
-    {"ReLU", kRelu},
-    {"Hardswish", {ActivationKind::kHardswish}},
-    {"Mish", {ActivationKind::kMish}},
-    {"Identity", kIdentity},
-};
-constexpr std::string_view kLeaky = "LeakyReLU";
-
-}  // namespace
-
-std::optional<ActivationFunction> parse_activation(std::string_view name) {
-  if (name.starts_with("nn.")) name.remove_prefix(3);
-  std::string_view argument;
-  if (name.ends_with(')')) {
-    const size_t open = name.find('(');
-    if (open == std::string_view::npos) return std::nullopt;
-    argument = name.substr(open + 1, name.size() - open - 2);
-    name = name.substr(0, open);
-  }
-  if (name == kLeaky) {
-    if (argument.empty()) {
-      return ActivationFunction{ActivationKind::kLeaky, kDefaultSlope};
-    }
-    const auto slope = yaml::parse_double(std::string(argument));
-    if (!slope || !(*slope >= 0 && *slope <= 1)) return std::nullopt;
-    return ActivationFunction{ActivationKind::kLeaky, *slope};
-  }
-  if (!argument.empty()) return std::nullopt;
-  for (const Name& known : kNames) {
-    if (name == known.word) return known.function;
-  }
-  return std::nullopt;
-}
-
-std::string activation_text(const ActivationFunction& activation) {
-  for (const Name& known : kNames) {
-    if (activation.kind != ActivationKind::kLeaky &&
-        activation.kind == known.function.kind) {
-      return "nn." + std::string(known.word) + "()";
-    }
-  }
-  return "nn." + std::string(kLeaky) + "(" +
-         yaml::exact_text(activation.slope) + ")";
-}
-
-std::string known_activations() {
-  std::string text;
-  for (const Name& known : kNames) {
-    text += "nn." + std::string(known.word) + "(), ";
-  }
-  return text + "nn." + std::string(kLeaky) + "(0.1)";
 }
 
 }  // namespace headroom::layers

@@ -28,26 +28,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "configs/layers/activation.h"
+
 namespace headroom::layers {
-
-// ActivationFunction: the activation after batch norm in a convolution block.
-//
-// ReLU, LeakyReLU and the identity are one kind: z if positive, else slope * z.
-
-enum class ActivationKind { kSilu, kLeaky, kHardswish, kMish };
-
-struct ActivationFunction {
-  ActivationKind kind = ActivationKind::kSilu;
-  double slope = 0;  // kLeaky's slope: 0 ReLU, 1 the identity
-
-  bool operator==(const ActivationFunction&) const = default;
-};
-
-inline constexpr ActivationFunction kIdentity = {ActivationKind::kLeaky, 1};
-inline constexpr ActivationFunction kRelu = {ActivationKind::kLeaky, 0};
 
 // The properties of a map that do not depend on the image.
 struct MapShape {
@@ -62,6 +47,19 @@ struct MapShape {
 enum class LayerInside { kNothing, kOneConvolution, kSeveralMaps };
 
 struct LayerProgram {
+  enum class Operation {
+    kBlock,
+    kTransposedConv,
+    kSqueezeExcite,
+    kPools,
+    kAdd,
+    kConcat,
+    kUpsample,
+    kFold,
+    kSlice,
+    kShuffle
+  };
+
   // A part with parameters: a convolution of kBlock or kTransposedConv, or the
   // two products of kSqueezeExcite.
   struct Block {
@@ -77,6 +75,11 @@ struct LayerProgram {
     bool is_transposed = false;
     int64_t squeezed = 0;  // channels between kSqueezeExcite's products
 
+    Operation operation() const {
+      return squeezed > 0    ? Operation::kSqueezeExcite
+             : is_transposed ? Operation::kTransposedConv
+                             : Operation::kBlock;
+    }
     int64_t weights() const {
       return squeezed > 0 ? 2 * squeezed * channels
                           : kernel * kernel * in_channels / groups * channels;
@@ -121,24 +124,10 @@ struct LayerProgram {
     std::vector<int64_t> halo_channel_rows;
   };
 
-  enum class Operation {
-    kBlock,
-    kTransposedConv,
-    kSqueezeExcite,
-    kPools,
-    kAdd,
-    kConcat,
-    kUpsample,
-    kFold,
-    kSlice,
-    kShuffle
-  };
   struct Step {
     Operation operation = Operation::kBlock;
-    std::vector<int> inputs;  // values
-    // Index in `blocks` of the block that kBlock, kTransposedConv or
-    // kSqueezeExcite runs.
-    size_t block = 0;
+    std::vector<int> inputs;       // values
+    std::optional<size_t> block;   // index in `blocks`, if it runs one of them
     std::vector<int64_t> windows;  // for kPools: odd, one per pooling
     int64_t first_channel = 0;     // for kSlice
     int64_t groups = 1;            // for kShuffle
@@ -160,6 +149,8 @@ struct LayerProgram {
   }
   const MapShape& shape_of(int value) const;
   const MapShape& output() const { return shape_of(num_values() - 1); }
+  // REQUIRES: the step runs a block.
+  const Block& block_of(const Step& step) const { return blocks[*step.block]; }
   // released[s]: the values that no step after the start of step s reads. The
   // output is in none of the lists.
   std::vector<std::vector<int>> released() const;
@@ -186,16 +177,5 @@ struct LayerProgram {
 
 // Elements of the map per image pixel.
 double elements_per_pixel(const MapShape& map);
-
-// Parses an activation's name in a model file, in PyTorch's form:
-// "nn.LeakyReLU(0.1)"; "nn." and empty parentheses may be missing. Returns
-// nothing for an unknown name or a wrong argument.
-std::optional<ActivationFunction> parse_activation(std::string_view name);
-
-// The activation's name in a model file.
-std::string activation_text(const ActivationFunction& activation);
-
-// The list for refusals: "nn.SiLU(), nn.ReLU(), ...".
-std::string known_activations();
 
 }  // namespace headroom::layers

@@ -10,7 +10,7 @@
 of_the_machine='^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl|stdc\+\+|gcc_s))[.]so'
 of_libtorch='^lib(torch|c10|gomp|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusolver|cusparse|cupti|nccl|nvidia|nvrtc|nvJitLink|nvshmem|nvToolsExt)'
 # Used by plugins, which are not loaded if the machine lacks these.
-of_a_plugin='^lib(mpi|gdal|avformat|avcodec|avutil|swscale)[.]so'
+of_a_plugin='^lib(mpi|gdal)[.]so'
 # Display servers and Fortran: a program that needs them was linked wrongly.
 never='^lib(X|xcb|GL|EGL|lapack|blas|gfortran|quadmath|mpi|open-)'
 
@@ -96,7 +96,7 @@ write_version() {
     "$build/bin/headroom" --version
     echo "LibTorch $libtorch_version"
     python3 -B "$repository/deploy/bundle/symbol_versions.py" highest "$folder"
-    for plugin in cuda mpi video maps; do
+    for plugin in cuda mpi maps; do
       has=no
       [[ ! -f $folder/libexec/libheadroom_$plugin.so ]] || has=yes
       echo "plugin $plugin: $has"

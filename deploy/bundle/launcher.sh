@@ -52,5 +52,7 @@ elif needs_libtorch "$@"; then
   die "${HEADROOM_NO_LIBTORCH:-HEADROOM_LIBTORCH is not set: name the folder that holds torch/ 2.11.0}"
 fi
 unset HEADROOM_NO_LIBTORCH
+# Other programs, such as ffmpeg, are started with the former path.
+export HEADROOM_FORMER_LIBRARY_PATH="${HEADROOM_FORMER_LIBRARY_PATH-${LD_LIBRARY_PATH-}}"
 export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 exec "$here/libexec/$name" "$@"

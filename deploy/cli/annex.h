@@ -3,8 +3,8 @@
 // these files include them.
 //
 // A build with CMake's HEADROOM_ANNEX=OFF has annex_absent.cpp instead of
-// run_page.cpp, page_command.cpp and notifications.cpp. It refuses the flags of
-// these parts in one line, and serves no page by default.
+// run_page.cpp, page_command.cpp, notifications.cpp and event_programs.cpp. It
+// refuses the flags of these parts in one line, and serves no page by default.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "configs/run_config.h"
 #include "coordinator/run/run_status.h"
 #include "deploy/cli/args/command_line.h"
 #include "deploy/cli/run_request.h"
-#include "deploy/cli/show/terminal.h"
+#include "parallel/base/terminal.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::cli {
@@ -81,7 +82,8 @@ void write_plan_page(const std::string& file, const PlanPage& page);
 
 // --- notifications ----------------------------------------------------------
 
-// Notifies MLflow, a webhook, and the Kubeflow TrainJob of this pod.
+// Starts the programs of --on-event, and those that notify MLflow, a webhook
+// and the Kubeflow TrainJob of this pod.
 class Notifications {
  public:
   // The notifications for the flags and the environment. Throws Error (exit 2)
@@ -91,11 +93,11 @@ class Notifications {
                                                   Terminal& terminal);
   virtual ~Notifications() = default;
 
-  // Whether begin()'s `newest` must be kept up to date.
-  virtual bool need_status() const = 0;
   // REQUIRES: the run has not begun to write.
-  virtual void begin(const RunRequest& request,
-                     std::shared_ptr<const StatusBox> newest) = 0;
+  virtual void begin(const RunRequest& request) = 0;
+  // Pass on what is new.
+  virtual void take(const std::vector<wire::EventRecord>& events) = 0;
+  virtual void take(const coordinator::RunStatus& status) = 0;
   // Called at the run's end; returns when all is delivered, or after 10 s.
   virtual void finish(int exit_code, const std::string& reason) = 0;
 };

@@ -12,9 +12,9 @@ Error absent(const std::string& what) {
 
 class NoNotifications final : public Notifications {
  public:
-  bool need_status() const override { return false; }
-  void begin(const RunRequest& /*request*/,
-             std::shared_ptr<const StatusBox> /*newest*/) override {}
+  void begin(const RunRequest& /*request*/) override {}
+  void take(const std::vector<wire::EventRecord>& /*events*/) override {}
+  void take(const coordinator::RunStatus& /*status*/) override {}
   void finish(int /*exit_code*/, const std::string& /*reason*/) override {}
 };
 
@@ -50,11 +50,16 @@ void write_plan_page(const std::string& /*file*/, const PlanPage& /*page*/) {
 std::unique_ptr<Notifications> Notifications::requested(
     const CommandLine& line, Terminal& /*terminal*/) {
   if (line.command == "train") {
-    for (const char* flag : {"--mlflow", "--mlflow-experiment", "--webhook"}) {
+    for (const char* flag :
+         {"--mlflow", "--mlflow-experiment", "--webhook", "--on-event"}) {
       if (line.has(flag)) throw absent(flag);
     }
   }
   return std::make_unique<NoNotifications>();
+}
+
+int notify_command(const std::vector<std::string>& /*words*/) {
+  throw absent("headroom notify");
 }
 
 int page_command(const CommandLine& /*line*/) { throw absent("headroom page"); }

@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <vector>
 
+#include "configs/yaml/strict_yaml.h"
 #include "coordinator/service/certificates.h"
 #include "coordinator/service/listen_address.h"
 #include "coordinator/service/metrics.h"
@@ -30,13 +30,6 @@
 namespace headroom::cli {
 namespace {
 
-std::string text_behind(int fd) {
-  std::ifstream in(cat("/proc/self/fd/", fd));
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 // Judges anchors if a worker and the data set are available here; a coordinator
 // that runs alone may have neither.
 void try_to_settle_anchors(configs::RunConfig& config) {
@@ -56,8 +49,10 @@ void try_to_settle_anchors(configs::RunConfig& config) {
 
 configs::RunConfig configuration(const CommandLine& line) {
   if (line.has("--config-fd")) {
-    return configs::parse_run_config(text_behind(line.count_of("--config-fd")),
-                                     "the supervisor's run.yaml");
+    return configs::parse_run_config(
+        yaml::read_config_file(
+            cat("/proc/self/fd/", line.count_of("--config-fd")), "config"),
+        "the supervisor's run.yaml");
   }
   configs::RunConfig config =
       configs::run_config_from_flags("train", line.run_flags);

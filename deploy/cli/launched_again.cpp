@@ -2,11 +2,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "configs/run_config.h"
+#include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/run_request.h"
+#include "deploy/records/run_lines.h"
 #include "parallel/base/run_files.h"
 
 namespace headroom::cli {
@@ -29,35 +30,6 @@ bool is_same_job(const LauncherJob& job, const fs::path& run) {
   return job.restarts > 0 && !key.empty() && key == job.run_key;
 }
 
-// The newest run of the job in the project's folder; "" if there is none.
-fs::path run_of(const LauncherJob& job, const fs::path& project) {
-  fs::path newest;
-  fs::file_time_type newest_time{};
-  std::error_code ignored;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(project, ignored)) {
-    const fs::file_time_type time =
-        fs::last_write_time(entry.path() / kJobFile, ignored);
-    if (ignored || (!newest.empty() && time <= newest_time) ||
-        !is_same_job(job, entry.path())) {
-      continue;
-    }
-    newest = entry.path();
-    newest_time = time;
-  }
-  return newest;
-}
-
-// Whether the run has a complete checkpoint.
-bool has_checkpoint(const fs::path& run) {
-  std::error_code ignored;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(run / run_files::kCheckpoints, ignored)) {
-    if (fs::exists(entry.path() / run_files::kManifest, ignored)) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 void record_job(const LauncherJob& job, const std::string& run_directory) {
@@ -71,11 +43,13 @@ std::string go_on_with_earlier_run(const LauncherJob& job, CommandLine& line) {
   const configs::RunConfig config =
       configs::run_config_from_flags(line.command, line.run_flags);
   if (!config.resume.empty()) return "";
-  const fs::path run = run_of(job, project_folder(config));
+  const fs::path run = newest_run(
+      project_folder(config), kJobFile,
+      [&](const fs::path& directory) { return is_same_job(job, directory); });
   if (run.empty()) return "";
   const std::string again =
       job.place.launcher + " has started this job again: ";
-  if (!has_checkpoint(run)) {
+  if (records::checkpoints_in(run).empty()) {
     std::erase_if(line.run_flags, [](const configs::FlagUse& use) {
       return use.spelling == "--name" || use.spelling == "--exist-ok";
     });
@@ -84,10 +58,9 @@ std::string go_on_with_earlier_run(const LauncherJob& job, CommandLine& line) {
     return again + run.string() + " has no checkpoint yet, and begins anew";
   }
   line.run_flags = {{"--resume", {run.string()}}};
-  std::ostringstream saved_text;
-  saved_text << std::ifstream(run / run_files::kRun).rdbuf();
+  const std::string file = run / run_files::kRun;
   const configs::RunConfig saved =
-      configs::parse_run_config(saved_text.str(), run / run_files::kRun);
+      configs::parse_run_config(yaml::read_config_file(file, "resume"), file);
   // The other agents compute the number of their workers as for a new run.
   const int now = workers_per_agent(config, /*is_resumed=*/false,
                                     /*processes_given=*/false, job.place.size,

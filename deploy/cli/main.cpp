@@ -19,13 +19,13 @@
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/launcher_end.h"
 #include "deploy/cli/process/launcher_environment.h"
-#include "deploy/cli/process/refusal_channel.h"
 #include "deploy/cli/show/run_result.h"
 #include "parallel/base/check.h"
 #include "parallel/base/log.h"
-#include "parallel/base/terminal_style.h"
+#include "parallel/base/terminal.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel_security.h"
+#include "proto/refusal_channel.h"
 #include "proto/version.h"
 
 namespace {
@@ -53,7 +53,7 @@ int run(const headroom::cli::CommandLine& line) {
   if (is_run && !line.has("--detections") && !line.has("--ground-truth")) {
     return train_command(line);
   }
-  return worker_command(line);
+  worker_command(line);
 }
 
 // Whether a launcher may start this command in each of its processes.
@@ -76,6 +76,10 @@ struct LauncherEnd {
 
 int parse_and_run(const std::vector<std::string>& words, LauncherEnd& end) {
   using namespace headroom::cli;
+  if (!words.empty() && words.front() == "notify") return notify_command(words);
+  if (!words.empty() && words.front() == "worker") {
+    become_worker({words.begin() + 1, words.end()});
+  }
   if (is_launched(words)) end.job = read_launcher(process_environment());
   if (end.job && end.job->local_worker > 0) {
     return wait_for_verdict(*end.job, std::chrono::seconds(60));
@@ -117,33 +121,37 @@ int with_output_written(int exit_code) {
                         : static_cast<int>(headroom::ExitCode::kResource);
 }
 
-// The exit when the system refuses threads, processes, descriptors or memory.
-headroom::cli::RunExit out_of_resources(const std::string& why) {
-  return {static_cast<int>(headroom::ExitCode::kResource),
-          "[headroom] the system refuses what the program needs (" + why +
-              "): raise its limits (ulimit -a), or free memory"};
+// What is said when the system refuses threads, processes, descriptors or
+// memory.
+headroom::wire::Refusal out_of_resources(const std::string& why) {
+  return {.text = "the system refuses what the program needs (" + why + ")",
+          .tag = "headroom",
+          .remedy = "raise its limits (ulimit -a), or free memory"};
 }
 
 // Runs the command; an exception becomes a line and an exit code.
 int exit_code_of(const std::vector<std::string>& words, LauncherEnd& launcher) {
-  headroom::cli::RunExit end;
-  std::string tag;
+  using headroom::cli::as_typed;
+  headroom::wire::Refusal refusal;
+  int exit_code = static_cast<int>(headroom::ExitCode::kResource);
   try {
     return with_output_written(parse_and_run(words, launcher));
   } catch (const headroom::Error& error) {
-    end = {static_cast<int>(error.exit_code()),
-           headroom::cli::as_typed(error.what(), words)};
-    tag = error.tag();
+    exit_code = static_cast<int>(error.exit_code());
+    refusal = {.text = as_typed(error.text(), words),
+               .tag = error.tag(),
+               .remedy = as_typed(error.remedy(), words)};
   } catch (const std::bad_alloc&) {
-    end = out_of_resources("out of memory");
+    refusal = out_of_resources("out of memory");
   } catch (const std::system_error& error) {
-    end = out_of_resources(error.what());
+    refusal = out_of_resources(error.what());
   } catch (const std::exception& error) {
-    end = {headroom::cli::kInternalError,
-           std::string("[headroom] internal error: ") + error.what()};
+    exit_code = headroom::cli::kInternalError;
+    refusal.text = std::string("[headroom] internal error: ") + error.what();
   }
+  const headroom::cli::RunExit end = {exit_code, refusal.line()};
   std::fflush(stdout);  // keeps the order in a log of both streams
-  headroom::cli::tell_parent({end.reason, tag});
+  headroom::wire::tell_parent(refusal);
   std::fprintf(stderr, "%s\n", headroom::printable(end.reason).c_str());
   if (launcher.job) headroom::cli::leave_failure(*launcher.job, end.reason);
   if (std::find(words.begin(), words.end(), "--json") != words.end()) {
@@ -158,7 +166,7 @@ int main(int argc, char** argv) {
   open_standard_streams();
   headroom::wire::keep_openssl_to_the_end();
   const std::vector<std::string> words(argv + 1, argv + argc);
-  headroom::cli::open_refusal_channel();
+  headroom::wire::open_refusal_channel();
   headroom::log::follow_parent();
   headroom::interrupts::install();
   LauncherEnd launcher;

@@ -1,111 +1,166 @@
+#include <unistd.h>
+
 #include <filesystem>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "deploy/cli/annex.h"
-#include "deploy/cli/process/interrupts.h"
+#include "deploy/cli/commands.h"
+#include "deploy/cli/event_programs.h"
+#include "deploy/cli/process/file_descriptor.h"
 #include "deploy/cli/process/launcher_environment.h"
-#include "deploy/notify/notifier.h"
+#include "deploy/notify/addressees.h"
+#include "deploy/notify/delivery.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
+#include "parallel/base/text.h"
 
 namespace headroom::cli {
 namespace {
 
-// Throws Error (exit 2) for flags that cannot be met.
-notify::Addressees requested_addressees(const CommandLine& line) {
-  if (line.command != "train") return {};
-  if (line.has("--mlflow-experiment") && !line.has("--mlflow")) {
-    throw Error("command line",
-                "--mlflow-experiment counts with --mlflow alone",
-                "give --mlflow URI too");
+namespace fs = std::filesystem;
+
+// The path of a program: its own, or where PATH has it; "" if there is none.
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    std::error_code error;
+    return fs::is_directory(name, error) || !fs::exists(name, error) ? ""
+                                                                     : name;
   }
-  const notify::NotifierRequest request = {
-      .mlflow = line.value_of("--mlflow"),
-      .experiment = line.value_of("--mlflow-experiment"),
-      .webhook = line.value_of("--webhook")};
-  return notify::addressees_of(request);
+  std::istringstream folders(process_environment()["PATH"]);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string path = folder + "/" + name;
+    std::error_code error;
+    if (fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0) {
+      return path;
+    }
+  }
+  return "";
 }
 
-std::optional<notify::TrainJobServer> requested_trainjob(
-    const CommandLine& line, Terminal& terminal) {
-  if (line.command != "train") return std::nullopt;
-  try {
-    return notify::trainjob_server(process_environment());
-  } catch (const Error& error) {
-    terminal.print("warning: Kubeflow Trainer is not told of the progress: " +
-                   std::string(error.what()));
-    return std::nullopt;
+EventProgram program_of_user(const std::string& name) {
+  const std::string shown = "--on-event " + name;
+  const std::string path = find_program(name);
+  if (path.empty()) {
+    throw Error("command line", shown + ": there is no such program",
+                "name an executable file, or a program in PATH; it takes no "
+                "arguments");
   }
+  if (access(path.c_str(), X_OK) != 0) {
+    throw Error("command line", shown + ": the file may not be executed",
+                "chmod +x " + path);
+  }
+  return {.name = shown, .command = {path}};
 }
 
-std::optional<notify::TrainProgress> train_progress(
-    const std::optional<coordinator::RunStatus>& status) {
-  if (!status || status->progress.num_steps <= 0) return std::nullopt;
-  const wire::RunProgress& seen = status->progress;
-  return notify::TrainProgress{
-      .step = seen.step,
-      .num_steps = seen.num_steps,
-      .epoch = seen.epoch,
-      .num_epochs = seen.num_epochs,
-      .metrics = {{"box_loss", seen.box},
-                  {"obj_loss", seen.obj},
-                  {"cls_loss", seen.cls},
-                  {"images_per_second", seen.images_per_second}}};
-}
-
-notify::Notifier::Run run_to_notify(const RunRequest& request,
-                                    const notify::Addressees& addressees,
-                                    Terminal& terminal) {
-  const std::filesystem::path record =
-      std::filesystem::path(request.run_directory) / run_files::kMlflow;
-  std::error_code error;
-  if (!request.config.resume.empty() && !addressees.mlflow &&
-      std::filesystem::exists(record, error)) {
-    terminal.print("MLflow has this run so far (" + record.string() +
-                   "): give --mlflow URI to go on there");
-  }
-  return {.directory = request.run_directory,
-          .goes_on = !request.config.resume.empty(),
-          .say = [&terminal](const std::string& text) { terminal.print(text); },
-          .interrupts = interrupts::count,
-          .progress = nullptr};
+// A command of this executable, in a process that may crash.
+EventProgram own_program(const std::string& service, const std::string& name) {
+  return {.name = name,
+          .command = {fs::read_symlink("/proc/self/exe").string(), "notify",
+                      service},
+          .speaks_to_user = true};
 }
 
 class RequestedNotifications final : public Notifications {
  public:
-  RequestedNotifications(notify::Addressees addressees, Terminal& terminal)
-      : addressees_(std::move(addressees)), terminal_(terminal) {}
-
-  bool need_status() const override { return addressees_.trainjob.has_value(); }
-
-  void begin(const RunRequest& request,
-             std::shared_ptr<const StatusBox> newest) override {
-    notify::Notifier::Run run = run_to_notify(request, addressees_, terminal_);
-    run.progress = [newest] { return train_progress(newest->get()); };
-    notifier_.emplace(addressees_, run);
+  RequestedNotifications(const CommandLine& line, Terminal& terminal)
+      : terminal_(terminal) {
+    if (line.command != "train") return;
+    take_mlflow(line);
+    if (const std::string address = line.value_of("--webhook");
+        !address.empty()) {
+      notify::parse_web_address("--webhook", address);
+      programs_.push_back(own_program("webhook", "the webhook's program"));
+      programs_.back().environment[notify::kWebhookVariable] = address;
+    }
+    take_trainjob();
+    std::istringstream names(line.value_of("--on-event"));
+    for (std::string name; std::getline(names, name, '\n');) {
+      programs_.push_back(program_of_user(name));
+    }
   }
 
+  void begin(const RunRequest& request) override {
+    const fs::path record =
+        fs::path(request.run_directory) / run_files::kMlflow;
+    const bool is_resumed = !request.config.resume.empty();
+    std::error_code error;
+    if (is_resumed && !script_ && fs::exists(record, error)) {
+      terminal_.print("MLflow has this run so far (" + record.string() +
+                      "): give --mlflow URI to go on there");
+    }
+    running_.emplace(
+        programs_, request.run_directory, is_resumed,
+        [this](const std::string& text) { terminal_.print(text); });
+  }
+  void take(const std::vector<wire::EventRecord>& events) override {
+    running_->take(events);
+  }
+  void take(const coordinator::RunStatus& status) override {
+    running_->take(status);
+  }
   void finish(int exit_code, const std::string& reason) override {
-    notifier_->finish({exit_code, reason});
+    running_->finish(exit_code, reason);
   }
 
  private:
-  const notify::Addressees addressees_;
+  void take_mlflow(const CommandLine& line) {
+    const std::string address = line.value_of("--mlflow");
+    if (address.empty()) {
+      if (!line.has("--mlflow-experiment")) return;
+      throw Error("command line",
+                  "--mlflow-experiment counts with --mlflow alone",
+                  "give --mlflow URI too");
+    }
+    const notify::WebAddress server = notify::parse_mlflow_address(address);
+    const std::string python = find_program("python3");
+    if (python.empty()) {
+      throw Error("command line",
+                  "--mlflow needs python3, which is not in PATH",
+                  "install Python 3.6 or newer (no further packages), or "
+                  "leave out --mlflow");
+    }
+    script_ = memory_file(notify::mlflow_script());
+    programs_.push_back(
+        {.name = "MLflow's program",
+         // -I: a folder named by PYTHONPATH must not replace Python's modules.
+         .command = {python, "-I", cat("/proc/self/fd/", script_->get())},
+         .environment = {{"HEADROOM_MLFLOW", server.shown() + server.path},
+                         {"HEADROOM_MLFLOW_EXPERIMENT",
+                          line.value_of("--mlflow-experiment")}},
+         .passed_fds = {script_->get()},
+         .speaks_to_user = true});
+  }
+
+  void take_trainjob() {
+    try {
+      if (!notify::trainjob_server()) return;
+      programs_.push_back(own_program("trainjob", "the TrainJob's program"));
+    } catch (const Error& error) {
+      terminal_.print(
+          "warning: Kubeflow Trainer is not told of the progress: " +
+          std::string(error.what()));
+    }
+  }
+
   Terminal& terminal_;
-  std::optional<notify::Notifier> notifier_;
+  std::unique_ptr<FileDescriptor> script_;  // mlflow.py
+  std::vector<EventProgram> programs_;
+  std::optional<EventPrograms> running_;
 };
 
 }  // namespace
 
 std::unique_ptr<Notifications> Notifications::requested(const CommandLine& line,
                                                         Terminal& terminal) {
-  notify::Addressees addressees = requested_addressees(line);
-  addressees.trainjob = requested_trainjob(line, terminal);
-  return std::make_unique<RequestedNotifications>(std::move(addressees),
-                                                  terminal);
+  return std::make_unique<RequestedNotifications>(line, terminal);
+}
+
+int notify_command(const std::vector<std::string>& words) {
+  return notify::notify(words.size() > 1 ? words[1] : "");
 }
 
 }  // namespace headroom::cli

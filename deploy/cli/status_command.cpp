@@ -16,7 +16,7 @@
 #include "deploy/cli/show/status_page.h"
 #include "deploy/cli/show/status_table.h"
 #include "parallel/base/check.h"
-#include "parallel/base/terminal_style.h"
+#include "parallel/base/terminal.h"
 #include "parallel/base/utf8.h"
 #include "proto/connection_fault.h"
 

@@ -48,10 +48,8 @@ constexpr auto kReconnect = std::chrono::seconds(5);
 
 const RunExit kStoppedAtOnce = {130, "stopped at once"};
 
-// Whether a signal ended the child.
-bool was_killed(ChildProcess& child) {
-  constexpr int kKilled = 128;
-  return child.exit_code().value_or(0) > kKilled;
+void add_words(ChildOptions& child, const std::vector<std::string>& words) {
+  child.command.insert(child.command.end(), words.begin(), words.end());
 }
 
 // "the coordinator was killed by signal 9 (Killed); its last words: …". A
@@ -60,7 +58,7 @@ RunExit end_of_child(ChildProcess& child) {
   const int exit_code = *child.exit_code();
   if (child.refusal()) {
     return {exit_code == 0 ? static_cast<int>(ExitCode::kResource) : exit_code,
-            child.refusal()->text};
+            child.refusal()->line()};
   }
   const std::string words = child.telling_line();
   return {static_cast<int>(ExitCode::kResource),
@@ -82,7 +80,7 @@ class Supervisor {
     for (;;) {
       std::optional<RunExit> end = start();
       if (!end) end = follow();
-      const bool was_kill = coordinator_ && was_killed(*coordinator_);
+      const bool was_kill = coordinator_ && coordinator_->was_killed();
       show(reporter_.finish());
       finish();
       if (was_kill && is_started_again(*end)) continue;
@@ -139,9 +137,7 @@ class Supervisor {
     child.name = name;
     child.may_refuse = true;
     child.command = {options_.headroom_program.string(), name};
-    for (const std::string& word : options_.security.flags()) {
-      child.command.push_back(word);
-    }
+    add_words(child, options_.security.flags());
     // Once the coordinator listens, its log lines also arrive as events.
     const bool is_coordinator = name == "coordinator";
     child.on_line = [this, is_coordinator](const ChildLine& line) {
@@ -162,19 +158,15 @@ class Supervisor {
     {
       const FileDescriptor writing(report[1]);
       ChildOptions child = child_options("coordinator");
-      for (const std::string& word : std::vector<std::string>{
-               "--config-fd", std::to_string(config_->get()), "--report-fd",
-               std::to_string(writing.get()), "--run-directory",
-               request.run_directory, "--listen", listen, "--log", options_.log,
-               "--expected-workers",
-               std::to_string(request.expected_workers())}) {
-        child.command.push_back(word);
-      }
-      if (request.saved_plan) child.command.push_back("--saved-plan");
-      if (was_listening_) child.command.push_back("--successor");
+      add_words(child, {"--config-fd", std::to_string(config_->get()),
+                        "--report-fd", std::to_string(writing.get()),
+                        "--run-directory", request.run_directory, "--listen",
+                        listen, "--log", options_.log, "--expected-workers",
+                        std::to_string(request.expected_workers())});
+      if (request.saved_plan) add_words(child, {"--saved-plan"});
+      if (was_listening_) add_words(child, {"--successor"});
       if (!options_.metrics.empty()) {
-        child.command.insert(child.command.end(),
-                             {"--metrics", options_.metrics});
+        add_words(child, {"--metrics", options_.metrics});
       }
       child.passed_fds = {config_->get(), writing.get()};
       coordinator_ = std::make_unique<ChildProcess>(std::move(child));
@@ -195,15 +187,11 @@ class Supervisor {
   void start_agent() {
     ChildOptions child = child_options("agent");
     if (!options_.interface.empty()) {
-      child.command.insert(child.command.end(),
-                           {"--interface", options_.interface});
+      add_words(child, {"--interface", options_.interface});
     }
-    for (const std::string& word : std::vector<std::string>{
-             "--supervised", "--coordinator", address_, "--processes",
-             std::to_string(options_.request.workers_per_agent), "--spot",
-             options_.spot}) {
-      child.command.push_back(word);
-    }
+    add_words(child, {"--supervised", "--coordinator", address_, "--processes",
+                      std::to_string(options_.request.workers_per_agent),
+                      "--spot", options_.spot});
     agent_ = std::make_unique<ChildProcess>(std::move(child));
   }
 
@@ -260,6 +248,7 @@ class Supervisor {
 
   void show_news(Clock::time_point now) {
     const std::vector<wire::EventRecord> events = follower_->take();
+    if (options_.on_events) options_.on_events(events);
     // Print first how far the run was when the events happened.
     if (!events.empty() || now - last_status_ >= kStatusInterval) {
       show_progress(now);
@@ -299,7 +288,7 @@ class Supervisor {
   // Whether `child` was killed and must be restarted now. Prints the decision.
   bool is_due(ChildProcess& child, Restarts& restarts, const std::string& where,
               Clock::time_point now) {
-    if ((!was_killed(child) && !restarts.has_failed) || restarts.is_over ||
+    if ((!child.was_killed() && !restarts.has_failed) || restarts.is_over ||
         status_.over() || options_.interrupts() > 0) {
       restarts.due.reset();
       return false;

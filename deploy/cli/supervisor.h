@@ -13,11 +13,12 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "coordinator/run/run_status.h"
 #include "deploy/cli/process/agent.h"
 #include "deploy/cli/run_request.h"
-#include "deploy/cli/show/terminal.h"
+#include "parallel/base/terminal.h"
 
 namespace headroom::cli {
 
@@ -34,6 +35,8 @@ struct SupervisorOptions {
   std::function<void(const std::string&)> on_address;
   // Called with each status that arrives.
   std::function<void(const coordinator::RunStatus&)> on_status;
+  // Called with the events that have arrived since the last call.
+  std::function<void(const std::vector<wire::EventRecord>&)> on_events;
   std::function<int()> interrupts;
 };
 

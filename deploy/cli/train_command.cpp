@@ -61,21 +61,10 @@ using OptionalJob = std::optional<LauncherJob>;
 int run_as_agent(const CommandLine& line, const std::string& coordinator,
                  int processes, const OptionalJob& job,
                  std::chrono::seconds patience, Terminal& terminal) {
-  const LauncherPlace place = job ? job->place : LauncherPlace();
-  AgentOptions options;
+  AgentOptions options =
+      agent_options(line, coordinator, processes, job, terminal);
   options.registration_timeout = patience;
-  options.coordinator = coordinator;
-  options.security = take_identity(line, coordinator);
-  options.interface = line.value_of("--interface");
-  options.processes = processes;
-  options.launcher_rank = place.rank;
-  options.launcher_size = place.size > 1 ? place.size : 0;
-  options.first_local_rank = place.local_rank * processes;
-  options.local_workers = place.local_size * processes;
-  options.worker_program = find_worker_program();
-  options.print = [&](const std::string& text) { terminal.print(text); };
-  options.interrupts = interrupts::count;
-  options.exit_code_of_leaver = job ? job->exit_code_of_leaver() : 0;
+  if (job && job->place.size > 1) options.launcher_size = job->place.size;
   const auto spot = watch_spot(spot_choice(line), options.print);
   if (spot) options.notice = [&spot] { return spot->notice(); };
   const RunExit end = run_agent(options);
@@ -249,13 +238,15 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
     page = serve_page(
         line, request.run_directory, [newest] { return newest->get(); }, say);
   }
-  if (page != nullptr || notifications->need_status()) {
-    options.on_status = [newest](const coordinator::RunStatus& status) {
-      newest->set(status);
-    };
-  }
+  options.on_status = [&](const coordinator::RunStatus& status) {
+    newest->set(status);
+    notifications->take(status);
+  };
+  options.on_events = [&](const std::vector<wire::EventRecord>& events) {
+    notifications->take(events);
+  };
   options.request = request;
-  notifications->begin(request, newest);
+  notifications->begin(request);
   const SupervisedRun run = supervise(options, terminal);
   newest->set(run.status);
   if (folder) withdraw_address(*folder, job->place.job_id);

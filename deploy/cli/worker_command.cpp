@@ -1,12 +1,12 @@
-// headroom verify and similar commands: headroom-worker, with the same
-// arguments, replaces this process. Exit code, output and Ctrl-C are then the
-// worker's.
+// headroom verify and other commands that need tensors: headroom-worker
+// replaces this process, with the same arguments.
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "configs/options.h"
@@ -48,10 +48,21 @@ std::string results_folder(const CommandLine& line) {
 
 }  // namespace
 
-int worker_command(const CommandLine& line) {
-  if (line.command == "val") check_scoring(line);
+void become_worker(std::vector<std::string> words) {
   const std::string program = find_worker_program().string();
-  std::vector<std::string> words = {program, line.command};
+  words.insert(words.begin(), program);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  ::execv(program.c_str(), arguments.data());
+  throw Error("command line",
+              program + " cannot be started (" + std::strerror(errno) + ")",
+              "build headroom-worker, or free resources", ExitCode::kResource);
+}
+
+void worker_command(const CommandLine& line) {
+  if (line.command == "val") check_scoring(line);
+  std::vector<std::string> words = {line.command};
   if (line.command == "detect") {
     words.push_back("--output=" + results_folder(line));
   }
@@ -68,13 +79,7 @@ int worker_command(const CommandLine& line) {
   for (const std::string& note : line.notes) {
     std::fprintf(stderr, "%s\n", note.c_str());
   }
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  ::execv(program.c_str(), arguments.data());
-  throw Error("command line",
-              program + " cannot be started (" + std::strerror(errno) + ")",
-              "build headroom-worker, or free resources", ExitCode::kResource);
+  become_worker(std::move(words));
 }
 
 }  // namespace headroom::cli

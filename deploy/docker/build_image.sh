@@ -33,9 +33,10 @@ mkdir -p "$staging"/{torch,programs}/opt "$(dirname "$out")"
 
 # The system without a package manager: the C and C++ libraries, busybox as
 # shell and tools, getent, and certificate authorities for MLflow and webhooks.
-# A worker also has fonts, for class names with letters other than ASCII.
+# A worker also has fonts, for class names with letters other than ASCII, and
+# Python for --mlflow.
 packages=libc6,libc-bin,libgcc-s1,libstdc++6,busybox-static,ca-certificates
-if [[ $variant != coordinator ]]; then packages+=,fontconfig-config,fonts-dejavu-core; fi
+if [[ $variant != coordinator ]]; then packages+=,fontconfig-config,fonts-dejavu-core,python3; fi
 # NCCL needs these to find InfiniBand and RoCE.
 if [[ $variant == cuda ]]; then packages+=,libibverbs1,ibverbs-providers,librdmacm1; fi
 cat >"$staging/finish" <<'FINISH'
@@ -51,13 +52,14 @@ mkdir -p proc sys run tmp opt runs data state certs
 for tool in $(usr/bin/busybox --list); do
   [ -e "usr/bin/$tool" ] || [ -e "usr/sbin/$tool" ] || ln -s busybox "usr/bin/$tool"
 done
-# The programs bring their own OpenSSL and use no other character sets.
+# The programs bring their own OpenSSL, unlike Python, and use no other
+# character sets.
+[ -e usr/bin/python3 ] || rm -rf usr/lib/x86_64-linux-gnu/libcrypto.so* usr/lib/x86_64-linux-gnu/libssl.so*
 rm -rf etc/resolv.conf etc/hostname var/lib/apt var/cache var/log usr/share/ca-certificates usr/share/man usr/share/locale \
   usr/share/i18n usr/share/perl5 usr/share/debconf usr/share/bug usr/share/lintian \
   usr/lib/x86_64-linux-gnu/gconv usr/lib/x86_64-linux-gnu/perl-base \
   usr/bin/openssl usr/bin/c_rehash usr/bin/debconf* usr/bin/localedef usr/bin/perl* \
-  usr/sbin/update-ca-certificates usr/lib/x86_64-linux-gnu/libcrypto.so* \
-  usr/lib/x86_64-linux-gnu/libssl.so* usr/lib/x86_64-linux-gnu/engines-3 \
+  usr/sbin/update-ca-certificates usr/lib/x86_64-linux-gnu/engines-3 \
   usr/lib/x86_64-linux-gnu/ossl-modules
 find usr/share/doc -type f ! -name copyright -delete
 FINISH

@@ -13,8 +13,7 @@ case "${1:-}" in
   *) die "usage: sanitize.sh address|thread" ;;
 esac
 tests=(test_base test_plan test_planner test_predict test_configs test_proto
-       test_write_ahead_log test_coordinator simulation_test test_page test_records
-       test_notify)
+       test_write_ahead_log test_coordinator simulation_test test_page test_records)
 LIBTORCH_ROOT="$(libtorch_root)"
 export LIBTORCH_ROOT
 # Optimized and in unity files as the release preset is: half of the time.

@@ -1,12 +1,22 @@
-#include "deploy/notify/trainjob.h"
-
+// Reports a run's progress to Kubeflow Trainer (addressees.h):
+//
+//   {"trainerStatus": {"progressPercentage": 45, "estimatedRemainingSeconds":
+//    120, "metrics": [{"name": "box_loss", "value": "0.0412"}, ...],
+//    "lastUpdatedTime": "2026-11-26T12:00:00Z"}}
+//
+// A failed request is not repeated, because the next one contains newer values.
+// At the run's end one request is tried, for 3 s.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
+#include "deploy/notify/delivery.h"
+#include "deploy/records/run_lines.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
@@ -14,24 +24,10 @@
 namespace headroom::notify {
 namespace {
 
-using std::chrono::milliseconds;
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
 
-constexpr const char* kUrl = "KUBEFLOW_TRAINER_SERVER_URL";
-constexpr const char* kAuthority = "KUBEFLOW_TRAINER_SERVER_CA_CERT";
-constexpr const char* kToken = "KUBEFLOW_TRAINER_SERVER_TOKEN";
-constexpr milliseconds kLongestRequest = std::chrono::seconds(3);
-
-std::string value_of(const std::map<std::string, std::string>& environment,
-                     const char* name) {
-  const auto found = environment.find(name);
-  return found != environment.end() ? found->second : "";
-}
-
-Error refused(const std::string& what) {
-  return Error("trainjob", what,
-               "see what Kubeflow Trainer gives its pods, or unset " +
-                   std::string(kUrl));
-}
+constexpr std::chrono::seconds kLongestRequest(3);
 
 // Reads the token. Throws Undelivered: the file may exist at the next try.
 std::string read_token(const std::filesystem::path& file) {
@@ -55,123 +51,118 @@ std::string whole_seconds(const std::string& time) {
   return dot == std::string::npos ? time : time.substr(0, dot) + "Z";
 }
 
+int64_t whole(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number_integer()
+             ? found->get<int64_t>()
+             : 0;
+}
+
+class TrainJob final : public Delivery {
+ public:
+  explicit TrainJob(TrainJobServer server) : server_(std::move(server)) {}
+
+  std::string server() const override {
+    return "Kubeflow Trainer at " + server_.address.shown();
+  }
+  std::chrono::seconds time_at_end() const override { return kLongestRequest; }
+  bool is_due() const override { return is_new_; }
+  std::string left() const override {
+    return is_new_ && exit_code_ ? "the run's last progress" : "";
+  }
+
+  void take(const Json& line) override {
+    const std::string kind = records::text_member(line, "event");
+    if (kind == "progress" && whole(line, "num_steps") > 0) {
+      progress_ = line;
+      is_new_ = true;
+      note_pace();
+    }
+    if (kind == "run_end") {
+      exit_code_ = whole(line, "exit_code");
+      is_new_ = is_new_ || !progress_.is_null();
+    }
+  }
+
+  void send(const Post& post) override {
+    is_new_ = exit_code_.has_value();  // until it has arrived
+    post({.body = Json{{"trainerStatus", status()}}.dump(),
+          .authorization = "Bearer " + read_token(server_.token),
+          .authority = server_.authority.string(),
+          .limit = kLongestRequest},
+         server_.address);
+    is_new_ = false;
+  }
+
+ private:
+  // The remaining time follows from the steps that this process has seen,
+  // including validations.
+  void note_pace() {
+    const int64_t step = whole(progress_, "step");
+    const Clock::time_point now = Clock::now();
+    if (!first_step_ || step < first_step_->second) first_step_ = {now, step};
+    const auto steps = static_cast<double>(step - first_step_->second);
+    const std::chrono::duration<double> passed = now - first_step_->first;
+    remaining_.reset();
+    if (steps <= 0) return;
+    remaining_ = passed.count() / steps *
+                 static_cast<double>(std::max<int64_t>(
+                     0, whole(progress_, "num_steps") - step));
+  }
+
+  Json status() const {
+    constexpr double kLongest = std::numeric_limits<int32_t>::max();
+    const int64_t num_steps = whole(progress_, "num_steps");
+    const bool is_done = exit_code_ == 0;
+    const int64_t step = is_done ? num_steps : whole(progress_, "step");
+    Json status;
+    // Rounded down: 100 is reported only when the last step is committed.
+    status["progressPercentage"] = static_cast<int>(
+        100.0 * static_cast<double>(std::clamp<int64_t>(step, 0, num_steps)) /
+        static_cast<double>(num_steps));
+    std::optional<double> rest = exit_code_ ? std::nullopt : remaining_;
+    if (is_done) rest = 0;
+    if (rest && std::isfinite(*rest)) {
+      status["estimatedRemainingSeconds"] =
+          static_cast<int64_t>(std::clamp(std::ceil(*rest), 0.0, kLongest));
+    }
+    status["metrics"] = Json::array();
+    const auto add = [&](const std::string& name, const std::string& value) {
+      status["metrics"].push_back({{"name", name}, {"value", value}});
+    };
+    if (whole(progress_, "num_epochs") > 0) {
+      add("current_epoch", std::to_string(whole(progress_, "epoch") + 1));
+      add("total_epochs", std::to_string(whole(progress_, "num_epochs")));
+    }
+    add("current_step", std::to_string(step));
+    add("total_steps", std::to_string(num_steps));
+    const Json metrics = progress_.value("metrics", Json::object());
+    for (const auto& [name, value] : metrics.items()) {
+      if (value.is_number()) {
+        add(name, significant_text(value.get<double>(), 6));
+      }
+    }
+    status["lastUpdatedTime"] = whole_seconds(utc_now());
+    return status;
+  }
+
+  const TrainJobServer server_;
+  Json progress_;
+  bool is_new_ = false;  // the progress, or the run's end, has not been sent
+  std::optional<int64_t> exit_code_;
+  std::optional<std::pair<Clock::time_point, int64_t>> first_step_;
+  std::optional<double> remaining_;
+};
+
 }  // namespace
 
-std::optional<TrainJobServer> trainjob_server(
-    const std::map<std::string, std::string>& environment) {
-  const std::string url = value_of(environment, kUrl);
-  if (url.empty()) return std::nullopt;
-  TrainJobServer server{.address = parse_web_address(kUrl, url),
-                        .authority = value_of(environment, kAuthority),
-                        .token = value_of(environment, kToken)};
-  if (!server.address.is_encrypted && !server.address.is_loopback()) {
-    throw refused(std::string(kUrl) +
-                  " is plain HTTP, which everybody on the way can read");
+std::unique_ptr<Delivery> make_trainjob() {
+  const auto server = trainjob_server();
+  if (!server) {
+    throw Error("trainjob", "this is no pod of a TrainJob",
+                "start headroom train there");
   }
-  if (server.token.empty()) throw refused(std::string(kToken) + " is not set");
-  if (server.address.is_encrypted && server.authority.empty()) {
-    throw refused(std::string(kAuthority) + " is not set");
-  }
-  return server;
-}
-
-std::string trainer_status(const TrainProgress& progress,
-                           std::optional<double> seconds,
-                           const std::string& time) {
-  constexpr double kLongest = std::numeric_limits<int32_t>::max();
-  nlohmann::ordered_json status;
-  if (progress.num_steps > 0) {
-    const int64_t step =
-        std::clamp<int64_t>(progress.step, 0, progress.num_steps);
-    // Rounded down: 100 is reported only when the last step is committed.
-    status["progressPercentage"] =
-        static_cast<int>(100.0 * static_cast<double>(step) /
-                         static_cast<double>(progress.num_steps));
-  }
-  if (seconds && std::isfinite(*seconds)) {
-    status["estimatedRemainingSeconds"] =
-        static_cast<int64_t>(std::clamp(std::ceil(*seconds), 0.0, kLongest));
-  }
-  status["metrics"] = nlohmann::ordered_json::array();
-  const auto add = [&](const std::string& name, const std::string& value) {
-    status["metrics"].push_back({{"name", name}, {"value", value}});
-  };
-  if (progress.num_epochs > 0) {
-    add("current_epoch", std::to_string(progress.epoch + 1));
-    add("total_epochs", std::to_string(progress.num_epochs));
-  }
-  if (progress.num_steps > 0) {
-    add("current_step", std::to_string(progress.step));
-    add("total_steps", std::to_string(progress.num_steps));
-  }
-  for (const auto& [name, value] : progress.metrics) {
-    if (std::isfinite(value)) add(name, significant_text(value, 6));
-  }
-  status["lastUpdatedTime"] = whole_seconds(time);
-  return nlohmann::ordered_json{{"trainerStatus", status}}.dump();
-}
-
-TrainJob::TrainJob(TrainJobServer server,
-                   std::function<std::optional<TrainProgress>()> progress)
-    : server_(std::move(server)),
-      progress_(std::move(progress)),
-      client_(server_.address, "", server_.authority.string()) {}
-
-// Estimated from the steps that this process has seen, including validations.
-std::optional<double> TrainJob::remaining_seconds(
-    const TrainProgress& progress) {
-  const Clock::time_point now = Clock::now();
-  if (!first_step_ || progress.step < first_step_->second) {
-    first_step_ = {now, progress.step};
-  }
-  const auto steps = static_cast<double>(progress.step - first_step_->second);
-  if (steps <= 0 || progress.num_steps <= 0) return std::nullopt;
-  const std::chrono::duration<double> passed = now - first_step_->first;
-  return passed.count() / steps *
-         static_cast<double>(
-             std::max<int64_t>(0, progress.num_steps - progress.step));
-}
-
-std::vector<std::string> TrainJob::advance(const RunEnd* end,
-                                           milliseconds limit) {
-  if (end == nullptr) {
-    const Clock::time_point now = Clock::now();
-    if (last_try_ && now - *last_try_ < kInterval) return {};
-    post(nullptr, limit);
-    return {};
-  }
-  if (has_tried_end_) return {};
-  has_tried_end_ = true;
-  client_.go_on();
-  try {
-    post(end, limit);
-  } catch (const Undelivered& failure) {
-    return {"warning: Kubeflow Trainer at " + server_.address.shown() +
-            " has not got the run's last progress (" + failure.what() + ")"};
-  }
-  return {};
-}
-
-void TrainJob::post(const RunEnd* end, milliseconds limit) {
-  const std::optional<TrainProgress> progress = progress_();
-  if (!progress || progress->num_steps <= 0) return;
-  last_try_ = Clock::now();
-  const std::optional<double> seconds = remaining_seconds(*progress);
-  const bool is_done = end != nullptr && end->exit_code == 0;
-  TrainProgress said = *progress;
-  std::optional<double> rest = seconds;
-  if (end != nullptr) rest.reset();
-  if (is_done) rest = 0;
-  if (is_done) said.step = said.num_steps;
-  require_good(
-      client_.send({.path = "",
-                    .body = trainer_status(said, rest, utc_now()),
-                    .authorization = "Bearer " + read_token(server_.token)},
-                   std::min(limit, kLongestRequest)));
-}
-
-std::string TrainJob::left(const RunEnd* end) const {
-  return end != nullptr && !has_tried_end_ ? "the run's last progress" : "";
+  return std::make_unique<TrainJob>(*server);
 }
 
 }  // namespace headroom::notify

@@ -1,10 +1,22 @@
-#include "deploy/notify/webhook.h"
-
+// The webhook: POSTs a JSON object to an address for each end, lost process and
+// out-of-memory retry of a run, in order, at most one per second.
+//
+//   {"event": "loss_of_process", "run": "exp3", "step": 12, "reason": "...",
+//    "time": "2026-11-21T08:23:00.123Z", "text": "exp3: ..."}
+//
+// A chat such as Slack shows "text". The queue is bounded: further messages are
+// counted and dropped, but never the end. A message that the server refuses
+// permanently is counted and dropped too.
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "deploy/notify/delivery.h"
+#include "deploy/records/run_lines.h"
 #include "parallel/base/event_kinds.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
@@ -13,8 +25,10 @@
 namespace headroom::notify {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+using records::text_member;
 
+constexpr size_t kLongestQueue = 100;
 // Slack refuses longer texts.
 constexpr size_t kLongestReason = 2000;
 
@@ -27,99 +41,102 @@ bool is_for_good(int status) {
 }
 
 // Repeated attempts change nothing that a reader would act on.
-bool is_news(const records::EventLine& event) {
-  if (event.kind == to_string(EventKind::kLossOfProcess)) return true;
-  return event.kind == to_string(EventKind::kOutOfMemory) &&
-         !event.change.ends_with("again");
+bool is_news(const Json& event) {
+  const std::string kind = text_member(event, "event");
+  if (kind == to_string(EventKind::kLossOfProcess)) return true;
+  return kind == to_string(EventKind::kOutOfMemory) &&
+         !text_member(event, "change").ends_with("again");
 }
+
+class Webhook final : public Delivery {
+ public:
+  explicit Webhook(WebAddress address) : address_(std::move(address)) {}
+
+  std::string server() const override {
+    return "the webhook at " + address_.shown();
+  }
+  std::chrono::seconds time_at_end() const override {
+    return std::chrono::seconds(10);
+  }
+  bool is_due() const override { return !queue_.empty(); }
+
+  void take(const Json& line) override {
+    const std::string kind = text_member(line, "event");
+    if (kind == "run_start") run_ = text_member(line, "run");
+    const auto found = line.find("step");
+    const int64_t step = found != line.end() && found->is_number_integer()
+                             ? found->get<int64_t>()
+                             : 0;
+    newest_step_ = std::max(newest_step_, step);
+    if (kind == "run_end") {
+      queue_.push_back(message(to_string(EventKind::kRunOver), newest_step_,
+                               text_member(line, "reason"), utc_now()));
+    } else if (is_news(line)) {
+      if (queue_.size() < kLongestQueue) {
+        queue_.push_back(message(kind, step, text_member(line, "reason"),
+                                 text_member(line, "time")));
+      } else {
+        ++dropped_;
+      }
+    }
+    has_end_ = has_end_ || kind == "run_end";
+  }
+
+  void send(const Post& post) override {
+    try {
+      post({.body = queue_.front(), .limit = std::chrono::hours(1)}, address_);
+    } catch (const Undelivered& refusal) {
+      if (!is_for_good(refusal.http_status())) throw;
+      if (refused_++ == 0) {
+        say(cat("warning: the webhook refuses a message, which is dropped (",
+                refusal.what(), "): look at the address of --webhook"));
+      }
+    }
+    queue_.pop_front();
+    if (!has_end_ || !queue_.empty()) return;
+    if (dropped_ > 0) {
+      say("webhook: " + counted(dropped_, "message") +
+          " more than the queue holds were dropped");
+    }
+    if (refused_ > 1) {
+      say("webhook: " + counted(refused_, "message") +
+          " were refused and dropped");
+    }
+  }
+
+  std::string left() const override {
+    if (queue_.empty()) return "";
+    return counted(static_cast<int64_t>(queue_.size()) + dropped_ + refused_,
+                   "message");
+  }
+
+ private:
+  std::string message(const std::string& kind, int64_t step,
+                      const std::string& why, const std::string& time) const {
+    const std::string reason = short_line(why, kLongestReason);
+    const std::string run = valid_utf8(run_);
+    const Json body = {
+        {"event", kind}, {"run", run},
+        {"step", step},  {"reason", reason},
+        {"time", time},  {"text", cat(run, ", step ", step, ": ", reason)}};
+    return body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+
+  const WebAddress address_;
+  std::string run_;
+  std::deque<std::string> queue_;  // bodies of requests
+  int64_t dropped_ = 0;            // did not fit into the queue
+  int64_t refused_ = 0;
+  int64_t newest_step_ = 0;
+  bool has_end_ = false;
+};
 
 }  // namespace
 
-Webhook::Webhook(const WebAddress& address, std::string run_name,
-                 records::EventReader events)
-    : client_(address),
-      run_name_(std::move(run_name)),
-      events_(std::move(events)) {}
-
-std::string Webhook::message(const records::EventLine& event) const {
-  const std::string reason = short_line(event.reason, kLongestReason);
-  const nlohmann::ordered_json body = {
-      {"event", event.kind},
-      {"run", valid_utf8(run_name_)},
-      {"step", event.step},
-      {"reason", reason},
-      {"time", event.time},
-      {"text",
-       cat(valid_utf8(run_name_), ", step ", event.step, ": ", reason)}};
-  return body.dump(-1, ' ', false,
-                   nlohmann::ordered_json::error_handler_t::replace);
-}
-
-void Webhook::take_events() {
-  for (const records::EventLine& event : events_.take()) {
-    newest_step_ = std::max(newest_step_, event.step);
-    if (!is_news(event)) continue;
-    if (queue_.size() < kLongestQueue) {
-      queue_.push_back(message(event));
-    } else {
-      ++dropped_;
-    }
-  }
-}
-
-std::vector<std::string> Webhook::advance(const RunEnd* end,
-                                          std::chrono::milliseconds limit) {
-  const Clock::time_point deadline = Clock::now() + limit;
-  take_events();
-  if (end != nullptr && !std::exchange(has_end_, true)) {
-    queue_.push_back(message({.kind = to_string(EventKind::kRunOver),
-                              .step = newest_step_,
-                              .reason = end->reason,
-                              .time = utc_now(),
-                              .epoch = {},
-                              .generation = {},
-                              .change = ""}));
-  }
-  if (!queue_.empty()) send_oldest(limit);
-  while (end != nullptr && !queue_.empty() && Clock::now() < deadline) {
-    send_oldest(std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - Clock::now()));
-  }
-  if (has_end_ && queue_.empty()) {
-    if (dropped_ > 0) {
-      lines_.push_back("webhook: " + counted(dropped_, "message") +
-                       " more than the queue holds were dropped");
-    }
-    if (refused_ > 1) {
-      lines_.push_back("webhook: " + counted(refused_, "message") +
-                       " were refused and dropped");
-    }
-  }
-  return std::exchange(lines_, {});
-}
-
-void Webhook::send_oldest(std::chrono::milliseconds limit) {
-  const WebAnswer answer =
-      client_.send({.path = "", .body = queue_.front()}, limit);
-  try {
-    require_good(answer);
-  } catch (const Undelivered& refusal) {
-    if (!is_for_good(answer.status)) throw;
-    if (refused_++ == 0) {
-      lines_.push_back(
-          "warning: the webhook refuses a message, which is "
-          "dropped (" +
-          std::string(refusal.what()) + "): look at the address of --webhook");
-    }
-  }
-  queue_.pop_front();
-}
-
-std::string Webhook::left(const RunEnd* end) const {
-  const int64_t waiting = static_cast<int64_t>(queue_.size()) + dropped_ +
-                          refused_ + (end != nullptr && !has_end_ ? 1 : 0);
-  if (queue_.empty() && (end == nullptr || has_end_)) return "";
-  return counted(waiting, "message");
+std::unique_ptr<Delivery> make_webhook() {
+  const char* const address = std::getenv(kWebhookVariable);
+  return std::make_unique<Webhook>(
+      parse_web_address(kWebhookVariable, address != nullptr ? address : ""));
 }
 
 }  // namespace headroom::notify

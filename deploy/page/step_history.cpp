@@ -40,8 +40,7 @@ void StepHistory::take(std::string_view text) {
                                    : std::numeric_limits<double>::quiet_NaN();
   steps_.add(line->step,
              std::array{epoch, line->box, line->obj, line->cls, line->grad_norm,
-                        line->lr, line->images_per_second,
-                        line->update_skipped ? 1.0 : 0.0});
+                        line->lr, line->images_per_second});
   num_steps_ = line->step + 1;
   epoch_samples_ =
       std::clamp<int64_t>(line->epoch_samples.value_or(0), 0, kLargestCount);

@@ -21,8 +21,7 @@ namespace headroom::page {
 
 // The values of a step; "step" precedes them.
 inline constexpr std::array kStepColumns = {
-    "epoch",  "box", "obj", "cls", "grad_norm", "lr", "images_per_second",
-    "skipped"};
+    "epoch", "box", "obj", "cls", "grad_norm", "lr", "images_per_second"};
 
 class StepHistory {
  public:

@@ -59,7 +59,6 @@ void LineFollower::forget_half_line() {
 void LineFollower::forget() {
   lines_end_ = 0;
   tail_.clear();
-  overlong_lines_ = 0;
   forget_half_line();
 }
 
@@ -90,7 +89,6 @@ void LineFollower::take_bytes(
     const std::string_view part = bytes.substr(0, end);
     if (!is_skipping_ && half_line_.size() + part.size() > kLongestLine) {
       is_skipping_ = true;
-      ++overlong_lines_;
       half_line_.clear();
     }
     if (end == std::string_view::npos) {

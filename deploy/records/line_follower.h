@@ -26,12 +26,10 @@ class LineFollower {
       : file_(std::move(file)), lines_end_(first_byte), read_end_(first_byte) {}
 
   // Calls `take` for each complete line since the last call, without its line
-  // feed. Calls `restart` first if the file begins again.
+  // feed. Calls `restart` first if the file begins again. Lines above 16 MiB
+  // are skipped.
   void read(const std::function<void()>& restart,
             const std::function<void(std::string_view)>& take);
-
-  // The number of lines above 16 MiB, which are skipped as errors.
-  int64_t overlong_lines() const { return overlong_lines_; }
 
  private:
   bool goes_on(int descriptor, uint64_t size) const;
@@ -49,7 +47,6 @@ class LineFollower {
   std::string tail_;          // the last bytes before lines_end_
   std::string half_line_;     // the bytes after it, unless skipped
   bool is_skipping_ = false;  // inside a line that is too long
-  int64_t overlong_lines_ = 0;
 };
 
 // The offset after the last complete line of the file; 0 if there is none.

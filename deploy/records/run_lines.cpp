@@ -1,7 +1,6 @@
 #include "deploy/records/run_lines.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -19,25 +18,6 @@ using Json = nlohmann::ordered_json;
 constexpr int kDeepestJson = 64;
 // The end of a file that is read for its last lines.
 constexpr size_t kLastBytes = 4 << 20;
-
-std::vector<std::string> cells_of(std::string_view line) {
-  std::vector<std::string> cells(1);
-  for (const char c : line) {
-    if (c == ',') {
-      cells.emplace_back();
-    } else if (c != '\r') {
-      cells.back() += c;
-    }
-  }
-  return cells;
-}
-
-std::optional<double> number_in(const std::string& cell) {
-  char* end = nullptr;
-  const double number = std::strtod(cell.c_str(), &end);
-  if (cell.empty() || *end != '\0') return std::nullopt;
-  return number;
-}
 
 std::optional<int64_t> whole_member(const Json& object, const char* key) {
   const auto member = object.find(key);
@@ -80,7 +60,6 @@ std::optional<EventLine> event_line(std::string_view text) {
       .epoch = whole_member(line, "epoch"),
       .generation = whole_member(line, "generation"),
       .exit_code = whole_member(line, "exit_code"),
-      .change = text_member(line, "change"),
       .state = text_member(line, "state"),
       .json = std::string(text)};
 }
@@ -145,26 +124,6 @@ Json object_in(const std::filesystem::path& file) {
   return json.is_object() ? std::move(json) : Json::object();
 }
 
-ResultsTable results_table(std::string_view csv) {
-  ResultsTable table;
-  for (const std::string_view line : lines_of(csv)) {
-    const std::vector<std::string> cells = cells_of(line);
-    if (table.columns.empty()) {
-      table.columns = cells;
-      continue;
-    }
-    const size_t digits = cells.front().find_first_not_of(' ');
-    const auto epoch = parse_whole(
-        digits == std::string::npos ? "" : cells.front().substr(digits), 0);
-    if (!epoch || cells.size() != table.columns.size()) continue;
-    ResultsTable::Line& added = table.lines.emplace_back();
-    added.epoch = *epoch;
-    added.text = line;
-    std::ranges::transform(cells, std::back_inserter(added.cells), number_in);
-  }
-  return table;
-}
-
 std::vector<int64_t> checkpoints_in(
     const std::filesystem::path& run_directory) {
   namespace fs = std::filesystem;
@@ -205,8 +164,7 @@ std::optional<StepLine> step_line(std::string_view line, Samples samples) {
       .grad_norm = number_member(json, "grad_norm"),
       .images_per_second = number_member(json, "images_per_second"),
       .lr = !rates.empty() && rates[0].is_number() ? rates[0].get<double>()
-                                                   : number_member(json, "lr"),
-      .update_skipped = true_member(json, "update_skipped")};
+                                                   : number_member(json, "lr")};
   const auto list = json.find("samples");
   step.has_samples = samples == Samples::kRead && list != json.end() &&
                      list->is_array() &&
@@ -243,20 +201,6 @@ std::deque<EventLine> last_events(const std::filesystem::path& run_directory,
        ++line) {
     if (auto event = event_line(*line)) events.push_front(std::move(*event));
   }
-  return events;
-}
-
-EventReader::EventReader(std::filesystem::path events_jsonl,
-                         uint64_t first_byte)
-    : follower_(std::move(events_jsonl), first_byte) {}
-
-std::vector<EventLine> EventReader::take() {
-  std::vector<EventLine> events;
-  follower_.read([] {},
-                 [&](std::string_view text) {
-                   if (auto event = event_line(text))
-                     events.push_back(std::move(*event));
-                 });
   return events;
 }
 

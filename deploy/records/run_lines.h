@@ -1,7 +1,6 @@
 // The files of a run's record as plain values, while the run still writes them:
-// results.csv, events.jsonl, steps.jsonl, summary.json and the checkpoints.
-// Incomplete lines are ignored until they are complete; invalid lines are
-// ignored.
+// events.jsonl, steps.jsonl, summary.json and the checkpoints. Incomplete lines
+// are ignored until they are complete; invalid lines are ignored.
 //
 // Threads: one at a time.
 #pragma once
@@ -13,10 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
-
-#include "deploy/records/line_follower.h"
 
 namespace headroom::records {
 
@@ -42,20 +38,6 @@ std::string without_samples(std::string_view line);
 // there is none.
 nlohmann::ordered_json object_in(const std::filesystem::path& file);
 
-// The content of results.csv. Lines without an epoch number, or with a wrong
-// number of cells, are left out.
-struct ResultsTable {
-  struct Line {
-    int64_t epoch = 0;
-    std::string text;
-    // One per column; nullopt if the cell is not a number.
-    std::vector<std::optional<double>> cells;
-  };
-  std::vector<std::string> columns;  // the first is the epoch
-  std::vector<Line> lines;
-};
-ResultsTable results_table(std::string_view csv);
-
 // The steps of the finished checkpoints, ascending: the manifest is written
 // last. None while the folder still has an older run's files.
 std::vector<int64_t> checkpoints_in(const std::filesystem::path& run_directory);
@@ -71,7 +53,6 @@ struct StepLine {
   std::optional<int64_t> epoch_samples;  // the size of the data set
   double box = 0, obj = 0, cls = 0, grad_norm = 0, images_per_second = 0;
   double lr = 0;  // of the first group of parameters
-  bool update_skipped = false;
   std::vector<Rank> memory = {};
   bool has_samples = false;  // whether they were read, as numbers
   std::vector<int64_t> samples = {};
@@ -91,24 +72,12 @@ struct EventLine {
   bool warning = false;
   // Only events of some kinds have these members.
   std::optional<int64_t> epoch = {}, generation = {}, exit_code = {};
-  std::string change = {}, state = {};
+  std::string state = {};
   std::string json = {};  // the whole line
 };
 // The last events of a run, at most `most`, oldest first. Reads only the file's
 // last 4 MiB.
 std::deque<EventLine> last_events(const std::filesystem::path& run_directory,
                                   size_t most);
-
-// Reads events.jsonl and continues at each call where the last call ended.
-class EventReader {
- public:
-  // Skips events before `first_byte`; end_of_lines() gives only future ones.
-  EventReader(std::filesystem::path events_jsonl, uint64_t first_byte);
-
-  std::vector<EventLine> take();
-
- private:
-  LineFollower follower_;
-};
 
 }  // namespace headroom::records

@@ -51,8 +51,8 @@ inline constexpr int kMostPieceElements = 4096;
 inline constexpr int kPieceBytes = 16;
 
 // The device's own max pooling stores for each window the position of its
-// largest cell, in one byte (worker/kernels/map_kernels.h). Wider windows use
-// LibTorch, which stores the input and an 8-byte index.
+// largest cell, in one byte (worker/kernels/device_kernels.h). Wider windows
+// use LibTorch, which stores the input and an 8-byte index.
 inline constexpr int64_t kWidestChosenWindow = 15;
 constexpr bool chooses_in_bytes(int64_t window) {
   return window <= kWidestChosenWindow;

@@ -28,63 +28,6 @@ bool checked_depth(const at::Tensor& images) {
   return is_deep;
 }
 
-}  // namespace
-
-RenderArguments render_arguments(const at::Tensor& region,
-                                 std::span<const int64_t> starts,
-                                 const at::Tensor& images, size_t first) {
-  check_bytes(region, "packed samples");
-  const bool is_deep = checked_depth(images);
-  HEADROOM_CHECK(
-      images.dim() == 4 && region.device() == images.device() &&
-          images.size(0) == static_cast<int64_t>(starts.size()),
-      cat(starts.size(), " packed samples on ", region.device().str(), " for ",
-          images.dim() == 0 ? 0 : images.size(0), " images on ",
-          images.device().str()));
-  RenderArguments arguments;
-  arguments.region = region.const_data_ptr<uint8_t>();
-  arguments.count = static_cast<int32_t>(
-      std::min<size_t>(kMostRendered, starts.size() - first));
-  for (int i = 0; i < arguments.count; ++i) {
-    const int64_t start = starts[first + static_cast<size_t>(i)];
-    HEADROOM_CHECK(
-        start >= 0 && start % kernels::kPackedAlignment == 0 &&
-            start + static_cast<int64_t>(sizeof(kernels::PackedSample)) <=
-                region.numel(),
-        cat("a packed sample at byte ", start, " of ", region.numel()));
-    arguments.starts[i] = start;
-  }
-  arguments.images = images[static_cast<int64_t>(first)].mutable_data_ptr();
-  arguments.is_deep = is_deep;
-  arguments.rows = static_cast<int32_t>(images.size(1));
-  arguments.width = static_cast<int32_t>(images.size(2));
-  arguments.bands = static_cast<int32_t>(images.size(3));
-  return arguments;
-}
-
-ImageArguments image_arguments(const at::Tensor& images,
-                               const at::Tensor& input) {
-  const bool is_deep = checked_depth(images);
-  HEADROOM_CHECK(images.dim() == 4 && input.dim() == 4 &&
-                     images.device() == input.device() &&
-                     input.permute({0, 2, 3, 1}).is_contiguous() &&
-                     input.permute({0, 2, 3, 1}).sizes() == images.sizes(),
-                 "the network's input is no channels-last map of its images");
-  ImageArguments arguments;
-  arguments.type = element_type(input);
-  arguments.images = images.const_data_ptr();
-  arguments.is_deep = is_deep;
-  arguments.input = input.mutable_data_ptr();
-  arguments.size = images.numel();
-  constexpr uintptr_t kAligned = 16;
-  arguments.is_aligned =
-      reinterpret_cast<uintptr_t>(arguments.images) % kAligned == 0 &&
-      reinterpret_cast<uintptr_t>(arguments.input) % kAligned == 0;
-  return arguments;
-}
-
-namespace {
-
 std::string map_text(const at::Tensor& map) {
   return cat(map.size(0), " x ", map.size(2), " x ", map.size(3), " cells of ",
              map.size(1), " channels");
@@ -148,26 +91,6 @@ void set_direction(const at::Tensor& from, const at::Tensor& to,
                  "pooling of " + map_text(to) + ", more than a kernel counts");
 }
 
-}  // namespace
-
-PoolArguments pool_arguments(const at::Tensor& x, int64_t window,
-                             const at::Tensor& out, const at::Tensor& choices) {
-  PoolArguments arguments = arguments_of_pool(x, out, choices, window);
-  set_direction(x, out, arguments);
-  return arguments;
-}
-
-PoolArguments pool_gradient_arguments(const at::Tensor& dout,
-                                      const at::Tensor& choices, int64_t window,
-                                      const at::Tensor& dx) {
-  HEADROOM_CHECK(choices.defined(), "a gradient of pooling without choices");
-  PoolArguments arguments = arguments_of_pool(dx, dout, choices, window);
-  set_direction(dout, dx, arguments);
-  return arguments;
-}
-
-namespace {
-
 // Checks for `numel` elements of `type`, contiguous, on the device of `beside`.
 void check_operand(const at::Tensor& tensor, int64_t numel, at::ScalarType type,
                    const at::Tensor& beside, const char* name) {
@@ -185,7 +108,91 @@ bool is_double(const at::Tensor& values) {
   return values.scalar_type() == at::kDouble;
 }
 
+const kernels::CommitNumbers* numbers_of(const kernels::CommitPlace& place,
+                                         const at::Tensor& beside) {
+  check_operand(place.numbers, sizeof(kernels::CommitNumbers), at::kByte,
+                beside, "numbers of a commit");
+  return static_cast<const kernels::CommitNumbers*>(
+      place.numbers.const_data_ptr());
+}
+
+kernels::CommitOutcome* outcome_of(const kernels::CommitPlace& place,
+                                   const at::Tensor& beside) {
+  check_operand(place.outcome, kernels::kOutcomeDoubles, at::kDouble, beside,
+                "outcome of a commit");
+  return static_cast<kernels::CommitOutcome*>(place.outcome.mutable_data_ptr());
+}
+
 }  // namespace
+
+RenderArguments render_arguments(const at::Tensor& region,
+                                 std::span<const int64_t> starts,
+                                 const at::Tensor& images, size_t first) {
+  check_bytes(region, "packed samples");
+  const bool is_deep = checked_depth(images);
+  HEADROOM_CHECK(
+      images.dim() == 4 && region.device() == images.device() &&
+          images.size(0) == static_cast<int64_t>(starts.size()),
+      cat(starts.size(), " packed samples on ", region.device().str(), " for ",
+          images.dim() == 0 ? 0 : images.size(0), " images on ",
+          images.device().str()));
+  RenderArguments arguments;
+  arguments.region = region.const_data_ptr<uint8_t>();
+  arguments.count = static_cast<int32_t>(
+      std::min<size_t>(kMostRendered, starts.size() - first));
+  for (int i = 0; i < arguments.count; ++i) {
+    const int64_t start = starts[first + static_cast<size_t>(i)];
+    HEADROOM_CHECK(
+        start >= 0 && start % kernels::kPackedAlignment == 0 &&
+            start + static_cast<int64_t>(sizeof(kernels::PackedSample)) <=
+                region.numel(),
+        cat("a packed sample at byte ", start, " of ", region.numel()));
+    arguments.starts[i] = start;
+  }
+  arguments.images = images[static_cast<int64_t>(first)].mutable_data_ptr();
+  arguments.is_deep = is_deep;
+  arguments.rows = static_cast<int32_t>(images.size(1));
+  arguments.width = static_cast<int32_t>(images.size(2));
+  arguments.bands = static_cast<int32_t>(images.size(3));
+  return arguments;
+}
+
+ImageArguments image_arguments(const at::Tensor& images,
+                               const at::Tensor& input) {
+  const bool is_deep = checked_depth(images);
+  HEADROOM_CHECK(images.dim() == 4 && input.dim() == 4 &&
+                     images.device() == input.device() &&
+                     input.permute({0, 2, 3, 1}).is_contiguous() &&
+                     input.permute({0, 2, 3, 1}).sizes() == images.sizes(),
+                 "the network's input is no channels-last map of its images");
+  ImageArguments arguments;
+  arguments.type = element_type(input);
+  arguments.images = images.const_data_ptr();
+  arguments.is_deep = is_deep;
+  arguments.input = input.mutable_data_ptr();
+  arguments.size = images.numel();
+  constexpr uintptr_t kAligned = 16;
+  arguments.is_aligned =
+      reinterpret_cast<uintptr_t>(arguments.images) % kAligned == 0 &&
+      reinterpret_cast<uintptr_t>(arguments.input) % kAligned == 0;
+  return arguments;
+}
+
+PoolArguments pool_arguments(const at::Tensor& x, int64_t window,
+                             const at::Tensor& out, const at::Tensor& choices) {
+  PoolArguments arguments = arguments_of_pool(x, out, choices, window);
+  set_direction(x, out, arguments);
+  return arguments;
+}
+
+PoolArguments pool_gradient_arguments(const at::Tensor& dout,
+                                      const at::Tensor& choices, int64_t window,
+                                      const at::Tensor& dx) {
+  HEADROOM_CHECK(choices.defined(), "a gradient of pooling without choices");
+  PoolArguments arguments = arguments_of_pool(dx, dout, choices, window);
+  set_direction(dout, dx, arguments);
+  return arguments;
+}
 
 LossArguments loss_arguments(const kernels::LossCall& call) {
   static_assert(kLossLevels == kernels::kMostLossLevels &&
@@ -267,27 +274,8 @@ LossArguments loss_arguments(const kernels::LossCall& call) {
   return arguments;
 }
 
-namespace {
-
-const kernels::CommitNumbers* numbers_of(const devices::CommitPlace& place,
-                                         const at::Tensor& beside) {
-  check_operand(place.numbers, sizeof(kernels::CommitNumbers), at::kByte,
-                beside, "numbers of a commit");
-  return static_cast<const kernels::CommitNumbers*>(
-      place.numbers.const_data_ptr());
-}
-
-kernels::CommitOutcome* outcome_of(const devices::CommitPlace& place,
-                                   const at::Tensor& beside) {
-  check_operand(place.outcome, kernels::kOutcomeDoubles, at::kDouble, beside,
-                "outcome of a commit");
-  return static_cast<kernels::CommitOutcome*>(place.outcome.mutable_data_ptr());
-}
-
-}  // namespace
-
 std::vector<FlatBufferPiece> flat_buffer_pieces(
-    std::span<const devices::FlatBufferRange> ranges, int64_t size) {
+    std::span<const kernels::FlatBufferRange> ranges, int64_t size) {
   std::vector<FlatBufferPiece> pieces;
   int64_t done = 0;
   const auto cut_to = [&](int64_t end, int group) {
@@ -298,7 +286,7 @@ std::vector<FlatBufferPiece> flat_buffer_pieces(
                         group});
     }
   };
-  for (const devices::FlatBufferRange& range : ranges) {
+  for (const kernels::FlatBufferRange& range : ranges) {
     HEADROOM_CHECK(range.offset >= done && range.size >= 0 &&
                        range.offset + range.size <= size,
                    cat("range [", range.offset, ", +", range.size, ") after ",
@@ -312,14 +300,17 @@ std::vector<FlatBufferPiece> flat_buffer_pieces(
   return pieces;
 }
 
-FlatBufferArguments flat_buffer_arguments(const devices::FlatBuffers& buffers,
-                                          const devices::CommitPlace& place,
-                                          int64_t size) {
+FlatBufferArguments flat_buffer_arguments(const kernels::FlatBuffers& buffers,
+                                          const kernels::CommitPlace& place) {
   const at::Tensor& first = buffers.parameters;
   const auto elements = [&](const at::Tensor& tensor, const char* name) {
-    check_operand(tensor, size, first.scalar_type(), first, name);
+    check_operand(tensor, first.numel(), first.scalar_type(), first, name);
     return tensor.mutable_data_ptr();
   };
+  const at::Tensor& pieces = buffers.pieces;
+  check_operand(pieces, pieces.numel(), at::kByte, first, "pieces");
+  HEADROOM_CHECK(pieces.dim() == 2 && pieces.size(1) == kPieceBytes,
+                 cat(pieces.dim(), " dimensions of pieces"));
   FlatBufferArguments arguments;
   arguments.is_double = is_double(first);
   arguments.parameters = elements(first, "parameters");
@@ -332,6 +323,9 @@ FlatBufferArguments flat_buffer_arguments(const devices::FlatBuffers& buffers,
   if (buffers.average.defined()) {
     arguments.average = elements(buffers.average, "average");
   }
+  arguments.pieces =
+      static_cast<const FlatBufferPiece*>(pieces.const_data_ptr());
+  arguments.num_pieces = pieces.size(0);
   arguments.numbers = numbers_of(place, first);
   arguments.outcome = outcome_of(place, first);
   return arguments;
@@ -339,7 +333,7 @@ FlatBufferArguments flat_buffer_arguments(const devices::FlatBuffers& buffers,
 
 DecisionArguments decision_arguments(const at::Tensor& partial,
                                      const at::Tensor& items,
-                                     const devices::CommitPlace& place) {
+                                     const kernels::CommitPlace& place) {
   check_operand(partial, partial.numel(), at::kDouble, items, "partial sums");
   check_operand(items, kernels::kStepItems, at::kDouble, partial, "items");
   DecisionArguments arguments;
@@ -351,8 +345,8 @@ DecisionArguments decision_arguments(const at::Tensor& partial,
   return arguments;
 }
 
-RunningArguments running_arguments(const devices::RunningStatistics& statistics,
-                                   const devices::CommitPlace& place) {
+RunningArguments running_arguments(const kernels::RunningStatistics& statistics,
+                                   const kernels::CommitPlace& place) {
   const at::Tensor& values = statistics.values;
   const int64_t size = values.numel();
   check_operand(values, size, values.scalar_type(), values, "statistics");

@@ -12,8 +12,7 @@
 #include "parallel/cuda/kernels/loss_body.h"
 #include "parallel/cuda/kernels/pool_passes.h"
 #include "parallel/cuda/kernels/render_samples.h"
-#include "parallel/devices/device_kernels.h"
-#include "worker/kernels/loss_kernels.h"
+#include "worker/kernels/device_kernels.h"
 
 namespace headroom::cuda {
 
@@ -26,7 +25,7 @@ RenderArguments render_arguments(const at::Tensor& region,
 ImageArguments image_arguments(const at::Tensor& images,
                                const at::Tensor& input);
 
-// The arguments of MapKernels' max pooling and of its gradient.
+// The arguments of max pooling and of its gradient.
 PoolArguments pool_arguments(const at::Tensor& x, int64_t window,
                              const at::Tensor& out, const at::Tensor& choices);
 PoolArguments pool_gradient_arguments(const at::Tensor& dout,
@@ -37,18 +36,17 @@ PoolArguments pool_gradient_arguments(const at::Tensor& dout,
 LossArguments loss_arguments(const kernels::LossCall& call);
 
 // Divides [0, size) into pieces in order, each inside one range or outside all
-// of them. REQUIRES: as DeviceKernels::make_optimizer (checked).
+// of them. REQUIRES: as DeviceKernels::make_pieces (checked).
 std::vector<FlatBufferPiece> flat_buffer_pieces(
-    std::span<const devices::FlatBufferRange> ranges, int64_t size);
+    std::span<const kernels::FlatBufferRange> ranges, int64_t size);
 
-// Sets all arguments except the pieces and the partial sums.
-FlatBufferArguments flat_buffer_arguments(const devices::FlatBuffers& buffers,
-                                          const devices::CommitPlace& place,
-                                          int64_t size);
+// Sets all arguments except the partial sums.
+FlatBufferArguments flat_buffer_arguments(const kernels::FlatBuffers& buffers,
+                                          const kernels::CommitPlace& place);
 DecisionArguments decision_arguments(const at::Tensor& partial,
                                      const at::Tensor& items,
-                                     const devices::CommitPlace& place);
-RunningArguments running_arguments(const devices::RunningStatistics& statistics,
-                                   const devices::CommitPlace& place);
+                                     const kernels::CommitPlace& place);
+RunningArguments running_arguments(const kernels::RunningStatistics& statistics,
+                                   const kernels::CommitPlace& place);
 
 }  // namespace headroom::cuda

@@ -1,5 +1,5 @@
 // MapCall: the checked arguments of one pass over a map
-// (worker/kernels/map_kernels.h), in the form that the launchers of
+// (worker/kernels/device_kernels.h), in the form that the launchers of
 // kernels/launch.h take. No CUDA headers.
 //
 // A launch has at most kMostGroups groups, so a call may need several.
@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "parallel/cuda/kernels/launch.h"
-#include "worker/kernels/map_kernels.h"
+#include "worker/kernels/device_kernels.h"
 
 namespace headroom::cuda {
 
@@ -29,10 +29,12 @@ int64_t pixel_stride(const at::Tensor& map);
 class MapCall {
  public:
   MapCall(const at::Tensor& y, kernels::MapGroups groups, int multiprocessors);
+  // A pass over sums [groups, 2, C] that ranks have added up, without a map.
+  MapCall(const at::Tensor& sums, kernels::MapGroups groups);
 
-  void set_statistics(const at::Tensor& statistics);
-  void set_affine(const at::Tensor& weight, const at::Tensor& bias,
-                  const layers::ActivationFunction& activation);
+  void set_norm(const at::Tensor& statistics, const at::Tensor& weight,
+                const at::Tensor& bias,
+                const layers::ActivationFunction& activation);
   void set_gradient(const at::Tensor& gradient);
   void set_means(const at::Tensor& means);  // may be undefined
   void set_result(const at::Tensor& result);
@@ -40,6 +42,7 @@ class MapCall {
   void write_sums(const at::Tensor& sums);
   void write_statistics(double epsilon,
                         const kernels::StatisticsResult& result);
+  void write_means(const at::Tensor& means);
   void write_gradients(const kernels::GradientSumsResult& result);
 
   // Calls launch(arguments, targets) for each launch in turn. The caller sets
@@ -55,44 +58,21 @@ class MapCall {
   }
 
  private:
-  // [groups, 2, C] double, or nullptr if undefined.
-  double* group_values(const at::Tensor& values) const;
-  const void* affine_values(const at::Tensor& values) const;
+  // The values of `groups` groups, [groups, 2, C] double, or nullptr if
+  // undefined.
+  double* group_values(const at::Tensor& values, size_t groups) const;
+  double* group_values(const at::Tensor& values) const {
+    return group_values(values, groups_.size());
+  }
+  void* affine_values(const at::Tensor& values) const;
+  void check_like_map(const at::Tensor& other) const;
   void choose_groups(size_t first, BatchNormArguments& arguments,
                      SumTargets& targets) const;
 
-  const at::Tensor y_;
+  const at::Tensor y_;  // undefined if there are only sums
+  const c10::Device device_;
   const kernels::MapGroups groups_;
   BatchNormArguments arguments_;
-  SumTargets targets_;
-};
-
-// A call with only sums [groups, 2, C], which ranks have added up.
-class SumsCall {
- public:
-  SumsCall(const at::Tensor& sums, kernels::MapGroups groups);
-
-  void write_statistics(double epsilon,
-                        const kernels::StatisticsResult& result);
-  void write_means(const at::Tensor& means);
-
-  // Calls launch(sums, targets, number of groups, channels).
-  template <typename Launch>
-  void run(const Launch& launch) {
-    for (size_t first = 0; first < groups_.size(); first += kMostGroups) {
-      SumTargets targets = targets_;
-      const int count = choose_groups(first, targets);
-      launch(from_ + static_cast<int64_t>(first) * 2 * channels_, targets,
-             count, channels_);
-    }
-  }
-
- private:
-  int choose_groups(size_t first, SumTargets& targets) const;
-
-  const kernels::MapGroups groups_;
-  const int64_t channels_;
-  const double* from_;
   SumTargets targets_;
 };
 

@@ -68,7 +68,7 @@ class CudaDeviceApi final : public devices::DeviceApi {
     return *memories_[static_cast<size_t>(device)];
   }
 
-  devices::DeviceKernels& kernels() override { return cuda_kernels(); }
+  kernels::DeviceKernels& kernels() override { return cuda_kernels(); }
 
   // The pages are locked for all devices of the process. The loader's threads
   // have not selected a device; without the guard every process would create a

@@ -3,12 +3,11 @@
 
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "parallel/devices/device_api.h"
-#include "parallel/devices/device_kernels.h"
+#include "worker/kernels/device_kernels.h"
 
 namespace headroom::cuda {
 
@@ -39,11 +38,7 @@ std::vector<devices::DeviceMemory*> make_cuda_memories(
     const devices::HostServices& services);
 
 // The kernels of parallel/cuda/kernels; valid until the process ends.
-devices::DeviceKernels& cuda_kernels();
-
-// The optimizer of a flat buffer; it keeps the list of pieces on the device.
-std::unique_ptr<devices::DeviceOptimizer> make_cuda_optimizer(
-    int device, std::span<const devices::FlatBufferRange> ranges, int64_t size);
+kernels::DeviceKernels& cuda_kernels();
 
 // A DeviceGraph over LibTorch's CUDAGraph. REQUIRES: the thread's stream of the
 // device is not the default one.

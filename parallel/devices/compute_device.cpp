@@ -26,7 +26,7 @@ activations::MemoryMeter& ComputeDevice::memory() const {
   return api_->memory(device_.index());
 }
 
-DeviceKernels* ComputeDevice::kernels() const {
+kernels::DeviceKernels* ComputeDevice::kernels() const {
   return is_cpu() ? nullptr : &api_->kernels();
 }
 

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "parallel/devices/device_api.h"
-#include "parallel/devices/device_kernels.h"
+#include "worker/kernels/device_kernels.h"
 
 namespace headroom::devices {
 
@@ -33,7 +33,7 @@ class ComputeDevice {
   // account (counting_allocator.h).
   activations::MemoryMeter& memory() const;
   // Returns nullptr on the CPU.
-  DeviceKernels* kernels() const;
+  kernels::DeviceKernels* kernels() const;
 
   // Copies a CPU tensor to the device, without waiting for the copy. Returns a
   // tensor that is on the device already unchanged.

@@ -29,6 +29,10 @@
 #include "parallel/collectives/device_ranks.h"
 #include "parallel/devices/device_code.h"
 
+namespace headroom::kernels {
+class DeviceKernels;  // worker/kernels/device_kernels.h
+}
+
 namespace headroom::devices {
 
 // How the ranks of a generation communicate over their CUDA devices.
@@ -77,7 +81,7 @@ class DeviceGraph {
 };
 
 // Increase it with every change of this file or a file it includes.
-inline constexpr int kDeviceApiVersion = 12;
+inline constexpr int kDeviceApiVersion = 13;
 
 // Functions of the program for the plugin. The plugin has its own copy of every
 // library of the project that it links, so state that must exist once per
@@ -157,8 +161,6 @@ class DeviceMemory : public activations::MemoryMeter {
   ~DeviceMemory() = default;
 };
 
-class DeviceKernels;  // parallel/devices/device_kernels.h
-
 class DeviceApi {
  public:
   virtual ~DeviceApi() = default;
@@ -176,7 +178,7 @@ class DeviceApi {
   // Creates no context. Returns no value if the driver does not report it.
   virtual std::optional<DeviceUse> use_of(int device) const = 0;
   virtual DeviceMemory& memory(int device) = 0;
-  virtual DeviceKernels& kernels() = 0;
+  virtual kernels::DeviceKernels& kernels() = 0;
   // Allocates page-locked host memory, from which the device can copy by
   // itself. Throws Error if there is none.
   virtual std::shared_ptr<void> lock_pages(int64_t bytes) = 0;

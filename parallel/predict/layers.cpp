@@ -140,11 +140,11 @@ Map run_step(const OpContext& context, const layers::LayerProgram& program,
   const Map& x = inputs.front();
   switch (step.operation) {
     case Operation::kBlock:
-      return conv_block(context, x, program.blocks[step.block]);
+      return conv_block(context, x, program.block_of(step));
     case Operation::kTransposedConv:
-      return transposed_conv(context, x, program.blocks[step.block]);
+      return transposed_conv(context, x, program.block_of(step));
     case Operation::kSqueezeExcite:
-      return squeeze_excite(context, x, program.blocks[step.block]);
+      return squeeze_excite(context, x, program.block_of(step));
     case Operation::kPools:
       return run_pools(context, x, step.windows);
     default:

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kFocalMaps = 5;
 // The most maps alive at once while loss values are computed.
 constexpr int64_t kMostMaps = 3;
-// Sizes of the device's loss buffers (worker/kernels/loss_kernels.h): per match
+// Sizes of the device's loss buffers (worker/kernels/loss_call.h): per match
 // its cell and class, its box and anchor, and doubles computed from its box;
 // the parts of a level, padded to lines; the numbers of the step, of the thread
 // blocks and of the result.

@@ -26,10 +26,9 @@
 #include <string>
 #include <vector>
 
-#include "parallel/devices/device_kernels.h"
 #include "tests/benchmarks/training_benchmark.h"
 #include "tests/parallel/cuda/packed_samples.h"
-#include "worker/kernels/map_kernels.h"
+#include "worker/kernels/device_kernels.h"
 #include "worker/run/run_device.h"
 #include "worker/step/device_prefetcher.h"
 #include "worker/step/run_data.h"
@@ -157,18 +156,13 @@ class Passes {
     say("batch_statistics", text, bytes, copy, [&] {
       kernels_.batch_statistics(y, groups, /*epsilon=*/1e-3, {statistics, {}});
     });
-    say("normalise_and_activate", text, 2 * bytes, copy, [&] {
-      kernels_.normalise_and_activate(y, groups, statistics, weight, bias, silu,
-                                      out);
-    });
-    say("activation_gradient_sums", text, 2 * bytes, copy, [&] {
-      kernels_.activation_gradient_sums(y, dout, groups, statistics, weight,
-                                        bias, silu, gradients);
-    });
-    say("norm_gradient", text, 3 * bytes, copy, [&] {
-      kernels_.norm_gradient(y, dout, groups, statistics, weight, bias, silu,
-                             means, out);
-    });
+    const kernels::NormedMap map = {y, groups, statistics, weight, bias, silu};
+    say("normalise_and_activate", text, 2 * bytes, copy,
+        [&] { kernels_.normalise_and_activate(map, out); });
+    say("activation_gradient_sums", text, 2 * bytes, copy,
+        [&] { kernels_.activation_gradient_sums(map, dout, gradients); });
+    say("norm_gradient", text, 3 * bytes, copy,
+        [&] { kernels_.norm_gradient(map, dout, means, out); });
   }
 
   // The pools of SPPF. Behind a concatenation the gradient is a slice.
@@ -197,12 +191,11 @@ class Passes {
   void optimizer() const {
     const int64_t size = 7'200'000 / request_.scale;
     const auto buffer = [&] { return at::randn({size}).to(device_.device()); };
-    const devices::FlatBuffers buffers = {buffer(), buffer(), buffer(),
-                                          buffer(), {},       buffer()};
-    const std::vector<devices::FlatBufferRange> ranges = {
+    kernels::FlatBuffers buffers = {buffer(), buffer(), buffer(), buffer(),
+                                    {},       buffer(), {}};
+    const std::vector<kernels::FlatBufferRange> ranges = {
         {0, size / 2, 0}, {size / 2, size - size / 2, 1}};
-    const auto own =
-        kernels_.make_optimizer(device_.device().index(), ranges, size);
+    buffers.pieces = kernels_.make_pieces(device_.device(), ranges, size);
     kernels::CommitNumbers numbers;
     numbers.ends_step = numbers.steps_optimizer = true;
     for (auto& group : numbers.sgd) group = {0.01, 5e-4, 0.9, 1, false};
@@ -213,7 +206,7 @@ class Passes {
       std::memcpy(bytes.mutable_data_ptr(), &value, sizeof(value));
       return bytes;
     };
-    const devices::CommitPlace place = {
+    const kernels::CommitPlace place = {
         device_.upload(bytes_of(numbers)),
         device_.upload(bytes_of(outcome).view(at::kDouble))};
     const double bytes = 9. * 4 * static_cast<double>(size);
@@ -221,7 +214,7 @@ class Passes {
         rate(2. * static_cast<double>(buffers.parameters.nbytes()),
              [&] { buffers.first.copy_(buffers.parameters); });
     say("sgd_and_average", std::to_string(size), bytes, copy,
-        [&] { own->commit(buffers, place); });
+        [&] { kernels_.commit(buffers, place); });
   }
 
   void render() const {
@@ -258,7 +251,7 @@ class Passes {
 
   const Request& request_;
   const devices::ComputeDevice device_;
-  devices::DeviceKernels& kernels_;
+  kernels::DeviceKernels& kernels_;
   const at::ScalarType type_;
 };
 

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "configs/options.h"
-#include "tests/configs/refusal.h"
+#include "tests/support/refusal.h"
 
 namespace headroom::configs {
 namespace {
 
 std::string refusal(const std::string& command, const std::string& spelling) {
-  return refusal_of(
+  return testing::refusal_of(
       [&] { answer_unknown_flag(command, spelling, {"--coordinator"}); });
 }
 

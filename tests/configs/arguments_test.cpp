@@ -9,7 +9,7 @@
 
 #include "configs/worker_start.h"
 #include "parallel/base/check.h"
-#include "tests/configs/refusal.h"
+#include "tests/support/refusal.h"
 
 namespace headroom::configs {
 namespace {
@@ -70,7 +70,7 @@ TEST(Arguments, PositionalArgumentsAndFlagsMayBeInAnyOrder) {
 
 TEST(Arguments, FaultsAreRefusedInOneLine) {
   const auto refusal = [](const std::vector<std::string>& words) {
-    return refusal_of([&] { standalone(words); });
+    return testing::refusal_of([&] { standalone(words); });
   };
   EXPECT_EQ(refusal({}),
             "[command line] RUN.YAML is required: program --help shows how to "
@@ -91,7 +91,7 @@ TEST(Arguments, FaultsAreRefusedInOneLine) {
             "[command line] --resume is a switch and takes no value: leave it "
             "out to have it off");
   WorkerStart start;
-  EXPECT_EQ(refusal_of([&] {
+  EXPECT_EQ(testing::refusal_of([&] {
               read_arguments(options_of(start), {"--threads", "two"}, "help");
             }),
             "[command line] --threads two: 'two' is not a whole number: write "

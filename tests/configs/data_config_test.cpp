@@ -5,8 +5,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/configs/refusal.h"
-#include "tests/configs/temporary_folder.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::configs {
 namespace {
@@ -21,20 +21,20 @@ class DataConfigTest : public ::testing::Test {
          {"set/images/train", "set/images/val", "set/images/test"}) {
       folder_.folder(folder);
     }
-    folder_.file("set/more.txt", "./images/train/a.jpg\n");
+    folder_.write("set/more.txt", "./images/train/a.jpg\n");
   }
 
   fs::path at(const std::string& name) const { return folder_.path() / name; }
 
   DataConfig load(const std::string& text,
                   const std::string& name = "set/data.yaml") {
-    return load_data_config(folder_.file(name, text));
+    return load_data_config(folder_.write(name, text));
   }
 
   // The refusal with this test's folder removed from it.
   std::string refusal(const std::string& text,
                       const std::string& name = "set/data.yaml") {
-    std::string said = refusal_of([&] { load(text, name); });
+    std::string said = testing::refusal_of([&] { load(text, name); });
     const std::string root = folder_.path().string() + "/";
     for (size_t i = said.find(root); i != std::string::npos;
          i = said.find(root)) {
@@ -44,7 +44,7 @@ class DataConfigTest : public ::testing::Test {
   }
 
   const std::string kSplits = "train: images/train\nval: images/val\n";
-  TemporaryFolder folder_;
+  testing::TemporaryFolder folder_;
 };
 
 TEST_F(DataConfigTest, UltralyticsForm) {
@@ -201,7 +201,7 @@ TEST_F(DataConfigTest, MissingImagesNameEveryPathTried) {
 }
 
 TEST_F(DataConfigTest, OnlyFoldersAndLists) {
-  folder_.file("set/train.tsv", "{}");
+  folder_.write("set/train.tsv", "{}");
   EXPECT_EQ(
       refusal("path: .\ntrain: train.tsv\nval: images/val\n"
               "names: [a]\n"),
@@ -243,7 +243,7 @@ TEST_F(DataConfigTest, MissingTestImagesWaitUntilTheyAreAskedFor) {
 
 TEST_F(DataConfigTest, MissingFile) {
   const std::string path = at("none.yaml").string();
-  EXPECT_EQ(refusal_of([&] { load_data_config(path); }),
+  EXPECT_EQ(testing::refusal_of([&] { load_data_config(path); }),
             "[data] there is no file " + path +
                 ": check the path; data sets such as YOLOv5's coco128 are not "
                 "downloaded: describe your copy in a file as "

@@ -1,11 +1,14 @@
 #include "configs/fault.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "parallel/base/check.h"
+#include "tests/support/refusal.h"
 
 namespace headroom::configs {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(Fault, IsReadAsItIsWritten) {
   const auto faults =
@@ -104,41 +107,25 @@ TEST(Fault, TheExampleOfEachKindIsOfThatKind) {
 }
 
 TEST(Fault, FaultsAreNamed) {
-  const auto refusal = [](const std::string& text) -> std::string {
-    try {
-      parse_faults(text);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
-  EXPECT_NE(refusal("fire@step=1").find("there is no fault 'fire'"),
-            std::string::npos);
-  EXPECT_NE(refusal("kill@rank=0,phase=loader").find("kill has no phase"),
-            std::string::npos);
-  EXPECT_NE(refusal("oom@phase=between").find("oom has no phase 'between'"),
-            std::string::npos);
-  EXPECT_NE(refusal("disk_full@rank=0").find("not in this version"),
-            std::string::npos);
-  EXPECT_NE(refusal("oom@step=x").find("'step=x' is not NAME=NUMBER"),
-            std::string::npos);
-  EXPECT_NE(refusal("oom@step=1,step=2").find("given twice"),
-            std::string::npos);
-  EXPECT_NE(refusal("nan@step=1,allocation=2").find("does not belong to nan"),
-            std::string::npos);
-  EXPECT_NE(refusal("oom@phase=lunch").find("there is no phase 'lunch'"),
-            std::string::npos);
-  EXPECT_NE(refusal("nan@phase=vote").find("NAME=NUMBER"), std::string::npos);
-  EXPECT_NE(refusal("ballast@step=1").find("bytes are missing"),
-            std::string::npos);
-  EXPECT_NE(refusal("pause@step=1").find("seconds are missing"),
-            std::string::npos);
-  EXPECT_NE(refusal("hang@seconds=1").find("does not belong to hang"),
-            std::string::npos);
-  EXPECT_NE(refusal("oom@bytes=1").find("does not belong to oom"),
-            std::string::npos);
-  EXPECT_NE(refusal("oom@allocation=0").find("allocation=0"),
-            std::string::npos);
+  const std::pair<const char*, const char*> cases[] = {
+      {"fire@step=1", "there is no fault 'fire'"},
+      {"kill@rank=0,phase=loader", "kill has no phase"},
+      {"oom@phase=between", "oom has no phase 'between'"},
+      {"disk_full@rank=0", "not in this version"},
+      {"oom@step=x", "'step=x' is not NAME=NUMBER"},
+      {"oom@step=1,step=2", "given twice"},
+      {"nan@step=1,allocation=2", "does not belong to nan"},
+      {"oom@phase=lunch", "there is no phase 'lunch'"},
+      {"nan@phase=vote", "NAME=NUMBER"},
+      {"ballast@step=1", "bytes are missing"},
+      {"pause@step=1", "seconds are missing"},
+      {"hang@seconds=1", "does not belong to hang"},
+      {"oom@bytes=1", "does not belong to oom"},
+      {"oom@allocation=0", "allocation=0"}};
+  for (const auto& [fault, why] : cases) {
+    EXPECT_THAT(testing::refusal_of([&] { parse_faults(fault); }),
+                HasSubstr(why));
+  }
 }
 
 }  // namespace

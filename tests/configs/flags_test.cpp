@@ -5,8 +5,8 @@
 #include <set>
 
 #include "configs/options.h"
-#include "tests/configs/refusal.h"
-#include "tests/configs/temporary_folder.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::configs {
 namespace {
@@ -69,10 +69,10 @@ TEST(Flags, ImageSizesAndFolders) {
 }
 
 TEST(Flags, LaterSourcesWin) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const std::string hyp =
-      folder.file("hyp.yaml", "lr0: 0.3\nlrf: 0.3\nbox: 0.3\n");
-  const std::string run = folder.file(
+      folder.write("hyp.yaml", "lr0: 0.3\nlrf: 0.3\nbox: 0.3\n");
+  const std::string run = folder.write(
       "run.yaml",
       "epochs: 7\nseed: 7\nhyp:\n  lr0: 0.7\n  cls: 0.7\n  lrf: 0.7\n");
   // Sources in any order: --config is applied first, then --hyp, then the rest
@@ -93,8 +93,8 @@ TEST(Flags, LaterSourcesWin) {
 }
 
 TEST(Flags, ARunFileMayNameItsHyperparameters) {
-  const TemporaryFolder folder;
-  const std::string run = folder.file(
+  const testing::TemporaryFolder folder;
+  const std::string run = folder.write(
       "run.yaml", "hyp_file: no-augmentation\nhyp: {mosaic: 0.5, lr0: 0.7}\n");
   const RunConfig config =
       run_config_from_flags("train", {{"--config", {run}}});
@@ -110,17 +110,17 @@ TEST(Flags, ARunFileMayNameItsHyperparameters) {
 
 // The file that a run writes requests the same run again.
 TEST(Flags, AWrittenRunFileReadsBack) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const RunConfig config =
       run_config_from_flags("train", {{"--hyp", {"scratch-high"}},
                                       {"--set", {"hyp.lr0=0.25"}},
                                       {"--batch", {"12"}}});
-  const std::string run = folder.file("run.yaml", to_yaml(config));
+  const std::string run = folder.write("run.yaml", to_yaml(config));
   EXPECT_EQ(run_config_from_flags("train", {{"--config", {run}}}), config);
 }
 
 TEST(Flags, AResumedRunKeepsWhatNoFlagNames) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   RunConfig saved;
   saved.epochs = 7;
   saved.hyp_file = "a file that is gone.yaml";
@@ -133,7 +133,7 @@ TEST(Flags, AResumedRunKeepsWhatNoFlagNames) {
             expected);
   EXPECT_EQ(overlay_flags(saved, {{"--hyp", {"scratch-low"}}}).hyp,
             Hyperparameters());
-  EXPECT_EQ(refusal_of([&] {
+  EXPECT_EQ(testing::refusal_of([&] {
               overlay_flags(saved, {{"--config", {"x"}}});
             }),
             "[config] --config: a resumed run has its own run.yaml: give "
@@ -161,7 +161,7 @@ TEST(Flags, ThatChangeARunAreThoseOfTheKeysThatDiffer) {
 
 TEST(Flags, AnExplicitZeroOfProcessesIsRefused) {
   const auto refusal = [](const FlagUse& use) {
-    return refusal_of([&] { run_config_from_flags("train", {use}); });
+    return testing::refusal_of([&] { run_config_from_flags("train", {use}); });
   };
   EXPECT_EQ(refusal({"--processes", {"0"}}),
             "[config] --processes 0: a run needs at least one process: leave "
@@ -173,7 +173,7 @@ TEST(Flags, AnExplicitZeroOfProcessesIsRefused) {
 
 TEST(Flags, WrongValuesNameTheFlag) {
   const auto refusal = [](const FlagUse& use) {
-    return refusal_of([&] { run_config_from_flags("train", {use}); });
+    return testing::refusal_of([&] { run_config_from_flags("train", {use}); });
   };
   EXPECT_EQ(refusal({"--epochs", {"ten"}}),
             "[config] --epochs ten: 'ten' is not a whole number: for example "

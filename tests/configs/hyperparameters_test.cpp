@@ -7,8 +7,8 @@
 #include "configs/options.h"
 #include "configs/run_config.h"
 #include "configs/yaml/shipped_files.h"
-#include "tests/configs/refusal.h"
-#include "tests/configs/temporary_folder.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::configs {
 namespace {
@@ -32,23 +32,24 @@ TEST(Hyperparameters, ShippedSets) {
 }
 
 TEST(Hyperparameters, AFileReplacesTheKeysThatItNames) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   RunConfig config;
   config.hyp.box = 0.9;
-  load_hyperparameters(config, folder.file("h.yaml", "lr0: 0.5\n"));
+  load_hyperparameters(config, folder.write("h.yaml", "lr0: 0.5\n"));
   EXPECT_EQ(config.hyp.lr0, 0.5);
   EXPECT_EQ(config.hyp.box, 0.9);
 }
 
 TEST(Hyperparameters, Refusals) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   RunConfig config;
-  const std::string file = folder.file("h.yaml", "lr0: 0.5\nmomentun: 0.9\n");
-  EXPECT_EQ(refusal_of([&] { load_hyperparameters(config, file); }),
+  const std::string file = folder.write("h.yaml", "lr0: 0.5\nmomentun: 0.9\n");
+  EXPECT_EQ(testing::refusal_of([&] { load_hyperparameters(config, file); }),
             "[config] " + file +
                 ":2:1: unknown key 'hyp.momentun': did you mean "
                 "'hyp.momentum'?");
-  EXPECT_EQ(refusal_of([&] { load_hyperparameters(config, "scratch-hihg"); }),
+  EXPECT_EQ(testing::refusal_of(
+                [&] { load_hyperparameters(config, "scratch-hihg"); }),
             "[config] there is no file scratch-hihg, nor a shipped hyp file of "
             "that name: did you mean 'scratch-high'? There are: "
             "no-augmentation objects365 scratch-high scratch-low scratch-med "

@@ -7,7 +7,7 @@
 #include <set>
 #include <type_traits>
 
-#include "tests/configs/refusal.h"
+#include "tests/support/refusal.h"
 
 namespace headroom::configs {
 namespace {

@@ -5,8 +5,8 @@
 #include "configs/layers/model_table.h"
 #include "configs/run_config.h"
 #include "configs/yaml/strict_yaml.h"
-#include "tests/configs/refusal.h"
-#include "tests/configs/temporary_folder.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::configs {
 namespace {
@@ -41,7 +41,7 @@ TEST(RangeWish, RefusalsNameThePlaceAndTheForms) {
       ": write range: [low, high], one such pair for each band, or "
       "{percentiles: [1, 99]}";
   const auto refusal = [](const std::string& text) {
-    return refusal_of([&] { wish_of(text); });
+    return testing::refusal_of([&] { wish_of(text); });
   };
   EXPECT_EQ(refusal("range: [9, 3]"),
             "[config] data.yaml:1:8: range is [9, 3], but low has to be below "
@@ -64,10 +64,10 @@ TEST(RangeWish, RefusalsNameThePlaceAndTheForms) {
 }
 
 TEST(RangeWish, OfAFileOrAFolderOrNone) {
-  TemporaryFolder folder;
+  testing::TemporaryFolder folder;
   EXPECT_EQ(read_range_wish(folder.path()), std::nullopt);
   EXPECT_EQ(read_range_wish(folder.path() / "none.yaml"), std::nullopt);
-  const auto file = folder.file("data.yaml", "names: [a]\nrange: [1, 2]\n");
+  const auto file = folder.write("data.yaml", "names: [a]\nrange: [1, 2]\n");
   EXPECT_EQ(read_range_wish(file)->ranges, (ValueRanges{{1, 2}}));
   EXPECT_EQ(read_range_wish(folder.path())->ranges, (ValueRanges{{1, 2}}));
 }
@@ -78,7 +78,7 @@ TEST(ValueRangeOfARun, IsCheckedByItsForm) {
   config.value_range = "0,4095 1,2";
   EXPECT_EQ(value_ranges_of(config), (ValueRanges{{0, 4095}, {1, 2}}));
   config.value_range = "4095,0";
-  EXPECT_EQ(refusal_of([&] { check_run_config(config); }),
+  EXPECT_EQ(testing::refusal_of([&] { check_run_config(config); }),
             "[config] value_range is '4095,0', which is no low,high with low "
             "below high, one pair or one for each band: write it as '0,4095', "
             "or range: [0, 4095] into data.yaml");
@@ -88,7 +88,7 @@ TEST(ValueRangeOfWeights, IsReadOrRefused) {
   EXPECT_EQ(layers::trained_ranges({}, "w"), ValueRanges());
   EXPECT_EQ(layers::trained_ranges({{"value_range", "0,4095"}}, "w"),
             (ValueRanges{{0, 4095}}));
-  EXPECT_EQ(refusal_of([] {
+  EXPECT_EQ(testing::refusal_of([] {
               layers::trained_ranges({{"value_range", "9"}}, "w.safetensors");
             }),
             "[weights] w.safetensors says value_range '9', which is no range "

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "parallel/base/check.h"
-#include "tests/configs/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::configs {
 namespace {
@@ -24,7 +24,7 @@ TEST(ReplacedFiles, WeightsOfARunAreKnownByTheirNames) {
 }
 
 TEST(ReplacedFiles, AnInputThatTheRunWouldReplaceIsRefused) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const fs::path run = folder.path() / "exp";
   fs::create_directories(run / "weights");
   fs::create_directory_symlink(run, folder.path() / "link");

@@ -3,18 +3,18 @@
 #include <gtest/gtest.h>
 
 #include "configs/options.h"
-#include "tests/configs/refusal.h"
+#include "tests/support/refusal.h"
 
 namespace headroom::configs {
 namespace {
 
 std::string refusal(const std::string& text) {
-  return refusal_of([&] { parse_run_config(text, "run.yaml"); });
+  return testing::refusal_of([&] { parse_run_config(text, "run.yaml"); });
 }
 
 std::string set_refusal(const std::string& key, const std::string& value) {
   RunConfig config;
-  return refusal_of([&] { set_value(config, key, value); });
+  return testing::refusal_of([&] { set_value(config, key, value); });
 }
 
 // A value that is not the default, and hard to keep.
@@ -64,7 +64,7 @@ TEST(RunConfig, TextsThatLookLikeOtherThingsSurviveYaml) {
 }
 
 TEST(RunConfig, AnInvalidLayoutIsRefusedWithItsPlace) {
-  EXPECT_EQ(refusal_of([] {
+  EXPECT_EQ(testing::refusal_of([] {
               parse_run_config("seed: 1\nlayout: data=2,data=2\n", "run.yaml");
             }),
             "[config] run.yaml:2:9: --layout data=2,data=2: the axis data is "

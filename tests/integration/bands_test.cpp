@@ -127,23 +127,9 @@ class BandRuns : public ::testing::Test {
   }
   static std::vector<std::string> command(const std::string& data,
                                           const std::string& cfg) {
-    return {program("headroom"),
-            "train",
-            "--data",
-            data,
-            "--cfg",
-            cfg,
-            "--img",
-            "96",
-            "--batch",
-            "4",
-            "--threads",
-            "1",
-            "--workers",
-            "1",
-            "--noautoanchor",
-            "--precision",
-            "fp64"};
+    return headroom_command("train --data " + data + " --cfg " + cfg +
+                            " --img 96 --batch 4 --threads 1 --workers 1 "
+                            "--noautoanchor --precision fp64");
   }
   static ProgramResult train(const fs::path& where,
                              const std::vector<std::string>& more) {

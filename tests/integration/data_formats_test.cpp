@@ -70,28 +70,11 @@ void convert(const std::string& split, const fs::path& file) {
 
 std::vector<Json> steps_of(const std::string& data, const std::string& name,
                            const fs::path& folder) {
-  const ProgramResult run = run_program({program("headroom"),
-                                         "train",
-                                         "--data",
-                                         data,
-                                         "--cfg",
-                                         "yolov5n",
-                                         "--img",
-                                         "64",
-                                         "--batch",
-                                         "4",
-                                         "--max-steps",
-                                         "3",
-                                         "--name",
-                                         name,
-                                         "--noval",
-                                         "--threads",
-                                         "1",
-                                         "--workers",
-                                         "1",
-                                         "--memory-limit",
-                                         "2GiB"},
-                                        folder);
+  const ProgramResult run = run_program(
+      headroom_command("train --data " + data + " --name " + name +
+                       " --cfg yolov5n --img 64 --batch 4 --max-steps 3 "
+                       "--noval --threads 1 --workers 1 --memory-limit 2GiB"),
+      folder);
   EXPECT_EQ(run.exit_code, 0) << run.err;
   return read_lines(folder / "runs/train" / name / "steps.jsonl");
 }
@@ -126,9 +109,7 @@ TEST(DataFormats, VocCocoAndYoloTrainTheSame) {
 }
 
 ProgramResult verify(const std::vector<std::string>& words) {
-  std::vector<std::string> command = {program("headroom"), "verify"};
-  command.insert(command.end(), words.begin(), words.end());
-  return run_program(command, fresh_folder());
+  return run_program(joined(headroom_command("verify"), words), fresh_folder());
 }
 
 TEST(Verify, TwoZeroAreaBoxesAreWarningsUnlessStrict) {
@@ -149,14 +130,13 @@ TEST(Verify, RefusalsAreOneClearLine) {
   EXPECT_EQ(no_data.exit_code, 2);
   EXPECT_THAT(no_data.err, HasSubstr("nowhere.yaml"));
   EXPECT_EQ(verify({"--dta", "x"}).exit_code, 2);
-  const ProgramResult half = run_program(
-      {program("headroom"), "val", "--detections", "d.json"}, fresh_folder());
+  const ProgramResult half =
+      run_program(headroom_command("val --detections d.json"), fresh_folder());
   EXPECT_EQ(half.exit_code, 2);
   EXPECT_THAT(half.err, HasSubstr("--ground-truth is missing"));
-  const ProgramResult none =
-      run_program({program("headroom"), "val", "--detections", "d.json",
-                   "--ground-truth", "g.json"},
-                  fresh_folder());
+  const ProgramResult none = run_program(
+      headroom_command("val --detections d.json --ground-truth g.json"),
+      fresh_folder());
   EXPECT_EQ(none.exit_code, 4);
   EXPECT_THAT(none.err, HasSubstr("g.json: there is no such file"));
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/text.h"
 #include "tests/integration/run_comparison.h"
 
 namespace headroom::testing {
@@ -20,10 +21,10 @@ constexpr int kSteps = 20;
 struct Layout {
   std::string name;
   std::string batch;
-  std::vector<std::string> flags;
+  std::string flags;
   size_t ranks;
   // Flags that change the mathematics: the single process has them too.
-  std::vector<std::string> groups = {};
+  std::string groups = "";
   // The number of compared steps; with few steps an epoch, rounding grows
   // faster.
   size_t steps = kSteps;
@@ -38,14 +39,14 @@ std::vector<std::string> command_of(const Layout& layout) {
 // One process, computed once for all tests of a program.
 const std::vector<Json>& one_process(const Layout& layout) {
   static std::map<std::string, std::vector<Json>> runs;
-  std::string name = "one-" + layout.batch;
-  for (const std::string& word : layout.groups) name += word;
+  std::string name = "one-" + layout.batch + layout.groups;
+  std::erase(name, ' ');
   auto& run = runs[name];
   if (run.empty()) {
-    std::vector<std::string> flags = {"--processes", "1", "--max-steps",
-                                      std::to_string(kSteps)};
-    flags.insert(flags.end(), layout.groups.begin(), layout.groups.end());
-    run = train_in(fresh_folder() / name, command_of(layout), flags);
+    const std::string flags =
+        cat("--processes 1 --max-steps ", kSteps, " ", layout.groups);
+    run =
+        train_in(fresh_folder() / name, command_of(layout), split_words(flags));
   }
   return run;
 }
@@ -55,13 +56,10 @@ void expect_equal_to_one_process(const Layout& layout,
   std::vector<Json> one = one_process(layout);
   ASSERT_EQ(one.size(), kSteps);
   one.resize(layout.steps);
-  std::vector<std::string> command = launcher;
-  for (const std::string& word : command_of(layout)) command.push_back(word);
-  std::vector<std::string> flags = layout.flags;
-  flags.insert(flags.end(), layout.groups.begin(), layout.groups.end());
-  flags.insert(flags.end(), {"--max-steps", std::to_string(layout.steps)});
-  const std::vector<Json> run =
-      train_in(fresh_folder() / layout.name, command, flags);
+  const std::vector<Json> run = train_in(
+      fresh_folder() / layout.name, joined(launcher, command_of(layout)),
+      split_words(cat(layout.flags, " ", layout.groups, " --max-steps ",
+                      layout.steps)));
   expect_equivalent(one, run);
   const int64_t alone = measured_peaks(one).at(0);
   const std::vector<int64_t> peaks = measured_peaks(run);
@@ -79,141 +77,77 @@ std::string name_of(const ::testing::TestParamInfo<Layout>& info) {
   return info.param.name;
 }
 
-const std::vector<std::string> kGroupsOf2 = {"--bn-group", "2"};
-const std::vector<std::string> kCopyPaste = {"--set", "hyp.copy_paste=0.6",
-                                             "--set", "hyp.mixup=0.3"};
+constexpr const char* kGroupsOf2 = "--bn-group 2";
+constexpr const char* kCopyPaste =
+    "--set hyp.copy_paste=0.6 --set hyp.mixup=0.3";
 
 // 37 images: batch 8 leaves a last batch of 5, batch 6 one of 1 (ranks without
 // a sample), batch 16 one of 5.
 INSTANTIATE_TEST_SUITE_P(
     Quick, Layouts,
     ::testing::Values(
-        Layout{"data3_uneven", "8", {"--processes", "3"}, 3},
-        Layout{"zero3", "8", {"--layout", "data=2", "--zero", "3"}, 2},
-        Layout{"pipeline2",
-               "8",
-               {"--layout", "pipeline=2", "--micro-batch", "2"},
-               2,
+        Layout{"data3_uneven", "8", "--processes 3", 3},
+        Layout{"zero3", "8", "--layout data=2 --zero 3", 2},
+        Layout{"pipeline2", "8", "--layout pipeline=2 --micro-batch 2", 2,
                kGroupsOf2},
-        Layout{"spatial2", "8", {"--layout", "spatial=2"}, 2},
-        Layout{"data2_pipeline2",
-               "8",
-               {"--layout", "data=2,pipeline=2"},
-               4,
+        Layout{"spatial2", "8", "--layout spatial=2", 2},
+        Layout{"data2_pipeline2", "8", "--layout data=2,pipeline=2", 4,
                kGroupsOf2},
         // One group on both ranks; the last batch of 3 is another.
-        Layout{"uneven17_data2", "17", {"--layout", "data=2"}, 2, {}, 6},
+        Layout{"uneven17_data2", "17", "--layout data=2", 2, "", 6},
         // Groups of 19 and 18, each on its own rank.
-        Layout{"uneven37_zero3",
-               "37",
-               {"--layout", "data=2", "--zero", "3"},
-               2,
-               {},
-               5},
+        Layout{"uneven37_zero3", "37", "--layout data=2 --zero 3", 2, "", 5},
         // Images of 128 pixels, windows of 96.
-        Layout{"data2_random_crop",
-               "8",
-               {"--layout", "data=2"},
-               2,
-               {"--random-crop"}},
-        Layout{"data2_multi_scale",
-               "8",
-               {"--layout", "data=2"},
-               2,
-               {"--multi-scale"}},
-        Layout{"data2_image_weights",
-               "8",
-               {"--layout", "data=2"},
-               2,
-               {"--image-weights", "--set", "hyp.mixup=0.3"}},
-        Layout{"data2_copy_paste",
-               "8",
-               {"--layout", "data=2"},
-               2,
-               kCopyPaste,
-               kSteps,
-               true}),
+        Layout{"data2_random_crop", "8", "--layout data=2", 2, "--random-crop"},
+        Layout{"data2_multi_scale", "8", "--layout data=2", 2, "--multi-scale"},
+        Layout{"data2_image_weights", "8", "--layout data=2", 2,
+               "--image-weights --set hyp.mixup=0.3"},
+        Layout{"data2_copy_paste", "8", "--layout data=2", 2, kCopyPaste,
+               kSteps, true}),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(
     Slow, Layouts,
     ::testing::Values(
-        Layout{"data2", "8", {"--processes", "2"}, 2},
+        Layout{"data2", "8", "--processes 2", 2},
         // Three steps an epoch: gradient norms differ by 2e-4 in step 20, with
         // spatial ranks too.
-        Layout{"data4", "16", {"--layout", "data=4"}, 4, {}, 15},
-        Layout{"data2_short_batch_of_one", "6", {"--processes", "2"}, 2},
+        Layout{"data4", "16", "--layout data=4", 4, "", 15},
+        Layout{"data2_short_batch_of_one", "6", "--processes 2", 2},
         // Shares 9 and 8 of the last batch of 17, in groups of 10 and 7.
-        Layout{"data2_group_behind_a_straddling_one",
-               "20",
-               {"--processes", "2"},
-               2,
-               {"--bn-group", "10"},
-               10},
-        Layout{"uneven17_data3", "17", {"--layout", "data=3"}, 3, {}, 6},
-        Layout{"uneven17_spatial2", "17", {"--layout", "spatial=2"}, 2, {}, 6},
-        Layout{"uneven34_data3", "34", {"--layout", "data=3"}, 3, {}, 5},
-        Layout{
-            "uneven34_pipeline2", "34", {"--layout", "pipeline=2"}, 2, {}, 5},
-        Layout{
-            "uneven37_pipeline2", "37", {"--layout", "pipeline=2"}, 2, {}, 5},
-        Layout{"uneven37_data2_spatial2",
-               "37",
-               {"--layout", "data=2,spatial=2"},
-               4,
-               {},
-               5},
-        Layout{"data2_small_groups",
-               "8",
-               {"--processes", "2"},
-               2,
-               {"--bn-group", "4"}},
+        Layout{"data2_group_behind_a_straddling_one", "20", "--processes 2", 2,
+               "--bn-group 10", 10},
+        Layout{"uneven17_data3", "17", "--layout data=3", 3, "", 6},
+        Layout{"uneven17_spatial2", "17", "--layout spatial=2", 2, "", 6},
+        Layout{"uneven34_data3", "34", "--layout data=3", 3, "", 5},
+        Layout{"uneven34_pipeline2", "34", "--layout pipeline=2", 2, "", 5},
+        Layout{"uneven37_pipeline2", "37", "--layout pipeline=2", 2, "", 5},
+        Layout{"uneven37_data2_spatial2", "37", "--layout data=2,spatial=2", 4,
+               "", 5},
+        Layout{"data2_small_groups", "8", "--processes 2", 2, "--bn-group 4"},
         // Groups that connect lazily.
-        Layout{"lazy_pipeline2",
-               "8",
-               {"--layout", "pipeline=2", "--micro-batch", "2", "--set",
-                "full_mesh_ranks=1"},
-               2,
+        Layout{"lazy_pipeline2", "8",
+               "--layout pipeline=2 --micro-batch 2 --set full_mesh_ranks=1", 2,
                kGroupsOf2},
-        Layout{"lazy_data2_spatial2",
-               "8",
-               {"--layout", "data=2,spatial=2", "--set", "full_mesh_ranks=1"},
-               4},
-        Layout{"zero1", "8", {"--layout", "data=2", "--zero", "1"}, 2},
-        Layout{"zero2", "8", {"--layout", "data=2", "--zero", "2"}, 2},
-        Layout{"pipeline3", "8", {"--layout", "pipeline=3"}, 3, kGroupsOf2},
-        Layout{"data2_spatial2", "8", {"--layout", "data=2,spatial=2"}, 4},
-        Layout{"pipeline2_spatial2",
-               "8",
-               {"--layout", "pipeline=2,spatial=2", "--micro-batch", "4"},
-               4,
-               kGroupsOf2},
-        Layout{
-            "data2_zero3_recompute",
-            "8",
-            {"--layout", "data=2", "--zero", "3", "--activations", "recompute"},
-            2},
-        Layout{"pipeline2_zero_multi_scale",
-               "8",
-               {"--layout", "data=2,pipeline=2", "--zero", "3"},
-               4,
-               {"--multi-scale", "--bn-group", "2"}},
-        Layout{"pipeline2_spatial2_image_weights",
-               "8",
-               {"--layout", "pipeline=2,spatial=2", "--micro-batch", "4"},
-               4,
-               {"--image-weights", "--random-crop", "--bn-group", "2"}},
-        Layout{"data2_spatial2_copy_paste",
-               "8",
-               {"--layout", "data=2,spatial=2"},
-               4,
-               kCopyPaste,
-               kSteps,
-               true},
-        Layout{"micro_batches",
-               "8",
-               {"--processes", "1", "--micro-batch", "2"},
-               1,
+        Layout{"lazy_data2_spatial2", "8",
+               "--layout data=2,spatial=2 --set full_mesh_ranks=1", 4},
+        Layout{"zero1", "8", "--layout data=2 --zero 1", 2},
+        Layout{"zero2", "8", "--layout data=2 --zero 2", 2},
+        Layout{"pipeline3", "8", "--layout pipeline=3", 3, kGroupsOf2},
+        Layout{"data2_spatial2", "8", "--layout data=2,spatial=2", 4},
+        Layout{"pipeline2_spatial2", "8",
+               "--layout pipeline=2,spatial=2 --micro-batch 4", 4, kGroupsOf2},
+        Layout{"data2_zero3_recompute", "8",
+               "--layout data=2 --zero 3 --activations recompute", 2},
+        Layout{"pipeline2_zero_multi_scale", "8",
+               "--layout data=2,pipeline=2 --zero 3", 4,
+               "--multi-scale --bn-group 2"},
+        Layout{"pipeline2_spatial2_image_weights", "8",
+               "--layout pipeline=2,spatial=2 --micro-batch 4", 4,
+               "--image-weights --random-crop --bn-group 2"},
+        Layout{"data2_spatial2_copy_paste", "8", "--layout data=2,spatial=2", 4,
+               kCopyPaste, kSteps, true},
+        Layout{"micro_batches", "8", "--processes 1 --micro-batch 2", 1,
                kGroupsOf2}),
     name_of);
 
@@ -224,40 +158,31 @@ TEST_P(Mpirun, EqualsOneProcess) {
     GTEST_SKIP() << "mpirun is not installed";
   }
   Layout layout = GetParam();
-  layout.flags.insert(layout.flags.end(), {"--processes", "1"});
+  layout.flags += " --processes 1";
   expect_equal_to_one_process(
-      layout, {"mpirun", "-np", std::to_string(layout.ranks), "--oversubscribe",
-               "--allow-run-as-root", "--bind-to", "none"});
+      layout,
+      split_words(cat("mpirun -np ", layout.ranks,
+                      " --oversubscribe --allow-run-as-root --bind-to none")));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Quick, Mpirun,
-    ::testing::Values(
-        Layout{
-            "gloo_pipeline2", "8", {"--layout", "pipeline=2"}, 2, kGroupsOf2},
-        Layout{"mpi_data2", "8", {"--backend", "mpi"}, 2}),
+    ::testing::Values(Layout{"gloo_pipeline2", "8", "--layout pipeline=2", 2,
+                             kGroupsOf2},
+                      Layout{"mpi_data2", "8", "--backend mpi", 2}),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(
     Slow, Mpirun,
     ::testing::Values(
-        Layout{"gloo_spatial2", "8", {"--layout", "spatial=2"}, 2},
-        Layout{"gloo_zero3", "8", {"--layout", "data=2", "--zero", "3"}, 2},
+        Layout{"gloo_spatial2", "8", "--layout spatial=2", 2},
+        Layout{"gloo_zero3", "8", "--layout data=2 --zero 3", 2},
         // Ranks that hold parts send copies of them to their buddies.
-        Layout{"mpi_zero3",
-               "8",
-               {"--backend", "mpi", "--layout", "data=2", "--zero", "3"},
-               2},
-        Layout{"mpi_data2_pipeline2",
-               "8",
-               {"--backend", "mpi", "--layout", "data=2,pipeline=2"},
-               4,
-               kGroupsOf2},
-        Layout{
-            "mpi_data2_spatial2_zero3",
-            "8",
-            {"--backend", "mpi", "--layout", "data=2,spatial=2", "--zero", "3"},
-            4}),
+        Layout{"mpi_zero3", "8", "--backend mpi --layout data=2 --zero 3", 2},
+        Layout{"mpi_data2_pipeline2", "8",
+               "--backend mpi --layout data=2,pipeline=2", 4, kGroupsOf2},
+        Layout{"mpi_data2_spatial2_zero3", "8",
+               "--backend mpi --layout data=2,spatial=2 --zero 3", 4}),
     name_of);
 
 }  // namespace

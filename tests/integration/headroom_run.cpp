@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -110,8 +111,17 @@ std::vector<std::string> joined(std::vector<std::string> words,
   return words;
 }
 
+std::vector<std::string> split_words(const std::string& line) {
+  std::istringstream text(line);
+  return {std::istream_iterator<std::string>(text), {}};
+}
+
 std::string program(const std::string& name) {
   return std::string(HEADROOM_BUILD_DIR) + "/bin/" + name;
+}
+
+std::vector<std::string> headroom_command(const std::string& line) {
+  return joined({program("headroom")}, split_words(line));
 }
 
 namespace {
@@ -196,24 +206,10 @@ std::string outlined_shapes_data() {
 
 std::vector<std::string> train_shapes(const std::string& batch,
                                       const std::vector<std::string>& more) {
-  std::vector<std::string> command = {program("headroom"),
-                                      "train",
-                                      "--data",
-                                      shapes_data(),
-                                      "--cfg",
-                                      "yolov5n",
-                                      "--img",
-                                      "96",
-                                      "--batch",
-                                      batch,
-                                      "--device",
-                                      "cpu",
-                                      "--threads",
-                                      "1",
-                                      "--workers",
-                                      "1"};
-  command.insert(command.end(), more.begin(), more.end());
-  return command;
+  return joined(headroom_command("train --data " + shapes_data() +
+                                 " --cfg yolov5n --img 96 --batch " + batch +
+                                 " --device cpu --threads 1 --workers 1"),
+                more);
 }
 
 std::string text_of(const fs::path& path) {

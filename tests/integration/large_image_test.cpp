@@ -99,29 +99,15 @@ Run train(const std::string& data, const std::vector<std::string>& size,
           const std::string& precision, const std::string& layout) {
   const fs::path folder = fs::path(data).parent_path().parent_path() / layout;
   fs::create_directories(folder);
-  std::vector<std::string> command = {program("headroom"),
-                                      "train",
-                                      "--data",
-                                      data,
-                                      "--cfg",
-                                      "yolov5n",
-                                      "--batch",
-                                      "1",
-                                      "--rect",
-                                      "--precision",
-                                      precision,
-                                      "--layout",
-                                      layout,
-                                      "--threads",
-                                      "1",
-                                      "--noval",
-                                      "--max-steps",
-                                      std::to_string(kSteps),
-                                      "--workers",
-                                      "1",
-                                      "--img"};
-  command.insert(command.end(), size.begin(), size.end());
-  Program headroom(command, folder);
+  Program headroom(
+      joined(headroom_command(
+                 "train --data " + data +
+                 " --cfg yolov5n --batch 1 --rect --threads 1 --workers 1 "
+                 "--noval --precision " +
+                 precision + " --layout " + layout + " --max-steps " +
+                 std::to_string(kSteps) + " --img"),
+             size),
+      folder);
   std::map<pid_t, int64_t> resident;
   const fs::path steps = folder / "runs/train/exp/steps.jsonl";
   const auto measure = [&] {

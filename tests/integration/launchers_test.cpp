@@ -34,23 +34,10 @@ int free_port() {
 }
 
 std::vector<std::string> small_training(const std::string& steps) {
-  return {program("headroom"),
-          "train",
-          "--synthetic-input",
-          "--cfg",
-          "yolov5n",
-          "--img",
-          "64",
-          "--batch",
-          "4",
-          "--device",
-          "cpu",
-          "--threads",
-          "1",
-          "--noval",
-          "--noplots",
-          "--max-steps",
-          steps};
+  return headroom_command(
+      "train --synthetic-input --cfg yolov5n --img 64 --batch 4 --device cpu "
+      "--threads 1 --noval --noplots --max-steps " +
+      steps);
 }
 
 // The command with variables "A=1;B=2".

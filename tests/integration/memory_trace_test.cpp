@@ -16,23 +16,12 @@ namespace fs = std::filesystem;
 
 ProgramResult train(const fs::path& folder, std::vector<std::string> more) {
   fs::create_directories(folder);
-  std::vector<std::string> command = {program("headroom"),
-                                      "train",
-                                      "--synthetic-input",
-                                      "--cfg",
-                                      "yolov5n",
-                                      "--img",
-                                      "64",
-                                      "--batch",
-                                      "4",
-                                      "--threads",
-                                      "1",
-                                      "--layout",
-                                      "data=2",
-                                      "--max-steps",
-                                      "4"};
-  command.insert(command.end(), more.begin(), more.end());
-  return run_program(command, folder);
+  return run_program(
+      joined(headroom_command("train --synthetic-input --cfg yolov5n --img 64 "
+                              "--batch 4 --threads 1 "
+                              "--layout data=2 --max-steps 4"),
+             more),
+      folder);
 }
 
 std::vector<std::string> losses(const fs::path& folder) {

@@ -22,23 +22,12 @@ struct Trained {
 
 Trained train(const fs::path& folder, std::vector<std::string> more) {
   fs::create_directories(folder);
-  std::vector<std::string> command = {program("headroom"),
-                                      "train",
-                                      "--synthetic-input",
-                                      "--cfg",
-                                      "yolov5n",
-                                      "--img",
-                                      "160",
-                                      "--batch",
-                                      "2",
-                                      "--bn-group",
-                                      "2",
-                                      "--threads",
-                                      "1",
-                                      "--max-steps",
-                                      "3"};
-  command.insert(command.end(), more.begin(), more.end());
-  const ProgramResult result = run_program(command, folder);
+  const ProgramResult result = run_program(
+      joined(headroom_command("train --synthetic-input --cfg yolov5n --img 160 "
+                              "--batch 2 --bn-group 2 "
+                              "--threads 1 --max-steps 3"),
+             more),
+      folder);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   Trained run;
   for (const Json& step : read_lines(folder / "runs/train/exp/steps.jsonl")) {

@@ -11,6 +11,7 @@
 //   coordinator   it is killed, and its supervisor restarts it
 //
 // Prints a table at the end. The suites named Slow run with the label `slow`.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -30,6 +31,8 @@
 namespace headroom::testing {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::Not;
 namespace fs = std::filesystem;
 
 const std::string kTestPlugin =
@@ -316,7 +319,7 @@ TEST_P(NcclRun, EqualsOneProcess) {
   for (const Json& event : events_named(folder_, "resume")) {
     EXPECT_GE(event.at("step").get<int>(), goes_on ? 1 : kStep - 1) << event;
   }
-  EXPECT_EQ(result.err.find("stuck"), std::string::npos) << result.err;
+  EXPECT_THAT(result.err, Not(HasSubstr("stuck")));
   NcclTable::rows().push_back(row);
 }
 
@@ -331,10 +334,9 @@ TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsReported) {
              {"--device", "0,1", "--backend", "nccl", "--layout", "data=2"}),
       folder);
   EXPECT_EQ(result.exit_code, 5) << result.err;
-  EXPECT_NE(result.err.find("the device has no memory for NCCL's buffers"),
-            std::string::npos)
-      << result.err;
-  EXPECT_NE(result.err.find("use a smaller --batch"), std::string::npos);
+  EXPECT_THAT(result.err,
+              HasSubstr("the device has no memory for NCCL's buffers"));
+  EXPECT_THAT(result.err, HasSubstr("use a smaller --batch"));
   EXPECT_LT(result.seconds, 60);
 }
 
@@ -369,8 +371,8 @@ TEST(NcclRunRefusals, SettingsThatNcclCannotUseAreReportedWithARemedy) {
                            one.flags),
                     fresh_folder());
     EXPECT_EQ(result.exit_code, 2) << result.err;
-    EXPECT_NE(result.err.find(one.says), std::string::npos) << result.err;
-    EXPECT_NE(result.err.find(one.remedy), std::string::npos) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(one.says));
+    EXPECT_THAT(result.err, HasSubstr(one.remedy));
     EXPECT_LT(result.seconds, 60);
   }
 }
@@ -385,9 +387,7 @@ TEST(NcclRunNetwork, TheRateOfTheFirstSumsIsReported) {
   ASSERT_EQ(said.size(), 1u);
   const auto reason = said.front().at("reason").get<std::string>();
   EXPECT_EQ(reason.find("NCCL: "), 0u) << reason;
-  EXPECT_NE(reason.find(" GB/s between the cards of this machine"),
-            std::string::npos)
-      << reason;
+  EXPECT_THAT(reason, HasSubstr(" GB/s between the cards of this machine"));
 }
 
 // NCCL refuses two ranks on one device of a host, unless each is a host.

@@ -4,6 +4,7 @@
 // memory. Neither vote nor commit allocates.
 //
 // The suites named Slow run with the label `slow`.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,6 +21,8 @@
 namespace headroom::testing {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::Not;
 namespace fs = std::filesystem;
 
 constexpr int kRanks = 2;
@@ -300,33 +303,11 @@ TEST(Slow, ASmallerMicroBatchStaysWithinTheTolerance) {
 // Another process takes two fifths of the limit in the middle of a run.
 TEST(OutOfMemoryRun, ABallastLeadsToALeanerPlan) {
   const auto command = [](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {program("headroom"),
-                                      "train",
-                                      "--data",
-                                      shapes_data(),
-                                      "--cfg",
-                                      "yolov5n",
-                                      "--img",
-                                      "256",
-                                      "--batch",
-                                      "8",
-                                      "--bn-group",
-                                      "8",
-                                      "--processes",
-                                      "1",
-                                      "--activations",
-                                      "keep",
-                                      "--device",
-                                      "cpu",
-                                      "--noval",
-                                      "--threads",
-                                      "1",
-                                      "--workers",
-                                      "1",
-                                      "--max-steps",
-                                      "4"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return testing::joined(
+        train_shapes("8",
+                     {"--img", "256", "--bn-group", "8", "--processes", "1",
+                      "--activations", "keep", "--noval", "--max-steps", "4"}),
+        more);
   };
   const Finished calm = run_in(fresh_folder() / "calm", command({}));
   ASSERT_EQ(calm.steps.size(), 4u);
@@ -382,9 +363,9 @@ TEST(OutOfMemoryRun, AHostWithoutMemoryEndsTheRunAtACommittedStep) {
   const fs::path directory = folder / "runs/train/exp";
   const auto steps = read_lines(directory / "steps.jsonl");
   ASSERT_GE(steps.size(), 2u) << result.err;
-  EXPECT_NE(result.err.find("memory"), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("--resume"), std::string::npos) << result.err;
-  EXPECT_EQ(result.err.find("terminate"), std::string::npos) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("memory"));
+  EXPECT_THAT(result.err, HasSubstr("--resume"));
+  EXPECT_THAT(result.err, Not(HasSubstr("terminate")));
   EXPECT_TRUE(fs::exists(directory / "checkpoints" /
                          ("step-" + std::to_string(steps.size())) /
                          "MANIFEST.json"))

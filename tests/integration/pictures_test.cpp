@@ -1,5 +1,6 @@
 // Pictures of a run do not change its results; the files of `headroom val`
 // agree with its figures.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -14,6 +15,7 @@
 namespace headroom::testing {
 namespace {
 
+using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
 // The names of all that YOLOv5 draws; the shapes' 9 images are two batches
@@ -179,16 +181,14 @@ TEST_F(Pictures, ValidationWritesTheSameDetectionsForAnyNumberOfProcesses) {
         << i;
   }
   EXPECT_EQ(said.at("per_size").at("all").at("objects"), file.at("objects"));
-  EXPECT_NE((one_process.out + one_process.err).find("COCO, small"),
-            std::string::npos)
+  EXPECT_THAT((one_process.out + one_process.err), HasSubstr("COCO, small"))
       << one_process.out << one_process.err;
 }
 
 TEST_F(Pictures, ConfidencesNeedTheirFiles) {
   const ProgramResult refused = validate("refused", {"--save-conf"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_NE(refused.err.find("add --save-txt"), std::string::npos)
-      << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("add --save-txt"));
   EXPECT_FALSE(fs::exists(folder_ / "runs/val/refused"));
 }
 

@@ -4,6 +4,7 @@
 // the flag that forbids another plan.
 //
 // The suites named Slow run with the label `slow`.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 namespace headroom::testing {
 namespace {
 
+using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
 constexpr int64_t kFailingStep = 2;
@@ -25,8 +27,7 @@ constexpr int64_t kFailingStep = 2;
 std::vector<std::string> command_of(const std::vector<std::string>& more) {
   std::vector<std::string> words = train_fp64("8");
   *(std::ranges::find(words, "--img") + 1) = "160";
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return joined(words, more);
 }
 
 fs::path run_directory(const fs::path& folder) {
@@ -84,12 +85,11 @@ TEST(Replan, ARunGoesOnUnderAnotherPlanAndResumesUnderIt) {
   const std::vector<Json> generations = events_named(folder, "generation");
   ASSERT_EQ(generations.size(), 8u);
   const std::string why = generations[6].at("reason");
-  EXPECT_NE(why.find("generation 7: step 2, rank 1: out of memory with the "
-                     "leanest activations"),
-            std::string::npos)
-      << why;
+  EXPECT_THAT(why,
+              HasSubstr("generation 7: step 2, rank 1: out of memory with the "
+                        "leanest activations"));
   const std::string reason = plan.at("reason");
-  EXPECT_NE(reason.find("instead of data=2"), std::string::npos) << reason;
+  EXPECT_THAT(reason, HasSubstr("instead of data=2"));
   for (const size_t step : {2, 3}) EXPECT_EQ(all[step].at("generation"), 7);
   EXPECT_EQ(all[4].at("generation"), 1);
   expect_equivalent(undisturbed(), all);
@@ -121,14 +121,12 @@ TEST(Slow, ALastingBallastLeadsToAPlanThatFitsBesideIt) {
   for (const int64_t bytes : measured_peaks(steps)) EXPECT_LE(bytes, limit);
 
   const std::string why = generations.back().at("reason");
-  EXPECT_NE(why.find("step 2, rank 1: out of memory with the leanest "
-                     "activations: asked for"),
-            std::string::npos)
-      << why;
+  EXPECT_THAT(why, HasSubstr("step 2, rank 1: out of memory with the leanest "
+                             "activations: asked for"));
   const std::vector<Json> plans = events_named(folder, "plan");
   ASSERT_EQ(plans.size(), generations.size());
   const std::string reason = plans.back().at("reason");
-  EXPECT_NE(reason.find("instead of data=2"), std::string::npos) << reason;
+  EXPECT_THAT(reason, HasSubstr("instead of data=2"));
   std::printf("%s\n", reason.c_str());
   for (const Json& bytes : plans.back().at("plan").at("predicted_peak_bytes")) {
     EXPECT_LE(bytes, room);
@@ -157,10 +155,10 @@ TEST(Replan, AGivenFlagThatForbidsAnotherPlanIsNamed) {
         "the state after 2 steps is saved, continue with: headroom train "
         "--resume",
         "--layout data="}) {
-    EXPECT_NE(reason.find(part), std::string::npos) << part << ": " << reason;
+    EXPECT_THAT(reason, HasSubstr(part)) << part << ": " << reason;
   }
   EXPECT_EQ(reason.find('\n'), std::string::npos);
-  EXPECT_NE(result.err.find(reason), std::string::npos) << result.err;
+  EXPECT_THAT(result.err, HasSubstr(reason));
   EXPECT_TRUE(fs::exists(run_directory(folder) / "checkpoints/step-2" /
                          "MANIFEST.json"));
 }
@@ -188,11 +186,10 @@ TEST(Slow, ARankOutOfMemoryOutsideAStepEndsTheRunForAllRanks) {
   const std::string reason = over[0].at("reason");
   std::printf("%s\n", reason.c_str());
   EXPECT_EQ(reason.find("rank 1 "), 0u) << reason;
-  EXPECT_NE(reason.find("memory limit"), std::string::npos) << reason;
-  EXPECT_NE(reason.find("the state after 5 steps is saved, continue with: "
-                        "headroom train --resume"),
-            std::string::npos)
-      << reason;
+  EXPECT_THAT(reason, HasSubstr("memory limit"));
+  EXPECT_THAT(reason,
+              HasSubstr("the state after 5 steps is saved, continue with: "
+                        "headroom train --resume"));
   EXPECT_EQ(reason.find('\n'), std::string::npos);
   EXPECT_TRUE(fs::exists(run_directory(folder) / "checkpoints/step-5" /
                          "MANIFEST.json"))

@@ -1,4 +1,5 @@
 // The files that a run leaves, and the figures of `headroom val` for it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +15,8 @@
 namespace headroom::testing {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::Not;
 namespace fs = std::filesystem;
 
 std::vector<std::string> lines_of(const fs::path& path) {
@@ -76,7 +79,7 @@ TEST_F(Results, DetectAndExportReadItsWeights) {
        "--save-csv", "--save-json", "--name", "found"},
       folder_);
   ASSERT_EQ(detected.exit_code, 0) << detected.err;
-  EXPECT_NE(detected.out.find("image 9/9 "), std::string::npos) << detected.out;
+  EXPECT_THAT(detected.out, HasSubstr("image 9/9 "));
   const fs::path found = folder_ / "runs/detect/found";
   const Json boxes = read_json(found / "predictions.json");
   ASSERT_FALSE(boxes.empty());
@@ -87,9 +90,7 @@ TEST_F(Results, DetectAndExportReadItsWeights) {
       {program("headroom"), "export", "--weights", weights, "--img", "96"},
       folder_);
   ASSERT_EQ(exported.exit_code, 0) << exported.err;
-  EXPECT_NE(exported.out.find("images 1x3x96x96 -> output0 1x567x8"),
-            std::string::npos)
-      << exported.out;
+  EXPECT_THAT(exported.out, HasSubstr("images 1x3x96x96 -> output0 1x567x8"));
   EXPECT_TRUE(fs::exists(run() / "weights/best.onnx"));
 }
 
@@ -171,25 +172,18 @@ TEST_F(Results, ValOnOtherClassesNamesBothNumbers) {
       "\ntrain: images/train\nval: images/val\nnames: [a, b, c, d, e]\n";
   std::ofstream(folder_ / "five.yaml") << data;
   const auto val = [&](const std::vector<std::string>& flags) {
-    std::vector<std::string> words = {
-        program("headroom"),
-        "val",
-        "--weights",
-        (run() / "weights/best.safetensors").string(),
-        "--img",
-        "96",
-        "--name",
-        "other"};
-    words.insert(words.end(), flags.begin(), flags.end());
-    return run_program(words, folder_);
+    return run_program(joined({program("headroom"), "val", "--weights",
+                               run() / "weights/best.safetensors", "--img",
+                               "96", "--name", "other"},
+                              flags),
+                       folder_);
   };
   const ProgramResult more = val({"--data", "five.yaml"});
   EXPECT_EQ(more.exit_code, 2);
-  EXPECT_NE(more.err.find("best.safetensors has 3 classes, but " +
-                          (folder_ / "five.yaml").string() + " names 5: judge"),
-            std::string::npos)
-      << more.err;
-  EXPECT_EQ(more.err.find("model.24"), std::string::npos) << more.err;
+  EXPECT_THAT(more.err,
+              HasSubstr("best.safetensors has 3 classes, but " +
+                        (folder_ / "five.yaml").string() + " names 5: judge"));
+  EXPECT_THAT(more.err, Not(HasSubstr("model.24")));
   std::string swapped = text_of(shapes_data());
   swapped.replace(swapped.find("path: ."), 7,
                   "path: " + fs::path(shapes_data()).parent_path().string());
@@ -198,18 +192,15 @@ TEST_F(Results, ValOnOtherClassesNamesBothNumbers) {
   std::ofstream(folder_ / "swapped.yaml") << swapped;
   const ProgramResult other = val({"--data", "swapped.yaml"});
   EXPECT_EQ(other.exit_code, 0) << other.err;
-  EXPECT_NE(other.err.find("class 1 is 'triangle' in " +
-                           (folder_ / "swapped.yaml").string() +
-                           ", but 'rectangle' in "),
-            std::string::npos)
-      << other.err;
+  EXPECT_THAT(other.err, HasSubstr("class 1 is 'triangle' in " +
+                                   (folder_ / "swapped.yaml").string() +
+                                   ", but 'rectangle' in "));
   const ProgramResult one = val({"--data", shapes_data(), "--single-cls"});
   EXPECT_EQ(one.exit_code, 2);
-  EXPECT_NE(one.err.find("has 3 classes, but --single-cls makes one of all: "
-                         "leave --single-cls out, or judge weights that were "
-                         "trained with it"),
-            std::string::npos)
-      << one.err;
+  EXPECT_THAT(one.err,
+              HasSubstr("has 3 classes, but --single-cls makes one of all: "
+                        "leave --single-cls out, or judge weights that were "
+                        "trained with it"));
 }
 
 TEST_F(Results, ValOfWeightsOfOneClassForAllNeedsNoFlag) {
@@ -229,9 +220,8 @@ TEST_F(Results, ValOfWeightsOfOneClassForAllNeedsNoFlag) {
   };
   const ProgramResult judged = val("unsaid", {});
   EXPECT_EQ(judged.exit_code, 0) << judged.err;
-  EXPECT_NE(judged.err.find("--single-cls: all classes are judged as one, as "),
-            std::string::npos)
-      << judged.err;
+  EXPECT_THAT(judged.err,
+              HasSubstr("--single-cls: all classes are judged as one, as "));
   const ProgramResult said = val("said", {"--single-cls"});
   EXPECT_EQ(read_json(folder_ / "runs/val/unsaid/results.json"),
             read_json(folder_ / "runs/val/said/results.json"));

@@ -1,11 +1,11 @@
 // A run that was stopped and resumed is the run that was never stopped: the
 // remaining lines of steps.jsonl are bit-identical.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -15,6 +15,8 @@
 namespace headroom::testing {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::Not;
 namespace fs = std::filesystem;
 
 const std::vector<std::string> kDecided = {"loss", "box",       "obj",    "cls",
@@ -23,17 +25,17 @@ const std::vector<std::string> kDecided = {"loss", "box",       "obj",    "cls",
 class Resume : public ::testing::Test {
  protected:
   // 37 images in batches of 8: 5 steps an epoch, validated at each end.
-  ProgramResult train(const fs::path& folder, std::vector<std::string> more) {
+  static ProgramResult train(const fs::path& folder,
+                             const std::vector<std::string>& more) {
     fs::create_directories(folder);
-    std::vector<std::string> command = train_shapes("8", {"--epochs", "4"});
-    command.insert(command.end(), more.begin(), more.end());
-    return run_program(command, folder);
+    return run_program(train_shapes("8", joined({"--epochs", "2"}, more)),
+                       folder);
   }
-  ProgramResult resume(const fs::path& folder, std::vector<std::string> more) {
-    std::vector<std::string> command = {program("headroom"), "train",
-                                        "--resume", (folder / kRun).string()};
-    command.insert(command.end(), more.begin(), more.end());
-    return run_program(command, folder);
+  static ProgramResult resume(const fs::path& folder,
+                              const std::vector<std::string>& more) {
+    return run_program(
+        joined({program("headroom"), "train", "--resume", folder / kRun}, more),
+        folder);
   }
   static std::vector<Json> steps(const fs::path& folder) {
     return read_lines(folder / kRun / "steps.jsonl");
@@ -65,10 +67,8 @@ TEST_P(ResumeLayout, ContinuesBitForBit) {
   const std::vector<std::string>& layout = GetParam().flags;
   const fs::path whole = folder / "whole", parts = folder / "parts";
   ASSERT_EQ(train(whole, layout).exit_code, 0);
-  std::vector<std::string> first = layout;
-  first.insert(first.end(), {"--max-steps", "12"});
-  ASSERT_EQ(train(parts, first).exit_code, 0);
-  ASSERT_EQ(steps(parts).size(), 12u);
+  ASSERT_EQ(train(parts, joined(layout, {"--max-steps", "7"})).exit_code, 0);
+  ASSERT_EQ(steps(parts).size(), 7u);
   const ProgramResult resumed = resume(parts, {"--max-steps", "0"});
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
   expect_same_steps(steps(whole), steps(parts));
@@ -106,9 +106,8 @@ std::string replaced(std::string text, const std::string& what,
 
 void edit(const fs::path& file, const std::string& what,
           const std::string& with) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  std::ofstream(file) << replaced(text.str(), what, with);
+  const std::string text = replaced(text_of(file), what, with);
+  std::ofstream(file) << text;
 }
 
 // A run of an earlier version, which chose its group size: only plan.json
@@ -121,16 +120,13 @@ TEST_F(Resume, GoesOnWithTheGroupsThatItBeganWith) {
   for (const auto& flags : std::vector<std::vector<std::string>>{
            {}, {"--zero", "0"}}) {  // changes nothing, but makes a new plan
     const fs::path parts = folder / ("parts" + std::to_string(flags.size()));
-    std::vector<std::string> first = groups;
-    first.insert(first.end(), {"--max-steps", "7"});
-    ASSERT_EQ(train(parts, first).exit_code, 0);
+    ASSERT_EQ(train(parts, joined(groups, {"--max-steps", "7"})).exit_code, 0);
     edit(parts / kRun / "run.yaml", "batch_norm_group_size: 3",
          "batch_norm_group_size: 0");
     edit(parts / kRun / "plan.json", "  \"even_batch_norm_groups\": false,\n",
          "");
-    std::vector<std::string> more = flags;
-    more.insert(more.end(), {"--max-steps", "0"});
-    const ProgramResult resumed = resume(parts, more);
+    const ProgramResult resumed =
+        resume(parts, joined(flags, {"--max-steps", "0"}));
     EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
     expect_same_steps(steps(folder / "whole"), steps(parts));
     EXPECT_EQ(read_json(parts / kRun / "plan.json").at("batch_norm_group_size"),
@@ -159,9 +155,8 @@ TEST_F(Resume, GoesOnInAnotherPrecision) {
   EXPECT_EQ(all[4].at("loss_scale"), 65536);
   const ProgramResult refused = resume(folder, {"--precision", "fp64"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_NE(refused.err.find("precision was fp32 and cannot become fp64"),
-            std::string::npos)
-      << refused.err;
+  EXPECT_THAT(refused.err,
+              HasSubstr("precision was fp32 and cannot become fp64"));
 }
 
 TEST_F(Resume, UsesTheCheckpointBeforeADamagedOneAndCutsTheLog) {
@@ -177,9 +172,7 @@ TEST_F(Resume, UsesTheCheckpointBeforeADamagedOneAndCutsTheLog) {
 
   const ProgramResult resumed = resume(folder, {"--max-steps", "9"});
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-  EXPECT_NE(resumed.err.find("state.safetensors has 1000 bytes"),
-            std::string::npos)
-      << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("state.safetensors has 1000 bytes"));
   expect_same_steps(before, steps(folder));
 }
 
@@ -189,8 +182,7 @@ TEST_F(Resume, NothingUsableIsRefusedAndNothingChanges) {
   fs::remove(folder / kRun / "checkpoints/step-2/MANIFEST.json");
   const ProgramResult resumed = resume(folder, {"--max-steps", "4"});
   EXPECT_EQ(resumed.exit_code, 2);
-  EXPECT_NE(resumed.err.find("no usable checkpoint"), std::string::npos)
-      << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("no usable checkpoint"));
   EXPECT_EQ(steps(folder).size(), 2u);
 }
 
@@ -199,9 +191,8 @@ TEST_F(Resume, ResumingAFinishedRunReportsThatItIsFinished) {
   ASSERT_EQ(train(folder, {"--epochs", "1", "--noval"}).exit_code, 0);
   const ProgramResult resumed = resume(folder, {});
   EXPECT_EQ(resumed.exit_code, 2);
-  EXPECT_NE(resumed.err.find("has committed 5 steps and was asked for 5"),
-            std::string::npos)
-      << resumed.err;
+  EXPECT_THAT(resumed.err,
+              HasSubstr("has committed 5 steps and was asked for 5"));
 }
 
 // The file that --cfg names is the user's.
@@ -214,26 +205,19 @@ TEST_F(Resume, AnEditedModelIsRefusedAndTheRecordedOneGoesOn) {
   std::ofstream(cfg) << table;
   ASSERT_EQ(train(folder, {"--cfg", cfg, "--max-steps", "2"}).exit_code, 0);
   EXPECT_EQ(text_of(folder / kRun / "model.yaml"), table);
-  std::string edited = "# deeper\n" + table;
-  const std::string layer = "[-1, 6, C3, [256]]";
-  ASSERT_NE(edited.find(layer), std::string::npos);
-  edited.replace(edited.find(layer), layer.size(), "[-1, 6, C3, [256, False]]");
-  std::ofstream(cfg) << edited;
+  edit(cfg, "[-1, 6, C3, [256]]", "[-1, 6, C3, [256, False]]");
   const ProgramResult refused = resume(folder, {"--max-steps", "3"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_NE(
-      refused.err.find("layer 4 was [-1, 6, C3, [256]] and is now [-1, 6, "
-                       "C3, [256, False]]"),
-      std::string::npos)
-      << refused.err;
+  EXPECT_THAT(refused.err,
+              HasSubstr("layer 4 was [-1, 6, C3, [256]] and is now [-1, 6, "
+                        "C3, [256, False]]"));
   // A worker on its own reads it too.
   const ProgramResult alone =
       run_program({program("headroom-worker"), "--standalone",
                    (folder / kRun / "run.yaml").string(), "--resume"},
                   folder);
   EXPECT_EQ(alone.exit_code, 2);
-  EXPECT_NE(alone.err.find("is not the model that"), std::string::npos)
-      << alone.err;
+  EXPECT_THAT(alone.err, HasSubstr("is not the model that"));
   EXPECT_EQ(steps(folder).size(), 2u);
   const ProgramResult resumed = resume(
       folder,
@@ -244,9 +228,9 @@ TEST_F(Resume, AnEditedModelIsRefusedAndTheRecordedOneGoesOn) {
 
 TEST_F(Resume, AnotherDataSetIsReported) {
   const fs::path folder = fresh_folder();
-  ASSERT_EQ(train(folder, {"--max-steps", "6"}).exit_code, 0);
+  ASSERT_EQ(train(folder, {"--epochs", "4", "--max-steps", "6"}).exit_code, 0);
   const ProgramResult same = resume(folder, {"--max-steps", "7"});
-  EXPECT_EQ(same.err.find("training image"), std::string::npos) << same.err;
+  EXPECT_THAT(same.err, Not(HasSubstr("training image")));
   const fs::path images = fs::path(shapes_data()).parent_path() / "images";
   std::ofstream list(folder / "fewer.txt");
   int count = 0;
@@ -261,11 +245,10 @@ TEST_F(Resume, AnotherDataSetIsReported) {
   const ProgramResult fewer =
       resume(folder, {"--data", folder / "fewer.yaml", "--max-steps", "8"});
   EXPECT_EQ(fewer.exit_code, 0) << fewer.err;
-  EXPECT_NE(fewer.err.find("the run had 37 training images and goes on with "
-                           "20: an epoch is 3 steps now, and after 7 this is "
-                           "epoch 3"),
-            std::string::npos)
-      << fewer.err;
+  EXPECT_THAT(fewer.err,
+              HasSubstr("the run had 37 training images and goes on with "
+                        "20: an epoch is 3 steps now, and after 7 this is "
+                        "epoch 3"));
 }
 
 }  // namespace

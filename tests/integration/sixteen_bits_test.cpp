@@ -154,6 +154,19 @@ class SixteenBits : public ::testing::Test {
   static std::vector<Json> steps(const std::string& name) {
     return read_lines(run(name) / "steps.jsonl");
   }
+  // Writes data.yaml with another range under `name`.
+  static void write_range(const std::string& name, const std::string& range) {
+    const std::string text =
+        text_of(folder_ / "data.yaml") + "range: " + range + "\n";
+    std::ofstream(folder_ / name) << text;
+  }
+  // "value_range: ..." of the run.yaml of "two".
+  static std::string range_line() {
+    const std::string yaml = text_of(run("two") / "run.yaml");
+    const size_t at = yaml.find("value_range: ");
+    EXPECT_NE(at, std::string::npos);
+    return yaml.substr(at, yaml.find('\n', at) - at);
+  }
   static std::string weights() {
     return run("two") / "weights/last.safetensors";
   }
@@ -192,8 +205,7 @@ TEST_F(SixteenBits, AKillAndAResumeChangeNoBit) {
             0);
   // Another range would make another run: the first one's is kept.
   const std::string before = text_of(folder_ / "deep.yaml");
-  std::ofstream(folder_ / "deep.yaml")
-      << text_of(folder_ / "data.yaml") << "range: [0, 65535]\n";
+  write_range("deep.yaml", "[0, 65535]");
   const ProgramResult resumed =
       run_program({program("headroom"), "train", "--resume", run("parts"),
                    "--max-steps", "6"},
@@ -214,11 +226,7 @@ TEST_F(SixteenBits, AKillAndAResumeChangeNoBit) {
 
 // Percentiles are measured once; the run and the weights record the numbers.
 TEST_F(SixteenBits, TheMeasuredRangeGoesWithTheWeights) {
-  const std::string yaml = text_of(run("two") / "run.yaml");
-  const size_t at = yaml.find("value_range: ");
-  ASSERT_NE(at, std::string::npos);
-  const std::string line = yaml.substr(at, yaml.find('\n', at) - at);
-  std::string range = line.substr(line.find(' ') + 1);
+  std::string range = range_line().substr(range_line().find(' ') + 1);
   std::erase(range, '"');
   double low = 0, high = 0;
   ASSERT_EQ(std::sscanf(range.c_str(), "%lf,%lf", &low, &high), 2) << range;
@@ -251,8 +259,7 @@ TEST_F(SixteenBits, TheMeasuredRangeGoesWithTheWeights) {
     return result.out.substr(begin, result.out.find('\n', begin) - begin);
   };
   const auto agreed = figures_of(judged("deep.yaml", {"--name", "deep"}));
-  std::ofstream(folder_ / "other.yaml")
-      << text_of(folder_ / "data.yaml") << "range: [0, 65535]\n";
+  write_range("other.yaml", "[0, 65535]");
   const ProgramResult other = judged("other.yaml", {"--name", "other"});
   EXPECT_EQ(figures_of(other), agreed);
   judged("other.yaml", {"--name", "tiled", "--tile", "64"});
@@ -269,10 +276,8 @@ TEST_F(SixteenBits, TheMeasuredRangeGoesWithTheWeights) {
 
 TEST_F(SixteenBits, AWorkerOnItsOwnMeasuresTheSameRange) {
   std::string yaml = text_of(run("two") / "run.yaml");
-  const size_t at = yaml.find("value_range: ");
-  ASSERT_NE(at, std::string::npos);
-  const std::string measured = yaml.substr(at, yaml.find('\n', at) - at);
-  yaml.erase(at, measured.size());
+  const std::string measured = range_line();
+  yaml.erase(yaml.find(measured), measured.size());
   const std::string two = "processes: 2";
   ASSERT_NE(yaml.find(two), std::string::npos);
   yaml.replace(yaml.find(two), two.size(), "processes: 1");
@@ -303,15 +308,12 @@ TEST_F(SixteenBits, TheStartReportsHowTheyAreHandled) {
       text_of(run("reduced") / "data_report.txt"),
       HasSubstr("have more than 8 bits and are reduced to 8: write range: "
                 "[low, high] into"));
-  std::ofstream(folder_ / "four.yaml")
-      << text_of(folder_ / "data.yaml")
-      << "range: [[0, 1], [0, 1], [0, 1], [0, 1]]\n";
+  write_range("four.yaml", "[[0, 1], [0, 1], [0, 1], [0, 1]]");
   const ProgramResult four = start("four.yaml", {"--name", "four"});
   EXPECT_EQ(four.exit_code, 2) << four.out;
   EXPECT_THAT(four.err,
               HasSubstr("range has 4 pairs, but images have 3 bands"));
-  std::ofstream(folder_ / "wrong.yaml")
-      << text_of(folder_ / "data.yaml") << "range: [9, 1]\n";
+  write_range("wrong.yaml", "[9, 1]");
   const ProgramResult wrong = start("wrong.yaml", {"--name", "wrong"});
   EXPECT_EQ(wrong.exit_code, 2) << wrong.out;
   EXPECT_THAT(wrong.err, HasSubstr("low has to be below high"));

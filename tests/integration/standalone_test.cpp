@@ -6,7 +6,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -18,26 +17,27 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-std::string bytes_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // Runs `headroom plan` with the flags of train_shapes(); writes to
 // folder/asked.
 void write_plan(const fs::path& folder, const std::vector<std::string>& more) {
-  std::vector<std::string> command = train_shapes("8", more);
+  std::vector<std::string> command =
+      train_shapes("8", joined(more, {"--write", folder / "asked"}));
   command[1] = "plan";
-  command.insert(command.end(), {"--write", (folder / "asked").string()});
   const ProgramResult planned = run_program(command, folder);
   ASSERT_EQ(planned.exit_code, 0) << planned.err;
 }
 
 std::vector<std::string> standalone(const std::vector<std::string>& more) {
-  std::vector<std::string> command = {program("headroom-worker"),
-                                      "--standalone"};
-  command.insert(command.end(), more.begin(), more.end());
-  return command;
+  // `headroom worker` is headroom-worker.
+  return joined({program("headroom"), "worker", "--standalone"}, more);
+}
+
+// Runs folder/asked/run.yaml into `run`; it must end well.
+ProgramResult run_alone(const fs::path& folder, const fs::path& run) {
+  ProgramResult alone = run_program(
+      standalone({folder / "asked/run.yaml", "--run-directory", run}), folder);
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  return alone;
 }
 
 std::vector<std::string> events_of(const fs::path& run) {
@@ -60,9 +60,9 @@ void expect_same_run(const fs::path& a, const fs::path& b) {
     }
   }
   for (const char* file : {"best.safetensors", "last.safetensors"}) {
-    EXPECT_EQ(bytes_of(a / "weights" / file), bytes_of(b / "weights" / file))
+    EXPECT_EQ(text_of(a / "weights" / file), text_of(b / "weights" / file))
         << file;
-    EXPECT_FALSE(bytes_of(a / "weights" / file).empty()) << file;
+    EXPECT_FALSE(text_of(a / "weights" / file).empty()) << file;
   }
 }
 
@@ -76,11 +76,7 @@ TEST(Standalone, IsTheSupervisedRunBitForBit) {
   write_plan(folder, flags);
 
   const fs::path run = folder / "alone";
-  const ProgramResult alone =
-      run_program(standalone({(folder / "asked/run.yaml").string(),
-                              "--run-directory", run.string()}),
-                  folder);
-  ASSERT_EQ(alone.exit_code, 0) << alone.err;
+  const ProgramResult alone = run_alone(folder, run);
   expect_same_run(folder / "runs/train/exp", run);
   const Json said = Json::parse(alone.out);
   EXPECT_EQ(said.at("map50"),
@@ -126,15 +122,12 @@ TEST(Standalone, WithoutAPlanFile_PlansAsHeadroomPlanDoes) {
 TEST(Standalone, StopsAtACommittedStepAndGoesOn) {
   const fs::path folder = fresh_folder();
   write_plan(folder, {"--epochs", "2", "--processes", "1"});
-  const std::string asked = (folder / "asked/run.yaml").string();
   const fs::path whole = folder / "whole", parts = folder / "parts";
-  ASSERT_EQ(run_program(standalone({asked, "--run-directory", whole.string()}),
-                        folder)
-                .exit_code,
-            0);
+  run_alone(folder, whole);
 
-  Program stopped(standalone({asked, "--run-directory", parts.string()}),
-                  folder);
+  Program stopped(
+      standalone({folder / "asked/run.yaml", "--run-directory", parts}),
+      folder);
   ASSERT_TRUE(wait_for_lines(parts / "steps.jsonl", 1, 60));
   stopped.signal(SIGTERM);
   const ProgramResult end = stopped.join();
@@ -181,11 +174,7 @@ TEST(Standalone, JudgesWeights) {
   const fs::path folder = fresh_folder();
   write_plan(folder, {"--max-steps", "5", "--processes", "1"});
   const fs::path run = folder / "run";
-  ASSERT_EQ(run_program(standalone({(folder / "asked/run.yaml").string(),
-                                    "--run-directory", run.string()}),
-                        folder)
-                .exit_code,
-            0);
+  run_alone(folder, run);
   std::ofstream(folder / "val.yaml")
       << "command: val\nimage_height: 96\nimage_width: 96\ndata: "
       << shapes_data()
@@ -226,13 +215,13 @@ TEST(Standalone, RefusesUnsupportedRequests) {
 TEST(Standalone, APlanIsWrittenOnce) {
   const fs::path folder = fresh_folder();
   write_plan(folder, {"--max-steps", "1"});
-  const std::string before = bytes_of(folder / "asked/run.yaml");
+  const std::string before = text_of(folder / "asked/run.yaml");
   std::vector<std::string> again = train_shapes("4", {"--write", "asked"});
   again[1] = "plan";
   const ProgramResult refused = run_program(again, folder);
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("run.yaml is there already"));
-  EXPECT_EQ(bytes_of(folder / "asked/run.yaml"), before);
+  EXPECT_EQ(text_of(folder / "asked/run.yaml"), before);
 }
 
 }  // namespace

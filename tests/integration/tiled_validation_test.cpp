@@ -4,6 +4,7 @@
 // Real processes, drawn images four times as large as the network's input. Half
 // of the detections become the truth, so that figures are between 0 and 1,
 // whatever the network has learnt.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -16,6 +17,7 @@
 namespace headroom::testing {
 namespace {
 
+using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
 constexpr int kImages = 3, kHeight = 300, kWidth = 424;
@@ -189,11 +191,9 @@ TEST_F(TiledValidation, RefusesAnImageThatTheHostCannotHold) {
   const ProgramResult refused =
       validate("refused", joined(kTiles, {"--host-memory-limit", "300KiB"}));
   EXPECT_EQ(refused.exit_code, 3) << refused.err;
-  EXPECT_NE(refused.err.find("1.bmp is 373 KiB decoded, but "
-                             "--host-memory-limit is 300 KiB: use "
-                             "--host-memory-limit 381600B or more"),
-            std::string::npos)
-      << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("1.bmp is 373 KiB decoded, but "
+                                     "--host-memory-limit is 300 KiB: use "
+                                     "--host-memory-limit 381600B or more"));
 }
 
 }  // namespace

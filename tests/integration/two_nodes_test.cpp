@@ -1,6 +1,7 @@
 // Two machines with an agent and a worker each, and faults of the network
 // between them: a cable that is pulled, for good or for a moment, late and lost
 // packets.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -17,6 +18,7 @@
 namespace headroom::testing {
 namespace {
 
+using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
@@ -174,9 +176,8 @@ TEST_F(TwoNodesRun, TheLinkIsMeasuredAtTheStartReportedAndKept) {
   EXPECT_LT(rates.at("latency_seconds").get<double>(), 0.05);
   const std::vector<Json> said = events("network");
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].at("reason").get<std::string>().find(
-                "network: 2 machines over eth0, 0."),
-            std::string::npos)
+  EXPECT_THAT(said[0].at("reason").get<std::string>(),
+              HasSubstr("network: 2 machines over eth0, 0."))
       << said[0];
 }
 

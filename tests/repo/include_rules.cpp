@@ -117,7 +117,9 @@ const std::vector<Rule>& rules() {
        {"configs/layers", "parallel/base", "worker/model",
         "worker/pytorch_file"},
        {"torch", "json", "system"}},
-      {"worker/loss", rooms({kConfigs, {"worker/kernels"}}), {"torch"}},
+      {"worker/loss",
+       rooms({kConfigs, {"worker/kernels", "worker/kernels/cpu"}}),
+       {"torch"}},
       {"worker/optim", rooms({kConfigs, {"worker/kernels"}}), {"torch"}},
       {"worker/metrics", {"parallel/base", "worker/kernels"}, {"torch"}},
       // Data: files to pixels and boxes, samples, batches.
@@ -150,8 +152,7 @@ const std::vector<Rule>& rules() {
        {}},
       // The output of a run.
       {"worker/chart", {"parallel/base", "worker/data/codecs"}, {"images"}},
-      // The plugin and its interface: all code that needs FFmpeg.
-      {"worker/video", {"parallel/base"}, {"ffmpeg", "system"}},
+      {"worker/video", {"parallel/base"}, {"json", "system"}},
       {"worker/maps", {"parallel/base"}, {"gdal", "system"}},
       {"worker/detect",
        rooms({kData,
@@ -271,12 +272,12 @@ const std::vector<Rule>& rules() {
               plans,
               {"coordinator/run", "coordinator/service", "deploy/cli/args",
                "deploy/cli/process", "deploy/cli/show", "deploy/notify",
-               "deploy/page", "parallel/network", "parallel/nvml",
-               "parallel/planner", "proto"}}),
+               "deploy/page", "deploy/records", "parallel/network",
+               "parallel/nvml", "parallel/planner", "proto"}}),
        {"json", "system", "grpc"}},
-      // Messages about a run to other programs.
+      // Programs that send a run's progress to services.
       {"deploy/notify",
-       rooms({kConfigs, {"deploy/records", "proto"}}),
+       {"deploy/records", "parallel/base", "proto"},
        {"json", "system"}},
       {"deploy/bundle", {}, {"system"}},
       {"deploy/local",
@@ -297,10 +298,10 @@ const std::multimap<std::string, std::string>& exceptions() {
       {"proto/connection_fault.cpp", "ssl"},
       {"proto/connection_fault.cpp", "system"},
       {"coordinator/service/metrics.cpp", "prometheus"},
-      {"deploy/notify/web_client.cpp", "http"},
-      {"deploy/notify/web_client.cpp", "ssl"},
+      {"deploy/notify/web_request.cpp", "ssl"},
       {"proto/beat_channel.cpp", "system"},      // one socket of one process
       {"proto/channel_security.cpp", "system"},  // the permissions of a key
+      {"proto/refusal_channel.cpp", "system"},   // one pipe of one process
       {"proto/channel_security.cpp", "ssl"},
       {"configs/yaml/yaml_tree.cpp", "yaml-cpp"},
       {"configs/voc_folder.cpp", "xml"},
@@ -421,11 +422,9 @@ std::string library_of(const std::string& header) {
       {"benchmark/", "test"},
       {"cuda", "cuda"},
       {"nccl.h", "cuda"},
-      {"libav", "ffmpeg"},
       {"gdal", "gdal"},
       {"ogr", "gdal"},
       {"cpl_", "gdal"},
-      {"libswscale/", "ffmpeg"},
       {"openssl/", "ssl"},
       {"prometheus/", "prometheus"},
       {"microhttpd.h", "http"}};
@@ -436,9 +435,9 @@ std::string library_of(const std::string& header) {
   }
   if (header.find('.') == std::string::npos) return "std";
   static const std::set<std::string> posix = {
-      "dirent.h", "dlfcn.h",  "fcntl.h",  "glob.h",  "ifaddrs.h",
-      "link.h",   "malloc.h", "netdb.h",  "poll.h",  "pthread.h",
-      "sched.h",  "signal.h", "stdlib.h", "unistd.h"};
+      "dirent.h", "dlfcn.h",  "fcntl.h", "glob.h",   "ifaddrs.h",
+      "link.h",   "malloc.h", "netdb.h", "poll.h",   "pthread.h",
+      "sched.h",  "signal.h", "spawn.h", "stdlib.h", "unistd.h"};
   const bool is_posix =
       posix.count(header) > 0 || header.starts_with("sys/") ||
       header.starts_with("net/") || header.starts_with("netinet/") ||

@@ -35,6 +35,18 @@ loader::LoaderOptions input_options(const configs::RunConfig& config,
 
 }  // namespace
 
+configs::RunConfig small_synthetic_run(const std::string& layout) {
+  configs::RunConfig config;
+  config.cfg = "yolov5n";
+  config.synthetic_input = true;
+  config.image_height = config.image_width = 64;
+  config.global_batch_size = 4;
+  config.precision = configs::Precision::kFp64;
+  config.layout = plan::parse_layout(layout);
+  config.activations = "keep";
+  return config;
+}
+
 plan::Plan plan_of_synthetic_run(const configs::RunConfig& config) {
   return planner::plan_or_throw(
       config, config.layout->world_size(),

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "configs/run_config.h"
@@ -20,6 +21,10 @@
 #include "worker/validation/average_validation.h"
 
 namespace headroom {
+
+// A run of yolov5n on batches of four synthetic images of 64 x 64 pixels, in
+// float64, with all activations kept. `layout` as on the command line.
+configs::RunConfig small_synthetic_run(const std::string& layout = "data=1");
 
 // The plan that train would use. Throws Error if it would refuse.
 plan::Plan plan_of_synthetic_run(const configs::RunConfig& config);

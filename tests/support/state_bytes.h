@@ -1,8 +1,11 @@
-// Bytes of weights, gradients, moments and averages between two steps, on this
-// rank.
+// The buffers of a training state between two steps, on this rank: weights,
+// gradients, moments and averages.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
+#include <vector>
 
 #include "worker/step/training_state.h"
 
@@ -17,6 +20,24 @@ inline int64_t resident_bytes(step::TrainingState& state) {
     all += bytes(*buffer.flat);
   }
   return all;
+}
+
+// Copies on the CPU of all buffers that a commit changes.
+inline std::vector<at::Tensor> copies_of(step::TrainingState& state) {
+  std::vector<at::Tensor> copies;
+  for (const step::TrainingState::Buffer& buffer : state.buffers()) {
+    copies.push_back(buffer.flat->detach().to(at::kCPU, at::kDouble).clone());
+  }
+  return copies;
+}
+
+// Expects the same bits in all buffers.
+inline void expect_same_state(const std::vector<at::Tensor>& found,
+                              const std::vector<at::Tensor>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_TRUE(found[i].equal(expected[i])) << "buffer " << i;
+  }
 }
 
 }  // namespace headroom

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "worker/video/video.h"
 
 namespace headroom::detect {
 namespace {
@@ -17,11 +18,10 @@ using Clock = std::chrono::steady_clock;
 // Writes NAME.mp4, which gets its name when it is complete.
 class AnnotatedVideo {
  public:
-  AnnotatedVideo(video::VideoApi& api, fs::path path,
-                 const video::VideoFormat& format)
+  AnnotatedVideo(fs::path path, const video::VideoFormat& format)
       : path_(std::move(path)), partial_(path_.string() + ".partial") {
     std::string reason;
-    writer_ = api.create(partial_.string(), format, reason);
+    writer_ = video::create_video(partial_.string(), format, reason);
     if (writer_) return;
     remove();
     throw Error("detect", path_.string() + " cannot be written: " + reason,
@@ -59,42 +59,31 @@ class AnnotatedVideo {
   std::unique_ptr<video::VideoWriter> writer_;  // nullptr when finished
 };
 
-cv::Mat upright(const cv::Mat& pixels, int quarter_turns) {
-  constexpr int kHowTurned[] = {0, cv::ROTATE_90_CLOCKWISE, cv::ROTATE_180,
-                                cv::ROTATE_90_COUNTERCLOCKWISE};
-  if (quarter_turns == 0) return pixels;
-  cv::Mat turned;
-  cv::rotate(pixels, turned, kHowTurned[quarter_turns]);
-  return turned;
-}
-
 // The format of a video with every `stride`th picture, as long as before.
 video::VideoFormat annotated_format(const video::VideoFormat& from,
                                     int64_t stride) {
   video::VideoFormat format = from;
-  if (from.quarter_turns % 2 == 1) std::swap(format.width, format.height);
-  format.rate_denominator *= static_cast<int>(stride);
+  format.rate_denominator *= stride;
   return format;
 }
 
 }  // namespace
 
-VideoOutcome detect_in_video(video::VideoApi& api, const fs::path& video,
-                             Detector& detector, DetectionFolder& folder,
+VideoOutcome detect_in_video(const fs::path& video, Detector& detector,
+                             DetectionFolder& folder,
                              const VideoOptions& options) {
   VideoOutcome outcome;
-  const auto reader =
-      api.open(video.string(), options.max_pixels, outcome.fault);
+  const auto reader = video::open_video(
+      video.string(),
+      {.max_pixels = options.max_pixels, .stride = options.stride},
+      outcome.fault);
   if (!reader) return outcome;
   const video::VideoFormat& format = reader->format();
   std::unique_ptr<AnnotatedVideo> annotated;
   std::string name;
-  cv::Mat stored(format.height, format.width, CV_8UC3);
-  for (int64_t number = 1; !options.stopped(); ++number) {
-    const bool is_wanted = (number - 1) % options.stride == 0;
-    if (!reader->next(is_wanted ? stored.data : nullptr)) break;
-    if (!is_wanted) continue;
-    cv::Mat pixels = upright(stored, format.quarter_turns);
+  cv::Mat pixels(format.height, format.width, CV_8UC3);
+  for (int64_t number = 1; !options.stopped() && reader->next(pixels.data);
+       number += options.stride) {
     const auto start = Clock::now();
     auto known = options.known ? options.known() : std::nullopt;
     const bool is_known = known.has_value();
@@ -110,7 +99,7 @@ VideoOutcome detect_in_video(video::VideoApi& api, const fs::path& video,
     if (!folder.has_pictures()) continue;
     if (!annotated) {
       annotated = std::make_unique<AnnotatedVideo>(
-          api, folder.place_of(name + ".mp4"),
+          folder.place_of(name + ".mp4"),
           annotated_format(format, options.stride));
     }
     annotated->write(pixels);

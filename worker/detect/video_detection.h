@@ -17,7 +17,6 @@
 
 #include "worker/detect/detection_folder.h"
 #include "worker/detect/detector.h"
-#include "worker/video/video_api.h"
 
 namespace headroom::detect {
 
@@ -45,8 +44,7 @@ struct VideoOutcome {
 
 // The annotated video is NAME.mp4 in `folder`: the examined pictures, as long
 // as the original. A run that is stopped keeps what it has written.
-VideoOutcome detect_in_video(video::VideoApi& api,
-                             const std::filesystem::path& video,
+VideoOutcome detect_in_video(const std::filesystem::path& video,
                              Detector& detector, DetectionFolder& folder,
                              const VideoOptions& options);
 

@@ -48,14 +48,14 @@ class Walk {
     const Value& x = inputs.front();
     switch (step.operation) {
       case Operation::kBlock:
-        return block(x, prefix, program.blocks[step.block]);
+        return block(x, prefix, program.block_of(step));
       case Operation::kTransposedConv: {
-        layers::LayerProgram::Block shape = program.blocks[step.block];
+        layers::LayerProgram::Block shape = program.block_of(step);
         shape.padding = 0;
         return plain_convolution(x, prefix + shape.name, shape);
       }
       case Operation::kSqueezeExcite:
-        return squeeze_excite(x, prefix + program.blocks[step.block].name);
+        return squeeze_excite(x, prefix + program.block_of(step).name);
       case Operation::kPools:
         return pools(x, step.windows);
       case Operation::kAdd:

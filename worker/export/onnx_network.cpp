@@ -8,6 +8,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
+#include "worker/export/exported_activation.h"
 #include "worker/export/network_walk.h"
 
 namespace headroom::exporter {
@@ -33,21 +34,15 @@ class OnnxEmitter final : public NetworkEmitter {
 
   Value activation(const Value& y,
                    const layers::ActivationFunction& function) override {
-    switch (function.kind) {
-      case layers::ActivationKind::kSilu:
-        break;
-      case layers::ActivationKind::kLeaky:
-        if (function == layers::kIdentity) return y;
-        if (function == layers::kRelu) return graph_.add("Relu", {y});
-        return graph_.add("LeakyRelu", {y},
-                          {{"alpha", static_cast<float>(function.slope)}});
-      case layers::ActivationKind::kHardswish:
-        return graph_.add("HardSwish", {y});
-      case layers::ActivationKind::kMish:
-        return graph_.add(
-            "Mul", {y, graph_.add("Tanh", {graph_.add("Softplus", {y})})});
+    const ExportedActivation exported = exported_activation(function);
+    Value x = y;
+    for (const std::string& name : exported.onnx) {
+      x = exported.slope
+              ? graph_.add(name, {x},
+                           {{"alpha", static_cast<float>(*exported.slope)}})
+              : graph_.add(name, {x});
     }
-    return graph_.add("Mul", {y, graph_.add("Sigmoid", {y})});
+    return exported.is_gate ? graph_.add("Mul", {y, x}) : x;
   }
 
   Value max_pool(const Value& x, int64_t window) override {

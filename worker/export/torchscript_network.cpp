@@ -12,6 +12,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "parallel/base/value_range.h"
+#include "worker/export/exported_activation.h"
 #include "worker/export/network_walk.h"
 
 namespace headroom::exporter {
@@ -54,20 +55,11 @@ class Source final : public NetworkEmitter {
 
   Value activation(const Value& y,
                    const layers::ActivationFunction& function) override {
-    switch (function.kind) {
-      case layers::ActivationKind::kSilu:
-        break;
-      case layers::ActivationKind::kLeaky:
-        if (function == layers::kIdentity) return y;
-        if (function == layers::kRelu) return value("torch.relu(" + y + ")");
-        return value("torch.leaky_relu(" + y + ", " +
-                     nlohmann::json(function.slope).dump() + ")");
-      case layers::ActivationKind::kHardswish:
-        return value("torch.hardswish(" + y + ")");
-      case layers::ActivationKind::kMish:
-        return value("torch.mish(" + y + ")");
-    }
-    return value("torch.silu(" + y + ")");
+    const ExportedActivation exported = exported_activation(function);
+    if (exported.torch.empty()) return y;
+    const std::string slope =
+        exported.slope ? ", " + nlohmann::json(*exported.slope).dump() : "";
+    return value(exported.torch + "(" + y + slope + ")");
   }
 
   Value max_pool(const Value& x, int64_t window) override {

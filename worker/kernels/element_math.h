@@ -9,7 +9,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "configs/layers/layer_program.h"
+#include "configs/layers/activation.h"
 
 #ifdef __CUDACC__
 #define HEADROOM_HD __host__ __device__ inline
@@ -144,6 +144,24 @@ struct KnownActivation {
   static constexpr layers::ActivationKind kind = kKind;
   double slope = 0;
 };
+
+// Returns use(KnownActivation<kind>) for the function's kind.
+template <typename Use>
+auto with_known_activation(const layers::ActivationFunction& function,
+                           const Use& use) {
+  using Kind = layers::ActivationKind;
+  switch (function.kind) {
+    case Kind::kSilu:
+      break;
+    case Kind::kLeaky:
+      return use(KnownActivation<Kind::kLeaky>{function.slope});
+    case Kind::kHardswish:
+      return use(KnownActivation<Kind::kHardswish>{function.slope});
+    case Kind::kMish:
+      return use(KnownActivation<Kind::kMish>{function.slope});
+  }
+  return use(KnownActivation<Kind::kSilu>{function.slope});
+}
 
 template <typename A, typename Activation>
 HEADROOM_HD A activated(A z, const Activation& function) {

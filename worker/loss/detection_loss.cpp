@@ -8,6 +8,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/base/text.h"
+#include "worker/kernels/cpu/kernel_registration.h"
 #include "worker/loss/device_loss.h"
 #include "worker/loss/level_loss.h"
 
@@ -89,7 +90,8 @@ DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
                        " in the whole global batch"));
     sizes.push_back(size_of(heads[i]));
   }
-  if (kernels::LossKernels* kernels = loss_kernels_for(heads.front())) {
+  if (kernels::DeviceKernels* kernels =
+          kernels::device_kernels_for(heads.front())) {
     HEADROOM_CHECK(teacher.empty(), "a teacher's heads are on the CPU");
     const c10::Device device = heads.front().device();
     PackedTargets packed = pack_targets(targets, sizes);
@@ -117,7 +119,8 @@ DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
                              const at::Tensor& scales, const LossGains& gains) {
   const MemoryCategoryScope scope(MemoryCategory::kLoss);
   for (const at::Tensor& head : heads) check_head(head, gains);
-  kernels::LossKernels* const kernels = loss_kernels_for(heads.front());
+  kernels::DeviceKernels* const kernels =
+      kernels::device_kernels_for(heads.front());
   HEADROOM_CHECK(kernels != nullptr, "packed targets for heads on the CPU");
   const kernels::LossRules rules = {
       .obj = {gains.obj_pos_weight, gains.focal_gamma},

@@ -16,19 +16,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-struct Registration {
-  c10::DeviceType type = c10::DeviceType::CUDA;
-  kernels::LossKernels* kernels = nullptr;
-};
-
-Registration& registration() {
-  static Registration registered;
-  return registered;
-}
-
 // Data for backward that is not in tensors.
 struct Kept final : torch::CustomClassHolder {
-  kernels::LossKernels* kernels = nullptr;
+  kernels::DeviceKernels* kernels = nullptr;
   kernels::LossRules rules;
   std::vector<int64_t> begins, capacities;
   std::vector<std::vector<int64_t>> sizes;  // the sizes of each head's cells
@@ -50,7 +40,7 @@ at::Tensor cells_of(const at::Tensor& head) {
 class DeviceLoss : public torch::autograd::Function<DeviceLoss> {
  public:
   static variable_list forward(AutogradContext* ctx, at::TensorList heads,
-                               kernels::LossKernels* kernels,
+                               kernels::DeviceKernels* kernels,
                                const PackedTargets& targets,
                                const at::Tensor* scales,
                                const kernels::LossRules& rules) {
@@ -124,23 +114,6 @@ class DeviceLoss : public torch::autograd::Function<DeviceLoss> {
 
 }  // namespace
 
-void set_loss_kernels(c10::DeviceType type, kernels::LossKernels* kernels) {
-  registration() = {type, kernels};
-}
-
-kernels::LossKernels* loss_kernels_for(const at::Tensor& head) {
-  const Registration& registered = registration();
-  if (registered.kernels != nullptr &&
-      head.device().type() == registered.type) {
-    return registered.kernels;
-  }
-  if (head.is_cpu()) return nullptr;
-  throw Error("device",
-              "a head is on " + head.device().str() +
-                  ", for which no kernels are loaded",
-              "use --device cpu");
-}
-
 at::Tensor step_scales(const std::vector<LevelScales>& levels,
                        double loss_scale) {
   const auto num_levels = static_cast<int64_t>(levels.size());
@@ -169,7 +142,7 @@ HeadSize size_of(const at::Tensor& head) {
           head.size(4) - kFirstClass};
 }
 
-LevelLoss device_loss(kernels::LossKernels& kernels,
+LevelLoss device_loss(kernels::DeviceKernels& kernels,
                       const std::vector<at::Tensor>& heads,
                       const PackedTargets& targets, const at::Tensor& scales,
                       const kernels::LossRules& rules) {

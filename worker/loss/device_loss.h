@@ -1,6 +1,6 @@
 // device_loss: the loss over all levels for heads that are not on the CPU, as
 // one autograd function with two kernels in each direction
-// (worker/kernels/loss_kernels.h).
+// (worker/kernels/loss_call.h).
 //
 // The host packs everything that follows from the labels (which cells match,
 // and which match of a cell is the last; packed_targets.h). The numbers of a
@@ -9,26 +9,18 @@
 // and the matches, not the heads.
 //
 // Results: as in level_loss.h; total and items are on the device.
-// Threads: call set_loss_kernels first; the others are reentrant.
+// Threads: any.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <vector>
 
-#include "worker/kernels/loss_kernels.h"
+#include "worker/kernels/device_kernels.h"
 #include "worker/loss/level_loss.h"
 #include "worker/loss/packed_targets.h"
 
 namespace headroom::loss {
-
-// From now on heads of this device type use `kernels`, which is borrowed;
-// nullptr removes the kernels.
-void set_loss_kernels(c10::DeviceType type, kernels::LossKernels* kernels);
-
-// Returns nullptr for the CPU, which uses its own loops. Throws Error for a
-// head on another device without registered kernels.
-kernels::LossKernels* loss_kernels_for(const at::Tensor& head);
 
 // The numbers of a step, on the host: double [levels * 3 + 2]
 // (kernels::LossCall). `loss_scale` multiplies the total, not the items.
@@ -39,7 +31,7 @@ kernels::LossRules loss_rules(const LevelScales& scales);
 HeadSize size_of(const at::Tensor& head);
 
 // REQUIRES: targets and scales on the heads' device.
-LevelLoss device_loss(kernels::LossKernels& kernels,
+LevelLoss device_loss(kernels::DeviceKernels& kernels,
                       const std::vector<at::Tensor>& heads,
                       const PackedTargets& targets, const at::Tensor& scales,
                       const kernels::LossRules& rules);

@@ -10,7 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
-#include "worker/kernels/loss_kernels.h"
+#include "worker/kernels/loss_call.h"
 
 namespace headroom::loss {
 namespace {

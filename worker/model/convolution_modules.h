@@ -7,15 +7,13 @@
 //   SqueezeExcite   squeeze and excitation; its matrix products are 1x1
 //          convolutions of means in the state, "fc1." and "fc2."
 //
-// `prefix` is the module's name in the state, "model.4.m.0.cv1.".
-//
 // Shapes: maps [N, C, H, W] channels-last, N may be 0. Modules own their
 // tensors, whose addresses do not change.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
+#include <memory>
 #include <string>
 
 #include "configs/layers/layer_program.h"
@@ -68,40 +66,10 @@ class ConvolutionModule {
   virtual at::Tensor apply(const at::Tensor& x, const StepContext& context) = 0;
 };
 
-class Conv final : public ConvolutionModule {
- public:
-  Conv(ModelState& state, const std::string& prefix,
-       const layers::LayerProgram::Block& block);
-  at::Tensor apply(const at::Tensor& x, const StepContext& context) override;
-
- private:
-  const layers::LayerProgram::Block block_;
-  at::Tensor weight_;
-  at::Tensor compute_weight_;  // see NamedTensor::compute
-  at::Tensor norm_weight_, norm_bias_;
-  at::Tensor running_mean_, running_var_, num_batches_tracked_;
-  int64_t sums_offset_ = 0;
-};
-
-class TransposedConv final : public ConvolutionModule {
- public:
-  TransposedConv(ModelState& state, const std::string& prefix,
-                 const layers::LayerProgram::Block& block);
-  at::Tensor apply(const at::Tensor& x, const StepContext& context) override;
-
- private:
-  at::Tensor weight_, bias_;
-  at::Tensor compute_weight_;
-};
-
-class SqueezeExcite final : public ConvolutionModule {
- public:
-  SqueezeExcite(ModelState& state, const std::string& prefix,
-                const layers::LayerProgram::Block& block);
-  at::Tensor apply(const at::Tensor& x, const StepContext& context) override;
-
- private:
-  SqueezeExciteParameters parameters_;
-};
+// Makes the module that runs `block`. `prefix` is its name in the state,
+// "model.4.m.0.cv1.".
+std::unique_ptr<ConvolutionModule> make_module(
+    ModelState& state, const std::string& prefix,
+    const layers::LayerProgram::Block& block);
 
 }  // namespace headroom::model

@@ -14,14 +14,7 @@ ProgramLayer::ProgramLayer(ModelState& state, const std::string& prefix,
                            layers::LayerProgram program)
     : program_(std::move(program)), released_(program_.released()) {
   for (const layers::LayerProgram::Block& block : program_.blocks) {
-    const std::string name = prefix + block.name;
-    if (block.squeezed > 0) {
-      modules_.push_back(std::make_unique<SqueezeExcite>(state, name, block));
-    } else if (block.is_transposed) {
-      modules_.push_back(std::make_unique<TransposedConv>(state, name, block));
-    } else {
-      modules_.push_back(std::make_unique<Conv>(state, name, block));
-    }
+    modules_.push_back(make_module(state, prefix + block.name, block));
   }
 }
 
@@ -48,11 +41,8 @@ at::Tensor ProgramLayer::run(const layers::LayerProgram::Step& step,
                              const StepContext& context) {
   using Operation = layers::LayerProgram::Operation;
   const at::Tensor& x = inputs.front();
+  if (step.block) return modules_[*step.block]->apply(x, context);
   switch (step.operation) {
-    case Operation::kBlock:
-    case Operation::kTransposedConv:
-    case Operation::kSqueezeExcite:
-      return modules_[step.block]->apply(x, context);
     case Operation::kPools:
       return chained_pools(x, step.windows, context);
     case Operation::kAdd:
@@ -67,6 +57,8 @@ at::Tensor ProgramLayer::run(const layers::LayerProgram::Step& step,
       return sliced_map(x, step.first_channel, step.output.channels, context);
     case Operation::kShuffle:
       return shuffled_map(x, step.groups, context);
+    default:
+      break;
   }
   HEADROOM_CHECK(false, "a step of no operation");
 }

@@ -8,8 +8,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "parallel/base/device_scratch.h"
-#include "worker/kernels/cpu/device_batch_norm.h"
 #include "worker/kernels/cpu/grouped_batch_norm.h"
+#include "worker/kernels/cpu/kernel_registration.h"
 #include "worker/model/saved_pointer.h"
 
 namespace headroom::model {
@@ -30,7 +30,7 @@ class MaxPoolFunction : public torch::autograd::Function<MaxPoolFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
                             int64_t window, int64_t rows,
-                            kernels::MapKernels* kernels, bool is_recorded) {
+                            kernels::DeviceKernels* kernels, bool is_recorded) {
     at::Tensor out = empty_map(x, rows, x.scalar_type());
     const at::Tensor choices =
         is_recorded ? empty_map(x, rows, at::kByte) : at::Tensor();
@@ -50,7 +50,7 @@ class MaxPoolFunction : public torch::autograd::Function<MaxPoolFunction> {
     const at::Tensor dout = kernels::slice_of_pixels(grads.front());
     at::Tensor dx =
         empty_map(dout, ctx->saved_data["rows"].toInt(), dout.scalar_type());
-    saved_pointer<kernels::MapKernels>(ctx->saved_data["kernels"])
+    saved_pointer<kernels::DeviceKernels>(ctx->saved_data["kernels"])
         ->max_pool_gradient(dout, choices, ctx->saved_data["window"].toInt(),
                             dx);
     return {dx, {}, {}, {}, {}};
@@ -60,7 +60,7 @@ class MaxPoolFunction : public torch::autograd::Function<MaxPoolFunction> {
 }  // namespace
 
 at::Tensor max_pool(const at::Tensor& x, int64_t window, int64_t rows_beyond) {
-  kernels::MapKernels* const kernels = kernels::map_kernels_for(x);
+  kernels::DeviceKernels* const kernels = kernels::device_kernels_for(x);
   if (kernels == nullptr || !chooses_in_bytes(window)) {
     return at::max_pool2d(x, {window, window}, {1, 1},
                           {rows_beyond, window / 2});

@@ -1,9 +1,9 @@
 // max_pool: the maximum over each window of a map, with stride 1.
 //
 // The CPU uses LibTorch. A device uses the project's own kernels
-// (worker/kernels/map_kernels.h), which keep one byte per element for backward
-// instead of the input and an 8-byte index. Windows too wide for a byte
-// (parallel/base/device_scratch.h) use LibTorch there as well.
+// (worker/kernels/device_kernels.h), which keep one byte per element for
+// backward instead of the input and an 8-byte index. Windows too wide for a
+// byte (parallel/base/device_scratch.h) use LibTorch there as well.
 #pragma once
 
 #include <ATen/core/Tensor.h>

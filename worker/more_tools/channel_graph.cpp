@@ -115,8 +115,8 @@ class Walk {
     const Map& x = values[static_cast<size_t>(step.inputs.front())];
     switch (step.operation) {
       case Operation::kBlock:
-        read(program.blocks[step.block], x, written_[first + step.block]);
-        return written_[first + step.block];
+        read(program.block_of(step), x, written_[first + *step.block]);
+        return written_[first + *step.block];
       case Operation::kPools:
         return joined(std::vector<Map>(step.windows.size() + 1, x));
       case Operation::kAdd:
@@ -220,7 +220,7 @@ class Walk {
     for (layer_ = 0; layer_ < costs_.size(); ++layer_) {
       if (!has_convolutions()) continue;
       const layers::LayerProgram& program = *costs_[layer_].program;
-      const size_t last = begin + program.steps.back().block;
+      const size_t last = begin + program.steps.back().block.value_or(0);
       const size_t end = begin + program.blocks.size();
       for (; begin < end; ++begin) {
         if (begin != last) number(written_[begin]);

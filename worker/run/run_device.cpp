@@ -18,8 +18,7 @@
 #include "parallel/base/units.h"
 #include "parallel/devices/compute_device.h"
 #include "parallel/plan/layout.h"
-#include "worker/kernels/cpu/device_batch_norm.h"
-#include "worker/loss/device_loss.h"
+#include "worker/kernels/cpu/kernel_registration.h"
 #include "worker/run/run_context.h"
 
 namespace headroom::run {
@@ -153,8 +152,8 @@ ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
   index = usable_card(*plugin.api, index, record);
   const devices::DeviceInfo info = plugin.api->describe(index);
   require_code(info);
-  kernels::set_map_kernels(plugin.api->device_type(), &plugin.api->kernels());
-  loss::set_loss_kernels(plugin.api->device_type(), &plugin.api->kernels());
+  kernels::set_device_kernels(plugin.api->device_type(),
+                              &plugin.api->kernels());
   set_arithmetic(config);
   const devices::ComputeDevice chosen(*plugin.api, index);
   const std::optional<devices::DeviceUse> before = plugin.api->use_of(index);

@@ -12,7 +12,7 @@
 #include "parallel/base/device_scratch.h"
 #include "parallel/base/memory_category.h"
 #include "parallel/devices/compute_device.h"
-#include "worker/kernels/cpu/device_batch_norm.h"
+#include "worker/kernels/cpu/kernel_registration.h"
 
 namespace headroom::step {
 
@@ -33,7 +33,8 @@ at::Tensor network_input(const at::Tensor& images,
                          const at::TensorOptions& options,
                          const std::optional<at::Tensor>& into) {
   const at::Tensor there = images.to(options.device());
-  if (kernels::MapKernels* const kernels = kernels::map_kernels_for(there)) {
+  if (kernels::DeviceKernels* const kernels =
+          kernels::device_kernels_for(there)) {
     const at::Tensor input =
         into ? *into
              : at::empty(

@@ -34,9 +34,9 @@ at::Tensor places_of(model::LayerGraph& model,
   return places;
 }
 
-std::vector<devices::FlatBufferRange> ranges_of(
+std::vector<kernels::FlatBufferRange> ranges_of(
     std::span<const optim::Segment> segments) {
-  std::vector<devices::FlatBufferRange> ranges;
+  std::vector<kernels::FlatBufferRange> ranges;
   for (const optim::Segment& segment : segments) {
     ranges.push_back({segment.offset, segment.size, segment.group});
   }
@@ -61,17 +61,16 @@ DeviceState::DeviceState(const devices::ComputeDevice& device,
   const MemoryCategoryScope scope(MemoryCategory::kWorkspace);
   int64_t num_partial = 0;
   for (const Piece& piece : pieces) {
-    pieces_.push_back({piece.buffers,
-                       device.kernels()->make_optimizer(
-                           device.device().index(), ranges_of(piece.segments),
-                           piece.buffers.parameters.numel()),
-                       {}});
-    num_partial += pieces_.back().optimizer->num_partial();
+    pieces_.push_back({piece.buffers, {}});
+    kernels::FlatBuffers& buffers = pieces_.back().buffers;
+    buffers.pieces = device.kernels()->make_pieces(
+        device.device(), ranges_of(piece.segments), buffers.parameters.numel());
+    num_partial += buffers.pieces.size(0);
   }
   partial_ = at::empty({num_partial}, device.options(at::kDouble));
   int64_t first = 0;
   for (OwnPiece& piece : pieces_) {
-    const int64_t count = piece.optimizer->num_partial();
+    const int64_t count = piece.buffers.pieces.size(0);
     piece.partial = partial_.narrow(0, first, count);
     first += count;
   }
@@ -105,18 +104,18 @@ at::Tensor DeviceState::packed(kernels::CommitNumbers numbers,
 }
 
 void DeviceState::measure(const at::Tensor& numbers, const at::Tensor& items) {
-  const devices::CommitPlace place = {numbers, outcome_};
+  const kernels::CommitPlace place = {numbers, outcome_};
   for (const OwnPiece& piece : pieces_) {
-    piece.optimizer->squares(piece.buffers, place, piece.partial);
+    device_.kernels()->squares(piece.buffers, place, piece.partial);
   }
   device_.kernels()->decide(partial_, items.defined() ? items : no_items_,
                             place);
 }
 
 void DeviceState::apply(const at::Tensor& numbers) {
-  const devices::CommitPlace place = {numbers, outcome_};
+  const kernels::CommitPlace place = {numbers, outcome_};
   for (const OwnPiece& piece : pieces_) {
-    piece.optimizer->commit(piece.buffers, place);
+    device_.kernels()->commit(piece.buffers, place);
   }
   device_.kernels()->move_running(running_, place);
 }

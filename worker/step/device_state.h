@@ -17,7 +17,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -32,7 +31,8 @@ class DeviceState {
  public:
   // One range, in each of the buffers that an optimizer step changes.
   struct Piece {
-    devices::FlatBuffers buffers;
+    kernels::FlatBuffers buffers;
+    // The parts that learn, by parameter group; offsets within the piece.
     std::vector<optim::Segment> segments;
   };
   // `statistics`: the model's running statistics; `average`: their average.
@@ -61,14 +61,13 @@ class DeviceState {
 
  private:
   struct OwnPiece {
-    devices::FlatBuffers buffers;
-    std::unique_ptr<devices::DeviceOptimizer> optimizer;
+    kernels::FlatBuffers buffers;
     at::Tensor partial;
   };
 
   const devices::ComputeDevice device_;
   std::vector<OwnPiece> pieces_;
-  devices::RunningStatistics running_;
+  kernels::RunningStatistics running_;
   at::Tensor partial_, no_items_, outcome_;
 };
 

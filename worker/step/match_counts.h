@@ -1,9 +1,7 @@
-// MatchCounts: the matches of each level in a step's global batch, whose means
-// the loss takes. A rank counts its own from the labels and needs the sum over
-// all ranks before its loss. Most often the sum arrived with the vote of the
-// step before (step_reports.h); otherwise it is exchanged when the step begins.
-//
-// Ownership: borrows the mesh. Threads: the one that trains.
+// MatchCounts: the matches of each level in a step's global batch, by which the
+// loss divides. A rank counts its own from the labels. The sum over all ranks
+// mostly arrives with the vote of the step before (step_reports.h); otherwise
+// it is exchanged when the step begins. Borrows the mesh.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -75,16 +75,4 @@ std::optional<int> RankLadder::agree(collectives::Communicator& world) {
   return agreed.exhausted_rank;
 }
 
-memory::LadderDecision RankLadder::after_failure() {
-  memory::LadderDecision decision = memory::after_failure(all_, state_);
-  state_ = decision.state;
-  return decision;
-}
-
-memory::LadderDecision RankLadder::after_commit() {
-  memory::LadderDecision decision = memory::after_commit(all_, state_);
-  state_ = decision.state;
-  return decision;
-}
-
 }  // namespace headroom::step

@@ -48,13 +48,21 @@ class RankLadder {
   // Moves to the lowest rung of any rank. Returns the lowest rank that has no
   // leaner rung left, if any. Collective.
   std::optional<int> agree(collectives::Communicator& world);
-  memory::LadderDecision after_failure();
-  memory::LadderDecision after_commit();
+  memory::LadderDecision after_failure() {
+    return moved(memory::after_failure(all_, state_));
+  }
+  memory::LadderDecision after_commit() {
+    return moved(memory::after_commit(all_, state_));
+  }
 
   const memory::LadderState& state() const { return state_; }
   void set_validation_parts(int64_t parts) { state_.validation_parts = parts; }
 
  private:
+  memory::LadderDecision moved(memory::LadderDecision decision) {
+    state_ = decision.state;
+    return decision;
+  }
   int64_t micro_batch_size() const;
 
   const plan::Plan plan_;

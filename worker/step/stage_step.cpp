@@ -123,11 +123,31 @@ std::vector<at::Tensor> StageStep::forward(int64_t micro_batch,
 }
 
 std::vector<loss::LevelTargets> StageStep::targets_of(
-    const Part& part, int64_t micro_batch) const {
+    const Part& part, int64_t micro_batch,
+    const std::vector<loss::HeadSize>& heads) const {
   const loader::Batch& batch = *part.batch;
-  if (!part.is_cut()) return batch.targets[static_cast<size_t>(micro_batch)];
-  return options_.assign(loader::labels_of(batch, part.samples(micro_batch)),
-                         batch.image_height, batch.image_width);
+  std::vector<loss::LevelTargets> targets =
+      part.is_cut()
+          ? options_.assign(loader::labels_of(batch, part.samples(micro_batch)),
+                            batch.image_height, batch.image_width)
+          : batch.targets[static_cast<size_t>(micro_batch)];
+  if (!context_.images_are_split()) return targets;
+  for (size_t level = 0; level < heads.size(); ++level) {
+    const int64_t rows = heads[level].height;
+    targets[level] = loss::targets_of_rows(
+        targets[level], context_.window(rows).first_row, rows);
+  }
+  return targets;
+}
+
+loss::GlobalCounts StageStep::counts_of(
+    const Part& part, const std::vector<loss::HeadSize>& heads) const {
+  loss::GlobalCounts counts = part.counts;
+  if (!context_.images_are_split()) return counts;
+  for (const loss::HeadSize& head : heads) {
+    counts.global_rows.push_back(context_.window(head.height).global_rows);
+  }
+  return counts;
 }
 
 int64_t StageStep::match_capacity(const Part& part) const {
@@ -158,26 +178,14 @@ loss::PackedTargets StageStep::packed_targets_of(
       !context_.images_are_split()) {
     return batch.packed_targets[static_cast<size_t>(micro_batch)];
   }
-  std::vector<loss::LevelTargets> targets = targets_of(part, micro_batch);
-  if (context_.images_are_split()) {
-    for (size_t level = 0; level < heads.size(); ++level) {
-      const int64_t rows = heads[level].height;
-      targets[level] = loss::targets_of_rows(
-          targets[level], context_.window(rows).first_row, rows);
-    }
-  }
-  return loss::pack_targets(targets, heads, match_capacity(part));
+  return loss::pack_targets(targets_of(part, micro_batch, heads), heads,
+                            match_capacity(part));
 }
 
 at::Tensor StageStep::scales_of(
     const Part& part, const std::vector<loss::HeadSize>& heads) const {
-  loss::GlobalCounts counts = part.counts;
-  if (context_.images_are_split()) {
-    for (const loss::HeadSize& head : heads) {
-      counts.global_rows.push_back(context_.window(head.height).global_rows);
-    }
-  }
-  return loss::detection_scales(heads, counts, options_.gains, part.loss_scale);
+  return loss::detection_scales(heads, counts_of(part, heads), options_.gains,
+                                part.loss_scale);
 }
 
 at::Tensor StageStep::loss_on_device(const std::vector<at::Tensor>& heads,
@@ -192,29 +200,19 @@ at::Tensor StageStep::loss_on_device(const std::vector<at::Tensor>& heads,
 at::Tensor StageStep::loss_of(int64_t micro_batch,
                               const std::vector<at::Tensor>& heads,
                               const std::vector<at::Tensor>& teacher) {
+  std::vector<loss::HeadSize> sizes;
+  for (const at::Tensor& head : heads) sizes.push_back(loss::size_of(head));
   if (!state_.device().is_cpu()) {
     HEADROOM_CHECK(teacher.empty(), "a teacher's heads are on the CPU");
-    std::vector<loss::HeadSize> sizes;
-    for (const at::Tensor& head : heads) sizes.push_back(loss::size_of(head));
     const MemoryCategoryScope scope(MemoryCategory::kLoss);
     loss::PackedTargets targets = packed_targets_of(part_, micro_batch, sizes);
     targets.bytes = state_.device().upload(targets.bytes);
     return loss_on_device(heads, targets,
                           state_.device().upload(scales_of(part_, sizes)));
   }
-  std::vector<loss::LevelTargets> targets = targets_of(part_, micro_batch);
-  loss::GlobalCounts counts = part_.counts;
-  if (context_.images_are_split()) {
-    for (size_t level = 0; level < heads.size(); ++level) {
-      const int64_t rows = heads[level].size(2);
-      const RowWindow window = context_.window(rows);
-      targets[level] =
-          loss::targets_of_rows(targets[level], window.first_row, rows);
-      counts.global_rows.push_back(window.global_rows);
-    }
-  }
   const loss::DetectionLoss loss =
-      loss::detection_loss(heads, targets, counts, options_.gains, teacher);
+      loss::detection_loss(heads, targets_of(part_, micro_batch, sizes),
+                           counts_of(part_, sizes), options_.gains, teacher);
   items_.add_(loss.items);
   return part_.loss_scale == 1 ? loss.total : loss.total.mul(part_.loss_scale);
 }
@@ -237,14 +235,14 @@ void StageStep::begin_pass(const pipeline::Instruction& instruction) {
   StepGradients& gradients = state_.gradients();
   begin_step_phase(instruction.kind == Kind::kForward ? StepPhase::kForward
                                                       : StepPhase::kBackward);
-  const bool is_first = !begun_;
-  begun_ = instruction;
-  if (options_.faults != nullptr && is_first) {
-    options_.faults->strike(configs::Fault::Phase::kForward, part_.batch->step);
-  }
-  if (options_.faults != nullptr && instruction.kind == Kind::kBackward) {
-    options_.faults->strike(configs::Fault::Phase::kBackward,
-                            part_.batch->step);
+  const bool is_first = !std::exchange(begun_, instruction);
+  if (FaultInjection* const faults = options_.faults) {
+    using Phase = configs::Fault::Phase;
+    const int64_t step = part_.batch->step;
+    if (is_first) faults->strike(Phase::kForward, step);
+    if (instruction.kind == Kind::kBackward) {
+      faults->strike(Phase::kBackward, step);
+    }
   }
   if (instruction.kind == Kind::kForward) {
     gradients.begin_forward();

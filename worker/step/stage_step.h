@@ -104,9 +104,13 @@ class StageStep final : public pipeline::StageWork {
   at::Tensor images_of(const Part& part, int64_t micro_batch,
                        const std::optional<at::Tensor>& into = {});
   CudaGraphRunner::MicroBatch for_graph(const Part& part, int64_t micro_batch);
-  // Targets for the CPU's loss. A device's loss uses packed targets and scales.
-  std::vector<loss::LevelTargets> targets_of(const Part& part,
-                                             int64_t micro_batch) const;
+  // Targets and counts of this rank's rows of the images. A device's loss gets
+  // them packed, and as scales, from the host.
+  std::vector<loss::LevelTargets> targets_of(
+      const Part& part, int64_t micro_batch,
+      const std::vector<loss::HeadSize>& heads) const;
+  loss::GlobalCounts counts_of(const Part& part,
+                               const std::vector<loss::HeadSize>& heads) const;
   loss::PackedTargets packed_targets_of(
       const Part& part, int64_t micro_batch,
       const std::vector<loss::HeadSize>& heads) const;

@@ -6,17 +6,6 @@ namespace headroom::step {
 
 using data_parallel::Outcome;
 
-std::unique_ptr<StepCommit> StepCommit::make(TrainingState& state,
-                                             StepReports& reports,
-                                             const FaultInjection* faults,
-                                             const CudaGraphRunner* graphs,
-                                             bool is_alone) {
-  if (is_alone && state.device_state() != nullptr) {
-    return std::make_unique<DeviceCommit>(state, reports, faults, graphs);
-  }
-  return std::make_unique<HostCommit>(state, reports, faults);
-}
-
 Outcome HostCommit::measure(const at::Tensor& items) {
   unscale_gradients();
   reports_.set_losses(items);

@@ -19,7 +19,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <memory>
 #include <optional>
 
 #include "parallel/data_parallel/vote.h"
@@ -32,12 +31,7 @@ namespace headroom::step {
 
 class StepCommit {
  public:
-  // Makes the class for this rank. `faults`, `graphs`: may be null.
-  static std::unique_ptr<StepCommit> make(TrainingState& state,
-                                          StepReports& reports,
-                                          const FaultInjection* faults,
-                                          const CudaGraphRunner* graphs,
-                                          bool is_alone);
+  // `faults`: null if there are none.
   StepCommit(TrainingState& state, StepReports& reports,
              const FaultInjection* faults)
       : state_(state), reports_(reports), faults_(faults) {}

@@ -31,9 +31,13 @@ Trainer::Trainer(Options options, TrainingState& state, collectives::Mesh& mesh)
                 stage_.routes(), state.map_options()),
       matches_(mesh, state.model().levels().size()),
       reports_(mesh.world.rank(), mesh.world.size(),
-               static_cast<int64_t>(state.model().levels().size())),
-      commit_(StepCommit::make(state, reports_, options_.faults, graphs_.get(),
-                               /*is_alone=*/mesh.world.size() == 1)) {
+               static_cast<int64_t>(state.model().levels().size())) {
+  if (mesh.world.size() == 1 && state.device_state() != nullptr) {
+    commit_ = std::make_unique<DeviceCommit>(state, reports_, options_.faults,
+                                             graphs_.get());
+  } else {
+    commit_ = std::make_unique<HostCommit>(state, reports_, options_.faults);
+  }
   if (options_.memory) {
     prediction_.emplace(*options_.memory, mesh, state.model());
   }

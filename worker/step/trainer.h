@@ -144,7 +144,7 @@ class Trainer {
   std::optional<StepPrediction> prediction_;
   MatchCounts matches_;
   StepReports reports_;
-  const std::unique_ptr<StepCommit> commit_;
+  std::unique_ptr<StepCommit> commit_;
 };
 
 }  // namespace headroom::step

@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <span>
 
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
@@ -118,7 +119,11 @@ TrainingState::TrainingState(const layers::ModelTable& table,
                                options.device.options(at::kDouble));
   build_buffers();
   build_pieces();
-  if (!options.device.is_cpu()) build_device_state();
+  if (!options.device.is_cpu()) {
+    device_state_ = std::make_unique<DeviceState>(
+        options.device, *model_, *statistics_, average_statistics_->values(),
+        batch_norm_sums_, pieces_);
+  }
   reset_average();
 }
 
@@ -254,16 +259,15 @@ void TrainingState::build_pieces() {
     const auto part = [&](const at::Tensor& flat, bool in_slices) {
       return flat.narrow(0, in_slices ? begin_in_slices : begin, size);
     };
-    Piece piece;
-    piece.values = part(values, slices_.weights);
-    piece.gradient = part(gradient, slices_.gradients);
-    piece.accumulated = part(accumulated_, slices_.rest);
-    for (const at::Tensor& moment : moments_) {
-      piece.moments.push_back(part(moment, slices_.rest));
-    }
-    piece.average = part(average, slices_.rest);
-    piece.segments = segments_in(*model_, *parameters_, begin, begin + size);
-    pieces_.push_back(std::move(piece));
+    const auto moment = [&](size_t i) {
+      return i < moments_.size() ? part(moments_[i], slices_.rest)
+                                 : at::Tensor();
+    };
+    pieces_.push_back(
+        {{part(values, slices_.weights), part(gradient, slices_.gradients),
+          part(accumulated_, slices_.rest), moment(0), moment(1),
+          part(average, slices_.rest), /*pieces=*/{}},
+         segments_in(*model_, *parameters_, begin, begin + size)});
   };
   if (!slices_.rest) return add(0, 0, parameters_->size());
   for (int64_t layer = 0; layer < shards_->num_layers(); ++layer) {
@@ -271,20 +275,6 @@ void TrainingState::build_pieces() {
     add(shards_->layer_offset(layer) + options_.mesh->data->rank() * size,
         shards_->shard_offset(layer), size);
   }
-}
-
-void TrainingState::build_device_state() {
-  std::vector<DeviceState::Piece> pieces;
-  for (const Piece& piece : pieces_) {
-    const bool has_two = piece.moments.size() > 1;
-    pieces.push_back(
-        {{piece.values, piece.gradient, piece.accumulated, piece.moments[0],
-          has_two ? piece.moments[1] : at::Tensor(), piece.average},
-         piece.segments});
-  }
-  device_state_ = std::make_unique<DeviceState>(
-      options_.device, *model_, *statistics_, average_statistics_->values(),
-      batch_norm_sums_, pieces);
 }
 
 model::LayerExecutor* TrainingState::layer_executor(
@@ -310,8 +300,8 @@ double TrainingState::squared_norm_share() const {
     return device_state_->outcome().squared_norm;
   }
   double sum = 0;
-  for (const Piece& piece : pieces_) {
-    sum += optim::squared_norm_of_sum(piece.accumulated, piece.gradient);
+  for (const auto& [flat, segments] : pieces_) {
+    sum += optim::squared_norm_of_sum(flat.accumulated, flat.gradients);
   }
   return sum;
 }
@@ -322,7 +312,7 @@ void TrainingState::unscale_gradients(double scale) {
     return;
   }
   const at::NoGradGuard no_grad;
-  for (Piece& piece : pieces_) piece.gradient.mul_(1 / scale);
+  for (auto& piece : pieces_) piece.buffers.gradients.mul_(1 / scale);
 }
 
 void TrainingState::start_epoch() {
@@ -404,16 +394,18 @@ bool TrainingState::commit(const CommitArguments& arguments) {
 }
 
 void TrainingState::commit_on_host(const CommitArguments& arguments) {
-  for (const Piece& piece : pieces_) {
-    optim::add_in_place(piece.accumulated, piece.gradient);
+  for (const auto& [flat, segments] : pieces_) {
+    optim::add_in_place(flat.accumulated, flat.gradients);
   }
   move_running_statistics(arguments.num_groups);
   if (!is_optimizer_step(arguments)) return;
   const optim::OptimizerStep step = optimizer_step(arguments);
-  for (const Piece& piece : pieces_) {
-    optim::optimizer_step(options_.optimizer, step, piece.values,
-                          piece.accumulated, piece.moments, piece.segments);
-    optim::ema_update(piece.average, piece.values, step.step);
+  for (const auto& [flat, segments] : pieces_) {
+    const at::Tensor moments[] = {flat.first, flat.second};
+    optim::optimizer_step(options_.optimizer, step, flat.parameters,
+                          flat.accumulated,
+                          std::span(moments).first(moments_.size()), segments);
+    optim::ema_update(flat.average, flat.parameters, step.step);
   }
   accumulated_.zero_();
   optim::ema_update(average_statistics_->values(), statistics_->values(),
@@ -447,7 +439,7 @@ void TrainingState::gather_parameters() {
     // overlap.
     const at::Tensor sent =
         sent_slice_.narrow(0, 0, shards_->slice_size(layer));
-    sent.copy_(pieces_[static_cast<size_t>(layer)].values);
+    sent.copy_(pieces_[static_cast<size_t>(layer)].buffers.parameters);
     options_.mesh->data->all_gather(parameters_->layer_values(layer), sent);
   }
   // Waits until the weights have arrived: on a device a lost peer would
@@ -458,7 +450,9 @@ void TrainingState::gather_parameters() {
 void TrainingState::reset_average() {
   at::NoGradGuard no_grad;
   before_change();
-  for (const Piece& piece : pieces_) piece.average.copy_(piece.values);
+  for (const auto& [flat, segments] : pieces_) {
+    flat.average.copy_(flat.parameters);
+  }
   average_statistics_->values().copy_(statistics_->values());
 }
 

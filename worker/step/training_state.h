@@ -226,21 +226,12 @@ class TrainingState {
   bool is_whole() const;
 
  private:
-  // One range, in each of the tensors that an optimizer step changes.
-  struct Piece {
-    at::Tensor values, gradient, accumulated, average;
-    std::vector<at::Tensor> moments;
-    // The trained parts by parameter group; offsets within the piece.
-    std::vector<optim::Segment> segments;
-  };
-
   void build_parameters();
   void build_compute_weights();
   void build_accumulation();
   void build_average(const layers::ModelTable& table);
   void build_buffers();
   void build_pieces();
-  void build_device_state();
   bool is_optimizer_step(const CommitArguments& arguments) const;
   optim::OptimizerStep optimizer_step(const CommitArguments& arguments) const;
   void commit_on_host(const CommitArguments& arguments);
@@ -272,7 +263,7 @@ class TrainingState {
   at::Tensor batch_norm_sums_;
   at::Tensor sent_slice_;  // for gathers of whole weights from slices
   std::vector<Buffer> buffers_;
-  std::vector<Piece> pieces_;
+  std::vector<DeviceState::Piece> pieces_;
   std::unique_ptr<DeviceState> device_state_;  // null on the CPU
 };
 

@@ -11,6 +11,7 @@
 #include "configs/run_config.h"
 #include "configs/yaml/scalar.h"
 #include "configs/yaml/strict_yaml.h"
+#include "parallel/base/check.h"
 #include "parallel/base/log.h"
 #include "parallel/base/text.h"
 #include "parallel/predict/label_bound.h"
@@ -164,15 +165,6 @@ std::string data_answer_json(const std::vector<std::string>& words) {
     answer["anchors_reason"] = choice.reason;
   }
   return answer.dump();
-}
-
-std::string refusal_json(const Error& error) {
-  const nlohmann::json answer = {{"refusal",
-                                  {{"tag", error.tag()},
-                                   {"text", error.text()},
-                                   {"remedy", error.remedy()}}}};
-  // A path may contain any bytes.
-  return answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace headroom::tools

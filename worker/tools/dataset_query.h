@@ -8,21 +8,17 @@
 //
 // Reads label files, image headers if anchors are judged, and the pixels of
 // some images if percentiles are measured. Errors: Error (exit 2 for the
-// request, exit 4 for the data).
+// request, exit 4 for the data); the launcher gets it through the refusal
+// channel (proto/refusal_channel.h).
 #pragma once
 
 #include <string>
 #include <vector>
-
-#include "parallel/base/check.h"
 
 namespace headroom::tools {
 
 // Returns one line of JSON with the keys that were asked for; anchors_reason
 // comes with the anchors. `words` are FD and the keys.
 std::string data_answer_json(const std::vector<std::string>& words);
-
-// The line of JSON for a failure: {"refusal": {"tag", "text", "remedy"}}.
-std::string refusal_json(const Error& error);
 
 }  // namespace headroom::tools

@@ -36,7 +36,7 @@
 #include "worker/tools/detect_resume.h"
 #include "worker/tools/tool_command.h"
 #include "worker/tools/tool_progress.h"
-#include "worker/video/video_plugin.h"
+#include "worker/video/video.h"
 #include "worker/weights/open_weights.h"
 
 namespace headroom::tools {
@@ -137,7 +137,7 @@ class DetectRun {
     limits_.bands = layers::picture_channels(weights_.model->input_channels());
     limits_.ranges = weights_.ranges;
     check_range(request);
-    if (!sources_.videos.empty()) provide_videos(request);
+    if (!sources_.videos.empty()) check_videos(request);
     journal_.emplace(request, sources_, folder_);
     if (request.layers.any()) provide_maps(request.layers);
   }
@@ -146,7 +146,7 @@ class DetectRun {
 
  private:
   void check_range(const DetectRequest& request) const;
-  void provide_videos(const DetectRequest& request);
+  void check_videos(const DetectRequest& request);
   void provide_maps(const detect::MapLayers::Formats& formats);
   void look_at_image(size_t index);
   // `pixels` is empty if the image is too large to be held in memory.
@@ -195,7 +195,6 @@ class DetectRun {
   std::optional<ResumableDetection> journal_;  // set after sources_
   std::optional<DetectedMaps> maps_;           // set if they are wanted
   codecs::ImageLimits limits_;
-  video::VideoApi* videos_ = nullptr;  // set if there are videos
   int64_t pictures_ = 0, boxes_ = 0;
   int64_t known_pictures_ = 0, known_tiles_ = 0;  // from an unfinished run
   bool has_said_known_ = false, has_said_full_ = false;
@@ -212,27 +211,25 @@ void DetectRun::check_range(const DetectRequest& request) const {
 }
 
 // A named video is examined or refused; others may be left out.
-void DetectRun::provide_videos(const DetectRequest& request) {
-  std::string why;
+void DetectRun::check_videos(const DetectRequest& request) {
+  const std::string first = sources_.videos.front().string();
+  std::string why, remedy = "take its frames first, for example ffmpeg -i " +
+                            shell_word(first) + " frames/%06d.jpg";
   if (limits_.bands != codecs::kColours) {
     why = cat("videos have colours, but the model's ch is ", limits_.bands);
   } else if (!limits_.ranges.empty()) {
     why = "videos have 8 bits, but the weights were trained on values of " +
           to_text(limits_.ranges);
   } else {
-    const video::VideoPlugin plugin = video::load_video_plugin();
-    videos_ = plugin.api;
-    why = plugin.reason;
+    why = video::check_programs();
+    remedy = video::kInstallPrograms;
   }
-  if (videos_ != nullptr) return;
+  if (why.empty()) return;
   if (sources_.images.empty()) {
-    throw Error(
-        "detect", sources_.videos.front().string() + " is a video, and " + why,
-        "take its frames first, for example ffmpeg -i " +
-            shell_word(sources_.videos.front().string()) + " frames/%06d.jpg");
+    throw Error("detect", first + " is a video, and " + why, remedy);
   }
   leave_out(counted(static_cast<int64_t>(sources_.videos.size()), "video") +
-            " of " + request.source + ": " + why);
+            " of " + request.source + ": " + why + ": " + remedy);
   sources_.videos.clear();
 }
 
@@ -524,7 +521,7 @@ void DetectRun::look_at_video(size_t index, int64_t stride) {
                       .detections = picture.found.detections});
   };
   const detect::VideoOutcome outcome =
-      detect::detect_in_video(*videos_, file, detector_, folder_, options);
+      detect::detect_in_video(file, detector_, folder_, options);
   progress_.clear();
   if (outcome.pictures == 0 && !stop_signals::requested()) {
     leave_out(file.string() + ": " +

@@ -5,29 +5,26 @@
 // after ten seconds without one.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
 
-#include "parallel/base/terminal_style.h"
+#include "parallel/base/progress.h"
+#include "parallel/base/terminal.h"
 
 namespace headroom::tools {
 
 class ToolProgress {
  public:
   struct Output {
-    TerminalStyle style;
+    Terminal::Output terminal;
+    std::function<double()> now;  // seconds
     // The tool prints a line per image, through above().
     bool has_own_lines = false;
-    std::function<void(const std::string&)> write;
-    std::function<double()> now;      // seconds
-    std::function<size_t()> columns;  // 0 if the width is unknown
   };
 
   explicit ToolProgress(Output output = standard_error());
-  ~ToolProgress() { clear(); }
   ToolProgress(const ToolProgress&) = delete;
   ToolProgress& operator=(const ToolProgress&) = delete;
 
@@ -44,7 +41,7 @@ class ToolProgress {
              const std::string& noun = "image");
 
   // Removes the bar from the terminal before other output.
-  void clear();
+  void clear() { terminal_.clear_live(); }
   // Calls `print`, which writes whole lines to the terminal, above the bar.
   void above(const std::function<void()>& print);
 
@@ -55,15 +52,14 @@ class ToolProgress {
             const std::string& noun);
 
   const Output output_;
+  Terminal terminal_;
   const double started_at_;
   std::mutex mutex_;  // guards the following members
   std::string what_;
   int64_t done_ = 0;
-  double began_at_ = 0;  // when the phase what_ began
-  int64_t known_ = 0;    // items that were done before it began
+  Pace pace_;  // of the phase what_
   double said_at_ = 0;
   int64_t said_tenths_ = 0;
-  std::string shown_;  // the bar on the terminal
 };
 
 }  // namespace headroom::tools

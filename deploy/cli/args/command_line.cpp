@@ -122,13 +122,18 @@ class Parser {
     last_ = use.text;
     if (!option.may_repeat) {
       require_once(option.names.front(), use.text);
-    } else if (!keys_set_.insert(spelling_of(use.values.front())).second) {
-      refuse(use.text + ": the key is set twice", "set it once");
+    } else if (!set_before_
+                    .insert(use.name + " " + spelling_of(use.values.front()))
+                    .second) {
+      refuse(use.text + (is_of_run(option) ? ": the key is set twice"
+                                           : ": the program is named twice"),
+             is_of_run(option) ? "set it once" : "name it once");
     }
     if (is_of_run(option)) {
       line_.run_flags.push_back({option.names.front(), std::move(use.values)});
     } else {
-      line_.command_flags[use.name] = joined(use.values, " ");
+      std::string& value = line_.command_flags[use.name];
+      value += (value.empty() ? "" : "\n") + joined(use.values, " ");
     }
   }
 
@@ -162,7 +167,7 @@ class Parser {
   const CommandSummary& summary_;
   std::string last_;                         // the previous option, as typed
   std::map<std::string, std::string> uses_;  // flags, as typed
-  std::set<std::string> keys_set_;           // with --set
+  std::set<std::string> set_before_;  // keys of --set, programs of --on-event
 };
 
 void refuse_command(const std::string& name) {

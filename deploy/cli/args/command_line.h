@@ -19,7 +19,8 @@ struct CommandLine {
   bool help = false;
   bool version = false;
   std::vector<configs::FlagUse> run_flags;  // as they were given
-  // Flags that are no keys of a run, and their values; a switch has "".
+  // Flags that are no keys of a run, and their values; a switch has "". Values
+  // of a flag that was repeated are lines.
   std::map<std::string, std::string> command_flags;
   std::vector<std::string> notes;  // messages to print
   // Folders that are named without a flag: status RUN_DIR, report RUN_DIR...

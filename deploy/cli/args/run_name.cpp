@@ -28,6 +28,25 @@ fs::path new_run_directory(const configs::RunConfig& config) {
   return config.exist_ok ? base : free_folder_name(base);
 }
 
+fs::path newest_run(const fs::path& project, const char* timed_file,
+                    const std::function<bool(const fs::path&)>& belongs) {
+  fs::path newest;
+  fs::file_time_type newest_time{};
+  std::error_code error, ignored;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(project, ignored)) {
+    const fs::file_time_type time =
+        fs::last_write_time(entry.path() / timed_file, error);
+    if (error || (!newest.empty() && time <= newest_time) ||
+        !belongs(entry.path())) {
+      continue;
+    }
+    newest = entry.path();
+    newest_time = time;
+  }
+  return newest;
+}
+
 fs::path run_directory_to_resume(const fs::path& project,
                                  const std::string& given) {
   if (!given.empty()) {
@@ -46,19 +65,7 @@ fs::path run_directory_to_resume(const fs::path& project,
     }
     return directory;
   }
-  fs::path newest;
-  fs::file_time_type newest_time{};
-  std::error_code ignored;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(project, ignored)) {
-    if (!is_resumable(entry.path())) continue;
-    const fs::file_time_type time =
-        fs::last_write_time(entry.path() / run_files::kCheckpoints);
-    if (newest.empty() || time > newest_time) {
-      newest = entry.path();
-      newest_time = time;
-    }
-  }
+  fs::path newest = newest_run(project, run_files::kCheckpoints, is_resumable);
   if (newest.empty()) {
     throw Error("resume",
                 "no run under " + project.string() + " has a checkpoint",

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "configs/run_config.h"
@@ -18,6 +19,12 @@ std::filesystem::path project_folder(const configs::RunConfig& config);
 
 // Absolute. The first unused name unless config.exist_ok.
 std::filesystem::path new_run_directory(const configs::RunConfig& config);
+
+// The run in the project's folder whose `timed_file` is the newest, among those
+// that have one and for which `belongs` is true; "" if there is none.
+std::filesystem::path newest_run(
+    const std::filesystem::path& project, const char* timed_file,
+    const std::function<bool(const std::filesystem::path&)>& belongs);
 
 // --resume: `given` if set, otherwise the newest run of the project. A run is
 // resumable if it has run.yaml and checkpoints/. Absolute. Throws Error (exit

@@ -7,7 +7,7 @@
 
 #include "configs/arguments.h"
 #include "deploy/cli/remedy_scope.h"
-#include "deploy/cli/show/terminal.h"
+#include "deploy/cli/show/text_table.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"

@@ -28,7 +28,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/run_files.h"
-#include "parallel/base/terminal_style.h"
+#include "parallel/base/terminal.h"
 #include "parallel/base/text.h"
 #include "parallel/plan/plan.h"
 #include "parallel/plan/plan_json.h"

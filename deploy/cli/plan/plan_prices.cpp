@@ -17,7 +17,7 @@
 #include "deploy/cli/plan/plan_segments.h"
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/run_request.h"
-#include "deploy/cli/show/terminal.h"
+#include "deploy/cli/show/text_table.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/text.h"

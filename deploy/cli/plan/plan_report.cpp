@@ -7,7 +7,7 @@
 #include "configs/multi_scale.h"
 #include "coordinator/run/precision_choice.h"
 #include "deploy/cli/run_request.h"
-#include "deploy/cli/show/terminal.h"
+#include "deploy/cli/show/text_table.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/pipeline/schedule.h"

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "configs/options.h"
-#include "deploy/cli/show/terminal.h"
+#include "deploy/cli/show/text_table.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"

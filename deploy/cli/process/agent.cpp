@@ -158,10 +158,9 @@ class Agent {
     Slot& slot = slots_[k];
     ChildOptions child;
     child.name = "worker " + slot.worker_id;
-    child.command = {options_.worker_program.string()};
-    for (const std::string& word : configs::words_of(start_of(slot))) {
-      child.command.push_back(word);
-    }
+    child.command = configs::words_of(start_of(slot));
+    child.command.insert(child.command.begin(),
+                         options_.worker_program.string());
     child.cores = cores_of(k);
     child.extra_environment = {
         {"OMP_NUM_THREADS", std::to_string(threads_)},

@@ -3,7 +3,7 @@
 // Log records (parallel/base/log.h) of level warning or above are shown when
 // they arrive. Everything else that a dying process writes is kept as its last
 // words and appears once, in the reason for the end of the run. A refusal does
-// not use the output (see refusal_channel.h).
+// not use the output (see proto/refusal_channel.h).
 #pragma once
 
 #include <deque>

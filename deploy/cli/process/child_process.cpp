@@ -50,7 +50,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 // Runs in the child, between fork and exec: async-signal-safe calls only.
 // Returns only if the program could not be started.
-void become(char** command, char** environment, int output_fd,
+void become(char** command, char** environment, int input_fd, int output_fd,
             const std::vector<int>& passed_fds, const std::vector<int>& cores,
             int death_signal, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, death_signal);
@@ -69,8 +69,7 @@ void become(char** command, char** environment, int output_fd,
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  const int nothing = open("/dev/null", O_RDONLY);
-  dup2(nothing, STDIN_FILENO);
+  dup2(input_fd >= 0 ? input_fd : open("/dev/null", O_RDONLY), STDIN_FILENO);
   dup2(output_fd, STDOUT_FILENO);  // the supervisor prints the results
   dup2(output_fd, STDERR_FILENO);
   for (int fd : passed_fds) fcntl(fd, F_SETFD, 0);
@@ -87,7 +86,7 @@ struct ChildProcess::State {
   std::deque<ChildLine> last_lines;
   std::unique_ptr<LineReader> reader;
   int refusal_fd = -1;  // the reading end; -1 if the child sends no refusals
-  std::optional<Refusal> refusal;
+  std::optional<wire::Refusal> refusal;
 
   ~State() {
     if (refusal_fd >= 0) close(refusal_fd);
@@ -106,7 +105,7 @@ struct ChildProcess::State {
     exit_code = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
                                          : WEXITSTATUS(wait_status);
     reader.reset();  // reads the rest
-    if (refusal_fd >= 0) refusal = read_refusal(refusal_fd);
+    if (refusal_fd >= 0) refusal = wire::read_refusal(refusal_fd);
   }
 };
 
@@ -124,7 +123,7 @@ ChildProcess::ChildProcess(ChildOptions options)
     refusal.emplace();
     state_->refusal_fd = refusal->reading;
     state_->options.passed_fds.push_back(refusal->writing);
-    environment[kRefusalVariable] = std::to_string(refusal->writing);
+    environment[wire::kRefusalVariable] = std::to_string(refusal->writing);
   }
   std::vector<std::string> assignments;
   for (const auto& [name, value] : environment) {
@@ -138,9 +137,9 @@ ChildProcess::ChildProcess(ChildOptions options)
   state_->pid = fork();
   if (state_->pid == 0) {
     become(const_cast<char**>(command_pointers.data()),
-           const_cast<char**>(environment_pointers.data()), output.writing,
-           state_->options.passed_fds, state_->options.cores,
-           state_->options.death_signal, parent);
+           const_cast<char**>(environment_pointers.data()),
+           state_->options.input, output.writing, state_->options.passed_fds,
+           state_->options.cores, state_->options.death_signal, parent);
     const int error = errno;
     [[maybe_unused]] ssize_t told =
         write(failure.writing, &error, sizeof error);
@@ -219,7 +218,7 @@ int ChildProcess::terminate(std::chrono::milliseconds grace) {
   return *state_->exit_code;
 }
 
-const std::optional<Refusal>& ChildProcess::refusal() const {
+const std::optional<wire::Refusal>& ChildProcess::refusal() const {
   return state_->refusal;
 }
 

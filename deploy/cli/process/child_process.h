@@ -20,7 +20,7 @@
 
 #include "deploy/cli/process/child_output.h"
 #include "deploy/cli/process/launcher_environment.h"
-#include "deploy/cli/process/refusal_channel.h"
+#include "proto/refusal_channel.h"
 
 namespace headroom::cli {
 
@@ -28,10 +28,11 @@ struct ChildOptions {
   std::string name;                  // "worker 1" in messages
   std::vector<std::string> command;  // command[0] is a path
   Environment extra_environment;     // added to this process's own
+  int input = -1;                    // its standard input; -1: nothing to read
   std::vector<int> passed_fds;       // open in the child under the same number
   std::vector<int> cores;            // cores it may run on; empty: its parent's
   int death_signal = SIGKILL;        // sent to it when this process ends
-  bool may_refuse = false;           // it is `headroom`, with a refusal channel
+  bool may_refuse = false;           // it has a refusal channel
   std::function<void(const ChildLine&)> on_line;
 };
 
@@ -52,6 +53,8 @@ class ChildProcess {
   // nullopt while it runs. Then its exit code, or 128 + the signal that killed
   // it; from then on last_words() is complete.
   std::optional<int> exit_code();
+  // Whether a signal ended it.
+  bool was_killed() { return exit_code().value_or(0) > 128; }
   std::optional<int> wait(std::chrono::milliseconds timeout);
 
   // Signals the child's whole group; does nothing if it has ended.
@@ -60,7 +63,7 @@ class ChildProcess {
   int terminate(std::chrono::milliseconds grace);
 
   // Why it ended, if it `may_refuse` and did. REQUIRES: exit_code() is set.
-  const std::optional<Refusal>& refusal() const;
+  const std::optional<wire::Refusal>& refusal() const;
 
   // The last lines it wrote, with line ends; "" if it wrote nothing.
   std::string last_words() const;

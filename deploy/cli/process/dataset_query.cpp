@@ -43,6 +43,7 @@ nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
   std::string answer;
   ChildOptions options;
   options.name = "dataset query";
+  options.may_refuse = true;
   const auto run_yaml = memory_file(reader.run_yaml);
   options.passed_fds = {run_yaml->get()};
   options.command = {find_worker_program().string(), configs::kAnswerCommand,
@@ -64,8 +65,7 @@ nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
                 ExitCode::kInterrupted);
   }
   const int exit_code = *child.exit_code();
-  constexpr int kKilled = 128;
-  if (exit_code > kKilled && starts_left > 1) {
+  if (child.was_killed() && starts_left > 1) {
     log::warn("the worker that reads labels " +
               coordinator::describe_exit(exit_code) + ": it is started again");
     return ask(reader, starts_left - 1);
@@ -73,10 +73,9 @@ nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
   const std::lock_guard lock(mutex);
   const auto json = nlohmann::json::parse(answer, nullptr, false);
   if (exit_code == 0 && json.is_object()) return json;
-  if (json.is_object() && json.contains("refusal")) {
-    const nlohmann::json& refusal = json["refusal"];
-    throw Error(refusal.value("tag", ""), refusal.value("text", ""),
-                refusal.value("remedy", ""), static_cast<ExitCode>(exit_code));
+  if (const auto& refusal = child.refusal()) {
+    throw Error(refusal->tag, refusal->text, refusal->remedy,
+                static_cast<ExitCode>(exit_code));
   }
   if (exit_code == 0) {
     throw Error("labels", "the worker that reads labels said '" + answer + "'",

@@ -5,7 +5,6 @@
 #include <map>
 #include <vector>
 
-#include "parallel/base/progress_bar.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -119,14 +118,14 @@ Cells cells_of_memory(const RankBytes& memory, int64_t limit) {
           {Column::kLimit, size_or_dash(limit)}};
 }
 
-BarProgress bar_of_epoch(const wire::RunProgress& progress,
-                         std::optional<double> eta_seconds) {
-  BarProgress bar{.done = progress.step_in_epoch,
-                  .total = progress.steps_per_epoch,
-                  .noun = "",
-                  .per_second = progress.images_per_second,
-                  .rate_unit = " img",
-                  .seconds_left = eta_seconds};
+Progress bar_of_epoch(const wire::RunProgress& progress,
+                      std::optional<double> eta_seconds) {
+  Progress bar{.done = progress.step_in_epoch,
+               .total = progress.steps_per_epoch,
+               .noun = "",
+               .per_second = progress.images_per_second,
+               .rate_unit = " img",
+               .seconds_left = eta_seconds};
   if (progress.phase == wire::WorkerPhase::kCheckpoint) bar.label = "saving";
   if (progress.phase != wire::WorkerPhase::kValidate) return bar;
   bar.label = "validating";
@@ -211,13 +210,9 @@ std::string live_line(const coordinator::RunStatus& status,
                       const TerminalStyle& style) {
   const wire::RunProgress& progress = status.progress;
   if (is_validation(status)) {
-    return progress_bar({.label = "validating",
-                         .done = progress.step,
-                         .total = progress.num_steps,
-                         .per_second = progress.images_per_second,
-                         .rate_unit = " img",
-                         .seconds_left = eta_seconds},
-                        columns, style);
+    Progress bar = progress_of_run(status, eta_seconds);
+    bar.label = "validating";
+    return progress_bar(bar, columns, style);
   }
   if (progress.num_epochs == 0) return cut_line("starting", columns, true);
   return epoch_in_progress(status, eta_seconds, columns, style);

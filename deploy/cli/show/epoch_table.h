@@ -17,7 +17,7 @@
 
 #include "coordinator/run/run_status.h"
 #include "deploy/cli/show/progress_line.h"
-#include "parallel/base/terminal_style.h"
+#include "parallel/base/terminal.h"
 
 namespace headroom::cli {
 

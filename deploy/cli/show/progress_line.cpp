@@ -4,7 +4,6 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
-#include "parallel/base/progress_bar.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
@@ -79,6 +78,25 @@ bool has_numbers(const nlohmann::json& detail,
 
 bool is_validation(const coordinator::RunStatus& status) {
   return status.progress.num_epochs == 0 && status.progress.num_steps > 0;
+}
+
+std::optional<double> remaining_seconds(const wire::RunProgress& progress,
+                                        coordinator::TimePoint now,
+                                        Pace& pace) {
+  if (progress.num_steps == 0) return std::nullopt;
+  pace.note(progress.step,
+            std::chrono::duration<double>(now.time_since_epoch()).count());
+  return pace.seconds_left(progress.num_steps);
+}
+
+Progress progress_of_run(const coordinator::RunStatus& status,
+                         std::optional<double> eta_seconds) {
+  return {.done = status.progress.step,
+          .total = status.progress.num_steps,
+          .noun = is_validation(status) ? "image" : "step",
+          .per_second = status.progress.images_per_second,
+          .rate_unit = " img",
+          .seconds_left = eta_seconds};
 }
 
 std::string progress_line(const coordinator::RunStatus& status,

@@ -14,7 +14,9 @@
 #include <optional>
 #include <string>
 
+#include "coordinator/run/clock.h"
 #include "coordinator/run/run_status.h"
+#include "parallel/base/progress.h"
 
 namespace headroom::cli {
 
@@ -34,6 +36,14 @@ RankBytes fullest_rank(const coordinator::RunStatus& status);
 
 // Whether the run only validates; its progress then counts images, not steps.
 bool is_validation(const coordinator::RunStatus& status);
+
+// The remaining seconds, from the pace of the steps that were seen so far.
+std::optional<double> remaining_seconds(const wire::RunProgress& progress,
+                                        coordinator::TimePoint now, Pace& pace);
+
+// The whole run: its steps, or the images of a validation.
+Progress progress_of_run(const coordinator::RunStatus& status,
+                         std::optional<double> eta_seconds);
 
 // The line of a training; its memory is that of the rank that needs most.
 std::string progress_line(const coordinator::RunStatus& status,

@@ -11,24 +11,7 @@ constexpr auto kPause = std::chrono::seconds(60);
 constexpr auto kValidationPatience = std::chrono::seconds(2);
 constexpr int64_t kLinesAHeader = 20;
 
-double seconds_between(coordinator::TimePoint from, coordinator::TimePoint to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
 }  // namespace
-
-std::optional<double> EtaEstimate::update(const wire::RunProgress& progress,
-                                          coordinator::TimePoint now) {
-  if (progress.num_steps == 0) return std::nullopt;
-  if (!first_time_) {
-    first_time_ = now;
-    first_step_ = progress.step;
-  }
-  const double steps = static_cast<double>(progress.step - first_step_);
-  if (steps <= 0) return std::nullopt;
-  return seconds_between(*first_time_, now) / steps *
-         static_cast<double>(progress.num_steps - progress.step);
-}
 
 // Keeps the lines of a log in the order of the events: no line of an epoch
 // before the lines of the epoch before it. A resumed run starts in an epoch
@@ -47,7 +30,7 @@ ProgressReporter::Output ProgressReporter::update(
     coordinator::TimePoint now) {
   last_ = status;
   const wire::RunProgress& progress = status.progress;
-  eta_seconds_ = eta_.update(progress, now);
+  eta_seconds_ = remaining_seconds(progress, now, pace_);
   width_ = width;
   Output output;
   if (on_terminal()) {

@@ -19,20 +19,9 @@
 #include "coordinator/run/clock.h"
 #include "coordinator/run/run_status.h"
 #include "deploy/cli/show/epoch_table.h"
-#include "parallel/base/terminal_style.h"
+#include "parallel/base/terminal.h"
 
 namespace headroom::cli {
-
-// The remaining time, from the steps seen so far and the validations.
-class EtaEstimate {
- public:
-  std::optional<double> update(const wire::RunProgress& progress,
-                               coordinator::TimePoint now);
-
- private:
-  std::optional<coordinator::TimePoint> first_time_;
-  int64_t first_step_ = 0;
-};
 
 class ProgressReporter {
  public:
@@ -61,7 +50,7 @@ class ProgressReporter {
 
   TerminalStyle style_;
   size_t width_ = 0;
-  EtaEstimate eta_;
+  Pace pace_;
   coordinator::RunStatus last_;
   std::optional<double> eta_seconds_;
   int64_t told_steps_ = 0;  // steps up to the end of the newest printed epoch

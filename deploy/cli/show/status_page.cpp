@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "parallel/base/progress_bar.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -15,8 +14,6 @@ constexpr size_t kNewestEvents = 5;
 constexpr size_t kLongestText = 4096;
 // Used if the height of the terminal is unknown.
 constexpr size_t kUsualLines = 64;
-constexpr size_t kMostMemoryCells = 30;
-constexpr size_t kFewestMemoryCells = 8;
 
 std::string headed(const std::string& name, const std::string& text) {
   return padded(name, 10) + text;
@@ -79,14 +76,9 @@ std::string rank_text(const RankLine& rank, int64_t limit, size_t columns,
   const std::string tail = " " + size_or_dash(rank.measured) + " | " +
                            size_or_dash(rank.predicted) + " | " +
                            size_or_dash(limit);
-  const size_t taken = display_width(head) + display_width(tail) + 2;
-  const size_t cells = columns == 0 ? kMostMemoryCells
-                       : columns > taken
-                           ? std::min(kMostMemoryCells, columns - taken)
-                           : 0;
-  if (cells < kFewestMemoryCells) {
-    return cut_line(head + tail, columns, style.is_unicode);
-  }
+  const size_t cells =
+      bar_room(columns, display_width(head) + display_width(tail) + 2);
+  if (cells == 0) return cut_line(head + tail, columns, style.is_unicode);
   return head +
          memory_cells(rank.measured, rank.predicted, limit, cells, style) +
          tail;
@@ -104,10 +96,11 @@ std::string event_text(const wire::EventRecord& event) {
 // Finished tenths of epochs. If the length of an epoch is unknown (in a
 // validation, or in a folder's first epoch), tenths of all steps or images.
 int64_t tenths_of(const wire::RunProgress& progress) {
-  if (progress.steps_per_epoch <= 0) {
-    return progress.num_steps > 0 ? 10 * progress.step / progress.num_steps : 0;
-  }
-  return 10 * progress.step / progress.steps_per_epoch;
+  return Progress{.done = progress.step,
+                  .total = progress.steps_per_epoch > 0
+                               ? progress.steps_per_epoch
+                               : progress.num_steps}
+      .tenths();
 }
 
 }  // namespace
@@ -123,14 +116,9 @@ std::string memory_cells(int64_t measured, int64_t predicted, int64_t limit,
   };
   const size_t filled = cells_of(measured);
   const size_t shaded = std::max(filled, cells_of(predicted)) - filled;
-  std::string bar, expected;
-  for (size_t i = 0; i < filled; ++i) bar += style.is_unicode ? "█" : "#";
-  for (size_t i = 0; i < shaded; ++i) expected += style.is_unicode ? "░" : "-";
   const bool is_above = predicted > 0 && measured > predicted;
-  const std::string rest(cells - filled - shaded, style.is_unicode ? ' ' : '.');
-  return (style.is_unicode ? "|" : "[") +
-         painted(bar, is_above ? Colour::kYellow : Colour::kGreen, style) +
-         expected + rest + (style.is_unicode ? "|" : "]");
+  return shaded_cells(filled, shaded, cells,
+                      is_above ? Colour::kYellow : Colour::kGreen, style);
 }
 
 std::string redraw(const std::vector<std::string>& lines, bool is_first) {
@@ -141,23 +129,11 @@ std::string redraw(const std::vector<std::string>& lines, bool is_first) {
 
 void StatusPage::note(const coordinator::RunStatus& status,
                       coordinator::TimePoint now) {
-  eta_seconds_ = eta_.update(status.progress, now);
+  eta_seconds_ = remaining_seconds(status.progress, now, pace_);
   for (const wire::EventRecord& event : status.events) {
     if (event.event != EventKind::kValidation) continue;
     if (const auto epoch = validated_epoch(event)) validated_ = epoch;
   }
-}
-
-std::string StatusPage::progress_text(const coordinator::RunStatus& status,
-                                      size_t columns) const {
-  const wire::RunProgress& progress = status.progress;
-  return progress_bar({.done = progress.step,
-                       .total = progress.num_steps,
-                       .noun = is_validation(status) ? "image" : "step",
-                       .per_second = progress.images_per_second,
-                       .rate_unit = " img",
-                       .seconds_left = eta_seconds_},
-                      columns, style_);
 }
 
 std::vector<std::string> StatusPage::lines(const coordinator::RunStatus& status,
@@ -180,7 +156,9 @@ std::vector<std::string> StatusPage::lines(const coordinator::RunStatus& status,
   constexpr size_t kHead = 10;
   const size_t room =
       size.columns > kHead ? size.columns - kHead : size.columns;
-  lines.push_back(headed("progress", progress_text(status, room)));
+  lines.push_back(headed(
+      "progress",
+      progress_bar(progress_of_run(status, eta_seconds_), room, style_)));
   if (progress.num_epochs > 0) {
     const std::string phase = wire::to_string(progress.phase);
     add(headed("epoch", cat(progress.epoch + 1, "/", progress.num_epochs, "  ",

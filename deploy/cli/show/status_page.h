@@ -13,8 +13,7 @@
 #include "coordinator/run/clock.h"
 #include "coordinator/run/run_status.h"
 #include "deploy/cli/show/progress_line.h"
-#include "deploy/cli/show/progress_reporter.h"
-#include "parallel/base/terminal_style.h"
+#include "parallel/base/terminal.h"
 
 namespace headroom::cli {
 
@@ -35,11 +34,9 @@ class StatusPage {
 
  private:
   void note(const coordinator::RunStatus& status, coordinator::TimePoint now);
-  std::string progress_text(const coordinator::RunStatus& status,
-                            size_t columns) const;
 
   const TerminalStyle style_;
-  EtaEstimate eta_;
+  Pace pace_;
   std::optional<double> eta_seconds_;
   std::optional<ValidatedEpoch> validated_;  // the newest one that was seen
   std::string told_state_;
@@ -47,10 +44,8 @@ class StatusPage {
   int64_t told_tenths_ = -1;  // tenths of epochs since the start
 };
 
-// "
-// ██████░░░
-// ": filled up to the measured bytes, shaded up to the predicted ones. The
-// bar's end is the limit, if there is one.
+// "|██████░░░   |": filled up to the measured bytes, shaded up to the predicted
+// ones. The bar's end is the limit, if there is one.
 std::string memory_cells(int64_t measured, int64_t predicted, int64_t limit,
                          size_t cells, const TerminalStyle& style);
 

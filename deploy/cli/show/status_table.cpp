@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "deploy/cli/show/progress_line.h"
-#include "deploy/cli/show/terminal.h"
+#include "deploy/cli/show/text_table.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"

@@ -16,8 +16,6 @@
 namespace headroom::cuda {
 namespace {
 
-using layers::ActivationKind;
-
 // Number of pixels that a thread loads before it processes them: four loads of
 // 16 bytes in total, from one array or from two.
 constexpr int kPixelsAtOnce = 4;
@@ -437,22 +435,10 @@ cudaError_t launch_typed(const BatchNormArguments& a, const SumTargets* to,
   if constexpr (kPass == Pass::kValueSums || std::is_same_v<T, double>) {
     return launch<kPass, T, kWide>(a, to, grid, a.activation, stream);
   } else {
-    const auto with = [&](auto activation) {
-      activation.slope = a.activation.slope;
-      return launch<kPass, T, kWide>(a, to, grid, activation, stream);
-    };
-    using kernels::KnownActivation;
-    switch (a.activation.kind) {
-      case ActivationKind::kSilu:
-        return with(KnownActivation<ActivationKind::kSilu>());
-      case ActivationKind::kLeaky:
-        return with(KnownActivation<ActivationKind::kLeaky>());
-      case ActivationKind::kHardswish:
-        return with(KnownActivation<ActivationKind::kHardswish>());
-      case ActivationKind::kMish:
-        return with(KnownActivation<ActivationKind::kMish>());
-    }
-    return cudaErrorInvalidValue;
+    return kernels::with_known_activation(
+        a.activation, [&](const auto& activation) {
+          return launch<kPass, T, kWide>(a, to, grid, activation, stream);
+        });
   }
 }
 
@@ -500,12 +486,13 @@ int headroom_norm_gradient(const BatchNormArguments* arguments, void* stream) {
   return launch_any<Pass::kNormGradient>(*arguments, nullptr, stream);
 }
 
-int headroom_use_sums(const double* from, const SumTargets* targets, int groups,
-                      int64_t channels, void* stream) {
+int headroom_use_sums(const BatchNormArguments* arguments,
+                      const SumTargets* targets, void* stream) {
   constexpr int kThreads = 128;
-  const auto blocks = static_cast<unsigned>(divided_up(channels, kThreads));
-  return launch_kernel(use_sums, blocks, kThreads, stream, from, *targets,
-                       groups, channels);
+  const auto blocks =
+      static_cast<unsigned>(divided_up(arguments->channels, kThreads));
+  return launch_kernel(use_sums, blocks, kThreads, stream, arguments->sums,
+                       *targets, arguments->groups.count, arguments->channels);
 }
 
 int headroom_arrivals(int slot, unsigned** arrivals) {

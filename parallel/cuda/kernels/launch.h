@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "configs/layers/layer_program.h"
+#include "configs/layers/activation.h"
 
 namespace headroom::cuda {
 
@@ -33,7 +33,8 @@ struct BatchNormArguments {
   const void* weight = nullptr;        // [C]
   const void* bias = nullptr;
   const double* means = nullptr;  // [groups, 2, C]: dz, dz * n; nullptr: zeros
-  void* partial = nullptr;        // partial_elements() elements
+  const double* sums = nullptr;   // [groups, 2, C]: for headroom_use_sums
+  void* partial = nullptr;        // partial_bytes()
   PixelGroups groups;
   int64_t channels = 0;
   layers::ActivationFunction activation;
@@ -74,8 +75,15 @@ struct MapGrid {
 // results of all others.
 MapGrid map_grid(const BatchNormArguments& arguments, bool sums);
 
-// Number of elements of `partial` that the two summing passes need.
-int64_t partial_elements(const BatchNormArguments& arguments);
+// Bytes of `partial` that the two summing passes need.
+int64_t partial_bytes(const BatchNormArguments& arguments);
+
+// Where a launcher's work runs.
+struct LaunchPlace {
+  void* stream = nullptr;
+  void* partial = nullptr;       // for a summing pass, and `arrivals`
+  unsigned* arrivals = nullptr;  // kMostTiles zeros; zero again afterwards
+};
 
 extern "C" {
 // Computes the sums of y and of its square.
@@ -87,10 +95,10 @@ int headroom_normalise_and_activate(const BatchNormArguments* arguments,
 int headroom_activation_gradient_sums(const BatchNormArguments* arguments,
                                       const SumTargets* targets, void* stream);
 int headroom_norm_gradient(const BatchNormArguments* arguments, void* stream);
-// Computes the targets' statistics, running sums and means from sums [groups,
-// 2, C] that ranks have exchanged.
-int headroom_use_sums(const double* sums, const SumTargets* targets, int groups,
-                      int64_t channels, void* stream);
+// Computes the targets' statistics, running sums and means from the arguments'
+// sums, which ranks have exchanged.
+int headroom_use_sums(const BatchNormArguments* arguments,
+                      const SumTargets* targets, void* stream);
 
 // The arrival counters of the current device for stream number `slot`. All are
 // 0 unless a kernel of that stream uses them. Fails beyond the last slot.

@@ -67,9 +67,11 @@ MapGrid map_grid(const BatchNormArguments& arguments, bool sums) {
   return grid;
 }
 
-int64_t partial_elements(const BatchNormArguments& arguments) {
+int64_t partial_bytes(const BatchNormArguments& arguments) {
+  const bool is_double = arguments.type == ElementType::kFloat64;
   return arguments.groups.count * map_grid(arguments, true).chunks * 2 *
-         arguments.channels;
+         arguments.channels *
+         static_cast<int64_t>(is_double ? sizeof(double) : sizeof(float));
 }
 
 }  // namespace headroom::cuda

@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "tests/configs/refusal.h"
+#include "tests/support/refusal.h"
 
 namespace headroom::layers {
 namespace {
@@ -30,7 +30,7 @@ double all_multiply_adds(const std::vector<LayerCost>& layers) {
 
 // Layer 0 is a convolution of stride 1; `layers` follow it.
 std::string refusal(const std::string& layers) {
-  return configs::refusal_of([&] {
+  return testing::refusal_of([&] {
     layer_costs(
         parse_model_table("nc: 2\ndepth_multiple: 1\nwidth_multiple: 1\n"
                           "anchors: [[1, 1]]\n"

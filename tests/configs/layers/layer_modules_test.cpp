@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/configs/refusal.h"
+#include "tests/support/refusal.h"
 
 namespace headroom::layers {
 namespace {
@@ -30,7 +30,7 @@ LayerProgram program_of(const std::string& layer) {
 }
 
 std::string refusal(const std::string& layer) {
-  return configs::refusal_of([&] { program_of(layer); });
+  return testing::refusal_of([&] { program_of(layer); });
 }
 
 // "cv1. 16>8 k3 s2 p1 g1 act", in the state's order.

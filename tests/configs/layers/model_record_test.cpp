@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "configs/layers/model_table.h"
-#include "tests/configs/refusal.h"
-#include "tests/configs/temporary_folder.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::layers {
 namespace {
@@ -79,16 +79,16 @@ TEST(ModelRecord, ALayerMoreOrLess) {
 }
 
 TEST(ModelRecord, AnotherNetworkIsRefusedAndTheRecordOffered) {
-  configs::TemporaryFolder folder;
+  testing::TemporaryFolder folder;
   EXPECT_FALSE(recorded_model(folder.path()));
-  folder.file("model.yaml", model_table_text(table(kModel)));
+  folder.write("model.yaml", model_table_text(table(kModel)));
   const auto recorded = recorded_model(folder.path());
   ASSERT_TRUE(recorded);
   ModelTable edited = *recorded;
   require_same_model(*recorded, edited, "my.yaml", folder.path());
   edited.depth_multiple = 1;
   const std::string run = folder.path().string();
-  EXPECT_EQ(configs::refusal_of([&] {
+  EXPECT_EQ(testing::refusal_of([&] {
               require_same_model(*recorded, edited, "my.yaml", folder.path());
             }),
             "[resume] my.yaml is not the model that " + run +

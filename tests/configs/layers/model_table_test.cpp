@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "configs/yaml/shipped_files.h"
-#include "tests/configs/refusal.h"
-#include "tests/configs/temporary_folder.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::layers {
 namespace {
@@ -36,7 +36,7 @@ std::string changed(const std::string& from, const std::string& to) {
 }
 
 std::string refusal(const std::string& text) {
-  return configs::refusal_of([&] { parse_model_table(text, "m.yaml"); });
+  return testing::refusal_of([&] { parse_model_table(text, "m.yaml"); });
 }
 
 TEST(ModelTable, ReadsLayersWithTheirPlaces) {
@@ -187,19 +187,19 @@ TEST(ModelTable, ShippedModelsByNameAndByPath) {
     EXPECT_EQ(table.layers.back().module, "Detect");
   }
   EXPECT_EQ(load_model_table("yolov5n.yaml").name, "yolov5n");
-  const configs::TemporaryFolder folder;
-  EXPECT_EQ(load_model_table(folder.file("yolov5n.yaml", kSmall)).num_classes,
+  const testing::TemporaryFolder folder;
+  EXPECT_EQ(load_model_table(folder.write("yolov5n.yaml", kSmall)).num_classes,
             3);
 }
 
 TEST(ModelTable, UnknownNamesGetTheNearestAndTheList) {
-  EXPECT_EQ(configs::refusal_of([] { load_model_table("yolo5n"); }),
+  EXPECT_EQ(testing::refusal_of([] { load_model_table("yolo5n"); }),
             "[model] there is no file yolo5n, nor a shipped model file of that "
             "name: did you mean 'yolov5n'? There are: yolov5l yolov5l6 yolov5m "
             "yolov5m6 yolov5n yolov5n6 yolov5s yolov5s-ghost "
             "yolov5s-mobilenetv3 yolov5s-p2 yolov5s-p7 yolov5s-shufflenetv2 "
             "yolov5s6 yolov5x yolov5x6");
-  EXPECT_EQ(configs::refusal_of([] { load_model_table("resnet152.yaml"); }),
+  EXPECT_EQ(testing::refusal_of([] { load_model_table("resnet152.yaml"); }),
             "[model] there is no file resnet152.yaml, nor a shipped model file "
             "of that name: give a path or one of yolov5l yolov5l6 yolov5m "
             "yolov5m6 yolov5n yolov5n6 yolov5s yolov5s-ghost "

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/configs/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::yaml {
 namespace {
@@ -34,8 +34,8 @@ TEST(ShippedFiles, AreTheFilesOfTheTree) {
 }
 
 TEST(ShippedFiles, AnExistingFileWins) {
-  const configs::TemporaryFolder folder;
-  const std::string path = folder.file("yolov5n.yaml", "mine");
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.write("yolov5n.yaml", "mine");
   EXPECT_EQ(file_or_shipped(path, "model", "model").text, "mine");
   EXPECT_EQ(file_or_shipped("yolov5n", "model", "model").file, "yolov5n.yaml");
 }

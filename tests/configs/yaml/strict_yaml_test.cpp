@@ -2,14 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/configs/refusal.h"
-#include "tests/configs/temporary_folder.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::yaml {
 namespace {
 
 std::string refusal(const std::string& text) {
-  return configs::refusal_of([&] { parse_yaml(text, "f.yaml"); });
+  return testing::refusal_of([&] { parse_yaml(text, "f.yaml"); });
 }
 
 TEST(StrictYaml, RemembersWhereEverythingWasWritten) {
@@ -111,70 +111,70 @@ TEST(StrictYaml, DeepNestingIsRefusedNotACrash) {
 TEST(StrictYaml, NamesWrongTypes) {
   const YamlValue root = parse_yaml(
       "n: 1.5\nw: word\nq: \"3\"\nl: [1]\nm: {a: 1}\ne:\n", "f.yaml");
-  EXPECT_EQ(configs::refusal_of([&] { as_int64(*root.find("n"), "n"); }),
+  EXPECT_EQ(testing::refusal_of([&] { as_int64(*root.find("n"), "n"); }),
             "[config] f.yaml:1:4: n is '1.5': write a whole number here");
-  EXPECT_EQ(configs::refusal_of([&] { as_double(*root.find("w"), "w"); }),
+  EXPECT_EQ(testing::refusal_of([&] { as_double(*root.find("w"), "w"); }),
             "[config] f.yaml:2:4: w is 'word': write a number here");
-  EXPECT_EQ(configs::refusal_of([&] { as_int64(*root.find("q"), "q"); }),
+  EXPECT_EQ(testing::refusal_of([&] { as_int64(*root.find("q"), "q"); }),
             "[config] f.yaml:3:4: q is '3': write a whole number here");
-  EXPECT_EQ(configs::refusal_of([&] { as_text(*root.find("l"), "l"); }),
+  EXPECT_EQ(testing::refusal_of([&] { as_text(*root.find("l"), "l"); }),
             "[config] f.yaml:4:4: l is a list: write one word or a \"quoted "
             "text\" here");
-  EXPECT_EQ(configs::refusal_of([&] { as_double(*root.find("m"), "m"); }),
+  EXPECT_EQ(testing::refusal_of([&] { as_double(*root.find("m"), "m"); }),
             "[config] f.yaml:5:4: m is a mapping: write a number here");
-  EXPECT_EQ(configs::refusal_of([&] { as_text(*root.find("e"), "e"); }),
+  EXPECT_EQ(testing::refusal_of([&] { as_text(*root.find("e"), "e"); }),
             "[config] f.yaml:6:1: e is empty: write one word or a \"quoted "
             "text\" here");
 }
 
 TEST(StrictYaml, MappingsOfKnownKeys) {
   const std::vector<std::string> known = {"train", "val", "names"};
-  EXPECT_EQ(configs::refusal_of([&] {
+  EXPECT_EQ(testing::refusal_of([&] {
               require_mapping(parse_yaml("train: x\nnmaes: y\n", "f.yaml"),
                               "a data file", known);
             }),
             "[config] f.yaml:2:1: unknown key 'nmaes' in a data file: did you "
             "mean 'names'?");
-  EXPECT_EQ(configs::refusal_of([&] {
+  EXPECT_EQ(testing::refusal_of([&] {
               require_mapping(parse_yaml("wavelength: 3\n", "f.yaml"),
                               "a data file", known);
             }),
             "[config] f.yaml:1:1: unknown key 'wavelength' in a data file: the "
             "keys are train val names");
-  EXPECT_EQ(configs::refusal_of([&] {
+  EXPECT_EQ(testing::refusal_of([&] {
               require_mapping(parse_yaml("- 1\n", "f.yaml"), "a data file",
                               known);
             }),
             "[config] f.yaml:1:1: a data file is a list: write lines of the "
             "form 'key: value'");
   EXPECT_EQ(
-      configs::refusal_of(
+      testing::refusal_of(
           [&] { require(parse_yaml("a: 1\n", "f.yaml"), "names"); }),
       "[config] f.yaml:1:1: the key 'names' is missing: add a line 'names: "
       "...'");
 }
 
 TEST(StrictYaml, FilesThatCannotBeRead) {
-  const configs::TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const std::string missing = (folder.path() / "none.yaml").string();
-  EXPECT_EQ(configs::refusal_of([&] { read_config_file(missing, "data"); }),
+  EXPECT_EQ(testing::refusal_of([&] { read_config_file(missing, "data"); }),
             "[data] there is no file " + missing + ": check the path");
   EXPECT_EQ(
-      configs::refusal_of([&] { read_config_file(folder.path(), "data"); }),
+      testing::refusal_of([&] { read_config_file(folder.path(), "data"); }),
       "[data] " + folder.path().string() + " is not a file: name a .yaml file");
   const auto large =
-      folder.file("large.yaml", std::string(5 * 1024 * 1024, '#'));
-  EXPECT_EQ(configs::refusal_of([&] { read_config_file(large, "data"); }),
+      folder.write("large.yaml", std::string(5 * 1024 * 1024, '#'));
+  EXPECT_EQ(testing::refusal_of([&] { read_config_file(large, "data"); }),
             "[data] " + large.string() +
                 " has 5 MiB, more than the 4 MiB that a YAML file of a run may "
                 "have: name the right file");
-  const auto page = folder.file("page.yaml", "<!DOCTYPE html>");
-  EXPECT_EQ(configs::refusal_of([&] { read_config_file(page, "data"); }),
+  const auto page = folder.write("page.yaml", "<!DOCTYPE html>");
+  EXPECT_EQ(testing::refusal_of([&] { read_config_file(page, "data"); }),
             "[data] " + page.string() +
                 " is text (HTML or XML), not YAML in UTF-8: name the right "
                 "file");
-  const auto wide = folder.file("wide.yaml", "\xFF\xFEt");
-  EXPECT_EQ(configs::refusal_of([&] { read_config_file(wide, "data"); }),
+  const auto wide = folder.write("wide.yaml", "\xFF\xFEt");
+  EXPECT_EQ(testing::refusal_of([&] { read_config_file(wide, "data"); }),
             "[data] " + wide.string() +
                 " is UTF-16 text, not YAML in UTF-8: save it as UTF-8");
 }

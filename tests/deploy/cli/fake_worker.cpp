@@ -4,6 +4,7 @@
 // - "": 3 epochs of 4 steps, two validations, a warning, results;
 // - slow: commits a step, and one each half second, until it is asked to stop,
 //   then ends with 130;
+// - talk: as slow, after 200 long events;
 // - die: ends before it joins, with a last line of output;
 // - refuse: reports that the data is bad;
 // - crash: rank 1 is killed in mid-run, after a line of output; rank 0 saves;
@@ -30,6 +31,7 @@
 
 #include "parallel/base/log.h"
 #include "proto/channel_security.h"
+#include "proto/refusal_channel.h"
 #include "worker/control/coordinator_client.h"
 
 namespace {
@@ -173,7 +175,15 @@ int behave(CoordinatorClient& client, const std::string& behaviour,
           value_of(assignment.run_config_yaml, "precision") + ", backend " +
           to_string(assignment.plan.backend) + ", card " + card);
     }
-    if (behaviour == "slow") {
+    if (behaviour == "talk" && assignment.rank == 0) {
+      for (int i = 0; i < 200; ++i) {
+        client.report_event({.event = headroom::EventKind::kPicture,
+                             .step = 0,
+                             .rank = 0,
+                             .reason = std::string(3500, 'x')});
+      }
+    }
+    if (behaviour == "slow" || behaviour == "talk") {
       train_until_stopped(client, assignment);
     } else if (behaviour == "refuse") {
       client.report_failure({4, "[data] nothing is left: give other images"});
@@ -206,9 +216,8 @@ int answer(const std::string& behaviour) {
   }
   if (behaviour == "hesitate") std::ofstream("hesitated") << "once";
   if (behaviour == "refuse") {
-    std::puts(
-        "{\"refusal\": {\"tag\": \"data\", \"text\": \"[odd] no labels\", "
-        "\"remedy\": \"write some\"}}");
+    headroom::wire::open_refusal_channel();
+    headroom::wire::tell_parent({"[odd] no labels", "data", "write some"});
     return 4;
   }
   std::fprintf(stderr, "the labels are on fire\n");

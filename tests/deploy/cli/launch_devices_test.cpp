@@ -56,7 +56,7 @@ const std::vector<Launcher>& launchers() {
        "--coordinator 127.0.0.1:$PORT & done; code=0; wait $run || code=$?; "
        "wait; exit $code"},
       {"Mpirun",
-       "command -v mpirun >/dev/null || exit 77; exec mpirun -np 2 "
+       "exec mpirun -np 2 "
        "--oversubscribe --allow-run-as-root $TRAIN --processes 1 \"$@\""},
       {"Srun",
        two("SLURM_PROCID=$i SLURM_NODEID=0 SLURM_LOCALID=$i SLURM_STEP_ID=0 "
@@ -73,9 +73,13 @@ class LaunchDevices : public testing::Supervision,
  protected:
   void SetUp() override {
     Supervision::SetUp();
+    if (launchers()[GetParam()].name == "Mpirun" &&
+        system("command -v mpirun >/dev/null") != 0) {
+      GTEST_SKIP() << "there is no mpirun here";
+    }
     // headroom queries the worker program for devices: here the fake one.
     setenv("HEADROOM_DEVICE_PLUGIN", "/none", 1);
-    setenv("FAKE_WORKER", "told", 1);
+    let_workers("told");
     setenv("HEADROOM", headroom().c_str(), 1);
     const std::string data = "--data " + (folder_ / "data.yaml").string() +
                              " --cfg yolov5n --noautoanchor";
@@ -84,20 +88,19 @@ class LaunchDevices : public testing::Supervision,
     setenv("PORT", std::to_string(free_port()).c_str(), 1);
   }
   void TearDown() override {
-    for (const char* name :
-         {"HEADROOM_DEVICE_PLUGIN", "FAKE_WORKER", "HEADROOM", "DATA", "TRAIN",
-          "PORT", "FAKE_DEVICES", "FAKE_CAPABILITY"}) {
+    for (const char* name : {"HEADROOM", "DATA", "TRAIN", "PORT"}) {
       unsetenv(name);
     }
     Supervision::TearDown();
   }
 
-  ProgramResult start(int devices, std::vector<std::string> flags = {}) const {
+  ProgramResult start(int devices,
+                      const std::vector<std::string>& flags = {}) const {
     setenv("FAKE_DEVICES", std::to_string(devices).c_str(), 1);
-    std::vector<std::string> command = {"sh", "-c",
-                                        launchers()[GetParam()].script, "sh"};
-    command.insert(command.end(), flags.begin(), flags.end());
-    return run_program(command, folder_);
+    return run_program(
+        testing::joined({"sh", "-c", launchers()[GetParam()].script, "sh"},
+                        flags),
+        folder_);
   }
 };
 
@@ -105,7 +108,6 @@ using EachLauncher = LaunchDevices;
 
 TEST_P(EachLauncher, CardsAreUsedWhereTheyAre) {
   const ProgramResult run = start(2);
-  if (run.exit_code == 77) GTEST_SKIP() << "no mpirun here";
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.err, HasSubstr("2 x Fake H100, bf16"));
   const std::string told =
@@ -121,7 +123,6 @@ TEST_P(EachLauncher, CardsAreUsedWhereTheyAre) {
 
 TEST_P(LaunchDevices, WithoutCardsTheRunIsOnTheCpu) {
   const ProgramResult run = start(0);
-  if (run.exit_code == 77) GTEST_SKIP() << "no mpirun here";
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.err, HasSubstr("CPU, fp32"));
   for (const std::string rank : {"0", "1"}) {
@@ -134,7 +135,6 @@ TEST_P(LaunchDevices, WithoutCardsTheRunIsOnTheCpu) {
 
 TEST_P(LaunchDevices, RequestedCardsThatAreAbsentAreRefused) {
   const ProgramResult run = start(0, {"--device", "all"});
-  if (run.exit_code == 77) GTEST_SKIP() << "no mpirun here";
   EXPECT_EQ(run.exit_code, 2) << run.err;
   EXPECT_THAT(run.err, HasSubstr("[device] --device all asks for cards, and "));
   EXPECT_THAT(run.err, HasSubstr(" has none: the pretender shows none: use "
@@ -144,7 +144,6 @@ TEST_P(LaunchDevices, RequestedCardsThatAreAbsentAreRefused) {
 
 TEST_P(LaunchDevices, TheCpuBesideIdleCardsGivesAWarning) {
   const ProgramResult run = start(2, {"--device", "cpu"});
-  if (run.exit_code == 77) GTEST_SKIP() << "no mpirun here";
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.err, HasSubstr("rank 1 was told device cpu, precision fp32"));
   EXPECT_THAT(run.err,
@@ -154,7 +153,6 @@ TEST_P(LaunchDevices, TheCpuBesideIdleCardsGivesAWarning) {
 
 TEST_P(LaunchDevices, FewerCardsThanWorkersAreRefused) {
   const ProgramResult run = start(1);
-  if (run.exit_code == 77) GTEST_SKIP() << "no mpirun here";
   EXPECT_EQ(run.exit_code, 2) << run.err;
   EXPECT_THAT(run.err, HasSubstr("starts 2 workers, and has 1 card for them: "
                                  "0 (Fake H100): give --processes 1"));
@@ -176,14 +174,10 @@ using AloneOnCards = testing::Supervision;
 
 TEST_F(AloneOnCards, AWorkerACardIsTheDefaultAndOlderCardsComputeInFloat32) {
   setenv("HEADROOM_DEVICE_PLUGIN", "/none", 1);
-  setenv("FAKE_WORKER", "told", 1);
+  let_workers("told");
   setenv("FAKE_DEVICES", "4", 1);
   setenv("FAKE_CAPABILITY", "75", 1);
-  const ProgramResult run = run_program(train(), folder_);
-  for (const char* name : {"HEADROOM_DEVICE_PLUGIN", "FAKE_WORKER",
-                           "FAKE_DEVICES", "FAKE_CAPABILITY"}) {
-    unsetenv(name);
-  }
+  const ProgramResult run = run_train();
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.err, HasSubstr("4 x Fake H100, fp32, processes 4 x "));
   EXPECT_THAT(run.err, HasSubstr("precision: fp32, as 4 of 4 cards have no "

@@ -60,7 +60,10 @@ class Leftovers : public Operation {
     fs::create_directories(temporary_);
     setenv("TMPDIR", temporary_.c_str(), 1);
   }
-  void TearDown() override { unsetenv("TMPDIR"); }
+  void TearDown() override {
+    Operation::TearDown();
+    unsetenv("TMPDIR");
+  }
 
   static std::set<std::string> names_in(const fs::path& folder) {
     std::set<std::string> names;
@@ -81,22 +84,19 @@ TEST_F(Leftovers, NoneAreLeftAndFoldersOfTheUserStay) {
     std::ofstream(temporary_ / name / "notes.txt") << "mine";
   }
   const std::set<std::string> mine = names_in(temporary_);
-  EXPECT_EQ(run_program(train(), folder_).exit_code, 0);
+  EXPECT_EQ(run_train().exit_code, 0);
   EXPECT_EQ(names_in(temporary_), mine);
-  setenv("FAKE_WORKER", "slow", 1);
-  {
-    const Program run(train({"--processes", "2"}), folder_);
-    ASSERT_TRUE(wait_for("rank 0 of 2"));
-  }  // SIGKILL: the kernel kills the others
+  // SIGKILL: the kernel kills the others.
+  started("slow", "rank 0 of 2", {"--processes", "2"}).reset();
   expect_nobody_left();
   unsetenv("FAKE_WORKER");
-  EXPECT_EQ(run_program(train(), folder_).exit_code, 0);
+  EXPECT_EQ(run_train().exit_code, 0);
   EXPECT_EQ(names_in(temporary_), mine);
   EXPECT_EQ(names_in("/dev/shm"), shared_memory_);
 }
 
 TEST_F(Operation, TwoRunsOfOneNameAtTheSameTimeGetTwoFolders) {
-  setenv("FAKE_WORKER", "slow", 1);
+  let_workers("slow");
   for (const char* name : {"first", "second"}) {
     fs::create_directories(folder_ / name);
   }
@@ -110,27 +110,18 @@ TEST_F(Operation, TwoRunsOfOneNameAtTheSameTimeGetTwoFolders) {
   const std::vector<fs::path> logs = {folder_ / "runs/mine/coordinator.log",
                                       folder_ / "runs/mine2/coordinator.log"};
   for (const fs::path& log : logs) {
-    for (int i = 0; i < 1000 && !fs::exists(log); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    EXPECT_TRUE(fs::exists(log)) << log;
+    EXPECT_TRUE(eventually([&] { return fs::exists(log); })) << log;
   }
-  for (Program* run : {&first, &second}) {
-    run->signal(SIGINT);
-    EXPECT_EQ(run->join().exit_code, 130);
-  }
+  for (Program* run : {&first, &second}) interrupted(*run);
 }
 
 // The agent abandons its worker, as the coordinator does, and starts another.
 // The case between machines, where a heartbeat must wait for the connection:
 // tests/integration/two_nodes_test.
 TEST_F(Operation, AfterASilenceAnAgentsMessagesAreAcceptedAgain) {
-  setenv("FAKE_WORKER", "slow", 1);
+  let_workers("slow");
   const std::string certs = (folder_ / "certs").string();
-  ASSERT_EQ(
-      run_program({headroom(), "coordinator", "--init-certs", certs}, folder_)
-          .exit_code,
-      0);
+  ASSERT_EQ(run_headroom({"coordinator", "--init-certs", certs}).exit_code, 0);
   const Program coordinator(
       {headroom(), "coordinator", "--data", (folder_ / "data.yaml").string(),
        "--cfg", "yolov5n", "--listen", "127.0.0.1:0", "--certs", certs},
@@ -158,8 +149,7 @@ TEST_F(Operation, AfterASilenceAnAgentsMessagesAreAcceptedAgain) {
 
 TEST_F(Operation, LinesOfAllProcessesAreInTheRunsFolder) {
   fs::create_directories(folder_ / "runs/train/exp/weights");
-  const ProgramResult run =
-      run_program(train({"--processes", "2", "--exist-ok"}), folder_);
+  const ProgramResult run = run_train({"--processes", "2", "--exist-ok"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   char host[256] = "";
   ASSERT_EQ(gethostname(host, sizeof host), 0);

@@ -23,17 +23,14 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::Program;
 using testing::ProgramResult;
+using testing::text_of;
 
 using Restarts = testing::Supervision;
 
 TEST_F(Restarts, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
-  setenv("FAKE_WORKER", "slow", 1);
-  Program run(train({"--processes", "2"}), folder_);
-  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  const auto run = started("slow", "rank 1 of 2", {"--processes", "2"});
   for (int time = 1; time <= 2; ++time) {
-    for (pid_t pid : descendants(run.pid(), "--config-fd")) {
-      kill(pid, SIGKILL);
-    }
+    kill_all(descendants(run->pid(), "--config-fd"));
     ASSERT_TRUE(
         wait_for("the coordinator was started again and goes on with "
                  "generation 1, start " +
@@ -46,26 +43,22 @@ TEST_F(Restarts, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
   // All processes are alive and get replies of the new coordinator: an attempt
   // to connect that is too early lasts 3 s.
   std::this_thread::sleep_for(std::chrono::seconds(5));
-  run.signal(SIGINT);
-  const ProgramResult result = run.join();
-  EXPECT_EQ(result.exit_code, 130) << result.err;
+  const ProgramResult result = interrupted(*run);
   EXPECT_THAT(result.err, HasSubstr("interrupted after step 3"));
   EXPECT_EQ(count_of(result.err, "rank 1 of 2"), 1u) << "started once";
-  expect_nobody_left();
 }
 
 // Another process tries to take the port as soon as the coordinator is gone.
 TEST_F(Restarts, AKilledCoordinatorsPortStaysReserved) {
-  setenv("FAKE_WORKER", "slow", 1);
-  Program run(train({"--token-file", token_file()}), folder_);
-  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  const auto run =
+      started("slow", "rank 0 of 1", {"--token-file", token_file()});
   const std::string address = address_in(standard_error());
   sockaddr_in wanted{};
   wanted.sin_family = AF_INET;
   wanted.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   wanted.sin_port = htons(
       static_cast<uint16_t>(std::stoi(address.substr(address.find(':') + 1))));
-  for (pid_t pid : descendants(run.pid(), "--config-fd")) kill(pid, SIGKILL);
+  kill_all(descendants(run->pid(), "--config-fd"));
   const int thief = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
   setsockopt(thief, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -80,15 +73,12 @@ TEST_F(Restarts, AKilledCoordinatorsPortStaysReserved) {
   EXPECT_TRUE(wait_for("goes on with generation 1, start 2"))
       << standard_error();
   close(thief);
-  run.signal(SIGINT);
-  EXPECT_EQ(run.join().exit_code, 130);
+  interrupted(*run);
 }
 
 TEST_F(Restarts, ALogThatCannotBeWrittenIsReportedAtOnceAndRetried) {
-  setenv("FAKE_WORKER", "slow", 1);
-  Program run(train(), folder_);
-  ASSERT_TRUE(wait_for("rank 0 of 1"));
-  const auto coordinators = descendants(run.pid(), "--config-fd");
+  const auto run = started("slow", "rank 0 of 1");
+  const auto coordinators = descendants(run->pid(), "--config-fd");
   ASSERT_EQ(coordinators.size(), 1u);
   rlimit before{};
   const rlimit nothing{0, RLIM_INFINITY};
@@ -102,22 +92,18 @@ TEST_F(Restarts, ALogThatCannotBeWrittenIsReportedAtOnceAndRetried) {
   kill(coordinators[0], SIGKILL);
   EXPECT_TRUE(wait_for("goes on with generation 1, start 2"))
       << standard_error();
-  run.signal(SIGINT);
-  EXPECT_EQ(run.join().exit_code, 130);
+  interrupted(*run);
 }
 
 // The log is removed while the coordinator still has it open.
 TEST_F(Restarts, ALogThatWasRemovedIsWrittenAnew) {
-  setenv("FAKE_WORKER", "slow", 1);
-  Program run(train(), folder_);
-  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  const auto run = started("slow", "rank 0 of 1");
   ASSERT_TRUE(fs::remove(folder_ / "runs/train/exp/coordinator.log"));
   EXPECT_TRUE(wait_for("moved or removed: it is written anew"));
-  for (pid_t pid : descendants(run.pid(), "--config-fd")) kill(pid, SIGKILL);
+  kill_all(descendants(run->pid(), "--config-fd"));
   EXPECT_TRUE(wait_for("goes on with generation 1, start 2"))
       << standard_error();
-  run.signal(SIGINT);
-  EXPECT_EQ(run.join().exit_code, 130);
+  interrupted(*run);
 }
 
 // Its successor has no log to continue from: the message says so once, with the
@@ -125,15 +111,13 @@ TEST_F(Restarts, ALogThatWasRemovedIsWrittenAnew) {
 class LostLog : public Restarts, public ::testing::WithParamInterface<bool> {};
 
 TEST_P(LostLog, EndsTheRunOnceWithTheCommandThatGoesOn) {
-  setenv("FAKE_WORKER", "slow", 1);
-  Program run(train(), folder_);
-  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  const auto run = started("slow", "rank 0 of 1");
   const fs::path folder = folder_ / "runs/train/exp";
   fs::create_directories(folder / "checkpoints/step-1");
   std::ofstream(folder / "checkpoints/step-1/MANIFEST.json") << "{}\n";
-  const pid_t coordinator = descendants(run.pid(), "--config-fd").at(0);
+  const pid_t coordinator = descendants(run->pid(), "--config-fd").at(0);
   const bool is_damaged = GetParam();
-  run.signal(SIGSTOP);
+  run->signal(SIGSTOP);
   if (is_damaged) {
     kill(coordinator, SIGKILL);
     std::fstream log(folder / "coordinator.log",
@@ -143,14 +127,12 @@ TEST_P(LostLog, EndsTheRunOnceWithTheCommandThatGoesOn) {
   } else {
     const rlimit nothing{0, RLIM_INFINITY};
     ASSERT_EQ(prlimit(coordinator, RLIMIT_FSIZE, &nothing, nullptr), 0);
-    for (int i = 0; i < 1000 && fs::file_size(folder / "coordinator.log") > 0;
-         ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    EXPECT_TRUE(eventually(
+        [&] { return fs::file_size(folder / "coordinator.log") == 0; }));
     kill(coordinator, SIGKILL);
   }
-  run.signal(SIGCONT);
-  const ProgramResult result = run.join();
+  run->signal(SIGCONT);
+  const ProgramResult result = run->join();
   EXPECT_EQ(result.exit_code, 5) << result.err;
   const char* const refusal =
       is_damaged ? "is damaged in its first bytes" : "holds nothing of the run";
@@ -159,7 +141,6 @@ TEST_P(LostLog, EndsTheRunOnceWithTheCommandThatGoesOn) {
   EXPECT_EQ(count_of(result.err, "name another"), 0u) << result.err;
   EXPECT_THAT(result.err, HasSubstr("the workers save and leave"));
   EXPECT_THAT(result.err, HasSubstr("go on with: headroom train --resume "));
-  expect_nobody_left();
 }
 
 INSTANTIATE_TEST_SUITE_P(Restarts, LostLog, ::testing::Bool(),
@@ -168,43 +149,32 @@ INSTANTIATE_TEST_SUITE_P(Restarts, LostLog, ::testing::Bool(),
                          });
 
 TEST_F(Restarts, AKilledAgentIsStartedAgainWithNewWorkers) {
-  setenv("FAKE_WORKER", "slow", 1);
-  Program run(train({"--processes", "2"}), folder_);
-  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  const auto run = started("slow", "rank 1 of 2", {"--processes", "2"});
   const std::vector<pid_t> workers =
-      descendants(run.pid(), "bin/headroom-worker");
+      descendants(run->pid(), "bin/headroom-worker");
   EXPECT_EQ(workers.size(), 2u);
-  for (const pid_t pid : descendants(run.pid(), "--supervised")) {
-    kill(pid, SIGKILL);
-  }
+  kill_all(descendants(run->pid(), "--supervised"));
   ASSERT_TRUE(wait_for("it is started again")) << standard_error();
   EXPECT_THAT(standard_error(),
               HasSubstr("the agent was killed by signal 9 (SIGKILL): it is "
                         "started again\n"));
-  for (int i = 0; i < 1000 && count_of(standard_error(), "rank 1 of 2") < 2;
-       ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  EXPECT_TRUE(eventually(
+      [&] { return count_of(standard_error(), "rank 1 of 2") == 2; }));
   for (const pid_t pid : workers) {  // at most not yet reaped
     EXPECT_EQ(text_of("/proc/" + std::to_string(pid) + "/cmdline"), "") << pid;
   }
-  run.signal(SIGINT);
-  const ProgramResult result = run.join();
-  EXPECT_EQ(result.exit_code, 130) << result.err;
+  const ProgramResult result = interrupted(*run);
   EXPECT_EQ(count_of(result.err, "rank 1 of 2"), 2u) << result.err;
-  expect_nobody_left();
 }
 
 // Its agent sends heartbeats, with the age of the worker's last message.
 TEST_F(Restarts, AStoppedWorkerIsLostAfterTwoSecondsAndReplaced) {
   using Clock = std::chrono::steady_clock;
-  setenv("FAKE_WORKER", "slow", 1);
-  Program run(train({"--processes", "2"}), folder_);
-  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  const auto run = started("slow", "rank 1 of 2", {"--processes", "2"});
   std::this_thread::sleep_for(
       std::chrono::seconds(1));  // its agent sends heartbeats
   const std::vector<pid_t> workers =
-      descendants(run.pid(), "bin/headroom-worker");
+      descendants(run->pid(), "bin/headroom-worker");
   ASSERT_EQ(workers.size(), 2u);
   kill(workers[1], SIGSTOP);
   const Clock::time_point stopped = Clock::now();
@@ -213,65 +183,52 @@ TEST_F(Restarts, AStoppedWorkerIsLostAfterTwoSecondsAndReplaced) {
   EXPECT_GT(noticed.count(), 1.5);
   EXPECT_LT(noticed.count(), 3);
   const std::string words = "/proc/" + std::to_string(workers[1]) + "/cmdline";
-  for (int i = 0; i < 500 && !text_of(words).empty(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  EXPECT_EQ(text_of(words), "") << "its agent kills it";
-  run.signal(SIGINT);
-  run.signal(SIGINT);
-  run.join();
+  EXPECT_TRUE(eventually([&] { return text_of(words).empty(); }))
+      << "its agent kills it";
+  run->signal(SIGINT);
+  run->signal(SIGINT);
+  run->join();
   EXPECT_THAT(standard_error(), Not(HasSubstr("agent_silent")));
-  expect_nobody_left();
 }
 
 // A worker that waits for the others, or the agent.
 TEST_F(Restarts, AKillBeforeTheFirstGenerationEndsNoRun) {
-  setenv("FAKE_WORKER", "hesitate", 1);
-  int runs = 0;
+  let_workers("hesitate");
   for (const char* victim : {"bin/headroom-worker", "--supervised"}) {
     std::error_code ignored;
     fs::remove(folder_ / "hesitated", ignored);
     Program run(train({"--processes", "2"}), folder_);
-    std::vector<pid_t> victims;
-    for (int i = 0; i < 1000 && !fs::exists(folder_ / "hesitated"); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    victims = descendants(run.pid(), victim);
+    EXPECT_TRUE(eventually([&] { return fs::exists(folder_ / "hesitated"); }));
+    const std::vector<pid_t> victims = descendants(run.pid(), victim);
     ASSERT_FALSE(victims.empty());
-    for (const pid_t pid : victims) kill(pid, SIGKILL);
+    kill_all(victims);
     const ProgramResult result = run.join();
     EXPECT_EQ(result.exit_code, 0) << victim << result.err;
     EXPECT_THAT(result.err, HasSubstr("was killed by signal 9 (SIGKILL)"))
         << victim;
     expect_nobody_left();
-    ++runs;
   }
-  EXPECT_EQ(runs, 2);
 }
 
 TEST_F(Restarts, AnAgentThatIsKilledEachTimeEndsTheRun) {
-  setenv("FAKE_WORKER", "stubborn", 1);
-  Program run(train(), folder_);
-  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  const auto run = started("stubborn", "rank 0 of 1");
   pid_t last = 0;
   for (int time = 0; time < 5; ++time) {
     pid_t agent = last;
-    for (int i = 0; i < 1000 && agent == last; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      const auto agents = descendants(run.pid(), "--supervised");
+    ASSERT_TRUE(eventually([&] {
+      const auto agents = descendants(run->pid(), "--supervised");
       if (!agents.empty()) agent = agents[0];
-    }
-    ASSERT_NE(agent, last) << standard_error();
+      return agent != last;
+    })) << standard_error();
     kill(agent, SIGKILL);
     last = agent;
   }
-  const ProgramResult result = run.join();
+  const ProgramResult result = run->join();
   EXPECT_EQ(result.exit_code, 5) << result.err;
   EXPECT_EQ(count_of(result.err, "it is started again"), 4u) << result.err;
   EXPECT_THAT(result.err,
               HasSubstr("the agent was killed by signal 9 (SIGKILL): it has "
                         "ended 5 times in a row without a step between\n"));
-  expect_nobody_left();
 }
 
 }  // namespace

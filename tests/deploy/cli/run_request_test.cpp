@@ -10,7 +10,8 @@
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan_json.h"
 #include "parallel/planner/planner.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::cli {
 namespace {
@@ -20,12 +21,13 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::refusal_of;
 using testing::TemporaryFolder;
 
 class RunRequestTest : public ::testing::Test {
  protected:
   RunRequestTest() {
-    fs::create_directories(root_.path() / "images");
+    root_.folder("images");
     data_ =
         root_.write("data.yaml", "train: images\nval: images\nnames: [a, b]\n");
   }
@@ -36,18 +38,26 @@ class RunRequestTest : public ::testing::Test {
     words.insert(words.end(), flags.begin(), flags.end());
     return parse_command_line(words);
   }
-  RunRequest request(const std::vector<std::string>& flags,
+  using Flags = std::vector<std::string>;
+  RunRequest request(const Flags& flags,
                      const std::optional<LauncherPlace>& place = {}) const {
     return make_run_request(line(flags), place, 8);
   }
-  std::string refusal(const std::vector<std::string>& flags,
+  std::string refusal(const Flags& flags,
                       const std::optional<LauncherPlace>& place = {}) const {
-    try {
-      request(flags, place);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
+    return refusal_of([&] { request(flags, place); });
+  }
+  // The run in exp/, started again with these flags alone.
+  RunRequest resumed(const Flags& flags = {},
+                     const std::optional<LauncherPlace>& place = {}) const {
+    Flags words = {"train", "--resume", (root_.path() / "exp").string()};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return make_run_request(parse_command_line(words), place, 8);
+  }
+  std::string refusal_of_resumed(
+      const Flags& flags = {},
+      const std::optional<LauncherPlace>& place = {}) const {
+    return refusal_of([&] { resumed(flags, place); });
   }
   static LauncherPlace slots(int size, int local_size) {
     return {.launcher = "mpirun",
@@ -55,12 +65,18 @@ class RunRequestTest : public ::testing::Test {
             .local_size = local_size,
             .job_id = "7"};
   }
-  // Saves a run with `config`.
-  fs::path save_run(configs::RunConfig config) const {
+  // Saves a run of yolov5n, as `change` alters it, in exp/.
+  template <typename Change>
+  fs::path save_run(const Change& change) const {
+    configs::RunConfig config;
+    config.cfg = "yolov5n";
     config.data = data_.string();
+    change(config);
     root_.write("exp/run.yaml", configs::to_yaml(config));
-    fs::create_directories(root_.path() / "exp/checkpoints");
-    return root_.path() / "exp";
+    return root_.folder("exp/checkpoints").parent_path();
+  }
+  fs::path save_run() const {
+    return save_run([](configs::RunConfig&) {});
   }
 
   TemporaryFolder root_;
@@ -130,11 +146,10 @@ TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
       "2x30");
   EXPECT_EQ(counts({"--memory-limit", "4GiB", "--synthetic-input"}), "");
   EXPECT_EQ(asked, 2);
-  configs::RunConfig saved;
-  saved.cfg = "yolov5n";
-  saved.memory_limit = int64_t{4} << 30;
-  saved.label_counts = "9x9";
-  const fs::path run = save_run(saved);
+  const fs::path run = save_run([](configs::RunConfig& saved) {
+    saved.memory_limit = int64_t{4} << 30;
+    saved.label_counts = "9x9";
+  });
   EXPECT_EQ(counts({"--resume", run.string()}), "2x30") << "--data is given";
   const CommandLine resumed =
       parse_command_line({"train", "--resume", run.string()});
@@ -173,9 +188,9 @@ TEST_F(RunRequestTest, TheRangeOfDataYamlBecomesTheRuns) {
   second.rank = 1;
   EXPECT_EQ(range(percentiles, {}, second), "") << "rank 0 measures";
   EXPECT_EQ(asked, 1);
-  configs::RunConfig saved;
-  saved.value_range = "3,4";
-  EXPECT_EQ(range("range: [0, 4095]\n", {"--resume", save_run(saved)}), "3,4");
+  const fs::path run =
+      save_run([](configs::RunConfig& saved) { saved.value_range = "3,4"; });
+  EXPECT_EQ(range("range: [0, 4095]\n", {"--resume", run}), "3,4");
   EXPECT_THROW(range("range: [9, 1]\n", {}), Error);
 }
 
@@ -280,26 +295,21 @@ TEST_F(RunRequestTest, MissingFilesAreRefusedBeforeAnythingStarts) {
             "downloaded: get the file, YOLOv5's own from its releases, and "
             "give its path, or leave --weights out");
   // Without weights val has nothing to validate.
-  try {
-    make_run_request(parse_command_line({"val", "--data", data_.string(),
-                                         "--weights", "gone.pt"}),
-                     {}, 2);
-    ADD_FAILURE();
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "[weights] there is no file gone.pt: nothing is downloaded: "
-                 "get the file, YOLOv5's own from its releases, and give its "
-                 "path");
-  }
-  const std::string empty = (root_.path() / "empty.pt").string();
-  std::ofstream(empty).close();
+  EXPECT_EQ(refusal_of([&] {
+              make_run_request(
+                  parse_command_line({"val", "--data", data_.string(),
+                                      "--weights", "gone.pt"}),
+                  {}, 2);
+            }),
+            "[weights] there is no file gone.pt: nothing is downloaded: get "
+            "the file, YOLOv5's own from its releases, and give its path");
+  const std::string empty = root_.write("empty.pt", "");
   EXPECT_EQ(refusal({"--weights", empty}),
             "[weights] " + empty +
                 " is an empty file, not weights: name a "
                 ".safetensors file, or YOLOv5's .pt");
-  EXPECT_NE(refusal({"--data", "gone.yaml"}).find("gone.yaml"),
-            std::string::npos);
-  EXPECT_NE(refusal({"--cfg", "yolov9"}).find("yolov9"), std::string::npos);
+  EXPECT_THAT(refusal({"--data", "gone.yaml"}), HasSubstr("gone.yaml"));
+  EXPECT_THAT(refusal({"--cfg", "yolov9"}), HasSubstr("yolov9"));
   EXPECT_FALSE(fs::exists(root_.path() / "exp"));
 }
 
@@ -311,20 +321,19 @@ TEST_F(RunRequestTest, BatchSmallerThanTheDataAxis) {
 }
 
 TEST_F(RunRequestTest, ResumeRestoresTheRun) {
-  configs::RunConfig saved;
-  saved.cfg = "yolov5n";
-  saved.epochs = 60;
-  saved.processes = 2;
-  saved.threads = 3;
-  saved.hyp.lr0 = 0.02;
-  const fs::path directory = save_run(saved);
-  const RunRequest run = make_run_request(
-      parse_command_line({"train", "--resume", directory.string()}), {}, 8);
+  const fs::path directory = save_run([](configs::RunConfig& saved) {
+    saved.epochs = 60;
+    saved.processes = 2;
+    saved.threads = 3;
+    saved.hyp_file = "scratch-high";
+    saved.hyp.lr0 = 0.5;  // by --set, over the file
+  });
+  const RunRequest run = resumed();
   EXPECT_EQ(run.run_directory, directory);
   EXPECT_EQ(run.config.resume, directory);
   EXPECT_EQ(run.config.cfg, "yolov5n");
   EXPECT_EQ(run.config.epochs, 60);
-  EXPECT_EQ(run.config.hyp.lr0, 0.02);
+  EXPECT_EQ(run.config.hyp.lr0, 0.5);
   EXPECT_EQ(run.config.threads, 3);
   EXPECT_EQ(run.expected_workers(), 2);
   EXPECT_THAT(run.notes, IsEmpty());
@@ -341,17 +350,11 @@ TEST_F(RunRequestTest, ThePrecisionIsChosenAndReported) {
 }
 
 TEST_F(RunRequestTest, AResumedRunKeepsItsPrecision) {
-  configs::RunConfig saved;
-  saved.cfg = "yolov5n";
   for (const configs::Precision precision :
        {configs::Precision::kFp32, configs::Precision::kBf16}) {
-    saved.precision = precision;
-    const std::string directory = save_run(saved).string();
-    for (const std::vector<std::string>& more :
-         {std::vector<std::string>{}, {"--precision", "auto"}}) {
-      std::vector<std::string> words = {"train", "--resume", directory};
-      words.insert(words.end(), more.begin(), more.end());
-      const RunRequest run = make_run_request(parse_command_line(words), {}, 8);
+    save_run([&](configs::RunConfig& saved) { saved.precision = precision; });
+    for (const Flags& more : {Flags{}, Flags{"--precision", "auto"}}) {
+      const RunRequest run = resumed(more);
       EXPECT_EQ(run.config.precision, precision);
       EXPECT_THAT(run.notes, IsEmpty());
     }
@@ -359,9 +362,7 @@ TEST_F(RunRequestTest, AResumedRunKeepsItsPrecision) {
 }
 
 TEST_F(RunRequestTest, ResumeWithoutAFolderTakesTheNewestOfTheProject) {
-  configs::RunConfig saved;
-  saved.cfg = "yolov5n";
-  const fs::path directory = save_run(saved);
+  const fs::path directory = save_run();
   const RunRequest run =
       make_run_request(parse_command_line({"train", "--resume", "--project",
                                            root_.path().string()}),
@@ -370,16 +371,12 @@ TEST_F(RunRequestTest, ResumeWithoutAFolderTakesTheNewestOfTheProject) {
 }
 
 TEST_F(RunRequestTest, ResumeReportsOverriddenSettings) {
-  configs::RunConfig saved;
-  saved.cfg = "yolov5n";
-  saved.epochs = 60;
-  saved.processes = 2;
-  saved.layout = plan::parse_layout("data=2");
-  const fs::path directory = save_run(saved);
-  const RunRequest run = make_run_request(
-      parse_command_line({"train", "--resume", directory.string(), "--epochs",
-                          "80", "--processes", "4"}),
-      {}, 8);
+  save_run([](configs::RunConfig& saved) {
+    saved.epochs = 60;
+    saved.processes = 2;
+    saved.layout = plan::parse_layout("data=2");
+  });
+  const RunRequest run = resumed({"--epochs", "80", "--processes", "4"});
   EXPECT_EQ(run.expected_workers(), 4);
   EXPECT_EQ(run.config.layout, std::nullopt);
   EXPECT_THAT(run.notes,
@@ -404,64 +401,47 @@ TEST_F(RunRequestTest, APlanNeedsNoData) {
   const RunRequest run = make_run_request(plan, {}, 8);
   EXPECT_EQ(run.config.command, "train");
   EXPECT_EQ(run.expected_workers(), 2);
-  try {
-    make_run_request(parse_command_line({"train"}), {}, 8);
-    FAIL() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "[config] there is no data set: give --data DATA.YAML "
-                 "(configs/data/own_images.yaml explains its lines)");
-  }
+  EXPECT_EQ(refusal_of(
+                [] { make_run_request(parse_command_line({"train"}), {}, 8); }),
+            "[config] there is no data set: give --data DATA.YAML "
+            "(configs/data/own_images.yaml explains its lines)");
 }
 
 TEST_F(RunRequestTest, ThePlanIsRestoredAsAWholeOrChosenAnew) {
-  configs::RunConfig saved;
-  saved.cfg = "yolov5n";
-  saved.processes = 4;
-  saved.layout = plan::parse_layout("data=2,pipeline=2");
-  saved.zero_stage = 3;
-  saved.micro_batch_size = 4;
-  saved.batch_norm_group_size = 4;
-  saved.activations = "recompute";
-  const std::string directory = save_run(saved);
-  const auto resumed = [&](std::vector<std::string> words) {
-    words.insert(words.begin(), {"train", "--resume", directory});
-    return make_run_request(parse_command_line(words), {}, 8);
-  };
-  RunRequest run = resumed({});
+  save_run([](configs::RunConfig& saved) {
+    saved.processes = 4;
+    saved.layout = plan::parse_layout("data=2,pipeline=2");
+    saved.zero_stage = 3;
+    saved.micro_batch_size = 4;
+    saved.batch_norm_group_size = 4;
+    saved.activations = "recompute";
+  });
+  RunRequest run = resumed();
   EXPECT_EQ(run.expected_workers(), 4);
   EXPECT_EQ(run.config.layout, plan::parse_layout("data=2,pipeline=2"));
   EXPECT_EQ(run.config.zero_stage, 3);
   EXPECT_EQ(run.config.activations, "recompute");
   EXPECT_THAT(run.notes, IsEmpty());
-  for (const auto& flag :
-       std::vector<std::vector<std::string>>{{"--zero", "1"},
-                                             {"--activations", "keep"},
-                                             {"--micro-batch", "8"},
-                                             {"--layout", "data=3"},
-                                             {"--processes", "2"},
-                                             {"--set", "zero_stage=1"}}) {
+  for (const Flags& flag : std::vector<Flags>{{"--zero", "1"},
+                                              {"--activations", "keep"},
+                                              {"--micro-batch", "8"},
+                                              {"--layout", "data=3"},
+                                              {"--processes", "2"},
+                                              {"--set", "zero_stage=1"}}) {
+    SCOPED_TRACE(flag[0]);
     run = resumed(flag);
-    EXPECT_NE(run.config.layout, plan::parse_layout("data=2,pipeline=2"))
-        << flag[0];
-    EXPECT_NE(run.config.zero_stage, 3) << flag[0];
-    EXPECT_NE(run.config.micro_batch_size, 4) << flag[0];
-    EXPECT_NE(run.config.activations, "recompute") << flag[0];
-    EXPECT_EQ(run.config.batch_norm_group_size, 4) << flag[0];
+    EXPECT_NE(run.config.layout, plan::parse_layout("data=2,pipeline=2"));
+    EXPECT_NE(run.config.zero_stage, 3);
+    EXPECT_NE(run.config.micro_batch_size, 4);
+    EXPECT_NE(run.config.activations, "recompute");
+    EXPECT_EQ(run.config.batch_norm_group_size, 4);
   }
 }
 
 // A run of batches of 17 in groups of 1, from before groups were even, and a
 // current run: both keep their groups, with any number of processes.
 TEST_F(RunRequestTest, ARunGoesOnWithItsBatchNormGroups) {
-  configs::RunConfig saved;
-  saved.cfg = "yolov5n";
-  saved.global_batch_size = 17;
-  const fs::path directory = save_run(saved);
-  const auto resumed = [&](std::vector<std::string> flags) {
-    flags.insert(flags.begin(), {"train", "--resume", directory});
-    return make_run_request(parse_command_line(flags), {}, 8);
-  };
+  save_run([](configs::RunConfig& saved) { saved.global_batch_size = 17; });
   EXPECT_EQ(resumed({}).config.batch_norm_rule, std::nullopt);
   plan::Plan plan;
   plan.micro_batch_size = 17;
@@ -480,29 +460,24 @@ TEST_F(RunRequestTest, ARunGoesOnWithItsBatchNormGroups) {
 }
 
 TEST_F(RunRequestTest, SettingsThatDefineAStepCannotChangeOnResume) {
-  configs::RunConfig saved;
-  saved.cfg = "yolov5n";
-  const std::string directory = save_run(saved);
-  const auto refused = [&](std::vector<std::string> words) {
-    words.insert(words.begin(), {"train", "--resume", directory});
-    try {
-      make_run_request(parse_command_line(words), {}, 8);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
-  };
-  EXPECT_EQ(refused({"--batch", "32"}),
+  save_run([](configs::RunConfig& saved) {
+    saved.anchors = "1,2; 3,4; 5,6";
+    saved.anchors_reason = "found";
+  });
+  EXPECT_EQ(resumed().config.anchors, "1,2; 3,4; 5,6");
+  EXPECT_EQ(refusal_of_resumed({"--batch", "32"}),
             "[resume] global_batch_size (--batch) was 16 and cannot become 32: "
             "the committed steps were made with it: leave it out, or start a "
             "new run without --resume");
-  EXPECT_NE(refused({"--single-cls"}).find("single_cls was false"),
-            std::string::npos);
-  EXPECT_NE(
-      refused({"--sync-bn"}).find("sync_batch_norm (--sync-bn) was false"),
-      std::string::npos);
-  EXPECT_NE(refused({"--optimizer", "Adam"}).find("optimizer was SGD"),
-            std::string::npos);
+  EXPECT_THAT(refusal_of_resumed({"--single-cls"}),
+              HasSubstr("single_cls was false"));
+  EXPECT_THAT(refusal_of_resumed({"--sync-bn"}),
+              HasSubstr("sync_batch_norm (--sync-bn) was false"));
+  EXPECT_THAT(refusal_of_resumed({"--optimizer", "Adam"}),
+              HasSubstr("optimizer was SGD"));
+  EXPECT_THAT(refusal_of_resumed({"--set", "anchors=7,8; 3,4; 5,6"}),
+              HasSubstr("anchors was 1,2; 3,4; 5,6 and cannot become 7,8; "
+                        "3,4; 5,6: the committed steps were made with it"));
 }
 
 // The file of a run's model belongs to the user, who may edit it in between.
@@ -510,34 +485,25 @@ TEST_F(RunRequestTest, ARunGoesOnWithItsOwnModelOnly) {
   const std::string table =
       layers::model_table_text(layers::load_model_table("yolov5n"));
   const fs::path cfg = root_.write("my.yaml", "# mine\n" + table);
-  configs::RunConfig saved;
-  saved.cfg = cfg.string();
-  const fs::path run = save_run(saved);
-  const auto resumed = [&](std::vector<std::string> words) {
-    words.insert(words.begin(), {"train", "--resume", run.string()});
-    try {
-      make_run_request(parse_command_line(words), {}, 8);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
-  };
-  EXPECT_THAT(resumed({"--cfg", "yolov5s"}),
+  const fs::path run =
+      save_run([&](configs::RunConfig& saved) { saved.cfg = cfg.string(); });
+  EXPECT_THAT(refusal_of_resumed({"--cfg", "yolov5s"}),
               HasSubstr("cfg was " + cfg.string() +
                         " and cannot become yolov5s: the committed steps were "
                         "made with it"))
       << "a run of an older build has no record";
   root_.write("exp/model.yaml", table);
-  EXPECT_EQ(resumed({}), "accepted");
+  EXPECT_EQ(refusal_of_resumed({}), "accepted");
   const fs::path copy = root_.write("copy.yaml", table);
-  EXPECT_EQ(resumed({"--cfg", copy.string()}), "accepted") << "it was moved";
+  EXPECT_EQ(refusal_of_resumed({"--cfg", copy.string()}), "accepted")
+      << "it was moved";
   EXPECT_THAT(
-      resumed({"--cfg", "yolov5s"}),
+      refusal_of_resumed({"--cfg", "yolov5s"}),
       AllOf(HasSubstr("[resume] yolov5s is not the model that " + run.string() +
                       " was begun with: width_multiple "
                       "was 0.25 and is now 0.5"),
             HasSubstr("go on with --cfg " + run.string() + "/model.yaml")));
-  EXPECT_EQ(resumed({"--weights", "other.safetensors"}),
+  EXPECT_EQ(refusal_of_resumed({"--weights", "other.safetensors"}),
             "[resume] --weights other.safetensors would change nothing: a "
             "resumed run has the weights of its checkpoint: leave it out, or "
             "start a new run with it, without --resume");
@@ -546,42 +512,21 @@ TEST_F(RunRequestTest, ARunGoesOnWithItsOwnModelOnly) {
   edited.replace(table.find("[-1, 6, C3, [256]]"), 18, "[-1, 9, C3, [256]]");
   root_.write("my.yaml", edited);
   EXPECT_THAT(
-      resumed({}),
+      refusal_of_resumed({}),
       HasSubstr("[resume] " + cfg.string() + " is not the model that " +
                 run.string() +
                 " was begun with: layer 4 was [-1, 6, C3, [256]] and is "
                 "now [-1, 9, C3, [256]]"));
-  EXPECT_EQ(resumed({"--cfg", (run / "model.yaml").string()}), "accepted");
+  EXPECT_EQ(refusal_of_resumed({"--cfg", (run / "model.yaml").string()}),
+            "accepted");
 }
 
 TEST_F(RunRequestTest, ResumeUnderALauncherSharesTheProcesses) {
-  configs::RunConfig saved;
-  saved.cfg = "yolov5n";
-  saved.processes = 3;
-  const fs::path directory = save_run(saved);
-  const CommandLine resume =
-      parse_command_line({"train", "--resume", directory.string()});
-  EXPECT_EQ(make_run_request(resume, slots(3, 3), 8).workers_per_agent, 1);
-  try {
-    make_run_request(resume, slots(2, 2), 8);
-    FAIL() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "[resume] the run has 3 processes and there are 2 agents: give "
-        "--processes N, the number per agent");
-  }
-}
-
-TEST_F(RunRequestTest, ResumeReadsTheHyperParametersOfTheRunAlone) {
-  configs::RunConfig saved;
-  saved.cfg = "yolov5n";
-  saved.hyp_file = "scratch-high";
-  saved.hyp.lr0 = 0.5;  // by --set, over the file
-  const fs::path directory = save_run(saved);
-  std::vector<std::string> notes;
-  EXPECT_EQ(resumed_config(directory, {}, notes).hyp.lr0, 0.5);
-  EXPECT_THAT(notes, IsEmpty());
+  save_run([](configs::RunConfig& saved) { saved.processes = 3; });
+  EXPECT_EQ(resumed({}, slots(3, 3)).workers_per_agent, 1);
+  EXPECT_EQ(refusal_of_resumed({}, slots(2, 2)),
+            "[resume] the run has 3 processes and there are 2 agents: give "
+            "--processes N, the number per agent");
 }
 
 // --config may be the run.yaml of an earlier run.
@@ -595,29 +540,6 @@ TEST_F(RunRequestTest, AnchorsThatARunFoundAreNotTheNextOnes) {
   found.anchors_reason = "";
   root_.write("found.yaml", configs::to_yaml(found));
   EXPECT_EQ(request({"--config", file}).config.anchors, found.anchors);
-}
-
-TEST_F(RunRequestTest, AResumedRunKeepsItsAnchors) {
-  configs::RunConfig saved;
-  saved.anchors = "1,2; 3,4; 5,6";
-  saved.anchors_reason = "found";
-  const fs::path folder = save_run(saved);
-  const auto resume = [&](std::vector<std::string> more) {
-    std::vector<std::string> words = {"train", "--resume", folder.string()};
-    words.insert(words.end(), more.begin(), more.end());
-    return make_run_request(parse_command_line(words), std::nullopt, 8);
-  };
-  EXPECT_EQ(resume({}).config.anchors, saved.anchors);
-  try {
-    resume({"--set", "anchors=7,8; 3,4; 5,6"});
-    FAIL() << "not refused";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what())
-                  .find("anchors was 1,2; 3,4; 5,6 and cannot become 7,8; 3,4; "
-                        "5,6: the committed steps were made with it"),
-              std::string::npos)
-        << error.what();
-  }
 }
 
 }  // namespace

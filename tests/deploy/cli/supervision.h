@@ -3,14 +3,16 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,7 +45,11 @@ class Supervision : public ::testing::Test {
     std::filesystem::create_directories(folder_ / "images");
     std::ofstream(folder_ / "data.yaml")
         << "train: images\nval: images\nnames: [a]\n";
-    unsetenv("FAKE_WORKER");
+    for (const char* name : kVariables) unsetenv(name);
+  }
+  void TearDown() override {
+    for (const char* name : kVariables) unsetenv(name);
+    expect_nobody_left();
   }
 
   std::filesystem::path headroom() const { return folder_ / "bin/headroom"; }
@@ -55,6 +61,39 @@ class Supervision : public ::testing::Test {
                                         "--noautoanchor"};
     command.insert(command.end(), more.begin(), more.end());
     return command;
+  }
+
+  ProgramResult run_train(const std::vector<std::string>& more = {}) const {
+    return run_program(train(more), folder_);
+  }
+  ProgramResult run_headroom(std::vector<std::string> words) const {
+    words.insert(words.begin(), headroom());
+    return run_program(words, folder_);
+  }
+
+  // What workers do (fake_worker.cpp).
+  static void let_workers(const char* behave) {
+    setenv("FAKE_WORKER", behave, 1);
+  }
+  // Starts a training whose workers `behave`, and waits until standard error
+  // has `text`.
+  std::unique_ptr<Program> started(
+      const char* behave, const std::string& text,
+      const std::vector<std::string>& more = {}) const {
+    let_workers(behave);
+    auto run = std::make_unique<Program>(train(more), folder_);
+    EXPECT_TRUE(wait_for(text)) << standard_error();
+    return run;
+  }
+  // Ends the run by Ctrl-C.
+  static ProgramResult interrupted(Program& run) {
+    run.signal(SIGINT);
+    ProgramResult result = run.join();
+    EXPECT_EQ(result.exit_code, 130) << result.err;
+    return result;
+  }
+  static void kill_all(const std::vector<pid_t>& processes) {
+    for (const pid_t pid : processes) kill(pid, SIGKILL);
   }
 
   // The coordinator's address, as the run printed it.
@@ -72,33 +111,35 @@ class Supervision : public ::testing::Test {
     return file.string();
   }
 
-  static std::string text_of(const std::filesystem::path& file) {
-    std::ifstream in(file);
-    std::ostringstream text;
-    text << in.rdbuf();
-    return text.str();
-  }
   std::string standard_error() const { return text_of(folder_ / "stderr.txt"); }
 
-  bool wait_for(const std::string& text) const {
+  // Whether `is_so` becomes true within ten seconds.
+  template <typename Condition>
+  static bool eventually(const Condition& is_so) {
     for (int i = 0; i < 1000; ++i) {
-      if (standard_error().find(text) != std::string::npos) return true;
+      if (is_so()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return false;
+  }
+  bool wait_for(const std::string& text) const {
+    return eventually(
+        [&] { return standard_error().find(text) != std::string::npos; });
   }
 
   // None of this test's programs may be left running.
   void expect_nobody_left() const {
     std::vector<pid_t> left;
-    for (int i = 0; i < 200; ++i) {
+    EXPECT_TRUE(eventually([&] {
       left = descendants(1, folder_.string());
-      if (left.empty()) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    ADD_FAILURE() << left.size() << " processes are left";
+      return left.empty();
+    })) << left.size()
+        << " processes are left";
   }
 
+  static constexpr std::array<const char*, 4> kVariables = {
+      "FAKE_WORKER", "FAKE_DEVICES", "FAKE_CAPABILITY",
+      "HEADROOM_DEVICE_PLUGIN"};
   std::filesystem::path folder_;
 };
 

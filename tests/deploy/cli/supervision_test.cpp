@@ -30,9 +30,10 @@ using testing::Program;
 using testing::ProgramResult;
 using testing::run_program;
 using testing::Supervision;
+using testing::text_of;
 
 TEST_F(Supervision, ARunEndsWithItsResults) {
-  const ProgramResult run = run_program(train({"--processes", "2"}), folder_);
+  const ProgramResult run = run_train({"--processes", "2"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("results:  mAP50 0.750  mAP 0.125\n"));
   EXPECT_THAT(run.out, HasSubstr("end:      all 12 steps done\n"));
@@ -43,11 +44,10 @@ TEST_F(Supervision, ARunEndsWithItsResults) {
   // An epoch takes 80 ms, and the status is polled every 250.
   EXPECT_THAT(run.err, ContainsRegex("trained epoch 1\n(.*\n)*trained epoch 2\n"
                                      "(.*\n)*trained epoch 3\n"));
-  expect_nobody_left();
 }
 
 TEST_F(Supervision, JsonIsTheOnlyOutput) {
-  const ProgramResult run = run_program(train({"--json"}), folder_);
+  const ProgramResult run = run_train({"--json"});
   const Json json = Json::parse(run.out);
   EXPECT_EQ(json["map50"], 0.75);
   EXPECT_EQ(json["exit_code"], 0);
@@ -55,8 +55,7 @@ TEST_F(Supervision, JsonIsTheOnlyOutput) {
 }
 
 TEST_F(Supervision, ARefusedCommandLineIsOneLineAndJsonOnRequest) {
-  const ProgramResult run =
-      run_program({headroom(), "train", "--epcohs", "3", "--json"}, folder_);
+  const ProgramResult run = run_headroom({"train", "--epcohs", "3", "--json"});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_EQ(run.err,
             "[config] unknown flag --epcohs: did you mean '--epochs'?\n");
@@ -91,8 +90,7 @@ TEST_F(Supervision, UnderALauncherRankZeroAloneRefusesTheCommandLine) {
 
 TEST_F(Supervision, AnAddressWithoutAPortIsRefusedAtOnce) {
   for (const std::string address : {"foo", "foo:", "127.0.0.1:0", ":29500"}) {
-    const ProgramResult run =
-        run_program({headroom(), "train", "--coordinator", address}, folder_);
+    const ProgramResult run = run_headroom({"train", "--coordinator", address});
     EXPECT_EQ(run.exit_code, 2) << address;
     EXPECT_THAT(run.err, HasSubstr("--coordinator " + address)) << address;
     EXPECT_LT(run.seconds, 2) << address;
@@ -133,15 +131,14 @@ TEST_F(Supervision, AReaderThatLeavesIsNoError) {
 TEST_F(Supervision, APlanIsPrintedWithoutDataOrWorkers) {
   fs::remove(folder_ / "bin/headroom-worker");
   const ProgramResult run =
-      run_program({headroom(), "plan", "--cfg", "yolov5s", "--layout",
-                   "data=2,pipeline=2", "--bn-group", "2", "--json"},
-                  folder_);
+      run_headroom({"plan", "--cfg", "yolov5s", "--layout", "data=2,pipeline=2",
+                    "--bn-group", "2", "--json"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(Json::parse(run.out)["world_size"], 4);
   EXPECT_LT(run.seconds, 1);
   EXPECT_FALSE(fs::exists(folder_ / "runs"));
-  const ProgramResult refused = run_program(
-      {headroom(), "plan", "--layout", "spatial=64", "--json"}, folder_);
+  const ProgramResult refused =
+      run_headroom({"plan", "--layout", "spatial=64", "--json"});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("64 ranks > 640 rows / 32 = 20 blocks"));
   EXPECT_EQ(Json::parse(refused.out)["exit_code"], 2);
@@ -149,7 +146,7 @@ TEST_F(Supervision, APlanIsPrintedWithoutDataOrWorkers) {
 
 TEST_F(Supervision, AMissingWorkerProgramIsReportedBeforeAnythingStarts) {
   fs::remove(folder_ / "bin/headroom-worker");
-  const ProgramResult run = run_program(train(), folder_);
+  const ProgramResult run = run_train();
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_EQ(run.err,
             "[launch] there is no program " +
@@ -161,10 +158,11 @@ TEST_F(Supervision, AMissingWorkerProgramIsReportedBeforeAnythingStarts) {
 TEST_F(Supervision, TooFewDescriptorsAreNamedBeforeAnythingStarts) {
   const auto with_limit = [&](const std::string& limit,
                               const std::vector<std::string>& words) {
-    std::vector<std::string> command = {
-        "bash", "-c", "ulimit -n " + limit + "; exec \"$@\"", "headroom"};
-    command.insert(command.end(), words.begin(), words.end());
-    const ProgramResult run = run_program(command, folder_);
+    const ProgramResult run = run_program(
+        testing::joined(
+            {"bash", "-c", "ulimit -n " + limit + "; exec \"$@\"", "headroom"},
+            words),
+        folder_);
     EXPECT_EQ(run.exit_code, 5) << run.err;
     EXPECT_THAT(run.err, HasSubstr("may open " + limit + " files at once"));
     EXPECT_THAT(run.err, HasSubstr("ulimit -n 1024"));
@@ -175,51 +173,43 @@ TEST_F(Supervision, TooFewDescriptorsAreNamedBeforeAnythingStarts) {
 }
 
 TEST_F(Supervision, AWorkerThatDiesAtOnceIsReportedWithItsLastOutput) {
-  setenv("FAKE_WORKER", "die", 1);
-  const ProgramResult run = run_program(train(), folder_);
+  let_workers("die");
+  const ProgramResult run = run_train();
   EXPECT_EQ(run.exit_code, 5) << run.err;
   EXPECT_THAT(run.err, HasSubstr("no more strength"));
   EXPECT_THAT(run.err, HasSubstr("ended with exit code 7"));
   EXPECT_LT(run.seconds, 10);
-  expect_nobody_left();
 }
 
 TEST_F(Supervision, AWorkersRefusalIsPrintedOnce) {
-  setenv("FAKE_WORKER", "refuse", 1);
-  const ProgramResult run = run_program(train({"--processes", "2"}), folder_);
+  let_workers("refuse");
+  const ProgramResult run = run_train({"--processes", "2"});
   EXPECT_EQ(run.exit_code, 4) << run.err;
   EXPECT_EQ(count_of(run.err, "[data] nothing is left: give other images"), 1u)
       << run.err;
-  expect_nobody_left();
 }
 
-TEST_F(Supervision, ARefusalOfTheDataIsTheChildsOwn) {
-  setenv("FAKE_WORKER", "refuse", 1);
-  const ProgramResult run =
-      run_program({(folder_ / "bin/headroom").string(), "plan", "--cfg",
-                   "yolov5n", "--data", "data.yaml", "--memory-limit", "1GiB"},
-                  folder_);
-  EXPECT_EQ(run.exit_code, 4);
-  EXPECT_EQ(run.err, "[data] [odd] no labels: write some\n");
-}
-
-TEST_F(Supervision, AReaderOfLabelsThatIsKilledIsReportedWithItsLastOutput) {
-  setenv("FAKE_WORKER", "crash", 1);
-  const ProgramResult run =
-      run_program({(folder_ / "bin/headroom").string(), "plan", "--cfg",
-                   "yolov5n", "--data", "data.yaml", "--memory-limit", "1GiB"},
-                  folder_);
-  EXPECT_EQ(run.exit_code, 5);
-  EXPECT_EQ(count_of(run.err, "it is started again"), 2u) << run.err;
+TEST_F(Supervision, TheReaderOfLabelsReportsItsOwnRefusalOrItsLastOutput) {
+  const auto planned = [&](const char* behave) {
+    let_workers(behave);
+    return run_headroom({"plan", "--cfg", "yolov5n", "--data", "data.yaml",
+                         "--memory-limit", "1GiB"});
+  };
+  const ProgramResult refused = planned("refuse");
+  EXPECT_EQ(refused.exit_code, 4);
+  EXPECT_EQ(refused.err, "[data] [odd] no labels: write some\n");
+  const ProgramResult killed = planned("crash");
+  EXPECT_EQ(killed.exit_code, 5);
+  EXPECT_EQ(count_of(killed.err, "it is started again"), 2u) << killed.err;
   EXPECT_THAT(
-      run.err,
+      killed.err,
       HasSubstr("[labels] the worker that reads labels was killed by signal 9 "
                 "(SIGKILL); its last words: the labels are on fire: leave "
                 "--data out to plan without labels\n"));
 }
 
 TEST_F(Supervision, AReaderOfLabelsThatIsKilledOnceIsStartedAgain) {
-  setenv("FAKE_WORKER", "hesitate", 1);
+  let_workers("hesitate");
   std::vector<std::string> command = train();
   command.pop_back();  // anchors are judged
   const ProgramResult run = run_program(command, folder_);
@@ -232,65 +222,54 @@ TEST_F(Supervision, AReaderOfLabelsThatIsKilledOnceIsStartedAgain) {
 }
 
 TEST_F(Supervision, AWorkerThatIsKilledEachTimeEndsTheRunWithFive) {
-  setenv("FAKE_WORKER", "crash", 1);
-  const ProgramResult run = run_program(train({"--processes", "2"}), folder_);
+  let_workers("crash");
+  const ProgramResult run = run_train({"--processes", "2"});
   EXPECT_EQ(run.exit_code, 5) << run.err;
   EXPECT_THAT(run.err, HasSubstr("killed by signal 9"));
   EXPECT_THAT(run.err, HasSubstr("for the fifth time without a step between"));
   EXPECT_EQ(count_of(run.err, "the roof is on fire"), 1u) << run.err;
   EXPECT_LT(run.seconds, 15);
-  expect_nobody_left();
 }
 
 TEST_F(Supervision, OneInterruptStopsAtACommittedStep) {
-  setenv("FAKE_WORKER", "slow", 1);
-  Program run(train({"--processes", "2"}), folder_);
-  ASSERT_TRUE(wait_for("rank 0 has committed a step"));
-  run.signal(SIGINT);
-  const ProgramResult result = run.join();
-  EXPECT_EQ(result.exit_code, 130) << result.err;
+  const auto run =
+      started("slow", "rank 0 has committed a step", {"--processes", "2"});
+  const ProgramResult result = interrupted(*run);
   EXPECT_THAT(result.err,
               HasSubstr("stopping at the next committed step (Ctrl-C again to "
                         "stop at once)\n"));
   EXPECT_THAT(result.err, HasSubstr("interrupted after step 3; go on with "
                                     "--resume"));
-  expect_nobody_left();
 }
 
 TEST_F(Supervision, ASecondInterruptStopsProcessesThatIgnoreTheFirst) {
-  setenv("FAKE_WORKER", "stubborn", 1);
-  Program run(train(), folder_);
-  ASSERT_TRUE(wait_for("rank 0 of 1"));
-  run.signal(SIGTERM);
+  const auto run = started("stubborn", "rank 0 of 1");
+  run->signal(SIGTERM);
   ASSERT_TRUE(wait_for("stopping at the next committed step"));
   std::this_thread::sleep_for(std::chrono::milliseconds(400));
-  run.signal(SIGTERM);
-  const ProgramResult result = run.join();
+  run->signal(SIGTERM);
+  const ProgramResult result = run->join();
   EXPECT_EQ(result.exit_code, 130) << result.err;
   EXPECT_THAT(result.err, HasSubstr("stopped at once"));
-  expect_nobody_left();
 }
 
 // Three within .2 s.
 TEST_F(Supervision, InterruptsInQuickSuccessionAreAllCounted) {
-  setenv("FAKE_WORKER", "stubborn", 1);
-  Program run(train(), folder_);
-  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  const auto run = started("stubborn", "rank 0 of 1");
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   for (int times = 0; times < 3; ++times) {
-    run.signal(SIGINT);
+    run->signal(SIGINT);
     std::this_thread::sleep_for(std::chrono::milliseconds(66));
   }
   const auto asked = std::chrono::steady_clock::now();
-  const ProgramResult result = run.join();
+  const ProgramResult result = run->join();
   EXPECT_EQ(result.exit_code, 130) << result.err;
   EXPECT_THAT(result.err, HasSubstr("stopped at once"));
   EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(2));
-  expect_nobody_left();
 }
 
 TEST_F(Supervision, AnInterruptBeforeTheFirstStepEndsTheRunAtOnce) {
-  setenv("FAKE_WORKER", "idle", 1);
+  let_workers("idle");
   for (const std::string moment : {"", "results in", "rank 0 of 1"}) {
     Program run(train(), folder_);
     if (moment.empty()) {
@@ -311,7 +290,7 @@ TEST_F(Supervision, AnInterruptBeforeTheFirstStepEndsTheRunAtOnce) {
 
 // NCCL refuses two processes of one host on one card.
 TEST_F(Supervision, WorkersThatShareACardAreSeparateHostsToNccl) {
-  setenv("FAKE_WORKER", "host", 1);
+  let_workers("host");
   setenv("HEADROOM_DEVICE_PLUGIN", "/none", 1);
   setenv("FAKE_DEVICES", "2", 1);
   const std::string shared =
@@ -320,9 +299,7 @@ TEST_F(Supervision, WorkersThatShareACardAreSeparateHostsToNccl) {
                   folder_)
           .err;
   const std::string apart =
-      run_program(train({"--processes", "2", "--device", "0,1"}), folder_).err;
-  unsetenv("FAKE_DEVICES");
-  unsetenv("HEADROOM_DEVICE_PLUGIN");
+      run_train({"--processes", "2", "--device", "0,1"}).err;
   EXPECT_THAT(shared, ContainsRegex("rank 0 is host '[^']+-0'"));
   EXPECT_THAT(shared, ContainsRegex("rank 1 is host '[^']+-1'"));
   EXPECT_THAT(apart, HasSubstr("rank 1 is host ''"));
@@ -331,33 +308,27 @@ TEST_F(Supervision, WorkersThatShareACardAreSeparateHostsToNccl) {
 // Under MPI all processes leave together, which a busy machine delays: a kill
 // at that time makes mpirun report a good run as failed.
 TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {
-  setenv("FAKE_WORKER", "late", 1);
-  const ProgramResult run = run_program(train(), folder_);
+  let_workers("late");
+  const ProgramResult run = run_train();
   EXPECT_EQ(run.exit_code, 0) << run.err;
   ASSERT_TRUE(fs::exists(folder_ / "left")) << run.err;
   // The coordinator has ended by then, so the agent must not wait for it.
   EXPECT_LT(
       fs::file_time_type::clock::now() - fs::last_write_time(folder_ / "left"),
       std::chrono::seconds(3));
-  expect_nobody_left();
 }
 
 TEST_F(Supervision, NoProcessOutlivesAKilledSupervisor) {
-  setenv("FAKE_WORKER", "stubborn", 1);
-  Program run(train({"--processes", "2"}), folder_);
-  ASSERT_TRUE(wait_for("rank 1 of 2"));
-  run.signal(SIGKILL);
-  run.join();
-  expect_nobody_left();
+  const auto run = started("stubborn", "rank 1 of 2", {"--processes", "2"});
+  run->signal(SIGKILL);
+  run->join();
 }
 
 TEST_F(Supervision, APortInUseIsOneLine) {
-  setenv("FAKE_WORKER", "stubborn", 1);
+  let_workers("stubborn");
   Program first(train({"--token-file", token_file()}), folder_);
   ASSERT_TRUE(wait_for("--coordinator "));
-  const std::string said = standard_error();
-  std::string address = said.substr(said.find("--coordinator ") + 14);
-  address = address.substr(0, address.find_first_of(" \n"));
+  const std::string address = address_in(standard_error());
   fs::create_directories(folder_ / "second");
   const ProgramResult second =
       run_program({headroom(), "coordinator", "--listen", address,
@@ -370,9 +341,7 @@ TEST_F(Supervision, APortInUseIsOneLine) {
 
 // The run's processes meet in a folder that other users cannot enter.
 TEST_F(Supervision, StatusShowsProcessesAndPlan) {
-  setenv("FAKE_WORKER", "slow", 1);
-  Program run(train({"--processes", "2"}), folder_);
-  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  const auto run = started("slow", "rank 1 of 2", {"--processes", "2"});
   const std::string address = address_in(standard_error());
   ASSERT_TRUE(address.starts_with("unix:/")) << address;
   const fs::path socket = address.substr(5);
@@ -386,16 +355,14 @@ TEST_F(Supervision, StatusShowsProcessesAndPlan) {
   const Json json = Json::parse(status.out);
   EXPECT_EQ(json["state"], "running");
   EXPECT_EQ(json["members"].size(), 2u);
-  run.signal(SIGINT);
-  EXPECT_EQ(run.join().exit_code, 130);
+  interrupted(*run);
   EXPECT_FALSE(fs::exists(socket.parent_path()));
 }
 
 // If a run was given a token, every client with that token is answered.
 TEST_F(Supervision, ARunWithATokenAnswersClientsThatHaveIt) {
-  setenv("FAKE_WORKER", "slow", 1);
-  Program run(train({"--token-file", token_file()}), folder_);
-  ASSERT_TRUE(wait_for("rank 0 of 1"));
+  const auto run =
+      started("slow", "rank 0 of 1", {"--token-file", token_file()});
   const std::string address = address_in(standard_error());
   EXPECT_TRUE(address.starts_with("127.0.0.1:")) << address;
   fs::create_directories(folder_ / "status");
@@ -406,10 +373,9 @@ TEST_F(Supervision, ARunWithATokenAnswersClientsThatHaveIt) {
   EXPECT_THAT(stranger.err, HasSubstr("wrong join token"));
   words.insert(words.end(), {"--token-file", token_file()});
   EXPECT_EQ(run_program(words, folder_ / "status").exit_code, 0);
-  EXPECT_TRUE(descendants(run.pid(), std::string(32, 't')).empty())
+  EXPECT_TRUE(descendants(run->pid(), std::string(32, 't')).empty())
       << "on a command line";
-  run.signal(SIGINT);
-  EXPECT_EQ(run.join().exit_code, 130);
+  interrupted(*run);
 }
 
 // The exit code of `body` as another user of this machine.
@@ -428,9 +394,8 @@ int as_another_user(const std::function<int()>& body) {
 
 TEST_F(Supervision, AnotherUserOfTheMachineReachesNothingOfARun) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
-  setenv("FAKE_WORKER", "slow", 1);
-  Program run(train({"--processes", "2", "--page", "off"}), folder_);
-  ASSERT_TRUE(wait_for("rank 1 of 2"));
+  const auto run =
+      started("slow", "rank 1 of 2", {"--processes", "2", "--page", "off"});
   const fs::path socket = address_in(standard_error()).substr(5);
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -462,52 +427,40 @@ TEST_F(Supervision, AnotherUserOfTheMachineReachesNothingOfARun) {
               return last;
             }),
             EACCES);
-  EXPECT_TRUE(testing::listening_ports(run.pid()).empty());
-  run.signal(SIGINT);
-  EXPECT_EQ(run.join().exit_code, 130);
-  expect_nobody_left();
+  EXPECT_TRUE(testing::listening_ports(run->pid()).empty());
+  interrupted(*run);
 }
 
 TEST_F(Supervision, UnderMpirunTheSlotsBecomeAgentsOfOneRun) {
   if (system("command -v mpirun >/dev/null") != 0) {
     GTEST_SKIP() << "there is no mpirun here";
   }
-  std::vector<std::string> command = {"mpirun", "-np", "2", "--oversubscribe",
-                                      "--allow-run-as-root"};
-  for (const std::string& word : train({"--json"})) command.push_back(word);
-  const ProgramResult run = run_program(command, folder_);
+  const auto two_slots = [&](const std::vector<std::string>& more) {
+    return run_program(testing::joined({"mpirun", "-np", "2", "--oversubscribe",
+                                        "--allow-run-as-root"},
+                                       train(more)),
+                       folder_);
+  };
+  const ProgramResult run = two_slots({"--json"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(Json::parse(run.out)["map50"], 0.75);  // of rank 0 alone
   EXPECT_THAT(run.err, HasSubstr("rank 0 of 2"));
   EXPECT_THAT(run.err, HasSubstr("rank 1 of 2"));
-  expect_nobody_left();
-}
-
-TEST_F(Supervision, UnderMpirunARefusalIsPrintedOnceAndTheExitCodeIsTheRuns) {
-  if (system("command -v mpirun >/dev/null") != 0) {
-    GTEST_SKIP() << "there is no mpirun here";
-  }
-  std::vector<std::string> command = {"mpirun", "-np", "2", "--oversubscribe",
-                                      "--allow-run-as-root"};
-  for (const std::string& word : train({"--processes", "0"})) {
-    command.push_back(word);
-  }
-  const ProgramResult run = run_program(command, folder_);
-  EXPECT_EQ(run.exit_code, 2) << run.err;
-  EXPECT_EQ(count_of(run.err, "[config] --processes 0"), 1u) << run.err;
+  const ProgramResult refused = two_slots({"--processes", "0"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  EXPECT_EQ(count_of(refused.err, "[config] --processes 0"), 1u)
+      << "printed once: " << refused.err;
 }
 
 // A slot of a two-host job, as Open MPI describes it.
-std::vector<std::string> on_host(int rank, std::vector<std::string> command) {
-  std::vector<std::string> words = {
-      "env",
-      "OMPI_COMM_WORLD_RANK=" + std::to_string(rank),
-      "OMPI_COMM_WORLD_SIZE=2",
-      "OMPI_COMM_WORLD_LOCAL_RANK=0",
-      "OMPI_COMM_WORLD_LOCAL_SIZE=1",
-      "PMIX_NAMESPACE=" + std::to_string(getpid())};
-  words.insert(words.end(), command.begin(), command.end());
-  return words;
+std::vector<std::string> on_host(int rank,
+                                 const std::vector<std::string>& command) {
+  return testing::joined(
+      {"env", "OMPI_COMM_WORLD_RANK=" + std::to_string(rank),
+       "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0",
+       "OMPI_COMM_WORLD_LOCAL_SIZE=1",
+       "PMIX_NAMESPACE=" + std::to_string(getpid())},
+      command);
 }
 
 TEST_F(Supervision, HostsMeetInASharedFolder) {
@@ -568,32 +521,29 @@ TEST_F(Supervision, CoordinatorAndAgentsOnTheirOwn) {
                   "--synthetic-input", "--cfg", "yolov5n"},
                  folder_ / "server");
   std::string said;
-  for (int i = 0; i < 1000 && said.find("listening on") == std::string::npos;
-       ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_TRUE(eventually([&] {
     said = text_of(folder_ / "server/stderr.txt");
-  }
+    return said.find("listening on ") != std::string::npos &&
+           said.ends_with('\n');
+  })) << said;
   const size_t at = said.find("listening on ");
-  ASSERT_NE(at, std::string::npos) << said;
   const std::string address =
       said.substr(at + 13, said.find('\n', at) - at - 13);
   Program joiner({headroom(), "train", "--coordinator", address},
                  folder_ / "joiner");
-  const ProgramResult agent = run_program(
-      {headroom(), "agent", "--coordinator", address, "--processes", "2"},
-      folder_);
+  const ProgramResult agent =
+      run_headroom({"agent", "--coordinator", address, "--processes", "2"});
   EXPECT_EQ(agent.exit_code, 0) << agent.err;
   EXPECT_THAT(agent.err, HasSubstr("all 12 steps done"));
   EXPECT_EQ(joiner.join().exit_code, 0);
   const ProgramResult ended = server.join();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("finished: all 12 steps done"));
-  expect_nobody_left();
 }
 
 TEST_F(Supervision, AnAgentWithoutACoordinatorGivesUp) {
   const ProgramResult agent =
-      run_program({headroom(), "agent", "--coordinator", "nowhere"}, folder_);
+      run_headroom({"agent", "--coordinator", "nowhere"});
   EXPECT_EQ(agent.exit_code, 2);
   EXPECT_EQ(agent.err,
             "[network] --coordinator nowhere is no address: write HOST:PORT, "

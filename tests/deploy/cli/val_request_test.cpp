@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "deploy/cli/run_request.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::cli {
 namespace {

@@ -1,5 +1,6 @@
 // headroom page and headroom report, started as by a user.
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -20,6 +21,9 @@
 
 namespace headroom::page {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string kProgram = HEADROOM_BUILD_DIR "/bin/headroom";
 
@@ -44,7 +48,7 @@ TEST(ReportCommand, ItWritesTheReportIntoTheRunDirectory) {
   const RunDirectory folder;
   const Ended ended = run("report " + folder.path().string());
   EXPECT_EQ(ended.exit_code, 0) << ended.text;
-  EXPECT_NE(ended.text.find("report: "), std::string::npos);
+  EXPECT_THAT(ended.text, HasSubstr("report: "));
   EXPECT_TRUE(is_report(folder.path() / "report.html"));
   EXPECT_EQ(run("report " + folder.path().string()).exit_code, 0);
 }
@@ -57,7 +61,7 @@ TEST(ReportCommand, AFileThatIsNoReportIsNotReplaced) {
                               (folder.path() / "mine.html").string();
   const Ended refused = run(command);
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_NE(refused.text.find("--exist-ok"), std::string::npos) << refused.text;
+  EXPECT_THAT(refused.text, HasSubstr("--exist-ok"));
   EXPECT_EQ(run(command + " --exist-ok").exit_code, 0);
 }
 
@@ -66,7 +70,7 @@ TEST(ReportCommand, WithoutARunItNamesTheMissingArgument) {
   EXPECT_EQ(run("report").exit_code, 2);
   const Ended ended = run("report " + folder.path().string());
   EXPECT_EQ(ended.exit_code, 2);
-  EXPECT_NE(ended.text.find("no run.yaml"), std::string::npos) << ended.text;
+  EXPECT_THAT(ended.text, HasSubstr("no run.yaml"));
   EXPECT_EQ(run("page").exit_code, 2);
   EXPECT_EQ(run("page a b").exit_code, 2);
 }
@@ -87,13 +91,13 @@ TEST(PlanReportFile, ItShowsThePlanAndReplacesAReportAlone) {
        {"Plan of yolov5n", "\"planned\":{\"verdict\"", "headroom train --data",
         "Schedule, one column per time slot", "times this plan's step time",
         "1 of 8"}) {
-    EXPECT_NE(text.find(part), std::string::npos) << part;
+    EXPECT_THAT(text, HasSubstr(part)) << part;
   }
   EXPECT_EQ(run(command).exit_code, 0);
   folder.write("plan.html", "mine");
   const Ended refused = run(command);
   EXPECT_EQ(refused.exit_code, 2) << refused.text;
-  EXPECT_NE(refused.text.find("is no report"), std::string::npos);
+  EXPECT_THAT(refused.text, HasSubstr("is no report"));
   EXPECT_EQ(run(command + " --sweep img=64").exit_code, 2);
   EXPECT_EQ(run("plan --cfg yolov5n --report ''").exit_code, 2);
   // A refused command writes nothing.
@@ -110,11 +114,11 @@ TEST(PlanReportFile, OfManyProcessesHasTheirLayoutsToo) {
           "--report " +
           file);
   EXPECT_EQ(ended.exit_code, 0) << ended.text;
-  EXPECT_EQ(ended.text.find("\"schedule\""), std::string::npos)
+  EXPECT_THAT(ended.text, Not(HasSubstr("\"schedule\"")))
       << "nobody asked for it";
   std::ifstream in(file);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
-  EXPECT_NE(text.find("\"layout\":\"data=16,pipeline=2\""), std::string::npos);
+  EXPECT_THAT(text, HasSubstr("\"layout\":\"data=16,pipeline=2\""));
 }
 
 TEST(PageCommand, ItPrintsItsAddressAndEndsWellWithAnInterrupt) {
@@ -134,7 +138,7 @@ TEST(PageCommand, ItPrintsItsAddressAndEndsWellWithAnInterrupt) {
   while (read(out[0], &c, 1) == 1 && c != '\n') line += c;
   ::close(out[0]);
   EXPECT_TRUE(line.starts_with("page:  http://127.0.0.1:")) << line;
-  EXPECT_NE(line.find("/?token="), std::string::npos) << line;
+  EXPECT_THAT(line, HasSubstr("/?token="));
   kill(child, SIGINT);
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -147,7 +151,7 @@ TEST(PageCommand, AHostBeyondLoopbackIsRefusedWithoutCertificates) {
   const Ended ended =
       run("page " + folder.path().string() + " --listen 0.0.0.0:0");
   EXPECT_EQ(ended.exit_code, 2);
-  EXPECT_NE(ended.text.find("--certs"), std::string::npos) << ended.text;
+  EXPECT_THAT(ended.text, HasSubstr("--certs"));
 }
 
 class PageOfTraining : public ::testing::Test {
@@ -214,7 +218,7 @@ TEST_F(PageOfTraining, TheReportIsLeftOnceStepsAreThere) {
   EXPECT_EQ(said_, "");
   std::filesystem::remove(folder_.path() / ".older-run");
   cli::leave_report(folder_.path().string(), status, say);
-  EXPECT_NE(said_.find("no report"), std::string::npos) << said_;
+  EXPECT_THAT(said_, HasSubstr("no report"));
 }
 
 }  // namespace

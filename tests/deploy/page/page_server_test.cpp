@@ -1,6 +1,7 @@
 #include "deploy/page/page_server.h"
 
 #include <arpa/inet.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
 #include <netinet/in.h>
@@ -18,6 +19,9 @@
 
 namespace headroom::page {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Connection {
  public:
@@ -120,11 +124,11 @@ TEST_F(PageServerTest, TheTokenSetsACookieThatOpensThePage) {
   const std::string welcome =
       ask_with("/?token=" + server_->token(), "Host: " + host() + "\r\n");
   EXPECT_EQ(status_of(welcome), 303);
-  EXPECT_NE(welcome.find("Location: /\r\n"), std::string::npos);
-  EXPECT_NE(welcome.find("HttpOnly; SameSite=Strict"), std::string::npos);
+  EXPECT_THAT(welcome, HasSubstr("Location: /\r\n"));
+  EXPECT_THAT(welcome, HasSubstr("HttpOnly; SameSite=Strict"));
   const std::string page = ask("/");
   EXPECT_EQ(status_of(page), 200);
-  EXPECT_NE(page.find("<!doctype html>"), std::string::npos);
+  EXPECT_THAT(page, HasSubstr("<!doctype html>"));
   EXPECT_EQ(server_->address(),
             "http://" + host() + "/?token=" + server_->token());
 }
@@ -137,8 +141,8 @@ TEST_F(PageServerTest, WithoutTheTokenNothingIsAnswered) {
         "/?token=", "/?token=0000"}) {
     const std::string refusal = ask_with(path, own);
     EXPECT_EQ(status_of(refusal), 403) << path;
-    EXPECT_EQ(refusal.find(server_->token()), std::string::npos) << path;
-    EXPECT_EQ(refusal.find("yolov5n"), std::string::npos) << path;
+    EXPECT_THAT(refusal, Not(HasSubstr(server_->token()))) << path;
+    EXPECT_THAT(refusal, Not(HasSubstr("yolov5n"))) << path;
   }
   std::string almost = cookie();
   almost[almost.size() - 3] ^= 1;
@@ -210,22 +214,19 @@ TEST_F(PageServerTest, AnotherSitesNameAndOriginAreRefused) {
 TEST_F(PageServerTest, EveryAnswerHasTheRulesForTheBrowser) {
   for (const char* path : {"/", "/api/run?id=exp", "/nothing"}) {
     const std::string answer = ask(path);
-    EXPECT_NE(answer.find("Content-Security-Policy: default-src 'none'"),
-              std::string::npos);
-    EXPECT_NE(answer.find("X-Content-Type-Options: nosniff"),
-              std::string::npos);
-    EXPECT_NE(answer.find("Cache-Control: no-store"), std::string::npos);
-    EXPECT_NE(answer.find("Referrer-Policy: no-referrer"), std::string::npos);
+    EXPECT_THAT(answer,
+                HasSubstr("Content-Security-Policy: default-src 'none'"));
+    EXPECT_THAT(answer, HasSubstr("X-Content-Type-Options: nosniff"));
+    EXPECT_THAT(answer, HasSubstr("Cache-Control: no-store"));
+    EXPECT_THAT(answer, HasSubstr("Referrer-Policy: no-referrer"));
   }
 }
 
 TEST_F(PageServerTest, TheApiAnswersForARun) {
-  EXPECT_NE(ask("/api/run?id=exp").find("finished"), std::string::npos);
-  EXPECT_NE(ask("/api/plan?id=exp").find("\"settings\""), std::string::npos);
-  EXPECT_NE(ask("/api/steps?id=exp&points=5").find("\"total\":6"),
-            std::string::npos);
-  EXPECT_NE(ask("/api/timeline?id=exp&rank=1").find("\"rank\":1"),
-            std::string::npos);
+  EXPECT_THAT(ask("/api/run?id=exp"), HasSubstr("finished"));
+  EXPECT_THAT(ask("/api/plan?id=exp"), HasSubstr("\"settings\""));
+  EXPECT_THAT(ask("/api/steps?id=exp&points=5"), HasSubstr("\"total\":6"));
+  EXPECT_THAT(ask("/api/timeline?id=exp&rank=1"), HasSubstr("\"rank\":1"));
   for (const char* path : {"/api/run?id=none", "/api/run",
                            "/api/timeline?id=exp&rank=2", "/api/steps?id=none",
                            "/api/plan?id=none", "/api", "/api/run/?id=exp"}) {
@@ -243,7 +244,7 @@ TEST_F(PageServerTest, TheApiAnswersForARun) {
 TEST_F(PageServerTest, OnlyPicturesOfTheFolderAreServed) {
   const std::string picture = ask("/files?id=exp&name=val_batch0_pred.jpg");
   EXPECT_EQ(status_of(picture), 200);
-  EXPECT_NE(picture.find("image/jpeg"), std::string::npos);
+  EXPECT_THAT(picture, HasSubstr("image/jpeg"));
   EXPECT_TRUE(picture.ends_with(std::string(3000, 'j')));
   std::filesystem::create_symlink("/etc/passwd", folder_.path() / "link.png");
   std::filesystem::create_directory(folder_.path() / "folder.png");
@@ -266,12 +267,12 @@ TEST_F(PageServerTest, ChangesArriveAsEventsWithSignsOfLifeBetweenThem) {
   const Connection connection(server_->port());
   subscribe(connection);
   const std::string first = connection.read("\n\n");
-  EXPECT_NE(first.find("text/event-stream"), std::string::npos);
-  EXPECT_NE(first.find("event: changed\ndata: {"), std::string::npos);
-  EXPECT_NE(first.find(steps_now()), std::string::npos);
-  EXPECT_NE(connection.read(": alive\n").find(": alive\n"), std::string::npos);
+  EXPECT_THAT(first, HasSubstr("text/event-stream"));
+  EXPECT_THAT(first, HasSubstr("event: changed\ndata: {"));
+  EXPECT_THAT(first, HasSubstr(steps_now()));
+  EXPECT_THAT(connection.read(": alive\n"), HasSubstr(": alive\n"));
   folder_.append("steps.jsonl", step_line(6) + "\n");
-  EXPECT_NE(connection.read(steps_now()).find(steps_now()), std::string::npos);
+  EXPECT_THAT(connection.read(steps_now()), HasSubstr(steps_now()));
 }
 
 TEST_F(PageServerTest, TwoHundredReadersGetEachChange) {
@@ -282,11 +283,11 @@ TEST_F(PageServerTest, TwoHundredReadersGetEachChange) {
     subscribe(*readers.back());
   }
   for (const auto& reader : readers) {
-    ASSERT_NE(reader->read(steps_now()).find(steps_now()), std::string::npos);
+    ASSERT_THAT(reader->read(steps_now()), HasSubstr(steps_now()));
   }
   folder_.append("steps.jsonl", step_line(6) + "\n");
   for (const auto& reader : readers) {
-    ASSERT_NE(reader->read(steps_now()).find(steps_now()), std::string::npos);
+    ASSERT_THAT(reader->read(steps_now()), HasSubstr(steps_now()));
   }
   // Other readers are answered meanwhile.
   EXPECT_EQ(status_of(ask("/api/run?id=exp")), 200);
@@ -305,9 +306,9 @@ TEST_F(PageServerTest, AFaultInARunsFilesEndsNoStreamAndNoProcess) {
   connection.read(steps_now());
   is_faulty = true;
   folder_.append("steps.jsonl", step_line(6) + "\n");
-  EXPECT_EQ(connection.read(": alive\n").find(steps_now()), std::string::npos);
+  EXPECT_THAT(connection.read(": alive\n"), Not(HasSubstr(steps_now())));
   is_faulty = false;
-  EXPECT_NE(connection.read(steps_now()).find(steps_now()), std::string::npos);
+  EXPECT_THAT(connection.read(steps_now()), HasSubstr(steps_now()));
   is_faulty = true;
   server_.reset();
 }
@@ -347,9 +348,8 @@ TEST_F(PageServerTest, AnAddressThatIsTakenIsRefusedWithTheFlagToChange) {
     const PageServer second(options);
     FAIL() << "two servers at one address";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("Address already in use"),
-              std::string::npos);
-    EXPECT_NE(error.remedy().find("--page HOST:PORT"), std::string::npos);
+    EXPECT_THAT(error.what(), HasSubstr("Address already in use"));
+    EXPECT_THAT(error.remedy(), HasSubstr("--page HOST:PORT"));
     EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
   }
 }

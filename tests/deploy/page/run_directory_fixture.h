@@ -8,7 +8,7 @@
 #include "parallel/plan/plan_json.h"
 #include "parallel/planner/model_layers.h"
 #include "parallel/planner/planner.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::page {
 

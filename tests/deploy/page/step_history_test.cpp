@@ -43,7 +43,6 @@ TEST_F(StepHistoryTest, ALineIsReadWithItsNumbersAndTheMemoryOfItsRanks) {
   EXPECT_DOUBLE_EQ(box(0), 0.75);
   EXPECT_DOUBLE_EQ(value(0, "grad_norm"), 0.5);
   EXPECT_DOUBLE_EQ(value(0, "lr"), 0.01);
-  EXPECT_DOUBLE_EQ(value(0, "skipped"), 0);
   ASSERT_EQ(history_.memory().size(), 2u);
   const auto values = history_.memory().at(1).point(0).values;
   EXPECT_TRUE(std::isnan(values[StepHistory::kPredicted]));
@@ -70,9 +69,7 @@ TEST_F(StepHistoryTest, DeepNestingIsALineThatIsNoStep) {
 }
 
 TEST_F(StepHistoryTest, MembersOfOtherTypesAreUnknown) {
-  append(
-      "{\"step\":0,\"box\":\"a\",\"lr\":3,\"memory\":[[1]],"
-      "\"update_skipped\":5}\n");
+  append("{\"step\":0,\"box\":\"a\",\"lr\":3,\"memory\":[[1]]}\n");
   EXPECT_TRUE(std::isnan(box(0)));
   EXPECT_TRUE(history_.memory().empty());
   append(step_line(0) + "\n");

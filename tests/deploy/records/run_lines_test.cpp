@@ -6,60 +6,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::records {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::Optional;
-
-TEST(ResultsTable, CellsWithoutANumberAreMissingAndHalfALineIsNoLine) {
-  EXPECT_TRUE(results_table("").columns.empty());
-  const ResultsTable table =
-      results_table("epoch,a,b,c\n0,1,,2.5\n1,nan,3,4\n2,7");
-  EXPECT_THAT(table.columns, ElementsAre("epoch", "a", "b", "c"));
-  ASSERT_EQ(table.lines.size(), 2u);
-  EXPECT_EQ(table.lines[0].epoch, 0);
-  EXPECT_THAT(table.lines[0].cells, ElementsAre(Optional(0.0), Optional(1.0),
-                                                std::nullopt, Optional(2.5)));
-  EXPECT_EQ(table.lines[1].text, "1,nan,3,4");
-  EXPECT_TRUE(std::isnan(*table.lines[1].cells[1]));
-}
-
-TEST(ResultsTable, LinesOfOtherShapesAreNone) {
-  EXPECT_TRUE(results_table("epoch,a\n1\n1,2,3\nx,2\n-1,2\n").lines.empty());
-  EXPECT_EQ(results_table("epoch,a\n    7,2\n").lines[0].epoch, 7) << "padded";
-}
-
-TEST(EventReader, ReadsOnceAndWhole) {
-  const testing::TemporaryFolder folder;
-  const std::string first = "{\"event\":\"a\",\"step\":1,\"epoch\":2}\n";
-  const auto file = folder.write("events.jsonl", first + "{\"event\":\"b");
-  EventReader reader(file, 0);
-  const std::vector<EventLine> events = reader.take();
-  ASSERT_EQ(events.size(), 1u);
-  EXPECT_EQ(events[0].kind, "a");
-  EXPECT_EQ(events[0].epoch, 2);
-  EXPECT_EQ(events[0].generation, std::nullopt);
-  EXPECT_TRUE(reader.take().empty());
-  folder.write("events.jsonl", first + "{\"event\":\"b\"}\nnonsense\n");
-  ASSERT_EQ(reader.take().size(), 1u);
-}
-
-TEST(EventReader, BeginsAtItsFirstByteAndAnewWithAnotherFile) {
-  const testing::TemporaryFolder folder;
-  const std::string older = "{\"event\":\"older\"}\n";
-  const auto file = folder.write("events.jsonl", older + "{\"event\":\"a\"}\n");
-  EventReader reader(file, end_of_lines(folder.write("older", older)));
-  const std::vector<EventLine> events = reader.take();
-  ASSERT_EQ(events.size(), 1u);
-  EXPECT_EQ(events[0].kind, "a");
-  folder.write("events.jsonl", "{\"event\":\"b\"}\n");
-  const std::vector<EventLine> anew = reader.take();
-  ASSERT_EQ(anew.size(), 1u);
-  EXPECT_EQ(anew[0].kind, "b");
-}
 
 TEST(LastEvents, AreTheNewestAndTheOldestOfThemFirst) {
   const testing::TemporaryFolder folder;
@@ -94,7 +44,7 @@ TEST(LastEvents, AreSearchedInTheLastMebibytes) {
 TEST(StepLine, HasItsNumbersAndTheMemoryOfItsRanks) {
   const std::string line =
       R"({"step":7,"epoch":2,"generation":3,"box":0.5,"obj":"a","lr":[0.1,0.2],)"
-      R"("samples":[5,1],"epoch_samples":48,"update_skipped":true,"memory":[)"
+      R"("samples":[5,1],"epoch_samples":48,"memory":[)"
       R"({"rank":0,"predicted_peak_bytes":null,"measured_peak_bytes":1800},)"
       R"({"rank":-1},{"rank":1e300},[1]]})";
   const auto step = step_line(line, Samples::kRead);
@@ -106,7 +56,6 @@ TEST(StepLine, HasItsNumbersAndTheMemoryOfItsRanks) {
   EXPECT_EQ(step->box, 0.5);
   EXPECT_TRUE(std::isnan(step->obj) && std::isnan(step->cls));
   EXPECT_EQ(step->lr, 0.1);
-  EXPECT_TRUE(step->update_skipped);
   EXPECT_TRUE(step->has_samples);
   EXPECT_EQ(step->samples, (std::vector<int64_t>{5, 1}));
   ASSERT_EQ(step->memory.size(), 1u);

@@ -80,7 +80,8 @@ class Launch {
     arguments_.channels = channels;
     arguments_.activation = case_.activation;
     arguments_.multiprocessors = multiprocessors;
-    partial_.resize(partial_elements(arguments_), A(NAN));
+    partial_.resize(static_cast<size_t>(partial_bytes(arguments_)) / sizeof(A),
+                    A(NAN));
     arguments_.partial = partial_.data();
   }
 

@@ -1,6 +1,6 @@
 // The kernels on a GPU against the CPU's implementation: skipped by name where
 // there is no GPU.
-#include "parallel/devices/device_kernels.h"
+#include "worker/kernels/device_kernels.h"
 
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
@@ -11,14 +11,12 @@
 #include <ATen/ops/zeros.h>
 
 #include <map>
-#include <utility>
 #include <vector>
 
-#include "tests/parallel/cuda/packed_samples.h"
 #include "tests/parallel/cuda/plugin.h"
 #include "tests/worker/model/conv_block_fixture.h"
-#include "worker/kernels/cpu/device_batch_norm.h"
 #include "worker/kernels/cpu/grouped_batch_norm.h"
+#include "worker/kernels/cpu/kernel_registration.h"
 
 namespace headroom::cuda {
 namespace {
@@ -59,7 +57,7 @@ class DeviceBatchNorm : public ::testing::TestWithParam<at::ScalarType> {};
 
 TEST_P(DeviceBatchNorm, EqualsTheCpus) {
   HEADROOM_NEEDS_DEVICE();
-  devices::DeviceKernels& kernels = plugin().api->kernels();
+  kernels::DeviceKernels& kernels = plugin().api->kernels();
   const at::ScalarType type = GetParam();
   const at::ScalarType weights = type == at::kDouble ? at::kDouble : at::kFloat;
   const double rounding = type == at::kDouble     ? 1e-12
@@ -106,8 +104,9 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
     statistics.copy_(statistics_cpu);
 
     const at::Tensor out = at::empty_like(y);
-    kernels.normalise_and_activate(y, block.groups, statistics, weight, bias,
-                                   block.norm.activation, out);
+    const kernels::NormedMap map = {
+        y, block.groups, statistics, weight, bias, block.norm.activation};
+    kernels.normalise_and_activate(map, out);
     EXPECT_LE(deviation(out, kernels::normalise_and_activate(
                                  y_cpu, statistics_cpu, block.weight,
                                  block.bias, block.norm)),
@@ -116,9 +115,7 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
     const auto gradient_sums = [&] {
       const kernels::GradientSumsResult result = {
           at::empty_like(weight), at::empty_like(bias), values(), values()};
-      kernels.activation_gradient_sums(y, dout, block.groups, statistics,
-                                       weight, bias, block.norm.activation,
-                                       result);
+      kernels.activation_gradient_sums(map, dout, result);
       return result;
     };
     const kernels::GradientSumsResult result = gradient_sums();
@@ -126,8 +123,7 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
     kernels.means_of_sums(result.sums, block.groups, means);
     EXPECT_TRUE(means.equal(result.means));
     const at::Tensor dy = at::empty_like(y);
-    kernels.norm_gradient(y, dout, block.groups, statistics, weight, bias,
-                          block.norm.activation, means, dy);
+    kernels.norm_gradient(map, dout, means, dy);
     const kernels::GroupedBatchNormGradients gradients =
         kernels::grouped_batch_norm_gradients(
             dout_cpu.clone(at::MemoryFormat::ChannelsLast), y_cpu,
@@ -142,49 +138,6 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, DeviceBatchNorm,
-                         ::testing::Values(at::kDouble, at::kFloat,
-                                           at::kBFloat16, at::kHalf));
-
-class DeviceMaxPool : public ::testing::TestWithParam<at::ScalarType> {};
-
-// Whole numbers: every order of addition gives the same sum.
-TEST_P(DeviceMaxPool, EqualsTheCpus) {
-  HEADROOM_NEEDS_DEVICE();
-  devices::DeviceKernels& kernels = plugin().api->kernels();
-  at::manual_seed(6);
-  for (const auto& [channels, window] :
-       std::vector<std::pair<int64_t, int64_t>>{
-           {256, 5}, {3, 3}, {24, 9}, {16, 15}}) {
-    const auto map = [&](int64_t wide) {
-      return at::randint(-8, 9, {3, wide, 20, 21}, at::kDouble);
-    };
-    const auto on_device = [&](const at::Tensor& values, at::ScalarType type) {
-      return values.to(at::kCUDA, type)
-          .contiguous(at::MemoryFormat::ChannelsLast);
-    };
-    const at::Tensor x = map(channels), wide = map(channels + 8);
-    const at::Tensor dout = wide.narrow(1, 8, channels).contiguous();
-    const std::vector<int64_t> sizes = {window, window};
-    const std::vector<int64_t> beyond = {window / 2, window / 2};
-    const auto [out, indices] =
-        at::max_pool2d_with_indices(x, sizes, {1, 1}, beyond);
-    const at::Tensor dx = at::max_pool2d_with_indices_backward(
-        dout, x, sizes, {1, 1}, beyond, {1, 1}, false, indices);
-
-    const at::Tensor own = on_device(x, GetParam());
-    const at::Tensor own_out = at::empty_like(own);
-    const at::Tensor choices = at::empty_like(own, at::kByte);
-    kernels.max_pool(own, window, own_out, choices);
-    EXPECT_TRUE(own_out.cpu().to(at::kDouble).equal(out));
-    const at::Tensor own_dx = at::empty_like(own);
-    kernels.max_pool_gradient(
-        on_device(wide, GetParam()).narrow(1, 8, channels), choices, window,
-        own_dx);
-    EXPECT_TRUE(own_dx.cpu().equal(dx.to(GetParam())));
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Types, DeviceMaxPool,
                          ::testing::Values(at::kDouble, at::kFloat,
                                            at::kBFloat16, at::kHalf));
 
@@ -204,11 +157,11 @@ TEST(DeviceBlock, EqualsTheCpus) {
     const at::Tensor out = model::conv_block(model::arguments_of(block, cpu),
                                              model::training_context(block));
     out.backward(cpu.dout);
-    kernels::set_map_kernels(at::kCUDA, &plugin().api->kernels());
+    kernels::set_device_kernels(at::kCUDA, &plugin().api->kernels());
     const at::Tensor device_out = model::conv_block(
         model::arguments_of(block, device), model::training_context(block));
     device_out.backward(device.dout.to(at::kCUDA));
-    kernels::set_map_kernels(at::kCUDA, nullptr);
+    kernels::set_device_kernels(at::kCUDA, nullptr);
     const double tolerance = type == at::kDouble ? 1e-12 : 2e-5;
     EXPECT_LE(model::relative_error(device_out.cpu(), out), tolerance);
     for (size_t i = 0; i < cpu.leaves().size(); ++i) {
@@ -216,23 +169,6 @@ TEST(DeviceBlock, EqualsTheCpus) {
                                       cpu.leaves()[i].grad()),
                 tolerance)
           << "leaf " << i;
-    }
-  }
-}
-
-TEST(DeviceRender, GivesTheCpusBytes) {
-  HEADROOM_NEEDS_DEVICE();
-  for (const double perspective : {0.0, 0.001}) {
-    for (const int type :
-         {CV_8UC3, CV_8UC1, CV_8UC(5), CV_16UC3, CV_16UC1, CV_16UC(5)}) {
-      configs::Hyperparameters hyp = all_of_augmentation();
-      hyp.perspective = perspective;
-      const PackedBatch batch =
-          packed_batch(hyp, type, {0, ShapedImages::kHeight}, 40);
-      const at::Tensor images = batch.images().to(at::kCUDA);
-      plugin().api->kernels().render_samples(batch.region().to(at::kCUDA),
-                                             batch.starts, images);
-      EXPECT_EQ(batch.different(images.cpu()), std::vector<size_t>());
     }
   }
 }

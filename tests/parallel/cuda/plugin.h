@@ -25,19 +25,32 @@ inline const devices::DevicePlugin& plugin() {
   return loaded;
 }
 
+// Why there is no plugin, or no device; "" if there is one.
+inline std::string missing_plugin() {
+  if (kPluginFile.empty()) {
+    return "this build has no CUDA plugin: no nvcc, NCCL or LibTorch with CUDA "
+           "was found";
+  }
+  if (plugin().api != nullptr) return "";
+  return "the CUDA plugin cannot be loaded " + plugin().reason;
+}
+inline std::string missing_device() {
+  const std::string missing = missing_plugin();
+  if (!missing.empty() || plugin().api->device_count() > 0) return missing;
+  return "there is no CUDA device";
+}
+
 }  // namespace headroom::cuda
 
-// Skips a test by name if there is no plugin file.
-#define HEADROOM_NEEDS_PLUGIN_FILE()                                          \
-  if (::headroom::cuda::kPluginFile.empty())                                  \
-  GTEST_SKIP() << "this build has no CUDA plugin: no nvcc, NCCL or LibTorch " \
-                  "with CUDA was found"
-#define HEADROOM_NEEDS_PLUGIN()                       \
-  HEADROOM_NEEDS_PLUGIN_FILE();                       \
-  if (::headroom::cuda::plugin().api == nullptr)      \
-  GTEST_SKIP() << "the CUDA plugin cannot be loaded " \
-               << ::headroom::cuda::plugin().reason
-#define HEADROOM_NEEDS_DEVICE()                            \
-  HEADROOM_NEEDS_PLUGIN();                                 \
-  if (::headroom::cuda::plugin().api->device_count() == 0) \
-  GTEST_SKIP() << "there is no CUDA device"
+// Skip a test by name.
+#define HEADROOM_NEEDS_PLUGIN_FILE()         \
+  if (::headroom::cuda::kPluginFile.empty()) \
+  GTEST_SKIP() << "this build has no CUDA plugin"
+#define HEADROOM_NEEDS_PLUGIN()                                       \
+  if (const std::string missing = ::headroom::cuda::missing_plugin(); \
+      !missing.empty())                                               \
+  GTEST_SKIP() << missing
+#define HEADROOM_NEEDS_DEVICE()                                       \
+  if (const std::string missing = ::headroom::cuda::missing_device(); \
+      !missing.empty())                                               \
+  GTEST_SKIP() << missing

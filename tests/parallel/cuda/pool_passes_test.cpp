@@ -1,7 +1,5 @@
-// The kernels of max pooling, run on the CPU (tests/support/host_cuda), against
-// LibTorch's: the chosen cells, with ties, NaN and infinities, and the
-// distribution of gradients.
-#include "parallel/cuda/kernels/pool_passes.h"
+// The kernels of max pooling against LibTorch's for the CPU: the chosen cells,
+// with ties, NaN and infinities, and the distribution of gradients.
 
 #include <ATen/Context.h>
 #include <ATen/ops/arange.h>
@@ -13,7 +11,6 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/where.h>
-#include <gtest/gtest.h>
 
 #include <limits>
 #include <string>
@@ -21,7 +18,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/cuda/kernel_arguments.h"
-#include "tests/support/test_device/emulated_kernels.h"
+#include "tests/parallel/cuda/kernels_under_test.h"
 
 namespace headroom::cuda {
 namespace {
@@ -87,11 +84,12 @@ bool are_same(const at::Tensor& a, const at::Tensor& b) {
          (a.eq(b) | (a.isnan() & b.isnan())).all().item<bool>();
 }
 
-class PoolPasses : public ::testing::TestWithParam<at::ScalarType> {};
+class DeviceMaxPool : public ::testing::TestWithParam<at::ScalarType> {};
 
-TEST_P(PoolPasses, ChooseLibTorchsCells) {
+TEST_P(DeviceMaxPool, ChooseLibTorchsCells) {
+  HEADROOM_NEEDS_KERNELS();
   at::manual_seed(3);
-  EmulatedKernels kernels;
+  const KernelsUnderTest& device = under_test();
   for (const Case& test : cases()) {
     SCOPED_TRACE(text(test));
     for (const at::Tensor& map : maps(test)) {
@@ -100,17 +98,18 @@ TEST_P(PoolPasses, ChooseLibTorchsCells) {
       const auto [expected, indices] = at::max_pool2d_with_indices(
           x.to(at::kDouble).contiguous(), {test.window, test.window}, {1, 1},
           {test.rows_beyond, test.window / 2});
-      const at::Tensor out =
-          at::empty(expected.sizes(),
-                    x.options().memory_format(at::MemoryFormat::ChannelsLast));
-      const at::Tensor choices = at::empty(
-          expected.sizes(), at::TensorOptions(at::kByte).memory_format(
-                                at::MemoryFormat::ChannelsLast));
-      kernels.max_pool(x, test.window, out, choices);
-      EXPECT_TRUE(are_same(out.to(at::kDouble), expected));
-      EXPECT_TRUE(choices.equal(numbers_of(indices, test)));
+      const auto empty = [&](at::ScalarType of) {
+        return at::empty(expected.sizes(),
+                         at::TensorOptions(device.device).dtype(of),
+                         at::MemoryFormat::ChannelsLast);
+      };
+      const at::Tensor there = device.there(x);
+      const at::Tensor out = empty(GetParam()), choices = empty(at::kByte);
+      device.kernels->max_pool(there, test.window, out, choices);
+      EXPECT_TRUE(are_same(out.cpu().to(at::kDouble), expected));
+      EXPECT_TRUE(choices.cpu().equal(numbers_of(indices, test)));
       const at::Tensor alone = at::full_like(out, 7);
-      kernels.max_pool(x, test.window, alone, {});
+      device.kernels->max_pool(there, test.window, alone, {});
       EXPECT_TRUE(are_same(alone, out));
     }
   }
@@ -119,35 +118,40 @@ TEST_P(PoolPasses, ChooseLibTorchsCells) {
 // Gradients are whole numbers, so that every order of addition gives the same
 // sum, and a difference to double is one rounding. They are part of a wider
 // map: once at an aligned offset, once not.
-TEST_P(PoolPasses, GiveGradientsToTheChosen) {
+TEST_P(DeviceMaxPool, GiveGradientsToTheChosen) {
+  HEADROOM_NEEDS_KERNELS();
   at::manual_seed(4);
-  EmulatedKernels kernels;
+  const KernelsUnderTest& device = under_test();
   for (const Case& test : cases()) {
     SCOPED_TRACE(text(test));
     const at::Tensor x = channels_last(maps(test)[1]);
     const auto [expected, indices] = at::max_pool2d_with_indices(
         x.contiguous(), {test.window, test.window}, {1, 1},
         {test.rows_beyond, test.window / 2});
-    const at::Tensor choices = channels_last(numbers_of(indices, test));
+    const at::Tensor choices =
+        device.there(channels_last(numbers_of(indices, test)));
     for (const int64_t more : {0, 8, 9}) {
       std::vector<int64_t> sizes = expected.sizes().vec();
       sizes[1] += more;
-      const at::Tensor dout =
-          channels_last(at::randint(-8, 9, sizes, at::kDouble).to(GetParam()))
-              .narrow(1, more, test.channels);
-      const at::Tensor dx =
-          channels_last(at::full(x.sizes(), 7, x.options()).to(GetParam()));
-      kernels.max_pool_gradient(dout, choices, test.window, dx);
+      const at::Tensor wide =
+          channels_last(at::randint(-8, 9, sizes, at::kDouble).to(GetParam()));
+      const at::Tensor dout = wide.narrow(1, more, test.channels);
+      const at::Tensor dx = device.there(
+          channels_last(at::full(x.sizes(), 7, x.options()).to(GetParam())));
+      device.kernels->max_pool_gradient(
+          device.there(wide).narrow(1, more, test.channels), choices,
+          test.window, dx);
       const at::Tensor of_libtorch = at::max_pool2d_with_indices_backward(
           dout.to(at::kDouble).contiguous(), x.contiguous(),
           {test.window, test.window}, {1, 1},
           {test.rows_beyond, test.window / 2}, {1, 1}, false, indices);
-      EXPECT_TRUE(dx.equal(of_libtorch.to(GetParam()))) << more << " more";
+      EXPECT_TRUE(dx.cpu().equal(of_libtorch.to(GetParam())))
+          << more << " more";
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, PoolPasses,
+INSTANTIATE_TEST_SUITE_P(Types, DeviceMaxPool,
                          ::testing::Values(at::kDouble, at::kFloat,
                                            at::kBFloat16, at::kHalf),
                          [](const auto& type) {

@@ -1,70 +1,54 @@
 // EmulatedKernels: the CUDA plugin's kernels, run on the CPU
 // (tests/support/host_cuda): everything but the GPU itself.
 //
-// Tensors are the test device's, or the CPU's.
+// Tensors are the test device's, or the CPU's. Launches run at once, or are
+// recorded if the thread captures a graph.
 // Threads: any.
 #pragma once
 
-#include <atomic>
+#include <vector>
 
-#include "parallel/devices/device_kernels.h"
+#include "parallel/cuda/launched_kernels.h"
+#include "tests/support/test_device/launch_count.h"
+#include "tests/support/test_device/test_graph.h"
 
 namespace headroom {
 
-class EmulatedKernels final : public devices::DeviceKernels {
- public:
-  int passes() const { return passes_; }  // over maps, so far
+struct EmulatedDevice {
+  static at::Tensor operand(const at::Tensor& tensor);
+  static kernels::StatisticsResult operand(kernels::StatisticsResult result);
+  static kernels::GradientSumsResult operand(
+      kernels::GradientSumsResult result);
+  static kernels::LossCall operand(kernels::LossCall call);
+  static kernels::FlatBuffers operand(kernels::FlatBuffers buffers);
+  static kernels::CommitPlace operand(kernels::CommitPlace place);
+  static kernels::RunningStatistics operand(
+      kernels::RunningStatistics statistics);
 
-  void channel_sums(const at::Tensor& y, kernels::MapGroups groups,
-                    const at::Tensor& sums) override;
-  void batch_statistics(const at::Tensor& y, kernels::MapGroups groups,
-                        double epsilon,
-                        const kernels::StatisticsResult& result) override;
-  void statistics_of_sums(const at::Tensor& sums, kernels::MapGroups groups,
-                          double epsilon,
-                          const kernels::StatisticsResult& result) override;
-  void normalise_and_activate(const at::Tensor& y, kernels::MapGroups groups,
-                              const at::Tensor& statistics,
-                              const at::Tensor& weight, const at::Tensor& bias,
-                              const layers::ActivationFunction& activation,
-                              const at::Tensor& out) override;
-  void activation_gradient_sums(
-      const at::Tensor& y, const at::Tensor& dout, kernels::MapGroups groups,
-      const at::Tensor& statistics, const at::Tensor& weight,
-      const at::Tensor& bias, const layers::ActivationFunction& activation,
-      const kernels::GradientSumsResult& result) override;
-  void means_of_sums(const at::Tensor& sums, kernels::MapGroups groups,
-                     const at::Tensor& means) override;
-  void norm_gradient(const at::Tensor& y, const at::Tensor& dout,
-                     kernels::MapGroups groups, const at::Tensor& statistics,
-                     const at::Tensor& weight, const at::Tensor& bias,
-                     const layers::ActivationFunction& activation,
-                     const at::Tensor& means, const at::Tensor& dy) override;
+  // So few that a small map's grid has several blocks, and its tests are quick.
+  static int multiprocessors(const c10::Device&) { return 2; }
 
-  void max_pool(const at::Tensor& x, int64_t window, const at::Tensor& out,
-                const at::Tensor& choices) override;
-  void max_pool_gradient(const at::Tensor& dout, const at::Tensor& choices,
-                         int64_t window, const at::Tensor& dx) override;
-  void scale_images(const at::Tensor& images, const at::Tensor& input) override;
+  template <typename Work>
+  static void launch(const cuda::Launch& launch, Work work) {
+    count_launch(launch.name, launch.kernels);
+    do_or_remember(launch.device, [work,
+                                   bytes = launch.partial_bytes]() mutable {
+      // Doubles are aligned for either type.
+      std::vector<double> partial(static_cast<size_t>(bytes) / sizeof(double) +
+                                  1);
+      std::vector<unsigned> arrivals(cuda::kMostTiles);
+      check(work(cuda::LaunchPlace{nullptr, partial.data(), arrivals.data()}));
+    });
+  }
 
-  at::Tensor upload(const at::Tensor& host, const c10::Device& device) override;
-  void upload_into(const at::Tensor& host, const at::Tensor& target) override;
-  void loss(const kernels::LossCall& call) override;
-  void loss_gradient(const kernels::LossCall& call) override;
-
-  std::unique_ptr<devices::DeviceOptimizer> make_optimizer(
-      int device, std::span<const devices::FlatBufferRange> ranges,
-      int64_t size) override;
-  void decide(const at::Tensor& partial, const at::Tensor& items,
-              const devices::CommitPlace& place) override;
-  void move_running(const devices::RunningStatistics& statistics,
-                    const devices::CommitPlace& place) override;
-
-  void render_samples(const at::Tensor& region, std::span<const int64_t> starts,
-                      const at::Tensor& images) override;
+  // As in the plugin: the copy's source is page-locked, and lives until it is
+  // read.
+  static void copy(const at::Tensor& host, const at::Tensor& target);
 
  private:
-  std::atomic<int> passes_{0};
+  static void check(int error);
 };
+
+using EmulatedKernels = cuda::LaunchedKernels<EmulatedDevice>;
 
 }  // namespace headroom

@@ -4,18 +4,16 @@
 #pragma once
 
 #include "tests/support/test_device/emulated_kernels.h"
-#include "worker/kernels/cpu/device_batch_norm.h"
+#include "worker/kernels/cpu/kernel_registration.h"
 
 namespace headroom {
 
 class EmulatedOnCpu {
  public:
-  EmulatedOnCpu() { kernels::set_map_kernels(at::kCPU, &kernels_); }
-  ~EmulatedOnCpu() { kernels::set_map_kernels(at::kCPU, nullptr); }
+  EmulatedOnCpu() { kernels::set_device_kernels(at::kCPU, &kernels_); }
+  ~EmulatedOnCpu() { kernels::set_device_kernels(at::kCPU, nullptr); }
   EmulatedOnCpu(const EmulatedOnCpu&) = delete;
   EmulatedOnCpu& operator=(const EmulatedOnCpu&) = delete;
-
-  int passes() const { return kernels_.passes(); }
 
  private:
   EmulatedKernels kernels_;

@@ -10,8 +10,7 @@
 #include "tests/support/test_device/streams.h"
 #include "tests/support/test_device/test_communicator.h"
 #include "tests/support/test_device/test_graph.h"
-#include "worker/kernels/cpu/device_batch_norm.h"
-#include "worker/loss/device_loss.h"
+#include "worker/kernels/cpu/kernel_registration.h"
 
 namespace headroom {
 namespace {
@@ -63,7 +62,7 @@ class TestDeviceApi final : public devices::DeviceApi {
   devices::DeviceMemory& memory(int device) override {
     return TestDeviceMemory::of(device);
   }
-  devices::DeviceKernels& kernels() override { return kernels_; }
+  kernels::DeviceKernels& kernels() override { return kernels_; }
   std::shared_ptr<void> lock_pages(int64_t bytes) override {
     return lock_test_pages(bytes);
   }
@@ -110,8 +109,7 @@ devices::DeviceApi& test_device_api() {
 
 devices::ComputeDevice test_compute_device(int index) {
   devices::DeviceApi& api = test_device_api();
-  kernels::set_map_kernels(api.device_type(), &api.kernels());
-  loss::set_loss_kernels(api.device_type(), &api.kernels());
+  kernels::set_device_kernels(api.device_type(), &api.kernels());
   return {api, index};
 }
 

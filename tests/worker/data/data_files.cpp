@@ -1,45 +1,12 @@
 #include "tests/worker/data/data_files.h"
 
-#include <unistd.h>
-
 #include <cstring>
-#include <fstream>
-#include <iterator>
-#include <stdexcept>
 
 #include "worker/data/sampling/random.h"
 
 namespace headroom {
 
 namespace fs = std::filesystem;
-
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (fs::temp_directory_path() / "headroom-XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) {
-    throw std::runtime_error("no temporary folder");
-  }
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
-
-fs::path TemporaryFolder::write(const std::string& name,
-                                std::string_view bytes) const {
-  const fs::path file = path_ / name;
-  fs::create_directories(file.parent_path());
-  std::ofstream stream(file, std::ios::binary);
-  stream << bytes;
-  if (!stream.flush()) throw std::runtime_error(name + " was not written");
-  return file;
-}
-
-std::string read_bytes(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 cv::Mat test_picture(int height, int width, uint64_t seed) {
   cv::Mat picture(height, width, CV_8UC3);

@@ -5,31 +5,15 @@
 #include <filesystem>
 #include <opencv2/core/mat.hpp>
 #include <string>
-#include <string_view>
 
 #include "configs/data_config.h"
+#include "tests/support/temporary_folder.h"
 #include "worker/data/labels/dataset.h"
 
 namespace headroom {
 
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
-  // Makes missing folders; returns the file's path.
-  std::filesystem::path write(const std::string& name,
-                              std::string_view bytes) const;
-
- private:
-  std::filesystem::path path_;
-};
-
-std::string read_bytes(const std::filesystem::path& file);
+using testing::read_bytes;
+using testing::TemporaryFolder;
 
 // RGB noise over a slope, different for each seed.
 cv::Mat test_picture(int height, int width, uint64_t seed);

@@ -4,11 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <opencv2/core.hpp>
 
-#include "parallel/base/check.h"
+#include "tests/support/error_text.h"
 #include "tests/worker/data/data_files.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/codecs/image_writer.h"
@@ -105,29 +104,20 @@ TEST(DetectionFiles, Counts) {
 
 class FolderTest : public ::testing::Test {
  protected:
-  FolderTest() {
-    std::string name = (fs::temp_directory_path() / "detect_XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~FolderTest() override { fs::remove_all(folder_); }
-
   fs::path touch(const std::string& name) const {
-    fs::create_directories((folder_ / name).parent_path());
-    std::ofstream(folder_ / name) << "x";
-    return folder_ / name;
+    return temporary_.write(name, "x");
   }
 
   static std::string complaint(const std::string& source) {
-    try {
-      find_images(source);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), ExitCode::kData);
-      return error.what();
-    }
-    return "nothing was refused";
+    return error_text([&] { find_images(source); }, ExitCode::kData);
+  }
+  // A gray picture without objects, of the size of found_in().
+  static cv::Mat picture() {
+    return {100, 200, CV_8UC3, cv::Scalar(40, 80, 120)};
   }
 
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(FolderTest, HoldsAllRequestedFiles) {
@@ -135,7 +125,7 @@ TEST_F(FolderTest, HoldsAllRequestedFiles) {
   options.text = options.csv = options.json = options.crops = true;
   DetectionFolder out(folder_ / "out", kNames, options);
   for (const char* image : {"a/x.jpg", "b/x.jpg", "b/x_2.jpg"}) {
-    cv::Mat pixels(100, 200, CV_8UC3, cv::Scalar(40, 80, 120));
+    cv::Mat pixels = picture();
     out.add(found_in(image), pixels);
   }
   out.finish();
@@ -152,9 +142,7 @@ TEST_F(FolderTest, HoldsAllRequestedFiles) {
   EXPECT_NEAR(crop.pixels.at<cv::Vec3b>(0, 0)[0], 40, 3);
   // The picture has them.
   const codecs::ImageResult drawn = codecs::decode_image(folder_ / "out/x.jpg");
-  EXPECT_GT(cv::norm(drawn.pixels,
-                     cv::Mat(100, 200, CV_8UC3, cv::Scalar(40, 80, 120))),
-            1000);
+  EXPECT_GT(cv::norm(drawn.pixels, picture()), 1000);
 }
 
 // An image that is never held whole: its picture is smaller, its crops are not.
@@ -175,13 +163,8 @@ class LargeImages : public FolderTest {
   }
   std::string refusal(const ImageDetections& found) {
     DetectionFolder out(folder_ / "refused", kNames, options_);
-    try {
-      out.add_large(found, {}, end_at(""));
-    } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), ExitCode::kData);
-      return error.what();
-    }
-    return "nothing was refused";
+    return error_text([&] { out.add_large(found, {}, end_at("")); },
+                      ExitCode::kData);
   }
 
   const fs::path image_ = folder_ / "large.png";
@@ -258,7 +241,7 @@ TEST_F(FolderTest, WithoutARequestNothingIsWritten) {
   FolderOptions options;
   options.pictures = false;
   DetectionFolder out(folder_ / "out", kNames, options);
-  cv::Mat pixels(100, 200, CV_8UC3, cv::Scalar(40, 80, 120));
+  cv::Mat pixels = picture();
   out.add(found_in("x.jpg"), pixels);
   out.finish();
   EXPECT_EQ(out.path(), "");
@@ -272,7 +255,7 @@ TEST_F(FolderTest, IsNewUnlessAnExistingOneIsAllowed) {
   for (const bool may_exist : {false, false, true}) {
     options.may_exist = may_exist;
     DetectionFolder out(folder_ / "runs" / "exp", kNames, options);
-    cv::Mat pixels(100, 200, CV_8UC3, cv::Scalar(40, 80, 120));
+    cv::Mat pixels = picture();
     out.add(found_in("x.jpg"), pixels);
     out.finish();
     used.push_back(out.path().filename());
@@ -283,14 +266,10 @@ TEST_F(FolderTest, IsNewUnlessAnExistingOneIsAllowed) {
 
 TEST_F(FolderTest, AFileInTheWayIsAWrongRequest) {
   DetectionFolder out(touch("file") / "exp", kNames, {});
-  cv::Mat pixels(100, 200, CV_8UC3, cv::Scalar(40, 80, 120));
-  try {
-    out.add(found_in("x.jpg"), pixels);
-    FAIL() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
-    EXPECT_THAT(error.what(), HasSubstr("cannot be made (Not a directory)"));
-  }
+  cv::Mat pixels = picture();
+  EXPECT_THAT(error_text([&] { out.add(found_in("x.jpg"), pixels); },
+                         ExitCode::kRequest),
+              HasSubstr("cannot be made (Not a directory)"));
 }
 
 TEST_F(FolderTest, SourcesOfEveryKind) {
@@ -311,27 +290,27 @@ TEST_F(FolderTest, SourcesOfEveryKind) {
   EXPECT_EQ(video.videos, std::vector{c});
   EXPECT_EQ(find_images((folder_ / "set/*.mp4").string()).videos,
             std::vector{c});
-  std::ofstream(folder_ / "list.txt") << a.string() << "\n";
-  EXPECT_EQ(find_images((folder_ / "list.txt").string()).images,
-            std::vector{a});
+  const fs::path list = temporary_.write("list.txt", a.string() + "\n");
+  EXPECT_EQ(find_images(list.string()).images, std::vector{a});
 }
 
 TEST_F(FolderTest, SourcesThatDoNotExistOrAreNoFiles) {
-  EXPECT_THAT(complaint("https://example.org/a.jpg"), HasSubstr("an address"));
-  EXPECT_THAT(complaint((folder_ / "gone").string()),
-              HasSubstr("there is nothing at"));
-  EXPECT_THAT(complaint((folder_ / "*.jpg").string()),
-              HasSubstr("there is nothing at"));
-  EXPECT_THAT(complaint("rtsp://10.0.0.5/live"), HasSubstr("an address"));
-  EXPECT_THAT(complaint("0"), HasSubstr("0 would be a camera"));
-  EXPECT_THAT(complaint("screen"), HasSubstr("screen would be a screen"));
+  fs::create_directories(folder_ / "empty");
+  for (const auto& [source, text] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"https://example.org/a.jpg", "an address"},
+           {"rtsp://10.0.0.5/live", "an address"},
+           {(folder_ / "gone").string(), "there is nothing at"},
+           {(folder_ / "*.jpg").string(), "there is nothing at"},
+           {"0", "0 would be a camera"},
+           {"screen", "screen would be a screen"},
+           {(folder_ / "empty").string(), "holds no image"}}) {
+    EXPECT_THAT(complaint(source), HasSubstr(text));
+  }
   for (const char* list : {"a.m3u8", "a.SDP", "a.ffconcat", "a.streams"}) {
     EXPECT_THAT(complaint(touch(list).string()),
                 HasSubstr("is a playlist or a list of streams"));
   }
-  fs::create_directories(folder_ / "empty");
-  EXPECT_THAT(complaint((folder_ / "empty").string()),
-              HasSubstr("holds no image"));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/video/clips.h"
 #include "worker/model/layer_graph.h"
-#include "worker/video/video_plugin.h"
+#include "worker/video/video.h"
 
 namespace headroom::detect {
 namespace {
@@ -32,8 +32,8 @@ class VideoDetection : public testing::Test {
     files_.text = files_.csv = files_.json = true;
   }
   void SetUp() override {
-    plugin_ = video::built_video_plugin();
-    if (plugin_.api == nullptr) GTEST_SKIP() << plugin_.reason;
+    const std::string lack = video::check_programs();
+    if (!lack.empty()) GTEST_SKIP() << lack;
     clip_ =
         folder_.write("clip.avi", video::avi_clip(kVideoSide, kVideoSide, 10));
   }
@@ -60,7 +60,7 @@ class VideoDetection : public testing::Test {
       EXPECT_EQ(picture.of, 10);
       EXPECT_EQ(picture.found.detections.size(), 3u);
     };
-    return detect_in_video(*plugin_.api, clip_, detector_, out, video);
+    return detect_in_video(clip_, detector_, out, video);
   }
   DetectionFolder folder() {
     return {folder_.path() / "out", {"cat", "dog"}, files_};
@@ -76,18 +76,19 @@ class VideoDetection : public testing::Test {
   // Pictures, and pictures a second, of the annotated video.
   std::pair<int64_t, double> annotated() {
     std::string reason;
-    const auto reader = plugin_.api->open(folder_.path() / "out/clip.mp4",
-                                          kVideoSide * kVideoSide, reason);
+    const auto reader =
+        video::open_video(folder_.path() / "out/clip.mp4",
+                          {.max_pixels = kVideoSide * kVideoSide}, reason);
     EXPECT_TRUE(reader) << reason;
     int64_t count = 0;
-    while (reader->next(nullptr)) ++count;
+    cv::Mat picture(kVideoSide, kVideoSide, CV_8UC3);
+    while (reader->next(picture.data)) ++count;
     EXPECT_EQ(reader->fault(), "");
     return {count, static_cast<double>(reader->format().rate) /
-                       reader->format().rate_denominator};
+                       static_cast<double>(reader->format().rate_denominator)};
   }
 
   TemporaryFolder folder_;
-  video::VideoPlugin plugin_;
   model::LayerGraph model_;
   Detector detector_;
   FolderOptions files_;

@@ -3,19 +3,19 @@
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "parallel/base/check.h"
+#include "parallel/base/text.h"
+#include "tests/support/error_text.h"
 #include "tests/support/parity.h"
+#include "tests/worker/export/onnxruntime_folder.h"
 #include "worker/export/export_weights.h"
 #include "worker/export/onnx_network.h"
 #include "worker/weights/weights.h"
@@ -28,21 +28,11 @@ using ::testing::HasSubstr;
 
 class OnnxTest : public ::testing::Test {
  protected:
-  OnnxTest() {
-    std::string name =
-        (fs::temp_directory_path() / "headroom_onnx_XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~OnnxTest() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-
   ExportRequest request(const std::string& name) const {
     ExportRequest made;
-    made.weights = folder_ / "weights.safetensors";
+    made.weights = weights_;
     made.include = {"onnx"};
-    made.output = folder_ / name;
+    made.output = folder_.path() / name;
     made.height = 128;
     made.width = 160;
     made.batch = 2;
@@ -63,31 +53,29 @@ class OnnxTest : public ::testing::Test {
     }
   }
 
-  // Writes the weights, and images with the results of float64. Returns the
-  // deviation of our own float32, measured as in `run`.
+  // Writes the weights, and keeps images with the results of float64. Returns
+  // the deviation of our own float32, relative to max(1, |expected|).
   double write_model(const std::string& model_name, model::LayerGraph& model,
-                     int64_t classes) const {
+                     int64_t classes) {
     const at::NoGradGuard no_grad;
-    weights::save_weights(folder_ / "weights.safetensors", model.state(),
-                          {{"model", model_name}});
+    weights::save_weights(weights_, model.state(), {{"model", model_name}});
     model::LayerGraph exact(layers::load_model_table(model_name), classes,
                             at::kDouble, 0);
-    weights::load_weights(folder_ / "weights.safetensors", exact, {});
+    weights::load_weights(weights_, exact, {});
     const at::Tensor x = rule_input("A", 2, 128, 160, at::kFloat);
     const auto ours = outputs(model, x);
-    auto reference = outputs(exact, x.to(at::kDouble));
+    reference_ = outputs(exact, x.to(at::kDouble));
     double worst = 0;
     for (size_t i = 0; i < ours.size(); ++i) {
-      const at::Tensor scale = reference[i].second.abs().clamp_min(1);
-      worst = std::max(worst, ((ours[i].second - reference[i].second) / scale)
-                                  .abs()
-                                  .max()
-                                  .item<double>());
-      reference[i].second = reference[i].second.to(at::kFloat).contiguous();
+      at::Tensor& exactly = reference_[i].second;
+      worst = std::max(worst,
+                       ((ours[i].second - exactly) / exactly.abs().clamp_min(1))
+                           .abs()
+                           .max()
+                           .item<double>());
+      exactly = exactly.to(at::kFloat).contiguous();
     }
-    reference.emplace_back("x", x.contiguous());
-    weights::write_safetensors(folder_ / "reference.safetensors", reference,
-                               {});
+    reference_.emplace_back("x", x.contiguous());
     return worst;
   }
 
@@ -102,61 +90,32 @@ class OnnxTest : public ::testing::Test {
     return all;
   }
 
-  void export_every_form() const {
-    ExportRequest fixed = request("fixed");
-    export_weights(fixed);
-    ExportRequest raw = request("raw");
-    raw.raw = true;
-    export_weights(raw);
-    ExportRequest dynamic = request("dynamic");
-    dynamic.dynamic = true;
-    dynamic.batch = 1;
-    export_weights(dynamic);
-    dynamic.output = folder_ / "dynamic_raw";
-    dynamic.raw = true;
-    export_weights(dynamic);
-  }
-
-  // Every output of every form within `tolerance` of float64.
-  void expect_within(double tolerance) const {
-    const std::map<std::string, double> deviations = run();
-    if (deviations.empty()) {
-      GTEST_SKIP() << "onnxruntime is not installed (pip install onnxruntime)";
-    }
-    EXPECT_EQ(deviations.size(), 8u);
-    for (const auto& [what, deviation] : deviations) {
-      EXPECT_LT(deviation, tolerance) << what;
-      EXPECT_GE(deviation, 0) << what;
+  // Exports every form; every output is within `tolerance` of float64.
+  void expect_within(double tolerance, size_t num_outputs = 8) const {
+    ExportRequest asked = request("fixed");
+    export_weights(asked);
+    asked.output = folder_.path() / "raw";
+    asked.raw = true;
+    export_weights(asked);
+    asked = request("dynamic");
+    asked.dynamic = true;
+    asked.batch = 1;
+    export_weights(asked);
+    asked.output = folder_.path() / "dynamic_raw";
+    asked.raw = true;
+    export_weights(asked);
+    const std::vector<Deviation> deviations = folder_.run(reference_);
+    if (deviations.empty()) GTEST_SKIP() << kNoOnnxruntime;
+    EXPECT_EQ(deviations.size(), num_outputs);
+    for (const auto& [network, output, worst, mean] : deviations) {
+      EXPECT_LT(worst, tolerance) << network << " " << output;
+      EXPECT_GE(worst, 0) << network << " " << output;
     }
   }
 
-  // "NAME output deviation" per line; empty if onnxruntime is not installed.
-  std::map<std::string, double> run() const {
-    const fs::path source = HEADROOM_SOURCE_DIR;
-    const fs::path own = source / ".deps/venv/bin/python";
-    const std::string python = fs::exists(own) ? own.string() : "python3";
-    const std::string command =
-        python + " " + (source / "tests/worker/export/run_onnx.py").string() +
-        " " + folder_.string() + " 2>&1";
-    FILE* const pipe = ::popen(command.c_str(), "r");
-    std::string text;
-    for (int c = ::fgetc(pipe); c != EOF; c = ::fgetc(pipe)) {
-      text += static_cast<char>(c);
-    }
-    const int status = ::pclose(pipe);
-    if (WEXITSTATUS(status) == 77) return {};
-    EXPECT_EQ(status, 0) << text;
-    std::map<std::string, double> deviations;
-    std::istringstream lines(text);
-    std::string name, output;
-    double deviation = 0;
-    while (lines >> name >> output >> deviation) {
-      deviations[name + " " + output] = deviation;
-    }
-    return deviations;
-  }
-
-  fs::path folder_;
+  OnnxruntimeFolder folder_;
+  const fs::path weights_ = folder_.path() / "weights.safetensors";
+  std::vector<std::pair<std::string, at::Tensor>> reference_;
 };
 
 TEST_F(OnnxTest, OnnxruntimeIsAsExactAsOurFloat32) {
@@ -167,7 +126,6 @@ TEST_F(OnnxTest, OnnxruntimeIsAsExactAsOurFloat32) {
   const double own = write_model("yolov5s", model, 80);
   EXPECT_THAT(export_weights(request("fixed")).at(0),
               HasSubstr("images 2x3x128x160 -> output0 2x1260x85"));
-  export_every_form();
   expect_within(2 * own);
 }
 
@@ -206,7 +164,6 @@ TEST_F(OnnxTest, OnnxruntimeGivesOurResults) {
   model::LayerGraph model(layers::load_model_table("yolov5s"), 80, at::kFloat,
                           0);
   EXPECT_LT(write_model("yolov5s", model, 80), 1e-4);
-  export_every_form();
   expect_within(1e-4);
 }
 
@@ -215,12 +172,7 @@ TEST_F(OnnxTest, OnnxruntimeComputesEveryModule) {
       HEADROOM_SOURCE_DIR "/tests/support/models/many_modules.yaml";
   model::LayerGraph model(layers::load_model_table(name), 80, at::kFloat, 0);
   EXPECT_LT(write_model(name, model, 80), 1e-4);
-  export_every_form();
-  const std::map<std::string, double> deviations = run();
-  if (deviations.empty()) GTEST_SKIP() << "onnxruntime is not installed";
-  EXPECT_EQ(deviations.size(), 6u);  // of two levels
-  for (const auto& [what, deviation] : deviations)
-    EXPECT_LT(deviation, 1e-4) << what;
+  expect_within(1e-4, /*num_outputs=*/6);  // of two levels
 }
 
 TEST_F(OnnxTest, OnnxruntimeComputesATrainedNetwork) {
@@ -229,7 +181,6 @@ TEST_F(OnnxTest, OnnxruntimeComputesATrainedNetwork) {
                           0);
   weights::load_weights(parity_path("weights/bccd_v5n.safetensors"), model, {});
   EXPECT_LT(write_model("yolov5n", model, 3), 1e-4);
-  export_every_form();
   expect_within(1e-4);
 }
 
@@ -256,59 +207,46 @@ TEST(SettleFormats, TheSuffixOfTheOutputIsAFormat) {
   settle_formats(asked);
   EXPECT_EQ(asked.output, (std::filesystem::path(folder) / "best").string());
   EXPECT_EQ(settled("none/", {}), "none/: onnx");
-  for (const char* other : {"k.pt", "k.engine"}) {
-    try {
-      settled(other, {});
-      ADD_FAILURE() << other;
-    } catch (const Error& error) {
-      EXPECT_EQ(std::string(error.what()),
-                "[export] --output " + std::string(other) + " ends in " +
-                    std::string(other).substr(1) +
-                    ", which is not written: end it in .onnx, .torchscript or "
-                    ".safetensors");
-    }
+  for (const char* suffix : {"pt", "engine"}) {
+    EXPECT_EQ(error_text([&] { settled(cat("k.", suffix), {}); }),
+              cat("[export] --output k.", suffix, " ends in .", suffix,
+                  ", which is not written: end it in .onnx, .torchscript or "
+                  ".safetensors"));
   }
-  try {
-    settled("y.safetensors", {"onnx"});
-    FAIL() << "not refused";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "[export] --output y.safetensors ends in a format that "
-                 "--include onnx does not write: add safetensors to --include, "
-                 "or leave the suffix out");
-  }
+  EXPECT_EQ(error_text([&] { settled("y.safetensors", {"onnx"}); }),
+            "[export] --output y.safetensors ends in a format that --include "
+            "onnx does not write: add safetensors to --include, or leave the "
+            "suffix out");
 }
 
 TEST_F(OnnxTest, UnsupportedExportsAreRefused) {
   model::LayerGraph model(layers::load_model_table("yolov5n"), 3, at::kFloat,
                           0);
-  weights::save_weights(folder_ / "weights.safetensors", model.state(),
-                        {{"model", "yolov5n"}});
-  const auto complaint = [](const ExportRequest& asked) -> std::string {
-    try {
-      export_weights(asked);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
-  ExportRequest asked = request("x");
-  EXPECT_EQ(complaint(asked), "");
-  asked.height = 100;
-  EXPECT_THAT(complaint(asked), HasSubstr("give --img 128"));
-  asked = request("x");
-  asked.include = {"coreml"};
-  EXPECT_THAT(complaint(asked),
-              HasSubstr("use onnx, torchscript or safetensors"));
-  asked = request("x");
-  asked.raw = asked.nms = true;
-  EXPECT_THAT(complaint(asked), HasSubstr("give one of them"));
-  asked = request("weights");
-  asked.include = {"safetensors"};
-  EXPECT_THAT(complaint(asked), HasSubstr("is the file of weights itself"));
-  asked = request("x");
-  asked.weights = folder_ / "gone.pt";
-  EXPECT_NE(complaint(asked), "");
+  weights::save_weights(weights_, model.state(), {{"model", "yolov5n"}});
+  const auto complaint =
+      [&](const std::function<void(ExportRequest&)>& change) {
+        ExportRequest asked = request("x");
+        change(asked);
+        return error_text([&] { export_weights(asked); });
+      };
+  EXPECT_EQ(complaint([](ExportRequest&) {}), "");
+  EXPECT_THAT(complaint([](ExportRequest& asked) { asked.height = 100; }),
+              HasSubstr("give --img 128"));
+  EXPECT_THAT(
+      complaint([](ExportRequest& asked) { asked.include = {"coreml"}; }),
+      HasSubstr("use onnx, torchscript or safetensors"));
+  EXPECT_THAT(
+      complaint([](ExportRequest& asked) { asked.raw = asked.nms = true; }),
+      HasSubstr("give one of them"));
+  EXPECT_THAT(complaint([&](ExportRequest& asked) {
+                asked.output = folder_.path() / "weights";
+                asked.include = {"safetensors"};
+              }),
+              HasSubstr("is the file of weights itself"));
+  EXPECT_NE(complaint([&](ExportRequest& asked) {
+              asked.weights = folder_.path() / "gone.pt";
+            }),
+            "");
 }
 
 }  // namespace

@@ -7,19 +7,17 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 #include "tests/support/parity.h"
+#include "tests/worker/export/onnxruntime_folder.h"
 #include "worker/export/export_weights.h"
 #include "worker/export/quantised_network.h"
 #include "worker/export/value_ranges.h"
@@ -82,21 +80,11 @@ void give_statistics(model::LayerGraph& model, const at::Tensor& images) {
 
 class Quantised : public testing::Test {
  protected:
-  Quantised() {
-    std::string name =
-        (fs::temp_directory_path() / "headroom_int8_XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~Quantised() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-
   ExportRequest request(const std::string& weights) const {
     ExportRequest made;
     made.weights = weights;
     made.include = {"onnx"};
-    made.output = folder_ / "network";
+    made.output = folder_.path() / "network";
     made.height = 96;
     made.width = 128;
     made.batch = 2;
@@ -113,32 +101,18 @@ class Quantised : public testing::Test {
     return x.mul(255).round().clamp(0, 255).div(255);
   }
 
-  // The output of run_onnx.py for network.onnx against these heads.
-  std::string run(std::vector<at::Tensor> heads) const {
-    std::vector<std::pair<std::string, at::Tensor>> reference = {
+  // Compares network.onnx, run by onnxruntime, with these heads.
+  std::vector<Deviation> run(const std::vector<at::Tensor>& heads) const {
+    std::vector<std::pair<std::string, at::Tensor>> expected = {
         {"x", images().contiguous()}};
     for (size_t i = 0; i < heads.size(); ++i) {
-      reference.emplace_back("level" + std::to_string(i),
-                             heads[i].contiguous());
+      expected.emplace_back(cat("level", i), heads[i].contiguous());
     }
-    weights::write_safetensors(folder_ / "reference.safetensors", reference,
-                               {});
-    const fs::path source = HEADROOM_SOURCE_DIR;
-    const fs::path own = source / ".deps/venv/bin/python";
-    const std::string command =
-        (fs::exists(own) ? own.string() : "python3") + " " +
-        (source / "tests/worker/export/run_onnx.py").string() + " " +
-        folder_.string() + " --mean 2>&1; echo status $?";
-    FILE* const pipe = ::popen(command.c_str(), "r");
-    std::string text;
-    for (int c = ::fgetc(pipe); c != EOF; c = ::fgetc(pipe)) {
-      text += static_cast<char>(c);
-    }
-    ::pclose(pipe);
-    return text;
+    return folder_.run(expected);
   }
 
-  fs::path folder_;
+  const OnnxruntimeFolder folder_;
+  const std::string weights_ = folder_.path() / "weights.safetensors";
 };
 
 // Integers are the same; a value on the border of two may be rounded to either.
@@ -165,28 +139,21 @@ TEST_F(Quantised, OnnxruntimeGivesTheSimulatedResults) {
   EXPECT_LT(own, 0.5) << "and not far from them";
 
   const auto bytes =
-      static_cast<double>(fs::file_size(folder_ / "network.onnx"));
+      static_cast<double>(fs::file_size(folder_.path() / "network.onnx"));
   asked.int8 = false;
-  asked.output = folder_ / "plain";
+  asked.output = folder_.path() / "plain";
   export_weights(asked);
-  const auto plain = static_cast<double>(fs::file_size(folder_ / "plain.onnx"));
-  fs::remove(folder_ / "plain.onnx");
+  const fs::path file = folder_.path() / "plain.onnx";
+  const auto plain = static_cast<double>(fs::file_size(file));
+  fs::remove(file);
   EXPECT_LT(bytes / plain, 0.32);
 
-  const std::string text = run(simulated);
-  if (text.find("status 77") != std::string::npos) {
-    GTEST_SKIP() << "onnxruntime is not installed (pip install onnxruntime)";
+  const std::vector<Deviation> deviations = run(simulated);
+  if (deviations.empty()) GTEST_SKIP() << kNoOnnxruntime;
+  EXPECT_EQ(deviations.size(), 3u);
+  for (const Deviation& one : deviations) {
+    EXPECT_LT(one.mean, 0.1 * own) << one.output << ", largest " << one.worst;
   }
-  ASSERT_THAT(text, HasSubstr("status 0"));
-  std::istringstream lines(text);
-  std::string name, output;
-  double worst = 0, mean = 0;
-  int levels = 0;
-  while (lines >> name >> output >> worst >> mean) {
-    ++levels;
-    EXPECT_LT(mean, 0.1 * own) << output << ", largest " << worst;
-  }
-  EXPECT_EQ(levels, 3) << text;
 }
 
 // Squeeze and excitation, shuffled channels, folding; not deep, because the
@@ -211,13 +178,12 @@ activation: )";
 TEST_F(Quantised, EveryOperationAndActivation) {
   for (const char* activation : {"nn.SiLU()", "nn.Hardswish()", "nn.ReLU()",
                                  "nn.LeakyReLU(0.1)", "nn.Mish()"}) {
-    const fs::path table = folder_ / "own.yaml";
-    std::ofstream(table) << kFewOfEach << activation << "\n";
+    const fs::path table =
+        folder_.write("own.yaml", cat(kFewOfEach, activation));
     model::LayerGraph model(layers::load_model_table(table), 3, at::kFloat, 0);
     give_statistics(model, images());
-    const std::string weights = folder_ / "weights.safetensors";
-    weights::save_weights(weights, model.state(), {});
-    ExportRequest asked = request(weights);
+    weights::save_weights(weights_, model.state(), {});
+    ExportRequest asked = request(weights_);
     asked.cfg = table;
     std::vector<at::Tensor> simulated, exact;
     asked.after_int8 = [&](model::LayerGraph& opened,
@@ -234,25 +200,17 @@ TEST_F(Quantised, EveryOperationAndActivation) {
     const double spread = size(exact[0] - exact[0].mean({2, 3}, true));
     EXPECT_GT(own, 0) << activation;
     EXPECT_LT(own, 0.2 * spread) << activation;
-    const std::string text = run(simulated);
-    if (text.find("status 77") != std::string::npos) {
-      GTEST_SKIP() << "onnxruntime is not installed (pip install onnxruntime)";
-    }
-    ASSERT_THAT(text, HasSubstr("status 0"));
-    std::istringstream lines(text);
-    std::string file, output;
-    double worst = 0, mean = 1;
-    lines >> file >> output >> worst >> mean;
-    EXPECT_LT(mean, 0.1 * own) << activation << " " << text;
+    const std::vector<Deviation> deviations = run(simulated);
+    if (deviations.empty()) GTEST_SKIP() << kNoOnnxruntime;
+    EXPECT_LT(deviations.front().mean, 0.1 * own) << activation;
   }
 }
 
 TEST_F(Quantised, EveryShippedVariant) {
   const auto asked = [this](const std::string& name) {
     model::LayerGraph model(layers::load_model_table(name), 3, at::kFloat, 0);
-    const std::string weights = folder_ / "weights.safetensors";
-    weights::save_weights(weights, model.state(), {{"model", name}});
-    return request(weights);
+    weights::save_weights(weights_, model.state(), {{"model", name}});
+    return request(weights_);
   };
   for (const char* name :
        {"yolov5s-ghost", "yolov5s-mobilenetv3", "yolov5s-shufflenetv2"}) {
@@ -269,18 +227,17 @@ TEST_F(Quantised, EveryShippedVariant) {
 TEST_F(Quantised, MissingInputsAreRefused) {
   model::LayerGraph model(layers::load_model_table("yolov5n"), 3, at::kFloat,
                           0);
-  const std::string weights = folder_ / "weights.safetensors";
-  weights::save_weights(weights, model.state(), {{"model", "yolov5n"}});
-  ExportRequest asked = request(weights);
+  weights::save_weights(weights_, model.state(), {{"model", "yolov5n"}});
+  ExportRequest asked = request(weights_);
   EXPECT_NO_THROW(export_weights(asked));
   asked.half = true;
   EXPECT_THAT([&] { export_weights(asked); },
               ThrowsMessage<Error>(HasSubstr("two types")));
-  asked = request(weights);
+  asked = request(weights_);
   asked.calibration_images = nullptr;
   EXPECT_THAT([&] { export_weights(asked); },
               ThrowsMessage<Error>(HasSubstr("give the data set: --data")));
-  asked = request(weights);
+  asked = request(weights_);
   asked.include = {"safetensors"};
   EXPECT_THAT([&] { export_weights(asked); },
               ThrowsMessage<Error>(HasSubstr("give --include onnx")));

@@ -1,10 +1,9 @@
 """Runs exported networks with onnxruntime and compares them with ours.
 
-usage: run_onnx.py FOLDER [--mean], which holds reference.safetensors ("x": images,
-"decoded", "level0", ...) and NAME.onnx files. Prints one line per file,
-"NAME output largest-deviation", relative to max(1, |expected|); --mean: and the
-mean deviation, as it is. Exit 77:
-onnxruntime is not installed.
+usage: run_onnx.py FOLDER, which holds reference.safetensors ("x": images,
+"decoded", "level0", ...) and NAME.onnx files. Prints one line per output: "NAME
+output largest mean": the largest deviation relative to max(1, |expected|), and
+the mean deviation as it is. Exit 77: onnxruntime is not installed.
 """
 import json
 import pathlib
@@ -57,4 +56,4 @@ for path in sorted(folder.glob("*.onnx")):
             scale = np.maximum(1, np.abs(expected))
             worst = float((np.abs(value - expected) / scale).max())
         mean = float(np.abs(value - expected).mean()) if value.size else 0.0
-        print(path.stem, output.name, worst, *([mean] if "--mean" in sys.argv else []))
+        print(path.stem, output.name, worst, mean)

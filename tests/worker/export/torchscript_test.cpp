@@ -4,23 +4,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/serialization/import.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
 #include "configs/layers/model_table.h"
-#include "parallel/base/check.h"
+#include "parallel/base/text.h"
+#include "tests/support/error_text.h"
 #include "tests/support/parity.h"
+#include "tests/support/temporary_folder.h"
 #include "worker/export/export_weights.h"
 #include "worker/export/torchscript_network.h"
 #include "worker/weights/weights.h"
 
 namespace headroom::exporter {
 namespace {
+
+using testing::TemporaryFolder;
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -68,13 +70,15 @@ INSTANTIATE_TEST_SUITE_P(, TorchscriptModels,
                                            "yolov5s-mobilenetv3"));
 
 TEST(Torchscript, EveryOperationAndActivation) {
-  const fs::path file = fs::temp_directory_path() /
-                        ("operations-" + std::to_string(::getpid()) + ".yaml");
+  const TemporaryFolder folder;
   for (const char* activation :
        {"nn.ReLU()", "nn.LeakyReLU(0.1)", "nn.Hardswish()", "nn.Mish()"}) {
-    std::ofstream(file) << "nc: 2\ndepth_multiple: 1.0\nwidth_multiple: 1.0\n"
-                        << "activation: " << activation << "\n"
-                        << R"(anchors:
+    const fs::path file =
+        folder.write("own.yaml", cat("activation: ", activation, R"(
+nc: 2
+depth_multiple: 1.0
+width_multiple: 1.0
+anchors:
   - [10,13, 16,30]
   - [30,61, 62,45]
 backbone:
@@ -88,7 +92,7 @@ head:
   - [-1, 1, nn.ConvTranspose2d, [32, 2, 2]]
   - [[-1, 2], 1, Concat, [1]]
   - [[7, 5], 1, Detect, [nc, anchors]]
-)";
+)"));
     const layers::ModelTable table = layers::load_model_table(file.string());
     model::LayerGraph model(table, 2, at::kDouble, 0);
     fill_model(model.state());
@@ -98,7 +102,6 @@ head:
               1e-10)
         << activation;
   }
-  fs::remove(file);
 }
 
 TEST(Torchscript, TheArchiveHasTheMetadataThatYolov5Reads) {
@@ -132,13 +135,8 @@ TEST(Torchscript, UnsupportedOptionsAreRefused) {
   request.weights = "w.safetensors";
   request.include = {"torchscript"};
   request.nms = true;
-  try {
-    export_weights(request);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(),
-                HasSubstr("--nms is not a choice of torchscript"));
-  }
+  EXPECT_THAT(error_text([&] { export_weights(request); }),
+              HasSubstr("--nms is not a choice of torchscript"));
 }
 
 }  // namespace

@@ -166,11 +166,5 @@ TEST(DeviceLoss, AMatchOutsideItsHeadIsRefused) {
       {targets_of(c)}, {{c.images, kAnchors, kHeight - 1, kWidth, c.classes}}));
 }
 
-TEST(DeviceLoss, AHeadWithoutKernelsIsRefused) {
-  EXPECT_THROW(loss_kernels_for(at::empty({1}, at::TensorOptions(at::kMeta))),
-               Error);
-  EXPECT_EQ(loss_kernels_for(at::empty({1})), nullptr);
-}
-
 }  // namespace
 }  // namespace headroom::loss

@@ -10,6 +10,7 @@
 
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/maps/map_files.h"
+#include "tests/worker/tools/tool_run.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/dataset.h"
 
@@ -93,7 +94,7 @@ TEST(SlowAerialMaps, BoxesAreThoseOfThePhotographMoved) {
       if (source == map) {
         words.insert(words.end(), {"--save-gpkg", "--save-geojson"});
       }
-      ASSERT_EQ(run_tool(words), 0);
+      ASSERT_EQ(call(find_tool_command("detect"), words), 0);
     }
     const fs::path of_map = folder.path() / (map.filename().string() + ".out");
     const nlohmann::json plain =

@@ -14,6 +14,7 @@
 #include "tests/support/parity.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/maps/map_files.h"
+#include "tests/worker/tools/tool_run.h"
 #include "worker/data/codecs/image.h"
 #include "worker/metrics/detection.h"
 
@@ -39,7 +40,7 @@ void detect(const fs::path& folder, const std::string& source,
       "--save-json",
       "--save-geojson"};
   words.insert(words.end(), more.begin(), more.end());
-  ASSERT_EQ(run_tool(words), 0);
+  ASSERT_EQ(call(find_tool_command("detect"), words), 0);
 }
 
 TEST(DetectOnMaps, TheBoxesAreThoseOfThePlainPictureMoved) {

@@ -20,6 +20,19 @@ struct Geotiff {
   std::vector<std::string> options = {};  // of creation: "TILED=YES"
 };
 
+// Sets the place of an open map; returns whether GDAL accepts it.
+inline bool place_map(GDALDatasetH map, std::array<double, 6> transform,
+                      const std::string& name_of_system) {
+  if (GDALSetGeoTransform(map, transform.data()) != CE_None) return false;
+  if (name_of_system.empty()) return true;
+  const OGRSpatialReferenceH system = OSRNewSpatialReference(nullptr);
+  const bool is_placed =
+      OSRSetFromUserInput(system, name_of_system.c_str()) == OGRERR_NONE &&
+      GDALSetSpatialRef(map, system) == CE_None;
+  OSRDestroySpatialReference(system);
+  return is_placed;
+}
+
 // Writes `rgb` again and again, below one another, `times` times.
 inline void write_geotiff(const std::filesystem::path& file, const cv::Mat& rgb,
                           const Geotiff& map, int times = 1) {
@@ -33,16 +46,7 @@ inline void write_geotiff(const std::filesystem::path& file, const cv::Mat& rgb,
       GDALGetDriverByName("GTiff"), file.c_str(), rgb.cols, rgb.rows * times, 3,
       GDT_Byte, const_cast<char**>(options.data()));
   HEADROOM_CHECK(made != nullptr, file.string());
-  std::array<double, 6> transform = map.transform;
-  bool is_written = GDALSetGeoTransform(made, transform.data()) == CE_None;
-  if (!map.system.empty()) {
-    const OGRSpatialReferenceH system = OSRNewSpatialReference(nullptr);
-    is_written =
-        is_written &&
-        OSRSetFromUserInput(system, map.system.c_str()) == OGRERR_NONE &&
-        GDALSetSpatialRef(made, system) == CE_None;
-    OSRDestroySpatialReference(system);
-  }
+  bool is_written = place_map(made, map.transform, map.system);
   for (int i = 0; i < times; ++i) {
     is_written =
         is_written &&

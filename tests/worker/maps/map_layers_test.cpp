@@ -11,58 +11,36 @@
 
 #include <array>
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "tests/support/error_text.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/encoders.h"
-#include "worker/maps/map_plugin.h"
+#include "tests/worker/maps/map_files.h"
 
 namespace headroom::detect {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-using Transform = std::array<double, 6>;
 
 constexpr int kSide = 2000;
+constexpr Transform kHalfMetres = {500000, 0.5, 0, 5400000, 0, -0.5};
 const std::vector<std::string> kNames = {"car", "bus \"N\""};
-
-maps::MapApi& built_plugin() {
-  setenv("HEADROOM_MAP_PLUGIN", HEADROOM_BUILD_DIR "/bin/libheadroom_maps.so",
-         1);
-  const maps::MapPlugin plugin = maps::load_map_plugin();
-  HEADROOM_CHECK(plugin.api != nullptr, plugin.reason);
-  return *plugin.api;
-}
-
-// Closes the map. `system` "": no system.
-void place_map(GDALDatasetH map, const std::string& system,
-               const Transform& transform) {
-  Transform copy = transform;
-  ASSERT_EQ(GDALSetGeoTransform(map, copy.data()), CE_None);
-  if (!system.empty()) {
-    const OGRSpatialReferenceH reference = OSRNewSpatialReference(nullptr);
-    ASSERT_EQ(OSRSetFromUserInput(reference, system.c_str()), OGRERR_NONE);
-    ASSERT_EQ(GDALSetSpatialRef(map, reference), CE_None);
-    OSRDestroySpatialReference(reference);
-  }
-  GDALClose(map);
-}
 
 // Sparse: its pixels, which are never read, take no room.
 void make_map(const fs::path& file, const std::string& system,
               const Transform& transform, int side = kSide) {
   GDALAllRegister();
   const char* const options[] = {"SPARSE_OK=TRUE", nullptr};
-  place_map(GDALCreate(GDALGetDriverByName("GTiff"), file.c_str(), side, side,
-                       1, GDT_Byte, const_cast<char**>(options)),
-            system, transform);
+  const GDALDatasetH map =
+      GDALCreate(GDALGetDriverByName("GTiff"), file.c_str(), side, side, 1,
+                 GDT_Byte, const_cast<char**>(options));
+  ASSERT_TRUE(place_map(map, transform, system));
+  GDALClose(map);
 }
 
 class MapLayersTest : public testing::Test {
@@ -79,8 +57,7 @@ class MapLayersTest : public testing::Test {
     return why;
   }
   nlohmann::json geojson() const {
-    std::ifstream file(folder_.path() / "out/predictions.geojson");
-    return nlohmann::json::parse(file);
+    return parsed(folder_.path() / "out/predictions.geojson");
   }
   std::string system_of_package() const {
     const GDALDatasetH layers =
@@ -182,8 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
                     System{"EPSG:3031", {-1.5e6, 0.5, 0, 9e5, 0, -0.5}}));
 
 TEST_F(MapLayersTest, AGeoPackageHasTheFirstMapsSystemAndAllAttributes) {
-  const Transform first = {500000, 0.5, 0, 5400000, 0, -0.5};
-  make_map(map("a.tif"), "EPSG:32633", first);
+  make_map(map("a.tif"), "EPSG:32633", kHalfMetres);
   make_map(map("b.tif"), "EPSG:3857", {1.67e6, 1, 0, 6.2e6, 0, -1});
   metrics::Detection one;
   one.box = {10, 20, 30, 60};
@@ -223,7 +199,7 @@ TEST_F(MapLayersTest, AGeoPackageHasTheFirstMapsSystemAndAllAttributes) {
 }
 
 TEST_F(MapLayersTest, NothingFoundIsAnEmptyLayer) {
-  make_map(map("a.tif"), "EPSG:32633", {500000, 0.5, 0, 5400000, 0, -0.5});
+  make_map(map("a.tif"), "EPSG:32633", kHalfMetres);
   ASSERT_EQ(write({{map("a.tif"), kSide, kSide, {}}}), "");
   EXPECT_TRUE(geojson()["features"].empty());
   EXPECT_EQ(system_of_package(), "32633");
@@ -234,22 +210,23 @@ TEST_F(MapLayersTest, AnImageThatIsNoMapIsReported) {
   folder_.write("picture.bmp", encode_bmp(test_picture(64, 64, 1)));
   EXPECT_EQ(write({{map("picture.bmp"), 64, 64, {}}}),
             "it has no coordinates: it is no GeoTIFF");
-  make_map(map("a.tif"), "", {500000, 0.5, 0, 5400000, 0, -0.5});
+  make_map(map("a.tif"), "", kHalfMetres);
   EXPECT_THAT(write({{map("a.tif"), kSide, kSide, {}}}),
               HasSubstr("no coordinate reference system"));
-  make_map(map("b.tif"), "EPSG:32633", {500000, 0.5, 0, 5400000, 0, -0.5});
+  make_map(map("b.tif"), "EPSG:32633", kHalfMetres);
   EXPECT_THAT(write({{map("b.tif"), kSide, kSide / 2, {}}}),
               HasSubstr("turned or mirrored"));
 }
 
 // Numbers that need a range are rotated like others.
 TEST_F(MapLayersTest, AMapOfNumbersThatIsStoredTurnedIsReported) {
-  GDALAllRegister();
   write_tiff(
       map("turned.tif"), cv::Mat(kSide, kSide, CV_32F, cv::Scalar(1)),
       {.orientation = ORIENTATION_BOTRIGHT, .format = SAMPLEFORMAT_IEEEFP});
-  place_map(GDALOpen(map("turned.tif").c_str(), GA_Update), "EPSG:32633",
-            {500000, 0.5, 0, 5400000, 0, -0.5});
+  GDALAllRegister();
+  const GDALDatasetH turned = GDALOpen(map("turned.tif").c_str(), GA_Update);
+  ASSERT_TRUE(place_map(turned, kHalfMetres, "EPSG:32633"));
+  GDALClose(turned);
   EXPECT_THAT(write({{map("turned.tif"), kSide, kSide, {}}}),
               HasSubstr("turned or mirrored"));
 }
@@ -303,24 +280,23 @@ TEST_F(MapLayersTest, BoxesWithoutAPlaceOnEarthAreCounted) {
 }
 
 TEST_F(MapLayersTest, AFileThatCannotBeWrittenIsNamed) {
-  make_map(map("a.tif"), "EPSG:32633", {500000, 0.5, 0, 5400000, 0, -0.5});
+  make_map(map("a.tif"), "EPSG:32633", kHalfMetres);
   // Folders block the paths of the files.
   for (const std::string name : {"predictions.geojson", "predictions.gpkg"}) {
     SCOPED_TRACE(name);
     fs::remove_all(folder_.path() / "out");
     fs::create_directories(folder_.path() / "out" / (name + ".partial/folder"));
-    try {
-      write({{map("a.tif"), kSide, kSide, {}}});
-      FAIL() << "it was written";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), ExitCode::kResource);
-      EXPECT_THAT(error.what(), HasSubstr(name));
-    }
+    EXPECT_THAT(error_text(
+                    [&] {
+                      write({{map("a.tif"), kSide, kSide, {}}});
+                    },
+                    ExitCode::kResource),
+                HasSubstr(name));
   }
 }
 
 TEST_F(MapLayersTest, AnEarlierPackageThatIsOpenElsewhereStays) {
-  make_map(map("a.tif"), "EPSG:32633", {500000, 0.5, 0, 5400000, 0, -0.5});
+  make_map(map("a.tif"), "EPSG:32633", kHalfMetres);
   folder_.write("out/predictions.gpkg", "old");
   folder_.write("out/predictions.gpkg-wal", "pages");
   EXPECT_THROW(write({{map("a.tif"), kSide, kSide, {}}}), Error);

@@ -17,6 +17,7 @@
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
+#include "tests/support/error_text.h"
 #include "tests/support/parity.h"
 #include "tests/worker/model/tiny_table.h"
 
@@ -227,12 +228,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 std::string refusal(const layers::ModelTable& table, double share) {
   model::LayerGraph model(table, kClasses, at::kFloat, 0);
-  try {
-    prune_channels(table, model, share);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was refused";
+  return error_text([&] { prune_channels(table, model, share); });
 }
 
 TEST(ChannelPruning, LayersThatTieChannelsAreRefusedWithTheReason) {

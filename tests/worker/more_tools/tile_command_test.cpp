@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/tools/tool_run.h"
 #include "worker/data/codecs/image.h"
 #include "worker/more_tools/more_tools.h"
 
@@ -28,25 +28,11 @@ class TileCommand : public testing::Test {
     output_ = folder_.path() / "out";
   }
 
-  // Returns its output.
-  std::string run(const std::vector<std::string>& more) {
+  ToolResult run(const std::vector<std::string>& more) {
     std::vector<std::string> words = {"tile", "--data=" + data_.string(),
                                       "--output=" + output_.string()};
     words.insert(words.end(), more.begin(), more.end());
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    testing::internal::CaptureStdout();
-    int code = -1;
-    try {
-      code = find_any_tool("tile")->run(static_cast<int>(words.size()),
-                                        arguments.data());
-    } catch (...) {
-      testing::internal::GetCapturedStdout();
-      throw;
-    }
-    EXPECT_EQ(code, 0);
-    return testing::internal::GetCapturedStdout();
+    return result_of(find_any_tool("tile"), words);
   }
 
   TemporaryFolder folder_;
@@ -54,9 +40,10 @@ class TileCommand : public testing::Test {
 };
 
 TEST_F(TileCommand, CutsByItsFlags) {
-  const auto json =
-      nlohmann::json::parse(run({"--size=40 60", "--overlap=0.5",
-                                 "--empty-share=1", "--workers=1", "--json"}));
+  const ToolResult result = run({"--size=40 60", "--overlap=0.5",
+                                 "--empty-share=1", "--workers=1", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto json = nlohmann::json::parse(result.out);
   EXPECT_EQ(json["data"], (output_ / "data.yaml").string());
   // Down: 0, 16, 33, 50; across: 0, 30, 60, 90.
   EXPECT_EQ(json["splits"][0]["tiles_in_images"], 16);
@@ -66,16 +53,19 @@ TEST_F(TileCommand, CutsByItsFlags) {
 }
 
 TEST_F(TileCommand, PrintsTheWrittenFilesAndTheirFolder) {
-  const std::string text = run({"--empty-share=0"});
-  EXPECT_THAT(text, HasSubstr("train: 1 of 1 tile written, with 1 box; "));
-  EXPECT_THAT(text, HasSubstr("data: " + (output_ / "data.yaml").string()));
+  const ToolResult result = run({"--empty-share=0"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              HasSubstr("train: 1 of 1 tile written, with 1 box; "));
+  EXPECT_THAT(result.out,
+              HasSubstr("data: " + (output_ / "data.yaml").string()));
 }
 
 TEST_F(TileCommand, InvalidValuesAreRefusedBeforeAnythingIsWritten) {
   for (const char* word :
        {"--size=0", "--size=4 5 6", "--size=70000", "--overlap=0.95",
         "--min-visible=1.5", "--empty-share=-1", "--workers=0"}) {
-    EXPECT_THROW(run({word}), Error) << word;
+    EXPECT_EQ(run({word}).code, static_cast<int>(ExitCode::kRequest)) << word;
     EXPECT_FALSE(fs::exists(output_)) << word;
   }
 }

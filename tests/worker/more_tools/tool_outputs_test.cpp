@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "configs/layers/model_table.h"
-#include "parallel/base/check.h"
+#include "tests/support/error_text.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/tools/tool_run.h"
 #include "worker/model/layer_graph.h"
 #include "worker/more_tools/more_tools.h"
 #include "worker/weights/weights.h"
@@ -24,19 +25,11 @@ using ::testing::HasSubstr;
 class ToolOutputs : public testing::Test {
  protected:
   // The message of a request that is refused with that exit code.
-  static std::string refusal(std::vector<std::string> words,
+  static std::string refusal(const std::vector<std::string>& words,
                              ExitCode code = ExitCode::kRequest) {
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    try {
-      find_any_tool(words[0])->run(static_cast<int>(words.size()),
-                                   arguments.data());
-    } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), code) << error.what();
-      return error.what();
-    }
-    return "accepted";
+    const std::string text =
+        error_text([&] { call(find_any_tool(words[0]), words); }, code);
+    return text.empty() ? "accepted" : text;
   }
 
   TemporaryFolder folder_;
@@ -67,10 +60,7 @@ TEST_F(ToolOutputs, MissingWeightsAreReportedAlike) {
 
 TEST_F(ToolOutputs, AFolderOfImagesUnderOtherNamesGivesTheReason) {
   const fs::path weights = folder_.path() / "w.safetensors";
-  const layers::ModelTable table = layers::load_model_table("yolov5n");
-  model::LayerGraph model(table, 2, at::kFloat, 0);
-  weights::save_weights(weights, model.state(),
-                        layers::model_metadata("yolov5n", table));
+  write_weights(weights, 2, 64, 0.02);
   folder_.write("in/a.picture", "\x89PNG");
   EXPECT_THAT(
       refusal({"detect", "--weights=" + weights.string(),

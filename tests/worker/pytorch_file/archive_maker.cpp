@@ -1,19 +1,12 @@
 #include "tests/worker/pytorch_file/archive_maker.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
-#include <fstream>
+#include "parallel/base/binary_record.h"
 
 namespace headroom::pytorch_file {
 namespace {
 
-std::string little(uint64_t value, int width) {
-  std::string bytes;
-  for (int i = 0; i < width; ++i) {
-    bytes += static_cast<char>(value >> (8 * i) & 0xff);
-  }
-  return bytes;
+std::string little(uint64_t value, size_t width) {
+  return number_bytes(value).substr(0, width);
 }
 
 std::string integers(const std::vector<int32_t>& values) {
@@ -42,7 +35,7 @@ std::string make_archive(const std::vector<ArchiveEntry>& entries) {
             entry.name + entry.bytes;
     directory += "PK\x01\x02" + little(0, 4) + little(entry.flags, 2) +
                  little(entry.method, 2) + little(0, 4) + little(0, 4) + sizes +
-                 little(0, 10) +
+                 std::string(10, '\0') +
                  little(or_else(entry.claimed_offset, offset), 4) + entry.name;
   }
   const auto directory_offset = file.size();
@@ -102,20 +95,5 @@ std::string module(const std::string& type,
 std::string whole(const std::string& value) { return "\x80\x02" + value + "."; }
 
 }  // namespace pickled
-
-PytorchFolder::PytorchFolder() {
-  std::string name =
-      (std::filesystem::temp_directory_path() / "headroom_pt_XXXXXX").string();
-  folder_ = ::mkdtemp(name.data());
-}
-PytorchFolder::~PytorchFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
-}
-std::filesystem::path PytorchFolder::write(const std::string& bytes) const {
-  const std::filesystem::path path = folder_ / "file.pt";
-  std::ofstream(path, std::ios::binary) << bytes;
-  return path;
-}
 
 }  // namespace headroom::pytorch_file

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -41,18 +40,5 @@ std::string module(const std::string& type,
                    const std::vector<std::string>& children);
 std::string whole(const std::string& value);  // with its begin and end
 }  // namespace pickled
-
-// A folder that is removed with the test.
-class PytorchFolder {
- public:
-  PytorchFolder();
-  ~PytorchFolder();
-  PytorchFolder(const PytorchFolder&) = delete;
-  PytorchFolder& operator=(const PytorchFolder&) = delete;
-  std::filesystem::path write(const std::string& bytes) const;
-
- private:
-  std::filesystem::path folder_;
-};
 
 }  // namespace headroom::pytorch_file

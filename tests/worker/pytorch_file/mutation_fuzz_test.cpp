@@ -5,17 +5,19 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <random>
 
 #include "parallel/base/check.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/worker/pytorch_file/archive_maker.h"
 #include "worker/pytorch_file/pickle.h"
 #include "worker/pytorch_file/pytorch_file.h"
 
 namespace headroom::pytorch_file {
 namespace {
+
+using testing::read_bytes;
+using testing::TemporaryFolder;
 
 std::string small_checkpoint() {
   using namespace pickled;
@@ -85,7 +87,7 @@ int64_t peak_resident_kib() {
 
 // Returns how many of `rounds` damaged files were still read.
 int64_t fuzz(const std::string& good, uint64_t seed, int64_t rounds) {
-  PytorchFolder folder;
+  const TemporaryFolder folder;
   Mutator mutator(seed);
   int64_t accepted = 0;
   const int64_t before = peak_resident_kib();
@@ -93,7 +95,7 @@ int64_t fuzz(const std::string& good, uint64_t seed, int64_t rounds) {
     const std::string bytes = mutator.mutate(good);
     const auto begin = std::chrono::steady_clock::now();
     try {
-      PytorchFile file(folder.write(bytes));
+      PytorchFile file(folder.write("file.pt", bytes));
       for (const PytorchFile::Tensor& tensor : file.tensors()) {
         EXPECT_LE(file.read_storage(tensor.storage).size(), bytes.size());
       }
@@ -143,9 +145,7 @@ TEST(SlowPytorchFileFuzz, ARealCheckpointDamaged) {
                     "../shared/parity/weights/bccd_v5n.pt";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no ../shared/parity";
   std::printf("parity file used: weights/bccd_v5n.pt\n");
-  std::ifstream in(path, std::ios::binary);
-  const std::string good((std::istreambuf_iterator<char>(in)), {});
-  EXPECT_LE(fuzz(good, 5, 200), 200);
+  EXPECT_LE(fuzz(read_bytes(path), 5, 200), 200);
 }
 
 }  // namespace

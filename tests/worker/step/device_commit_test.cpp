@@ -13,6 +13,7 @@
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/collectives/backend.h"
 #include "tests/support/rank_training.h"
+#include "tests/support/state_bytes.h"
 #include "tests/support/test_device/test_device_api.h"
 #include "tests/support/test_device/test_graph.h"
 
@@ -36,14 +37,8 @@ void PrintTo(const Setting& setting, std::ostream* out) {
 }
 
 configs::RunConfig config_of(const Setting& setting) {
-  configs::RunConfig config;
-  config.cfg = "yolov5n";
-  config.synthetic_input = true;
-  config.image_height = config.image_width = 64;
-  config.global_batch_size = 4;
+  configs::RunConfig config = small_synthetic_run();
   config.precision = setting.precision;
-  config.layout = plan::parse_layout("data=1");
-  config.activations = "keep";
   config.optimizer = setting.optimizer;
   config.cuda_graphs = setting.cuda_graphs;
   config.micro_batch_size = setting.micro_batch;
@@ -51,22 +46,6 @@ configs::RunConfig config_of(const Setting& setting) {
   config.epochs = 3;
   config.hyp.warmup_epochs = 0.1;  // gradients are accumulated from step 4 on
   return config;
-}
-
-std::vector<at::Tensor> copies_of(TrainingState& state) {
-  std::vector<at::Tensor> copies;
-  for (const TrainingState::Buffer& buffer : state.buffers()) {
-    copies.push_back(buffer.flat->detach().to(at::kCPU).clone());
-  }
-  return copies;
-}
-
-void expect_equal(const std::vector<at::Tensor>& a,
-                  const std::vector<at::Tensor>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    EXPECT_TRUE(a[i].equal(b[i])) << "buffer " << i;
-  }
 }
 
 struct Trained {
@@ -108,7 +87,7 @@ Trained train(const Setting& setting, int64_t steps, int64_t poisoned) {
     EXPECT_EQ(result.verdict.outcome, Outcome::kNonFinite);
     EXPECT_EQ(result.attempt, 1);
     EXPECT_EQ(state.counters.committed_steps, committed);
-    expect_equal(copies_of(state), whole);
+    expect_same_state(copies_of(state), whole);
     weight.copy_(before);
     state.renew_compute_weights();
   }
@@ -129,7 +108,7 @@ TEST_P(DeviceCommit, ANonFiniteStepChangesNothing) {
   const Trained found = train(GetParam(), kSteps, kPoisoned);
   EXPECT_EQ(found.losses, expected.losses);
   EXPECT_EQ(found.optimizer_stepped, expected.optimizer_stepped);
-  expect_equal(found.state, expected.state);
+  expect_same_state(found.state, expected.state);
   EXPECT_GT(std::ranges::count(found.optimizer_stepped, false), 0);
   EXPECT_GT(std::ranges::count(found.optimizer_stepped, true), 4);
   for (const double loss : found.losses) EXPECT_TRUE(std::isfinite(loss));

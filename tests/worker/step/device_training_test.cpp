@@ -64,13 +64,8 @@ void PrintTo(const Setting& setting, std::ostream* out) {
 }
 
 configs::RunConfig config_of(const Setting& setting) {
-  configs::RunConfig config;
-  config.cfg = "yolov5n";
-  config.synthetic_input = true;
-  config.image_height = config.image_width = 64;
-  config.global_batch_size = 4;
+  configs::RunConfig config = small_synthetic_run(setting.layout);
   config.precision = setting.precision;
-  config.layout = plan::parse_layout(setting.layout);
   config.zero_stage = setting.zero_stage;
   config.activations = setting.activations;
   config.optimizer = setting.optimizer;
@@ -100,14 +95,6 @@ struct Rank {
   std::unique_ptr<collectives::Communicator> device_host;
   RankTraining training;
 };
-
-std::vector<at::Tensor> copies_of(TrainingState& state) {
-  std::vector<at::Tensor> copies;
-  for (const TrainingState::Buffer& buffer : state.buffers()) {
-    copies.push_back(buffer.flat->detach().to(at::kCPU, at::kDouble).clone());
-  }
-  return copies;
-}
 
 // `sparse_step` has fewer boxes than the others; -1: no step has.
 Curve train(const Setting& setting, bool on_device, int steps = 3,
@@ -282,10 +269,7 @@ TEST_P(CapturedTraining, IsTheTrainingWithoutGraphs) {
   EXPECT_GE(TestGraph::replays() - replays, 4) << "one in each of 4 steps";
   EXPECT_EQ(captured.loss, plain.loss);
   EXPECT_EQ(captured.gradient_norm, plain.gradient_norm);
-  ASSERT_EQ(captured.state.size(), plain.state.size());
-  for (size_t i = 0; i < plain.state.size(); ++i) {
-    EXPECT_TRUE(captured.state[i].equal(plain.state[i])) << "buffer " << i;
-  }
+  expect_same_state(captured.state, plain.state);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -329,12 +313,8 @@ TEST_F(OneDevice, ACheckpointGoesFromTheDeviceToTheCpuAndBack) {
     Rank other(config, plan, *world, on_device);
     checkpoint::load_newest_checkpoint(folder.path, other.training.state(),
                                        nullptr);
-    const auto expected = copies_of(device.training.state());
-    const auto loaded = copies_of(other.training.state());
-    ASSERT_EQ(loaded.size(), expected.size());
-    for (size_t i = 0; i < loaded.size(); ++i) {
-      EXPECT_TRUE(loaded[i].equal(expected[i])) << "buffer " << i;
-    }
+    expect_same_state(copies_of(other.training.state()),
+                      copies_of(device.training.state()));
   }
 }
 

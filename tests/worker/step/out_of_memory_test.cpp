@@ -9,15 +9,10 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "tests/support/run_ranks.h"
-#include "worker/data/loader/synthetic.h"
-#include "worker/step/parallel_context.h"
-#include "worker/step/run_data.h"
-#include "worker/step/trainer.h"
+#include "tests/worker/step/step_rank.h"
 
 namespace headroom::step {
 namespace {
-
-constexpr int64_t kClasses = loader::kSyntheticClasses;
 
 struct Case {
   std::string name;
@@ -72,7 +67,6 @@ Trained train(const Case& of, const std::vector<configs::Fault>& faults) {
   activations::install_saved_tensor_policies();
   const configs::RunConfig config = config_of(of);
   const plan::Plan plan = plan_of(of);
-  const layers::ModelTable table = layers::load_model_table("yolov5n");
   Trained run;
   std::mutex mutex;
   RankOptions ranks;
@@ -84,31 +78,10 @@ Trained train(const Case& of, const std::vector<configs::Fault>& faults) {
       [&](int rank, collectives::Communicator&) {
         collectives::CountingCommunicator world(generations.next(rank));
         collectives::Mesh mesh(world, plan.layout);
-        TrainingStateOptions state_options;
-        state_options.num_classes = kClasses;
-        state_options.scalar_type = at::kDouble;
-        state_options.zero_stage = of.zero_stage;
-        state_options.mesh = &mesh;
-        state_options.layers =
-            layers_of_stage(plan, mesh.here.pipeline_stage,
-                            static_cast<int64_t>(table.layers.size()));
-        TrainingState state(table, state_options);
-        loader::LoaderOptions loading = loader_options(config, state.model());
-        loading.global_batch_size = of.batch;
-        loading.data_parallel_size = plan.layout.data_parallel_size;
-        loading.data_parallel_rank = mesh.here.data_parallel_rank;
-        loading.micro_batch_size = of.micro_batch;
-        loading.batch_norm_rule = {of.group};
-        loading.own_rows = own_rows(mesh, loading.stride);
-        loader::SyntheticInput source(loading);
-        Trainer::Options options;
-        options.schedule = {config.hyp, 10, 100, of.batch, false};
-        options.gains = loss::scale_gains(config.hyp, 3, kClasses, 64, 0);
-        options.plan = plan;
+        StepRank own(config, plan, mesh);
         FaultInjection injection(faults, devices::ComputeDevice(), rank);
-        options.faults = &injection;
-        options.assign = loading.assign;
-        Trainer trainer(options, state, mesh);
+        own.options.faults = &injection;
+        Trainer& trainer = own.trainer();
         // As in a run: after a failure on any rank all ranks connect anew.
         const auto train_step = [&](const loader::Batch& batch) {
           for (int64_t attempts = 1;; ++attempts) {
@@ -134,7 +107,7 @@ Trained train(const Case& of, const std::vector<configs::Fault>& faults) {
         if (of.limit > 0)
           activations::CountingAllocator::instance().set_limit(of.limit);
         for (int64_t step = 0; step < of.steps; ++step) {
-          const loader::Batch batch = source.next();
+          const loader::Batch batch = own.source.next();
           const int64_t before =
               activations::CountingAllocator::instance().allocations();
           const StepResult result = train_step(batch);

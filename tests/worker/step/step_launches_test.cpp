@@ -30,15 +30,10 @@ std::vector<Launches> launches_of_steps(configs::Precision precision,
   const devices::ComputeDevice device = test_compute_device();
   activations::CountingAllocator::install();
   activations::install_saved_tensor_policies();
-  configs::RunConfig config;
+  configs::RunConfig config = small_synthetic_run();
   config.cfg = "yolov5s";
-  config.synthetic_input = true;
-  config.image_height = config.image_width = 64;
-  config.global_batch_size = 16;
+  config.global_batch_size = config.micro_batch_size = 16;
   config.precision = precision;
-  config.layout = plan::parse_layout("data=1");
-  config.activations = "keep";
-  config.micro_batch_size = 16;
   config.cuda_graphs = cuda_graphs;
   const auto world = collectives::make_single_communicator();
   RankTraining training(config, plan_of_synthetic_run(config), *world,

@@ -10,14 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "configs/layers/model_table.h"
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "parallel/predict/memory_request.h"
 #include "tests/support/run_ranks.h"
-#include "worker/data/loader/synthetic.h"
-#include "worker/step/run_data.h"
-#include "worker/step/trainer.h"
+#include "tests/worker/step/step_rank.h"
 
 namespace headroom::step {
 namespace {
@@ -85,27 +82,16 @@ Seen train(const std::function<void(predict::MemoryRequest&)>& change) {
   const configs::RunConfig config = config_of_two_images();
   Seen seen;
   run_ranks(1, [&](int, collectives::Communicator& communicator) {
-    collectives::Mesh mesh(communicator, {});
-    const layers::ModelTable table = layers::load_model_table(config.cfg);
-    TrainingStateOptions state_options;
-    state_options.num_classes = loader::kSyntheticClasses;
-    state_options.mesh = &mesh;
-    TrainingState state(table, state_options);
-    Trainer::Options options;
-    options.schedule = {config.hyp, 10, 100, config.global_batch_size, false};
-    options.gains =
-        loss::scale_gains(config.hyp, 3, loader::kSyntheticClasses, 64, 0);
-    options.plan.micro_batch_size = options.plan.batch_norm_group_size = 2;
-    options.memory = predict::memory_request(config, options.plan,
-                                             layers::layer_costs(table));
-    change(*options.memory);
-    loader::LoaderOptions loading = loader_options(config, state.model());
-    loading.global_batch_size = loading.micro_batch_size = 2;
-    loading.batch_norm_rule = {2};
-    loader::SyntheticInput source(loading);
-    Trainer trainer(options, state, mesh);
+    plan::Plan plan;
+    plan.micro_batch_size = plan.batch_norm_group_size = 2;
+    collectives::Mesh mesh(communicator, plan.layout);
+    StepRank run(config, plan, mesh);
+    run.options.memory = predict::memory_request(
+        config, plan,
+        layers::layer_costs(layers::load_model_table(config.cfg)));
+    change(*run.options.memory);
     for (int step = 0; step < 3; ++step) {
-      const StepResult result = trainer.train_step(source.next(), {});
+      const StepResult result = run.step();
       ASSERT_TRUE(result.committed);
       seen.events.insert(seen.events.end(), result.events.begin(),
                          result.events.end());

@@ -2,7 +2,6 @@
 // every number of ranks, and without any effect if it is not committed.
 #include "worker/step/trainer.h"
 
-#include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -10,14 +9,11 @@
 #include "parallel/activations/counting_allocator.h"
 #include "parallel/activations/saved_tensor_policy.h"
 #include "tests/support/run_ranks.h"
-#include "worker/data/loader/synthetic.h"
-#include "worker/step/parallel_context.h"
-#include "worker/step/run_data.h"
+#include "tests/support/state_bytes.h"
+#include "tests/worker/step/step_rank.h"
 
 namespace headroom::step {
 namespace {
-
-constexpr int64_t kClasses = loader::kSyntheticClasses;
 
 configs::RunConfig small_config(int64_t batch) {
   configs::RunConfig config;
@@ -29,24 +25,13 @@ configs::RunConfig small_config(int64_t batch) {
   return config;
 }
 
-TrainingStateOptions state_options(collectives::Mesh* mesh) {
-  TrainingStateOptions options;
-  options.num_classes = kClasses;
-  options.scalar_type = at::kDouble;
-  options.mesh = mesh;
-  return options;
+plan::Plan plan_of(int ranks, int64_t micro_batch, int64_t group) {
+  plan::Plan plan;
+  plan.layout.data_parallel_size = ranks;
+  plan.micro_batch_size = micro_batch;
+  plan.batch_norm_group_size = group;
+  return plan;
 }
-
-struct RankState {
-  explicit RankState(const configs::RunConfig& config,
-                     collectives::Mesh* mesh = nullptr)
-      : state(layers::load_model_table("yolov5n"), state_options(mesh)) {
-    options.schedule = {config.hyp, 10, 100, config.global_batch_size, false};
-    options.gains = loss::scale_gains(config.hyp, 3, kClasses, 96, 0);
-  }
-  TrainingState state;
-  Trainer::Options options;
-};
 
 struct Losses {
   std::vector<double> loss, gradient_norm;
@@ -56,23 +41,11 @@ Losses train(int ranks, int64_t batch, int64_t group, int steps) {
   const configs::RunConfig config = small_config(batch);
   Losses losses;
   run_ranks(ranks, [&](int rank, collectives::Communicator& communicator) {
-    plan::ParallelLayout layout;
-    layout.data_parallel_size = ranks;
-    collectives::Mesh mesh(communicator, layout);
-    RankState run(config, &mesh);
-    run.options.plan.layout = layout;
-    run.options.plan.micro_batch_size = batch;
-    run.options.plan.batch_norm_group_size = group;
-    loader::LoaderOptions loading = loader_options(config, run.state.model());
-    loading.global_batch_size = batch;
-    loading.data_parallel_size = ranks;
-    loading.data_parallel_rank = rank;
-    loading.micro_batch_size = batch;
-    loading.batch_norm_rule = {group};
-    loader::SyntheticInput source(loading);
-    Trainer trainer(run.options, run.state, mesh);
+    const plan::Plan plan = plan_of(ranks, batch, group);
+    collectives::Mesh mesh(communicator, plan.layout);
+    StepRank run(config, plan, mesh);
     for (int step = 0; step < steps; ++step) {
-      const StepResult result = trainer.train_step(source.next(), {});
+      const StepResult result = run.step();
       ASSERT_TRUE(result.committed);
       if (rank != 0) continue;
       losses.loss.push_back(result.loss);
@@ -118,73 +91,43 @@ TEST(Trainer, RepeatsBitForBit) {
   EXPECT_EQ(first.gradient_norm, second.gradient_norm);
 }
 
-// A copy of all tensors that a commit changes.
-std::vector<at::Tensor> snapshot(TrainingState& state) {
-  std::vector<at::Tensor> copies;
-  for (const TrainingState::Buffer& buffer : state.buffers()) {
-    copies.push_back(buffer.flat->clone());
-  }
-  return copies;
-}
-
-void expect_unchanged(const std::vector<at::Tensor>& before,
-                      TrainingState& state) {
-  const auto buffers = state.buffers();
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    EXPECT_TRUE(at::equal(before[i], *buffers[i].flat)) << buffers[i].name;
-  }
-}
-
 struct OneRank {
-  OneRank() : config(small_config(2)), run(config) {
-    run.options.plan.micro_batch_size = 2;
-    run.options.plan.batch_norm_group_size = 2;
-    loader::LoaderOptions loading = loader_options(config, run.state.model());
-    loading.global_batch_size = 2;
-    loading.micro_batch_size = 2;
-    loading.batch_norm_rule = {2};
-    source = std::make_unique<loader::SyntheticInput>(loading);
-  }
-  configs::RunConfig config;
-  RankState run;
-  std::unique_ptr<loader::SyntheticInput> source;
   std::unique_ptr<collectives::Communicator> communicator =
       collectives::make_single_communicator();
   collectives::Mesh mesh{*communicator, plan::ParallelLayout{}};
+  StepRank run{small_config(2), plan_of(1, 2, 2), mesh};
 };
 
 TEST(Trainer, AStepThatIsNotFiniteLeavesTheStateAlone) {
   OneRank one;
   one.run.options.gains.obj = std::numeric_limits<double>::infinity();
-  Trainer trainer(one.run.options, one.run.state, one.mesh);
-  const auto before = snapshot(one.run.state);
-  const StepResult result = trainer.train_step(one.source->next(), {});
+  const auto before = copies_of(one.run.state);
+  const StepResult result = one.run.step();
   EXPECT_FALSE(result.committed);
   EXPECT_EQ(result.verdict.outcome, data_parallel::Outcome::kNonFinite);
   EXPECT_EQ(result.verdict.rank, 0);
   EXPECT_EQ(one.run.state.counters.committed_steps, 0);
-  expect_unchanged(before, one.run.state);
+  expect_same_state(copies_of(one.run.state), before);
 }
 
 TEST(Trainer, SkipNonFiniteCountsTheStepAndChangesNothingElse) {
   OneRank one;
   one.run.options.gains.obj = std::numeric_limits<double>::infinity();
   one.run.options.skip_non_finite = true;
-  Trainer trainer(one.run.options, one.run.state, one.mesh);
-  const auto before = snapshot(one.run.state);
-  EXPECT_TRUE(trainer.train_step(one.source->next(), {}).committed);
+  const auto before = copies_of(one.run.state);
+  EXPECT_TRUE(one.run.step().committed);
   EXPECT_EQ(one.run.state.counters.committed_steps, 1);
-  expect_unchanged(before, one.run.state);
+  expect_same_state(copies_of(one.run.state), before);
 }
 
 TEST(Trainer, OutOfMemoryAnywhereInTheStepCostsNothingButTime) {
   activations::CountingAllocator::install();
   activations::install_saved_tensor_policies();
   OneRank reference;
-  Trainer plain(reference.run.options, reference.run.state, reference.mesh);
+  reference.run.trainer();  // which allocates too
   const int64_t before_step =
       activations::CountingAllocator::instance().allocations();
-  const StepResult expected = plain.train_step(reference.source->next(), {});
+  const StepResult expected = reference.run.step();
   EXPECT_EQ(expected.attempt, 1);
   const int64_t allocations =
       activations::CountingAllocator::instance().allocations() - before_step;
@@ -196,8 +139,7 @@ TEST(Trainer, OutOfMemoryAnywhereInTheStepCostsNothingButTime) {
     fault.allocation = allocations * tenth / 10;
     FaultInjection faults({fault}, devices::ComputeDevice(), 0);
     one.run.options.faults = &faults;
-    Trainer trainer(one.run.options, one.run.state, one.mesh);
-    const StepResult result = trainer.train_step(one.source->next(), {});
+    const StepResult result = one.run.step();
     EXPECT_TRUE(result.committed);
     EXPECT_EQ(result.attempt, 2);
     EXPECT_EQ(result.loss, expected.loss);
@@ -216,8 +158,7 @@ TEST(Trainer, ALeanerAttemptHasTheSameResult) {
   StepResult expected;
   {
     OneRank reference;
-    Trainer plain(reference.run.options, reference.run.state, reference.mesh);
-    expected = plain.train_step(reference.source->next(), {});
+    expected = reference.run.step();
   }
   OneRank one;
   FaultInjection faults({{configs::Fault::Kind::kOutOfMemory, 0, 0, 100},
@@ -225,8 +166,7 @@ TEST(Trainer, ALeanerAttemptHasTheSameResult) {
                          {configs::Fault::Kind::kOutOfMemory, 0, 0, 300}},
                         devices::ComputeDevice(), 0);
   one.run.options.faults = &faults;
-  Trainer trainer(one.run.options, one.run.state, one.mesh);
-  const StepResult result = trainer.train_step(one.source->next(), {});
+  const StepResult result = one.run.step();
   EXPECT_TRUE(result.committed);
   EXPECT_EQ(result.attempt, 4);
   EXPECT_EQ(result.loss, expected.loss);
@@ -238,9 +178,9 @@ TEST(Trainer, AStepThatFitsNowhereLeavesTheStateAlone) {
   activations::CountingAllocator::install();
   activations::install_saved_tensor_policies();
   OneRank one;
-  Trainer trainer(one.run.options, one.run.state, one.mesh);
-  const auto before = snapshot(one.run.state);
-  const loader::Batch batch = one.source->next();
+  const auto before = copies_of(one.run.state);
+  Trainer& trainer = one.run.trainer();
+  const loader::Batch batch = one.run.source.next();
   activations::CountingAllocator& allocator =
       activations::CountingAllocator::instance();
   allocator.set_limit(allocator.live_bytes() + (1 << 20));
@@ -250,7 +190,7 @@ TEST(Trainer, AStepThatFitsNowhereLeavesTheStateAlone) {
   EXPECT_FALSE(result.out_of_memory.empty());
   EXPECT_NE(result.events.back().reason.find("nothing leaner is left"),
             std::string::npos);
-  expect_unchanged(before, one.run.state);
+  expect_same_state(copies_of(one.run.state), before);
   const StepResult again = trainer.train_step(batch, {});
   EXPECT_TRUE(again.committed);
 }
@@ -258,24 +198,13 @@ TEST(Trainer, AStepThatFitsNowhereLeavesTheStateAlone) {
 TEST(Trainer, AStopRequestedOfOneRankStopsAll) {
   const configs::RunConfig config = small_config(2);
   run_ranks(2, [&](int rank, collectives::Communicator& communicator) {
-    plan::ParallelLayout layout;
-    layout.data_parallel_size = 2;
-    collectives::Mesh mesh(communicator, layout);
-    RankState run(config, &mesh);
-    run.options.plan.layout = layout;
-    run.options.plan.micro_batch_size = 1;
-    run.options.plan.batch_norm_group_size = 2;
-    loader::LoaderOptions loading = loader_options(config, run.state.model());
-    loading.global_batch_size = 2;
-    loading.data_parallel_size = 2;
-    loading.data_parallel_rank = rank;
-    loading.micro_batch_size = 1;
-    loading.batch_norm_rule = {2};
-    loader::SyntheticInput source(loading);
-    Trainer trainer(run.options, run.state, mesh);
-    const StepResult result = trainer.train_step(source.next(), [rank] {
-      return Trainer::Requests{rank == 1, rank == 0, rank == 1};
-    });
+    const plan::Plan plan = plan_of(2, 1, 2);
+    collectives::Mesh mesh(communicator, plan.layout);
+    StepRank run(config, plan, mesh);
+    const StepResult result =
+        run.trainer().train_step(run.source.next(), [rank] {
+          return Trainer::Requests{rank == 1, rank == 0, rank == 1};
+        });
     EXPECT_TRUE(result.committed);
     EXPECT_TRUE(result.verdict.save_requested);
     EXPECT_TRUE(result.verdict.stop_requested);

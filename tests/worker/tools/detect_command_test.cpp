@@ -4,19 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <opencv2/core.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "configs/layers/model_table.h"
-#include "parallel/base/check.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/tools/tool_run.h"
 #include "tests/worker/video/clips.h"
-#include "worker/model/layer_graph.h"
-#include "worker/tools/tool_command.h"
-#include "worker/weights/weights.h"
+#include "worker/video/video.h"
 
 namespace headroom::tools {
 namespace {
@@ -34,65 +29,28 @@ class DetectCommand : public testing::Test {
     folder_.write("in/a.bmp", encode_bmp(test_picture(kSide, kSide, 1)));
     clip_ = folder_.write("in/clip.avi", video::avi_clip(kSide, kSide, 5));
   }
-  ~DetectCommand() override { unsetenv("HEADROOM_VIDEO_PLUGIN"); }
 
-  // An untrained network with that `ch`.
-  std::string weights(int channels = 3) {
-    const fs::path file = folder_.path() / "w.safetensors";
-    layers::ModelTable table = layers::load_model_table("yolov5n");
-    table.input_channels = channels;
-    model::LayerGraph model(table, 2, at::kFloat, 0);
-    // Signals that grow from layer to layer, so that pixels decide.
-    for (const model::NamedTensor& entry : model.state()) {
-      if (entry.name.ends_with("running_var")) entry.tensor->fill_(0.02);
-    }
-    auto metadata = layers::model_metadata("yolov5n", table);
-    layers::describe_input(metadata, {kSide, kSide}, 32);
-    weights::save_weights(file, model.state(), metadata);
-    return file.string();
-  }
-  struct Said {
-    int code = -1;
-    std::string out, err;  // err: or why it was refused
-  };
-  Said run(const std::string& source, const std::vector<std::string>& more,
-           int channels = 3) {
+  ToolResult run(const std::string& source,
+                 const std::vector<std::string>& more, int channels = 3) {
+    const fs::path weights = folder_.path() / "w.safetensors";
+    write_weights(weights, 2, kSide, 0.02, channels);
     std::vector<std::string> words = {
         "detect",
-        "--weights=" + weights(channels),
+        "--weights=" + weights.string(),
         "--source=" + source,
         "--output=" + (folder_.path() / "out").string(),
         "--exist-ok",
         "--conf-thres=0",
         "--max-det=2"};
     words.insert(words.end(), more.begin(), more.end());
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    testing::internal::CaptureStdout();
-    testing::internal::CaptureStderr();
-    Said said;
-    std::string refusal;
-    try {
-      said.code = find_tool_command("detect")->run(
-          static_cast<int>(words.size()), arguments.data());
-    } catch (const Error& error) {
-      said.code = static_cast<int>(error.exit_code());
-      refusal = error.what();
-    }
-    said.out = testing::internal::GetCapturedStdout();
-    said.err = testing::internal::GetCapturedStderr() + refusal;
-    return said;
+    return result_of(find_tool_command("detect"), words);
   }
   // Returns the text on standard error and the boxes of the image.
   std::string boxes(std::vector<std::string> more) {
     more.push_back("--save-json");
-    const Said said = run((folder_.path() / "in/a.bmp").string(), more);
+    const ToolResult said = run((folder_.path() / "in/a.bmp").string(), more);
     EXPECT_EQ(said.code, 0) << said.err;
-    std::ifstream file(folder_.path() / "out/predictions.json");
-    std::ostringstream text;
-    text << said.err << file.rdbuf();
-    return text.str();
+    return said.err + read_bytes(folder_.path() / "out/predictions.json");
   }
   bool has(const std::string& file) const {
     return fs::exists(folder_.path() / "out" / file);
@@ -132,11 +90,10 @@ TEST_F(DetectCommand, ShrinksBilinearlyByDefault) {
 }
 
 TEST_F(DetectCommand, ReadsVideosAmongImages) {
-  if (const video::VideoPlugin plugin = video::built_video_plugin();
-      plugin.api == nullptr) {
-    GTEST_SKIP() << plugin.reason;
+  if (const std::string lack = video::check_programs(); !lack.empty()) {
+    GTEST_SKIP() << lack;
   }
-  const Said said =
+  const ToolResult said =
       run((folder_.path() / "in").string(), {"--save-txt", "--vid-stride=2"});
   EXPECT_EQ(said.code, 0) << said.err;
   EXPECT_THAT(said.out,
@@ -151,13 +108,12 @@ TEST_F(DetectCommand, ReadsVideosAmongImages) {
 }
 
 TEST_F(DetectCommand, ADamagedVideoIsALine) {
-  if (const video::VideoPlugin plugin = video::built_video_plugin();
-      plugin.api == nullptr) {
-    GTEST_SKIP() << plugin.reason;
+  if (const std::string lack = video::check_programs(); !lack.empty()) {
+    GTEST_SKIP() << lack;
   }
   folder_.write("in/text.mp4", "#EXTM3U\n");
   fs::resize_file(clip_, fs::file_size(clip_) / 2);
-  const Said said = run((folder_.path() / "in").string(), {});
+  const ToolResult said = run((folder_.path() / "in").string(), {});
   EXPECT_EQ(said.code, 0) << said.err;
   EXPECT_THAT(
       said.err,
@@ -169,15 +125,15 @@ TEST_F(DetectCommand, ADamagedVideoIsALine) {
             static_cast<int>(ExitCode::kData));
 }
 
-TEST_F(DetectCommand, WithoutThePluginAVideoIsRefusedAndImagesAreNot) {
-  setenv("HEADROOM_VIDEO_PLUGIN", "/none", 1);
-  const Said alone = run(clip_.string(), {});
+TEST_F(DetectCommand, WithoutFfmpegAVideoIsRefusedAndImagesAreNot) {
+  const video::ProgramFolder none(folder_.path());
+  const ToolResult alone = run(clip_.string(), {});
   EXPECT_EQ(alone.code, static_cast<int>(ExitCode::kRequest));
   EXPECT_THAT(alone.err,
-              AllOf(HasSubstr("clip.avi is a video, and this build "
-                              "reads no videos"),
-                    HasSubstr("libavformat-dev"), HasSubstr("ffmpeg -i ")));
-  const Said mixed = run((folder_.path() / "in").string(), {});
+              HasSubstr("clip.avi is a video, and ffmpeg cannot be started: "
+                        "No such file or directory: install FFmpeg, for "
+                        "example with apt-get install ffmpeg"));
+  const ToolResult mixed = run((folder_.path() / "in").string(), {});
   EXPECT_EQ(mixed.code, 0);
   EXPECT_THAT(mixed.err, HasSubstr("left out: 1 video of "));
   EXPECT_TRUE(has("a.jpg"));
@@ -186,13 +142,14 @@ TEST_F(DetectCommand, WithoutThePluginAVideoIsRefusedAndImagesAreNot) {
 
 TEST_F(DetectCommand, VideosHaveColours) {
   EXPECT_THAT(run(clip_.string(), {}, 5).err,
-              HasSubstr("is a video, and videos have colours, but the model's "
-                        "ch is 5"));
+              AllOf(HasSubstr("is a video, and videos have colours, but the "
+                              "model's ch is 5"),
+                    HasSubstr("ffmpeg -i ")));
 }
 
 TEST_F(DetectCommand, CoordinatesNeedThePlugin) {
   setenv("HEADROOM_MAP_PLUGIN", "/none", 1);
-  const Said said =
+  const ToolResult said =
       run((folder_.path() / "in/a.bmp").string(), {"--save-geojson"});
   unsetenv("HEADROOM_MAP_PLUGIN");
   EXPECT_EQ(said.code, static_cast<int>(ExitCode::kRequest));
@@ -204,7 +161,7 @@ TEST_F(DetectCommand, AnImageThatIsNoMapIsLeftOutOfTheLayers) {
   const std::string plugin = HEADROOM_BUILD_DIR "/bin/libheadroom_maps.so";
   if (!fs::exists(plugin)) GTEST_SKIP() << "this build knows no maps";
   setenv("HEADROOM_MAP_PLUGIN", plugin.c_str(), 1);
-  const Said said =
+  const ToolResult said =
       run((folder_.path() / "in/a.bmp").string(), {"--save-geojson"});
   unsetenv("HEADROOM_MAP_PLUGIN");
   EXPECT_EQ(said.code, 0) << said.err;

@@ -13,10 +13,11 @@ struct Told {
   double now = 100;
   size_t columns = 60;
   ToolProgress::Output output(bool is_terminal) {
-    return {.style = {.rewrites_lines = is_terminal, .is_unicode = true},
-            .write = [this](const std::string& s) { text += s; },
-            .now = [this] { return now; },
-            .columns = [this] { return columns; }};
+    return {.terminal = {
+                .style = {.rewrites_lines = is_terminal, .is_unicode = true},
+                .write = [this](std::string_view s) { text += s; },
+                .columns = [this] { return columns; }},
+            .now = [this] { return now; }};
   }
 };
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "worker/data/codecs/image_writer.h"
-#include "worker/video/video_plugin.h"
 
 namespace headroom::video {
 namespace {
@@ -79,10 +78,11 @@ std::string avi_clip(int height, int width, int pictures) {
                "AVI " + header + list("movi", movie) + chunk("idx1", index));
 }
 
-VideoPlugin built_video_plugin() {
-  setenv("HEADROOM_VIDEO_PLUGIN",
-         HEADROOM_BUILD_DIR "/bin/libheadroom_video.so", /*overwrite=*/1);
-  return load_video_plugin();
+ProgramFolder::ProgramFolder(const std::filesystem::path& folder)
+    : before_(std::getenv("PATH")) {
+  setenv("PATH", folder.c_str(), /*overwrite=*/1);
 }
+
+ProgramFolder::~ProgramFolder() { setenv("PATH", before_.c_str(), 1); }
 
 }  // namespace headroom::video

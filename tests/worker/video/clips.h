@@ -1,10 +1,9 @@
 // Small videos, made by the tests that need them.
 #pragma once
 
+#include <filesystem>
 #include <opencv2/core/mat.hpp>
 #include <string>
-
-#include "worker/video/video_plugin.h"
 
 namespace headroom::video {
 
@@ -14,8 +13,16 @@ cv::Mat clip_picture(int height, int width, int number);
 // So many of them as Motion JPEG in AVI, 10 a second: written without FFmpeg.
 std::string avi_clip(int height, int width, int pictures);
 
-// The plugin of this build; if there is none, its `api` is null, with the
-// reason.
-VideoPlugin built_video_plugin();
+// While it lives, programs are found in this folder alone.
+class ProgramFolder {
+ public:
+  explicit ProgramFolder(const std::filesystem::path& folder);
+  ~ProgramFolder();
+  ProgramFolder(const ProgramFolder&) = delete;
+  ProgramFolder& operator=(const ProgramFolder&) = delete;
+
+ private:
+  const std::string before_;
+};
 
 }  // namespace headroom::video

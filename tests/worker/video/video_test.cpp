@@ -1,18 +1,22 @@
-// The plugin: it reads the files that it writes, refuses files that it must not
-// read, and gives the intact pictures of damaged ones.
-#include "worker/video/video_api.h"
+// Videos that are written can be read, files that must not be read are refused,
+// and damaged files give their intact pictures.
+#include "worker/video/video.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <opencv2/core.hpp>
+#include <tuple>
 
+#include "parallel/base/text.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/video/clips.h"
-#include "worker/video/video_plugin.h"
+#include "worker/video/piped_program.h"
 
 namespace headroom::video {
 namespace {
@@ -27,8 +31,8 @@ constexpr int64_t kManyPixels = 1 << 20;
 class Video : public testing::Test {
  protected:
   void SetUp() override {
-    plugin_ = built_video_plugin();
-    if (plugin_.api == nullptr) GTEST_SKIP() << plugin_.reason;
+    static const std::string lack = check_programs();
+    if (!lack.empty()) GTEST_SKIP() << lack;
   }
 
   // An MP4 of clip_picture.
@@ -39,7 +43,7 @@ class Video : public testing::Test {
     format.height = height;
     format.rate = 10;
     std::string reason;
-    const auto writer = plugin_.api->create(file, format, reason);
+    const auto writer = create_video(file, format, reason);
     EXPECT_TRUE(writer) << reason;
     for (int i = 1; i <= pictures; ++i) {
       EXPECT_EQ(writer->write(clip_picture(height, width, i).data), "");
@@ -48,10 +52,14 @@ class Video : public testing::Test {
     return file;
   }
   std::unique_ptr<VideoReader> open(const fs::path& file,
-                                    int64_t max_pixels = kManyPixels) {
-    auto reader = plugin_.api->open(file, max_pixels, reason_);
+                                    const ReadOptions& options) {
+    auto reader = open_video(file, options, reason_);
     EXPECT_EQ(reader == nullptr, !reason_.empty());
     return reader;
+  }
+  std::unique_ptr<VideoReader> open(const fs::path& file,
+                                    int64_t max_pixels = kManyPixels) {
+    return open(file, ReadOptions{.max_pixels = max_pixels});
   }
   // Why it is not read.
   std::string refusal(const fs::path& file, int64_t max_pixels = kManyPixels) {
@@ -62,7 +70,6 @@ class Video : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  VideoPlugin plugin_;
   std::string reason_;
 };
 
@@ -97,20 +104,51 @@ TEST_F(Video, WrittenVideosAreReadBack) {
     EXPECT_EQ(reader->format().rate, 10);
     EXPECT_EQ(reader->format().rate_denominator, 1);
     EXPECT_EQ(reader->format().pictures, 20);
-    EXPECT_EQ(reader->format().quarter_turns, 0);
     EXPECT_EQ(pictures_of(*reader, 4), 20);
     EXPECT_EQ(reader->fault(), "");
   }
 }
 
-TEST_F(Video, PassingPicturesOverChangesNone) {
-  const auto reader = open(written(48, 64, 20));
+TEST_F(Video, AStrideLeavesPicturesOut) {
+  const auto reader =
+      open(written(48, 64, 20), {.max_pixels = kManyPixels, .stride = 6});
   ASSERT_TRUE(reader) << reason_;
   cv::Mat picture(48, 64, CV_8UC3);
-  for (int i = 1; i < 20; ++i) ASSERT_TRUE(reader->next(nullptr));
-  ASSERT_TRUE(reader->next(picture.data));
-  EXPECT_LT(mean_difference(picture, clip_picture(48, 64, 20)), 4);
-  EXPECT_FALSE(reader->next(nullptr));
+  for (const int number : {1, 7, 13, 19}) {
+    ASSERT_TRUE(reader->next(picture.data));
+    EXPECT_LT(mean_difference(picture, clip_picture(48, 64, number)), 4);
+  }
+  EXPECT_FALSE(reader->next(picture.data));
+  EXPECT_EQ(reader->fault(), "");
+}
+
+// Two streams one after the other, as some recorders write them.
+TEST_F(Video, APictureOfAnotherSizeEndsTheVideo) {
+  const auto stream = [&](int height, int width) {
+    const fs::path file = folder_.path() / "one.ts";
+    PipedProgram program(
+        {"ffmpeg", "-v", "error", "-nostdin", "-f", "lavfi", "-i",
+         cat("testsrc=size=", width, "x", height, ":rate=25:duration=0.4"),
+         "-c:v", "mpeg2video", "-bf", "0", "-f", "mpegts", "-y", file},
+        std::chrono::seconds(20));
+    EXPECT_EQ(program.finish(), "");
+    return read_bytes(file);
+  };
+  for (const auto& [height, width] :
+       std::vector<std::pair<int, int>>{{48, 80}, {32, 64}, {64, 48}}) {
+    const auto reader =
+        open(folder_.write("two.ts", stream(48, 64) + stream(height, width)));
+    ASSERT_TRUE(reader) << reason_;
+    cv::Mat picture(48, 64, CV_8UC3);
+    int count = 0;
+    while (reader->next(picture.data)) ++count;
+    EXPECT_GE(count, 9);
+    EXPECT_LE(count, 10);
+    EXPECT_THAT(
+        reader->fault(),
+        AllOf(StartsWith(cat("after ", count, " pictures ffmpeg failed")),
+              HasSubstr("all_pictures_have_one_size")));
+  }
 }
 
 TEST_F(Video, OtherContainersAndCodecs) {
@@ -142,13 +180,17 @@ TEST_F(Video, DamageIsCountedAndTheRestIsRead) {
   for (size_t i = 0; i < 600; ++i) bytes[from + i] = '\x5a';
   const auto reader = open(folder_.write("damaged.avi", bytes));
   ASSERT_TRUE(reader) << reason_;
+  cv::Mat picture(48, 64, CV_8UC3);
   int count = 0;
-  while (reader->next(nullptr)) ++count;
+  while (reader->next(picture.data)) ++count;
   EXPECT_GE(count, 20);
-  EXPECT_NE(reader->fault(), "");
+  EXPECT_THAT(reader->fault(),
+              AllOf(StartsWith("ffmpeg reports "),
+                    HasSubstr(" errors, the first: [mjpeg] ")));
 }
 
-// Any damaged file ends, and no picture is too large.
+// Any damaged file ends, and no picture is too large. Each case starts two
+// programs, whose own faults cannot reach this process: a few cases are enough.
 TEST_F(Video, FlippedBytesEnd) {
   const std::string mp4 = read_bytes(written(48, 64, 8));
   const std::string avi = avi_clip(48, 64, 8);
@@ -158,7 +200,7 @@ TEST_F(Video, FlippedBytesEnd) {
     return static_cast<size_t>(state >> 33) % below;
   };
   int opened = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 24; ++round) {
     std::string bytes = round % 2 == 0 ? mp4 : avi;
     for (size_t flips = 1 + random(12); flips > 0; --flips) {
       bytes[random(bytes.size())] = static_cast<char>(random(256));
@@ -172,7 +214,7 @@ TEST_F(Video, FlippedBytesEnd) {
     int count = 0;
     while (reader->next(picture.data)) ASSERT_LT(++count, 10'000);
   }
-  EXPECT_GT(opened, 100);
+  EXPECT_GT(opened, 8);
 }
 
 // An MP4 has its index at the end.
@@ -202,7 +244,7 @@ TEST_F(Video, SizesAreCheckedBeforeAnythingIsDecoded) {
   EXPECT_EQ(refusal(written(48, 64, 3), 48 * 64 - 1),
             "pictures of 64 x 48 pixels, of which at most 3071 are read");
   EXPECT_EQ(refusal(written(48, 64, 3), 48 * 64), "read");
-  // A false header: 30000 x 30000.
+  // The container claims 30000 x 30000, but its pictures have 64 x 48.
   std::string bytes = avi_clip(48, 64, 3);
   const std::string size("\x40\0\0\0\x30\0\0\0", 8);
   const std::string large("\x30\x75\0\0\x30\x75\0\0", 8);
@@ -210,7 +252,7 @@ TEST_F(Video, SizesAreCheckedBeforeAnythingIsDecoded) {
        at = bytes.find(size, at + 1)) {
     bytes.replace(at, 8, large);
   }
-  EXPECT_THAT(refusal_of(bytes), HasSubstr("30000 x 30000"));
+  EXPECT_EQ(refusal(folder_.write("clip.avi", bytes), 48 * 64), "read");
 }
 
 TEST_F(Video, OnlyRegularFiles) {
@@ -223,23 +265,32 @@ TEST_F(Video, OnlyRegularFiles) {
 }
 
 // As telephones write it: the matrix of the track's header gives the rotation.
-TEST_F(Video, HowPicturesAreTurnedIsRead) {
+TEST_F(Video, PicturesAreTurnedUpright) {
   const std::string bytes = read_bytes(written(48, 64, 3));
   const size_t matrix = bytes.find("tkhd") + 4 + 40;
   ASSERT_EQ(bytes.substr(matrix, 4), std::string("\0\1\0\0", 4));
   const std::string zero(4, '\0'), one("\0\1\0\0", 4),
       minus_one("\xff\xff\0\0", 4);
-  const auto turns_of = [&](const std::string& a, const std::string& b,
-                            const std::string& c, const std::string& d) {
+  const cv::Mat stored = clip_picture(48, 64, 1);
+  const auto expect = [&](const std::string& rotation, const cv::Mat& upright) {
     std::string turned = bytes;
-    turned.replace(matrix, 20, a + b + zero + c + d);
+    turned.replace(matrix, rotation.size(), rotation);
     const auto reader = open(folder_.write("turned.mp4", turned));
-    return reader ? reader->format().quarter_turns : -1;
+    ASSERT_TRUE(reader) << reason_;
+    ASSERT_EQ(reader->format().width, upright.cols);
+    ASSERT_EQ(reader->format().height, upright.rows);
+    cv::Mat picture(upright.rows, upright.cols, CV_8UC3);
+    ASSERT_TRUE(reader->next(picture.data));
+    EXPECT_LT(mean_difference(picture, upright), 4);
   };
-  EXPECT_EQ(turns_of(one, zero, zero, one), 0);
-  EXPECT_EQ(turns_of(zero, one, minus_one, zero), 1);
-  EXPECT_EQ(turns_of(minus_one, zero, zero, minus_one), 2);
-  EXPECT_EQ(turns_of(zero, minus_one, one, zero), 3);
+  expect(one + zero + zero + zero + one, stored);
+  cv::Mat upright;
+  cv::rotate(stored, upright, cv::ROTATE_90_CLOCKWISE);
+  expect(zero + one + zero + minus_one + zero, upright);
+  cv::rotate(stored, upright, cv::ROTATE_180);
+  expect(minus_one + zero + zero + zero + minus_one, upright);
+  cv::rotate(stored, upright, cv::ROTATE_90_COUNTERCLOCKWISE);
+  expect(zero + minus_one + zero + one + zero, upright);
 }
 
 TEST_F(Video, AFullDiskIsReported) {
@@ -247,13 +298,13 @@ TEST_F(Video, AFullDiskIsReported) {
   format.width = format.height = 256;
   std::string reason, said;
   const FileSizeLimit limit(20'000);
-  const auto writer =
-      plugin_.api->create(folder_.path() / "full.mp4", format, reason);
+  const auto writer = create_video(folder_.path() / "full.mp4", format, reason);
   ASSERT_TRUE(writer) << reason;
   for (int i = 0; said.empty() && i < 500; ++i) {
     said = writer->write(test_picture(256, 256, static_cast<uint64_t>(i)).data);
   }
-  EXPECT_EQ(said, "File too large");
+  if (said.empty()) said = writer->finish();
+  EXPECT_THAT(said, HasSubstr("File too large"));
 }
 
 TEST_F(Video, SizesThatMpeg4CannotHoldAreRefused) {
@@ -261,8 +312,7 @@ TEST_F(Video, SizesThatMpeg4CannotHoldAreRefused) {
   format.width = 8192;
   format.height = 64;
   std::string reason;
-  EXPECT_FALSE(
-      plugin_.api->create(folder_.path() / "wide.mp4", format, reason));
+  EXPECT_FALSE(create_video(folder_.path() / "wide.mp4", format, reason));
   EXPECT_THAT(reason, HasSubstr("8192 x 64 pixels, but"));
   EXPECT_FALSE(fs::exists(folder_.path() / "wide.mp4"));
 }
@@ -291,27 +341,90 @@ TEST_F(Video, MemoryDoesNotGrowWithTheLength) {
       << "a fiftieth of the pictures";
 }
 
-TEST(VideoPluginTest, WithoutThePluginThereIsAReasonAndARemedy) {
-  setenv("HEADROOM_VIDEO_PLUGIN", "/none/libheadroom_video.so", 1);
-  const VideoPlugin plugin = load_video_plugin();
-  EXPECT_EQ(plugin.api, nullptr);
-  EXPECT_EQ(plugin.reason,
-            "this build reads no videos: there is no "
-            "/none/libheadroom_video.so; bash deploy/local/setup.sh and "
-            "build.sh make it, with Debian's libavformat-dev, libavcodec-dev "
-            "and libswscale-dev");
+// Scripts with the programs' names; ffprobe is the real one.
+class OddFfmpeg : public Video {
+ protected:
+  void place(const std::string& name, const std::string& script) {
+    fs::permissions(folder_.write(name, "#!/bin/sh\n" + script),
+                    fs::perms::owner_all);
+  }
+  // The fault of a video of 5 pictures when ffmpeg is this script.
+  std::string fault_with(const std::string& script) {
+    const fs::path file = written(48, 64, 5);
+    place("ffmpeg", script);
+    place("ffprobe",
+          cat("PATH='", std::getenv("PATH"), "'\nexec ffprobe \"$@\""));
+    const ProgramFolder programs(folder_.path());
+    const auto reader = open(
+        file, {.max_pixels = kManyPixels, .patience = std::chrono::seconds(1)});
+    if (!reader) return "not opened: " + reason_;
+    cv::Mat picture(48, 64, CV_8UC3);
+    while (reader->next(picture.data)) {
+    }
+    return reader->fault();
+  }
+};
+
+TEST_F(OddFfmpeg, AFailureIsReportedWithThePictureAndTheFirstLine) {
+  EXPECT_EQ(fault_with("/usr/bin/head -c 20000 /dev/zero\n"
+                       "echo '[x @ 0x1] no more' >&2; echo failed >&2; exit 3"),
+            "after 2 pictures ffmpeg failed with code 3: [x] no more");
 }
 
-TEST(VideoPluginTest, APluginThatCannotBeLoadedNamesFfmpeg) {
-  const std::string file = ::testing::TempDir() + "libheadroom_video.so";
-  std::ofstream(file) << "no library";
-  setenv("HEADROOM_VIDEO_PLUGIN", file.c_str(), 1);
-  const VideoPlugin plugin = load_video_plugin();
-  EXPECT_EQ(plugin.api, nullptr);
-  EXPECT_EQ(plugin.reason,
-            file +
-                ": file too short; install FFmpeg 5, as Debian 12's "
-                "libavformat59, libavcodec59 and libswscale6");
+TEST_F(OddFfmpeg, ASignalIsReported) {
+  EXPECT_EQ(fault_with("kill -9 $$"),
+            "after 0 pictures ffmpeg was ended by signal 9");
+}
+
+TEST_F(OddFfmpeg, AStallIsEndedAndReported) {
+  EXPECT_EQ(fault_with("/usr/bin/head -c 9216 /dev/zero\nexec /bin/sleep 60"),
+            "after 1 pictures ffmpeg did nothing for 1 s and was ended");
+}
+
+TEST_F(OddFfmpeg, AFailureToWriteIsReported) {
+  place("ffmpeg", "echo no disk >&2\nexit 1");
+  const ProgramFolder programs(folder_.path());
+  VideoFormat format;
+  format.width = format.height = 256;
+  std::string reason, said;
+  const auto writer = create_video(folder_.path() / "made.mp4", format, reason);
+  ASSERT_TRUE(writer) << reason;
+  const cv::Mat picture = test_picture(256, 256, 1);
+  for (int i = 0; said.empty() && i < 100; ++i) {
+    said = writer->write(picture.data);
+  }
+  EXPECT_THAT(said, AllOf(StartsWith("after "),
+                          HasSubstr("ffmpeg failed with code 1: no disk")));
+}
+
+TEST_F(OddFfmpeg, AMissingProgramIsNamed) {
+  const fs::path file = folder_.write("a.avi", avi_clip(48, 64, 2));
+  const ProgramFolder none(folder_.path());
+  EXPECT_EQ(check_programs(),
+            "ffmpeg cannot be started: No such file or directory");
+  EXPECT_EQ(refusal(file),
+            "ffprobe cannot be started: No such file or directory");
+}
+
+// The launcher of a bundle makes our libraries come first; FFmpeg needs its
+// own.
+TEST(PipedPrograms, HaveTheLibraryPathFromBeforeTheLauncher) {
+  setenv("LD_LIBRARY_PATH", "/ours", 1);
+  const auto path_of_a_program = [] {
+    PipedProgram program({"sh", "-c", "printf %s \"$LD_LIBRARY_PATH\""},
+                         std::chrono::seconds(10));
+    std::string text(100, '\0');
+    text.resize(
+        program.read(reinterpret_cast<uint8_t*>(text.data()), text.size()));
+    return text + program.finish();
+  };
+  EXPECT_EQ(path_of_a_program(), "/ours");
+  for (const std::string before : {"/theirs", ""}) {
+    setenv("HEADROOM_FORMER_LIBRARY_PATH", before.c_str(), 1);
+    EXPECT_EQ(path_of_a_program(), before);
+  }
+  unsetenv("HEADROOM_FORMER_LIBRARY_PATH");
+  unsetenv("LD_LIBRARY_PATH");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "parallel/base/check.h"
+#include "tests/support/error_text.h"
 
 namespace headroom::weights {
 namespace {
@@ -16,12 +17,9 @@ using testing::HasSubstr;
 
 // Empty if the header is accepted.
 std::string complaint_of(const std::string& header, uint64_t data_bytes) {
-  try {
+  return error_text([&] {
     parse_safetensors_header(header, data_bytes, "file.safetensors");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(SafetensorsHeader, EachKindOfFalseHeaderIsNamed) {

@@ -2,77 +2,59 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "parallel/base/atomic_file.h"
+#include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
 #include "worker/weights/safetensors.h"
 
 namespace headroom::weights {
 namespace {
 
+using testing::read_bytes;
+using testing::TemporaryFolder;
+
 using testing::HasSubstr;
 
 class SafetensorsTest : public testing::Test {
  protected:
-  SafetensorsTest()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("headroom_safetensors_" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(folder_);
-  }
-  ~SafetensorsTest() override { std::filesystem::remove_all(folder_); }
-
   std::filesystem::path path(const std::string& name) const {
-    return folder_ / name;
+    return folder_.path() / name;
   }
 
   std::filesystem::path write_bytes(const std::string& bytes) const {
-    const std::filesystem::path file = path("bytes.safetensors");
-    std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
-    return file;
+    return folder_.write("bytes.safetensors", bytes);
   }
 
   static std::string with_header(const std::string& header,
                                  std::size_t data_bytes) {
-    const uint64_t length = header.size();
-    std::string bytes(8, '\0');
-    std::memcpy(bytes.data(), &length, 8);
-    return bytes + header + std::string(data_bytes, '\1');
+    return number_bytes(uint64_t{header.size()}) + header +
+           std::string(data_bytes, '\1');
   }
 
   // Empty if the file is read without an error.
   std::string complaint_of(const std::string& bytes) const {
-    try {
-      read_safetensors(write_bytes(bytes));
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return error_text([&] { read_safetensors(write_bytes(bytes)); });
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder folder_;
 };
-
-std::string bytes_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 TEST_F(SafetensorsTest, EveryTypeIsReadBackUnchanged) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
@@ -101,7 +83,7 @@ TEST_F(SafetensorsTest, MemoryLayoutIsNotStored) {
   const at::Tensor last = rows.contiguous(at::MemoryFormat::ChannelsLast);
   write_safetensors(path("rows"), {{"x", rows}}, {});
   write_safetensors(path("last"), {{"x", last}}, {});
-  EXPECT_EQ(bytes_of(path("rows")), bytes_of(path("last")));
+  EXPECT_EQ(read_bytes(path("rows")), read_bytes(path("last")));
   EXPECT_TRUE(read_safetensors(path("last")).at("x").is_contiguous());
 }
 
@@ -112,17 +94,47 @@ TEST_F(SafetensorsTest, EveryTensorIsAlignedInTheFile) {
                      {"long", at::zeros({1}, at::kLong)},
                      {"float", at::zeros({3})}},
                     {});
-  uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, bytes_of(path("odd")).data(), 8);
-  EXPECT_EQ(header_bytes % 8, 0u);
+  EXPECT_EQ(number_at<uint64_t>(read_bytes(path("odd")), 0) % 8, 0u);
   for (const SafetensorsEntry& entry :
        read_safetensors_header(path("odd")).entries)
     EXPECT_EQ(entry.begin % static_cast<uint64_t>(size_of(entry.type)), 0u);
 }
 
+TEST_F(SafetensorsTest, TensorsComeBackInAnyOrder) {
+  const at::Tensor weight =
+      at::rand({4, 3, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor count = at::full({}, 7, at::kLong);
+  std::vector<TensorDescription> tensors = {
+      {"weight", at::kFloat, {4, 3, 3, 3}}, {"count", at::kLong, {}}};
+  order_for_file(tensors);
+  EXPECT_EQ(tensors[0].name, "count");  // larger elements first
+  SafetensorsWriter writer(path("stream"), tensors, {{"key", "text"}});
+  writer.write(count);
+  writer.write(weight);
+  writer.commit();
+
+  SafetensorsReader reader(path("stream"));
+  EXPECT_EQ(reader.header().metadata.at("key"), "text");
+  ASSERT_EQ(reader.header().entries.size(), 2u);
+  EXPECT_TRUE(at::equal(reader.read(reader.header().entries[1]), weight));
+  EXPECT_TRUE(at::equal(reader.read(reader.header().entries[0]), count));
+}
+
+TEST_F(SafetensorsTest, AnUnannouncedTensorIsRefused) {
+  SafetensorsWriter writer(path("stream"), {{"a", at::kFloat, {2}}}, {});
+  EXPECT_THROW(writer.commit(), CheckFailure);
+  EXPECT_THROW(writer.write(at::zeros({3})), CheckFailure);
+  EXPECT_THROW(writer.write(at::zeros({2}, at::kDouble)), CheckFailure);
+}
+
+TEST_F(SafetensorsTest, AnUnfinishedFileDoesNotExist) {
+  { SafetensorsWriter writer(path("stream"), {{"a", at::kFloat, {2}}}, {}); }
+  EXPECT_FALSE(std::filesystem::exists(path("stream")));
+}
+
 TEST_F(SafetensorsTest, AFailedWriteLeavesTheOldFile) {
   write_safetensors(path("kept"), {{"x", at::zeros({2})}}, {});
-  const std::string before = bytes_of(path("kept"));
+  const std::string before = read_bytes(path("kept"));
   // A folder in the place of the temporary file makes the write fail, for root
   // as well.
   std::filesystem::create_directories(path("kept.partial"));
@@ -133,7 +145,7 @@ TEST_F(SafetensorsTest, AFailedWriteLeavesTheOldFile) {
     EXPECT_EQ(error.exit_code(), ExitCode::kResource);
     EXPECT_THAT(error.what(), HasSubstr("kept"));
   }
-  EXPECT_EQ(bytes_of(path("kept")), before);
+  EXPECT_EQ(read_bytes(path("kept")), before);
 }
 
 TEST_F(SafetensorsTest, AFullDiskIsAnError) {
@@ -161,7 +173,7 @@ TEST_F(SafetensorsTest, DigestIsXxh3OfAllBytes) {
 
 TEST_F(SafetensorsTest, PathsThatAreNoFileAreRefused) {
   EXPECT_THROW(read_safetensors(path("absent")), Error);
-  EXPECT_THROW(read_safetensors(folder_), Error);
+  EXPECT_THROW(read_safetensors(folder_.path()), Error);
 }
 
 TEST_F(SafetensorsTest, AHeaderBeginsWithABrace) {
@@ -171,14 +183,10 @@ TEST_F(SafetensorsTest, AHeaderBeginsWithABrace) {
 }
 
 TEST_F(SafetensorsTest, TheLargestHeaderIsCheckedBeforeItIsAllocated) {
-  const auto with_length = [](uint64_t length) {
-    std::string bytes(16, '{');
-    std::memcpy(bytes.data(), &length, 8);
-    return bytes;
-  };
   for (const uint64_t length :
        {uint64_t{9}, uint64_t{1} << 40, ~uint64_t{0}, ~uint64_t{7}})
-    EXPECT_THAT(complaint_of(with_length(length)), HasSubstr("header claims"));
+    EXPECT_THAT(complaint_of(number_bytes(length) + "{{{{{{{{"),
+                HasSubstr("header claims"));
 }
 
 class DamagedSafetensors : public SafetensorsTest {
@@ -189,8 +197,8 @@ class DamagedSafetensors : public SafetensorsTest {
                        {"count", at::zeros({}, at::kLong)},
                        {"mask", at::zeros({3}, at::kBool)}},
                       {{"model", "yolov5n"}});
-    good_ = bytes_of(path("good"));
-    std::memcpy(&header_bytes_, good_.data(), 8);
+    good_ = read_bytes(path("good"));
+    header_bytes_ = number_at<uint64_t>(good_, 0);
   }
 
   std::string good_;

@@ -3,7 +3,6 @@
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -11,8 +10,9 @@
 #include <vector>
 
 #include "configs/layers/model_table.h"
-#include "parallel/base/check.h"
+#include "tests/support/error_text.h"
 #include "tests/support/parity.h"
+#include "tests/support/temporary_folder.h"
 #include "worker/weights/open_weights.h"
 #include "worker/weights/safetensors.h"
 #include "worker/weights/weights.h"
@@ -21,22 +21,17 @@
 namespace headroom::weights {
 namespace {
 
+using testing::TemporaryFolder;
+
 using testing::HasSubstr;
 
 class WeightsTest : public testing::Test {
  protected:
-  WeightsTest()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("headroom_weights_" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(folder_);
-  }
-  ~WeightsTest() override { std::filesystem::remove_all(folder_); }
-
   std::filesystem::path path(const std::string& name) const {
-    return folder_ / name;
+    return folder_.path() / name;
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder folder_;
 };
 
 model::LayerGraph nano(int64_t num_classes, at::ScalarType type,
@@ -57,12 +52,7 @@ bool same_state(model::LayerGraph& a, model::LayerGraph& b) {
 
 std::string complaint_of(const std::filesystem::path& path,
                          model::LayerGraph& graph, const LoadOptions& options) {
-  try {
-    load_weights(path, graph, options);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return error_text([&] { load_weights(path, graph, options); });
 }
 
 TEST_F(WeightsTest, ComeBackInBothPrecisions) {
@@ -169,15 +159,10 @@ TEST_F(WeightsTest, ATableThatNeedsMoreThanTheFileHoldsIsRefused) {
   table.width_multiple = 8;
   save_weights(path("wide.safetensors"), graph.state(),
                layers::model_metadata("own.yaml", table));
-  try {
-    open_weights(path("wide.safetensors"), "");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(),
-                testing::MatchesRegex(
-                    ".*wide.safetensors holds 17[0-9]* numbers, but own has "
-                    "1[0-9]* parameters: name its model: --cfg"));
-  }
+  EXPECT_THAT(error_text([&] { open_weights(path("wide.safetensors"), ""); }),
+              testing::MatchesRegex(
+                  ".*wide.safetensors holds 17[0-9]* numbers, but own has "
+                  "1[0-9]* parameters: name its model: --cfg"));
 }
 
 TEST_F(WeightsTest, ATrainedModelOfTheReferenceLoads) {

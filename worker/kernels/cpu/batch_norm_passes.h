@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <span>
 
-#include "configs/layers/layer_program.h"
+#include "configs/layers/activation.h"
 
 namespace headroom::kernels {
 

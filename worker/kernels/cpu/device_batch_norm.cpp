@@ -13,16 +13,6 @@
 namespace headroom::kernels {
 namespace {
 
-struct Registration {
-  c10::DeviceType type = c10::DeviceType::CUDA;
-  MapKernels* kernels = nullptr;
-};
-
-Registration& registration() {
-  static Registration registered;
-  return registered;
-}
-
 std::vector<MapGroup> groups_of(const GroupedBatchNorm& norm,
                                 const at::Tensor& y) {
   std::vector<MapGroup> groups;
@@ -47,23 +37,7 @@ at::Tensor affine(const at::Tensor& values, const at::Tensor& y) {
 
 }  // namespace
 
-void set_map_kernels(c10::DeviceType type, MapKernels* kernels) {
-  registration() = {type, kernels};
-}
-
-MapKernels* map_kernels_for(const at::Tensor& map) {
-  const Registration& registered = registration();
-  if (registered.kernels != nullptr && map.device().type() == registered.type) {
-    return registered.kernels;
-  }
-  if (map.is_cpu()) return nullptr;
-  throw Error(
-      "device",
-      "a map is on " + map.device().str() + ", for which no kernels are loaded",
-      "use --device cpu");
-}
-
-at::Tensor device_batch_statistics(MapKernels& kernels, const at::Tensor& y,
+at::Tensor device_batch_statistics(DeviceKernels& kernels, const at::Tensor& y,
                                    const GroupedBatchNorm& norm, double epsilon,
                                    const at::Tensor& batch_norm_sums) {
   const std::vector<MapGroup> groups = groups_of(norm, y);
@@ -86,34 +60,39 @@ at::Tensor device_batch_statistics(MapKernels& kernels, const at::Tensor& y,
   return result.statistics;
 }
 
-at::Tensor device_normalise_and_activate(MapKernels& kernels,
+at::Tensor device_normalise_and_activate(DeviceKernels& kernels,
                                          const at::Tensor& y,
                                          const at::Tensor& statistics,
                                          const at::Tensor& norm_weight,
                                          const at::Tensor& norm_bias,
                                          const GroupedBatchNorm& norm) {
+  const std::vector<MapGroup> groups = groups_of(norm, y);
   at::Tensor out = at::empty_like(y);
-  kernels.normalise_and_activate(y, groups_of(norm, y), statistics,
-                                 affine(norm_weight, y), affine(norm_bias, y),
-                                 norm.activation, out);
+  kernels.normalise_and_activate({y, groups, statistics, affine(norm_weight, y),
+                                  affine(norm_bias, y), norm.activation},
+                                 out);
   return out;
 }
 
 GroupedBatchNormGradients device_batch_norm_gradients(
-    MapKernels& kernels, at::Tensor dout, const at::Tensor& y,
+    DeviceKernels& kernels, at::Tensor dout, const at::Tensor& y,
     const at::Tensor& statistics, const at::Tensor& norm_weight,
     const at::Tensor& norm_bias, const GroupedBatchNorm& norm,
     const AffineGradients& added_to) {
   const std::vector<MapGroup> groups = groups_of(norm, y);
-  const at::Tensor weight = affine(norm_weight, y);
-  const at::Tensor bias = affine(norm_bias, y);
+  const NormedMap map = {y,
+                         groups,
+                         statistics,
+                         affine(norm_weight, y),
+                         affine(norm_bias, y),
+                         norm.activation};
   GradientBuffers gradient(std::move(dout));
   GradientSumsResult result;
   result.adds_gradients = added_to.weight.defined();
   result.weight_gradient =
-      result.adds_gradients ? added_to.weight : at::empty_like(weight);
+      result.adds_gradients ? added_to.weight : at::empty_like(map.weight);
   result.bias_gradient =
-      result.adds_gradients ? added_to.bias : at::empty_like(bias);
+      result.adds_gradients ? added_to.bias : at::empty_like(map.bias);
   if (groups.empty() && !result.adds_gradients) {  // no samples on this rank
     result.weight_gradient.zero_();
     result.bias_gradient.zero_();
@@ -122,15 +101,13 @@ GroupedBatchNormGradients device_batch_norm_gradients(
   if (!norm.fixed_statistics) {
     (exchanges ? result.sums : result.means) = empty_values(y, groups.size());
   }
-  kernels.activation_gradient_sums(y, gradient.source, groups, statistics,
-                                   weight, bias, norm.activation, result);
+  kernels.activation_gradient_sums(map, gradient.source, result);
   if (exchanges) {
     norm.exchange->sum_tensor(result.sums);
     result.means = result.sums;
     kernels.means_of_sums(result.sums, groups, result.means);
   }
-  kernels.norm_gradient(y, gradient.source, groups, statistics, weight, bias,
-                        norm.activation, result.means, gradient.target);
+  kernels.norm_gradient(map, gradient.source, result.means, gradient.target);
   if (result.adds_gradients) return {gradient.target, {}, {}};
   return {gradient.target, result.weight_gradient.to(norm_weight.scalar_type()),
           result.bias_gradient.to(norm_bias.scalar_type())};

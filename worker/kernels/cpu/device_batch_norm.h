@@ -1,34 +1,25 @@
 // device_batch_norm: grouped_batch_norm for a map that is not on the CPU.
 //
 // The device's kernels do the passes over the map
-// (worker/kernels/map_kernels.h) and everything that follows from their sums,
-// so nothing waits for the device. Sums that are added over ranks are passed to
-// the exchange as device tensors.
+// (worker/kernels/device_kernels.h) and everything that follows from their
+// sums, so nothing waits for the device. Sums that are added over ranks are
+// passed to the exchange as device tensors.
 //
 // Shapes and results: as in grouped_batch_norm.h.
-// Threads: call set_map_kernels first; the others are reentrant.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include "worker/kernels/cpu/grouped_batch_norm.h"
-#include "worker/kernels/map_kernels.h"
+#include "worker/kernels/device_kernels.h"
 
 namespace headroom::kernels {
 
-// From now on maps of this device type use `kernels`, which is borrowed;
-// nullptr removes the kernels.
-void set_map_kernels(c10::DeviceType type, MapKernels* kernels);
-
-// Returns nullptr for the CPU, which uses its own loops. Throws Error for a map
-// on another device without registered kernels.
-MapKernels* map_kernels_for(const at::Tensor& map);
-
-at::Tensor device_batch_statistics(MapKernels& kernels, const at::Tensor& y,
+at::Tensor device_batch_statistics(DeviceKernels& kernels, const at::Tensor& y,
                                    const GroupedBatchNorm& norm, double epsilon,
                                    const at::Tensor& batch_norm_sums);
 
-at::Tensor device_normalise_and_activate(MapKernels& kernels,
+at::Tensor device_normalise_and_activate(DeviceKernels& kernels,
                                          const at::Tensor& y,
                                          const at::Tensor& statistics,
                                          const at::Tensor& norm_weight,
@@ -36,7 +27,7 @@ at::Tensor device_normalise_and_activate(MapKernels& kernels,
                                          const GroupedBatchNorm& norm);
 
 GroupedBatchNormGradients device_batch_norm_gradients(
-    MapKernels& kernels, at::Tensor dout, const at::Tensor& y,
+    DeviceKernels& kernels, at::Tensor dout, const at::Tensor& y,
     const at::Tensor& statistics, const at::Tensor& norm_weight,
     const at::Tensor& norm_bias, const GroupedBatchNorm& norm,
     const AffineGradients& added_to);

@@ -15,6 +15,7 @@
 #include "parallel/base/text.h"
 #include "worker/kernels/cpu/batch_norm_passes.h"
 #include "worker/kernels/cpu/device_batch_norm.h"
+#include "worker/kernels/cpu/kernel_registration.h"
 
 namespace headroom::kernels {
 namespace {
@@ -186,7 +187,7 @@ at::Tensor batch_statistics(const at::Tensor& y, const GroupedBatchNorm& norm,
       !batch_norm_sums.defined() || (batch_norm_sums.numel() == 2 * channels &&
                                      batch_norm_sums.is_contiguous()),
       cat("sums of another map than one of ", channels, " channels"));
-  if (MapKernels* const kernels = map_kernels_for(y)) {
+  if (DeviceKernels* const kernels = device_kernels_for(y)) {
     return device_batch_statistics(*kernels, y, norm, epsilon, batch_norm_sums);
   }
   double* const running = batch_norm_sums.defined()
@@ -228,7 +229,7 @@ at::Tensor batch_statistics(const at::Tensor& y, const GroupedBatchNorm& norm,
 
 at::Tensor running_statistics(const at::Tensor& running_mean,
                               const at::Tensor& running_var, double epsilon) {
-  if (map_kernels_for(running_mean) != nullptr) {
+  if (device_kernels_for(running_mean) != nullptr) {
     return at::stack({running_mean.to(at::kDouble),
                       at::rsqrt(running_var.to(at::kDouble) + epsilon)})
         .unsqueeze(0);
@@ -250,7 +251,7 @@ at::Tensor normalise_and_activate(const at::Tensor& y,
                                   const at::Tensor& norm_weight,
                                   const at::Tensor& norm_bias,
                                   const GroupedBatchNorm& norm) {
-  if (MapKernels* const kernels = map_kernels_for(y)) {
+  if (DeviceKernels* const kernels = device_kernels_for(y)) {
     return device_normalise_and_activate(*kernels, y, statistics, norm_weight,
                                          norm_bias, norm);
   }
@@ -272,7 +273,7 @@ GroupedBatchNormGradients grouped_batch_norm_gradients(
     at::Tensor dout, const at::Tensor& y, const at::Tensor& statistics,
     const at::Tensor& norm_weight, const at::Tensor& norm_bias,
     const GroupedBatchNorm& norm, const AffineGradients& added_to) {
-  if (MapKernels* const kernels = map_kernels_for(y)) {
+  if (DeviceKernels* const kernels = device_kernels_for(y)) {
     return device_batch_norm_gradients(*kernels, std::move(dout), y, statistics,
                                        norm_weight, norm_bias, norm, added_to);
   }

@@ -23,7 +23,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "configs/layers/layer_program.h"
+#include "configs/layers/activation.h"
 #include "parallel/base/layer_exchange.h"
 
 namespace headroom::kernels {

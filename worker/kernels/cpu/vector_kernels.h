@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "configs/layers/layer_program.h"
+#include "configs/layers/activation.h"
 
 namespace headroom::kernels {
 

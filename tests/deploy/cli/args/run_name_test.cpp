@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "parallel/base/check.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::cli {
 namespace {
@@ -76,13 +76,9 @@ TEST(RunName, ResumeTakesTheNewestRunWithCheckpoints) {
 
 TEST(RunName, ResumeRefusesAFolderThatHoldsNoRun) {
   const TemporaryFolder root;
-  const auto refusal = [&](const std::string& given) -> std::string {
-    try {
-      run_directory_to_resume(root.path(), given);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
+  const auto refusal = [&](const std::string& given) {
+    return testing::refusal_of(
+        [&] { run_directory_to_resume(root.path(), given); });
   };
   EXPECT_EQ(refusal(""), "[resume] no run under " + root.path().string() +
                              " has a checkpoint: name the run: --resume DIR");
@@ -94,8 +90,7 @@ TEST(RunName, ResumeRefusesAFolderThatHoldsNoRun) {
 
 TEST(RunName, AFileOfWeightsNamesItsRunAsInYolov5) {
   const TemporaryFolder root;
-  root.write("exp/run.yaml", "");
-  fs::create_directories(root.path() / "exp/checkpoints");
+  make_resumable(root, "exp");
   for (const char* file : {"last.pt", "last.safetensors"}) {
     EXPECT_EQ(run_directory_to_resume(root.path(),
                                       root.path() / "exp/weights" / file),

@@ -10,7 +10,7 @@
 #include "deploy/cli/plan/plan_report.h"
 #include "deploy/cli/run_request.h"
 #include "parallel/base/check.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/predict/label_bound.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::cli {
 namespace {

@@ -43,7 +43,7 @@ TEST(ChildProcess, ItsExitCodeAndLastOutput) {
 TEST(ChildProcess, ARefusalIsAValueBesideItsOutput) {
   ChildOptions options = shell(
       "echo '[x] said'; "
-      "printf '{\"refusal\":\"[data] none: add some\",\"tag\":\"data\"}' "
+      "printf '{\"tag\":\"data\",\"text\":\"none\",\"remedy\":\"add some\"}' "
       ">/proc/self/fd/$HEADROOM_REFUSAL_FD; exit 4");
   ChildProcess without(options);
   EXPECT_NE(without.wait(seconds(20)), std::nullopt);
@@ -52,7 +52,7 @@ TEST(ChildProcess, ARefusalIsAValueBesideItsOutput) {
   ChildProcess child(options);
   EXPECT_EQ(child.wait(seconds(20)), 4);
   ASSERT_TRUE(child.refusal());
-  EXPECT_EQ(child.refusal()->text, "[data] none: add some");
+  EXPECT_EQ(child.refusal()->line(), "[data] none: add some");
   EXPECT_EQ(child.refusal()->tag, "data");
   EXPECT_EQ(child.last_words(), "[x] said\n");
 }

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <vector>
 
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::cli {
 namespace {

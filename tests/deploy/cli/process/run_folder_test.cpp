@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "coordinator/log/write_ahead_log.h"
-#include "parallel/base/check.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::cli {
 namespace {
@@ -20,13 +20,7 @@ using ::testing::HasSubstr;
 using testing::TemporaryFolder;
 
 std::string refusal(const fs::path& folder) {
-  try {
-    const RunFolder taken(folder, true);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::kRequest);
-    return error.what();
-  }
-  return "taken";
+  return testing::refusal_of([&] { const RunFolder taken(folder, true); });
 }
 
 TEST(RunFolder, ATakenFolderIsNotGivenTwice) {

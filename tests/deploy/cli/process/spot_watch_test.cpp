@@ -10,7 +10,7 @@
 
 #include "parallel/base/check.h"
 #include "tests/deploy/cli/fake_metadata.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::cli {
 namespace {

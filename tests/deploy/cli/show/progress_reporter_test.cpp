@@ -56,15 +56,6 @@ wire::EventRecord trained(int64_t epoch) {
   return event;
 }
 
-TEST(EtaEstimate, FromTheStepsSeenSoFar) {
-  EtaEstimate eta;
-  EXPECT_FALSE(eta.update(after(10).progress, at(100)));  // a resumed run
-  EXPECT_FALSE(eta.update(after(10).progress, at(101)));
-  EXPECT_DOUBLE_EQ(*eta.update(after(20).progress, at(105)), 10.0);
-  EXPECT_DOUBLE_EQ(*eta.update(after(40).progress, at(115)), 0.0);
-  EXPECT_FALSE(EtaEstimate().update(wire::RunProgress(), at(0)));
-}
-
 TEST(ProgressReporter, OnATerminalOneLineLives) {
   ProgressReporter reporter(kTerminal);
   const auto output = reporter.update(after(3), 200, at(0));

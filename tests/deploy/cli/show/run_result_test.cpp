@@ -1,6 +1,7 @@
 #include "deploy/cli/show/run_result.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -8,11 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/check.h"
-#include "tests/deploy/cli/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::cli {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::TemporaryFolder;
 
 TEST(RunResult, ForReadersWithTheNextCommands) {
@@ -61,10 +63,9 @@ TEST(RunResult, PathsWithSpacesAreQuotedToBeCopied) {
   status.run_directory = root.path() / "a run";
   configs::RunConfig config;
   config.data = "my data/d.yaml";
-  EXPECT_NE(result_text(config, status)
-                .find("headroom val --data 'my data/d.yaml' --weights '" +
-                      status.run_directory + "/weights/best.safetensors'\n"),
-            std::string::npos);
+  EXPECT_THAT(result_text(config, status),
+              HasSubstr("headroom val --data 'my data/d.yaml' --weights '" +
+                        status.run_directory + "/weights/best.safetensors'\n"));
 }
 
 TEST(RunResult, ValidationHasCocosFiguresByClassAndSize) {
@@ -79,14 +80,12 @@ TEST(RunResult, ValidationHasCocosFiguresByClassAndSize) {
       R"( "per_size": {"small": {"objects": 7, "AP": -1, "AP50": 0.5,)"
       R"( "AP75": 0.25, "AR100": 0.75}}})";
   const std::string text = result_text(configs::RunConfig(), status);
-  EXPECT_NE(text.find("mAP 0.125 |  AP 0.100  APs     -  APm 0.200  APl "
-                      "0.300\n"),
-            std::string::npos)
-      << text;
-  EXPECT_NE(text.find("          COCO, small       AP     -  AP50 0.500  AP75 "
-                      "0.250  AR100 0.750  of 7 objects\n"),
-            std::string::npos)
-      << text;
+  EXPECT_THAT(text,
+              HasSubstr("mAP 0.125 |  AP 0.100  APs     -  APm 0.200  APl "
+                        "0.300\n"));
+  EXPECT_THAT(
+      text, HasSubstr("          COCO, small       AP     -  AP50 0.500  AP75 "
+                      "0.250  AR100 0.750  of 7 objects\n"));
 }
 
 TEST(RunResult, NamesBeyondAsciiStandInOneColumn) {
@@ -95,12 +94,8 @@ TEST(RunResult, NamesBeyondAsciiStandInOneColumn) {
       R"({"per_class": [{"name": "Äpfel", "labels": 1, "precision": 1},)"
       R"( {"name": "自転車", "labels": 1, "precision": 1}]})";
   const std::string text = result_text(configs::RunConfig(), status);
-  EXPECT_NE(text.find("\n          Äpfel             P 1.000"),
-            std::string::npos)
-      << text;
-  EXPECT_NE(text.find("\n          自転車            P 1.000"),
-            std::string::npos)
-      << text;
+  EXPECT_THAT(text, HasSubstr("\n          Äpfel             P 1.000"));
+  EXPECT_THAT(text, HasSubstr("\n          自転車            P 1.000"));
 }
 
 TEST(RunResult, EveryClassWithLabelsHasALine) {

@@ -1,11 +1,14 @@
 #include "deploy/cli/show/status_table.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 namespace headroom::cli {
 namespace {
+
+using ::testing::HasSubstr;
 
 coordinator::RunStatus running() {
   coordinator::RunStatus status;
@@ -79,9 +82,8 @@ TEST(StatusTable, ZeroAndActivationsAreShownWhereUsed) {
   status.plan->zero_stage = 2;
   status.plan->activation_policies.assign(3,
                                           plan::ActivationPolicy::kRecompute);
-  EXPECT_NE(status_table(status).find("batch-norm groups of 8, ZeRO 2, "
-                                      "activations recompute, gloo"),
-            std::string::npos);
+  EXPECT_THAT(status_table(status), HasSubstr("batch-norm groups of 8, ZeRO 2, "
+                                              "activations recompute, gloo"));
   const auto plan = nlohmann::json::parse(status_json(status))["plan"];
   EXPECT_EQ(plan["zero_stage"], 2);
   EXPECT_EQ(plan["activations"], "recompute");

@@ -1,4 +1,4 @@
-#include "deploy/cli/show/terminal.h"
+#include "deploy/cli/show/text_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,187 @@
+#include "parallel/base/progress.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "parallel/base/text.h"
+#include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
+
+namespace headroom {
+namespace {
+
+constexpr size_t kMostCells = 30;
+constexpr size_t kFewestCells = 8;
+
+double share_of(const Progress& progress) {
+  if (progress.total <= 0) return 0;
+  return std::clamp(
+      static_cast<double>(progress.done) / static_cast<double>(progress.total),
+      0.0, 1.0);
+}
+
+// Rounded down, so that 100 appears only when all is done.
+std::string percent_of(const Progress& progress) {
+  return std::to_string(
+      static_cast<int64_t>(std::floor(100 * share_of(progress))));
+}
+
+std::string rate_of(const Progress& progress) {
+  return progress.per_second > 0
+             ? fixed_text(progress.per_second, 1) + progress.rate_unit + "/s"
+             : "";
+}
+
+// The parts after the bar: the count, then rate and remaining time if known.
+std::vector<std::string> parts_of(const Progress& progress) {
+  std::vector<std::string> parts;
+  const std::string done = std::to_string(progress.done);
+  if (progress.total <= 0) {
+    parts.push_back(
+        progress.noun.empty() ? done : counted(progress.done, progress.noun));
+  } else if (progress.noun.empty()) {
+    parts.push_back(cat(done, "/", progress.total));
+  } else {
+    parts.push_back(done + "/" + counted(progress.total, progress.noun));
+  }
+  for (const std::string& part :
+       {rate_of(progress), eta_words(progress.seconds_left)}) {
+    if (!part.empty()) parts.push_back(part);
+  }
+  return parts;
+}
+
+std::string repeated(const char* text, size_t times) {
+  std::string all;
+  for (size_t i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+std::string full_cells(size_t count, const TerminalStyle& style) {
+  return repeated(style.is_unicode ? "█" : "#", count);
+}
+
+// A bar between its ends: what is filled, what follows, and empty cells.
+std::string framed(const std::string& filled, Colour colour,
+                   const std::string& after, size_t empty,
+                   const TerminalStyle& style) {
+  return (style.is_unicode ? "|" : "[") + painted(filled, colour, style) +
+         after + std::string(empty, style.is_unicode ? ' ' : '.') +
+         (style.is_unicode ? "|" : "]");
+}
+
+}  // namespace
+
+void Pace::note(int64_t done, double now) {
+  newest_ = {done, now};
+  if (!first_) first_ = newest_;
+}
+
+double Pace::per_second() const {
+  if (!first_ || newest_.done <= first_->done || newest_.at <= first_->at) {
+    return 0;
+  }
+  return static_cast<double>(newest_.done - first_->done) /
+         (newest_.at - first_->at);
+}
+
+std::optional<double> Pace::seconds_left(int64_t total) const {
+  const double rate = per_second();
+  if (rate <= 0 || total < newest_.done) return std::nullopt;
+  return static_cast<double>(total - newest_.done) / rate;
+}
+
+Progress Pace::of(int64_t total) const {
+  return {.done = newest_.done,
+          .total = total,
+          .per_second = per_second(),
+          .seconds_left = seconds_left(total)};
+}
+
+size_t bar_room(size_t columns, size_t taken) {
+  if (columns == 0) return kMostCells;
+  const size_t room = columns > taken ? columns - taken : 0;
+  return room < kFewestCells ? 0 : std::min(kMostCells, room);
+}
+
+std::string bar_cells(double share, size_t cells, const TerminalStyle& style) {
+  constexpr std::array<const char*, 8> kParts = {"",  "▏", "▎", "▍",
+                                                 "▌", "▋", "▊", "▉"};
+  const auto eighths =
+      static_cast<size_t>(std::floor(share * 8 * static_cast<double>(cells)));
+  const size_t whole = std::min(cells, eighths / 8);
+  const bool has_part = style.is_unicode && whole < cells && eighths % 8 > 0;
+  return framed(
+      full_cells(whole, style) + (has_part ? kParts[eighths % 8] : ""),
+      share >= 1 ? Colour::kGreen : Colour::kCyan, "",
+      cells - whole - (has_part ? 1 : 0), style);
+}
+
+std::string shaded_cells(size_t filled, size_t shaded, size_t cells,
+                         Colour colour, const TerminalStyle& style) {
+  return framed(full_cells(filled, style), colour,
+                repeated(style.is_unicode ? "░" : "-", shaded),
+                cells - filled - shaded, style);
+}
+
+std::string progress_bar(const Progress& progress, size_t columns,
+                         const TerminalStyle& style) {
+  const bool is_measured = progress.total > 0;
+  std::string head = progress.label;
+  if (is_measured) {
+    const std::string percent = percent_of(progress);
+    head += (head.empty() ? "" : " ") + std::string(3 - percent.size(), ' ') +
+            percent + "%";
+  }
+  std::vector<std::string> parts = parts_of(progress);
+  const auto tail = [&parts] { return joined(parts, "  "); };
+  if (!is_measured) {
+    return cut_line(head + (head.empty() ? "" : " ") + tail(), columns,
+                    style.is_unicode);
+  }
+  constexpr size_t kAround = 4;  // two spaces and the bar's ends
+  const auto cells = [&] {
+    return bar_room(columns,
+                    display_width(head) + kAround + display_width(tail()));
+  };
+  while (parts.size() > 1 && cells() == 0) {
+    parts.erase(parts.begin() + 1);  // the time matters more than the rate
+  }
+  if (cells() == 0) {
+    return cut_line(head + "  " + tail(), columns, style.is_unicode);
+  }
+  return head + " " + bar_cells(share_of(progress), cells(), style) + " " +
+         tail();
+}
+
+std::string progress_words(const Progress& progress) {
+  std::string text = progress.label + (progress.label.empty() ? "" : ": ");
+  if (progress.total > 0) {
+    text += cat(percent_of(progress), " %, ", progress.done, " of ",
+                counted(progress.total, progress.noun));
+  } else {
+    text += counted(progress.done, progress.noun);
+  }
+  for (const std::string& part :
+       {rate_of(progress), eta_words(progress.seconds_left)}) {
+    if (!part.empty()) text += ", " + part;
+  }
+  return text;
+}
+
+std::string whole_seconds(double seconds) {
+  const auto total = static_cast<int64_t>(std::llround(seconds));
+  const std::string s = cat(total % 60, "s");
+  if (total < 60) return s;
+  const std::string ms = cat(total / 60 % 60, "m");
+  if (total < 3600) return ms + s;
+  return cat(total / 3600, "h", ms);
+}
+
+std::string eta_words(std::optional<double> seconds) {
+  return seconds && *seconds >= 0.5 ? "ETA " + whole_seconds(*seconds) : "";
+}
+
+}  // namespace headroom

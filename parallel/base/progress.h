@@ -1,0 +1,81 @@
+// Progress of counted work: its value, its measured pace, and its text.
+//
+//   train  45% |█████████▎          | 90/200 images  34.1/s  ETA 4s
+//
+// All displays of progress use these functions: the bar of the tools, the table
+// of epochs, the page of `status --watch` and the lines in logs. Pure; time is
+// an argument.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "parallel/base/terminal.h"
+
+namespace headroom {
+
+struct Progress {
+  std::string label = {};  // "train"; may be empty
+  int64_t done = 0;
+  int64_t total = 0;  // 0 if unknown: only the count is shown
+  std::string noun = "image";
+  double per_second = 0;       // 0 if unknown
+  std::string rate_unit = {};  // " img" makes "34.1 img/s"
+  std::optional<double> seconds_left = {};
+
+  // Finished tenths; 0 if the total is unknown.
+  int64_t tenths() const { return total > 0 ? 10 * done / total : 0; }
+};
+
+// Pace: the mean rate of counted work since it was first seen.
+class Pace {
+ public:
+  // Notes that `done` units are done at `now`, in seconds of any clock. The
+  // first call only marks the start: what was done before, for example by the
+  // run that this one resumes, does not count for the rate.
+  void note(int64_t done, double now);
+
+  double per_second() const;  // 0 if unknown
+  // Unknown before the second note, and without a total (0).
+  std::optional<double> seconds_left(int64_t total) const;
+  // The newest note as a value without label.
+  Progress of(int64_t total) const;
+
+ private:
+  struct Note {
+    int64_t done = 0;
+    double at = 0;
+  };
+  std::optional<Note> first_;
+  Note newest_;
+};
+
+// The line in at most `columns` columns; 0 means no limit. To fit a narrow
+// terminal the bar is made shorter, then the rate, the time and the bar are
+// dropped, and at last the line is cut.
+std::string progress_bar(const Progress& progress, size_t columns,
+                         const TerminalStyle& style);
+
+// For logs: "train: 45 %, 90 of 200 images, 34.1/s, ETA 4s".
+std::string progress_words(const Progress& progress);
+
+// The number of a bar's cells in a line of `columns` columns (0 means no
+// limit), of which `taken` have other text; 0 if there is too little room.
+size_t bar_room(size_t columns, size_t taken);
+
+// A bar of `cells` characters between its ends: "|████▌     |". REQUIRES: 0 <=
+// share <= 1.
+std::string bar_cells(double share, size_t cells, const TerminalStyle& style);
+// A bar with `filled` whole cells and `shaded` ones after them: "|███░░  |".
+std::string shaded_cells(size_t filled, size_t shaded, size_t cells,
+                         Colour colour, const TerminalStyle& style);
+
+// "8s", "4m10s", "2h3m". Whole seconds, because milliseconds would flicker.
+std::string whole_seconds(double seconds);
+
+// "ETA 4m10s"; "" if it is unknown or below half a second.
+std::string eta_words(std::optional<double> seconds);
+
+}  // namespace headroom

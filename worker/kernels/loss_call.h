@@ -1,0 +1,86 @@
+// LossCall: the arguments of the detection loss on a device
+// (device_kernels.h).
+//
+// One kernel in each direction processes all levels, and the number of matches
+// is read on the device. So no launch depends on a number of the step, and a
+// captured graph is valid for every step.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/kernels/entropy.h"
+
+namespace headroom::kernels {
+
+// Thread blocks for a level's cells; as many more process its matches.
+inline constexpr int64_t kLossBlocks = 128;
+// Largest number of levels of a head; the largest shipped models have four.
+inline constexpr int64_t kMostLossLevels = 5;
+// The scales: one value for each item (box, obj, cls) of each level, then two:
+// the number of images of the global batch, and the loss's factor in backward.
+inline constexpr int64_t kLossItems = 3;
+inline constexpr int64_t kScalesOfAll = 2;
+// Values of a match kept for backward: the gradient of its overlap by the raw
+// box (4), and its objectness target, which is 0 if a later match of the same
+// cell overwrites it.
+inline constexpr int64_t kFitFields = 5;
+
+// The part of the loss that is constant in a run.
+struct LossRules {
+  EntropyRule obj, cls;
+  double positive_target = 1, negative_target = 0;
+};
+
+// Layout of a level's matches in their packed buffer, for at most `capacity` of
+// them; sorted by cell, and by order of assignment within a cell:
+//
+//   int32    the number of matches, then padding to 16 bytes
+//   int32    [capacity]: the cell's index in [n, H, W, anchors]
+//   int32    [capacity]: the class
+//   T        [capacity, 4] boxes, then [capacity, 2] anchors, in cells
+struct MatchLayout {
+  int64_t capacity = 0;
+  int64_t element_bytes = 4;  // bytes of a T
+
+  static constexpr int64_t kAlignment = 16;
+  static constexpr int64_t aligned(int64_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  int64_t cells() const { return kAlignment; }
+  int64_t classes() const { return cells() + aligned(4 * capacity); }
+  int64_t boxes() const { return classes() + aligned(4 * capacity); }
+  int64_t anchors() const {
+    return boxes() + aligned(4 * element_bytes * capacity);
+  }
+  int64_t bytes() const {
+    return anchors() + aligned(2 * element_bytes * capacity);
+  }
+};
+
+// One call for all levels. All tensors are dense and on one device.
+struct LossCall {
+  struct Level {
+    at::Tensor head;    // [n, H, W, anchors, 5 + classes], float32 or float64
+    int64_t begin = 0;  // offset of its matches in `targets`
+    int64_t capacity = 0;
+    // Kept by forward for backward; of the head's type except `fit`:
+    at::Tensor objectness;  // logits of all cells
+    // [capacity, classes]: class logits of the matches; [capacity, 0] for one
+    // class
+    at::Tensor classes;
+    at::Tensor fit;       // [capacity, kFitFields], double
+    at::Tensor gradient;  // of the head; undefined in forward
+  };
+  std::vector<Level> levels;
+  at::Tensor targets;  // bytes; each level has the layout of MatchLayout
+  at::Tensor scales;   // double [levels * kLossItems + kScalesOfAll]
+  LossRules rules;
+  // Forward: scratch double [levels * 2 * kLossBlocks * kLossItems], outputs.
+  at::Tensor partial, items, total;  // outputs, double: items [3], total []
+  at::Tensor by_total;               // for backward: double []
+};
+
+}  // namespace headroom::kernels

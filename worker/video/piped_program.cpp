@@ -1,0 +1,148 @@
+#include "worker/video/piped_program.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "parallel/base/text.h"
+
+namespace headroom::video {
+namespace {
+
+// "[mjpeg @ 0x55a219] overread 8\n" -> "[mjpeg] overread 8".
+std::string message_of(std::string line) {
+  line.erase(line.find_last_not_of(" \r\n") + 1);
+  for (size_t at; (at = line.find(" @ 0x")) != line.npos;) {
+    line.erase(at, line.find(']', at) - at);
+  }
+  return line;
+}
+
+}  // namespace
+
+PipedProgram::PipedProgram(std::vector<std::string> words,
+                           std::chrono::seconds patience)
+    : name_(words.front()), patience_(patience) {
+  // The launcher of a bundle makes our libraries come first. Other programs
+  // need the former path (deploy/bundle/launcher.sh).
+  if (const char* former = std::getenv("HEADROOM_FORMER_LIBRARY_PATH")) {
+    words.insert(words.begin(), {"env", cat("LD_LIBRARY_PATH=", former)});
+  }
+  start(words);
+}
+
+void PipedProgram::start(std::vector<std::string>& words) {
+  // A socket instead of a pipe: it has time limits, and writing to a program
+  // that has ended raises no signal.
+  int ends[2], errors[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    failure_ = cat(name_, " cannot be started: ", std::strerror(errno));
+    return;
+  }
+  pipe_ = ends[0];
+  const timeval limit{static_cast<time_t>(patience_.count()), 0};
+  ::setsockopt(pipe_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  ::setsockopt(pipe_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  if (::pipe2(errors, O_CLOEXEC) != 0) {
+    failure_ = cat(name_, " cannot be started: ", std::strerror(errno));
+    ::close(ends[1]);
+    return;
+  }
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_adddup2(&files, ends[1], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&files, errors[1], STDERR_FILENO);
+  posix_spawnattr_t own_group;
+  posix_spawnattr_init(&own_group);
+  posix_spawnattr_setpgroup(&own_group, 0);
+  posix_spawnattr_setflags(&own_group, POSIX_SPAWN_SETPGROUP);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  if (const int error = ::posix_spawnp(&pid_, arguments.front(), &files,
+                                       &own_group, arguments.data(), environ);
+      error != 0) {
+    pid_ = -1;
+    failure_ = cat(name_, " cannot be started: ", std::strerror(error));
+  }
+  posix_spawnattr_destroy(&own_group);
+  posix_spawn_file_actions_destroy(&files);
+  ::close(ends[1]);
+  ::close(errors[1]);
+  errors_ = std::thread([this, errors] { read_errors(errors[0]); });
+}
+
+PipedProgram::~PipedProgram() {
+  if (pid_ > 0) ::kill(pid_, SIGKILL);
+  finish();
+}
+
+void PipedProgram::read_errors(int descriptor) {
+  FILE* const stream = ::fdopen(descriptor, "r");
+  char line[512];
+  while (std::fgets(line, sizeof line, stream) != nullptr) {
+    const std::string message = message_of(line);
+    if (!message.empty() && ++error_lines_ == 1) first_error_ = message;
+  }
+  std::fclose(stream);
+}
+
+// A time limit of the socket is EAGAIN.
+void PipedProgram::end_if_it_stalls() {
+  if (errno != EAGAIN || pid_ < 0) return;
+  failure_ =
+      cat(name_, " did nothing for ", patience_.count(), " s and was ended");
+  ::kill(pid_, SIGKILL);
+}
+
+size_t PipedProgram::read(uint8_t* bytes, size_t size) {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t got = ::recv(pipe_, bytes + done, size - done, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) end_if_it_stalls();
+    if (got <= 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+bool PipedProgram::write(const uint8_t* bytes, size_t size) {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t put = ::send(pipe_, bytes + done, size - done, MSG_NOSIGNAL);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) end_if_it_stalls();
+    if (put < 0) return false;
+    done += static_cast<size_t>(put);
+  }
+  return true;
+}
+
+std::string PipedProgram::finish() {
+  if (pipe_ >= 0) ::close(pipe_);
+  pipe_ = -1;
+  while (pid_ > 0 && ::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+  if (errors_.joinable()) errors_.join();
+  std::string text = failure_;
+  if (text.empty() && WIFSIGNALED(status_)) {
+    text = cat(name_, " was ended by signal ", WTERMSIG(status_));
+  } else if (text.empty() && WEXITSTATUS(status_) != 0) {
+    text = cat(name_, " failed with code ", WEXITSTATUS(status_));
+  }
+  if (text.empty() || first_error_.empty()) return text;
+  return cat(text, ": ", first_error_);
+}
+
+}  // namespace headroom::video

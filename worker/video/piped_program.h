@@ -1,0 +1,60 @@
+// PipedProgram: a program that runs beside this process. It is connected by one
+// pipe, which is both its standard input and its standard output.
+//
+// It is started without a shell, in a process group of its own, so that Ctrl-C
+// reaches this process alone. When this process ends, the pipe breaks, and the
+// program ends too. Its standard error is read all the time by a thread.
+//
+// Use it from one thread. Errors: nothing is thrown; finish() returns them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace headroom::video {
+
+class PipedProgram {
+ public:
+  // `words`: the program's name, which is searched for on PATH, and its
+  // arguments. The program is ended if a read or write waits for `patience`.
+  PipedProgram(std::vector<std::string> words, std::chrono::seconds patience);
+  ~PipedProgram();  // ends the program if it still runs
+  PipedProgram(const PipedProgram&) = delete;
+  PipedProgram& operator=(const PipedProgram&) = delete;
+
+  // Returns the number of bytes read: fewer than `size` at the end.
+  size_t read(uint8_t* bytes, size_t size);
+  // Returns false when the program takes no more.
+  bool write(const uint8_t* bytes, size_t size);
+  // Closes the pipe and waits until the program ends. Returns why it failed, ""
+  // if it did not.
+  std::string finish();
+
+  // The number of lines on its standard error, and the first one, which names
+  // the cause of the others. REQUIRES: finish().
+  int64_t error_lines() const { return error_lines_; }
+  const std::string& first_error() const { return first_error_; }
+
+ private:
+  void start(std::vector<std::string>& words);
+  void read_errors(int descriptor);
+  void end_if_it_stalls();
+
+  const std::string name_;
+  const std::chrono::seconds patience_;
+  std::string failure_;  // why it could not be started, or was ended
+  int pipe_ = -1;
+  pid_t pid_ = -1;
+  int status_ = 0;  // as waitpid() returns it
+  std::thread errors_;
+  int64_t error_lines_ = 0;
+  std::string first_error_;
+};
+
+}  // namespace headroom::video
