@@ -80,6 +80,15 @@ class FitSearch {
   // only several micro-batches need accumulated gradients, so both a share in
   // one piece and the smallest pieces are tried.
   std::optional<PlanDecision> any() {
+    // The preferred candidate fits most requests.
+    RunConfig first = config_;
+    first.batch_norm_rule = rules_.front();
+    first.activations = policies_.front();
+    PlanDecision preferred = requested_plan(first, world_size_, memory_);
+    if (preferred.plan &&
+        memory_.fit(first, *preferred.plan) == MemoryFit::kFits) {
+      return preferred;
+    }
     for (int64_t zero = last_zero_; zero >= config_.zero_stage; --zero) {
       if (auto found = any_with_zero(zero)) return found;
     }
