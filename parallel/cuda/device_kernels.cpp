@@ -72,7 +72,8 @@ struct Card {
                                pages->allocate(host.nbytes()), pages,
                                /*resizable=*/false);
     const at::Tensor locked =
-        at::empty({0}, host.options()).set_(storage, 0, host.sizes(), {});
+        at::empty({0}, host.options())
+            .set_(storage, 0, host.sizes(), host.strides());
     locked.copy_(host);
     target.copy_(locked, /*non_blocking=*/true);
   }

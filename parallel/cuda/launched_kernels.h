@@ -16,6 +16,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -128,13 +129,14 @@ class LaunchedKernels final : public kernels::DeviceKernels {
 
   at::Tensor upload(const at::Tensor& host,
                     const c10::Device& device) override {
-    at::Tensor there = at::empty(host.sizes(), host.options().device(device));
+    at::Tensor there = at::empty_strided(host.sizes(), host.strides(),
+                                         host.options().device(device));
     upload_into(host, there);
     return there;
   }
 
   void upload_into(const at::Tensor& host, const at::Tensor& target) override {
-    HEADROOM_CHECK(host.is_contiguous() && host.is_cpu(),
+    HEADROOM_CHECK(host.is_non_overlapping_and_dense() && host.is_cpu(),
                    "a tensor of the host that is not in one piece");
     Device::copy(host, target);
   }
