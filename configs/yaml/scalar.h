@@ -28,8 +28,8 @@ std::string exact_text(double value);
 // that turn `a` into `b` (optimal string alignment).
 int edit_distance(std::string_view a, std::string_view b);
 
-// The name in `known` nearest to `word`, the first of equals; "" if none is
-// similar enough.
+// The name in `known` nearest to `word`, the first if several are equally near;
+// "" if no name is similar enough.
 std::string nearest_name(std::string_view word,
                          std::span<const std::string> known);
 
