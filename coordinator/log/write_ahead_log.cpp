@@ -223,7 +223,7 @@ uint64_t WriteAheadLog::synced_number() const {
              : 0;
 }
 
-// Called after the log is synced, so that the number is never ahead of it.
+// Called after the log is synced, so that the number is never ahead of the log.
 void WriteAheadLog::note_synced(uint64_t number) {
   const std::string text = number_bytes(number);
   const std::string bytes = text + number_bytes(crc32c(text));

@@ -96,7 +96,7 @@ void Membership::forget_silent() {
   if (open_) return;
   std::set<std::string> forgotten;
   for (const Node& node : nodes_) {
-    // Its workers that had not joined became gone when the node became silent.
+    // When the node became silent, its workers that had not joined became gone.
     if (node.silent && !has_joined_workers(node)) {
       forgotten.insert(node.node_id);
     }
@@ -127,7 +127,8 @@ std::optional<std::string> Membership::room_error(const Node& node) const {
   if (nodes_.size() >= kMostNodes) {
     return cat("this run has ", nodes_.size(), " nodes, the most there may be");
   }
-  // An agent without workers costs as much as any other, so these are limited.
+  // An agent without workers costs as much as any other, so the number of such
+  // agents is limited.
   constexpr size_t kMostWithoutWorkers = 64;
   const auto offers_nothing = [](const Node& other) {
     return other.worker_ids.empty();
@@ -272,7 +273,7 @@ std::optional<std::string> Membership::silence_of(TimePoint now,
                                                   const Member& member) const {
   const Node& node = *find_node(member.node_id);
   NodeVoice voice = node.voice;
-  voice.has_hung_up = false;  // that is the agent's connection
+  voice.has_hung_up = false;  // describes only the agent's connection
   if (!member.is_reported) {
     return silence_error(now, member.last_seen, voice, limits_);
   }

@@ -20,9 +20,9 @@ class RendezvousKeys {
 
   static constexpr size_t kMaxBytesOfMember = size_t{16} << 20;
 
-  // Replaces the value of an existing key. Returns why the key is refused, with
-  // both numbers, or no value. `member` publishes it; "" for a key that a
-  // previous coordinator accepted.
+  // Replaces the value if the key exists. Returns why the key is refused, with
+  // the exceeded limit, or nullopt. `member` publishes the key; "" for a key
+  // that a previous coordinator accepted.
   std::optional<std::string> publish(const std::string& member,
                                      const std::string& key,
                                      const std::string& value);

@@ -29,7 +29,8 @@ class FrontDoor {
   using Refused = std::function<void(const std::string& why)>;
 
   // Whether the port is shared with a process that reserves it (hold_address)
-  // for later coordinators of the run, and whether it is reserved already.
+  // for later coordinators of the run, and whether that process has already
+  // reserved it.
   struct Port {
     bool shares_port = false;
     bool is_held = false;
@@ -48,7 +49,7 @@ class FrontDoor {
 
  private:
   void run();
-  // Accepts a connection; returns false if none waits.
+  // Accepts a connection; returns false if no connection could be accepted.
   bool take_one(int listener);
 
   Connections& connections_;

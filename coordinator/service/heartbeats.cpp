@@ -21,7 +21,8 @@ std::string no_part(const std::string& worker_id) {
   return "worker " + worker_id + " takes no part in this run (any more)";
 }
 
-// Returns why an agent's beat for that worker does not count, or nothing.
+// Applies an agent's beat for a worker; returns why the beat is stale, or
+// nullopt.
 std::optional<std::string> stale_error(TimePoint now, const wire::Stamp& stamp,
                                        const wire::WorkerBeat& beat,
                                        RunState& state) {

@@ -1,7 +1,7 @@
 // Server: the coordinator of one run, listening on a Unix socket or a TCP port.
 //
 // One server serves one run and then ends. It waits for workers, assigns ranks
-// and a plan, and keeps their state until all of them have the outcome. It
+// and a plan, and keeps their state until all of them got the outcome. It
 // holds no tensor, and its interface has no gRPC types.
 //
 //   auto server = Server::start(options);
@@ -33,8 +33,8 @@ namespace headroom::coordinator {
 // like grpcurl. It is off by default, because it answers every client that TLS
 // admits, also without the join token. Threads: as ServerBuilder.
 
-// REQUIRED before BuildAndStart, also if not wanted: gRPC's library adds the
-// service to every server of a process that links it.
+// Call it before BuildAndStart even if reflection is not wanted, because gRPC's
+// library adds the service to every server of a process that links it.
 void offer_reflection(grpc::ServerBuilder& builder, bool wanted);
 
 struct ServerOptions {
@@ -73,16 +73,16 @@ struct ServerOptions {
 
 class Server {
  public:
-  // Throws Error (exit 2, one line) if the address is beyond loopback or cannot
-  // be listened on, or if no plan exists for this configuration with
-  // expected_workers ranks (exit 2 or 3). `clock` must outlive the server; null
-  // means the system's clock.
+  // Throws Error (exit 2, one line) if the address is beyond loopback without
+  // the required security or the server cannot listen there, or if no plan
+  // exists for this configuration with expected_workers ranks (exit 2 or 3).
+  // `clock` must outlive the server; null means the system's clock.
   static std::unique_ptr<Server> start(const ServerOptions& options,
                                        const Clock* clock = nullptr);
   virtual ~Server() = default;
 
-  // options.listen with the port in use. Its host may be 0.0.0.0, to which
-  // nothing can connect.
+  // options.listen with the port in use. Its host may be 0.0.0.0, which clients
+  // cannot use.
   virtual std::string address() const = 0;
 
   virtual RunStatus status() const = 0;
