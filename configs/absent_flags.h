@@ -24,8 +24,8 @@ struct AbsentFlag {
 // "val", "plan" and "coordinator"; empty for other commands.
 const std::vector<AbsentFlag>& absent_flags(const std::string& command);
 
-// All flags of YOLOv5's program of this name, accepted here or not. As in
-// argparse, a unique prefix of one is accepted for it.
+// All flags of YOLOv5's program of this name, including those not accepted
+// here. As in argparse, a unique prefix of a flag counts as the flag.
 const std::vector<std::string>& published_flags(const std::string& command);
 
 // Returns nullptr if `spelling` is not an absent flag.

@@ -59,8 +59,8 @@ struct LoaderBudget {
 // every rank makes whole samples.
 bool blends_neighbours(const Hyperparameters& hyp);
 
-// The most rows of a source picture (of this height) that contribute to `rows`
-// rows of the warped picture. For a rotated picture that is all rows.
+// The most rows of a source picture with `height` rows that contribute to
+// `rows` rows of the warped picture. For a rotated picture, `height`.
 int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height);
 
 // `limit` in bytes; 0 means kDefaultHostMemory.

@@ -47,7 +47,7 @@ struct OptionRules {
   bool value_is_optional = false;  // --resume [DIR]
   bool may_repeat = false;         // each use adds values
   bool may_be_empty = false;       // "" counts as not given
-  bool is_required = false;        // a tool refuses to start without it
+  bool is_required = false;        // the tool refuses to start without it
   // Used only between headroom's processes; not in the help.
   bool is_internal = false;
   bool is_byte_size = false;  // accepts "2GiB"

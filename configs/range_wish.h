@@ -26,7 +26,7 @@ struct RangeWish {
   bool operator==(const RangeWish&) const = default;
 };
 
-// Returns nothing if the mapping has no `range`.
+// Returns nullopt if the mapping has no `range`.
 std::optional<RangeWish> range_wish_of(const yaml::YamlValue& root);
 
 // Reads the range of `data`, a data.yaml or a folder that contains one. Returns

@@ -2,8 +2,8 @@
 // call becomes an exception.
 //
 // The connection's settings are in one place, because workers and agents must
-// behave alike when the coordinator is away: they reconnect at least once a
-// second, detect a dead peer by keep-alive, and never use a proxy.
+// behave alike when the coordinator is unreachable: they reconnect at least
+// once a second, detect a dead peer by keep-alive, and never use a proxy.
 //
 // Threads: the functions are safe from any thread.
 #pragma once

@@ -1,6 +1,6 @@
 // ConnectionFault: why no connection to a coordinator can be made. gRPC reports
-// most causes only as a failure to connect, so this connects once more to find
-// the cause.
+// most causes only as a failure to connect, so connection_fault() connects once
+// more to find the cause.
 //
 // Threads: any. May wait for up to twice the given time.
 #pragma once

@@ -1,12 +1,12 @@
 // Lists the fields of each struct of the control plane that are written into
-// its message, and checks messages beyond the types of their fields.
+// its message, and checks the values in messages.
 //
 //   auto message = to_message<wire::FinishRequest>(finished);
 //   auto finished = from_message<FinishedRun>(message);
 //
 // A message is not trusted: enums and plans are checked as they are read, and
-// assignment_of() checks an assignment's numbers before anything sizes a loop
-// or an allocation by them.
+// assignment_of() checks an assignment's numbers before they determine the size
+// of a loop or an allocation.
 //
 // Errors: from_message(), from_wire() and assignment_of() throw Error (tag
 // "wire", exit 2) naming the field and the value.

@@ -60,8 +60,8 @@ struct RankAssignment {
   int local_world_size = 1;  // workers of its machine in this generation
   int world_size = 1;
   bool has_one_agent = false;  // all ranks have the same agent
-  // All ranks had the same ranks and plan in the previous generation, and keep
-  // their state, loaders and caches.
+  // All workers had the same ranks and plan in the previous generation, and
+  // keep their state, loaders and caches.
   bool keeps_state = false;
   plan::Plan plan = {};
   std::string run_config_yaml = {};

@@ -41,7 +41,7 @@ inline constexpr NamedActivation kNamedActivations[] = {
 
 // Parses an activation's name in a model file, in PyTorch's form:
 // "nn.LeakyReLU(0.1)"; "nn." and empty parentheses may be missing. Returns
-// nothing for an unknown name or a wrong argument.
+// nullopt for an unknown name or a wrong argument.
 std::optional<ActivationFunction> parse_activation(std::string_view name);
 
 // The activation's name in a model file.

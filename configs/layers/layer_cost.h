@@ -43,7 +43,7 @@ struct LayerCost {
   double kept_elements_per_pixel = 0;
 
   bool is_head() const { return program == nullptr; }
-  // As Layer::inside() (worker/model/layer.h).
+  // The same value as Layer::inside() (worker/model/layer.h).
   LayerInside inside() const {
     return is_head() ? LayerInside::kNothing : program->inside();
   }

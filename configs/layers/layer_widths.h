@@ -1,6 +1,6 @@
 // LayerWidths: the channels of the convolutions inside a layer. In YOLOv5's
-// format a rule of the module determines them. The table of a pruned model
-// lists them, an extension of Headroom:
+// format a rule of the module determines these widths. As an extension of
+// Headroom, the table of a pruned model lists them:
 //
 //   Bottleneck  [channels, shortcut, [cv1, cv2, cv1, ..., cv1]]: two widths per
 //               repeat, without the last cv2, whose width is `channels`

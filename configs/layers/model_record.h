@@ -14,8 +14,8 @@
 
 namespace headroom::layers {
 
-// Reads run_files::kModel. Returns nothing for a run of an older build without
-// it.
+// Reads the run's file run_files::kModel. Returns nullopt if an older build,
+// which did not write the file, made the run.
 std::optional<ModelTable> recorded_model(
     const std::filesystem::path& run_directory);
 

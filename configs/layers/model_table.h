@@ -35,7 +35,7 @@ constexpr int picture_channels(int64_t input_channels) {
 
 using AnchorList = std::vector<std::vector<std::pair<double, double>>>;
 
-// Returns nothing if a word is not a pair of numbers above 0, or levels differ
+// Returns nullopt if a word is not a pair of numbers above 0, or levels differ
 // in length. "" has no levels.
 std::optional<AnchorList> parse_anchor_list(std::string_view text);
 
@@ -100,7 +100,7 @@ struct TrainedSize {
 void describe_input(std::map<std::string, std::string>& metadata,
                     TrainedSize size, int64_t stride);
 
-// The "imgsz" of a file's metadata; nothing if it is missing or impossible.
+// The "imgsz" of a file's metadata; nullopt if it is missing or not valid.
 std::optional<TrainedSize> trained_size(
     const std::map<std::string, std::string>& metadata);
 

@@ -73,7 +73,7 @@ class TableLayer {
   bool truth(size_t position, bool otherwise, const std::string& form) const;
 
   int64_t channels() const;  // the first argument, scaled
-  // Scaled channels in another argument.
+  // Argument `position`, scaled as a number of channels.
   int64_t channels_at(size_t position) const;
   int64_t repeats() const;
   void refuse_repeats() const;

@@ -13,12 +13,12 @@ namespace headroom::yaml {
 // capitals.
 std::optional<bool> parse_bool(std::string_view text);
 
-// Accepts decimal digits with an optional sign; returns nothing if the number
-// does not fit.
+// Accepts decimal digits with an optional sign; returns nullopt if the number
+// does not fit into the type.
 std::optional<int64_t> parse_int64(std::string_view text);
 std::optional<uint64_t> parse_uint64(std::string_view text);
 
-// A finite decimal number.
+// Accepts a finite decimal number.
 std::optional<double> parse_double(std::string_view text);
 
 // The shortest text that parse_double turns back into exactly `value`.

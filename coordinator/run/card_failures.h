@@ -26,8 +26,9 @@
 
 namespace headroom::coordinator {
 
-// A failure this soon after a generation's first loss is a consequence of it. A
-// larger value blames fewer cards wrongly, and misses more real failures.
+// A failure this soon after a generation's first loss counts as a consequence
+// of that loss. A larger value blames fewer cards wrongly, and misses more real
+// failures.
 inline constexpr std::chrono::milliseconds kCardCascade =
     std::chrono::seconds(5);
 

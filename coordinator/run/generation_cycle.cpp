@@ -289,7 +289,7 @@ CycleDecision GenerationCycle::after_shortage(bool stop_requested) {
         .exit_code = ExitCode::kResource,
         .says_how_to_go_on = true};
   }
-  // A plan for fewer workers is no reason to change the plan for all of them.
+  // A plan for fewer workers does not replace the plan for all workers.
   if (next.plan->layout.world_size() == wanted_plan_->layout.world_size()) {
     wanted_plan_ = next.plan;
   }

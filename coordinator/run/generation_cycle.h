@@ -123,7 +123,7 @@ class GenerationCycle {
   std::string detail_json() const;
 
  private:
-  friend class RunStateSnapshot;  // reads what the coordinator records
+  friend class RunStateSnapshot;  // reads and restores the logged members
 
   bool has_draining_members() const;
   // Ranks that are alive and have not left yet.

@@ -37,7 +37,7 @@ std::optional<std::string> Membership::register_node(TimePoint now,
     return std::nullopt;
   }
   if (!room_error(node)) return add_node(now, node);
-  // Silent nodes keep their slots unless the new one is accepted: try a copy.
+  // Silent nodes keep their slots unless the new node is accepted: try a copy.
   Membership next = *this;
   next.forget_silent();
   if (auto why = next.room_error(node)) return why;
@@ -148,7 +148,7 @@ std::optional<std::string> Membership::room_error(const Node& node) const {
              most, " and ", members_.size(), " are registered");
 }
 
-// Checks everything before it changes anything.
+// Changes nothing unless all checks succeed.
 std::optional<std::string> Membership::replace_gone(Node& known,
                                                     const Node& node) {
   if (known.worker_ids.size() != node.worker_ids.size()) {
@@ -218,8 +218,8 @@ bool Membership::heartbeat_worker(
   } else if (member->is_reported) {
     member->last_seen = now - *age;
   } else {
-    // The worker may have sent heartbeats itself while its agent was stopped:
-    // keep the later time.
+    // The worker may have sent heartbeats itself while its agent was stopped,
+    // so keep the later of the two times.
     member->last_seen = std::max(member->last_seen, now - *age);
   }
   member->is_reported = age.has_value();

@@ -153,7 +153,8 @@ class Membership {
   // The coordinator was paused for `pause`: shifts all times by it, so that the
   // pause makes no process silent.
   void excuse(std::chrono::steady_clock::duration pause);
-  // Sets every process's last message to `then`, which may be in the future.
+  // Sets the time of every process's last message to `then`, which may be in
+  // the future.
   void expect_until(TimePoint then);
 
   const Member* find(const std::string& worker_id) const;
@@ -197,7 +198,7 @@ class Membership {
   SilenceLimits limits_;
   std::vector<Node> nodes_;
   std::vector<Member> members_;
-  // Index of each node and member in these two vectors, by name.
+  // Index of each node in nodes_ and of each member in members_, by name.
   std::unordered_map<std::string, size_t> node_places_;
   std::unordered_map<std::string, size_t> member_places_;
   Leavers leavers_;

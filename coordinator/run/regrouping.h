@@ -5,9 +5,10 @@
 //              memory, or workers join or leave
 //   leaving    every live member leaves its generation and reports the step of
 //              its state; for lack of memory it saves a checkpoint first
-//   waiting    for workers that are being restarted, at most restart_wait
-//   forming    with the available workers, which then find the newest step
-//              whose state they have together
+//   waiting    the run waits for workers that are being restarted, at most
+//              restart_wait
+//   forming    the available workers form the next generation and find the
+//              newest step whose state they have together
 //              (worker/checkpoint/state_restore.h)
 #pragma once
 
@@ -138,7 +139,7 @@ struct Generation {
   ResumePoint begin;
   std::string reason;
   // Members, ranks and plan equal those of the previous generation, and all
-  // members have its state after `begin.committed_steps`.
+  // members still have that generation's state after `begin.committed_steps`.
   bool keeps_state = false;
 
   // Returns nullptr if the worker is not a member.
@@ -150,8 +151,8 @@ struct Generation {
 };
 
 // Returns true if the members of `next` can keep their state in memory: each
-// had the same rank under the same plan in `previous`, and left it intact at
-// the step at which `next` begins.
+// had the same rank under the same plan in `previous`, and left `previous` with
+// intact state at the step at which `next` begins.
 bool can_keep_state(const Generation& previous, const Generation& next,
                     const Regrouping& regrouping);
 

@@ -26,7 +26,7 @@ class RendezvousKeys {
   std::optional<std::string> publish(const std::string& member,
                                      const std::string& key,
                                      const std::string& value);
-  // Returns nullptr if the key does not exist (yet).
+  // Returns nullptr if the key is not published yet.
   const std::string* find(const std::string& key) const;
   void clear();
   const std::map<std::string, std::string>& values() const { return values_; }
@@ -41,7 +41,7 @@ class RendezvousKeys {
                                        size_t max_bytes) const;
 
   std::map<std::string, std::string> values_;
-  std::map<std::string, std::string> publishers_;  // by key
+  std::map<std::string, std::string> publishers_;  // the publisher of each key
   std::map<std::string, Share> shares_;  // keys and bytes of each publisher
   Share all_;
 };

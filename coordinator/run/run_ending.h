@@ -2,7 +2,8 @@
 // formed.
 //
 //   survivors report how many steps they have committed
-//     -> the one with the most (ties: the lowest rank) saves that state
+//     -> the survivor with the most steps (ties: the lowest rank) saves its
+//        state
 //     -> all exit; the run ends with exit 5 and says how to resume
 //
 // The newest step that any survivor committed counts: a step that one rank
@@ -25,8 +26,8 @@ struct EndingOptions {
   // How long survivors may take to report. Must be longer than the time limit
   // of a collective, since a survivor may be blocked in one.
   std::chrono::milliseconds report_timeout = std::chrono::seconds(130);
-  // How long to wait for the agent's report on how the lost worker ended. It
-  // only improves the message.
+  // How long to wait for the agent's report on how the lost worker ended. The
+  // report only improves the message.
   std::chrono::milliseconds exit_detail_timeout = std::chrono::seconds(2);
   // How long one survivor may take to save; then another survivor is asked.
   // Increase it for slow storage.
@@ -43,7 +44,7 @@ struct Loss {
   // otherwise the exit code shows the cause.
   bool explained = false;
   bool agent_silent = false;     // its agent will not report an exit code
-  std::optional<int> exit_code;  // from its agent; 128 + signal
+  std::optional<int> exit_code;  // reported by its agent; 128 + signal
   std::string last_words;        // end of its stderr; may be several lines
   TimePoint time;
 };

@@ -107,13 +107,13 @@ NodeAnswer RunState::node_heartbeat(TimePoint now, const std::string& node_id) {
 void RunState::worker_disconnected(TimePoint now,
                                    const std::string& worker_id) {
   // After a pause, workers close streams that did not answer and reopen them;
-  // their heartbeats show which are alive.
+  // heartbeats show which workers are alive.
   if (is_readopting(now) && !over()) return;
   const Member* member = membership_.find(worker_id);
   if (member == nullptr || !membership_.leave(worker_id)) return;
   if (membership_.is_released(worker_id)) return advance(now);
   // Once the run is over, workers leave at their own pace, since MPI takes time
-  // to finalise. The agent ends those that take too long.
+  // to finalise. The agent ends workers that take too long.
   if (!over()) given_up_.insert(worker_id);
   lose(now, loss_of(worker_id, "closed its connection"));
   advance(now);

@@ -16,8 +16,8 @@
 // Each call reports one event, with its time as an argument. The resulting
 // actions are read with take_orders() and take_events().
 //
-// Threads: none of its own. The service calls it under one mutex, which also
-// guards everything that it holds.
+// Threads: none of its own. The service calls RunState under one mutex, which
+// guards all members of RunState.
 //
 // Invariants:
 //   1. the generation's number only rises, and only when `running` is entered;
@@ -80,7 +80,7 @@ class RunState {
   RunState(const RunState&) = delete;
   RunState& operator=(const RunState&) = delete;
 
-  // --- events; a refusal is returned ----------------------------------------
+  // --- events; a returned text is a refusal ---------------------------------
   std::optional<std::string> register_node(TimePoint now, Node node);
   std::optional<std::string> join(TimePoint now, const std::string& worker_id,
                                   const std::string& node_id);
@@ -191,7 +191,7 @@ class RunState {
   RunStatus status(TimePoint now) const;
 
  private:
-  friend class RunStateSnapshot;  // reads what the coordinator records
+  friend class RunStateSnapshot;  // reads and restores the logged members
 
   void advance(TimePoint now);
   void advance_waiting(TimePoint now);

@@ -23,7 +23,7 @@ namespace headroom::coordinator {
 
 class BeatGatherer {
  public:
-  // `channel`: the agent's end.
+  // `channel` is the agent's end of the worker's channel.
   void add(const std::string& worker_id, wire::BeatChannel channel);
 
   // Adds each worker's newest unsent beat to the request.

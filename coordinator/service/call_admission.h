@@ -19,7 +19,7 @@
 
 namespace headroom::coordinator {
 
-// Empty if the call is accepted.
+// The refusal of a call; empty if the call is accepted.
 using Answer = std::optional<Refusal>;
 
 grpc::Status status_of(const Answer& refusal);

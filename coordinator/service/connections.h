@@ -2,9 +2,9 @@
 // gRPC may serve. gRPC itself has no limit.
 //
 //   stranger   has made no accepted call yet. Strangers are limited in number,
-//              time and bytes. Above the number, the address with most
-//              strangers loses its oldest one, which takes time linear in the
-//              number of strangers.
+//              time and bytes. If there are too many, the oldest stranger of
+//              the address with most strangers is closed, which takes time
+//              linear in the number of connections.
 //   admitted   has made an accepted call; not limited here.
 //
 // Keeps a copy of each connection's descriptor, to close the connection and to
@@ -59,14 +59,15 @@ class Connections {
   // Returns "" if it may be served, otherwise the reason.
   std::string add(TimePoint now, int descriptor, const std::string& peer);
 
-  // A call of this peer was accepted.
+  // Records that a call of this peer was accepted.
   void note_call(TimePoint now, const std::string& peer);
 
-  // This peer sent a heartbeat or the registration of this worker or node.
+  // Records that this peer sent a heartbeat or the registration of this worker
+  // or node.
   void note_heartbeat(const std::string& peer, const std::string& member);
 
-  // Closes connections that exceed a limit and forgets those that have ended.
-  // Returns the number of closed ones by reason since the last sweep.
+  // Closes connections that exceed a limit and forgets connections that have
+  // ended. Returns how many were closed since the last sweep, by reason.
   std::map<std::string, int64_t> sweep(TimePoint now);
 
   // When bytes arrived on this member's heartbeat connection that gRPC has not

@@ -9,8 +9,8 @@
 // sends the node's heartbeats (every 250 ms), together with those of workers
 // with an open channel, until the client is destroyed.
 // Errors: every call has a deadline (5 s, or as stated): CommunicationError if
-// the coordinator cannot be reached within it, Error (exit 2) if it refuses,
-// for example because it is of another version.
+// the coordinator cannot be reached before the deadline, Error (exit 2) if the
+// coordinator refuses, for example because it is of another version.
 #pragma once
 
 #include <chrono>
@@ -33,7 +33,7 @@ using wire::NodeRegistration;
 struct NodeOrders {
   bool stop_requested = false;  // also sent to workers; agents need not act
   // Workers of this node that count as lost (silent too long, or cut off).
-  // REQUIRED of an agent: SIGKILL those that still run, because peers of a
+  // An agent must send SIGKILL to those that still run, because peers of a
   // stopped or hung process wait for its end.
   std::vector<std::string> lost_worker_ids;
   bool run_over = false;  // finished or failed, with exit_code and reason
@@ -42,7 +42,7 @@ struct NodeOrders {
   // Seconds since the last answer. They grow while the coordinator is
   // unreachable or refuses to answer.
   double silence_seconds = 0;
-  std::string refusal;  // reason of the last refusal; "" if it answered
+  std::string refusal;  // the coordinator's last refusal; "" if it answered
 };
 
 class ControlClient {

@@ -31,8 +31,8 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
         response_(response) {}
 
   TimePoint deadline() const { return deadline_; }
-  // Takes the published keys. Returns false if one is missing; awaited()
-  // returns its name.
+  // Takes the published values. Returns false if a key is missing; awaited()
+  // then returns this key.
   bool take(const RendezvousKeys& keys) {
     if (request_.count() <= 0) {
       awaited_ = request_.key();
@@ -40,8 +40,8 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
       if (value != nullptr) response_->set_value(*value);
       return value != nullptr;
     }
-    // Copies values only when all keys are published: many ranks wait for many
-    // keys.
+    // Copies values only when all keys are published, because many ranks may
+    // wait for many keys.
     for (; num_there_ < request_.count(); ++num_there_) {
       awaited_ = cat(request_.key(), num_there_);
       if (keys.find(awaited_) == nullptr) return false;
@@ -142,7 +142,7 @@ std::optional<std::string> Delivery::publish(const std::string& member,
 
 void Delivery::answer_lookups(AfterUnlock& after) {
   for (const std::string& key : std::exchange(published_, {})) {
-    // A lookup with more missing keys then waits for the next missing key.
+    // If other keys of a lookup are missing, it waits for the next of them.
     const auto [begin, end] = lookups_.equal_range(key);
     std::vector<PendingLookup*> waiting;
     for (auto entry = begin; entry != end; ++entry) {

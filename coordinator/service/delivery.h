@@ -2,7 +2,7 @@
 // of ranks to each other.
 //
 // Waiting clients need no thread: streams and lookups are gRPC reactors
-// (message_stream.h) in lists.
+// (message_stream.h), kept in lists.
 //
 // Threads: the service's mutex is held in every call. gRPC operations must not
 // start while it is held, so each of them is put into the AfterUnlock.
@@ -47,7 +47,7 @@ class Delivery {
 
   // --- orders ---------------------------------------------------------------
   // Makes a worker's queue of assignments, which begins with ACTION_WAIT.
-  // Returns false if there is one already.
+  // Returns false if the worker has a queue already.
   bool add_worker(const std::string& worker_id);
   void remove_worker(const std::string& worker_id) {
     watchers_.erase(worker_id);

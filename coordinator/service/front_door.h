@@ -4,8 +4,8 @@
 // gRPC 1.51 could listen itself, but has no limit on connections, and closes
 // its port for good when the process has no descriptor left.
 //
-// Threads: one of its own, which calls `serve` and `refused`; it ends with the
-// destructor or stop().
+// Threads: one of its own, which calls `serve` and `refused` and ends in stop()
+// or the destructor.
 // Errors: Error (exit 2) with the system's message if it cannot listen.
 #pragma once
 

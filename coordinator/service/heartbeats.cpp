@@ -87,7 +87,7 @@ void note_unread_heartbeats(TimePoint now, const Connections& connections,
     if (at) state.note_sign_of_life(*at, name);
   };
   for (const Member& member : state.membership().members()) {
-    // Workers reported by an agent are covered by the agent's connection.
+    // For workers whose agent reports for them, check the agent's connection.
     if (member.state != MemberState::kJoined || member.is_reported) continue;
     if (now - member.last_seen >= kQuiet) note_unread(member.worker_id);
   }

@@ -26,12 +26,12 @@ struct FreeAddresses {
 };
 using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
-// Resolves the address to those on which to listen; null, with `why` set, on
-// failure.
+// Resolves the address to the socket addresses on which to listen; null, with
+// `why` set, on failure.
 Addresses resolved(const ListenAddress& address, std::string* why);
 
 // Returns a descriptor that reserves the address for servers that share the
-// port; it accepts nothing. -1 if the system refuses.
+// port; it accepts no connections. -1 if the system refuses.
 int hold_address(const ListenAddress& address);
 
 }  // namespace headroom::coordinator

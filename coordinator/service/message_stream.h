@@ -49,7 +49,7 @@ class MessageStream final : public grpc::ServerWriteReactor<Message> {
   // Fills the next message; returns false if there is none now.
   using Source = std::function<bool(Message*)>;
   // Called once, with the mutex held, when the client is gone or the stream
-  // has ended; the stream must not be used after.
+  // has ended; the stream must not be used afterwards.
   using Closed = std::function<void(AfterUnlock&)>;
 
   MessageStream(std::mutex& mutex, Source source, Closed closed)

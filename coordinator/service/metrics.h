@@ -32,7 +32,7 @@ struct MetricsSource {
 std::string metrics_text(const RunStatus& status,
                          const std::map<std::string, int64_t>& refused_calls);
 
-// Answers GET /metrics for as long as it lives.
+// Answers GET /metrics as long as the object exists.
 class MetricsEndpoint {
  public:
   // `address`: HOST:PORT.

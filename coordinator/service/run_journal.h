@@ -56,12 +56,12 @@ class RunJournal {
   // Writes the state to the log if the state has changed. After the next sync()
   // the written state survives a power failure.
   void save();
-  // Writes a commit's progress, an event or a key.
+  // Writes a commit's progress, an event or a key to the log.
   void add(const wire::LogRecord& record);
   // Called without the mutex, so that a slow disk delays no answer.
   void sync();
-  // Whether compact() should rewrite the log: most of it is outdated, the file
-  // was moved, or it was given up a while ago.
+  // Whether compact() should rewrite the log, because most of it is outdated,
+  // its file was moved, or the log was given up a while ago.
   bool wants_compaction(TimePoint now);
   void compact(const EventLog& events, const RendezvousKeys& keys);
 

@@ -149,7 +149,7 @@ class GrpcServer final : public Server {
       start_threads();
     } catch (const std::system_error&) {
       // If the system refuses threads, gRPC's destructor would wait for ever
-      // for threads that it did not get either.
+      // for threads that were never started.
       static_cast<void>(server_.release());
       throw;
     }

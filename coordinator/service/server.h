@@ -31,7 +31,7 @@ namespace headroom::coordinator {
 
 // Server reflection: gRPC's own service that lists the server's calls for tools
 // like grpcurl. It is off by default, because it answers every client that TLS
-// admits, also without the join token. Threads: as ServerBuilder.
+// admits, even without the join token. Threads: as for ServerBuilder.
 
 // Call it before BuildAndStart even if reflection is not wanted, because gRPC's
 // library adds the service to every server of a process that links it.
@@ -86,14 +86,14 @@ class Server {
   virtual std::string address() const = 0;
 
   virtual RunStatus status() const = 0;
-  // Calls that were refused, by reason.
+  // Numbers of refused calls, by reason.
   virtual std::map<std::string, int64_t> refused_calls() const = 0;
 
   // Ends the run at the next committed step, or at once if it has not begun.
   virtual void drain(const std::string& reason) = 0;
 
   // Waits until the run is over and the members have been informed: workers
-  // have left, live agents got an answer that says so, and followers have
+  // have left, live agents got an answer with the outcome, and followers have
   // closed their stream; at most 5 s after the end. Returns false if `timeout`
   // passed first.
   virtual bool wait_until_over(std::chrono::milliseconds timeout) = 0;

@@ -297,7 +297,7 @@ Answer CoordinatorService::join(TimePoint now, const Caller& caller,
   }
   // Add the queue first: the join may complete the quorum and cause an order.
   if (!delivery_.add_worker(worker_id)) {
-    // The end of its earlier stream may not have been read yet.
+    // The end of the worker's earlier stream may not have been read yet.
     return Refusal{state_.is_readopting(now) ? RefusalKind::kNotYet
                                              : RefusalKind::kNotAsAgreed,
                    "worker " + worker_id + " has joined already"};
