@@ -170,7 +170,7 @@ std::string links_text(const PlanForecast& forecast) {
   return text;
 }
 
-// How the gradients are summed, and why that way.
+// How the gradients are summed, and the reason for this choice.
 std::string sum_text(const PlanForecast& forecast) {
   const predict::StepForecast& step = forecast.step;
   const predict::SumTime& sum = step.gradient_sum;
@@ -200,7 +200,7 @@ std::optional<PlanForecast> forecast_of(
   basis.images_per_second = measured_rate(line);
   const bool is_known = machines && machines->instance &&
                         machines->instance->tensor_teraflops > 0;
-  // Without the network of the machines the plan has no forecast.
+  // If the speed of the network is unknown, the plan has no forecast.
   const bool is_link_known =
       !machines || machines->nodes <= 1 || line.has("--network") ||
       (machines->instance &&

@@ -23,7 +23,8 @@ struct WantedFacts {
 };
 
 // Fills in the wanted facts: label_counts; value_range; anchors and
-// anchors_reason. REQUIRES: config.data; for anchors wants_anchors(config).
+// anchors_reason. REQUIRES: config.data is set; for anchors,
+// wants_anchors(config) is true.
 using AskData =
     std::function<void(configs::RunConfig& config, WantedFacts wanted)>;
 

@@ -14,8 +14,8 @@ std::string host_name();
 // mask and mpirun's binding.
 int usable_cores();
 
-// An IPv4 address at which other hosts reach this one: that of the host name,
-// else that of the first interface that is up. Throws Error if there is none.
+// An IPv4 address at which other hosts reach this one: the address of the host
+// name, else of the first interface that is up. Throws Error if there is none.
 std::string host_address();
 
 // Whether the host name resolves to an address now.

@@ -51,7 +51,8 @@ int new_socket() {
   return fd;
 }
 
-// Every user of this machine may bind or connect to the name.
+// Whether the peer has this process's user: every user of this machine may bind
+// or connect to the name.
 bool is_own_user(int fd) {
   ucred peer{};
   socklen_t size = sizeof peer;
