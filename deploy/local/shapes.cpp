@@ -91,7 +91,7 @@ void write_data_set(const Options& options) {
   for (size_t i = 0; i < kClassNames.size(); ++i) {
     text += cat("  ", i, ": ", kClassNames[i], "\n");
   }
-  // Written last: if it exists, the data set is complete.
+  // data.yaml is written last: if it exists, the data set is complete.
   write_file(options.folder / "data.yaml", text);
 }
 

@@ -35,7 +35,7 @@ bool belong_together(const plan::Plan& plan,
          (!has_policies || plan.activation_policies.size() == layers.size());
 }
 
-// Computes something; returns why it cannot be computed, "" if it was.
+// Calls `compute`; returns why it failed, or "" if it succeeded.
 template <typename Compute>
 std::string why_not(const Compute& compute) {
   try {

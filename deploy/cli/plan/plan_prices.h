@@ -59,7 +59,7 @@ void rank_by_price(std::vector<PricedPlan>& plans, int64_t images);
 
 struct PriceAnswer {
   std::vector<PricedPlan> plans = {};  // ranked
-  int64_t images = 0;  // images of an epoch; 0 if not needed
+  int64_t images = 0;                  // images of an epoch; 0 if not needed
 };
 
 // Plans for each machine of the list that --prices names. Throws Error (exit 2)

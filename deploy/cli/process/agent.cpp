@@ -82,7 +82,7 @@ class Agent {
  private:
   struct Slot {
     std::string worker_id;
-    std::optional<wire::NodeCard> card;  // nullopt: on the CPU, or unknown
+    std::optional<wire::NodeCard> card;     // nullopt: on the CPU, or unknown
     std::unique_ptr<ChildProcess> process;  // nullptr: it did not start
     std::string failure;                    // why it could not be started
     bool reported = false;
@@ -388,7 +388,7 @@ class Agent {
   Clock::time_point next_notice_{};  // earliest time to look for a notice again
   bool has_shown_notice_ = false;
   bool is_taken_away_ = false;  // the coordinator accepted the notice
-  bool is_forsaken_ = false;  // no answer to a request to stop
+  bool is_forsaken_ = false;    // no answer to a request to stop
   // When the workers were asked to save because the coordinator is silent.
   std::optional<Clock::time_point> asked_to_save_;
 };

@@ -47,7 +47,7 @@ struct AgentOptions {
   SecurityFiles security;
   int processes = 1;  // workers to start
   int launcher_rank = 0;
-  int launcher_size = 0;  // agents that the launcher started, or 0
+  int launcher_size = 0;     // agents that the launcher started, or 0
   int first_local_rank = 0;  // local rank of this agent's first worker
   // The number of workers of all agents on this host; 0 for a single agent.
   int local_workers = 0;

@@ -28,12 +28,12 @@ namespace headroom::cli {
 struct ChildOptions {
   std::string name;                  // "worker 1" in messages
   std::vector<std::string> command;  // command[0] is a path
-  Environment extra_environment;  // added to this process's environment
-  int input = -1;  // its standard input; -1: /dev/null
+  Environment extra_environment;     // added to this process's environment
+  int input = -1;                    // its standard input; -1: /dev/null
   std::vector<int> passed_fds;       // open in the child under the same number
   std::vector<int> cores;            // cores it may run on; empty: its parent's
   int death_signal = SIGKILL;        // sent to it when this process ends
-  bool may_refuse = false;  // the child gets a refusal channel
+  bool may_refuse = false;           // the child gets a refusal channel
   std::function<void(const ChildLine&)> on_line;
 };
 

@@ -31,7 +31,8 @@ fs::path parent_folder() {
   return is_usable ? temporary : fs::path("/tmp");
 }
 
-// Returns -1 if another process holds it, or it is not this user's folder.
+// Locks the folder and returns its descriptor. Returns -1 if another process
+// holds the lock, or if it is not this user's folder.
 int hold(const fs::path& folder) {
   const int handle =
       ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
