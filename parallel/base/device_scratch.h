@@ -1,5 +1,6 @@
-// Sizes of the memory that device code takes beside tensors. The code that
-// allocates it and the memory model that counts it read the same numbers here.
+// Sizes of the memory that device code takes in addition to tensors. The code
+// that allocates it and the memory model that counts it read the same numbers
+// here.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +62,7 @@ constexpr bool chooses_in_bytes(int64_t window) {
 // Number of samples whose cells are summed at once on a device
 // (worker/kernels/cpu/cell_sums.h). The device sums in float64 only tensors
 // that are float64, so the samples are copied to float64 in batches; a batch is
-// small beside the map.
+// small compared with the map.
 inline int64_t samples_summed_at_once(int64_t elements_of_a_sample) {
   constexpr int64_t kMostElements = int64_t{1} << 20;  // 8 MiB of float64
   return std::max<int64_t>(
