@@ -11,7 +11,7 @@
 #pragma GCC visibility push(hidden)
 extern "C" {
 
-// Seeds Expat against hash collisions; older glibc than 2.36 lacks this
+// Seeds Expat against hash collisions; glibc before version 2.36 lacks this
 // function.
 void arc4random_buf(void* bytes, size_t size) noexcept {
   if (getrandom(bytes, size, 0) != static_cast<ssize_t>(size)) std::abort();

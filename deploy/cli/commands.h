@@ -41,7 +41,8 @@ int notify_command(const std::vector<std::string>& words);
 // arguments: that program then provides the exit code and the output, and
 // handles Ctrl-C. `headroom worker ARGUMENTS` only calls this function.
 [[noreturn]] void become_worker(std::vector<std::string> arguments);
-// The tools (worker/tools/tool_command.h) and val --detections.
+// Runs the tools (worker/tools/tool_command.h) and val --detections in the
+// worker program.
 [[noreturn]] void worker_command(const CommandLine& line);
 
 }  // namespace headroom::cli

@@ -58,7 +58,7 @@ EventProgram program_of_user(const std::string& name) {
 }
 
 // A `notify` command of this executable, in a process of its own, which may
-// crash.
+// crash without ending the run.
 EventProgram own_program(const std::string& service, const std::string& name) {
   return {.name = name,
           .command = {fs::read_symlink("/proc/self/exe").string(), "notify",

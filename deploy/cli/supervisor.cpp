@@ -251,7 +251,7 @@ class Supervisor {
   void show_news(Clock::time_point now) {
     const std::vector<wire::EventRecord> events = follower_->take();
     if (options_.on_events) options_.on_events(events);
-    // Prints how far the run was when the events happened before the events.
+    // Before the events, prints how far the run was when they happened.
     if (!events.empty() || now - last_status_ >= kStatusInterval) {
       show_progress(now);
     }

@@ -43,13 +43,13 @@ struct SupervisorOptions {
 
 struct SupervisedRun {
   RunExit end;
-  coordinator::RunStatus
-      // The last status that arrived; a default RunStatus if none arrived.
-      status;
+  // The last status that arrived; a default RunStatus if none arrived.
+  coordinator::RunStatus status;
 };
 
 // Throws Error only if a child cannot be started. A child that fails later ends
-// the run: its last words become the reason.
+// the run: the line of its output that best explains the failure becomes the
+// reason.
 SupervisedRun supervise(const SupervisorOptions& options, Terminal& terminal);
 
 }  // namespace headroom::cli

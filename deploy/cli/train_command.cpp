@@ -431,8 +431,8 @@ int train_command(const CommandLine& line) {
   try {
     return run_in_launcher(line, *job, terminal);
   } catch (const Error& error) {
-    // Other processes may find the same mistake. Only if rank 0 does not report
-    // it, this process does.
+    // Other processes may find the same mistake. This process reports it only
+    // if rank 0 does not.
     if (!wait_for_rank_zero(job->place, std::chrono::seconds(2))) throw;
     return static_cast<int>(error.exit_code());
   }

@@ -4,7 +4,7 @@
 //
 // Circles, rectangles and triangles of any colour and angle on textured
 // backgrounds: three classes, one to four objects per image. The colour never
-// indicates the class. Deterministic: a seed gives always the same data set.
+// indicates the class. Deterministic: a seed always gives the same data set.
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>

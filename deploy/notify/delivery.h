@@ -39,7 +39,8 @@ class Delivery {
   virtual std::chrono::seconds time_at_end() const = 0;
 };
 
-// Both read their address from the environment. Throw Error (exit 2).
+// Both functions read the server's address from the environment. They throw
+// Error (exit 2) if the address is missing or invalid.
 std::unique_ptr<Delivery> make_webhook();   // $HEADROOM_WEBHOOK
 std::unique_ptr<Delivery> make_trainjob();  // see addressees.h
 

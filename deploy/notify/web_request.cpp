@@ -38,8 +38,8 @@ struct FreedBy {
   }
 };
 
-// Loads the authorities that are trusted. A bundled program runs on other
-// distributions than it was built on, where OpenSSL's default path may not
+// Loads the authorities that are trusted. A bundled program may run on another
+// distribution than it was built on, where OpenSSL's default path may not
 // exist.
 bool load_authorities(SSL_CTX* context, const std::string& authority) {
   if (!authority.empty()) {

@@ -36,8 +36,9 @@ class Undelivered : public std::runtime_error {
 };
 
 struct WebRequest {
-  std::string body;                // JSON, sent by POST to the address's path
-  std::string authorization = {};  // of that header; "" omits the header
+  std::string body;  // JSON, sent by POST to the address's path
+  // Value of the header Authorization; "" omits it.
+  std::string authorization = {};
   // A file of certificates that are trusted instead of the machine's list.
   std::string authority = {};
   // The time limit of the whole request, except for the look-up of the host's

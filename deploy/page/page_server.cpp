@@ -99,7 +99,7 @@ std::string content_policy(const std::string& nonce) {
 
 void free_text(void* text) { delete static_cast<Text*>(text); }
 
-// A response that shares the text.
+// A response that shares `text` instead of copying it.
 MHD_Response* response_of(const Text& text) {
   auto kept = std::make_unique<Text>(text);
   // The library does not write to the text.

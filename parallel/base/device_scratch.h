@@ -29,8 +29,8 @@ constexpr int64_t staged_bytes(int64_t image_bytes) {
 }
 
 // Device libraries are fastest with 16-bit maps whose channel count is a
-// multiple of 8; other counts can be several times slower. Where it pays, a map
-// is padded with channels of zeros up to that count.
+// multiple of 8; other counts can be several times slower. Where padding is
+// faster, a map gets channels of zeros up to such a count.
 inline constexpr int64_t kChannelsTogether = 8;
 constexpr int64_t filled_channels(int64_t channels) {
   return round_up(channels, kChannelsTogether);

@@ -1,6 +1,6 @@
 // How this process waits for its peers: PeerWait makes the waiting visible, and
-// AbortableWait lets it be aborted when a peer is lost. The state is per
-// process; any thread may use it.
+// AbortableWait lets another thread abort it when a peer is lost. The state is
+// per process; any thread may use it.
 #pragma once
 
 #include <atomic>

@@ -29,7 +29,7 @@ struct Progress {
   int64_t tenths() const { return total > 0 ? 10 * done / total : 0; }
 };
 
-// Pace: the mean rate of counted work since it was first seen.
+// Pace: the mean rate of counted work since the first note().
 class Pace {
  public:
   // Notes that `done` units are done at `now`, in seconds of any clock. The
@@ -38,7 +38,7 @@ class Pace {
   void note(int64_t done, double now);
 
   double per_second() const;  // 0 if unknown
-  // nullopt if the rate is unknown, or if the total is (0).
+  // nullopt if the rate is unknown, or if `total` is 0 (unknown).
   std::optional<double> seconds_left(int64_t total) const;
   // The newest note as a Progress without label.
   Progress of(int64_t total) const;

@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// Shared memory between processes on a current server CPU.
+// Assumed for shared memory between processes on a current server CPU.
 constexpr predict::Link kSharedMemory{.bytes_per_second = 1e9,
                                       .latency_seconds = 2e-4};
 
@@ -84,7 +84,7 @@ predict::Link link_inside(const std::optional<PlanMachines>& machines) {
 }
 
 // The link between machines from the catalogue, used without --network. Refuses
-// several machines if the catalogue does not have it.
+// several machines if the catalogue does not have the link's speed.
 predict::Link link_between(const std::optional<PlanMachines>& machines,
                            int64_t number) {
   const configs::Instance instance =

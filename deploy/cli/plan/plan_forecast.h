@@ -24,7 +24,8 @@ struct PlanForecast {
   int64_t images = 0;  // images of one step
   std::string card;    // "NVIDIA H100 80GB"; "process" on a CPU
   bool is_link_measured = false;
-  double loaded_images_per_second = 0;  // of a machine's loaders; or 0
+  // By one machine's loaders; 0: not counted.
+  double loaded_images_per_second = 0;
 
   double images_per_second() const {
     return static_cast<double>(images) / step.seconds();

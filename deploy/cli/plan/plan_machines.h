@@ -2,8 +2,8 @@
 // NAME:NODES, --gpu CARD:N, --gpu-memory SIZE), or of this machine (--device
 // 0,1).
 //
-// The plan has one process per GPU. Its tensors must fit into the memory that
-// remains beside the CUDA context, the workspaces and other programs.
+// The plan has one process per GPU. Each process's tensors must fit into the
+// memory that the CUDA context, the workspaces and other programs leave.
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,7 @@ PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
                             bool with_schedule,
                             const planner::RemedyScope& remedies = {});
 
-// Two sums of a step's memory, for tables.
+// Two items of a step's memory that the tables show as sums.
 struct MemoryParts {
   int64_t model_state = 0;  // weights, gradients, optimizer, averages
   int64_t rest = 0;         // targets and workspaces

@@ -377,7 +377,7 @@ class Agent {
 
   const AgentOptions& options_;
   const std::string node_id_;
-  const std::string advertise_host_;  // the address of its workers
+  const std::string advertise_host_;  // the address of this agent's workers
   std::unique_ptr<coordinator::ControlClient> client_;
   std::unique_ptr<LineLog> log_;  // must outlive the workers
   NodeCards cards_;

@@ -10,8 +10,8 @@ namespace headroom::cli {
 
 std::string host_name();
 
-// The number of cores that this process may use, with respect to its affinity
-// mask and mpirun's binding.
+// The number of cores that this process may use within its affinity mask, which
+// mpirun may have set.
 int usable_cores();
 
 // An IPv4 address at which other hosts reach this one: the address of the host

@@ -83,7 +83,7 @@ class Connection {
     const interrupts::Watch watch;
     while (interrupts::count() < 2) {
       pollfd event{fd_, POLLIN, 0};
-      if (poll(&event, 1, -1) < 0) continue;  // a signal
+      if (poll(&event, 1, -1) < 0) continue;  // a signal interrupted poll()
       unsigned char exit_code = 0;
       if (read(fd_, &exit_code, 1) == 1) return exit_code;
       throw no_agent("was killed");

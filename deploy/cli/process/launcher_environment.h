@@ -40,7 +40,7 @@ struct LauncherPlace {
 };
 
 struct LauncherJob {
-  const Launcher* launcher = nullptr;  // its row in the table
+  const Launcher* launcher = nullptr;  // the launcher's row in the table
   LauncherPlace place;
   // False if the number of agents is unknown (the pods of an Indexed Job). Only
   // the rank in `place` is valid then.

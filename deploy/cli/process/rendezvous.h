@@ -56,7 +56,8 @@ struct MeetingPoint {
 void publish_address(const RendezvousFolder& folder, const std::string& job_id,
                      const MeetingPoint& meeting);
 
-// Returns nullopt until the file exists. Throws Error if it is invalid.
+// Returns nullopt until the file exists. Throws Error if its content is
+// invalid.
 std::optional<MeetingPoint> read_address(const RendezvousFolder& folder,
                                          const std::string& job_id);
 

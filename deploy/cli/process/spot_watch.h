@@ -83,7 +83,7 @@ class SpotWatch {
   mutable std::mutex mutex_;  // guards notice_
   std::condition_variable_any changed_;
   std::string notice_;
-  std::jthread thread_;  // last: it uses the other members
+  std::jthread thread_;  // declared last: it uses the other members
 };
 
 // Whether the firmware identifies this machine as Amazon EC2. `dmi` is a folder

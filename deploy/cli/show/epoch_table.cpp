@@ -36,7 +36,7 @@ struct ColumnShape {
   int rank;      // columns of the highest rank are left out first
 };
 
-// In the order of the table.
+// The columns in the order of the table.
 constexpr std::array<ColumnShape, 14> kColumns = {{
     {Column::kEpoch, "Epoch", 0, 0},
     {Column::kMemory, "Memory", 10, 5},

@@ -3,9 +3,9 @@
 //
 // The samples of step n are a function of (seed, n, global batch, size of the
 // data set) (worker/data/sampling/sampler.h). steps.jsonl lists the samples
-// that each committed step used; run.yaml has the other values. Both are
-// compared sample by sample, so a line that was lost, duplicated, reordered or
-// altered is found and named. These rules are checked:
+// that each committed step used; run.yaml has the other values. The computed
+// and the listed samples are compared one by one, so a line that was lost,
+// duplicated, reordered or altered is found and named. These rules are checked:
 //
 //   steps      0, 1, 2, ... each once; generations never decrease, except to
 //              1 when a resumed run begins

@@ -35,7 +35,7 @@ std::string text_of(const Json& json) {
 std::string metric(const Json& summary, const char* key, const char* name) {
   if (!summary.contains(key) || !summary[key].is_number()) return "";
   const double value = summary[key].get<double>();
-  // COCO reports -1 if there are no such objects.
+  // COCO reports -1 if there are no objects to evaluate.
   return std::string("  ") + name + " " +
          (value < 0 ? "    -" : fixed_text(value, 3));
 }
