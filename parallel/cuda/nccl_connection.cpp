@@ -282,7 +282,8 @@ void NcclConnection::wait_while_in_progress(ncclComm_t communicator,
 }
 
 void NcclConnection::settle(ncclResult_t result, const char* operation) {
-  // Wrong arguments come from this rank and leave the communicator usable.
+  // An error about invalid arguments is thrown on this rank only; the
+  // communicator stays usable.
   HEADROOM_CHECK(
       result != ncclInvalidArgument,
       std::string(operation) + ": " + text_of(result, communicator_));
@@ -375,8 +376,8 @@ void NcclConnection::look() {
 }
 
 void NcclConnection::watch() {
-  // Selects the device: a new thread starts on the first one, and querying
-  // events there would create a context.
+  // A new thread has the first device selected; querying events would create a
+  // context there.
   c10::impl::VirtualGuardImpl(place_.device.type()).setDevice(place_.device);
   std::unique_lock lock(mutex_);
   while (!ends_.wait_for(lock, kWatchEvery, [this] { return is_ending_; })) {

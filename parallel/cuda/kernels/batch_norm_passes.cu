@@ -73,7 +73,8 @@ __device__ void write_partial(const Map& map, const BlockPlace& place,
   map.partial[(chunk * 2 + which) * map.channels + channel] = total;
 }
 
-// True in the last block of its tile to arrive: all other sums are written.
+// Returns true in the block of a tile that arrives last, when the sums of all
+// others are written.
 template <typename Map>
 __device__ bool is_last_of_tile(const Map& map, const SumTargets& to,
                                 const BlockPlace& place) {
@@ -421,8 +422,8 @@ cudaError_t launch(const BatchNormArguments& a, const SumTargets* to,
   }
 }
 
-// The fast variants are compiled for each activation: whole vectors, for the
-// types that networks are trained in.
+// For speed, the variants for whole vectors are compiled for each activation,
+// except those for double.
 template <Pass kPass, typename T>
 cudaError_t launch_typed(const BatchNormArguments& a, const SumTargets* to,
                          cudaStream_t stream) {
