@@ -42,8 +42,8 @@ class Derivation {
     }
     return true;
   }
-  // The sources are released: the map has been computed again, so a later save
-  // must keep the map itself.
+  // True once the map has been computed again: the sources are then released,
+  // so a later save must keep the map itself.
   bool is_spent() const { return make_ == nullptr; }
 
   void announce() {

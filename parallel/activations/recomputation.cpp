@@ -18,7 +18,7 @@ class Capture final : public SavedTensorPolicy {
  public:
   std::function<at::Tensor()> pack(const at::Tensor& tensor) override {
     taken.push_back(keep(tensor));
-    return [] { return at::Tensor(); };  // that graph is never run backward
+    return [] { return at::Tensor(); };  // never called: no backward here
   }
   std::vector<KeptTensor> taken;
 };

@@ -110,7 +110,7 @@ NcclFamily::Cause cause_of(ncclResult_t result, const std::string& text) {
 
 struct NextOperation {
   std::mutex mutex;
-  std::function<void(const c10::Stream&)> hook;  // guarded
+  std::function<void(const c10::Stream&)> hook;  // guarded by `mutex`
 };
 
 NextOperation& next_operation() {
@@ -129,7 +129,7 @@ void call_hook(const c10::Stream& stream) {
 
 struct Families {
   std::mutex mutex;
-  std::vector<std::weak_ptr<NcclFamily>> all;  // guarded
+  std::vector<std::weak_ptr<NcclFamily>> all;  // guarded by `mutex`
 };
 
 Families& families() {

@@ -67,8 +67,8 @@ class NcclFamily {
   NcclFamily() = default;
 
   mutable std::mutex mutex_;
-  std::string reason_;          // guarded
-  Cause cause_ = Cause::kPeer;  // guarded
+  std::string reason_;          // guarded by mutex_
+  Cause cause_ = Cause::kPeer;  // guarded by mutex_
   std::atomic<bool> has_failed_{false};
 };
 

@@ -9,8 +9,9 @@
 namespace headroom::data_parallel {
 namespace {
 
-// outcome x 2^32 + (2^31 - 1 - rank), so that among equal outcomes the lowest
-// rank has the largest number. kOk is 0 for every rank.
+// A ballot's first number is outcome x 2^32 + (2^31 - 1 - rank), so that among
+// equal outcomes the lowest rank has the largest number. For kOk it is 0 on
+// every rank.
 constexpr int64_t kOutcomeUnit = int64_t{1} << 32;
 constexpr int64_t kLastRank = std::numeric_limits<int32_t>::max();
 

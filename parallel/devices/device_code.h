@@ -22,8 +22,8 @@ DeviceCode parse_architectures(const std::string& architectures);
 
 bool runs_on(const DeviceCode& code, int compute_capability);
 
-// Why a card cannot be used: "NVIDIA T4 has compute capability 7.5, but …". ""
-// if it can, or if the device needs no code of its own.
+// Returns why a card cannot be used ("NVIDIA T4 has compute capability 7.5, but
+// …"), or "" if it can be used or `code` is empty.
 std::string card_error(const DeviceCode& code, const std::string& card,
                        int compute_capability);
 

@@ -41,9 +41,9 @@ struct StageRoutes {
   bool operator==(const StageRoutes&) const = default;
 };
 
-// Computes the routes of every stage. inputs[layer]: the layers it reads, or
-// -1. stage_begins[stage]: the stage's first layer; stage_begins[0] is 0, and
-// the others increase.
+// Computes the routes of every stage. inputs[layer]: the layers that `layer`
+// reads; -1 for the images. stage_begins[stage]: the stage's first layer;
+// stage_begins[0] is 0, and the others increase.
 std::vector<StageRoutes> skip_routes(
     const std::vector<std::vector<int>>& inputs,
     const std::vector<int64_t>& stage_begins);

@@ -73,8 +73,8 @@ __device__ void write_partial(const Map& map, const BlockPlace& place,
   map.partial[(chunk * 2 + which) * map.channels + channel] = total;
 }
 
-// Returns true in the block of a tile that arrives last, when the sums of all
-// others are written.
+// Returns true in the last of a tile's blocks to arrive. The sums of all its
+// other blocks are then written.
 template <typename Map>
 __device__ bool is_last_of_tile(const Map& map, const SumTargets& to,
                                 const BlockPlace& place) {

@@ -26,9 +26,9 @@ struct PixelGroups {
 struct BatchNormArguments {
   ElementType type = ElementType::kFloat32;
   const void* y = nullptr;
-  const void* gradient = nullptr;  // of the output; nullptr in forward
-  int64_t gradient_stride = 0;     // its elements between two adjacent pixels
-  void* result = nullptr;          // nullptr if a pass only sums
+  const void* gradient = nullptr;      // of the output; nullptr in forward
+  int64_t gradient_stride = 0;         // elements from one pixel to the next
+  void* result = nullptr;              // nullptr if a pass only sums
   const double* statistics = nullptr;  // [groups, 2, C]: mean, 1 / deviation
   const void* weight = nullptr;        // [C]
   const void* bias = nullptr;

@@ -19,7 +19,7 @@ inline constexpr int kPoolRows = 4;  // vertically adjacent cells per thread
 struct PoolArguments {
   ElementType type = ElementType::kFloat32;
   const void* from = nullptr;
-  int64_t from_stride = 0;  // its elements between two adjacent pixels
+  int64_t from_stride = 0;  // elements from one pixel of `from` to the next
   void* to = nullptr;
   // The position of each window's chosen cell, counted row by row. Pooling
   // writes them if this is not nullptr; the gradient reads them.
