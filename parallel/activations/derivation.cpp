@@ -47,7 +47,7 @@ class Derivation {
   bool is_spent() const { return make_ == nullptr; }
 
   void announce() {
-    // The first use keeps the sources too, because they are needed until then.
+    // The first use keeps the sources too, because value() needs them.
     if (uses_++ > 0 || is_spent() || !sources_.empty()) return;
     for (Source& source : unused_) {
       if (source.derivation != nullptr) {

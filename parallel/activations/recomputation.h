@@ -38,8 +38,8 @@ struct RecomputeOptions {
   // kConvolution saves more memory and recomputes more.
   DerivationCost inputs = DerivationCost::kElementwise;
   // The cost of the derivation that the piece's only output gets. Without a
-  // value, the output gets no derivation, and a node that saves it keeps it in
-  // memory.
+  // value, the output gets no derivation, and a node that saves the output
+  // keeps it in memory.
   std::optional<DerivationCost> output;
 };
 

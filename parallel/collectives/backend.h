@@ -77,10 +77,11 @@ std::unique_ptr<Communicator> share_memory(
 // by an exception. Otherwise mpirun ends the peers, which would wait for ever.
 std::unique_ptr<Communicator> make_mpi_communicator(int rank, int size);
 
-// Exchanges host tensors through `host` and device tensors through `devices`
-// (NCCL). Messages between two ranks, and all device tensors if `devices` is
-// null, are copied to the host, exchanged, and copied back in wait(): in the
-// order in which pipeline and halo send messages, NCCL would deadlock.
+// Exchanges host tensors through `host`, and device tensors through `devices`
+// (NCCL). If `devices` is null, device tensors are copied to the host,
+// exchanged, and copied back in wait(). So are device tensors in messages
+// between two ranks: in the order in which pipeline and halo exchange send
+// them, NCCL would deadlock.
 std::unique_ptr<Communicator> make_device_host_communicator(
     std::unique_ptr<Communicator> host, std::shared_ptr<DeviceRanks> devices);
 

@@ -104,7 +104,7 @@ class Communicator {
   // make (device_ranks.h), so that their memory is counted and a failure to
   // connect does not interrupt a training step. Collective.
   virtual void connect() {}
-  // Marks this rank as failed: its destructor then waits for no peer.
+  // Marks this rank as failed: the destructor then waits for no peer.
   virtual void abandon() {}
 
   // Returns a communicator of the ranks that pass the same `color` as this

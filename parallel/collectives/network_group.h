@@ -12,7 +12,7 @@
 // connections are closed, which makes the peers fail at once too, and every
 // operation in progress fails with the reason.
 //
-// Threads: any; await() may be called by several.
+// Threads: any; several threads may call await() at the same time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -60,8 +60,8 @@ struct GroupMembers {
   std::shared_ptr<TensorPort> port;
   std::string name;                   // unique, and equal on all ranks
   int rank = 0;                       // this rank's number
-  std::vector<int> world_ranks = {};  // the members' ranks in the port
-  bool is_full_mesh = true;           // opens all message connections
+  std::vector<int> world_ranks = {};  // members' ranks in the run
+  bool is_full_mesh = true;           // every two ranks connect at once
 };
 
 class NetworkGroup {
@@ -155,7 +155,7 @@ class NetworkGroup {
   std::vector<std::byte> piece_;  // buffer of the collectives thread
   std::atomic<bool> has_failed_ = false;
 
-  mutable std::mutex mutex_;  // guards the following
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::string reason_;
   bool is_ending_ = false;

@@ -133,7 +133,7 @@ std::unique_ptr<SharedGroup> SharedGroup::connect(
     }
     can &= one.host == mine.host && one.is_ready != 0;
   }
-  if (!can) return nullptr;  // the same on all ranks
+  if (!can) return nullptr;  // `can` is equal on all ranks
 
   try {
     for (int rank = 0; rank < ranks.size(); ++rank) {

@@ -55,7 +55,8 @@ class SharedGroup {
   // Returns when all ranks have reached this point of the turn.
   void meet(const char* operation);
 
-  // Makes this rank's group fail, and those of peers when they next wait.
+  // Marks the group as failed: this rank's later calls fail, and so do peers
+  // that wait now or later.
   void give_up(const std::string& reason);
   void throw_if_failed(const char* operation) const;
 
@@ -63,7 +64,8 @@ class SharedGroup {
   struct Shared;  // the bookkeeping in a segment
   struct Member {
     SharedSegment segment;
-    int process_descriptor = -1;  // readable when the process has ended
+    // a pidfd, readable when the process has ended
+    int process_descriptor = -1;
     Shared& shared() const;
   };
 

@@ -95,7 +95,8 @@ Name name_of_text(const std::string& text) {
 }
 
 void send_at_once(int socket) {
-  const int on = 1;  // fails on a Unix socket; ignored
+  // Fails on a Unix socket, which has no TCP_NODELAY; the error is ignored.
+  const int on = 1;
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 

@@ -105,9 +105,9 @@ class TensorPort {
   Socket listener_;
   Socket wake_;  // an eventfd
   std::string address_;
-  std::string path_;                    // of the Unix socket; "" for TCP
+  std::string path_;                    // path of the Unix socket; "" for TCP
   std::vector<std::string> addresses_;  // by rank, set by introduce()
-  mutable std::mutex mutex_;            // guards the following
+  mutable std::mutex mutex_;            // guards the members below
   int openings_ = 0;
   bool is_introduced_ = false;
   bool is_ending_ = false;

@@ -7,7 +7,7 @@
 //
 //   operand(values)          a tensor, or the tensors of a struct, as the
 //                            kernels read them
-//   multiprocessors(device)  their number
+//   multiprocessors(device)  number of the device's multiprocessors
 //   launch(launch, work)     runs work(const LaunchPlace&), now or later;
 //                            `work` may be copied, and returns a cudaError_t
 //   copy(host, target)       copies to the device; the host does not wait
@@ -32,7 +32,7 @@ namespace headroom::cuda {
 
 struct Launch {
   c10::Device device;
-  const char* name;           // for counts of launches
+  const char* name;           // under which launches are counted
   int kernels = 1;            // number of kernels
   int64_t partial_bytes = 0;  // size of LaunchPlace::partial
 };

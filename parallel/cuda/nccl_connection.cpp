@@ -376,8 +376,8 @@ void NcclConnection::look() {
 }
 
 void NcclConnection::watch() {
-  // A new thread has the first device selected; querying events would create a
-  // context there.
+  // Without this, the new thread would use the first device, and querying
+  // events would create a context on that device.
   c10::impl::VirtualGuardImpl(place_.device.type()).setDevice(place_.device);
   std::unique_lock lock(mutex_);
   while (!ends_.wait_for(lock, kWatchEvery, [this] { return is_ending_; })) {

@@ -31,9 +31,10 @@ std::string bus_address_text(int domain, int bus, int device);
 std::optional<std::string> cuda_device_failure(int device);
 
 // Makes one DeviceMemory for each device, in order, which counts the
-// allocations of LibTorch's caching allocator from this call on. They exist
-// until the process ends, because the allocator calls them as long as there are
-// tensors. Call this function once. Initialises CUDA, but creates no context.
+// allocations of LibTorch's caching allocator from this call on. The objects
+// exist until the process ends, because the allocator calls them as long as
+// there are tensors. Call this function once. Initialises CUDA, but creates no
+// context.
 std::vector<devices::DeviceMemory*> make_cuda_memories(
     const devices::HostServices& services);
 

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kOutcomeUnit = int64_t{1} << 32;
 constexpr int64_t kLastRank = std::numeric_limits<int32_t>::max();
 
-// Saving and leaving includes a checkpoint, so it has the larger number.
+// A request to save includes a checkpoint, so it has the larger number.
 constexpr int64_t kCheckpoint = 1;
 constexpr int64_t kSave = 2;
 

@@ -33,7 +33,8 @@ struct Verdict {
   int rank = -1;  // lowest rank with this outcome; -1 if kOk
   bool leave_requested = false;
   bool save_requested = false;
-  bool checkpoint_due = false;  // false if save_requested, which writes one
+  // false if save_requested, because saving includes a checkpoint
+  bool checkpoint_due = false;
 
   bool ok() const { return outcome == Outcome::kOk; }
   bool operator==(const Verdict&) const = default;

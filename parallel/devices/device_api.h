@@ -46,9 +46,9 @@ struct DeviceCommunicatorOptions {
   // agent sets for its workers.
   bool may_share_devices = false;
   // If set, called on the issuing thread after each operation is queued, with
-  // the operations' stream. Work that it queues there counts as part of the
-  // operation. Benchmarks use it to add the time of simulated peers
-  // (ghost_ranks.h).
+  // the operations' stream. Work that this function queues on the stream counts
+  // as part of the operation. Benchmarks use it to add the time of simulated
+  // peers (ghost_ranks.h).
   std::function<void(const c10::Stream& operations)> behind_each = {};
 };
 
@@ -62,8 +62,8 @@ struct DeviceCommunicatorOptions {
 // destroyed before the graph.
 //
 // All calls are made from the thread that queues the device's work. Errors:
-// c10::Error if something was captured that cannot be: the host waiting for the
-// device, a copy from or to the host.
+// c10::Error if the captured work contains an operation that cannot be
+// captured: a wait of the host for the device, or a copy from or to the host.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
@@ -76,8 +76,8 @@ class DeviceGraph {
   virtual void begin_capture(DeviceGraph* before) = 0;
   virtual void end_capture() = 0;
   // Ends a failed capture (end_capture() may have failed too) and releases its
-  // memory. Device and thread are then as before begin_capture(). Does nothing
-  // if no capture has begun.
+  // memory. Device and thread are then in the same state as before
+  // begin_capture(). Does nothing if no capture has begun.
   virtual void abandon_capture() noexcept = 0;
   virtual void replay() = 0;
 };
@@ -86,8 +86,8 @@ class DeviceGraph {
 inline constexpr int kDeviceApiVersion = 13;
 
 // Functions of the program for the plugin. The plugin has its own copy of every
-// library of the project that it links, so state that must exist once per
-// process is reached through these.
+// library of the project that it links, so it accesses state that must exist
+// once per process through these functions.
 struct HostServices {
   // MemoryCategoryScope::of_device with the program's scopes.
   MemoryCategory (*category_of)(int64_t bytes);
@@ -112,7 +112,7 @@ struct DeviceInfo {
 
 // Memory in use on a device, as reported by its driver.
 struct DeviceUse {
-  int64_t used_bytes = 0;  // of all processes
+  int64_t used_bytes = 0;  // bytes of all processes
   // Bytes of this process, context included. No value if the driver does not
   // report them, or lists this process under another number (containers).
   std::optional<int64_t> own_bytes;

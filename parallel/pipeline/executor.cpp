@@ -105,7 +105,7 @@ using torch::autograd::impl::gradient_edge;
 // freed once it is sent.
 struct Held {
   Edge loss;               // set on the last stage
-  std::vector<Edge> sent;  // invalid if no gradient is required
+  std::vector<Edge> sent;  // invalid edge: no gradient is needed
   std::vector<std::shared_ptr<MapGradient>> sent_gradients;
   std::vector<std::shared_ptr<MapGradient>> received_gradients;
 };
@@ -265,8 +265,8 @@ class Step {
   const bool is_last_stage_;
   const bool has_backward_;
   StageWork& work_;
-  const at::Tensor& one_;         // gradient of a root
-  size_t current_ = 0;            // index of the instruction
+  const at::Tensor& one_;         // gradient of each root
+  size_t current_ = 0;            // index of the current instruction
   std::map<int64_t, Held> held_;  // by micro-batch
 };
 

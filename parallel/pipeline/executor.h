@@ -34,9 +34,9 @@
 namespace headroom::pipeline {
 
 // In its scope, backwards started by the current thread run on this thread. By
-// default LibTorch runs them on one thread per device; but the thread's scopes
-// (memory categories, policies, the stream) apply only here, and ranks that are
-// threads must not wait for each other.
+// default LibTorch runs them on one thread per device; but the current thread's
+// scopes (memory categories, policies, the stream) do not apply there, and
+// ranks that are threads must not wait for each other.
 class BackwardOnThisThread {
  public:
   explicit BackwardOnThisThread(bool is_cpu)
@@ -82,8 +82,8 @@ at::Tensor sent_map(const at::Tensor& map,
                     std::shared_ptr<MapGradient> gradient);
 
 // The computation of one stage. The executor handles instructions, maps and
-// ranks; meaning of maps, computation of a micro-batch and collection of the
-// parameters' gradients are up to StageWork.
+// ranks; StageWork defines the meaning of maps, computes a micro-batch, and
+// collects the parameters' gradients.
 class StageWork {
  public:
   virtual ~StageWork() = default;
@@ -101,7 +101,8 @@ class StageWork {
   // without communication.
   virtual std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) = 0;
 
-  // Called right before a backward. `is_last`: it is the last one of the step.
+  // Called right before a backward. `is_last`: this backward is the last one of
+  // the step.
   virtual void before_backward(int64_t micro_batch, bool is_last) = 0;
 };
 

@@ -5,7 +5,7 @@
 // the receives of its next instruction before it computes one, so a message of
 // its instruction i shows that the receives of instructions up to i + 1 are
 // posted. Remaining sends are waited for at the end of the step. Without
-// backward (forward only) no message returns, so the sends of an instruction
+// backward (forward only) no message returns; then the sends of an instruction
 // are waited for one instruction later, so that the slowest stage never waits
 // for a send. A message without elements is not sent, and received as an empty
 // tensor.

@@ -24,13 +24,13 @@ namespace headroom::pipeline {
 
 struct ReceivedMap {
   int layer = 0;
-  int from = 0;  // stage
+  int from = 0;  // sending stage
   bool operator==(const ReceivedMap&) const = default;
 };
 
 struct SentMap {
   int layer = 0;
-  std::vector<int> to;  // stages
+  std::vector<int> to;  // receiving stages
   bool operator==(const SentMap&) const = default;
 };
 

@@ -75,8 +75,8 @@ struct HaloPiece {
 
 struct HaloPlan {
   RowRange own;
-  // Numbers of halo rows outside the whole map: the first and the last rows of
-  // the halo.
+  // Numbers of halo rows outside the whole map. They are the first and the last
+  // rows of the halo.
   int64_t rows_above_edge = 0;
   int64_t rows_below_edge = 0;
   // Both sorted by peer, and therefore in row order.

@@ -55,7 +55,7 @@ class ShardMap {
  private:
   std::vector<int64_t> layer_sizes_;
   int num_ranks_;
-  // one element more than there are layers
+  // num_layers() + 1 elements
   std::vector<int64_t> shard_offsets_;
 };
 

@@ -58,7 +58,8 @@ void GradientScatter::State::reduce(int64_t layer) {
   shard.narrow(0, map.shard_offset(layer), size).add_(slice);
 }
 
-// Gives .grad memory before autograd adds to it; it has none between backwards.
+// Allocates the layer's gradient buffer before autograd adds to .grad. The
+// buffer has no memory between backwards.
 class GradientScatter::FirstUse final
     : public torch::autograd::FunctionPreHook {
  public:
@@ -200,7 +201,7 @@ void ShardedLayers::use(int64_t layer) {
   if (fetch_ && cursor_.next_is(gather)) finish_fetch();
   if (!values_->is_whole(layer)) {
     HEADROOM_CHECK(cursor_.next_is(gather), to_string(gather) + " out of turn");
-    // If gather() runs out of memory, the cursor does not pass it.
+    // If gather() runs out of memory, the cursor does not advance.
     values_->gather(layer);
     cursor_.pass(gather);
   }

@@ -347,7 +347,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   });
 }
 
-// One thread per channel; there are few numbers.
+// Runs one thread per channel, which is enough for the few sums.
 __global__ void use_sums(const double* sums, const SumTargets to, int groups,
                          int64_t channels) {
   const int64_t channel =

@@ -31,7 +31,7 @@ struct FlatBufferArguments {
   void* parameters = nullptr;
   const void* gradients = nullptr;  // of this step
   void* accumulated = nullptr;
-  void* first_moment = nullptr;   // SGD's momentum
+  void* first_moment = nullptr;   // of Adam, or SGD's momentum
   void* second_moment = nullptr;  // of Adam; nullptr for SGD
   void* average = nullptr;        // EMA; nullptr if there is none
   const FlatBufferPiece* pieces = nullptr;

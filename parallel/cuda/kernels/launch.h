@@ -26,7 +26,8 @@ struct PixelGroups {
 struct BatchNormArguments {
   ElementType type = ElementType::kFloat32;
   const void* y = nullptr;
-  const void* gradient = nullptr;      // of the output; nullptr in forward
+  // gradient of the output; nullptr in forward
+  const void* gradient = nullptr;
   int64_t gradient_stride = 0;         // elements from one pixel to the next
   void* result = nullptr;              // nullptr if a pass only sums
   const double* statistics = nullptr;  // [groups, 2, C]: mean, 1 / deviation
@@ -35,7 +36,7 @@ struct BatchNormArguments {
   // [groups, 2, C]: means of dz and of dz * n; nullptr means zeros
   const double* means = nullptr;
   const double* sums = nullptr;  // [groups, 2, C]: for headroom_use_sums
-  void* partial = nullptr;       // of partial_bytes()
+  void* partial = nullptr;       // memory of partial_bytes() bytes
   PixelGroups groups;
   int64_t channels = 0;
   layers::ActivationFunction activation;
@@ -68,7 +69,7 @@ struct MapGrid {
   int size_x = 1;
   int size_y = 1;
   int64_t tiles = 1;
-  int64_t chunks = 1;  // of the largest group
+  int64_t chunks = 1;  // number of chunks of the largest group
   int64_t chunk_pixels = 1;
 };
 // Uses enough blocks for all multiprocessors if the map is large enough. For

@@ -32,10 +32,10 @@ struct PoolPlace {
   bool is_inside;
   int64_t channel;
   int64_t sample;
-  int row, column;  // of the first cell
+  int row, column;  // position of the first cell
   int count;        // number of cells
-  // Rows and columns that it reads, clipped at the map's edge. `top` and `left`
-  // are where they would begin without clipping.
+  // Rows and columns that the thread reads, clipped at the map's edge. `top`
+  // and `left` are the first row and column without clipping.
   int top, row_begin, row_end;
   int left, column_begin, column_end;
 };
