@@ -2,8 +2,8 @@
 // complete request (requested_plan.h): the given flags, and a value for each
 // choice that they leave open, in this order of preference:
 //
-//   batch-norm groups   as without a limit; smaller ones only if nothing else
-//                       fits, with a warning: they change the mathematics
+//   batch-norm groups   as without a limit; smaller groups only if no other
+//                       plan fits, with a warning: they change the mathematics
 //   layout              the fastest (plan_time); among layouts within 5 % the
 //                       simplest: data before pipeline before spatial
 //   ZeRO                none, then 1, 2, 3 if there is a data axis; a higher

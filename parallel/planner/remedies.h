@@ -4,7 +4,7 @@
 //
 //   activations   the policy with the least predicted time
 //   micro-batch   the size with the least predicted time
-//   ZeRO, layout  likewise; if no single change fits, the fewest together
+//   ZeRO, layout  likewise; if no single change fits, the fewest flags
 //   processes     the fewest
 //   limits        the smallest sufficient limit, in MiB
 //   image         the largest smaller size, in steps of the model's stride

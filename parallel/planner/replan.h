@@ -4,9 +4,9 @@
 //
 //   needed   predicted bytes of the failed plan's fullest rank at its leanest,
 //            the last step of the memory ladder (worker/memory/memory_ladder.h)
-//   bound    5 % less, minus the bytes that were lacking, and at most the room
-//            that the ranks have, if known
-//   next     the planner's choice under that bound
+//   bound    `needed` less 5 %, or less the bytes that were lacking if these
+//            are more; at most the room that the ranks have, if known
+//   next     the planner's choice within this bound
 //
 // So every plan needs less than the one before, and a sequence of plans ends. A
 // requested layout or ZeRO stage is kept (--zero 0 does not count as

@@ -12,7 +12,7 @@ constexpr int64_t kTileChannels = 32;
 constexpr int64_t kPrimitiveBytes = 28'824;  // includes the tiles' memory
 constexpr int64_t kBytesOfAChannel = 64;
 constexpr int64_t kStridedBytes = 52 << 10;
-// output channels not a multiple of 16
+// added if output channels are not a multiple of 16
 constexpr int64_t kOddOutputs = 160 << 10;
 
 int64_t in_tiles(int64_t channels) { return round_up(channels, kTileChannels); }
