@@ -24,8 +24,8 @@ namespace headroom::kernels {
 
 struct ConvolutionShape {
   int64_t stride = 1;
-  // 0 if the map's rows are split over ranks: then the map includes the rows
-  // around it instead of padding.
+  // 0 if the map's rows are split over ranks: then the map includes
+  // neighbouring rows instead of padding.
   int64_t padding_height = 0;
   int64_t padding_width = 0;
   // Each group reads and computes its own share of the channels.

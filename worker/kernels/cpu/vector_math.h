@@ -40,7 +40,7 @@ constexpr int64_t kLanes = HEADROOM_VECTOR_BYTES / sizeof(T);
 
 // Number of adjacent vectors that are processed together. The chain of
 // dependent operations of a single vector is too long for a processor to
-// overlap with the next one's.
+// overlap with the chain of the next vector.
 constexpr int kPackVectors = 4;
 
 template <typename T>
