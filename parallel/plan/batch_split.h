@@ -62,7 +62,7 @@ std::vector<int64_t> smaller_micro_batches(const BatchCut& cut);
 std::optional<std::string> smaller_micro_batch_error(const BatchCut& cut);
 
 // Like part_of(), but in micro-batches of at most `micro_batch_size` samples,
-// or of one group if that is larger. Every data rank has the same number of
+// or of one group if a group is larger. Every data rank has the same number of
 // micro-batches. A batch with a group that spans ranks is not divided further,
 // because its samples must be in flight together. REQUIRES: micro_batch_size is
 // one of smaller_micro_batches(cut).

@@ -1,4 +1,5 @@
-// Plan: how a run is split; everything that a worker needs for it.
+// Plan: how a run is split over ranks. It holds everything that a worker needs
+// to take part.
 //
 // Plain data, computed by a pure function of (model profile, cluster, request).
 // It is printed, sent over gRPC and stored in checkpoints. A plan is applied to
@@ -89,9 +90,9 @@ std::optional<ActivationPolicy> parse_activation_policy(
 std::string activations_text(const std::vector<ActivationPolicy>& policies);
 
 // Why the plan's forward and backward cannot be captured as CUDA graphs
-// (worker/step/cuda_graph_runner.h); no value if they can. In a graph nothing
-// may wait for another rank or for the host, and all micro-batches of a step
-// must have the same size.
+// (worker/step/cuda_graph_runner.h); no value if they can. In a graph no
+// operation may wait for another rank or for the host, and all micro-batches of
+// a step must have the same size.
 std::optional<std::string> capture_error(const Plan& plan, const BatchCut& cut);
 
 }  // namespace headroom::plan

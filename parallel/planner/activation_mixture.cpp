@@ -96,8 +96,8 @@ void extend(const Frontier& before, const MixtureLayer& layer, int64_t bound,
   }
 }
 
-// Of more than kMostStates states, keeps the first and the fastest in each of
-// kMostStates parts of the bound.
+// If there are more than kMostStates states, keeps the first one and the
+// fastest one in each of kMostStates parts of the bound.
 Frontier thinned(const Frontier& states, int64_t bound) {
   if (states.size() <= kMostStates) return states;
   const int64_t width = bound / static_cast<int64_t>(kMostStates) + 1;

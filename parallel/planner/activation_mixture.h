@@ -46,7 +46,8 @@ using ActivationPolicies = std::vector<plan::ActivationPolicy>;
 // The fastest choice for each layer within `bound`; among equally fast
 // combinations the one that keeps the fewest bytes. No value if no combination
 // fits. The result is exact while at most 4,096 combinations remain at a layer;
-// of more, only the fastest in each 4,096th part of the bound is kept.
+// if there are more, only the fastest in each 4,096th part of the bound is
+// kept.
 std::optional<ActivationPolicies> fastest_within(
     const std::vector<MixtureLayer>& layers, int64_t bound);
 

@@ -7,7 +7,7 @@ namespace headroom::planner {
 
 // The last number in [holds, fails) for which `test` returns true. Assumes that
 // `test` is true for `holds`, false for `fails`, and changes only once between
-// them; does not call it for these two numbers.
+// them. `test` is not called for these two numbers.
 template <typename Test>
 int64_t last_that_holds(int64_t holds, int64_t fails, const Test& test) {
   while (holds + 1 < fails) {

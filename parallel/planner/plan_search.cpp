@@ -313,7 +313,7 @@ class FitSearch {
 struct LayoutPlan {
   PlanDecision decision;
   double seconds = 0;
-  // has the batch-norm groups of a plan without a limit
+  // true if a plan without a limit would have the same batch-norm groups
   bool keeps_groups = false;
   bool exchanges_far = false;
   std::string statistics = "";  // the cost of batch-norm exchanges as text

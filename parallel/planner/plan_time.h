@@ -37,7 +37,7 @@ bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan);
 // there are no such groups.
 std::string statistics_text(const predict::StepEstimate& step);
 
-// The links of the catalogue's machines have the share of the published rate
+// The links of the catalogue's machines have the published rate times the share
 // that is reached in practice.
 
 // Assumed delay of one message over an unmeasured network.

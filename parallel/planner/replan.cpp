@@ -44,7 +44,8 @@ class ReplanSearch {
     request_.memory_limit = bound;
     request_.batch_norm_rule = failed.batch_norm_rule();
     request_.micro_batch_size = 0;
-    request_.resume = "the checkpoint";  // a checkpoint is read at the start
+    // counts the bytes for reading a checkpoint at the start
+    request_.resume = "the checkpoint";
   }
 
   // The plan to continue with, if these flags of the request may change; no
@@ -159,7 +160,7 @@ Replan refuse(const configs::RunConfig& config, const plan::Plan& failed,
 std::string describe(const MemoryShortage& shortage) {
   std::string text = cat("step ", shortage.step, ", rank ", shortage.rank,
                          ": out of memory with the leanest activations");
-  // no tensor was allocated: the C++ heap was full
+  // 0: no tensor was requested, but an allocation on the C++ heap failed
   if (shortage.memory.asked_bytes == 0) return text;
   text += ": asked for " + format_bytes(shortage.memory.asked_bytes) + ", " +
           format_bytes(std::max<int64_t>(0, shortage.memory.free_bytes));

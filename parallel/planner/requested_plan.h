@@ -55,7 +55,8 @@ bool shrinks_groups(const configs::RunConfig& config, const plan::Plan& plan);
 // are on devices, else Gloo. REQUIRES: a backend that the planner admits.
 plan::Backend backend_of(const configs::RunConfig& config);
 
-// Explains the plan's choices, without the memory limit.
+// The reasons for the plan's choices as text, except for those that the memory
+// limit causes.
 std::string reason_of(const configs::RunConfig& config, const plan::Plan& plan);
 
 }  // namespace headroom::planner

@@ -17,8 +17,8 @@ namespace headroom::planner {
 
 // Why a stored plan does not fit this run, with the numbers that differ; "" if
 // it fits. Called before a plan from a file is used: by the coordinator of a
-// resumed run and by a standalone worker. `num_layers` of the model may be 0 if
-// unknown.
+// resumed run and by a standalone worker. `num_layers`: the model's number of
+// layers, or 0 if unknown.
 std::string plan_match_error(const configs::RunConfig& config,
                              const plan::Plan& plan, int world_size,
                              size_t num_layers);

@@ -80,7 +80,8 @@ class Partitioner {
            (layers.busy_bytes - layers.activation_bytes);
   }
 
-  // The smallest possible fullest stage over all partitions.
+  // The bytes of the fullest stage, in the partition that makes this number
+  // smallest; no value if there is no partition.
   std::optional<int64_t> smallest_limit() const {
     std::vector<int64_t> next(at(num_layers_ + 1), kNever);
     next.back() = 0;
@@ -167,7 +168,7 @@ class Partitioner {
   std::vector<Part> parts_;  // the layers [begin, end) at [begin][end]
 };
 
-// The limit of a stage, relative to the smallest possible fullest stage.
+// A stage's memory limit, relative to smallest_memory_limit().
 constexpr double kMemorySlack = 1.05;
 
 // Bytes on one rank of a layer's parameters and all buffers of the same size.

@@ -10,10 +10,10 @@
 // earliest.
 //
 // Pipelines are used to save memory, so cut_stages() limits each stage to 5 %
-// more than the smallest possible fullest stage. A layer's memory is taken from
-// the memory model of the undivided model, because exact numbers for every cut
-// would need a simulation for each pair of layers. These numbers only compare
-// cuts; memory_model.h computes the real peak.
+// more than the smallest limit with which a cut exists. A layer's memory is
+// taken from the memory model of the undivided model, because exact numbers for
+// every cut would need a simulation for each pair of layers. These numbers only
+// compare cuts; memory_model.h computes the real peak.
 #pragma once
 
 #include <cstdint>

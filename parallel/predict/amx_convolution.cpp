@@ -17,7 +17,8 @@ constexpr int64_t kOddOutputs = 160 << 10;
 
 int64_t in_tiles(int64_t channels) { return round_up(channels, kTileChannels); }
 
-// AMX pads output channels to blocks of 64; `weights` pads them to 32.
+// AMX pads output channels to blocks of 64; in `weights` they are padded to
+// blocks of 32.
 int64_t in_wide_blocks(const Convolution& convolution, int64_t weights) {
   const int64_t outputs = convolution.out_channels;
   return outputs > 64 ? weights * round_up(outputs, 64) / outputs : weights;

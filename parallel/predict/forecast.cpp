@@ -175,8 +175,9 @@ class Forecaster {
     return {left, sums - left};
   }
 
-  // Gathers of the weights, each half as long as a sum: of all weights after a
-  // step, or with ZeRO 3 of each layer's before its forward and backward.
+  // Gathers of weights, each of which takes half the time of a sum: all weights
+  // are gathered after a step, or with ZeRO 3 each layer's weights before its
+  // forward and its backward.
   Exchange gathers_of(size_t stage) const {
     if (plan_.zero_stage == 0) return {};
     if (plan_.zero_stage < 3) {

@@ -38,7 +38,7 @@ class Graph {
 
   struct Outcome {
     std::vector<Gradient> inputs;  // one per input of the node
-    // their gradients; freed once they are added
+    // gradients of the parameters; freed once they are added up
     std::vector<Memory> parameters;
   };
   // Computes gradients; the saved buffers exist while it runs.

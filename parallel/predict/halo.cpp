@@ -7,7 +7,7 @@ namespace {
 
 // Bytes of the contiguous copies to send and receive. One sample needs no
 // copies: its rows are contiguous. With one neighbour, sent and received rows
-// together are the halo.
+// together are as large as the halo.
 int64_t message_bytes(const OpContext& context, const Map& map,
                       int64_t around) {
   if (context.shape.samples == 1) return 0;

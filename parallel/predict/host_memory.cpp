@@ -11,7 +11,8 @@
 namespace headroom::predict {
 namespace {
 
-// The layer as received, and its largest tensor in the file's order.
+// A layer is held as it was received, and its largest tensor once more in the
+// file's order.
 constexpr int64_t kCopiesOfALayer = 2;
 
 }  // namespace

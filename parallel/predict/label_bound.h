@@ -7,7 +7,7 @@
 // and mixup nine.) Cutting boxes away only reduces their number. So n samples
 // have at most
 //
-//   own(n) + drawn,    own(n): the n fullest images of the data set
+//   own(n) + drawn,    own(n): boxes of the data set's n fullest images
 //
 // boxes, where `drawn` is the smaller of two bounds:
 //
@@ -26,7 +26,7 @@
 // count as the fullest and the bound is certain.
 //
 // Copy-paste adds to each mosaic at most its share of the mosaic's boxes,
-// rounded: half a box more than the exact share.
+// rounded, which is at most half a box more than the exact share.
 //
 // S. N. Bernstein 1924; Boucheron, Lugosi, Massart: "Concentration
 // Inequalities", 2013, section 2.8.

@@ -50,8 +50,8 @@ struct ValidationShape {
 
 struct MemoryRequest {
   std::vector<layers::LayerCost> layers;
-  // The teacher of distillation, which every rank holds whole; empty if there
-  // is none.
+  // The layers of the teacher of distillation, which every rank holds whole;
+  // empty if there is no teacher.
   std::vector<layers::LayerCost> teacher;
   plan::Plan plan;
   int64_t global_batch_size = 1;
@@ -73,7 +73,7 @@ struct MemoryRequest {
   bool on_device = false;
   const ConvolutionWorkspaces* workspaces = nullptr;
   bool captures_micro_batches = false;  // worker/step/cuda_graph_runner.h
-  // Whether a kernel renders samples (parallel/base/device_scratch.h).
+  // Whether a device kernel renders samples (parallel/base/device_scratch.h).
   bool renders_samples = false;
   int64_t num_moments = 1;  // optimizer values per parameter
   int64_t num_classes = 80;
@@ -132,7 +132,7 @@ int64_t match_capacity(const MemoryRequest& request, int64_t samples);
 
 int64_t largest_total(const std::vector<MemoryEstimate>& stages);
 
-// The rank's step as the memory model simulates it.
+// The request with which the memory model simulates the rank's step.
 StepRequest rank_step(const MemoryRequest& request,
                       const plan::MeshCoordinates& rank);
 

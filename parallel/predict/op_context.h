@@ -129,7 +129,7 @@ class Replay {
   bool replaying_ = false;
 };
 
-// kNoted: maps get derivations. kLean: also, pieces of a layer are recomputed.
+// kNoted: maps get derivations. kLean: pieces of a layer are also recomputed.
 enum class Derive { kNothing, kNoted, kLean };
 
 struct OpContext {

@@ -20,7 +20,7 @@ class RankShare {
   const plan::MeshCoordinates& rank() const { return rank_; }
   const SimulatedStage& stage() const { return stage_; }
   const plan::BatchCut& cut() const { return cut_; }
-  // The rank's part of the requested step.
+  // The rank's part of the batch of samples() samples.
   const plan::BatchPart& part() const { return part_; }
 
   int64_t samples() const { return samples_; }  // samples of the global batch

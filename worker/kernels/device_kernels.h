@@ -14,9 +14,9 @@
 // are mean and inverse deviation. n is the normalised value, z = n * weight +
 // bias, and dz is the gradient of z.
 //
-// The passes themselves compute everything that follows from the sums, so that
-// no operator runs on a few values per channel. Only if a group's sums are
-// added over ranks are they returned and passed in again.
+// The kernels that compute sums also compute everything that follows from them,
+// so that no operator runs on a few values per channel. The sums are returned
+// and passed in again only if they must be added over ranks.
 //
 // Work is queued on the device's current stream; no function waits for it. All
 // functions may be called on any thread.
@@ -191,9 +191,9 @@ class DeviceKernels {
   // --- the end of a step (commit_numbers.h) ---
 
   // Divides a flat buffer of `size` elements into pieces, on which squares()
-  // and commit() work: bytes [pieces, kPieceBytes] on the device. Elements in
-  // no range are only averaged. REQUIRES: ranges in ascending order without
-  // overlap, inside [0, size).
+  // and commit() work: bytes [pieces, kPieceBytes] on the device. Elements
+  // outside all ranges are only averaged (EMA). REQUIRES: ranges in ascending
+  // order without overlap, inside [0, size).
   virtual at::Tensor make_pieces(const c10::Device& device,
                                  std::span<const FlatBufferRange> ranges,
                                  int64_t size) = 0;

@@ -80,8 +80,9 @@ struct LossCall {
   at::Tensor targets;  // bytes; each level has the layout of MatchLayout
   at::Tensor scales;   // double [levels * kLossItems + kScalesOfAll]
   LossRules rules;
-  // Forward: scratch double [levels * 2 * kLossBlocks * kLossItems], outputs.
-  at::Tensor partial, items, total;  // outputs, double: items [3], total []
+  // For forward: `partial` is scratch, double [levels * 2 * kLossBlocks *
+  // kLossItems]; `items` and `total` are outputs.
+  at::Tensor partial, items, total;  // items: double [3]; total: double []
   at::Tensor by_total;  // for backward: gradient of `total`, double []
 };
 

@@ -52,7 +52,8 @@ HEADROOM_PIXEL double rounded(double value) {
   return value + kNoFraction - kNoFraction;
 }
 
-// Returns INT_MIN for values that do not fit in an int, like x86's instruction.
+// Returns INT_MIN for values that do not fit in an int, like x86's conversion
+// instruction.
 HEADROOM_PIXEL int rounded_or_least(double value) {
   const bool fits = value > -2147483648.5 && value < 2147483647.5;
   return fits ? static_cast<int>(rounded(value)) : INT_MIN;
@@ -64,7 +65,8 @@ HEADROOM_PIXEL int rounded_within_int(double value) {
   return static_cast<int>(rounded(within));
 }
 
-// Addition without undefined overflow. Positions that far outside are gray.
+// Addition without undefined overflow. Positions so far outside the picture are
+// gray.
 HEADROOM_PIXEL int wrapping_sum(int a, int b) {
   return static_cast<int>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
 }

@@ -6,7 +6,7 @@
 //                 + w_cls/(n_l*classes) * sum(BCE_cls) ]
 //
 // n_l is the number of matches of level l in the whole global batch of B
-// images. Both numbers follow from the labels, so every rank and micro-batch
+// images. Both n_l and B follow from the labels, so every rank and micro-batch
 // computes its own sums with these constants, and gradients simply add up: no
 // factor depends on the number of ranks. In one process this is YOLOv5's loss.
 #pragma once

@@ -45,7 +45,7 @@ struct LevelScales {
   double box = 0;     // factor for one match
   double obj = 0;     // factor for one cell
   double cls = 0;     // factor for one class of a match
-  double images = 0;  // ratio of the loss to the items
+  double images = 0;  // factor of the sum of the items in the total
   double positive_target = 1;
   double negative_target = 0;
   kernels::EntropyRule obj_rule;

@@ -68,7 +68,7 @@ struct StepSegments {
 StepSegments step_segments(predict::MemoryRequest request,
                            const plan::MeshCoordinates& rank);
 
-// A text for people: "segments of 1.2 GiB for 1.1 GiB of tensors, 400 MiB of
+// A text for users: "segments of 1.2 GiB for 1.1 GiB of tensors, 400 MiB of
 // context, 20 MiB of communication".
 std::string describe(const predict::SegmentEstimate& segments,
                      const DeviceFootprint& footprint);

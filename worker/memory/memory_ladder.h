@@ -47,7 +47,7 @@ struct LadderRungs {
   // Names of policies in order; the first is the plan's own. There is at least
   // one.
   std::vector<std::string> policies;
-  // Policies that would change nothing, each with the reason.
+  // Policies that would have no effect, each with the reason.
   std::vector<std::string> skipped;
   // Micro-batch sizes smaller than the plan's, descending. If the list is
   // empty, micro_batch_error has the reason.
@@ -83,7 +83,7 @@ enum class LadderMove {
 struct LadderDecision {
   LadderState state;
   LadderMove move = LadderMove::kStay;
-  std::string reason;  // a sentence for people; "" for kStay
+  std::string reason;  // a sentence for users; "" for kStay
 };
 
 // Call after this rank's attempt at a step ran out of memory.
@@ -113,8 +113,8 @@ struct StepEvent {
   std::string detail_json = "";  // further fields as a JSON object; "" for none
 };
 
-// The memory that a failed allocation lacked, without room_bytes. `refusal` is
-// the allocator's record of the failure; nullopt if the C++ heap failed.
+// The memory that a failed allocation lacked; room_bytes is not set. `refusal`
+// is the allocator's record of the failure; nullopt if the C++ heap failed.
 MemoryShortfall memory_shortfall(
     const std::optional<activations::CountingAllocator::Refusal>& refusal);
 
@@ -133,8 +133,9 @@ inline StepEvent out_of_memory_event(
 }
 
 // Retries work between steps that may run out of memory on this rank alone,
-// such as validation and files, after returning freed memory to the system.
-// Work that communicates with other ranks cannot be retried by one rank.
+// such as validation and writing files, after returning freed memory to the
+// system. Work that communicates with other ranks cannot be retried by one
+// rank.
 class MemoryRetry {
  public:
   static constexpr int kAttempts = 3;

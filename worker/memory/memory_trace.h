@@ -28,7 +28,7 @@ struct MemoryRecord {
 std::string to_chrome_trace(const std::vector<MemoryRecord>& ranks);
 chart::AreaChart to_chart(const std::vector<MemoryRecord>& ranks);
 
-// The largest kUncounted value; 0 if there is none.
+// The largest bytes of a kUncounted event; 0 if there is no such event.
 int64_t most_uncounted_bytes(const MemoryRecord& record);
 
 // --memory-trace: records this rank's tensors during the first steps of a run.

@@ -122,13 +122,13 @@ double interpolate(const std::vector<double>& x, const std::vector<double>& y,
                    double at);
 
 // The curve with (0, 1) before and (1, 0) after it, where each precision is
-// replaced by the largest from there on.
+// replaced by the largest of itself and all later ones.
 PrecisionCurve envelope_of(const PrecisionCurve& curve);
 
 // The area under envelope_of(curve), linear at 101 recalls, by trapezoids.
 double area_under(const PrecisionCurve& curve);
 
-// Replaces each value by the largest value from there on.
+// Replaces each value by the largest of itself and all later values.
 void make_envelope(std::vector<double>& precision);
 
 }  // namespace headroom::metrics

@@ -222,7 +222,8 @@ Curve curve_of(const std::vector<Judged>& judged, size_t t, size_t most,
   PrecisionCurve curve;
   double hits = 0, misses = 0;
   for (const Judged& one : judged) {
-    // Ignored detections repeat the point before, which changes nothing.
+    // Ignored detections repeat the previous point, which does not change the
+    // curve.
     if (one.rank >= most) continue;
     if (!one.ignored[t]) (one.matched[t] ? hits : misses) += 1;
     curve.recall.push_back(hits / static_cast<double>(objects));

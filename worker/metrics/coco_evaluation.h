@@ -34,11 +34,12 @@ struct PrecisionCurve;
 // equal to a threshold falls on the same side.
 double coco_threshold(size_t i);
 
-// The mean over 101 recalls of step-wise precision, 0 beyond the last.
+// The mean over 101 recalls of step-wise precision, which is 0 beyond the last
+// recall of the curve.
 double coco_step_average(const PrecisionCurve& curve);
 
-// For one image. Returns the detections that count, in the order given.
-// REQUIRES: detections in descending confidence.
+// Matches the detections of one image. Returns the detections that count, in
+// the order given. REQUIRES: detections in descending confidence.
 std::vector<DetectionRecord> coco_match_records(
     std::span<const Detection> detections, std::span<const LabelledBox> labels,
     int64_t max_detections = 100);
@@ -92,7 +93,7 @@ inline constexpr std::array<const char*, kNumCocoAreas> kCocoAreaNames{
 struct CocoFigures {
   int64_t objects = 0;  // objects that count
   double ap = -1, ap50 = -1, ap75 = -1;
-  // recall with 1, 10 and max_detections boxes
+  // recall with at most 1, 10 and max_detections boxes per image and class
   double ar1 = -1, ar10 = -1, ar = -1;
 };
 

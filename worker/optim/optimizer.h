@@ -144,7 +144,7 @@ void optimizer_step(OptimizerKind kind, const OptimizerStep& step,
 //   average = d*average + (1 - d)*value,  d(t) = 0.9999*(1 - exp(-t/2000))
 //
 // t counts optimizer steps from 1. The average covers every floating-point
-// state tensor, batch-norm statistics included, and starts as a copy.
+// state tensor, batch-norm statistics included, and starts as a copy of it.
 // num_batches_tracked is not averaged.
 
 double ema_decay(int64_t updates);

@@ -2,8 +2,8 @@
 //
 // With a single thread and a batch below 16, LibTorch does not use oneDNN for
 // fp32 1x1 convolutions of stride 1, and is half as fast. For such a
-// convolution samples, rows and columns are all just pixels, so the same memory
-// is passed as 16 or more flat samples.
+// convolution the sample, row and column of a pixel do not matter, so the same
+// memory is passed as 16 or more flat samples.
 //
 // On a CPU whose oneDNN cannot convolve bfloat16 or float16, these are computed
 // in float32 and rounded once.

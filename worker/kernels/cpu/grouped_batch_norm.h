@@ -3,7 +3,7 @@
 //
 // If groups span ranks, the sums of all groups are added over ranks by one call
 // of the exchange: [sum, sum of squares] in forward, [sum dz, sum dz * n] in
-// backward. Here n is the normalised value, z the scaled and shifted one, and
+// backward. Here n is the normalised value, z the scaled and shifted value, and
 // dz the gradient of z. Sums and statistics are in double.
 //
 // Shapes: maps [N, C, H, W] channels-last, N may be 0; statistics [groups, 2,
@@ -12,9 +12,9 @@
 // device uses device_batch_norm.h; the other tensors are then on the device
 // too. Functions are reentrant and use ATen's thread pool.
 //
-// Errors: HEADROOM_CHECK for groups that do not cover the samples, for fewer
-// than two values per channel, and for other element types; CommunicationError
-// from the exchange.
+// Errors: HEADROOM_CHECK fails for groups that do not cover the samples, for
+// fewer than two values per channel, and for other element types;
+// CommunicationError from the exchange.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -15,7 +15,8 @@ namespace {
 //   Mish       z * tanh(log(1 + e^z))
 //
 // value(z, slope) and gradient(z, dy, slope) = dy * activation'(z); only leaky
-// uses the slope. A NaN in z gives a NaN value, one in dy a NaN gradient.
+// uses the slope. A NaN in z gives a NaN value; a NaN in dy gives a NaN
+// gradient.
 
 #define HEADROOM_INLINE static inline __attribute__((always_inline))
 
