@@ -55,8 +55,7 @@ bool shrinks_groups(const configs::RunConfig& config, const plan::Plan& plan);
 // are on devices, else Gloo. REQUIRES: a backend that the planner admits.
 plan::Backend backend_of(const configs::RunConfig& config);
 
-// The reasons for the plan's choices as text, except for those that the memory
-// limit causes.
+// The plan's choices as text, without its bytes and the memory limit.
 std::string reason_of(const configs::RunConfig& config, const plan::Plan& plan);
 
 }  // namespace headroom::planner
