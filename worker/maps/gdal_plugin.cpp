@@ -1,4 +1,4 @@
-// libheadroom_maps.so: its one exported function, and the MapApi behind it.
+// The exported function of libheadroom_maps.so, and the MapApi that it returns.
 #include <cpl_conv.h>
 #include <gdal_frmts.h>
 #include <ogr_api.h>
@@ -47,7 +47,8 @@ class Gdal final : public MapApi {
     // Only this driver is allowed: others may open further files and network
     // addresses that a file names.
     const char* const drivers[] = {"GTiff", nullptr};
-    // Ignore files beside it (.aux.xml, .tfw): tiles copy only the tags.
+    // Ignore files that accompany a GeoTIFF (.aux.xml, .tfw), because tiles
+    // copy only its tags.
     const char* const options[] = {"GEOREF_SOURCES=INTERNAL", nullptr};
     const Dataset dataset(GDALOpenEx(file.c_str(),
                                      GDAL_OF_RASTER | GDAL_OF_READONLY, drivers,

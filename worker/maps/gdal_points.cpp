@@ -75,7 +75,8 @@ class PicturePoints final : public MapPoints {
   }
 
   // Whether the picture extends beyond the 180th meridian in a projection whose
-  // turn is unknown: then a corner's longitude converts back to another x.
+  // turn is unknown. This is detected by converting the x of each side to
+  // degrees and back: the result then differs.
   bool goes_round_unseen() const {
     constexpr double kNearZero = 1.5e7;  // metres; below half a turn
     if (turn_ > 0 || std::max(-x_.low, x_.high) *
@@ -191,7 +192,7 @@ class PicturePoints final : public MapPoints {
       ring.add(x[i]);
     }
     const double away = (ring.low + ring.high - x_.low - x_.high) / 2;
-    // kMiddle: ties (half a turn) round the same way on every machine.
+    // kMiddle makes ties (half a turn) round the same way on every machine.
     constexpr double kMiddle = 1e-6;
     const double turns = std::round(away / turn_ - kMiddle) * turn_;
     for (double& value : x) value -= turns;
@@ -200,8 +201,8 @@ class PicturePoints final : public MapPoints {
   const ReferenceSystem points_, picture_;
   const Transformation to_picture_;
   const std::array<double, 6> transform_;
-  const double turn_;         // of the picture's system
-  const double points_turn_;  // of the points' system
+  const double turn_;         // a whole turn in the picture's system
+  const double points_turn_;  // a whole turn in the points' system
   const double farthest_;     // largest valid coordinate of a point
   double determinant_ = 0;
   Range x_, y_;  // extent of the picture in its system

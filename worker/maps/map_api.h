@@ -44,14 +44,14 @@ struct MapBox {
 class MapLayerWriter {
  public:
   virtual ~MapLayerWriter() = default;
-  // Starts the boxes of a picture at that place. Returns why they have no
-  // coordinates in this layer, "" if they have.
+  // Call it before writing the boxes of a picture at that place. Returns why
+  // they cannot be converted to the layer's coordinates, "" if they can.
   virtual std::string begin(const MapPlace& place) = 0;
-  // REQUIRES: begin() returned "".
   struct Written {
     bool has_place = true;  // false if the box is outside the system's bounds
     std::string fault;      // why the layer cannot be written
   };
+  // REQUIRES: begin() returned "".
   virtual Written write(const MapBox& box) = 0;
   // Completes the layer, in its file or, if it has none, in `bytes`. Returns
   // why that failed, "" if it succeeded.
@@ -84,8 +84,9 @@ class MapApi {
   // no map position.
   virtual std::optional<MapPlace> place_of(const std::string& file,
                                            std::string& reason) = 0;
-  // `system` is the name of the points' system, "EPSG:32633". Returns nullptr
-  // and sets `reason` if it cannot convert.
+  // `system` is the name of the points' reference system, for example
+  // "EPSG:32633". Returns nullptr and sets `reason` if conversion is
+  // impossible.
   virtual std::unique_ptr<MapPoints> points_in(const std::string& system,
                                                const MapPlace& place,
                                                std::string& reason) = 0;
@@ -98,8 +99,8 @@ class MapApi {
       const std::string& file, std::string& reason) = 0;
 };
 
-// The plugin's only exported function. It takes a version, and returns nullptr
-// for other versions than its own.
+// The name of the plugin's only exported function. It takes a version, and
+// returns nullptr if the plugin's version differs.
 inline constexpr const char* kMapApiFactory = "headroom_map_api";
 
 }  // namespace headroom::maps

@@ -41,10 +41,10 @@ codecs::PixelRows rows_to_warp(const Warp& warp, int width,
                                codecs::PixelRows rows,
                                const PlacedPicture& picture);
 
-// Computes rows `rows` of the warped picture of tiles that do not overlap, on a
-// gray background. The bytes are those of the same rows of the whole picture.
-// Tiles have type `type` or are empty. REQUIRES: of each tile, the rows that
-// are read (rows_to_warp) are in memory.
+// Warps a picture that consists of tiles on a gray background, and returns rows
+// `rows` of the result. Their bytes are the same as if all rows were computed.
+// Tiles do not overlap. Tiles have type `type` or are empty. REQUIRES: of each
+// tile, the rows that are read (rows_to_warp) are in memory.
 cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
                    int width, codecs::PixelRows rows, int type = CV_8UC3);
 
@@ -52,7 +52,7 @@ cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
 codecs::PixelRows rows_to_warp(const Warp& warp, int width,
                                codecs::PixelRows rows, codecs::ImageSize size);
 
-// If there is nothing to do, the result shares its pixels with `image`.
+// If the warp changes nothing, the result shares its pixels with `image`.
 labels::BoxedImage apply_warp(const labels::BoxedImage& image, const Warp& warp,
                               codecs::ImageSize target);
 

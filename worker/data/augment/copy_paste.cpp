@@ -20,7 +20,8 @@ double covered_share(const labels::PixelBox& box,
          (hidden.width() * hidden.height() + kNoArea);
 }
 
-// The sorted x positions at which the horizontal line at `y` crosses.
+// The sorted x positions at which the horizontal line at `y` crosses the
+// outline.
 std::vector<double> crossings(const PixelOutline& outline, double y) {
   std::vector<double> result;
   for (size_t i = 0; i < outline.size(); ++i) {
@@ -55,7 +56,7 @@ std::vector<PixelOutline> draw_pastes(double share, double width,
   const auto count = static_cast<size_t>(
       std::nearbyint(share * static_cast<double>(objects.size())));
   std::vector<PixelOutline> pastes;
-  // Fisher and Yates, only as far as needed
+  // A Fisher-Yates shuffle of the first `count` elements.
   for (size_t i = 0; i < count; ++i) {
     const auto rest = static_cast<int64_t>(order.size() - i);
     std::swap(order[i], order[i + static_cast<size_t>(draws.below(rest))]);

@@ -1,5 +1,6 @@
-// Changes of pixels that move nothing: mean and median of a neighbourhood,
-// conversion to gray, and equalised brightness (CLAHE), in this order.
+// Changes of pixel values that do not move objects: mean and median of a
+// neighbourhood, conversion to gray, and equalised brightness (CLAHE), in this
+// order.
 //
 // Uses only OpenCV operators whose 8-bit results are the same on every
 // processor, so that a sample has the same bytes everywhere.

@@ -11,9 +11,9 @@
 namespace headroom::augment {
 namespace {
 
-// The source of a pixel in the row: gray, several tiles or gray at a border, or
-// for k > 0 tile k - 1 alone.
-enum Kind : int { kGray = 0, kBorder = -1 };  // k > 0: tile k - 1 alone
+// The kind of a pixel of the row. kGray: outside all tiles. kBorder: near the
+// border of a tile. A number k > 0: all four source pixels are in tile k - 1.
+enum Kind : int { kGray = 0, kBorder = -1 };
 
 // Selects without a branch, so that the compiler can vectorise loops.
 inline int all_bits(bool condition) { return -static_cast<int>(condition); }

@@ -21,8 +21,8 @@
 
 namespace headroom::augment {
 
-// Tiles that do not overlap, on gray. They contain all pixels that the computed
-// rows can read.
+// Tiles that do not overlap, on a gray background. They contain all pixels that
+// the computed rows can read.
 struct PictureRecipe {
   std::vector<PlacedTile> tiles;
   Warp warp;
@@ -44,7 +44,7 @@ struct SampleRecipe {
   bool mirrored = false;
 };
 
-// Computes the rows `kept` of the sample on the CPU, into memory of their own.
+// Computes the rows `kept` of the sample on the CPU, in newly allocated memory.
 // Frees each picture's tiles as soon as they have been used.
 cv::Mat render_sample(SampleRecipe recipe);
 

@@ -35,11 +35,12 @@ struct GeoTags {
 // Returns nullopt if the file is not a TIFF or its tags give no map position.
 std::optional<GeoTags> read_geo_tags(const std::filesystem::path& file);
 
-// The value that marks pixels without data; the file need not be a map. Returns
-// nullopt if the file names no such number.
+// The number in GDAL's tag that marks pixels without data. The file need not
+// have a map position. Returns nullopt if the tag is missing or is not a
+// number.
 std::optional<double> no_data_of(const std::filesystem::path& file);
 
-// Writes the tags. REQUIRES: a file open for writing, without rows yet.
+// Writes the tags. REQUIRES: `tiff` is open for writing and has no rows yet.
 void set_geo_tags(TIFF* tiff, const GeoTags& tags);
 
 }  // namespace headroom::codecs

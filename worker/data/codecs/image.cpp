@@ -166,7 +166,7 @@ std::string reason_of(Body&& body) {
   }
 }
 
-// Limits that accept whatever samples a file has.
+// Limits that accept any kind of samples.
 ImageLimits any_samples() { return {.bands = kAnyBands, .as_stored = true}; }
 
 bool turns_upside_down(int orientation) {

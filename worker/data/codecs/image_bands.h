@@ -20,8 +20,8 @@ namespace headroom::codecs {
 
 inline constexpr int kMostBands = CV_CN_MAX;
 
-// Throw ImageRefusal. `has` is "colours" or a number of bands; `wanted` is not
-// kAnyBands.
+// Both functions throw ImageRefusal. `has` describes the file: "colours", or
+// its number of bands; `wanted` is not kAnyBands.
 [[noreturn]] void refuse_bands(const std::string& has, int wanted);
 [[noreturn]] void refuse_bands(int has, int wanted);
 void check_num_bands(int bands);
@@ -30,7 +30,8 @@ void check_num_bands(int bands);
 void check_samples(int64_t width, int64_t height, int bands,
                    const ImageLimits& limits);
 
-// A picture of that type, CV_8U or CV_16U, filled with an 8-bit value.
+// A picture of `type`, which has depth CV_8U or CV_16U, filled with an 8-bit
+// value (scaled to 16 bits for CV_16U).
 cv::Mat plain_picture(int rows, int cols, int type, uint8_t value);
 
 // Calls `change` with the whole picture if it has three bands, else with each

@@ -90,8 +90,8 @@ void LevelReader::read_slice(cv::Mat& rows) {
   next_ += rows.rows;
 }
 
-// Floating-point rows are converted even if skipped, so that a NaN refuses the
-// file whichever rows are wanted.
+// Floating-point rows are converted even if skipped, so that a file with a NaN
+// is refused whichever rows are wanted.
 void LevelReader::skip(int64_t rows) {
   if (CV_MAT_DEPTH(stored_->type()) == CV_32F) {
     ScanlineReader::skip(rows);

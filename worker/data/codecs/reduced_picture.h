@@ -4,7 +4,7 @@
 // A TIFF may contain smaller copies of itself, called overviews; cloud
 // optimized GeoTIFFs do. The smallest one that is large enough is read. Other
 // files are read row by row. Memory is needed for the small picture and for a
-// few rows, or for as many as the file compresses together.
+// few rows, or for as many rows as the file compresses together.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ struct ReducedPicture {
 };
 
 // The picture keeps its aspect ratio. Its longer side has `longest` pixels, or
-// the image's own number if that is smaller. Each pixel is the mean of the
-// pixels that it covers. `go_on` is called with the rows read so far and all
-// rows, while rows are left; if it returns false, reading stops. REQUIRES:
-// longest > 0.
+// as many as the image's longer side if that has fewer. Each pixel is the mean
+// of the pixels that it covers. While rows are left, `go_on` is called with the
+// number of rows read so far and of all rows; if it returns false, reading
+// stops. REQUIRES: longest > 0.
 ReducedPicture reduced_picture(
     const std::filesystem::path& file, const ImageLimits& limits,
     int64_t longest, const std::function<bool(int64_t, int64_t)>& go_on);

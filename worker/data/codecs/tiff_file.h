@@ -1,4 +1,4 @@
-// A TIFF or BigTIFF opened through libtiff: its header, its parts.
+// Opens a TIFF or BigTIFF through libtiff and reads its header.
 //
 // Messages go to the open file's own handlers, because libtiff's global ones
 // are shared by all threads. Errors: ImageRefusal.
@@ -18,9 +18,9 @@ namespace headroom::codecs {
 struct TiffSource {
   ImageFile* file = nullptr;
   int64_t offset = 0;
-  std::string error;  // the first one reported
+  std::string error;  // the first error that libtiff reported
   bool reading_pixels = false;
-  std::vector<uint8_t> bytes;  // whole file if libtiff must map it
+  std::vector<uint8_t> bytes;  // the whole file if libtiff needs it mapped
 };
 
 struct CloseTiff {

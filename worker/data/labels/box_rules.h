@@ -41,16 +41,17 @@ using PixelRing = std::vector<std::array<double, 2>>;
 // REQUIRES: there is a ring, and none is empty.
 BoxExtent extent_of(std::span<const PixelRing> rings);
 
-// Cuts the rings at the image's edges. Empty if no part is inside.
+// Cuts the rings at the image's edges. Returns an empty list if no part is
+// inside.
 std::vector<PixelRing> parts_in(const std::vector<PixelRing>& rings,
                                 double width, double height);
 
-// The default of `headroom tile`.
+// The same as the default of `headroom tile`.
 inline constexpr double kLeastVisible = 0.3;
 
-// Whether a polygon that the image's edges cut is still worth a box. It needs
-// at least kLeastVisible of its area and one pixel on each side. `tile` knows
-// only boxes and uses the area of the box.
+// Whether enough of a polygon remains for a box after cutting it at the image's
+// edges: at least kLeastVisible of its area, and one pixel along each axis.
+// (`headroom tile` has no polygons and compares areas of boxes.)
 bool shows_enough(const std::vector<PixelRing>& parts,
                   const std::vector<PixelRing>& rings);
 
@@ -59,27 +60,27 @@ class BoxRules {
   explicit BoxRules(LabelFile& result) : result_(result) {}
 
   // Sets the place that is named in faults of the next boxes: "a.txt:3". `box`
-  // names one of several boxes of that place.
+  // names one of several boxes at that place.
   void at(std::string where, std::string box = "");
 
   void fault(DataFaultKind kind, std::string what, std::string fix);
   void drop(DataFaultKind kind, std::string what);
 
-  // The class that a label gives as a number. Reports a number that is no
-  // class. One that is not below `num_classes` becomes the file's unknown
-  // class.
+  // Converts a label's number to a class. Returns nullopt and reports the
+  // number if it is not valid as a class. Returns nullopt and stores the class
+  // as the file's unknown class if it is not below `num_classes`.
   std::optional<int32_t> class_of(double number, int64_t line,
                                   int64_t num_classes);
 
   // Adds a box, or reports why it is dropped. If the box needs no repair,
-  // `as_written` is kept to the bit. The outline is clipped like its box.
-  // `said_before` is the text of a duplicate's fault.
+  // `as_written` is stored unchanged. The outline is clipped like its box.
+  // `said_before` is the text of the fault that a duplicate gets.
   void add(int32_t class_index, const BoxExtent& extent,
            const std::optional<BoxLabel>& as_written,
            std::string_view said_before, Outline outline = {});
 
-  // Adds a box with corners in pixels of an image of that size; the outline is
-  // in fractions of the image.
+  // Adds a box with corners in pixels of an image of size `size`; the outline
+  // is in fractions of the image.
   void add_pixels(int32_t class_index, const BoxExtent& pixels,
                   codecs::ImageSize size, Outline outline = {});
 

@@ -55,14 +55,14 @@ struct CocoFile {
   std::vector<CocoCategory> categories;     // sorted by id
 };
 
-// Throws for a missing file, one over 4 GiB, text that is not JSON, a file
+// Throws for a missing file, a file over 4 GiB, text that is not JSON, a file
 // without lists of images and categories, records without their ids, and
 // repeated ids.
 CocoFile read_coco_annotations(const std::filesystem::path& file,
                                bool keep_outlines = false);
 
-// Reads a list of {image_id, category_id, bbox, score}. Throws for records
-// without one of these.
+// Reads a list of {image_id, category_id, bbox, score}. Throws for records that
+// lack one of these fields.
 std::vector<CocoAnnotation> read_coco_results(
     const std::filesystem::path& file);
 
