@@ -16,7 +16,7 @@
 namespace headroom::video {
 
 struct VideoFormat {
-  int width = 0, height = 0;                // after turning upright
+  int width = 0, height = 0;                // size of a picture turned upright
   int64_t rate = 25, rate_denominator = 1;  // pictures per second
   int64_t pictures = 0;  // as stated in the file; 0 if unknown
 

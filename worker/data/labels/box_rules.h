@@ -46,7 +46,8 @@ BoxExtent extent_of(std::span<const PixelRing> rings);
 std::vector<PixelRing> parts_in(const std::vector<PixelRing>& rings,
                                 double width, double height);
 
-// The same as the default of `headroom tile`.
+// The least share of an object's area that must be visible. Also the default of
+// `headroom tile`.
 inline constexpr double kLeastVisible = 0.3;
 
 // Whether enough of a polygon remains for a box after cutting it at the image's

@@ -1,4 +1,5 @@
-// One box per line, as the tutorials of TensorFlow's detectors write them:
+// Reads tables with one box per line, as in the tutorials of TensorFlow's
+// detectors:
 //
 //   filename,width,height,class,xmin,ymin,xmax,ymax
 //   a.jpg,640,480,cat,10,20,110,220
@@ -74,12 +75,13 @@ struct CsvBox {
 class ImageNames {
  public:
   virtual ~ImageNames() = default;
-  // Returns nullopt and sets `why` if there is no such image.
+  // Returns nullopt and sets `why` if the name does not identify one image.
   virtual std::optional<std::string> find(const std::string& name,
                                           std::string& why) const = 0;
 };
 
-// Looks in folders and takes the first that contains the name.
+// Looks for the file in several folders. If no folder contains it, returns its
+// path in the first folder.
 class NamesInFolders : public ImageNames {
  public:
   NamesInFolders(const fs::path& file, const fs::path& images) {
@@ -107,7 +109,8 @@ class NamesInFolders : public ImageNames {
   std::vector<fs::path> folders_;
 };
 
-// Looks among the images of a split. The name must match exactly one of them.
+// Looks for the name among the images of a split. It must match exactly one
+// image.
 class NamesOfImages : public ImageNames {
  public:
   explicit NamesOfImages(const std::vector<std::string>& images) {

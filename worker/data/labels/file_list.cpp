@@ -30,7 +30,8 @@ constexpr std::array<std::string_view, 12> kDecodedSuffixes{
 constexpr std::array<std::string_view, 13> kOtherSuffixes{
     ".dng", ".pfm", ".gif", ".heic", ".heif", ".avif", ".jp2",
     ".dcm", ".jxl", ".tga", ".ppm",  ".pgm",  ".exr"};
-// Labels and other files that are usual beside images: not examined.
+// Suffixes of labels and other files that are often stored beside images. These
+// files are not examined.
 constexpr std::array<std::string_view, 11> kForeignSuffixes{
     ".txt", ".xml", ".json",  ".geojson", ".csv", ".yaml",
     ".yml", ".md",  ".cache", ".npy",     ".zip"};
@@ -72,7 +73,8 @@ class Lister {
   }
 
   std::vector<std::string> take() {
-    // The files of one folder are sorted; those of several may not be.
+    // The files of one folder are already sorted; files of lists or of several
+    // sources may not be.
     if (!std::ranges::is_sorted(files_, path_precedes)) {
       std::ranges::sort(files_, path_precedes);
     }
@@ -111,8 +113,8 @@ class Lister {
       errno = 0;
     }
     if (errno != 0) refuse(errno);
-    // A folder's files are sorted in at the place of the folder's name:
-    // path_precedes().
+    // A subfolder's files are placed where the subfolder's name is in the
+    // order, as path_precedes() requires.
     std::ranges::sort(entries);
     const std::string inside = (directory / "").string();
     for (const auto& [name, type] : entries) add_entry(inside + name, type);
@@ -194,7 +196,7 @@ size_t suffix_begin(std::string_view file) {
 bool path_precedes(std::string_view a, std::string_view b) {
   const size_t length = std::min(a.size(), b.size());
   size_t at = 0;
-  // Neighbours share long beginnings, so compare in large steps.
+  // Neighbouring paths have long common beginnings, so compare in large steps.
   constexpr size_t kStep = 16;
   while (at + kStep <= length &&
          std::memcmp(a.data() + at, b.data() + at, kStep) == 0) {

@@ -230,7 +230,7 @@ class GeoJsonHandler {
     return GeoPlace::kElsewhere;
   }
 
-  // A value of a type that is not expected at this place.
+  // Handles a value of a type that is not expected at this place.
   bool other_value() {
     if (place() == GeoPlace::kFeatures) return add_foreign_feature();
     if (place() == GeoPlace::kCoordinates) has_bad_coordinates_ = true;
@@ -333,8 +333,8 @@ class GeoJsonHandler {
     }
   }
 
-  // Adds a member of `features` that is not an object. Returns false if there
-  // are too many, which refuses the text.
+  // Adds a member of `features` that is not an object. If there are too many,
+  // refuses the text and returns false.
   bool add_foreign_feature() {
     begin_feature();
     end_feature();
@@ -361,7 +361,7 @@ class GeoJsonHandler {
   std::string geometry_type_;
   bool has_bad_coordinates_ = false;
   size_t level_ = 0;               // number of open lists of coordinates
-  size_t level_of_positions_ = 0;  // level of positions; 0 before any
+  size_t level_of_positions_ = 0;  // level of positions; 0 before the first one
   size_t numbers_ = 0;             // count of numbers in the newest list
   size_t rings_of_polygon_ = 0;
   std::array<double, 2> position_{};

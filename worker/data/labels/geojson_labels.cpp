@@ -69,8 +69,8 @@ std::optional<maps::MapPlace> place_of_upright(maps::MapApi& maps,
 }
 
 // Coordinates with nine decimals of a degree miss the image's edge by rounding,
-// and libraries differ in the last digits. So values near an edge become the
-// edge, and others are rounded.
+// and libraries differ in the last digits. So values near an edge are set to
+// the edge, and others are rounded.
 double rounded(double pixel, double edge) {
   constexpr double kBesideEdge = 0.01, kSteps = 1024, kFarthest = 1e12;
   for (const double side : {0.0, edge}) {
@@ -196,7 +196,7 @@ class FeatureReader {
   BoxRules rules_;
 };
 
-// One fault for all features beyond the number kept one by one.
+// One fault for all faulty features beyond kMostFaultyFeatures.
 DataFault fault_of_rest(const std::string& file, const GeoJson& content) {
   return {DataFaultKind::kBadLine, file,
           counted(content.other_faults, "feature") +
@@ -276,7 +276,7 @@ class GeoJsonTable : public TableLabels {
       throw Error("data", place(content_.reason_line) + ": " + content_.reason,
                   "export the layer again as GeoJSON", ExitCode::kData);
     }
-    DataReport ignored;  // files that are no images do not matter
+    DataReport ignored;  // files that are not images need no report
     const std::vector<std::string> all = list_images({folder}, ignored);
     std::vector<Candidate> candidates = features_by_image(all);
     std::vector<bool> is_used(content_.features.size());
@@ -329,10 +329,11 @@ class GeoJsonTable : public TableLabels {
   struct Candidate {
     std::vector<Use> features;
     std::vector<size_t> touched;  // features that are visible, but too little
-    std::string reason;           // why it has no coordinates; "" if it has
+    std::string reason;           // why the image has no coordinates, else ""
   };
 
-  // For each feature the image that it names, nullopt if there is none.
+  // Returns for each feature the index of the image that it names, nullopt if
+  // it does not name exactly one.
   std::vector<std::optional<size_t>> named_images(
       const std::vector<std::string>& all) const {
     std::map<std::string, std::vector<size_t>> by_name;
@@ -380,8 +381,9 @@ class GeoJsonTable : public TableLabels {
     }
     const ExtentTree tree(std::move(unnamed));
     // GDAL caches one transformation between two systems. If it is in use, a
-    // second has to be created, which takes as long as this many polygons. So
-    // the lock is released only for images with more polygons.
+    // second has to be created, which takes as long as converting kWorthASecond
+    // polygons. So the lock is released only for images with at least that many
+    // polygons.
     constexpr size_t kWorthASecond = 1000;
     std::mutex transforming;
     constexpr int64_t kThreads = 8;

@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kMaxLabelFileBytes = int64_t{64} << 20;
 constexpr size_t kBoxValues = 5;
 // A box may extend beyond its image, but by at most the image's own size.
-// Larger numbers are taken for pixels.
+// Larger numbers are taken to be pixels.
 constexpr double kMostFraction = 2;
 
 std::string quoted(std::string_view line) {
