@@ -25,7 +25,7 @@ int64_t spread_place(int64_t number, int64_t most, int64_t length) {
   return number * length / std::min(most, length);
 }
 
-// Compares as float32 too, because the text that names a value may have fewer
+// Also compares as float32, because the text that names a value may have fewer
 // digits than the pixels.
 bool is_same(double value, double named) {
   return value == named ||

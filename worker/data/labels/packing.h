@@ -22,7 +22,8 @@ namespace headroom::labels {
 
 struct PackingRequest {
   std::filesystem::path output;  // must not exist, or be an empty folder
-  // Larger archives mean fewer files; smaller ones are easier to copy.
+  // The largest length of an archive. Larger archives mean fewer files; smaller
+  // archives are easier to copy.
   uint64_t shard_bytes = uint64_t{1} << 30;
   IndexOptions index;
   std::function<bool()> stopped;

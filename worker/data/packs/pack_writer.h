@@ -18,9 +18,9 @@ namespace headroom::packs {
 
 class PackWriter {
  public:
-  // A shard ends before it would exceed `shard_bytes`, but has at least one
-  // file. Larger shards mean fewer files; smaller ones are easier to copy and
-  // to replace.
+  // A shard ends before it would exceed `shard_bytes`, but contains at least
+  // one image. Larger shards mean fewer files; smaller shards are easier to
+  // copy and to replace.
   PackWriter(std::filesystem::path folder, std::string split,
              uint64_t shard_bytes);
   ~PackWriter();

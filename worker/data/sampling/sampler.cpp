@@ -11,7 +11,7 @@ namespace headroom::sampling {
 namespace {
 
 // Four rounds are enough for large domains; small ones need more. The cost is
-// negligible beside decoding an image.
+// negligible compared with decoding an image.
 constexpr uint32_t kFeistelRounds = 12;
 
 }  // namespace

@@ -49,10 +49,10 @@ class Permutation {
 //   sums      2     2  3   6        a sample of weight 0 is never drawn
 //
 // So any rank can compute any position of any epoch in O(log n). The table
-// takes 8 bytes per sample. For one table, samples rise with u; a ledger can
-// check this without the weights.
+// takes 8 bytes per sample. With the same table, a larger u never gives an
+// earlier sample; a ledger can check this without the weights.
 //
-// Returns the number u.
+// weighted_draw() returns the number u.
 double weighted_draw(uint64_t seed, int64_t epoch, int64_t position);
 
 class WeightedSampler {
@@ -68,7 +68,7 @@ class WeightedSampler {
  private:
   const uint64_t seed_;
   std::vector<double> sums_;
-  int64_t last_ = 0;  // index of the last sample with a weight
+  int64_t last_ = 0;  // index of the last sample with a positive weight
 };
 
 // REQUIRES: num_samples > 0, global_batch_size > 0.

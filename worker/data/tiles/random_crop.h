@@ -9,11 +9,12 @@
 //   |      +-------+        |   kLeastVisible of its area is in the window
 //   +-----------------------+   (tile_plan.h).
 //
-// The place follows from (seed, epoch, the sample that is made, the sample
-// whose image it is). So each part of a mosaic has its own window, which does
-// not depend on the number of threads and ranks and is the same after a resume.
-// (An image that occurs twice in one mosaic shows the same window twice.) Only
-// the window's rows of the file are kept in memory, and nothing is cached.
+// The place depends only on the seed, the epoch, the sample that is made and
+// the sample that the image belongs to. So each part of a mosaic has its own
+// window, which does not depend on the number of threads and ranks and is the
+// same after a resume. (An image that occurs twice in one mosaic shows the same
+// window twice.) Only the window's rows of the file are kept in memory, and
+// nothing is cached.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +34,9 @@ codecs::ImageSize crop_size(codecs::ImageSize image, int64_t height,
 
 class RandomCrops : public augment::ImageSource {
  public:
-  // Crops the images that sample `made` consists of; `whole` loads those that
-  // are not cut. height x width is the network's input. A window whose rows
-  // have more pixels than the limit is a fault.
+  // Crops the images that sample `made` consists of; `whole` loads the images
+  // that are not cut. height x width is the network's input. A window whose
+  // rows have more pixels than the limit is a fault.
   RandomCrops(const labels::Dataset& dataset, augment::ImageSource& whole,
               const augment::SampleId& made, int64_t height, int64_t width,
               const codecs::ImageLimits& limits = {});

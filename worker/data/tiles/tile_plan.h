@@ -52,10 +52,12 @@ std::vector<TileRect> tile_grid(int64_t height, int64_t width,
 struct TileOptions {
   int64_t height = 640;  // pixels; a smaller image becomes one tile
   int64_t width = 640;
-  // Share of a tile's side, [0, 1); larger cuts fewer objects, adds tiles.
+  // Overlap of neighbouring tiles as a share of a tile's side, [0, 1). A larger
+  // overlap cuts fewer objects and makes more tiles.
   double overlap = 0;
-  double min_visible = 0;  // of a box's area; larger drops more cut boxes
-  double empty_share = 0;  // of empty tiles kept; larger adds background
+  // Share of a box's area that a tile must show to keep the box, [0, 1].
+  double min_visible = 0;
+  double empty_share = 0;  // share of tiles without boxes that are kept
 };
 
 struct PlannedTile {
@@ -77,14 +79,15 @@ TilePlan plan_tiles(codecs::ImageSize size,
                     std::span<const labels::BoxLabel> boxes,
                     std::string_view name, const TileOptions& options);
 
-// The boxes that are visible in one rectangle of the image, by the same rule.
+// The boxes that are visible in one rectangle of the image, by the same rule as
+// for tiles.
 std::vector<labels::BoxLabel> boxes_in(const TileRect& rect,
                                        codecs::ImageSize size,
                                        std::span<const labels::BoxLabel> boxes,
                                        double min_visible);
 
-// Whether to keep a tile without boxes. About `share` of many tiles are kept. A
-// tile that is kept for a small share is also kept for every larger one.
+// Whether to keep a tile without boxes. Of many tiles, about `share` are kept.
+// A tile that is kept for a small share is also kept for every larger share.
 bool keeps_empty_tile(std::string_view name, const TileRect& tile,
                       double share);
 

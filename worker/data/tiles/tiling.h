@@ -40,7 +40,8 @@ struct TilingRequest {
   std::filesystem::path output;  // must not exist, or be an empty folder
   TileOptions tiles;
   labels::IndexOptions index;
-  // Called before each tile is written; true throws Error (exit 130).
+  // Called before each tile is written; if it returns true, tile_data() throws
+  // Error (exit 130).
   std::function<bool()> stopped = [] { return false; };
 };
 
@@ -48,11 +49,11 @@ struct TiledSplit {
   labels::DataReport report;      // the images that were cut, and their faults
   int64_t in_grid = 0;            // tiles in the grids of these images
   int64_t without_box = 0;        // tiles of the grid with no part of a box
-  int64_t tiles = 0;              // written
+  int64_t tiles = 0;              // tiles written
   int64_t empty_tiles = 0;        // written tiles without a box
   int64_t boxes = 0;              // boxes in the tiles
   int64_t lost_boxes = 0;         // boxes of the images that are in no tile
-  int64_t images_with_alpha = 0;  // TIFFs with samples called alpha
+  int64_t images_with_alpha = 0;  // TIFFs with samples marked alpha
 };
 
 // Tiles train, val and, if the data file names it, test. Throws Error: exit 2
