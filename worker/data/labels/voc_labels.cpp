@@ -1,9 +1,9 @@
 // Reads labels in the format of Pascal VOC:
 //
-//   FOLDER/ImageSets/Main/train.txt   one stem per line; other words are
-//   ignored FOLDER/Annotations/STEM.xml       object: name, bndbox: xmin ymin
-//   xmax ymax FOLDER/JPEGImages/**/STEM.*       the image, or if there is none
-//   here: FOLDER/../images/**/STEM.*        the image
+//   FOLDER/ImageSets/Main/train.txt   one stem per line; the rest is unused
+//   FOLDER/Annotations/STEM.xml       object: name, bndbox: xmin ymin xmax ymax
+//   FOLDER/JPEGImages/**/STEM.*       the image, or if there is none here:
+//   FOLDER/../images/**/STEM.*        the image
 //
 // or an annotation beside its image, STEM.xml, with the same content.
 //

@@ -29,7 +29,8 @@ namespace headroom::loader {
 enum class LoaderMode {
   kTrainMosaic,  // mosaic with probability hyp.mosaic, else letterbox
   kTrainRect,    // batches of like aspect ratio; no mosaic, no shuffle
-  kValidation    // as kTrainRect, but padded by half a stride; one pass
+  // Batches of like aspect ratio, padded by half a stride; one pass.
+  kValidation
 };
 
 // Callbacks to the user of a loader, called on its threads. Each may be empty.
@@ -102,7 +103,7 @@ struct LoaderOptions {
 
   LoaderHooks hooks;
 
-  int64_t num_threads = 1;  // faster up to the number of cores; 0 means 1
+  int64_t num_threads = 1;  // more help up to the number of cores; 0 means 1
   // Called first on each of the threads; may be empty.
   std::function<void()> begin_thread;
   // Limits prefetched batches, tiles in use and cached images together. More

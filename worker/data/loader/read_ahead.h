@@ -3,8 +3,8 @@
 // The loader has only as many threads as cores. The content that is read here
 // is discarded.
 //
-// On a local disk, reading ahead is not worth the threads. So only one
-// file in kProbe is read as a sample. If the first bytes of these files take
+// On a local disk, reading ahead is not worth the threads. So only one file
+// in kProbe is read as a sample. If the first bytes of these files take
 // milliseconds to arrive, as on shared and remote file systems, all files are
 // read, by kThreads threads at once.
 //

@@ -4,8 +4,7 @@
 // Two kinds of files have this layout:
 //
 //   a pack's index       has the position of each image in the archives;
-//   written
-//                        once by `headroom pack` (pack_index.h)
+//                        written once by `headroom pack` (pack_index.h)
 //   an index of files    has a stamp of each image file and label file that was
 //                        read, so that a later start opens only files that
 //                        changed (labels/folder_index.h)
