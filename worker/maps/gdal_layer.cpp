@@ -231,10 +231,10 @@ class LayerWriter final : public MapLayerWriter {
   bool has_transaction_ = false;
   OGRLayerH layer_ = nullptr;       // the only layer; nullptr before begin()
   ReferenceSystem system_;          // system of the layer
-  std::array<double, 6> pixels_{};  // transform of the newest picture
-  std::string from_;                // reference system of the newest picture
-  double farthest_ = 0;             // largest valid coordinate in that system
-  Transformation transformation_;   // from that system to the layer's
+  std::array<double, 6> pixels_{};  // transform passed to the last begin()
+  std::string from_;     // reference system passed to the last begin()
+  double farthest_ = 0;  // largest valid coordinate in that system
+  Transformation transformation_;  // from that system to the layer's
 };
 
 std::unique_ptr<MapLayerWriter> make_layer(const char* driver_name,

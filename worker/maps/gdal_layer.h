@@ -54,8 +54,9 @@ using Transformation =
     std::unique_ptr<std::remove_pointer_t<OGRCoordinateTransformationH>,
                     DestroyTransformation>;
 
-// Coordinates have the easting or longitude first, whatever the system's
-// authority defines. Returns nullptr if GDAL does not understand the name.
+// Coordinates have the easting or longitude first, even if the system's
+// definition has another order. Returns nullptr if GDAL does not understand the
+// name.
 ReferenceSystem reference_system(const std::string& wkt_or_name);
 
 // An upper limit for coordinates of places on Earth. Check it before converting

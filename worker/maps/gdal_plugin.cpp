@@ -22,9 +22,9 @@ bool is_word(std::string_view text) {
   });
 }
 
-// Whether the authority codes of the system's parts refer to parts of the right
-// kind. PROJ 9.1 looks codes up, and crashes if the geographic part has a code
-// of another kind.
+// Whether the authority code of each part of the system is registered for that
+// kind of part. PROJ 9.1 looks codes up, and crashes if the geographic part has
+// the code of another kind of part.
 bool has_codes_of_its_kind(OGRSpatialReferenceH system) {
   const auto is_right = [system](const char* part, auto is_kind) {
     const char* const authority = OSRGetAuthorityName(system, part);

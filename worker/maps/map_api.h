@@ -25,7 +25,7 @@ inline constexpr int kMapApiVersion = 3;
 // in the picture's reference system, with easting or longitude first.
 struct MapPlace {
   std::array<double, 6> transform{};
-  std::string reference_system;   // WKT
+  std::string reference_system;   // as WKT text
   int64_t height = 0, width = 0;  // pixels, as stored
 };
 
@@ -64,24 +64,24 @@ class MapPoints {
   virtual ~MapPoints() = default;
   // West, south, east and north of the picture in the points' system. West is
   // greater than east if the picture crosses the 180th meridian. Returns
-  // nullopt if they are not known.
+  // nullopt if the bounds are not known.
   virtual std::optional<std::array<double, 4>> bounds() = 0;
   // The x distance of a whole turn round the Earth in the points' system; 0 if
-  // it is not known.
+  // that is not known.
   virtual double turn() const = 0;
   // Converts the coordinates of one ring, in order, to columns and rows. If
   // both systems wrap round the Earth, the ring stays in one piece and is moved
   // as near to the picture as whole turns allow. A point without a place in the
-  // picture's system becomes NaN in both x and y. REQUIRES: spans of equal
-  // size.
+  // picture's system becomes NaN in both x and y. REQUIRES: `x` and `y` have
+  // equal sizes.
   virtual void to_pixels(std::span<double> x, std::span<double> y) = 0;
 };
 
 class MapApi {
  public:
   virtual ~MapApi() = default;
-  // Reads the header of a GeoTIFF. Returns nullopt and sets `reason` if it has
-  // no map position.
+  // Reads the header of a GeoTIFF. Returns nullopt and sets `reason` if the
+  // file has no map position.
   virtual std::optional<MapPlace> place_of(const std::string& file,
                                            std::string& reason) = 0;
   // `system` is the name of the points' reference system, for example

@@ -40,8 +40,8 @@ PipedProgram::PipedProgram(std::vector<std::string> words,
 }
 
 void PipedProgram::start(std::vector<std::string>& words) {
-  // A socket instead of a pipe: it has time limits, and writing to a program
-  // that has ended raises no signal.
+  // A socket is used instead of a pipe: it has time limits, and writing to a
+  // program that has ended raises no signal.
   int ends[2], errors[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     failure_ = cat(name_, " cannot be started: ", std::strerror(errno));

@@ -2,8 +2,8 @@
 // pipe, which is both its standard input and its standard output.
 //
 // It is started without a shell, in a process group of its own, so that Ctrl-C
-// reaches this process alone. When this process ends, the pipe breaks, and the
-// program ends too. Its standard error is read all the time by a thread.
+// reaches only this process. When this process ends, the pipe breaks, and the
+// program ends too. A thread reads its standard error all the time.
 //
 // Use it from one thread. Errors: nothing is thrown; finish() returns them.
 #pragma once
@@ -28,7 +28,7 @@ class PipedProgram {
   PipedProgram(const PipedProgram&) = delete;
   PipedProgram& operator=(const PipedProgram&) = delete;
 
-  // Returns the number of bytes read: fewer than `size` at the end.
+  // Returns the number of bytes read, which is less than `size` at the end.
   size_t read(uint8_t* bytes, size_t size);
   // Returns false when the program accepts no more data.
   bool write(const uint8_t* bytes, size_t size);

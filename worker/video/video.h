@@ -62,9 +62,9 @@ std::string check_programs();
 inline constexpr const char* kInstallPrograms =
     "install FFmpeg, for example with apt-get install ffmpeg";
 
-// Opens a file of a supported container and codec, whatever its name. A damaged
-// picture is used as the decoder repairs it; a truncated file ends with its
-// last picture. Returns nullptr and sets `reason` on failure.
+// Opens a file of a supported container and codec; its name does not matter. A
+// damaged picture is used as the decoder repairs it; a truncated file ends with
+// its last picture. Returns nullptr and sets `reason` on failure.
 std::unique_ptr<VideoReader> open_video(const std::string& file,
                                         const ReadOptions& options,
                                         std::string& reason);

@@ -8,8 +8,8 @@
 //
 // Pixels are interpolated bilinearly, and pixels outside the source are gray
 // 114. A box becomes the bounding box of its four transformed corners, clipped
-// to the picture. It is dropped if the result is too small, too thin, or too
-// small a part of the former box. Geometry is computed in double.
+// to the picture. The box is dropped if the result is too small, too thin, or
+// covers too little of the original box's area. Geometry is computed in double.
 #pragma once
 
 #include <opencv2/core/matx.hpp>
@@ -36,7 +36,7 @@ Warp draw_warp(const configs::Hyperparameters& hyp, codecs::ImageSize source,
 bool is_identity(const Warp& warp);
 
 // The rows of `picture` from which rows `rows` of the warped picture, `width`
-// pixels wide, are computed. May be empty.
+// pixels wide, are computed. The range may be empty.
 codecs::PixelRows rows_to_warp(const Warp& warp, int width,
                                codecs::PixelRows rows,
                                const PlacedPicture& picture);

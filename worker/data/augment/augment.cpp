@@ -54,8 +54,8 @@ FinishedRows rows_before(const Finish& finish, codecs::PixelRows rows,
                                                 : rows};
 }
 
-// Fills in the rest of the sample and its recipe. `boxes` are all visible boxes
-// in pixels of the sample.
+// Fills in the boxes of the sample and the remaining fields of its recipe.
+// `boxes` are all visible boxes in pixels of the sample.
 void finish_plan(std::vector<labels::PixelBox> boxes, codecs::ImageSize size,
                  const Finish& finish, const FinishedRows& rows,
                  const ImageSource& images, PlannedSample& planned) {

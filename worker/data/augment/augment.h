@@ -37,7 +37,7 @@ namespace headroom::augment {
 struct NetworkSample {
   cv::Mat pixels;  // [requested rows, width]; owns its memory
   std::vector<labels::NormalizedBox> boxes;
-  // The letterbox of the source image. Not meaningful after augmentation.
+  // The geometry of the source image's letterbox. Not valid after augmentation.
   codecs::ImageSize source;
   double ratio = 1;
   double pad_x = 0, pad_y = 0;
@@ -55,7 +55,7 @@ struct SampleId {
   int64_t epoch = 0;
   int64_t sample = 0;
   // Set if samples are drawn by weight. A sample may then occur several times
-  // in an epoch, so its draws follow from its place in the epoch.
+  // in an epoch, so its draws depend on its place in the epoch.
   const sampling::WeightedSampler* weights = nullptr;
   int64_t place = 0;
 

@@ -42,8 +42,8 @@ std::vector<PixelOutline> draw_pastes(double share, double width,
 
 // `pixels` are consecutive rows of the picture that begin at row `first_row`.
 // Each pixel whose centre is inside an outline takes the value that its mirror
-// pixel had before. A centre is inside if the line to it crosses the outline an
-// odd number of times.
+// pixel had before. A centre is inside if a line to it from outside crosses the
+// outline an odd number of times.
 void paste_mirrored(cv::Mat& pixels, int64_t first_row,
                     std::span<const PixelOutline> outlines);
 

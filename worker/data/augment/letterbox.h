@@ -1,5 +1,6 @@
 // Letterbox: scales an image to the network's size, keeping its aspect ratio.
-// The rest is gray 114, half of it on each side (YOLOv5's rounding).
+// The rest of the network's input is gray 114, half of it on each side (with
+// YOLOv5's rounding).
 //
 // Before letterboxing, every image is resized once while it is loaded, so that
 // its longer side fits the network: see fit_size and resize_loaded.
@@ -37,7 +38,7 @@ struct Letterbox {
   int64_t resized_height = 0, resized_width = 0;
   int64_t top = 0, left = 0;        // first row and column of the picture
   double ratio_x = 1, ratio_y = 1;  // ratios before rounding
-  double pad_x = 0, pad_y = 0;      // half of the padding; boxes move by it
+  double pad_x = 0, pad_y = 0;      // half of the padding; added to boxes
 };
 
 Letterbox letterbox_geometry(codecs::ImageSize source, int64_t height,
@@ -73,12 +74,13 @@ PlacedPicture placed_picture(const Letterbox& geometry);
 // that size.
 cv::Mat resize_to_letterbox(const cv::Mat& pixels, const Letterbox& geometry);
 
-// Places pixels that are the rows `picture.held` of the picture.
+// Returns the tile of `pixels`, which are the rows `picture.held` of the
+// picture.
 PlacedTile placed_tile(const cv::Mat& pixels, const PlacedPicture& picture);
 
-// Returns rows `rows`, `width` pixels wide, of a picture of tiles that do not
-// overlap, on gray. Always a new image. REQUIRES: tiles have type `type` or are
-// empty.
+// Returns rows `rows`, `width` pixels wide, of a picture that consists of tiles
+// on a gray background. Tiles do not overlap. Always returns a new image.
+// REQUIRES: tiles have type `type` or are empty.
 cv::Mat place_tiles(const std::vector<PlacedTile>& tiles, int width,
                     codecs::PixelRows rows, int type);
 

@@ -58,7 +58,7 @@ MosaicTile mosaic_tile(int quarter, cv::Point centre, codecs::ImageSize image,
       top ? centre.y : std::min(centre.y + image.height, canvas.height);
   MosaicTile tile;
   tile.canvas = {x1, y1, x2 - x1, y2 - y1};
-  // The inner corner is kept and the outer one is cut off.
+  // The image's corner at the centre is kept; its opposite sides are cut off.
   tile.image = tile.canvas;
   tile.image.x = left ? image.width - tile.canvas.width : 0;
   tile.image.y = top ? image.height - tile.canvas.height : 0;

@@ -44,12 +44,12 @@ PixelChanges draw_pixel_changes(const configs::Hyperparameters& hyp,
 void change_pixels(cv::Mat& pixels, const PixelChanges& changes,
                    bool has_colours = true);
 
-// Move boxes as flipping the picture moves its objects.
+// Flip the boxes of a picture that is flipped.
 void flip_left_right(std::vector<labels::NormalizedBox>& boxes);
 void flip_up_down(std::vector<labels::NormalizedBox>& boxes);
 
-// HSV jitter: hue, saturation and value each times 1 + U(-1, 1) x gain, on
-// 8-bit HSV (hue in 0..179, modulo 180), rounded to the nearest level.
+// HSV jitter: multiplies hue, saturation and value each by 1 + U(-1, 1) x gain,
+// on 8-bit HSV (hue in 0..179, modulo 180), rounded to the nearest level.
 using HsvGains = std::array<double, 3>;
 
 // Always takes three draws.

@@ -27,7 +27,8 @@ class SamplePacking {
   // Size of the packed recipe, a multiple of kPackedAlignment.
   int64_t bytes() const { return bytes_; }
 
-  // REQUIRES: room for bytes() at `target`, aligned to kPackedAlignment.
+  // REQUIRES: `target` has room for bytes() bytes and is aligned to
+  // kPackedAlignment.
   void write(uint8_t* target) const;
 
  private:

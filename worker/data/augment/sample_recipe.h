@@ -30,7 +30,7 @@ struct PictureRecipe {
 
 struct SampleRecipe {
   int64_t width = 0;        // width of the sample
-  int type = CV_8UC3;       // type of its pixels
+  int type = CV_8UC3;       // type of the sample's pixels
   bool has_colours = true;  // if false: no gray, CLAHE or HSV
   // The rows that are computed, and the part of them that is kept, both counted
   // before the sample is turned upside down.

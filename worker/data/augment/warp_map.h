@@ -47,7 +47,7 @@ class WarpMap {
  private:
   void place_affine(double y, int* xs, int* ys) const;
   void place_perspective(double y, int* xs, int* ys) const;
-  // Whether affine positions of those rows may overflow an int.
+  // Whether affine positions of rows `rows` may overflow an int.
   bool may_wrap(codecs::PixelRows rows) const;
 
   int width_;

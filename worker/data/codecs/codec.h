@@ -4,9 +4,9 @@
 //
 // A decoder throws ImageRefusal for a bad file and frees everything it
 // allocated. It does not apply the orientation; image.cpp does that for all
-// formats. It may keep more rows than were asked for. It refuses the same
-// damage whichever rows are wanted, because ranks that share an image must
-// agree on whether the image is sound.
+// formats. It may keep more rows than requested. It refuses a damaged file
+// whichever rows are requested, because ranks that share an image must agree on
+// whether the image is sound.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // GeoTags: the tags of a GeoTIFF that give the position of its pixels on Earth.
 // They are copied as they are in the file, so that a tile cut from a map is
-// itself a map. This needs no map library and loses nothing of the reference
-// system.
+// itself a map. Copying needs no map library and keeps the reference system
+// complete.
 //
 // Throws nothing for a bad file: tags of an unexpected type, or too long to be
 // copied into every tile, count as missing.
@@ -28,7 +28,8 @@ struct GeoTags {
   std::string key_text;
   std::string no_data;  // GDAL's tag: the value that marks a pixel without data
 
-  // The tags of a part of the picture whose first pixel is at (row, column).
+  // Returns the tags for a part of the picture. The first pixel of that part is
+  // at (row, column).
   GeoTags moved(int64_t row, int64_t column) const;
 };
 

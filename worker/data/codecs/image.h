@@ -14,8 +14,8 @@
 // for the pixels its header claims is refused after reading the header.
 //
 // Decoding a range of rows needs memory for those rows only, in JPEG, PNG, BMP
-// and TIFF. Even so the file is read to its end, so that the decision whether
-// it is damaged does not depend on the rows asked for.
+// and TIFF. The file is still read to its end, so that the decision whether it
+// is damaged does not depend on the requested rows.
 //
 // Errors: a bad file gives a result with a reason, not an exception.
 #pragma once
@@ -95,11 +95,11 @@ struct PixelRows {
 };
 inline constexpr PixelRows kAllRows{0, INT64_MAX};
 
-// Limits `rows` to a picture of that height. An empty range becomes an empty
-// range at the picture's edge.
+// Limits `rows` to the rows of a picture with height `height`. An empty range
+// becomes an empty range at the picture's edge.
 PixelRows clamp_rows(PixelRows rows, int64_t height);
 
-// The rows at the same place after the picture is turned upside down.
+// The rows at which `rows` are after turning the picture upside down.
 inline PixelRows mirror_rows(PixelRows rows, int64_t height) {
   return {height - rows.end, height - rows.begin};
 }
@@ -109,11 +109,11 @@ inline constexpr int kAnyBands = 0;  // colours, or a file's own bands
 
 // Limits on the cost of a file, and the form in which its pixels are wanted.
 struct ImageLimits {
-  int64_t max_pixels = 178'956'970;  // Pillow's limit, and so YOLOv5's
+  int64_t max_pixels = 178'956'970;  // limit of Pillow, which YOLOv5 uses
   int64_t max_file_bytes = 1LL << 30;
   int max_jpeg_scans = 100;  // a crafted 1 MB file can take 30 s
-  // The wanted number of bands of a pixel: kColours, to which every picture is
-  // converted; another number; or kAnyBands.
+  // The wanted number of bands of a pixel: kColours (every picture is converted
+  // to RGB), another number, or kAnyBands.
   int bands = kColours;
   // The values that become level 0 and level kMostLevel of 16 bits. If empty,
   // pixels have 8 bits.
@@ -134,7 +134,7 @@ inline constexpr int kMostLevel = 65'535;
 
 // The number and kind of a file's samples, independent of ImageLimits.
 struct ImageSamples {
-  int bands = kColours;     // number of bands read for kAnyBands
+  int bands = kColours;     // bands that are read with kAnyBands
   int with_alpha = 0;       // number of all samples if some are alpha, else 0
   bool are_colours = true;  // whether a model with ch 3 or 1 can use them
   auto operator<=>(const ImageSamples&) const = default;
@@ -157,7 +157,7 @@ struct ImageSizeResult {
 ImageResult decode_image(const std::filesystem::path& file,
                          const ImageLimits& limits = {});
 
-// Decodes the given rows only. Rows beyond the picture are left out.
+// Decodes only rows `rows`. Rows beyond the picture are left out.
 ImageResult decode_rows(const std::filesystem::path& file, PixelRows rows,
                         const ImageLimits& limits = {});
 

@@ -1,12 +1,12 @@
-// Bands: the numbers of a pixel. They have 8 bits each, or 16 if a data set
-// declares a range of values (level_reader.h). By default a picture has three
-// (red, green, blue), whatever its file holds. If a model's `ch` is neither 3
-// nor 1, only TIFFs with that number of bands are read, and augmentation skips
-// the steps that change colours.
+// Bands: the numbers that a pixel consists of. Each has 8 bits, or 16 if a data
+// set declares a range of values (level_reader.h). By default a picture has
+// three bands (red, green, blue), independent of its file. If a model's `ch` is
+// neither 3 nor 1, only TIFFs with that number of bands are read, and
+// augmentation skips the steps that change colours.
 //
 // Some OpenCV functions support only some numbers of bands. The functions here
 // apply them to each band alone. Pictures of three bands go to OpenCV
-// unchanged, so that the result is OpenCV's to the bit.
+// unchanged, so that the result is exactly OpenCV's.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +45,9 @@ void resize_bands(const cv::Mat& pixels, cv::Mat& target, int interpolation);
 // Swaps rows and columns, for pixels with any number of bands.
 cv::Mat transposed(const cv::Mat& pixels);
 
-// An 8-bit picture to show to people: the first three bands, or the first one
-// as gray if there are fewer. Returns `pixels` itself if it already has that
-// form.
+// Returns an 8-bit RGB picture for display: the first three bands, or the first
+// band as gray if there are fewer. Returns `pixels` itself if it already has
+// three 8-bit bands.
 cv::Mat shown_colours(const cv::Mat& pixels);
 
 }  // namespace headroom::codecs

@@ -130,7 +130,7 @@ bool guarded_header(Reader& reader) {
 }
 
 // Each ink reduces the light that the paper reflects; Adobe's programs store
-// inks inverted. The integer formula is OpenCV's, and so YOLOv5's.
+// inks inverted. OpenCV, and therefore YOLOv5, uses the same integer formula.
 void cmyk_to_rgb(const JSAMPLE* cmyk, uint8_t* rgb, JDIMENSION width,
                  bool inverted) {
   for (JDIMENSION x = 0; x < width; ++x, cmyk += 4, rgb += 3) {

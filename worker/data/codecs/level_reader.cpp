@@ -12,7 +12,8 @@
 namespace headroom::codecs {
 namespace {
 
-// Gray becomes three bands if colours are wanted.
+// The number of bands after reading: gray becomes three bands if colours are
+// wanted.
 int bands_of(const ScanlineReader& stored, const ImageLimits& limits) {
   const int channels = CV_MAT_CN(stored.type());
   return channels == 1 && limits.bands == kColours ? kColours : channels;

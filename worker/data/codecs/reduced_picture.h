@@ -19,7 +19,7 @@ namespace headroom::codecs {
 
 struct ReducedPicture {
   cv::Mat pixels;      // 8-bit RGB, upright; empty if refused or stopped
-  std::string reason;  // why refused; empty if not
+  std::string reason;  // why the file was refused; empty if it was not
 };
 
 // The picture keeps its aspect ratio. Its longer side has `longest` pixels, or

@@ -10,11 +10,11 @@
 // others only above kMaxStreamedPixels. Rows are returned in stored order: the
 // caller applies the orientation.
 //
-// PNG, and gray or RGB TIFF, keep 16 bits; everything else has 8. Colours
-// become RGB. Gray PNG and 16-bit gray TIFF keep one channel. Alpha is dropped.
-// If the limits ask for bands (ImageLimits::bands), the bands are kept with 8
-// or 16 bits. Signed 16 bits and float32 are read from TIFFs if the limits
-// accept any samples. If the limits give ranges, rows are levels
+// PNG, and gray or RGB TIFF, keep 16 bits; all other files are read with 8.
+// Colours become RGB. Gray PNG and 16-bit gray TIFF keep one channel. Alpha is
+// dropped. If the limits ask for bands (ImageLimits::bands), the bands are kept
+// with 8 or 16 bits. Signed 16 bits and float32 are read from TIFFs if the
+// limits accept any samples. If the limits give ranges, rows are levels
 // (level_reader.h).
 //
 // Errors: throws ImageRefusal, which read_image_rows turns into a reason.

@@ -178,7 +178,7 @@ std::optional<ImageHeader> header_if_sound(TIFF* tiff,
 
 int tiff_overview(ImageFile& file, const ImageLimits& limits, int64_t longest) {
   constexpr int kMostPages = 64;
-  constexpr int64_t kMostAtOnce = int64_t{1} << 24;  // pixels
+  constexpr int64_t kMostAtOnce = int64_t{1} << 24;  // pixels decoded together
   if (file.page() > 0) return 0;
   const ImageLimits any_size = streamed(limits);
   const auto opened = open_tiff_header(file, limits);
@@ -191,7 +191,8 @@ int tiff_overview(ImageFile& file, const ImageLimits& limits, int64_t longest) {
        ++page) {
     uint32_t kind = 0;
     TIFFGetFieldDefaulted(tiff, TIFFTAG_SUBFILETYPE, &kind);
-    // This page is a different picture; overviews that follow belong to it.
+    // This page is a different picture, and the overviews after it belong to
+    // it.
     if ((kind & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK)) == 0) break;
     if ((kind & FILETYPE_MASK) != 0) continue;
     const auto small = header_if_sound(tiff, any_size);

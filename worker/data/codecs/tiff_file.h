@@ -1,7 +1,7 @@
 // Opens a TIFF or BigTIFF through libtiff and reads its header.
 //
 // Messages go to the open file's own handlers, because libtiff's global ones
-// are shared by all threads. Errors: ImageRefusal.
+// are shared by all threads. Errors: throws ImageRefusal.
 #pragma once
 
 #include <tiffio.h>

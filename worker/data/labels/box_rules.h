@@ -22,15 +22,16 @@ struct BoxExtent {
   double x1 = 0, y1 = 0, x2 = 0, y2 = 0;
 };
 
-// The value with six significant digits: "0.25".
+// The value as text with up to six significant digits, for example "0.25".
 std::string short_number(double value);
 
-// Parses a number with spaces around it. Returns nullopt for any other text.
+// Parses a number that may have spaces around it. Returns nullopt for any other
+// text.
 std::optional<double> parse_number(std::string_view text);
 
 // Joins the parts of one outline into one ring. Each part holds x and y in
-// turn, in pixels. The connecting lines run forth and back over the same
-// points, so that paste_mirrored() is not affected by them. REQUIRES: every
+// turn, in pixels. The connecting lines run over the same points in both
+// directions, so that paste_mirrored() is not affected by them. REQUIRES: every
 // part has 3 or more pairs.
 Outline joined_outline(const std::vector<std::vector<double>>& parts,
                        codecs::ImageSize size);
@@ -38,7 +39,7 @@ Outline joined_outline(const std::vector<std::vector<double>>& parts,
 // The outer ring of a polygon in pixels, without repeating its first vertex.
 using PixelRing = std::vector<std::array<double, 2>>;
 
-// REQUIRES: there is a ring, and none is empty.
+// REQUIRES: there is at least one ring, and no ring is empty.
 BoxExtent extent_of(std::span<const PixelRing> rings);
 
 // Cuts the rings at the image's edges. Returns an empty list if no part is

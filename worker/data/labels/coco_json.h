@@ -5,7 +5,7 @@
 // may be any whole numbers, also written as text; records may be in any order.
 // Unknown keys are skipped.
 //
-// Errors: Error (exit 4), one line with file:line.
+// Errors: throws Error (exit 4) with one line that names file:line.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ struct CocoAnnotation {
   int64_t image_id = 0;
   int64_t category_id = 0;
   std::array<double, 4> bbox{};  // x, y, w, h in pixels
-  int num_bbox = 0;  // number of values of bbox in the file; valid only if 4
+  int num_bbox = 0;  // number of values in the file; bbox is valid if 4
   std::optional<double> area;
   bool crowd = false;
   // Whether `segmentation` is a list that is not empty. Masks are not lists.

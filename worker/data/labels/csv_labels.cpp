@@ -71,7 +71,7 @@ struct CsvBox {
   std::array<Field, 4> corners = {};  // xmin, ymin, xmax, ymax as written
 };
 
-// Finds the image that a file name of a table means.
+// Finds the image for a file name in a table.
 class ImageNames {
  public:
   virtual ~ImageNames() = default;
@@ -139,8 +139,8 @@ class NamesOfImages : public ImageNames {
   std::map<std::string, std::vector<std::string>> by_name_;
 };
 
-// Indices of the images that the table has named so far. Several names may mean
-// the same image.
+// Indices of the images whose names were read from the table so far. Several
+// names may refer to the same image.
 struct NamedImages {
   std::map<std::string, std::optional<size_t>> by_name;
   std::map<std::string, size_t> by_path;
@@ -193,7 +193,7 @@ class CsvLabels : public TableLabels {
   }
 
  private:
-  // A place as compilers print it: "train_labels.csv:7:12".
+  // A place in the format of compiler messages: "train_labels.csv:7:12".
   std::string place(int64_t line, size_t column) const {
     return cat(TableLabels::place(line), ":", column);
   }

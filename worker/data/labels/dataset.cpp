@@ -229,7 +229,7 @@ class DatasetBuilder {
 namespace {
 
 // Throws if a label has a class that is not in `names`. `first` is the first
-// such label file, nullptr if there is none.
+// label file with an unknown class, nullptr if there is none.
 void refuse_unknown_class(const configs::DataConfig& config,
                           const ImageLabels* first, const DataReport& report) {
   if (first == nullptr) return;
@@ -308,7 +308,7 @@ bool report_image(const Examined& image, DataReport& report) {
   if (image.pack == nullptr || image.size.ok()) {
     return add_image(image.path, image.size.reason, image.labels, report);
   }
-  // The images of a shard that is missing are reported together.
+  // The images of a missing shard are reported together elsewhere.
   add_classes(image.labels.labels, report);
   return false;
 }

@@ -38,8 +38,8 @@ struct IndexOptions {
   // Folder of the index that makes the next start faster (folder_index.h); ""
   // for no index.
   std::filesystem::path kept_in = {};
-  // A tool calls this after each image, from any thread, with the split and its
-  // number of images.
+  // Tools call this function after each image, from any thread, with the split
+  // and its total number of images.
   std::function<void(const std::string& split, int64_t images)> image_done = {};
 };
 

@@ -92,7 +92,7 @@ class Lister {
 
  private:
   void add_directory(const fs::path& directory) {
-    // Links may lead back to a parent: each directory is entered once.
+    // Links may lead back to a parent, so each directory is entered only once.
     struct stat status {};
     if (::stat(directory.c_str(), &status) != 0 ||
         !entered_.insert({status.st_dev, status.st_ino}).second) {
@@ -121,7 +121,7 @@ class Lister {
   }
 
   void add_entry(std::string path, unsigned char type) {
-    std::error_code ignored;  // a dangling link is not a directory
+    std::error_code ignored;  // is_directory() is false for a dangling link
     const bool may_lead_on = type == DT_LNK || type == DT_UNKNOWN;
     if (type == DT_DIR || (may_lead_on && fs::is_directory(path, ignored))) {
       add_directory(path);

@@ -21,8 +21,8 @@ bool path_precedes(std::string_view a, std::string_view b);
 
 // Returns absolute paths, sorted, without duplicates. They are strings because
 // millions of std::filesystem::path take gigabytes. Files of image formats that
-// are not decoded, and files listed twice, go to the report. Throws Error (exit
-// 4) for a source that cannot be read.
+// are not decoded, and files listed twice, are added to the report. Throws
+// Error (exit 4) for a source that cannot be read.
 std::vector<std::string> list_images(
     const std::vector<std::filesystem::path>& sources, DataReport& report);
 

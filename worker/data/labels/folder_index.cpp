@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 // Part of the key. Raise it when a change of the code makes a usable image be
 // refused or have another size, or labels be read in another way.
 constexpr int kVerdicts = 3;
-// A block ends when its images' data reaches this size.
+// A block that is being written ends when its data reaches this size.
 constexpr uint64_t kBlockBytes = uint64_t{4} << 20;
 
 uint64_t digest_of(std::string_view text) {
@@ -208,7 +208,7 @@ const FolderIndex::Chunk& FolderIndex::next() {
       while (in_block_ < end && path_precedes(first_left(), path)) {
         forget_next();
       }
-      // The next block may have this image.
+      // The next block of the index may contain this image.
       if (in_block_ == end && end > 0) break;
       const bool is_known = in_block_ < end && first_left() == path;
       chunk_.known.push_back(is_known ? KnownImage{&block_, in_block_++}

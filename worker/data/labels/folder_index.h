@@ -50,7 +50,7 @@ namespace headroom::labels {
 
 // The entry of an image in the index that an earlier start wrote.
 struct KnownImage {
-  const packs::IndexPart* part = nullptr;  // nullptr if nothing is known
+  const packs::IndexPart* part = nullptr;  // nullptr if the index has no entry
   size_t number = 0;                       // number of the image in the part
 
   // Whether the file is unchanged, so that size() or labels() is valid for it.
@@ -71,7 +71,7 @@ class FolderIndex {
   struct Place {
     std::filesystem::path file;  // "" if no index is used
     std::string key;
-    std::string split;  // "train"; used in notes
+    std::string split;  // for example "train"; used in notes
   };
   // `images`: the split's images, sorted by path; they must outlive this
   // object. If `is_kept` is false, nothing is written and keep() must not be
@@ -88,7 +88,8 @@ class FolderIndex {
     std::vector<KnownImage> known;  // valid until next()
     size_t size() const { return end - begin; }
   };
-  // Returns the images that follow the last chunk; an empty chunk at the end.
+  // Returns the images that follow the last chunk; returns an empty chunk at
+  // the end.
   const Chunk& next();
   // Stores the properties of the next image of the chunk. Call it once for each
   // image, in order. `labels` are those of the image's own label file;
@@ -127,12 +128,12 @@ class FolderIndex {
 
   const Place place_;
   const std::vector<SplitImage>& images_;
-  const uint64_t key_, rules_;  // see packs::IndexSeal
-  const int64_t begin_;         // start of the scan, nanoseconds since 1970
+  const uint64_t key_, rules_;  // as in packs::IndexSeal
+  const int64_t begin_;  // when this object was made, nanoseconds since 1970
   std::unique_ptr<packs::IndexReader> reader_;  // nullptr if Place::file is ""
   packs::IndexPart block_;                      // the newest block read
   size_t in_block_ = 0;        // number of images of block_ already handled
-  bool covers_block_ = false;  // whether the chunk is exactly the block
+  bool covers_block_ = false;  // whether chunk_ is exactly block_
   bool had_index_ = false, has_ended_ = false, is_damaged_ = false;
   const bool is_kept_;
   bool may_write_;

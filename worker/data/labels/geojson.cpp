@@ -16,7 +16,8 @@ namespace headroom::labels {
 namespace {
 
 constexpr const char* kCollection = "FeatureCollection";
-constexpr size_t kMostShownOfGeoJson = 80;  // bytes shown of a word from a file
+// The number of bytes of a word from a file that messages show.
+constexpr size_t kMostShownOfGeoJson = 80;
 
 // Accepts only names of reference systems that cannot refer to a file or a
 // network address.

@@ -36,12 +36,12 @@ struct GeoFeature {
     size_t end = 0;        // index after its last vertex in x and y
     bool is_hole = false;  // true for all rings of a polygon except its first
   };
-  int64_t number = 0;  // counted from 1
+  int64_t number = 0;  // place in `features`, counted from 1
   int64_t line = 0;
-  std::string fault;  // why it is no polygon; "" if it is one
+  std::string fault;  // why the feature is not a polygon; "" if it is
   // The property `class`: missing, a name or a number.
   std::variant<std::monostate, std::string, double> class_value;
-  std::string name, image;  // properties; "" if missing or not text
+  std::string name, image;  // properties; "" if the text is missing
   std::vector<double> x, y;
   std::vector<Ring> rings;  // each has 3 or more vertices
 };
@@ -58,8 +58,8 @@ struct GeoJson {
 
 GeoJson parse_geojson(std::string_view text);
 
-// Whether the file is a FeatureCollection, whatever its name. Stops reading at
-// the root's type or at a list that COCO files have. Returns false if the file
+// Whether the file's content is a FeatureCollection. Stops reading at the
+// root's type or at a list that COCO files have. Returns false if the file
 // cannot be read.
 bool is_geojson(const std::filesystem::path& file);
 

@@ -39,7 +39,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMostOfClassName = 1000;  // bytes
 
 // The map position of an image whose pixels are stored upright. Returns nullopt
-// and sets `reason` if it has none.
+// and sets `reason` if the image has no such position.
 std::optional<maps::MapPlace> place_of_upright(maps::MapApi& maps,
                                                const std::string& image,
                                                codecs::ImageSize size,
@@ -79,7 +79,8 @@ double rounded(double pixel, double edge) {
   return std::round(std::clamp(pixel, -kFarthest, kFarthest) * kSteps) / kSteps;
 }
 
-// Outer rings in pixels; empty if a vertex cannot be converted.
+// The outer rings of a feature in pixels. Returns an empty list if a vertex
+// cannot be converted.
 std::vector<PixelRing> rings_in_pixels(const GeoFeature& feature,
                                        maps::MapPoints& points, double width,
                                        double height) {
@@ -118,8 +119,8 @@ class FeatureReader {
         rules_(labels) {}
 
   // If `cut` is set, a polygon beyond the image's edge is clipped without a
-  // fault, and one that is hardly visible is skipped, because another image
-  // shows it.
+  // fault, and a polygon that is hardly visible is skipped, because another
+  // image shows it.
   void add(size_t index, bool cut) {
     const GeoFeature& feature = content_.features[index];
     rules_.at(cat(file_, ":", feature.line), cat("feature ", feature.number));
@@ -321,14 +322,15 @@ class GeoJsonTable : public TableLabels {
   }
 
  private:
-  // A feature used in an image, by its position or because it names the image.
+  // A feature that is used in an image because of its position or because it
+  // names the image.
   struct Use {
     size_t feature = 0;
     bool is_named = false;
   };
   struct Candidate {
     std::vector<Use> features;
-    std::vector<size_t> touched;  // features that are visible, but too little
+    std::vector<size_t> touched;  // features of which too little is visible
     std::string reason;           // why the image has no coordinates, else ""
   };
 

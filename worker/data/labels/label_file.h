@@ -51,7 +51,7 @@ struct LabelFile {
   std::vector<Outline> outlines;  // one for each box; empty if the box has none
   std::vector<DataFault> faults;
   std::optional<UnknownClass> unknown_class;  // the first one found
-  int64_t largest_class = -1;                 // largest number in the file
+  int64_t largest_class = -1;  // largest class number in the file
   bool has_class_zero = false;
   int64_t num_polygons = 0;
 };
@@ -88,7 +88,7 @@ using IndexedPoint = std::array<float, 2>;
 // refers to memory of the data set, which must outlive it.
 class Outlines {
  public:
-  Outlines() = default;  // without any outline
+  Outlines() = default;  // without outlines
 
   // `ends` has for each box the index after its last point. Indices count the
   // points of the whole data set; `points` begins at index `begin`.
@@ -96,7 +96,7 @@ class Outlines {
            const IndexedPoint* points)
       : ends_(ends), begin_(begin), points_(points) {}
 
-  // The outline of box number `box` of the image; empty if it has none.
+  // The outline of box number `box` of the image; empty if the box has none.
   std::span<const IndexedPoint> of(size_t box) const {
     if (box >= ends_.size()) return {};
     const uint64_t from = box == 0 ? begin_ : ends_[box - 1];

@@ -47,7 +47,7 @@ namespace headroom::labels {
 // One of the three parts of a data set that a data.yaml names.
 enum class Split : uint8_t { kTrain, kVal, kTest };
 
-// The name of a split as in data.yaml: "train".
+// The name of a split as in data.yaml, for example "train".
 std::string split_name(Split split);
 
 // Returns train, val and, if the data file names it, test.
@@ -64,7 +64,7 @@ const std::filesystem::path& split_images(const configs::DataConfig& config,
                                           Split split);
 
 struct ImageLabels {
-  std::string file;  // path of the labels, whether it exists or not
+  std::string file;  // path of the label file, even if it does not exist
   LabelFile labels;  // empty if `fault` is set
   std::optional<DataFault> fault;  // a fault of the file as a whole
 };
@@ -82,7 +82,7 @@ class LabelReader {
  public:
   virtual ~LabelReader() = default;
 
-  // Absolute paths in any order; they need not exist.
+  // Absolute paths in any order; the files need not exist.
   virtual const std::vector<std::string>& images() const = 0;
 
   // Whether boxes are in pixels. Then read() needs the image's size.
@@ -118,7 +118,7 @@ class OwnFileLabels : public LabelReader {
 
 // An image of a split, and the reader of its boxes.
 struct SplitImage {
-  std::string_view path;  // stored in the reader
+  std::string_view path;  // its text is stored in the reader
   const LabelReader* reader = nullptr;
   size_t index = 0;
 
@@ -247,7 +247,7 @@ std::unique_ptr<LabelReader> open_geojson_labels(
     const std::filesystem::path& file, const std::filesystem::path& images,
     const ClassRules& classes, DataReport& report, maps::MapApi& maps);
 
-// Whether all of these sources are indexes of packs.
+// Whether all sources are indexes of packs.
 bool is_packed(const std::vector<std::filesystem::path>& sources);
 
 // Reports a fault for every image whose entry in the pack is damaged.
@@ -257,8 +257,8 @@ void report_damage(const packs::Pack& pack, DataReport& report);
 LabelFile labels_of(const packs::ImageLabels& own, const ClassRules& classes,
                     bool keep_outlines);
 
-// The images and boxes of an index of packs. Throws Error (exit 4) if it is
-// unreadable.
+// The images and boxes of an index of packs. Throws Error (exit 4) if the index
+// is unreadable.
 std::unique_ptr<LabelReader> open_packed_labels(
     const std::filesystem::path& index, const ClassRules& classes,
     DataReport& report, bool keep_outlines);

@@ -33,7 +33,7 @@ struct PackedSplit {
   DataReport report;
   int64_t shards = 0;
   uint64_t bytes = 0;   // total bytes of the shards
-  std::string refusal;  // why a test split was not packed; "" if it was
+  std::string refusal;  // why the test split was not packed; "" if it was
 };
 
 // The name of an image in its pack: its path relative to the data file's

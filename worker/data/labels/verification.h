@@ -26,7 +26,7 @@ struct ImageVerdict {
   std::filesystem::path image;
   std::string reason;            // why the image is left out; "" if it is kept
   codecs::ImageSize size;        // size when upright; 0 if it cannot be decoded
-  codecs::ImageSamples samples;  // bands of its pixels
+  codecs::ImageSamples samples;  // kind of the image's samples
   std::vector<BoxLabel> boxes;   // boxes after repairs
   // One for each box, if IndexOptions::keep_outlines is set.
   std::vector<Outline> outlines;

@@ -49,8 +49,8 @@ struct Batch {
   // that this rank works on: all rows, unless images are split.
   at::Tensor images;
   // Set only if a device renders the images: [n, room] uint8. The first
-  // packed_bytes[i] bytes of row i are a PackedSample. `images` then has sizes
-  // only (on LibTorch's `meta`).
+  // packed_bytes[i] bytes of row i are a PackedSample. `images` then has only
+  // sizes and no memory (device `meta`).
   at::Tensor packed;
   std::vector<int64_t> packed_bytes;
   int64_t image_height = 0, image_width = 0;  // size of whole images
@@ -108,8 +108,8 @@ class BatchSource {
   // threads. REQUIRES: in validation, at most batches_per_epoch() calls.
   virtual Batch next() = 0;
 
-  // The batch that next() will return if it is ready already, else nullptr.
-  // Valid until the same thread calls next().
+  // The batch that next() will return if that batch is ready, else nullptr. The
+  // pointer is valid until the next call of next().
   virtual const Batch* made_ahead() { return nullptr; }
 
   // The number of next() calls in one pass over the data. In training it is the

@@ -25,7 +25,7 @@ class ImageStore : public augment::ImageSource {
  public:
   struct Options {
     int64_t height = 0, width = 0;  // the network's input size
-    bool training = true;           // selects how images are made smaller
+    bool training = true;           // whether images are shrunk as for training
     int64_t cache_bytes = 0;  // 0 for no cache; a larger one saves decoding
     codecs::ImageLimits limits;
   };

@@ -33,7 +33,8 @@ enum class LoaderMode {
   kValidation
 };
 
-// Callbacks to the user of a loader, called on its threads. Each may be empty.
+// Callbacks into the code that uses a loader, called on its threads. Each may
+// be empty.
 struct LoaderHooks {
   // Called before and after assigning a batch's targets, on the same thread.
   std::function<void(int64_t step)> targets_begin, targets_end;
@@ -60,8 +61,8 @@ struct LoaderOptions {
   bool random_crop = false;
   // Whether each batch is resized to a random size; kTrainMosaic only.
   bool multi_scale = false;
-  int64_t mosaic_epochs = INT64_MAX;  // epochs after this many have no mosaics
-  int64_t global_batch_size = 16;     // validation: images of one batch
+  int64_t mosaic_epochs = INT64_MAX;  // number of first epochs with mosaics
+  int64_t global_batch_size = 16;     // in validation: images in one batch
   // kTrainMosaic only: draws samples by these weights. They apply to epochs
   // below `weighted_epochs`; later epochs wait for Loader::draw_from(). If
   // nullptr, each sample is used once in an epoch.
@@ -97,14 +98,14 @@ struct LoaderOptions {
   // (Batch::packed).
   bool packs_samples = false;
 
-  PackTargets pack;                // if empty, the step packs targets itself
-  AssignTargets assign;            // if empty, Batch::targets stays empty
+  PackTargets pack;      // if empty, the training step packs the targets
+  AssignTargets assign;  // if empty, Batch::targets stays empty
   AllocateImages allocate_images;  // allocates the memory of batches
 
   LoaderHooks hooks;
 
   int64_t num_threads = 1;  // more help up to the number of cores; 0 means 1
-  // Called first on each of the threads; may be empty.
+  // Called at the start of each of the loader's threads; may be empty.
   std::function<void()> begin_thread;
   // Limits prefetched batches, tiles in use and cached images together. More
   // memory allows more of each; one batch and one thread are used even if they

@@ -21,16 +21,16 @@ namespace headroom::loader {
 // --- Rectangular batches: groups images of similar shape, and makes each batch
 // just large enough for its images.
 //
-// YOLOv5's rule: sort images by height / width. The shape of a batch follows
-// from its flattest and its tallest image. Each is fitted into the network's
-// size; `pad` strides are added, and the result is rounded up to a multiple of
-// the stride. The same rule is applied to networks that are not square.
+// YOLOv5's rule: sort images by height / width. The shape of a batch depends on
+// its flattest and its tallest image. Both are fitted into the network's size;
+// `pad` strides are added, and the result is rounded up to a multiple of the
+// stride. The same rule is applied to networks that are not square.
 
 struct RectOptions {
   int64_t batch_size = 16;
   int64_t height = 640, width = 640;
   int64_t stride = 32;
-  double pad = 0;  // in strides: 0.5 in validation, 0 in training
+  double pad = 0;  // number of strides: 0.5 in validation, 0 in training
 };
 
 struct RectBatches {
@@ -59,9 +59,9 @@ struct BatchPlan {
   // nullptr if each sample is used once.
   std::shared_ptr<const sampling::WeightedSampler> weights;
   std::vector<int64_t> global_samples;  // training: samples of all ranks
-  int64_t height = 0, width = 0;  // size of whole images when they are made
-  configs::InputSize input;       // size of whole images as network input
-  plan::SampleRange rows;         // this rank's rows of the images
+  int64_t height = 0, width = 0;        // size of whole images before resizing
+  configs::InputSize input;             // size of whole images as network input
+  plan::SampleRange rows;               // this rank's rows of the images
 };
 
 class LoaderPlan {

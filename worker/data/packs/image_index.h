@@ -59,7 +59,8 @@ struct IndexedImage {
   uint64_t offset = 0;
   uint64_t bytes = 0;
   uint64_t digest = 0;  // XXH3 of the image's bytes; only in packs
-  // Where the image's own name, boxes and points begin.
+  // Positions in the sections at which the image's name, boxes and points
+  // begin.
   uint64_t first_name_byte = 0, first_box = 0, first_point = 0;
   uint32_t name_bytes = 0, num_boxes = 0, num_points = 0;
   uint32_t shard = 0;
@@ -109,8 +110,8 @@ struct FileStamp {
 
 // The files of an image at the start that wrote the index.
 struct SeenFiles {
-  FileStamp image, labels;     // labels: of its own label file, if it has one
-  int32_t largest_class = -1;  // largest number in the label file
+  FileStamp image, labels;     // `labels`: of its label file, if any
+  int32_t largest_class = -1;  // largest class number in the label file
   uint32_t first_fault_byte = 0, fault_bytes = 0;
   // The remaining fields are 0 or 1. `believes_image`, `believes_labels`:
   // whether the stored size, or the stored boxes and faults, may be used while
@@ -133,7 +134,7 @@ struct IndexPart {
   // Adds an image with its name and labels; sets the fields of `entry` that
   // hold their positions.
   void add(std::string_view name, IndexedImage entry, const ImageLabels& own);
-  // Sets by_name if it is missing or not sorted.
+  // Sets by_name if it is empty or not sorted.
   void order_names();
   // Returns "" if the entry is damaged and points beyond the end of the names.
   std::string_view name(size_t number) const;
@@ -143,8 +144,8 @@ struct IndexPart {
     return std::string_view(faults).substr(own.first_fault_byte,
                                            own.fault_bytes);
   }
-  // Whether the entry's values are possible and its sections are inside this
-  // part.
+  // Whether the entry's values are valid and its name, labels and faults are
+  // inside this part.
   bool is_possible(size_t number) const;
 
   IndexKind kind = IndexKind::kPack;

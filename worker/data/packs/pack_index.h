@@ -62,7 +62,7 @@ class PackIndex {
   std::filesystem::path shard(uint32_t number) const;
 
   struct ShardState {
-    uint64_t bytes = 0;  // actual length
+    uint64_t bytes = 0;  // actual length of the file
     std::string fault;   // why it is missing or has another length, else ""
   };
   ShardState shard_state(uint32_t number) const;

@@ -51,7 +51,7 @@ std::string open_index_of(const fs::path& shard,
   }
 }
 
-// The image that a path in a pack means.
+// The image to which a path in a pack leads.
 struct Place {
   std::shared_ptr<const PackIndex> index;
   const IndexedImage* image = nullptr;

@@ -45,7 +45,7 @@ auto with_patience(const Call& call) {
 // A file that is open for reading; closed by the destructor.
 class OpenFile {
  public:
-  // If it cannot be opened, error() has the errno.
+  // If the file cannot be opened, error() returns the errno.
   explicit OpenFile(const std::filesystem::path& file);
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
@@ -67,16 +67,16 @@ uint64_t read_at(int descriptor, uint64_t offset, void* bytes,
 
 struct PackedFile {
   std::vector<uint8_t> bytes;
-  std::string error;  // why it cannot be read; "" if it can
+  std::string error;  // why the file cannot be read; "" if it can
 };
 // Reads the file at `path` in a pack. Checks the bytes by their checksum; if it
 // does not match, `error` names the shard. Returns nullopt if the path does not
 // lead into an archive.
 std::optional<PackedFile> read_packed(const std::filesystem::path& path);
 
-// Reads the file that `path` means into the system's cache, unless it is longer
-// than `most` bytes. Returns the time to its first bytes, nullopt if it was not
-// read. Never throws.
+// Reads the file at `path`, also one in a pack, into the system's cache, unless
+// it is longer than `most` bytes. Returns the time until its first bytes
+// arrived, nullopt if the file was not read. Never throws.
 std::optional<std::chrono::microseconds> warm(const std::filesystem::path& path,
                                               uint64_t most) noexcept;
 

@@ -15,7 +15,7 @@ inline constexpr uint64_t kTarBlock = 512;
 // zero byte; `num_bytes` is below 8 GiB.
 std::string tar_header(std::string_view name, uint64_t num_bytes);
 
-// Zeros that fill the last block of a file of that length.
+// The zeros that fill the last block of a file of `num_bytes` bytes.
 std::string tar_padding(uint64_t num_bytes);
 
 std::string tar_end();

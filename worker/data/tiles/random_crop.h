@@ -1,7 +1,8 @@
 // RandomCrops: replaces large images by windows of them. If an image is larger
 // than the network's input, the sample shows a window at a random place,
-// without scaling. The window has the input's size, or the image's own on a
-// side that is smaller. Other images are loaded as without windows.
+// without scaling. The window has the input's size; along a side where the
+// image is smaller, it has the image's length. Smaller images are loaded as
+// without windows.
 //
 //   +-----------------------+
 //   |      +-------+        |   All places are equally likely. A box is clipped
@@ -26,7 +27,7 @@
 
 namespace headroom::tiles {
 
-inline constexpr double kLeastVisible = 0.3;  // headroom tile's default
+inline constexpr double kLeastVisible = 0.3;  // default of `headroom tile`
 
 // The size of an image's window; the image's own size if it is not cut.
 codecs::ImageSize crop_size(codecs::ImageSize image, int64_t height,

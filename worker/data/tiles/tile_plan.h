@@ -9,7 +9,7 @@
 //          background it would teach the network to ignore the object
 //
 // A box that is no higher and no wider than the overlap is entirely in some
-// tile, because neighbours share at least that much along each side.
+// tile, because neighbouring tiles overlap by at least that much.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,12 @@ namespace headroom::tiles {
 //             |--------|
 
 struct TileRect {
-  int64_t y = 0, x = 0, height = 0, width = 0;  // pixels of the image
+  int64_t y = 0, x = 0, height = 0, width = 0;  // in pixels of the image
   bool operator==(const TileRect&) const = default;
 };
 
-// The rising start positions of tiles along one side. REQUIRES: as tile_grid.
+// The rising start positions of tiles along one side. REQUIRES: the same as for
+// tile_grid().
 std::vector<int64_t> tile_starts(int64_t length, int64_t tile, double overlap);
 
 // All tiles, row by row. REQUIRES: sizes > 0, 0 <= overlap < 1.
@@ -70,7 +71,7 @@ struct TilePlan {
   std::vector<PlannedTile> tiles;  // row by row
   int64_t in_grid = 0;             // number of tiles in the grid
   int64_t without_box = 0;         // tiles of the grid with no part of a box
-  int64_t lost_boxes = 0;          // boxes of which no tile shows enough
+  int64_t lost_boxes = 0;          // boxes that are kept in no tile
 };
 
 // `name` identifies the image: its file name without the folder. REQUIRES:

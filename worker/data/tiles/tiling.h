@@ -13,12 +13,13 @@
 //   DIR/data.yaml
 //
 // Y and X are the position of the tile's first pixel in the upright image.
-// Boxes follow the rules of training before they are cut (box_rules.h). An
-// image that cannot be read is left out with all its tiles and is reported.
+// Boxes are checked and repaired as in training before they are cut
+// (box_rules.h). An image that cannot be read is left out with all its tiles
+// and is reported.
 //
 // Everything is written into a folder beside DIR, which is renamed to DIR at
-// the end. If anything fails before that, DIR does not exist. The number of
-// threads changes no byte of the result.
+// the end. If anything fails before that, DIR does not exist. The result does
+// not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
