@@ -15,7 +15,8 @@
 namespace headroom::maps {
 namespace {
 
-// Whether the text's characters form neither a path nor an address.
+// Whether the text has only letters, digits, '_', '-' and '.', without the '/'
+// and ':' of paths and addresses.
 bool is_word(std::string_view text) {
   return std::ranges::all_of(text, [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';

@@ -53,8 +53,8 @@ class MapLayerWriter {
   };
   // REQUIRES: begin() returned "".
   virtual Written write(const MapBox& box) = 0;
-  // Completes the layer, in its file or, if it has none, in `bytes`. Returns
-  // why that failed, "" if it succeeded.
+  // Completes the layer in its file; a layer without a file is returned in
+  // `bytes`. Returns why that failed, "" if it succeeded.
   virtual std::string finish(std::string& bytes) = 0;
 };
 

@@ -5,7 +5,8 @@
 //
 // A mirrored object is pasted only if it hides less than kMostHidden of the
 // area of every box, including boxes of objects pasted before it. A mirrored
-// pixel stays in its row, so some rows of a picture can be computed alone.
+// pixel stays in its row, so some rows of a picture can be computed without the
+// others.
 #pragma once
 
 #include <cstddef>

@@ -38,9 +38,9 @@ struct PixelChanges {
 PixelChanges draw_pixel_changes(const configs::Hyperparameters& hyp,
                                 sampling::RandomStream& draws);
 
-// Changes pixels of 8 or 16 bits in place. Without colours, and with 16 bits,
-// only mean and median apply. REQUIRES: the whole sample if needs_all_rows();
-// colours are RGB.
+// Changes pixels of 8 or 16 bits in place. Pictures without colours or with 16
+// bits get only mean and median. REQUIRES: the whole sample if
+// needs_all_rows(); colours are RGB.
 void change_pixels(cv::Mat& pixels, const PixelChanges& changes,
                    bool has_colours = true);
 

@@ -41,7 +41,7 @@ class WarpMap {
                                  int origin_y, codecs::ImageSize source) const;
 
   // A rectangle that contains all source pixels that rows `rows` of the target
-  // read, whatever the size of the source. REQUIRES: `rows` is not empty.
+  // read, independent of the source's size. REQUIRES: `rows` is not empty.
   PixelBounds bounds(codecs::PixelRows rows) const;
 
  private:

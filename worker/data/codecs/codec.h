@@ -69,7 +69,7 @@ int tiff_overview(ImageFile& file, const ImageLimits& limits, int64_t longest);
 void check_pixels(int64_t width, int64_t height, const ImageLimits& limits);
 
 // Allocates pixels for the stored rows that make up rows `wanted` of the
-// upright image. If the orientation swaps the axes, these are all rows.
+// upright image. If the orientation swaps the axes, the result has all rows.
 RawImage allocate_rows(const ImageHeader& header, PixelRows wanted,
                        int type = CV_8UC3);
 

@@ -3,7 +3,7 @@
 // The decoder is chosen by the content of a file, never by its name. The result
 // is 8-bit RGB with the EXIF orientation applied, to pixels and size alike.
 // Gray is repeated, alpha is dropped, and 16 bits are reduced to 8. Of an
-// animation or a multi-page file the first picture is taken, or the page of a
+// animation or a multi-page file, the first picture is read, or the page of a
 // TIFF that the name asks for. If ImageLimits::bands is not kColours, a TIFF's
 // samples are kept (tiff.cpp). If a range of values is given, the result has 16
 // bits (level_reader.h).
@@ -13,7 +13,7 @@
 // checked before anything is allocated for them, and a file that is too short
 // for the pixels its header claims is refused after reading the header.
 //
-// Decoding a range of rows needs memory for those rows only, in JPEG, PNG, BMP
+// Decoding a range of rows needs memory only for these rows, in JPEG, PNG, BMP
 // and TIFF. The file is still read to its end, so that the decision whether it
 // is damaged does not depend on the requested rows.
 //

@@ -5,7 +5,7 @@
 // augmentation skips the steps that change colours.
 //
 // Some OpenCV functions support only some numbers of bands. The functions here
-// apply them to each band alone. Pictures of three bands go to OpenCV
+// apply them to each band separately. Pictures of three bands go to OpenCV
 // unchanged, so that the result is exactly OpenCV's.
 #pragma once
 
@@ -35,7 +35,7 @@ void check_samples(int64_t width, int64_t height, int bands,
 cv::Mat plain_picture(int rows, int cols, int type, uint8_t value);
 
 // Calls `change` with the whole picture if it has three bands, else with each
-// band alone. `change` must keep size and type.
+// band separately. `change` must keep size and type.
 void change_bands(cv::Mat& pixels, const std::function<void(cv::Mat&)>& change);
 
 // cv::resize into a picture that is already allocated. Bilinear resizing of 16

@@ -180,7 +180,7 @@ bool guarded_read(Reader& reader, const Target& target, JDIMENSION rows) {
 
 // The entropy-coded data of skipped rows is still read, so that damage is
 // found. The last row of the picture is decoded, not skipped: after skipping it
-// the library would assume the end of the file and check nothing more.
+// the library would assume the end of the file and stop checking.
 bool guarded_skip(Reader& reader, JSAMPLE* scratch, JDIMENSION rows) {
   if (setjmp(reader.jump) != 0) return false;
   jpeg_decompress_struct* info = &reader.info;

@@ -1,10 +1,10 @@
-// Makes a small picture, for people to look at, of an image that is too large
-// to be held in memory.
+// Makes a small picture for display of an image that is too large to be held in
+// memory.
 //
 // A TIFF may contain smaller copies of itself, called overviews; cloud
-// optimized GeoTIFFs do. The smallest one that is large enough is read. Other
-// files are read row by row. Memory is needed for the small picture and for a
-// few rows, or for as many rows as the file compresses together.
+// optimized GeoTIFFs do. The smallest overview that is large enough is read.
+// Other files are read row by row. Memory is needed for the small picture and
+// for a few rows, or for as many rows as the file compresses together.
 #pragma once
 
 #include <cstdint>

@@ -350,7 +350,7 @@ class RgbaReader {
   TIFFRGBAImage image_{};
 };
 
-// `raster` contains rows `rows`. Copies to `image` those of them that it keeps.
+// `raster` contains rows `rows`. Copies the rows that `image` keeps into it.
 void copy_kept(const uint32_t* raster, PixelRows rows, RawImage& image) {
   const int64_t begin = std::max(rows.begin, image.kept.begin);
   const int64_t end = std::min(rows.end, image.kept.end);

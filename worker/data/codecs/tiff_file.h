@@ -45,7 +45,8 @@ std::unique_ptr<OpenTiff> open_tiff_header(ImageFile& file,
 // The size, checked against the limits, and the orientation.
 ImageHeader tiff_header(TIFF* tiff, const ImageLimits& limits);
 
-// The number of rows that libtiff decodes together: those of a strip or a tile.
+// The number of rows that libtiff decodes together: the rows of a strip or a
+// tile.
 int64_t tiff_chunk_rows(TIFF* tiff, int64_t height);
 
 [[noreturn]] void refuse_tiff(const std::string& message);

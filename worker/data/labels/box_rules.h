@@ -29,8 +29,8 @@ std::string short_number(double value);
 // text.
 std::optional<double> parse_number(std::string_view text);
 
-// Joins the parts of one outline into one ring. Each part holds x and y in
-// turn, in pixels. The connecting lines run over the same points in both
+// Joins the parts of one outline into one ring. Each part holds alternating x
+// and y, in pixels. The connecting lines run over the same points in both
 // directions, so that paste_mirrored() is not affected by them. REQUIRES: every
 // part has 3 or more pairs.
 Outline joined_outline(const std::vector<std::vector<double>>& parts,

@@ -37,8 +37,8 @@ struct CocoAnnotation {
   bool has_outline = false;
   // Whether a part of the outline is not a list of 3 or more pairs of numbers.
   bool has_bad_outline = false;
-  // The parts of the outline, x and y in turn, in pixels. Empty unless the
-  // caller asked for outlines.
+  // The parts of the outline, each with alternating x and y, in pixels. Empty
+  // unless the caller asked for outlines.
   std::vector<std::vector<double>> outline;
   double score = 0;  // used only in results
   int64_t line = 0;

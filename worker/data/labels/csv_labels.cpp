@@ -6,8 +6,8 @@
 //
 // Corners are pixels of the upright image. The columns width and height are
 // often stale and are not read. If the data file names the table, an image
-// without a line is not part of the data set. If the table was only found
-// beside the images, such an image is background.
+// without a line is not part of the data set. If the table is not named but was
+// found beside the images, an image without a line is background.
 
 #include <algorithm>
 #include <array>

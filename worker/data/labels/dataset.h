@@ -63,7 +63,8 @@ class Dataset {
   int64_t num_polygons() const { return num_polygons_; }
 
   // A hash of names, relative paths, file lengths, sizes and boxes: equal on
-  // every node that holds the same data set, wherever it is mounted.
+  // every node that holds the same data set, independent of where it is
+  // mounted.
   uint64_t digest() const { return digest_; }
 
  private:
@@ -115,8 +116,8 @@ struct BoxCounts {
   int64_t polygons = 0;  // boxes that are polygons
 };
 
-// Counts boxes from the labels alone and opens no image, so that thousands of
-// images take a fraction of a second. (If boxes are in pixels, image headers
+// Counts boxes using only the labels, without opening images, so that thousands
+// of images take a fraction of a second. (If boxes are in pixels, image headers
 // are read.) Images that cannot be decoded are counted although training leaves
 // them out. Counts are in the order of the data set. Throws Error (exit 4) if
 // the split is empty.

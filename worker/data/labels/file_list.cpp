@@ -182,8 +182,8 @@ class Lister {
   std::set<std::pair<dev_t, ino_t>> entered_;
 };
 
-// The position at which a path's suffix begins: ".jpg" in "a/b.jpg". The end of
-// the path if it has none.
+// The position at which a path's suffix begins: ".jpg" in "a/b.jpg". Returns
+// the end of the path if it has no suffix.
 size_t suffix_begin(std::string_view file) {
   const size_t slash = file.rfind('/');
   const size_t name = slash == std::string_view::npos ? 0 : slash + 1;

@@ -25,7 +25,7 @@
 // the process that holds the lock (index_cache.h) writes a new file, which
 // replaces the old one.
 //
-// Errors: none are thrown; finish() returns a note for each problem.
+// Errors: nothing is thrown; finish() returns a note for each problem.
 #pragma once
 
 #include <chrono>
@@ -131,7 +131,7 @@ class FolderIndex {
   const uint64_t key_, rules_;  // as in packs::IndexSeal
   const int64_t begin_;  // when this object was made, nanoseconds since 1970
   std::unique_ptr<packs::IndexReader> reader_;  // nullptr if Place::file is ""
-  packs::IndexPart block_;                      // the newest block read
+  packs::IndexPart block_;                      // the last block read
   size_t in_block_ = 0;        // number of images of block_ already handled
   bool covers_block_ = false;  // whether chunk_ is exactly block_
   bool had_index_ = false, has_ended_ = false, is_damaged_ = false;

@@ -349,7 +349,7 @@ class GeoJsonHandler {
   int64_t& line_;
   GeoJson result_;
   std::vector<GeoPlace> places_;  // open objects and lists, from the root
-  std::string key_;               // the newest key
+  std::string key_;               // the last key read
   std::string root_type_, crs_name_;
   bool has_features_ = false, has_crs_ = false;
   int64_t crs_line_ = 0;
@@ -363,7 +363,7 @@ class GeoJsonHandler {
   bool has_bad_coordinates_ = false;
   size_t level_ = 0;               // number of open lists of coordinates
   size_t level_of_positions_ = 0;  // level of positions; 0 before the first one
-  size_t numbers_ = 0;             // count of numbers in the newest list
+  size_t numbers_ = 0;             // count of numbers in the last list opened
   size_t rings_of_polygon_ = 0;
   std::array<double, 2> position_{};
 };
@@ -404,7 +404,7 @@ class KindHandler {
 
  private:
   int64_t depth_ = 0;
-  std::string key_;  // the newest key of the root
+  std::string key_;  // the last key read in the root
 };
 
 }  // namespace

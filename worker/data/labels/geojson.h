@@ -41,7 +41,8 @@ struct GeoFeature {
   std::string fault;  // why the feature is not a polygon; "" if it is
   // The property `class`: missing, a name or a number.
   std::variant<std::monostate, std::string, double> class_value;
-  std::string name, image;  // properties; "" if the text is missing
+  // The properties `name` and `image`; "" if missing or not text.
+  std::string name, image;
   std::vector<double> x, y;
   std::vector<Ring> rings;  // each has 3 or more vertices
 };

@@ -3,8 +3,8 @@
 // direction of a ring do not matter. If one file serves many images, each image
 // gets the part of a polygon that is inside its edges.
 //
-// The class is the property `class`, a name or a number. If `name` is present
-// beside a number, as `detect` writes them, `name` is used.
+// The class is the property `class`, a name or a number. If there is a property
+// `name` in addition to a number, as `detect` writes, `name` is used.
 
 #include <algorithm>
 #include <cmath>

@@ -70,8 +70,8 @@ struct ImageLabels {
 };
 
 // Adds an image with its labels to the report of its split; call it in the
-// order of the files. `reason` says why the image cannot be read, "" if it can.
-// Returns whether the image is kept.
+// order of the files. `reason` is the reason why the image cannot be read, ""
+// if it can. Returns whether the image is kept.
 bool add_image(std::string_view image, const std::string& reason,
                const ImageLabels& labels, DataReport& report);
 
@@ -220,9 +220,9 @@ std::unique_ptr<LabelReader> open_csv_labels(
     const std::filesystem::path& file, const std::filesystem::path& images,
     const ClassRules& classes, DataReport& report);
 
-// As open_csv_labels, but for those of `images` that the table names. A name
-// that matches none or several of `images` is a fault. If the file is not such
-// a table, reports a fault and returns nullptr.
+// As open_csv_labels, but only for images in `images` that the table names. A
+// name that matches none or several of `images` is a fault. If the file is not
+// a valid table, reports a fault and returns nullptr.
 std::unique_ptr<LabelReader> open_csv_labels_of(
     const std::filesystem::path& file, const std::vector<std::string>& images,
     const ClassRules& classes, DataReport& report);

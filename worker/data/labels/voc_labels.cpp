@@ -151,7 +151,7 @@ ImageLabels read_annotation_text(const std::string& file, std::string_view text,
   return result;
 }
 
-// Annotations beside their images, as labelling programs write them.
+// Reads annotations beside their images, where labelling programs write them.
 class VocFiles : public OwnFileLabels {
  public:
   VocFiles(std::vector<std::string> images, ClassRules classes)

@@ -6,7 +6,7 @@
 // because samples come in random order, replacing them would save nothing, and
 // a full cache of half the data set saves half of the decoding.
 //
-// If a sample needs no resizing, only the rows asked for are decoded, and they
+// If a sample needs no resizing, only the requested rows are decoded, and they
 // are not cached: augmentation will need other rows the next time, and ranks
 // that share an image have no memory for the whole image.
 #pragma once
