@@ -3,7 +3,7 @@
 // An unreachable coordinator may be restarting. So the call is repeated until
 // the time is over or the caller gives up.
 //
-// Errors: throws none of its own; returns the status of the call.
+// Errors: throws no exception; returns the status of the call.
 #pragma once
 
 #include <grpcpp/client_context.h>

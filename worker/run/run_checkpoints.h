@@ -42,10 +42,11 @@ class RunCheckpoints {
   void finish();
 
   int64_t newest_steps() const { return newest_steps_; }
-  // Steps of rank 0's newest checkpoint, written or being written: other ranks
-  // are informed later. Collective.
+  // Steps of rank 0's newest checkpoint, written or being written, which other
+  // ranks may not know yet. Collective.
   int64_t agreed_steps(collectives::Communicator& world) const;
-  // Time since the newest checkpoint, or training, was begun.
+  // Time since the newest checkpoint was begun; without one, since training was
+  // begun.
   std::chrono::steady_clock::duration age() const {
     return std::chrono::steady_clock::now() - begun_;
   }

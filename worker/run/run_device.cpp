@@ -54,7 +54,7 @@ void require_code(const devices::DeviceInfo& device) {
 void make_context(const devices::ComputeDevice& device,
                   const devices::DeviceInfo& info) {
   try {
-    // Without it, CUDA would also create a context on the first card.
+    // Without setDevice(), CUDA would also create a context on the first card.
     c10::impl::getDeviceGuardImpl(device.device().type())
         ->setDevice(device.device());
     device.api()->free_bytes(info.index);
@@ -78,7 +78,7 @@ void require_same_card(const devices::DeviceApi& api,
               "run again");
 }
 
-constexpr size_t kNumbers = 8;  // per line
+constexpr size_t kNumbers = 8;  // numbers in a DeviceMemoryLine
 
 devices::DeviceApi& api_of(const devices::ComputeDevice& device) {
   return *device.api();

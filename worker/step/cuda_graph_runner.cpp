@@ -32,7 +32,7 @@ struct CudaGraphRunner::Graph {
   Graph& operator=(const Graph&) = delete;
 
   devices::DeviceMemory& memory;
-  bool& has_ended_step;  // the runner's
+  bool& has_ended_step;  // member of the runner
   std::unique_ptr<devices::DeviceGraph> work;
   MicroBatch inputs;
   at::Tensor total;

@@ -4,7 +4,8 @@
 // group in the micro-batch, the ranks that share the group's statistics, this
 // rank's rows of a split image, and the runner of the layers.
 //
-// Ownership: borrows the mesh and the runner; its contexts borrow it.
+// Ownership: borrows the mesh and the runner; the contexts that it returns
+// borrow it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,7 +41,7 @@ struct StepGroups {
 };
 
 // `micro_batch` in samples of the global batch; may be empty.
-// REQUIRES: it is one of part_of() for some rank.
+// REQUIRES: `micro_batch` is one of part_of() for some rank.
 StepGroups groups_of(const GroupRequest& request,
                      plan::SampleRange micro_batch);
 

@@ -135,7 +135,8 @@ std::vector<at::Tensor> StageForward::run(const loader::Batch& batch) {
   }
 }
 
-// Called outside the catch, where the failed attempt's memory is free again.
+// Returns a failure instead of throwing, so that the caller retries outside the
+// catch, where the failed attempt's memory is free again.
 StageForward::Attempt StageForward::attempt(const loader::Batch& batch) {
   Attempt result;
   try {

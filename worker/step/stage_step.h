@@ -78,7 +78,7 @@ class StageStep final : public pipeline::StageWork {
   StageStep(const StepOptions& options, TrainingState& state,
             const collectives::Mesh& mesh, ParallelContext& context);
 
-  // Called before the executor runs a step. `part.batch` must outlive it.
+  // Called before the executor runs a step. `part.batch` must outlive the step.
   // `graphs` captures the micro-batches; null if none is captured.
   void begin(Part part, CudaGraphRunner* graphs, StepCommit& commit);
   // Copies the inputs of the next step's first forward() into the graph's
@@ -104,8 +104,8 @@ class StageStep final : public pipeline::StageWork {
   at::Tensor images_of(const Part& part, int64_t micro_batch,
                        const std::optional<at::Tensor>& into = {});
   CudaGraphRunner::MicroBatch for_graph(const Part& part, int64_t micro_batch);
-  // Targets and counts of this rank's rows of the images. A device's loss gets
-  // them packed, and as scales, from the host.
+  // Targets and counts of this rank's rows of the images. For a loss on a
+  // device, the host packs the targets and converts the counts to scales.
   std::vector<loss::LevelTargets> targets_of(
       const Part& part, int64_t micro_batch,
       const std::vector<loss::HeadSize>& heads) const;
@@ -118,8 +118,8 @@ class StageStep final : public pipeline::StageWork {
                        const std::vector<loss::HeadSize>& heads) const;
   std::vector<loss::HeadSize> head_sizes(const Part& part,
                                          int64_t micro_batch) const;
-  // Room for matches per level in a captured micro-batch; 0 outside of graphs,
-  // where the targets have exactly the room they need.
+  // Room for matches per level in a captured micro-batch; 0 without a graph:
+  // then the targets get exactly the room that they need.
   int64_t match_capacity(const Part& part) const;
   at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads,
                      const std::vector<at::Tensor>& teacher);
@@ -137,7 +137,8 @@ class StageStep final : public pipeline::StageWork {
   const pipeline::StageRoutes routes_;
   DevicePrefetcher images_;
   const at::Tensor items_;
-  Part part_;  // the newest step's, like the members below
+  // The following members belong to the newest step.
+  Part part_;
   CudaGraphRunner* graphs_ = nullptr;
   StepCommit* commit_ = nullptr;
   std::optional<pipeline::Instruction> begun_;

@@ -190,8 +190,8 @@ const loader::Batch* Trainer::following(const loader::Batch& batch) const {
 }
 
 // Copies the next step's first inputs to the device while it still runs this
-// step. Only if the next micro-batches replay the same graph. The rank is
-// alone, so it has counted all matches.
+// step, if the next micro-batches replay the same graph. The rank is alone, so
+// it has counted all matches.
 void Trainer::prepare_following(const loader::Batch& batch,
                                 const StepResult& result) {
   const loader::Batch* const next = following(batch);

@@ -431,7 +431,8 @@ void TrainingState::move_running_statistics(int64_t num_groups) {
   }
 }
 
-// Under ZeRO 1 and 2 every rank has changed its slices of the weights.
+// Under ZeRO 1 and 2 a commit changes only a rank's own slices of the weights,
+// so the slices are gathered.
 void TrainingState::gather_parameters() {
   if (!sent_slice_.defined()) return;
   for (int64_t layer = 0; layer < shards_->num_layers(); ++layer) {
