@@ -43,7 +43,8 @@ size_t own_digest_at(const std::string& text) {
   return is_last ? at + key.size() : std::string::npos;
 }
 
-// Adds the digest of the text in which the digest itself is all zeros.
+// Adds the manifest's own digest, which is computed over the text with zeros in
+// place of the digest.
 std::string with_own_digest(OrderedJson manifest) {
   manifest[kOwnDigest] = std::string(kDigits, '0');
   std::string text = manifest.dump(2) + "\n";

@@ -24,7 +24,7 @@ struct VideoPicture {
   int64_t number = 1;
   int64_t of = 0;  // the file's number of pictures; 0 if unknown
   const ImageDetections& found;
-  double seconds = 0;     // spent in the network
+  double seconds = 0;     // time spent in the network
   bool is_known = false;  // found by an unfinished run
 };
 
@@ -32,13 +32,14 @@ struct VideoOptions {
   int64_t stride = 1;
   int64_t max_pixels = 0;  // the limit for one picture
   std::function<bool()> stopped;
-  // Returns the next picture's findings by an unfinished run, if there are any.
+  // Returns the findings of an unfinished run in the next picture, if there are
+  // any.
   std::function<std::optional<std::vector<metrics::Detection>>()> known;
   std::function<void(const VideoPicture&)> on_picture;
 };
 
 struct VideoOutcome {
-  int64_t pictures = 0;  // that were examined
+  int64_t pictures = 0;  // number of examined pictures
   std::string fault;     // "" if the file has no fault
 };
 

@@ -13,7 +13,7 @@ struct ExportedActivation {
   std::string torch;  // TorchScript's function; "" for the identity
   // ONNX's operators, each applied to the result of the one before.
   std::vector<std::string> onnx;
-  bool is_gate = false;         // the input is multiplied with ONNX's result
+  bool is_gate = false;  // the input is multiplied by the operators' result
   std::optional<double> slope;  // an argument in both languages
 };
 

@@ -3,8 +3,8 @@
 //
 // The walk provides the tensors of an operation (with batch norms folded into
 // their convolutions) and splits composed operations such as a chain of
-// poolings. The emitter only writes single operations. Values are texts: names,
-// or whatever represents a value in that language.
+// poolings. The emitter only writes single operations. A value is a text: a
+// name or an expression in the emitter's language.
 //
 // Errors: Error (exit 2) that names the layer if a module has no counterpart.
 #pragma once
@@ -59,7 +59,8 @@ class NetworkEmitter {
   virtual Value every_second(const Value& x, int64_t row, int64_t column) = 0;
   virtual Value slice(const Value& x, int64_t begin, int64_t end) = 0;
   virtual Value shuffle(const Value& x, int64_t groups, int64_t channels) = 0;
-  // Called with the map of a level's last convolution, right after that.
+  // Called with the map of a level's last convolution, right after
+  // convolution().
   virtual void head(size_t level, const Value& map) = 0;
 };
 
