@@ -1,7 +1,7 @@
 // export: headroom-worker export, which writes weights in another format.
 //
-//   onnx         NAME.onnx: the network and weights (onnx_network.h)
-//   torchscript  NAME.torchscript: the same (torchscript_network.h)
+//   onnx         NAME.onnx: the network with its weights (onnx_network.h)
+//   torchscript  NAME.torchscript: the same content (torchscript_network.h)
 //   safetensors  NAME.safetensors: the tensors under YOLOv5's names, in float32
 //
 // With int8 the network is NAME-int8.onnx in 8-bit integers

@@ -1,8 +1,8 @@
 // The results of a validation as pictures: curves of precision, recall and F1
 // over confidence, precision over recall, and the confusion matrix.
 //
-// With more than 20 classes the curves of classes are gray and only the mean is
-// named.
+// With more than 20 classes, the curves of classes are gray and only the mean
+// curve has a name.
 #pragma once
 
 #include <filesystem>

@@ -28,7 +28,7 @@ struct OpenedWeights {
   ValueRanges ranges;  // value range of images in training; empty for 8 bits
 };
 
-// `cfg` is the model; "" for the one that the file names.
+// `cfg` is the model; "" means the model that the file names.
 OpenedWeights open_weights(const std::filesystem::path& path,
                            const std::string& cfg,
                            at::ScalarType scalar_type = at::kFloat);
