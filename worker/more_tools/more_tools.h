@@ -1,6 +1,6 @@
 // The tools that no run needs: pack, prune, tile and verify. A build with
 // CMake's HEADROOM_ANNEX=OFF has absent.cpp instead of the other files of this
-// folder; the tools then only report that they are missing.
+// folder; each tool then throws Error that it is not part of the build.
 #pragma once
 
 #include <string_view>
