@@ -176,7 +176,7 @@ int with_output_written(int exit_code) {
 
 int main(int argc, char** argv) {
   headroom::wire::keep_openssl_to_the_end();
-  c10::initLogging();  // else LibTorch's log level cannot be set
+  c10::initLogging();  // needed before LibTorch's log level can be set
   headroom::wire::open_refusal_channel();
   headroom::log::follow_parent();
   std::signal(SIGPIPE, SIG_IGN);

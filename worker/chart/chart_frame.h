@@ -12,7 +12,7 @@ namespace headroom::chart {
 
 struct ChartAxis {
   std::string title;
-  double end = 1;                              // > begin
+  double end = 1;                              // greater than `begin`
   std::function<std::string(double)> text_of;  // formats a tick
   double begin = 0;
 };

@@ -163,7 +163,8 @@ void blend(cv::Mat& picture, const FT_Bitmap& letter, cv::Point corner,
 }
 
 // Draws, where there is a picture; returns the width in pixels. REQUIRES: the
-// fonts' mutex is held. `picture` is nullptr if only the width is needed.
+// fonts' mutex is held.
+// `picture` is nullptr if only the width is needed.
 int set_letters(Fonts& fonts, cv::Mat* picture, const std::u32string& letters,
                 cv::Point left, double scale, const cv::Scalar& colour,
                 int stroke) {

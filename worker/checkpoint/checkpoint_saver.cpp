@@ -138,7 +138,8 @@ at::Tensor CheckpointJob::layer_of(const StateStream::Block& block) {
     const int64_t size =
         std::min(part->values.numel(), block.size - part->begin);
     HEADROOM_CHECK(part->begin <= end, block.name + " has a gap");
-    if (part->begin + size <= end) continue;  // a copy from another rank
+    // The range has already been filled from another rank's copy.
+    if (part->begin + size <= end) continue;
     if (size == block.size) return part->values.narrow(0, 0, size);
     if (!layer.defined()) {
       const auto bytes = static_cast<int64_t>(c10::elementSize(block.type));

@@ -25,7 +25,7 @@ struct HeldPart {
   std::string buffer;
   int64_t layer = 0;  // number in the model's table
   int64_t begin = 0;  // offset in the layer, in elements
-  at::Tensor values;  // flat
+  at::Tensor values;  // the elements of the range, flat
 };
 
 struct HostStateSnapshot {

@@ -48,7 +48,7 @@ struct StatePiece {
 
 struct RestoreChoice {
   int64_t step = 0;
-  std::vector<StatePiece> pieces;  // together they cover everything needed
+  std::vector<StatePiece> pieces;  // together cover all needed ranges
 };
 
 // Returns the newest complete step; nullopt if no step is complete. If several

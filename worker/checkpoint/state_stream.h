@@ -39,7 +39,7 @@ class StateStream {
     std::string name;   // name of the buffer; "" for a constant
     int64_t layer = 0;  // number in the model's table
     int stage = 0;
-    int64_t buffer = 0;  // order in the file, before stage and layer
+    int64_t buffer = 0;  // orders blocks in the file, before stage
     int64_t size = 0;    // in elements
     bool sharded = false;
     at::ScalarType type = at::kFloat;

@@ -22,7 +22,7 @@ void set_deadline(grpc::ClientContext& context,
 
 struct Patience {
   std::chrono::milliseconds time;
-  std::function<bool()> is_over;  // true once the caller has given up
+  std::function<bool()> is_over;  // returns true once the caller gives up
 
   // Calls `send` and returns its status. Repeats it while the coordinator is
   // unreachable.

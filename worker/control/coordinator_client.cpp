@@ -499,9 +499,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   const std::string worker_id_;
   const std::string advertise_host_;
   const std::unique_ptr<wire::Coordinator::Stub> stub_;
-  std::atomic<bool> is_watching_{false};  // the assignment stream is open
+  std::atomic<bool> is_watching_{false};  // whether the stream is open
   std::atomic<bool> stop_requested_ = false;
-  std::atomic<uint64_t> leave_requested_ = 0;  // generation to leave or 0
+  std::atomic<uint64_t> leave_requested_ = 0;  // generation to leave; 0 if none
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -523,7 +523,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::thread heartbeats_;
   std::mutex report_mutex_;
   int64_t num_reports_ = 0;
-  ReportQueue reports_;  // destroyed first: calls use members above
+  ReportQueue reports_;  // destroyed first: its calls use other members
 };
 
 }  // namespace

@@ -252,7 +252,7 @@ std::string JournalSubject::difference_to(const JournalSubject& other) const {
 
 std::string sources_digest(const std::vector<fs::path>& files) {
   StreamDigest digest;
-  fs::path newest;  // many images may be in one pack
+  fs::path newest;  // the last file; many images may be in one pack
   std::string about;
   for (const fs::path& image : files) {
     const fs::path file = file_behind(image);
@@ -339,7 +339,8 @@ std::unique_ptr<DetectionJournal> DetectionJournal::go_on(
 
 DetectionJournal::~DetectionJournal() {
   if (descriptor_ < 0) return;
-  if (!is_synced_) ::fdatasync(descriptor_);  // the records are valid anyway
+  // If this fails, the records are still valid.
+  if (!is_synced_) ::fdatasync(descriptor_);
   ::close(descriptor_);
 }
 

@@ -47,7 +47,7 @@ struct JournalSubject {
   std::string weights;               // a digest
   std::string sources;               // a digest of paths, sizes and times
   std::vector<std::string> options;  // "--tile=64", in any order
-  std::string command;               // for messages
+  std::string command;               // the command line, for messages
   std::string version = journal_version();
 
   // A digest of all but the command; the order of options does not matter.
@@ -70,7 +70,7 @@ struct JournalRecord {
   };
   Kind kind = Kind::kImage;
   int64_t unit = 0;    // the index of an image, mosaic or video
-  int64_t number = 0;  // the index of its tile or picture
+  int64_t number = 0;  // index of the tile or picture in the unit
   int64_t height = 0, width = 0;
   int64_t place = 0;  // of a seam's tile: a digest of the parts' positions
   std::vector<metrics::Detection> detections;
@@ -124,7 +124,8 @@ class DetectionJournal {
   int64_t next_end_ = 0;     // the end of the next record
   uint32_t next_chain_ = 0;  // the CRC of the next record
   std::optional<JournalRecord> next_;
-  std::chrono::steady_clock::time_point synced_at_;  // long ago at first
+  // The time of the newest sync; the clock's epoch before the first one.
+  std::chrono::steady_clock::time_point synced_at_;
   bool is_synced_ = true;
 };
 
@@ -136,7 +137,7 @@ struct UnfinishedRun {
   };
   std::filesystem::path journal;
   State state = State::kFree;
-  std::string digest;  // of the subject
+  std::string digest;  // JournalSubject::digest()
   JournalSubject subject;
 };
 

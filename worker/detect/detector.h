@@ -49,7 +49,7 @@ inline constexpr float kCutBorder = 2;
 struct TileDetection {
   metrics::Detection detection;  // box in pixels relative to (x, y)
   bool is_cut = false;
-  double x = 0, y = 0;  // the corner, in pixels of the image
+  double x = 0, y = 0;  // the tile's corner, in pixels of the image
 };
 
 // The box moved by (x, y).
@@ -76,7 +76,7 @@ std::vector<metrics::Detection> merge_tiles(
 // How a picture is cut for detection. (tiles::TileOptions describe how a data
 // set is cut into files.)
 struct DetectionTiles {
-  int64_t height = 640, width = 640;  // pixels of the picture
+  int64_t height = 640, width = 640;  // tile size in the picture's pixels
   double overlap = 0;                 // a fraction of a tile's side
 };
 
@@ -90,7 +90,7 @@ struct DetectorOptions {
   int64_t height = 640, width = 640;  // the network's input
   Resample resample = Resample::kArea;
   metrics::NmsOptions nms;              // max_detections is per picture
-  std::optional<DetectionTiles> tiles;  // nullopt: the picture as a whole
+  std::optional<DetectionTiles> tiles;  // nullopt examines the whole picture
 };
 
 // A picture as a batch of one image.

@@ -141,7 +141,8 @@ std::vector<MosaicPart> without_repeats(
     const std::vector<MosaicPart>& parts,
     const std::function<void(size_t, size_t)>& on_repeat) {
   const std::vector<TileRect> rects = rects_of(parts);
-  std::vector<std::pair<size_t, size_t>> pairs;  // the later one first
+  // Pairs of maps that show the same area, the later map first.
+  std::vector<std::pair<size_t, size_t>> pairs;
   over_neighbours(parts, [&](size_t a, size_t b) {
     if (show_the_same(rects[a], rects[b])) {
       pairs.emplace_back(std::max(a, b), std::min(a, b));

@@ -25,12 +25,12 @@ struct VideoPicture {
   int64_t of = 0;  // the file's number of pictures; 0 if unknown
   const ImageDetections& found;
   double seconds = 0;     // time spent in the network
-  bool is_known = false;  // found by an unfinished run
+  bool is_known = false;  // whether an unfinished run examined the picture
 };
 
 struct VideoOptions {
   int64_t stride = 1;
-  int64_t max_pixels = 0;  // the limit for one picture
+  int64_t max_pixels = 0;  // most pixels of one picture
   std::function<bool()> stopped;
   // Returns the findings of an unfinished run in the next picture, if there are
   // any.

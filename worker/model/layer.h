@@ -35,7 +35,7 @@ class Layer {
 // owns the tensor; `tensor` points to it, so that it can be replaced by a view
 // of a flat buffer.
 enum class TensorRole {
-  kConvolutionWeight,  // decayed
+  kConvolutionWeight,  // subject to weight decay
   kBias,               // convolution and batch-norm biases
   kNormWeight,         // batch-norm scales
   kRunningStatistic,   // running_mean, running_var

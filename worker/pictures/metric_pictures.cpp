@@ -121,12 +121,13 @@ std::vector<CurveKind> kinds(const MetricFigures& figures) {
        [](const metrics::ClassCurves& c) { return c.f1(); }, none, highest}};
 }
 
-constexpr size_t kNumColumns = 10;  // losses and metrics
+constexpr size_t kNumColumns = 10;  // columns of losses and metrics
 constexpr int kPanelWidth = 440, kPanelHeight = 360, kLegendHeight = 30;
 constexpr double kSmoothing = 3;  // the width of the Gaussian, in epochs
-constexpr size_t kPointColour = 1, kSmoothColour = 2;  // chart_colour
+// Indices for chart_colour().
+constexpr size_t kPointColour = 1, kSmoothColour = 2;
 
-using Column = std::vector<double>;  // NaN: a gap
+using Column = std::vector<double>;  // NaN marks a gap
 
 double number_of(std::string text) {
   std::erase(text, ' ');

@@ -39,7 +39,7 @@ class PytorchFile {
     Type type = Type::kFloat;
     std::vector<int64_t> sizes, strides;  // counted in elements
     int64_t offset = 0;                   // counted in elements of its storage
-    std::string storage;                  // an entry of the archive
+    std::string storage;                  // the archive entry with the elements
   };
 
   explicit PytorchFile(const std::filesystem::path& path);

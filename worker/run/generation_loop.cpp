@@ -289,7 +289,7 @@ void prepare_training(const control::Assignment& assignment,
     process.training->enter(assignment);
     return;
   }
-  if (process.training) {  // only its state is needed
+  if (process.training) {  // keep only its state
     process.training->hold_committed();
     process.training.reset();
     step::release_failed_graph();

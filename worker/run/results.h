@@ -72,7 +72,7 @@ struct CheckpointCounts {
 // summary.json: the metrics of best.safetensors and the resources of the run.
 struct RunSummary {
   std::string
-      best_metrics_json;  // from to_json; "" before the first validation
+      best_metrics_json;  // made by to_json(); "" before the first validation
   int64_t best_epoch = -1;
   int64_t steps = 0, epochs = 0, images = 0;
   uint64_t generations = 1;

@@ -45,7 +45,7 @@ struct RunContext {
   const std::vector<layers::LayerCost> layers;
   predict::MemoryRequest memory;  // the run's request to the memory model
   const int64_t steps_in_epoch, images_in_epoch;
-  const int64_t num_steps;  // of the whole run
+  const int64_t num_steps;  // steps of the whole run
   const optim::ScheduleOptions schedule;
 
   // Whether the run continues from a checkpoint of an earlier start, or from

@@ -60,7 +60,7 @@ void make_context(const devices::ComputeDevice& device,
     device.api()->free_bytes(info.index);
   } catch (const c10::AcceleratorError& error) {
     const std::optional<std::string> words = error_words(error);
-    if (!words) throw;  // other processes use its memory
+    if (!words) throw;  // the card's memory is full
     throw CardUnusable({.kind = CardFault::Kind::kFailed,
                         .card = card_of(info),
                         .words = *words});

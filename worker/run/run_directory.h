@@ -35,7 +35,7 @@ class RunDirectory {
   // A new run may start in the folder of an older run (--exist-ok). The older
   // run is kept whole, with a mark, until the new run commits a step.
   void mark_older_run() const;   // no effect without an older run
-  bool holds_older_run() const;  // the mark exists
+  bool holds_older_run() const;  // whether the mark exists
   void keep_older_run() const;   // removes the mark
   // Removes the older run's weights, checkpoints, step log and pictures. They
   // are identified by their content or by the older run's record of files. A

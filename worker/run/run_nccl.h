@@ -21,7 +21,7 @@ namespace headroom::run {
 struct NcclRates {
   std::string transport;  // between machines: "AWS Libfabric"
   int64_t machines = 1;
-  int64_t cards_of_machine = 1;  // most cards on one machine
+  int64_t cards_of_machine = 1;  // largest number on a machine
   // Bytes per second over the slowest link, counted as 2 (n - 1) / n of a sum's
   // bytes (NCCL's "bus bandwidth"); 0 if there is no link of that kind.
   double between_machines = 0;

@@ -119,7 +119,7 @@ std::optional<plan::NetworkRates> recorded_network(
   try {
     return plan::network_from_json(text, file.string());
   } catch (const Error&) {
-    return std::nullopt;  // the file is written anew
+    return std::nullopt;  // the file will be written anew
   }
 }
 
@@ -217,7 +217,7 @@ void RunRecorder::make_folder_again() const {
   try {
     directory_.make_sub_folders();
     write_definition(true);
-  } catch (const Error& error) {  // something else has that name now
+  } catch (const Error& error) {  // another file has a folder's name
     run_.report(EventKind::kRunDirectory, state_.counters.committed_steps,
                 std::string(error.what()) + "; training goes on",
                 /*warning=*/true);

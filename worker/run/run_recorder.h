@@ -40,7 +40,7 @@ struct StepRecord {
   int64_t attempt = 1;
   double seconds = 0;
   double images_per_second = 0;  // sum over all ranks
-  std::vector<int64_t> samples;  // the global batch, in its order
+  std::vector<int64_t> samples;  // samples of the global batch, in order
   step::StepResult result;
   // Input size in pixels if it differs between steps, otherwise 0.
   int64_t image_height = 0, image_width = 0;
@@ -131,9 +131,9 @@ class RunRecorder {
   std::optional<std::string> data_report_;  // set once it is computed
   std::unique_ptr<StepLog> step_log_;       // null while an older run is kept
   std::unique_ptr<Results> results_;
-  bool lines_wait_ = false;  // unwritten lines were reported
+  bool lines_wait_ = false;  // whether unwritten lines were reported
   RunSummary summary_;
-  double started_;             // seconds of a steady clock
+  double started_;             // start, in seconds of a steady clock
   double seconds_before_ = 0;  // wall time of earlier sessions
 };
 

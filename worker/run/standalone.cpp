@@ -193,7 +193,7 @@ class Control final : public StandaloneControl {
   }
 
   control::Assignment next_assignment() override {
-    control::Assignment next;  // tells the process to exit
+    control::Assignment next;  // the default action ends the process
     if (!std::exchange(handed_out_, true)) next = assignment_;
     return next;
   }
@@ -283,7 +283,7 @@ class Control final : public StandaloneControl {
 
   const control::Assignment assignment_;
   const std::function<bool()> stop_requested_;
-  bool handed_out_ = false;  // for the main thread only, like end_
+  bool handed_out_ = false;  // used by the main thread only, like end_
   StandaloneEnd end_;
   std::mutex mutex_;  // guards the members below: loader threads report, too
   wire::EventFile file_;

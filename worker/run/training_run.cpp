@@ -115,8 +115,8 @@ struct TrainingRun::Implementation {
   loss::LossGains gains;
   std::unique_ptr<RunRecorder> recorder;
   std::unique_ptr<memory::MemoryTracer> tracer;  // set while steps are recorded
-  predict::HostShares host;  // for the loaders and a copy of the state
-  std::unique_ptr<checkpoint::PeerReplicas> buddies;  // null: state is whole
+  predict::HostShares host;  // memory of loaders and of a copy of the state
+  std::unique_ptr<checkpoint::PeerReplicas> buddies;  // null if state is whole
   std::unique_ptr<checkpoint::CheckpointSaver> saver;
   int64_t validation_parts = 0;
   std::unique_ptr<RunPictures> pictures;  // null if this rank draws no pictures
@@ -125,15 +125,15 @@ struct TrainingRun::Implementation {
   std::unique_ptr<EpochEnd> epoch_end;
   std::unique_ptr<RunEnd> ending;
   std::unique_ptr<step::Trainer> trainer;
-  std::optional<TrainingSource> source;  // made last
+  std::optional<TrainingSource> source;  // made after all members above
   // The batch of a step that may be repeated, and whether the images of the
   // current epoch have been drawn already.
   std::optional<loader::Batch> batch;
   bool epoch_is_open = false;
   bool needs_less = false;  // TrainingRun::needs_less() after a failed step
 
-  StepRecord newest;     // on every rank, because rank 0 may be lost
-  EpochWork epoch_work;  // for the current epoch
+  StepRecord newest;     // kept on every rank, because rank 0 may be lost
+  EpochWork epoch_work;  // work in the current epoch
   memory::BoxBoundMonitor labels{predict::label_bound(context.config)};
 };
 
@@ -188,7 +188,7 @@ void TrainingRun::Implementation::make_trainer() {
 }
 
 RunOutcome TrainingRun::Implementation::train() {
-  if (epoch_is_unrecorded()) {  // the steps are complete, not the results
+  if (epoch_is_unrecorded()) {  // results are not written yet
     if (auto ended = end_epoch()) return *ended;
   } else if (context.assignment.generation > 1) {
     if (auto ended = catch_up()) return *ended;

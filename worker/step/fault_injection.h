@@ -24,7 +24,7 @@ namespace headroom::step {
 struct FaultReport {
   configs::Fault fault;
   bool fired = false;
-  int64_t allocations = 0;  // the phase's allocations while armed
+  int64_t allocations = 0;  // allocations while the fault was armed
 };
 
 // "oom@…", "oom@…: not reached, 7 allocations".

@@ -38,7 +38,7 @@ class MatchCounts {
 
  private:
   struct Sums {
-    int64_t step = -1;  // no step yet
+    int64_t step = -1;  // -1 before the first sums
     std::vector<int64_t> matches = {};
   };
 

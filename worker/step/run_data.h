@@ -31,7 +31,7 @@ struct RunData {
   std::optional<labels::Dataset> training;    // not set with synthetic input
   std::optional<labels::Dataset> validation;  // not set with synthetic input
   std::vector<labels::DataReport> reports;
-  std::optional<configs::RangeWish> range;  // range in data.yaml
+  std::optional<configs::RangeWish> range;  // value range in data.yaml
 
   int64_t num_classes() const {
     return static_cast<int64_t>(class_names.size());

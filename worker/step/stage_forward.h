@@ -69,7 +69,7 @@ class StageForward {
   void set_num_parts(int64_t parts) { first_num_parts_ = parts; }
   // The argument for set_num_parts() in the generation after run() has thrown.
   int64_t num_parts_after_failure() const {
-    if (!has_thrown_) return first_num_parts_;  // other work failed
+    if (!has_thrown_) return first_num_parts_;  // run() has not failed
     return first_num_parts_ == 0 ? 1 : 2 * first_num_parts_;
   }
   // Replaces run() on a replica that has no batch left while others have one:
@@ -84,7 +84,7 @@ class StageForward {
  private:
   struct Attempt {
     std::vector<at::Tensor> heads;
-    std::string failure;  // this rank's; "" for none
+    std::string failure;  // why this rank's attempt failed; "" if not
   };
   // Prepares the next attempt after a failure with a batch of `samples`. Throws
   // if this rank cannot retry alone or no smaller part is left.

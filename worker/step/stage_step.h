@@ -62,8 +62,8 @@ class StageStep final : public pipeline::StageWork {
     const loader::Batch* batch = nullptr;
     // The batch's own micro-batches, or smaller ones that tile them.
     std::vector<plan::SampleRange> micro_batches;
-    loss::GlobalCounts counts;  // of the global batch
-    double loss_scale = 1;      // the loss is multiplied by it for backward
+    loss::GlobalCounts counts;  // counts of the global batch
+    double loss_scale = 1;      // factor of the loss in backward
 
     const plan::SampleRange& samples(int64_t micro_batch) const {
       return micro_batches[static_cast<size_t>(micro_batch)];

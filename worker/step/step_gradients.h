@@ -75,7 +75,8 @@ class StepGradients {
   data_parallel::FlatBuffer& parameters_;
   std::unique_ptr<collectives::Communicator> alone_;
   collectives::Communicator& replicas_;
-  std::unique_ptr<data_parallel::GradientReducer> reducer_;  // ZeRO 0 and 1
+  // Null under ZeRO 2 and 3.
+  std::unique_ptr<data_parallel::GradientReducer> reducer_;
   std::unique_ptr<zero::ShardedLayers> sharded_;
 };
 

@@ -106,7 +106,7 @@ struct TrainingStateOptions {
   int64_t freeze = 0;  // layers [0, freeze) are not trained
   optim::OptimizerKind optimizer = optim::OptimizerKind::kSgd;
   int zero_stage = 0;
-  devices::ComputeDevice device = {};  // holds all tensors
+  devices::ComputeDevice device = {};  // the device of all tensors
   // The layers of this pipeline stage; all layers if not set.
   std::optional<model::LayerGraph::LayerRange> layers;
   collectives::Mesh* mesh = nullptr;  // null for one process

@@ -171,7 +171,7 @@ void ResumableDetection::go_on_with(
                   "out");
     }
     journal_ = detect::DetectionJournal::go_on(run.journal, run.digest);
-    if (!journal_) continue;  // it has ended in the meantime
+    if (!journal_) continue;  // that run has ended in the meantime
     sources = std::move(others);
     folder_.go_on_in(results);
     goes_on_ = true;

@@ -197,7 +197,7 @@ class DetectRun {
   std::optional<DetectedMaps> maps_;           // set if map files are wanted
   codecs::ImageLimits limits_;
   int64_t pictures_ = 0, boxes_ = 0;
-  int64_t known_pictures_ = 0, known_tiles_ = 0;  // from an unfinished run
+  int64_t known_pictures_ = 0, known_tiles_ = 0;  // counts of an unfinished run
   bool has_said_known_ = false, has_said_full_ = false;
   bool has_own_bar_ = false;  // whether the last image had several tiles
   double seconds_ = 0;

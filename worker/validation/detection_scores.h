@@ -25,7 +25,7 @@ namespace headroom::validation {
 struct DetectionScores {
   int64_t images = 0, objects = 0, crowds = 0, detections = 0;
   std::vector<std::string> class_names;  // sorted by category id
-  metrics::AveragePrecision yolov5;      // without crowds
+  metrics::AveragePrecision yolov5;      // YOLOv5's definition, no crowds
   metrics::CocoEvaluation coco;  // at most 100 boxes per image and class
   metrics::CocoEvaluation coco_300;
 };

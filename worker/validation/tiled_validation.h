@@ -29,7 +29,7 @@ struct TiledValidation {
   detect::DetectionTiles tiles;
   int64_t image_height = 640, image_width = 640;  // the network's input size
   int64_t host_memory_limit_bytes = 0;            // 0 for no limit
-  codecs::ImageLimits limits = {};                // bands and range
+  codecs::ImageLimits limits = {};  // bands and value range of images
 };
 
 ValidationResult validate_in_tiles(model::LayerGraph& model,

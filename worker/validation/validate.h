@@ -40,7 +40,7 @@ struct ValidationOptions {
   loss::LossGains gains;
   std::vector<std::string> class_names;
   at::ScalarType scalar_type = at::kFloat;
-  memory::MemoryRetry retry = {};  // retries the work after the network
+  memory::MemoryRetry retry = {};  // retries the work that follows the network
   // Keep the curves and the counts of the confusion matrix.
   bool keeps_curves = false;
   // The samples whose labels, and detections above kConfusionConfidence, are
