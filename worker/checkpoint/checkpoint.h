@@ -13,9 +13,9 @@
 // save_checkpoint() blocks training until the files are on disk.
 // checkpoint_saver.h writes the same bytes while training continues.
 //
-// Loading tries the newest checkpoint first. If one is damaged it is reported,
-// and the one before it is used. Errors: throws Error with the file and what to
-// do; exit 5 if the disk is full while saving.
+// Loading tries the newest checkpoint first. A damaged checkpoint is reported,
+// and the previous one is used. Errors: throws Error with the file and the
+// remedy; exit 5 if the disk is full while saving.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,8 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr int kSchema = 2;
 constexpr const char* kOwnDigest = "manifest_xxh3_128";
 constexpr size_t kDigits = 32;
-// Space for the manifest, and for other files that the run writes meanwhile.
+// Space for the manifest, and for other files that the run writes at the same
+// time.
 constexpr int64_t kMarginBytes = 1 << 20;
 
 std::string digest_of(const std::string& text) {

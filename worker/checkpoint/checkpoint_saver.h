@@ -8,8 +8,9 @@
 //   settle   before the next step's exchanges: waits for these transfers
 //   then     a thread of lowest priority writes the files
 //
-// Only one checkpoint is written at a time; one that falls due meanwhile is
-// skipped. Training continues even if writing fails; the outcome reports it.
+// Only one checkpoint is written at a time; a checkpoint that becomes due
+// during that time is skipped. Training continues even if writing fails; the
+// outcome reports the failure.
 //
 // The saver registers a callback that the state calls before it changes. The
 // memory of a copy is kept for the next checkpoint. Errors: CommunicationError.
@@ -127,7 +128,7 @@ class CheckpointSaver {
   enum class Answer {
     kBegun,
     kSkipped,  // the previous one is still being written
-    kNoRoom    // no memory for a copy; nothing was done
+    kNoRoom    // no memory for a copy; no checkpoint was begun
   };
   // `own_copy` is the newest copy of this rank's part (PeerReplicas::newest);
   // undefined if this rank has the whole state. Collective, with the same
@@ -136,7 +137,7 @@ class CheckpointSaver {
                const memory::MemoryRetry& retry = {});
   // Waits until the transfers to rank 0 have arrived. Collective.
   void settle();
-  // Waits until nothing is being written. Collective, like settle().
+  // Waits until no checkpoint is being written. Collective, like settle().
   void finish();
   // Makes peers that wait for this rank fail at once. A copy that has not fully
   // arrived is dropped.

@@ -74,7 +74,8 @@ struct CocoIds {
   std::vector<int64_t> categories;        // the id of each class
 };
 // The category ids for classes without annotations, as in YOLOv5: for COCO's 80
-// names those of COCO's files (1 to 90 with gaps), else the class numbers.
+// class names the ids in COCO's files (1 to 90 with gaps), for other names the
+// class numbers.
 std::vector<int64_t> usual_categories(
     const std::vector<std::string>& class_names);
 
@@ -115,8 +116,8 @@ class DetectionFolder {
   DetectionFolder(std::filesystem::path folder,
                   std::vector<std::string> class_names, FolderOptions options);
 
-  // Continues in the folder of an unfinished run. REQUIRES: nothing was
-  // written.
+  // Continues in the folder of an unfinished run. REQUIRES: no file was written
+  // yet.
   void go_on_in(std::filesystem::path folder) { path_ = std::move(folder); }
 
   // Writes the results of an image. May draw into `pixels`.

@@ -94,7 +94,8 @@ class MosaicReader {
   struct Band {
     codecs::PixelRows rows;
     cv::Mat pixels;
-    // The samples of a pixel without data; empty if the file defines none.
+    // The samples of a pixel without data; empty if the file does not define
+    // them.
     std::vector<int> no_data;
   };
   const Band& band_of(size_t part, codecs::PixelRows rows);

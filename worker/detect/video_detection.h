@@ -43,8 +43,8 @@ struct VideoOutcome {
   std::string fault;     // "" if the file has no fault
 };
 
-// The annotated video is NAME.mp4 in `folder`: the examined pictures, as long
-// as the original. A run that is stopped keeps what it has written.
+// Examines a video. Writes the examined pictures as NAME.mp4 in `folder`, a
+// video as long as the original. If the run is stopped, this video ends early.
 VideoOutcome detect_in_video(const std::filesystem::path& video,
                              Detector& detector, DetectionFolder& folder,
                              const VideoOptions& options);

@@ -3,7 +3,7 @@
 // three into integer operators.
 //
 //   weights   int8, symmetric, a scale per output channel (largest / 127)
-//   biases    int32, scale: that of the weights times that of the input
+//   biases    int32; the scale is the weights' scale times the input's scale
 //   values    uint8, with a scale and a zero point each, from calibration. The
 //             outputs of operators that only move numbers (MaxPool, Resize,
 //             Slice, shuffle) have the scale and zero point of the input;

@@ -3,7 +3,8 @@
 // Layers do not depend on ranks: everything that spans ranks is passed in here.
 // In a single process there are only local groups and no exchange.
 //
-// The caller keeps everything it points to alive until backward is done.
+// The caller keeps all objects that the context points to until backward is
+// done.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -27,7 +27,8 @@ struct NamedPicture {
   cv::Mat pixels;    // RGB
 };
 
-// Draws P_curve, R_curve, F1_curve and PR_curve; none if no class has labels.
+// Draws P_curve, R_curve, F1_curve and PR_curve; returns an empty list if no
+// class has labels.
 // `subject` is part of the titles, for example "epoch 12".
 std::vector<NamedPicture> draw_curves(const MetricFigures& figures,
                                       const std::string& subject);

@@ -231,7 +231,7 @@ bool leave_failed_generation(control::CoordinatorClient& client,
 
 // Called if memory ran out outside of a step. The failed work's memory is free
 // again, so a worker without peers can still save its last committed step.
-// Returns false if it has none, or too little memory.
+// Returns false if no step was committed, or memory is still too short.
 bool saved_alone(control::CoordinatorClient& client, TrainingRun& training,
                  const std::string& message) {
   if (!training.holds_whole_state() || training.committed_steps() == 0) {
@@ -358,7 +358,7 @@ int run_generations(control::CoordinatorClient& client,
           card_fault_behind(exception, process.carried.device, process.card);
     }
     if (fault) {
-      // Destroys nothing that uses the card: the destructors would fail.
+      // Destroys no object that uses the card: the destructors would fail.
       static_cast<void>(owned.release());
       return end_for_card(client, *fault, process.committed_steps(),
                           process.training.get());

@@ -38,7 +38,7 @@ class RunCheckpoints {
   void begin();
   // Called before each step: records copies and checkpoints that have finished.
   void settle();
-  // Waits until nothing is being written.
+  // Waits until no checkpoint is being written.
   void finish();
 
   int64_t newest_steps() const { return newest_steps_; }

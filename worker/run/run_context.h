@@ -5,7 +5,7 @@
 // frees it last. It exists for one generation, or for several in which the rank
 // keeps its place; then only `assignment` changes, between generations. Borrows
 // the client, and the parts that CrossGenerationState owns.
-// Threads: the one that trains. `rank`, `config`, `client` and `faults` may be
+// Threads: the training thread. `rank`, `config`, `client` and `faults` may be
 // used by any thread, because a loader's threads send reports, too.
 #pragma once
 

@@ -116,7 +116,8 @@ std::string vanished_card_error(const AssignedCard& card, int count,
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
                            int local_ranks, const AssignedCard& card,
                            CardRecord record) {
-  // A coordinator replaced an automatic device; standalone runs have none.
+  // config.device is not "auto" any more: the coordinator, or a standalone run,
+  // has chosen a device.
   if (!computes_on_cards(config.device)) return {};
   std::vector<int> cards = parse_device_list(config.device);
   const devices::DevicePlugin plugin =

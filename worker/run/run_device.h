@@ -96,7 +96,7 @@ nlohmann::ordered_json device_memory_json(
 class DeviceBudget {
  public:
   // REQUIRES: no tensor is allocated yet. `footprint`: the memory of this
-  // process on the device besides tensors. Throws Error (exit 3) if a run of
+  // process on the device without tensors. Throws Error (exit 3) if a run of
   // one process does not fit; several processes may find another plan.
   DeviceBudget(const RunContext& run, memory::DeviceFootprint& footprint);
 

@@ -1,6 +1,6 @@
 // The milestones after which an epoch or a run is over or a checkpoint is due,
-// and RunEnd: the ways in which a run, or one generation of it, ends, always at
-// a committed step.
+// and RunEnd: the ways in which a run or a generation ends. Both end only at a
+// committed step.
 //
 //   complete        all steps, --max-steps, patience
 //   interrupt       Ctrl-C, resumable
@@ -48,7 +48,8 @@ std::optional<std::string> reason_to_end(
     const configs::RunConfig& config, int64_t steps_in_epoch,
     const step::TrainingCounters& counters);
 
-// The last committed step after which a checkpoint was due; 0 if none was.
+// The last committed step after which a checkpoint was due; 0 if no checkpoint
+// was due.
 int64_t newest_due_checkpoint(const configs::RunConfig& config,
                               int64_t steps_in_epoch, int64_t committed_steps);
 

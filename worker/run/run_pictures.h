@@ -1,6 +1,6 @@
 // RunPictures: draws the pictures of a run's folder, on rank 0.
 //
-//   beside training   labels.jpg, train_batch0..2.jpg, on a thread of the
+//   during training   labels.jpg, train_batch0..2.jpg, on a thread of the
 //                     lowest priority
 //   at the end        results.png; P, R, F1 and PR curves,
 //                     confusion_matrix.png, val_batch0..2_labels.jpg and

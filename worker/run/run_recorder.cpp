@@ -148,7 +148,8 @@ void RunRecorder::open(const std::string& newest_line) {
   try {
     open_files(newest_line);
   } catch (const Error& error) {
-    // Before the first step nothing can be resumed: report a wrong request.
+    // Before the first step the run cannot be resumed, so the failure is
+    // reported as a wrong request.
     const bool is_begun = run_.assignment.generation > 1;
     ExitCode exit_code = error.exit_code();
     if (exit_code == ExitCode::kResource && !is_begun) {

@@ -66,7 +66,7 @@ class StepLog {
   // Returns whether this line and all before it are written. Lines that could
   // not be written stay in memory.
   bool write(const std::string& line);
-  // Tries to write the lines in memory; true if none is left.
+  // Tries to write the lines in memory; returns true if no line is left.
   bool write_waiting() { return file_.write(); }
   const std::filesystem::path& path() const { return file_.path(); }
 

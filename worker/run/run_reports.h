@@ -2,7 +2,7 @@
 // coordinator, events for users, and phases that needed more memory than
 // predicted.
 //
-// Threads: the one that trains; begin_phase(), end_phase() and report() may
+// Threads: the training thread; begin_phase(), end_phase() and report() may
 // also be called from a loader's thread.
 // Errors: CommunicationError in note_memory() and note_device().
 #pragma once

@@ -27,7 +27,7 @@ struct StandaloneRun {
   int threads = 1;                 // compute threads
 };
 
-// Reads and checks the request's files; creates none.
+// Reads and checks the request's files; creates no files.
 StandaloneRun read_standalone(const configs::StandaloneRequest& request);
 
 // How the run ended.

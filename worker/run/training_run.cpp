@@ -56,7 +56,7 @@ struct TrainingRun::Implementation {
         start(announced_point(assignment)) {}
 
   RunOutcome run(collectives::Communicator& communicator);
-  // Checks everything that may refuse the run, at last the run directory.
+  // Checks everything that may refuse the run; the run directory comes last.
   void prepare(collectives::Communicator& communicator);
   // Gives the mesh's new connections to all its users. Collective.
   void reconnect();
@@ -437,8 +437,8 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   return std::nullopt;
 }
 
-// Does what the previous generation left undone after its newest step: the
-// run's end, or a checkpoint.
+// Does the work that the previous generation did not do after its newest step:
+// ends the run, or writes a checkpoint.
 std::optional<RunOutcome> TrainingRun::Implementation::catch_up() {
   const int64_t saved = checkpoints->agreed_steps(mesh->world);
   if (const auto reason = ending->reason()) {

@@ -26,7 +26,7 @@
 // layer communicates or makes the host wait (parallel/plan/plan.h); backward
 // begins with a gradient of 1.
 //
-// Ownership: owns the graph and its memory; borrows nothing between calls.
+// Ownership: owns the graph and its memory; borrows no object between calls.
 // After a failed capture all micro-batches run without a graph.
 // Errors: c10::OutOfMemoryError in run() and in backward; the caller then calls
 // release().

@@ -84,7 +84,7 @@ DevicePrefetcher::~DevicePrefetcher() {
   try {
     for (const Copy& copy : copies_under_way_) copy.done.synchronize();
   } catch (const c10::Error&) {
-    // A device that failed copies nothing any more.
+    // A device that has failed does not copy any more.
   }
 }
 

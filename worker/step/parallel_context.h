@@ -26,9 +26,10 @@
 namespace headroom::step {
 
 // The batch-norm groups of a global batch, for one micro-batch of one rank.
-// They follow from the size of the batch alone (parallel/plan/batch_split.h).
-// If no group spans two ranks, a micro-batch has its own groups and nothing is
-// exchanged; otherwise every rank lists all groups and sums are exchanged.
+// The groups depend only on the size of the batch
+// (parallel/plan/batch_split.h). If no group spans two ranks, a micro-batch has
+// its own groups and no sums are exchanged; otherwise every rank lists all
+// groups and sums are exchanged.
 struct GroupRequest {
   plan::BatchCut cut;
   int64_t global_size = 0;            // samples of this global batch

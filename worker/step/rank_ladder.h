@@ -2,7 +2,7 @@
 // (worker/memory/memory_ladder.h has the rules), and how a step runs there: the
 // activation policies of its layers and its micro-batches.
 //
-// Ownership: owns the runners of the layers. Threads: the one that trains.
+// Ownership: owns the runners of the layers. Threads: the training thread.
 #pragma once
 
 #include <cstdint>

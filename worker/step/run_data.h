@@ -24,7 +24,8 @@
 namespace headroom::step {
 
 struct RunData {
-  // --cfg; otherwise the model of --weights; otherwise yolov5s.
+  // The model of --cfg; without --cfg, that of --weights; without both,
+  // yolov5s.
   std::string model;
   layers::ModelTable table;
   std::vector<std::string> class_names;

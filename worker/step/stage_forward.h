@@ -9,7 +9,7 @@
 // weights cannot retry alone: the failure is thrown, and the next generation
 // begins with num_parts_after_failure().
 //
-// Ownership: borrows everything.
+// Ownership: borrows its constructor arguments.
 // Threads: one. Collective over the ranks that share the network or its
 // weights. Errors: CommunicationError; c10::OutOfMemoryError; Error (exit 5)
 // if one image does not fit.
@@ -63,7 +63,7 @@ class StageForward {
   int64_t num_halvings() const { return num_halvings_; }
   // `retry` reports every failure and repeats work that does not communicate.
   void set_retry(memory::MemoryRetry retry) { retry_ = std::move(retry); }
-  // Sets the least number of parts of every batch, the same on all ranks that
+  // Sets the least number of parts of every batch, equal on all ranks that
   // run the network together: 0 at first, 1 after the first failure that was
   // thrown (freed memory may suffice), then twice as many each time.
   void set_num_parts(int64_t parts) { first_num_parts_ = parts; }

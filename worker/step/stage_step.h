@@ -5,7 +5,7 @@
 // that is plain gradient accumulation.
 //
 // Ownership: borrows all constructor arguments.
-// Threads: the one that trains.
+// Threads: the training thread.
 #pragma once
 
 #include <functional>
@@ -45,7 +45,7 @@ struct StepOptions {
   // Assigns targets to micro-batches that are smaller than the plan's. Without
   // it micro-batches are never made smaller.
   loader::AssignTargets assign = {};
-  // The run's request to the memory model; without it nothing is predicted.
+  // The run's request to the memory model; without it no memory is predicted.
   std::optional<predict::MemoryRequest> memory = {};
   Teacher* teacher = nullptr;  // borrowed; may be null
   DevicePrefetcher::FollowingBatch following = {};
@@ -71,7 +71,7 @@ class StageStep final : public pipeline::StageWork {
     bool is_last(int64_t micro_batch) const {
       return micro_batch + 1 == static_cast<int64_t>(micro_batches.size());
     }
-    // Whether smaller micro-batches replace those of the batch.
+    // Whether smaller micro-batches replace the batch's own.
     bool is_cut() const { return micro_batches != batch->micro_batches; }
   };
 

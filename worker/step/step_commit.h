@@ -1,10 +1,10 @@
 // StepCommit: how a step ends on this rank, once its gradient is complete.
 //
 //                  HostCommit                 DeviceCommit
-//   used by        every other rank           a rank alone on a device
-//   who decides    the vote of all ranks      the device, by its own numbers
-//   state changes  after the vote             before it, in the captured graph
-//                                             if there is one
+//   used by        all other ranks            a rank without peers on a device
+//   decided by     the vote of all ranks      the device's own numbers
+//   state changes  after the vote             before the vote; in the captured
+//                                             graph if there is one
 //   the host       waits before the vote      reads the result afterwards
 //
 // The trainer makes the same four calls in each attempt at a step:
@@ -15,7 +15,7 @@
 //                       finite
 //   finish()            after the vote: commits the step if it counts
 //
-// Ownership: borrows everything. Threads: the one that trains.
+// Ownership: borrows its arguments. Threads: the training thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +32,7 @@ namespace headroom::step {
 
 class StepCommit {
  public:
-  // `faults`: null if there are none.
+  // `faults`: null if no faults are injected.
   StepCommit(TrainingState& state, StepReports& reports,
              const FaultInjection* faults)
       : state_(state), reports_(reports), faults_(faults) {}

@@ -1,6 +1,6 @@
 // Trainer: the training step as a transaction.
 //
-//   forward and backward of the rank's part   nothing lasting changes
+//   forward and backward of the rank's part   no lasting state changes
 //   vote      one small all-reduce (step_reports.h): losses, gradient norm,
 //             whether the step is finite, requests to stop
 //   commit    accumulate, running statistics, and on an optimizer step clip,
@@ -41,8 +41,8 @@
 
 namespace headroom::step {
 
-// The result of a step. If it was voted on, all but `events` is the same on
-// every rank.
+// The result of a step. If the ranks voted on the step, all members except
+// `events` are equal on every rank.
 struct StepResult {
   data_parallel::Verdict verdict;
   bool committed = false;

@@ -1,4 +1,4 @@
-// TrainingState: everything that a committed step changes, and nothing else.
+// TrainingState: exactly the data that committed steps change.
 //
 // Weights, moments, accumulated gradients and averaged weights are ranges of
 // flat buffers with one layout, so that an optimizer step, a snapshot and a
@@ -20,7 +20,7 @@
 // Invariants:
 //   1. between two steps this is the state after counters.committed_steps
 //      steps; a step that fails before its commit does not change it;
-//   2. commit() allocates nothing; under ZeRO 1 and 2 it gathers the weights.
+//   2. commit() allocates no memory; under ZeRO 1 and 2 it gathers the weights.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -173,8 +173,8 @@ class TrainingState {
   void abandon_step();
 
   // --- the step's commit ---
-  // Sets a callback that commits call before they change anything: it waits
-  // until readers of the present state are done. May be empty.
+  // Sets a callback that commits call before they change the state. The
+  // callback waits until readers of the current state are done. May be empty.
   void set_before_change(std::function<void()> callback) {
     before_change_ = std::move(callback);
   }
