@@ -145,7 +145,7 @@ Error damaged_checkpoint(const fs::path& file, const std::string& why) {
   return Error("checkpoint", file.string() + " " + why, "");
 }
 
-// The manifest is removed first: without it the folder does not count.
+// The manifest is removed first: a folder without it is not a checkpoint.
 void remove_step_folder(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(fs::symlink_status(folder, error))) return;

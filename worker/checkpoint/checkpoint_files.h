@@ -72,7 +72,8 @@ class CheckpointFile {
   int64_t num_bytes() const { return num_bytes_; }  // set by commit()
 
  private:
-  // Declared before the files: removes the folder after they are closed.
+  // Declared before the files, so that the folder is removed after the files
+  // are closed.
   struct Folder {
     std::filesystem::path path;
     bool is_kept = false;

@@ -40,11 +40,11 @@ constexpr milliseconds kNewsOnTheWay{1000};
 // A worker is lost after 2 s without a message. Before that, if no answer
 // arrives through the agent, it contacts the coordinator directly.
 constexpr milliseconds kPatienceWithAgent{1400};
-// The coordinator may not have started yet.
+// For the first contact, when the coordinator may not have started yet.
 constexpr milliseconds kFirstContact{30000};
 constexpr milliseconds kMinBackoff{100};
 constexpr milliseconds kMaxBackoff{1000};
-// A failure's message is sent in gRPC headers, whose size is limited.
+// Bytes of a failure's message, which is sent in gRPC headers of limited size.
 constexpr size_t kMaxFailure = 2000;
 
 Assignment to_assignment(const wire::Assignment& message) {

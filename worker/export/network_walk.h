@@ -55,7 +55,8 @@ class NetworkEmitter {
   virtual Value scale(const Value& x, const Value& factors) = 0;
   virtual Value concat(const std::vector<Value>& maps) = 0;  // along channels
   virtual Value upsample(const Value& x) = 0;
-  // Every second row and column from (row, column) on; only concat reads it.
+  // Every second row and column from (row, column) on. Only concat() reads the
+  // result.
   virtual Value every_second(const Value& x, int64_t row, int64_t column) = 0;
   virtual Value slice(const Value& x, int64_t begin, int64_t end) = 0;
   virtual Value shuffle(const Value& x, int64_t groups, int64_t channels) = 0;

@@ -61,7 +61,7 @@ struct ConvBlockArguments {
   int64_t padding = 0;
   int64_t groups = 1;
   layers::ActivationFunction activation = {};
-  // where this layer's slice of batch_norm_sums begins
+  // The offset of this layer's slice of batch_norm_sums.
   int64_t sums_offset = 0;
 };
 

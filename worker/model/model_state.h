@@ -59,7 +59,7 @@ class ModelState {
   int64_t layer_ = 0;
   NamedTensors tensors_;
   std::vector<LayerGraph::BatchNorm> batch_norms_;
-  // pointers into the modules, one per batch norm
+  // Pointers to the modules' offsets, one per batch norm.
   std::vector<int64_t*> sums_offsets_;
   int64_t batch_norm_sums_size_ = 0;
 };

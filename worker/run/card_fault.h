@@ -68,12 +68,12 @@ std::optional<CardFault> card_fault_behind(
     const std::optional<devices::ComputeDevice>& device, const Card& card);
 
 // Reports the fault. Returns the exit code; the process should end by
-// std::_Exit. `training`: null if none has begun.
+// std::_Exit. `training`: null if no training has begun.
 int end_for_card(control::CoordinatorClient& client, const CardFault& fault,
                  int64_t committed_steps, const TrainingRun* training);
 
-// While it exists, a failing card wakes the threads of this process that wait
-// for peers, because the peers wait for the failed card.
+// While a CardWatch exists, a failing card wakes the threads of this process
+// that wait for peers, because the peers wait for the failed card.
 class CardWatch {
  public:
   explicit CardWatch(const devices::ComputeDevice& device);

@@ -287,7 +287,7 @@ model::LayerExecutor* TrainingState::layer_executor(
 bool TrainingState::counts_norm() const {
   const collectives::Mesh* mesh = options_.mesh;
   if (mesh == nullptr) return true;
-  // Only one of the ranks with equal copies counts them.
+  // Of the ranks with equal copies, only one counts the elements.
   return mesh->here.spatial_rank == 0 &&
          (slices_.rest || mesh->here.data_parallel_rank == 0);
 }

@@ -51,7 +51,7 @@
 namespace headroom::step {
 
 // The training set of a run. Checkpoints store it, so that a resumed run can
-// report that it has changed.
+// report that the training set has changed.
 struct TrainingData {
   int64_t images = 0;   // 0 if unknown, as in old checkpoints
   uint64_t digest = 0;  // Dataset::digest(): independent of the folder
@@ -204,8 +204,8 @@ class TrainingState {
   // The EMA starts as a copy of the weights.
   void reset_average();
 
-  // Whether a layer of an earlier pipeline stage learns. If none does,
-  // gradients of the maps from there are not needed.
+  // Whether a layer of an earlier pipeline stage learns. If not, gradients of
+  // the maps from earlier stages are not needed.
   bool has_learners_before() const {
     return options_.freeze < model_->kept_layers().begin;
   }

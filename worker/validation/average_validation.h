@@ -27,7 +27,7 @@ struct AverageValidation {
   const loss::LossGains& gains;
   step::TrainingState& state;
   collectives::Mesh& mesh;
-  // StageForward::set_num_parts; raised if this rank runs out of memory.
+  // For StageForward::set_num_parts(); raised if this rank runs out of memory.
   int64_t& num_parts;
   memory::MemoryRetry retry;
   int64_t host_memory_limit = 0;  // bytes of the loader; 0 means the default

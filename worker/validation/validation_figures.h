@@ -2,9 +2,9 @@
 // findings may come from batches (validate.h) or from tiles
 // (tiled_validation.h).
 //
-// Batch b is examined by rank b % ranks. Gathered batches are sorted back into
-// the order of the data set, so that detections of equal confidence have the
-// same order for any number of ranks.
+// Batch b is examined by rank b % ranks. Gathered batches are sorted by b, so
+// that detections of equal confidence have the same order for any number of
+// ranks.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ struct BatchFindings {
   void add(const BatchFindings& other);
 };
 
-// Returns the batches of all ranks, in the order of the data set, on every
-// rank. Collective.
+// Returns the batches of all ranks, sorted by their number, on every rank.
+// Collective.
 std::vector<BatchFindings> gather_findings(
     collectives::Communicator& communicator,
     const std::vector<BatchFindings>& mine);
