@@ -14,7 +14,8 @@
 namespace headroom::validation {
 
 // The caller adds the first step, hooks and a memory limit to the options. With
-// --image-weights, images are drawn by the weights before the first validation.
+// --image-weights, images are drawn by the weights that images have before the
+// first validation.
 loader::LoaderOptions training_options(const configs::RunConfig& config,
                                        const plan::Plan& plan,
                                        const step::RunData& inputs,
