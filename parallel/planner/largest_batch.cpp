@@ -87,8 +87,8 @@ class BatchSearch {
     return BatchSearch(changed, world_size_, search_).is_within_alone();
   }
 
-  // Single changes that fit: a leaner policy, a smaller image, or a larger
-  // limit.
+  // Single changes that fit: a policy that keeps less, a smaller image, or a
+  // larger limit.
   std::string what_fits(int64_t least_bytes) const {
     std::vector<std::string> all;
     configs::RunConfig changed = config_;

@@ -262,7 +262,7 @@ class FitSearch {
         .size();
   }
 
-  // Whether even the leanest plan is so large that no other one can fit.
+  // Whether the plan with the least memory is so large that no other one fits.
   bool exceeds_by_far(const RunConfig& leanest, const plan::Plan& plan) {
     RunConfig relaxed = leanest;
     relaxed.memory_limit += relaxed.memory_limit / 5 * 2;

@@ -96,8 +96,8 @@ void time_layers(const configs::RunConfig& config, const plan::Plan& plan,
                  predict::TimeRequest& request) {
   if (!basis.images_per_second) {
     for (size_t i = 0; i < layers.size(); ++i) {
-      // A leaner policy lengthens the time by the same factor as on a processor
-      // core.
+      // A policy that saves memory lengthens the time by the same factor as on
+      // a processor core.
       const double kept = layer_work(layers[i], plan::ActivationPolicy::kKeep);
       const double leaner =
           kept == 0 ? 1 : layer_work(layers[i], policy_of(plan, i)) / kept;

@@ -27,7 +27,8 @@
 
 namespace headroom::planner {
 
-// A step that ran out of memory when no leaner setting was left to try.
+// A step that ran out of memory when no setting that needs less memory was
+// left.
 struct MemoryShortage {
   int64_t step = 0;
   int rank = 0;

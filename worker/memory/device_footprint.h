@@ -73,7 +73,8 @@ StepSegments step_segments(predict::MemoryRequest request,
 std::string describe(const predict::SegmentEstimate& segments,
                      const DeviceFootprint& footprint);
 
-// Throws Error (exit 3) with all numbers if even the leanest step does not fit.
+// Throws Error (exit 3) with all numbers if a step does not fit even with the
+// settings that need the least memory.
 void require_room(int rank, const StepSegments& segments,
                   const DeviceFootprint& footprint, const DeviceRoom& room);
 

@@ -64,7 +64,8 @@ struct LadderState {
   int64_t calm_steps = 0;
   bool policy_went_back = false;
   bool cut_went_back = false;
-  bool is_exhausted = false;  // this rank failed and has no leaner rung left
+  // This rank failed, and all settings that need less memory are used up.
+  bool is_exhausted = false;
   // The argument of StageForward::set_num_parts in the current validation.
   int64_t validation_parts = 0;
   bool operator==(const LadderState&) const = default;
@@ -91,12 +92,13 @@ LadderDecision after_failure(const LadderRungs& rungs,
                              const LadderState& state);
 
 // The values on which all ranks agree when a generation begins: each value
-// becomes its maximum over the ranks, which is that of the leanest rank.
+// becomes its maximum over the ranks, as on the rank that saves the most
+// memory.
 using SharedRungs = std::array<int64_t, 4>;
 SharedRungs shared_rungs(const LadderState& state, int rank, int num_ranks);
 struct AgreedRungs {
   LadderState state;
-  // lowest rank that has no leaner rung left
+  // The lowest rank that has used up its settings that need less memory.
   std::optional<int> exhausted_rank;
 };
 // The state of this rank at the start of a generation; calm steps count from 0.

@@ -23,7 +23,8 @@ std::vector<at::Tensor> recompute_and_replay(
     const model::StepContext& context,
     const activations::RecomputeOptions& options);
 
-// Gives layers a way to save a map as a derivation; runs joined layers.
+// Lets a layer save how a map is computed again instead of the map itself, and
+// runs layers that are joined.
 class NotedMaps : public model::DerivedMaps {
  public:
   void can_be_made(const at::Tensor& map,

@@ -45,8 +45,8 @@ class RankLadder {
   bool allows_capture() const;
 
   // --- moves ---
-  // Moves to the lowest rung of any rank. Returns the lowest rank that has no
-  // leaner rung left, if any. Collective.
+  // Moves to the lowest rung of any rank. Returns the lowest rank that
+  // has used up all settings that need less memory, if any. Collective.
   std::optional<int> agree(collectives::Communicator& world);
   memory::LadderDecision after_failure() {
     return moved(memory::after_failure(all_, state_));

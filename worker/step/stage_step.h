@@ -51,7 +51,8 @@ struct StepOptions {
   DevicePrefetcher::FollowingBatch following = {};
   bool captures_micro_batches = false;  // on a device (cuda_graph_runner.h)
   predict::LabelBound labels = {};      // bounds the targets of captured graphs
-  // The rung of this rank in an earlier generation under the same plan.
+  // The memory settings that this rank had reached in an earlier generation
+  // under the same plan.
   memory::LadderState ladder = {};
 };
 

@@ -35,8 +35,9 @@ enum class HostList {
   kFileOfSlots,  // the name of a file: a name per line, repeated for each slot
 };
 
-// Whose exit code decides the result of the job. It determines the exit code of
-// an agent whose workers have left a run that continues.
+// The processes whose exit codes decide the result of the job. An agent whose
+// workers have left a run that continues ends with the code that keeps the job
+// alive.
 enum class WhoseExit {
   kEveryProcess,  // any failure fails the job: the agent ends with 0
   kRankZero,      // only rank 0 counts: the agent ends with 0
