@@ -13,7 +13,8 @@
 namespace headroom::configs {
 namespace {
 
-// The file's content, by command ("run" for train and val) and key.
+// The content of configs/flags/yolov5.yaml, by command ("run" for train and
+// val) and key.
 struct Answers {
   std::map<std::string, std::vector<std::string>> published;
   std::map<std::string, std::vector<AbsentFlag>> absent;

@@ -1,6 +1,6 @@
 // Flags and values of YOLOv5's programs that this version does not accept. Each
-// has its own answer instead of "unknown flag", from configs/flags/yolov5.yaml,
-// which is part of the program.
+// has a message of its own instead of "unknown flag". The messages are in
+// configs/flags/yolov5.yaml, which is embedded in the program.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@ struct AbsentFlag {
   std::string remedy;        // what to use instead; "" for an ignored flag
   bool takes_value = false;  // whether an ignored flag has a value
 
-  // Ignored flags request the normal behaviour; `why` is logged. Others are
-  // refused.
+  // An ignored flag requests the normal behaviour; `why` is logged. Every other
+  // absent flag is refused.
   bool is_ignored() const { return remedy.empty(); }
 };
 
@@ -24,24 +24,24 @@ struct AbsentFlag {
 // "val", "plan" and "coordinator"; empty for other commands.
 const std::vector<AbsentFlag>& absent_flags(const std::string& command);
 
-// All flags of YOLOv5's program of this name, accepted here or not. As in
-// argparse, a unique prefix of one is accepted for it.
+// All flags of YOLOv5's program of this name, including those not accepted
+// here. As in argparse, a unique prefix of a flag counts as the flag.
 const std::vector<std::string>& published_flags(const std::string& command);
 
 // Returns nullptr if `spelling` is not an absent flag.
 const AbsentFlag* find_absent_flag(const std::string& command,
                                    const std::string& spelling);
 
-// The remedy for setting `key` to YOLOv5's value `choice`; nothing if that
-// value is not an absent one.
+// Returns the remedy for setting `key` to YOLOv5's value `choice`; nullopt if
+// that value is not on the list of absent values.
 std::optional<std::string> absent_choice(const std::string& key,
                                          const std::string& choice);
 
-// Throws the refusal of `spelling`, which is no flag of `command` ("train",
-// "val", or "plan", which has train's flags): an absent flag's answer, a flag
-// of the other command, or "unknown flag" with the nearest of this command's
-// flags and of `more_spellings`. Returns only for an ignored flag, with the
-// line to log.
+// Handles `spelling`, which is not a flag of `command` ("train", "val", or
+// "plan", which has train's flags). For an ignored flag, returns the line to
+// log. Otherwise throws Error: with the absent flag's message, with the command
+// that has this flag, or "unknown flag" with the nearest flag of `command` and
+// of `more_spellings`.
 std::string answer_unknown_flag(const std::string& command,
                                 const std::string& spelling,
                                 const std::vector<std::string>& more_spellings);

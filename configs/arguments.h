@@ -24,8 +24,8 @@ struct OptionUse {
   std::string text;                 // the original words
 };
 
-// Reads the use of `option` at words[at] and moves `at` behind it. Words that
-// do not belong to the option are left: any word after a switch, or a second
+// Reads the use of `option` at words[at] and moves `at` past it. Words that do
+// not belong to the option are not read: any word after a switch, or a second
 // word if the option takes one. `help` is the command that explains the option.
 OptionUse take_use(const Option& option, const std::vector<std::string>& words,
                    size_t& at, const std::string& help);
@@ -36,8 +36,8 @@ void read_arguments(const std::vector<Option>& options,
                     const std::vector<std::string>& words,
                     const std::string& help);
 
-// The words with which read_arguments() sets the same values. Values equal to
-// those in `unset`, the program's defaults, are left out.
+// Returns words from which read_arguments() sets the options' variables to
+// their current values. A value equal to its default in `unset` is left out.
 std::vector<std::string> words_of(const std::vector<Option>& options,
                                   const std::vector<Option>& unset);
 

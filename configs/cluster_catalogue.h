@@ -19,7 +19,7 @@ struct Instance {
   int64_t gpus = 0;
   std::string gpu;               // "NVIDIA A100 40GB"
   int64_t gpu_memory_bytes = 0;  // Memory of one GPU, as the driver shows it.
-  // The GPU's compute capability, "8.0" as 80.
+  // The GPU's compute capability; 80 for "8.0".
   int compute_capability = 0;
   // The link between the GPUs; "" with one GPU.
   std::string link;
@@ -51,9 +51,10 @@ std::vector<Instance> parse_cards(const std::string& text,
 // The shipped cards, in the order written.
 const std::vector<Instance>& card_catalogue();
 
-// Returns a machine with one such card. Spaces, hyphens, case and the names of
-// NVIDIA's series are ignored: "RTX 4090", "geforce-rtx-4090", "4090". Throws
-// Error (exit 2) that names the nearest cards.
+// Returns the card as a machine with one GPU. In `name`, spaces, hyphens, case
+// and the names of NVIDIA's series are ignored: "RTX 4090", "geforce-rtx-4090"
+// and "4090" are the same card. Throws Error (exit 2) that names the nearest
+// cards.
 const Instance& find_card(const std::string& name);
 
 }  // namespace headroom::configs

@@ -46,7 +46,8 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostClasses = 100'000;
 
-// Exporters write the keys of the last line; training does not use them.
+// Exporters of data sets write the keys from "roboflow" on; training ignores
+// those keys.
 const std::vector<std::string>& known_keys() {
   static const std::vector<std::string> keys = {
       "path",      "train",     "val",      "test",      "names",

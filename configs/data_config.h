@@ -1,17 +1,18 @@
 // DataConfig: a data.yaml in any of YOLOv5's forms, with paths resolved.
 //
-//   path    optional root; relative to the yaml's folder, then the working one
+//   path    optional root; relative to the yaml's folder, else to the working
+//           directory
 //   train, val, test   a directory (searched recursively), a .txt list of image
 //           paths ("./x" in it is relative to the list), or a list of these
 //           train, val and test may also name a COCO JSON, a .geojson or a
 //           .csv, or a split of a Pascal VOC folder (ImageSets/Main/train.txt
 //           beside Annotations/), or the .index of packs from headroom pack
-//   images  where the images of such a JSON or .csv are: one folder, or
-//           {train: DIR, val: DIR}; without it, beside the file
+//   images  the image folder of such a JSON or .csv: one folder, or
+//           {train: DIR, val: DIR}; the default is the folder of that file
 //   names   a list, or {0: a, 1: b};  nc optional
-//   range   the values that become 0 and 1 for the network (range_wish.h);
-//           without it, images have 8 bits
-//   download   never run or downloaded: only shown in a refusal
+//   range   the pixel values that become 0 and 1 for the network
+//           (range_wish.h); without `range`, images have 8 bits
+//   download   never executed or downloaded, only shown in an error message
 #pragma once
 
 #include <filesystem>

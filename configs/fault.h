@@ -1,49 +1,54 @@
 // Fault: a failure injected by a test. It takes the same code path as the real
 // failure.
 //
-//   oom@rank=1,step=7,allocation=40   the 40th allocation of that step's
-//                                     attempt throws, as does the real
-//                                     allocator
+//   oom@rank=1,step=7,allocation=40   the 40th allocation of one attempt at
+//                                     that step throws the real allocator's
+//                                     exception
 //   oom@rank=0,step=4,allocation=2,phase=validation
-//                                     likewise in another phase of this rank,
-//                                     counted from its start:
-//     vote, commit            of that step: neither allocates, so such a fault
-//                             is reported as not reached
-//     forward, backward       of that step: counted from where its first such
-//                             pass begins
-//     loader                  where that step's targets are assigned
+//                                     the 2nd allocation of that phase throws;
+//                                     allocations count from its start:
+//     vote, commit            of that step. These phases allocate nothing, so
+//                             the fault is reported as not reached
+//     forward, backward       of that step; the count starts with the step's
+//                             first forward or backward pass
+//     loader                  while the targets of that step are assigned
 //     validation, checkpoint  after that many committed steps
-//                                     Counts allocations on --device, but on
-//                                     the host in loader and checkpoint. With a
-//                                     GPU's allocator only new segments can
-//                                     fail: whatever the number, the first
-//                                     request that needs one throws
+//                                     Allocations on --device are counted; in
+//                                     loader and checkpoint, those on the host.
+//                                     A GPU's allocator can fail only when it
+//                                     needs a new segment: the first such
+//                                     request throws, whatever the number
 //   nan@rank=0,step=4                 that step's gradient is not finite
 //   ballast@rank=0,step=5,bytes=8388608
 //                                     allocates that many bytes before the step
 //                                     or another phase, and holds them to the
 //                                     end of the process
 //
-//   kill@rank=0,step=5,phase=vote     the process is killed (SIGKILL) there:
+//   kill@rank=0,step=5,phase=vote     the process is killed (SIGKILL) in that
+//                                     phase:
 //     forward (the default), backward, vote, commit      of that step
 //     validation, checkpoint  after that many committed steps
-//     between                 when its rank then joins another generation
+//     between                 when the rank joins a later generation that
+//                             begins at that step
 //     end                     when the run is over, before rank 0 reports it
-//   hang@rank=1,step=3                its training thread stops there for ever;
-//                                     in any phase of kill
+//   hang@rank=1,step=3                the rank's training thread stops for
+//                                     ever; the phases are those of kill
 //   pause@rank=0,step=3,phase=commit,seconds=2
-//                                     it logs this and stops there for so long;
-//                                     other faults may happen meanwhile
+//                                     the rank's training thread logs the fault
+//                                     and stops for that time; other faults may
+//                                     happen during the pause
 //
 //   device_error@rank=1,step=3,phase=backward
-//                                     a kernel traps on its card, as after an
-//                                     error of the hardware: the process cannot
-//                                     use it any more. forward (the default),
-//                                     backward, commit of that step, or
-//                                     collective: the step's first operation of
-//                                     NCCL does not happen
+//                                     a kernel traps on the rank's card, as
+//                                     after a hardware error: the process can
+//                                     no longer use the card. The phase is
+//                                     forward (the default), backward or commit
+//                                     of that step, or collective: the kernel
+//                                     traps in place of the step's first NCCL
+//                                     operation
 //
-// A restarted worker skips faults of the last four kinds for earlier steps.
+// A restarted worker skips kill, hang, pause and device_error for earlier
+// steps.
 //
 // Several faults are separated by ";". Each fires once; a retried step fires
 // the next one in the list.
@@ -91,7 +96,7 @@ struct Fault {
   bool stops_the_worker() const {
     return kind == Kind::kKill || kind == Kind::kHang || kind == Kind::kPause;
   }
-  // Whether it fires at one moment and stops the worker or breaks its card.
+  // Whether the fault stops the worker or breaks its card.
   bool strikes() const {
     return stops_the_worker() || kind == Kind::kDeviceError;
   }
@@ -102,14 +107,14 @@ struct Fault {
 struct FaultDescription {
   Fault::Kind value;
   const char* name;  // "oom", before the '@'
-  // The name of its number besides rank and step: "allocation". nullptr if it
-  // has none.
+  // The name of the fault's number after rank and step: "allocation"; nullptr
+  // if this kind has no such number.
   const char* number = nullptr;
   int64_t Fault::*number_member = nullptr;
   bool needs_number = false;  // whether the number has no default
   bool takes_phase = true;
   const char* example;
-  const char* does;  // "an allocation fails": for the help
+  const char* does;  // the effect for the help: "an allocation fails"
 };
 
 // Every kind, in the order of the help.
@@ -117,7 +122,7 @@ std::span<const FaultDescription> fault_descriptions();
 
 std::vector<Fault> parse_faults(const std::string& text);
 
-// The fault as parse_faults reads it.
+// The text from which parse_faults() reads this fault.
 std::string to_string(const Fault& fault);
 
 }  // namespace headroom::configs

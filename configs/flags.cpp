@@ -39,7 +39,7 @@ void set_from_set_flag(RunConfig& config, const std::string& word) {
   }
 }
 
-// Reads a list of layer numbers 0 1 2, in any order, as its length, "3".
+// Turns the layer numbers 0 1 2, in any order, into their count, "3".
 std::string length_of_row(const FlagUse& use) {
   std::vector<std::string> row = use.values;
   std::ranges::sort(row, {}, [](const std::string& word) {
@@ -104,7 +104,7 @@ void apply(RunConfig& config, const FlagUse& use) {
   }
 }
 
-// Applies all flags except --config and --hyp, which are read before.
+// Applies all flags except --config and --hyp, which were applied before.
 void apply_in_order(RunConfig& config, const std::vector<FlagUse>& uses) {
   for (const FlagUse& use : uses) {
     if (use.spelling != "--config" && use.spelling != "--hyp") {

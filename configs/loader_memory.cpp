@@ -16,8 +16,8 @@ constexpr int64_t kMaxQueueDepth = 8;
 constexpr int64_t kMaxSplitQueueDepth = 1;
 
 int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
-  // One warped picture; two if two are mixed, or if a pixel depends on its
-  // neighbours; then the picture also has all its rows.
+  // A thread makes one warped picture. If pixels depend on their neighbours, it
+  // needs a second one, and both have all rows. Mixup doubles the number.
   const bool is_whole = !shape.validation && blends_neighbours(hyp);
   const int64_t own_rows = is_whole ? shape.image_height : shape.own_rows;
   int64_t made = shape.largest_pixels * own_rows / shape.image_height;
@@ -56,7 +56,8 @@ int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height) {
       hyp.perspective != 0 || hyp.scale >= 1) {
     return height;
   }
-  constexpr int64_t kNeighbours = 3;  // rows blended in, and rounding
+  // Neighbouring rows that are blended in, and rounding.
+  constexpr int64_t kNeighbours = 3;
   const auto reached = static_cast<int64_t>(
       std::ceil(static_cast<double>(rows) / (1 - hyp.scale)));
   return std::min(height, reached + kNeighbours);
@@ -88,7 +89,7 @@ LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
   budget.queue_depth =
       std::clamp<int64_t>(rest / 2 / std::max<int64_t>(budget.batch_bytes, 1),
                           1, is_split ? kMaxSplitQueueDepth : kMaxQueueDepth);
-  // Validation uses each image once, so it caches none.
+  // Validation uses each image once, so it caches no image.
   if (!shape.validation) {
     budget.cache_bytes =
         std::max<int64_t>(0, rest - budget.queue_depth * budget.batch_bytes);

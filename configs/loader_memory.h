@@ -4,14 +4,14 @@
 // The loader calls it with the data set's own image sizes. The planner does not
 // read the data set and assumes source images as large as the network's input.
 //
-//   a thread   its source pictures, a mosaic's tiles (of two mosaics with
-//              mixup; also joined in one picture, with copy-paste), and the
-//              samples that it makes
+//   a thread   its source pictures, the tiles of a mosaic (of two mosaics with
+//              mixup; with copy-paste also a picture that joins the tiles), and
+//              the samples that the thread makes
 //   a batch    this rank's rows of its share of the images, 8 or 16 bits a
-//              channel; or the packs from which a device renders them
+//              channel; or the packs from which a device renders the images
 //              (parallel/base/device_scratch.h)
 //
-// There is always one batch and one thread, whatever the limit.
+// There is at least one batch and one thread, even if they exceed the limit.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@
 
 namespace headroom::configs {
 
-// The budget without --host-memory-limit, shared by the ranks of an image.
+// The budget without --host-memory-limit, divided among the ranks that share an
+// image.
 inline constexpr int64_t kDefaultHostMemory = int64_t{1} << 30;
 
 struct LoaderShape {
@@ -28,10 +29,10 @@ struct LoaderShape {
   bool mosaic = true;          // a training sample may be a mosaic
   int64_t image_height = 640;  // The network's input size in training.
   int64_t image_width = 640;
-  int64_t own_rows = 640;      // rows of image_height that this rank holds
-  int64_t largest_pixels = 0;  // pixels of the largest whole sample
-  int64_t input_pixels = 0;    // pixels of that sample in its batch, if larger
-  int64_t source_pixels = 0;   // pixels of a picture that a thread holds
+  int64_t own_rows = 640;         // rows of image_height that this rank holds
+  int64_t largest_pixels = 0;     // pixels of the largest whole sample
+  int64_t input_pixels = 0;       // pixels of an image in a batch, if larger
+  int64_t source_pixels = 0;      // pixels of a thread's source picture
   int64_t images_of_a_batch = 1;  // images of this rank in a batch
   int64_t most_threads = 1;
   int64_t bands = 3;         // channels of a pixel
@@ -50,16 +51,16 @@ struct LoaderBudget {
   int64_t total_bytes() const {
     return num_threads * thread_bytes + queue_depth * batch_bytes + cache_bytes;
   }
-  // The loader's minimum, whatever the limit.
+  // The fewest bytes with which the loader can work.
   int64_t least_bytes() const { return thread_bytes + batch_bytes; }
 };
 
-// Whether a sample's pixels depend on their neighbours. A rank then makes whole
-// samples.
+// Whether a sample's pixels depend on neighbouring pixels (blur, CLAHE). If so,
+// every rank makes whole samples.
 bool blends_neighbours(const Hyperparameters& hyp);
 
-// The most rows of a source picture (of this height) that contribute to `rows`
-// rows of the warped picture. For a rotated picture that is all rows.
+// The most rows of a source picture with `height` rows that contribute to
+// `rows` rows of the warped picture. For a rotated picture, `height`.
 int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height);
 
 // `limit` in bytes; 0 means kDefaultHostMemory.

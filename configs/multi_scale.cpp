@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kLeastStrides = 2;
 
-// Sizes of the longer side, in strides.
+// The smallest size of the longer side, in strides.
 int64_t least_strides(InputSize size, int64_t stride) {
   return std::max(kLeastStrides,
                   divided_up(std::max(size.height, size.width), 2 * stride));

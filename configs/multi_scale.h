@@ -2,10 +2,10 @@
 // longer side is any multiple of the model's largest stride in [0.5, 1.5] x
 // --img, and the other side follows, rounded up to such a multiple.
 //
-// Training draws one for each step, all equally often
+// Training draws a size for each step, with equal probability for all sizes
 // (worker/data/loader/loader_plan.h). Plans, fit checks and limits use the
-// largest, so no step needs more memory. Predicted time is the mean over all
-// sizes.
+// largest size, so no step needs more memory. Predicted time is the mean over
+// all sizes.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ InputSize largest_input_size(InputSize size, int64_t stride);
 // All sizes of the run's batches; without --multi-scale only --img rounded up.
 std::vector<InputSize> input_sizes(const RunConfig& config, int64_t stride);
 
-// The mean area of an image over these sizes.
+// The mean area of an image over input_sizes().
 double mean_pixels(const RunConfig& config, int64_t stride);
 
 // The largest size of the run's training images: --img rounded up, or the

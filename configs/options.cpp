@@ -39,7 +39,7 @@ template <typename Config, typename Field>
 auto& field_of(Config& /*config*/, Field* variable) {
   return *variable;
 }
-// An option without a destination is a text.
+// The value of an option without a destination is a text.
 template <typename Config>
 auto& field_of(Config& /*config*/, std::monostate) {
   static thread_local std::string nothing;
@@ -189,7 +189,8 @@ std::string type_name(const Option& option) {
 }
 
 std::string shown_name(const Option& option) {
-  // The width has the flag of the height.
+  // The key of the width has no flag of its own; the flag of the height sets
+  // both keys.
   const Option* const flag = find_in(run_options(), [&](const Option& other) {
     return !other.names.empty() &&
            (other.key == option.key || other.second_key == option.key);

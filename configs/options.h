@@ -42,12 +42,13 @@ struct OptionRules {
   // The key that a second value sets, as in --img HEIGHT [WIDTH]. A single
   // value sets both keys.
   std::string second_key = {};
-  int most_values = 1;             // of options without a key, joined by spaces
+  // Most values of an option without a key; several are joined by spaces.
+  int most_values = 1;
   bool value_is_optional = false;  // --resume [DIR]
   bool may_repeat = false;         // each use adds values
   bool may_be_empty = false;       // "" counts as not given
-  bool is_required = false;        // a tool refuses to start without it
-  // used between headroom's processes; not in the help
+  bool is_required = false;        // the tool refuses to start without it
+  // Used only between headroom's processes; not in the help.
   bool is_internal = false;
   bool is_byte_size = false;  // accepts "2GiB"
   // The value defines the steps or their samples. A resumed run keeps it,
@@ -72,15 +73,15 @@ struct Option : OptionRules {
                    double Hyperparameters::*, bool*, int*, int64_t*, double*,
                    std::string*, std::filesystem::path*>;
 
-  // "--img", "--imgsz". Empty for a key of --set and run.yaml alone, and for a
-  // word of the worker's command line without a flag.
+  // "--img", "--imgsz". Empty for a key that only --set and run.yaml accept,
+  // and for an argument of the worker's command line without a flag.
   std::vector<std::string> names = {};
   std::string value_name = {};             // "N" in the help; "" for a switch
   std::vector<std::string> commands = {};  // commands that accept the flag
   std::string key = {};  // "global_batch_size", "hyp.lr0"; "" if no key
   Member member = {};
-  // Sentences for the help: what it is, what a larger or smaller value does,
-  // when to change it.
+  // Sentences for the help: the meaning, the effect of a larger or smaller
+  // value, and when to change the value.
   std::string advice = {};
   std::string group = {};  // the heading in the help
 };
@@ -114,7 +115,7 @@ const std::vector<Option>& run_options();
 // between processes, output, and tools.
 const std::vector<Option>& command_options();
 
-// The group of --config and --set.
+// The help's heading for --config and --set.
 inline constexpr char kAnyKey[] = "Every key";
 
 // Whether the option sets keys of a run.
@@ -157,8 +158,8 @@ std::string advice_with_default(const Option& option);
 
 // Sets the option from `text`. Returns false if `text` has the wrong type or is
 // not one of the choices; check_run_config checks the range. Throws Error for
-// an invalid layout. If the option is bound to a variable, sets that and not
-// `config`.
+// an invalid layout. If the option is bound to a variable, sets the variable
+// and not `config`.
 bool set_from_text(RunConfig& config, const Option& option,
                    const std::string& text);
 

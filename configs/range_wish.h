@@ -26,14 +26,14 @@ struct RangeWish {
   bool operator==(const RangeWish&) const = default;
 };
 
-// Returns nothing if the mapping has no `range`.
+// Returns nullopt if the mapping has no `range`.
 std::optional<RangeWish> range_wish_of(const yaml::YamlValue& root);
 
-// Reads the range of a data.yaml, or of the one in a folder. Returns nothing if
-// there is no such file: the reader of the data set refuses it.
+// Reads the range of `data`, a data.yaml or a folder that contains one. Returns
+// nullopt if the file does not exist; the reader of the data set reports that.
 std::optional<RangeWish> read_range_wish(const std::filesystem::path& data);
 
-// The entry as a data.yaml has it: "range: [0, 4095]".
+// The entry as the text of a data.yaml: "range: [0, 4095]".
 std::string to_yaml(const RangeWish& wish);
 
 // The line for a data.yaml; "" without a range.

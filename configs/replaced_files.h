@@ -8,7 +8,8 @@
 
 namespace headroom::configs {
 
-// Whether it is last.safetensors, best.safetensors or like epoch12.safetensors.
+// Whether the name is last.safetensors, best.safetensors or of the form
+// epoch12.safetensors.
 bool is_weights_of_run(const std::string& file_name);
 
 // Throws Error (exit 2) if a new run in `run_directory` (--exist-ok) would

@@ -68,14 +68,14 @@ struct Hyperparameters {
 };
 
 // kAuto is replaced when the run starts (coordinator/run/precision_choice.h);
-// otherwise it means float32.
+// where it was not replaced, kAuto means float32.
 enum class Precision { kAuto, kFp32, kFp64, kBf16, kFp16 };
 
 // --batch -1: the largest batch that fits (parallel/planner/largest_batch.h).
 inline constexpr int64_t kLargestBatch = -1;
 
-// The longest time between checkpoints, besides those after each epoch: the
-// most work that a lost machine costs.
+// The longest time between two checkpoints within an epoch (one more follows
+// each epoch): the most work that a lost machine costs.
 inline constexpr int64_t kSecondsBetweenCheckpoints = 60;
 
 struct RunConfig {
@@ -197,7 +197,7 @@ void load_hyperparameters(RunConfig& config, const std::string& file);
 // processes (parallel/planner/planner.h).
 void check_run_config(const RunConfig& config);
 // The checks that depend on whether the run is on cards. An automatic device
-// may become a card or the CPU, so call it again when that is known.
+// may become a card or the CPU, so call it again when the device is known.
 void check_settled_device(const RunConfig& config);
 
 // The run's range of pixel values; empty for 8 bits. Throws Error (exit 2).

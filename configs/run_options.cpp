@@ -35,7 +35,7 @@ Option flag(std::string name, Option::Member member, const std::string& form,
   return made;
 }
 
-// A key for --set and run.yaml alone.
+// A key without a flag, for --set and run.yaml only.
 Option key(std::string name, Option::Member member, std::string advice,
            OptionRules rules = {}) {
   return flag(std::move(name), member, "", {}, std::move(advice),

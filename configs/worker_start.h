@@ -1,4 +1,4 @@
-// The ways to start headroom-worker, besides the commands that it runs for
+// The command lines of headroom-worker, except the commands that it runs for
 // headroom (worker/tools/tool_command.h). Each option is declared with the
 // field that it sets.
 #pragma once
@@ -17,12 +17,12 @@ struct WorkerStart {
   std::string coordinator;  // HOST:PORT
   std::string node_id;
   std::string worker_id;
-  std::string advertise_host;  // the address for its peers
+  std::string advertise_host;  // the address to which its peers connect
   int64_t threads = 1;         // compute threads
   std::string certs = {};
   std::string token_file = {};
   bool insecure_network = false;
-  int64_t card = -1;           // number of its card; -1: from the local rank
+  int64_t card = -1;           // the card's number; -1 means by local rank
   std::string card_uuid = {};  // the card's UUID; "" if unknown
 };
 
@@ -32,7 +32,7 @@ struct StandaloneRequest {
   std::filesystem::path run_yaml;
   // "" means the plan.json beside run_yaml; if there is none, a plan is chosen.
   std::filesystem::path plan_json;
-  std::filesystem::path run_directory;  // of a new run
+  std::filesystem::path run_directory;  // the folder of a new run
   // Resume the run in whose directory run_yaml is.
   bool resume = false;
 };

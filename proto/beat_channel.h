@@ -26,21 +26,22 @@ struct Beat {
   // Time of sending, on the machine's steady clock, so that the agent can
   // compute the beat's age even if it reads the beat late.
   std::chrono::steady_clock::time_point sent;
-  uint64_t generation = 0;       // 0 before the worker's first
-  bool waits_for_peers = false;  // at the moment of sending
+  uint64_t generation = 0;       // 0 before the worker's first generation
+  bool waits_for_peers = false;  // state when the beat was sent
   bool has_progress = false;
   RunProgress progress;
 };
 
-// The coordinator's reply to a beat; none if it did not answer in time.
+// The coordinator's reply to a beat. If the coordinator did not answer in time,
+// only `generation` is set.
 struct BeatAnswer {
-  uint64_t generation = 0;  // the beat's
+  uint64_t generation = 0;  // the beat's generation
   bool is_there = false;    // the coordinator answered, even with a refusal
   bool stop_requested = false;
   bool leave_requested = false;
   bool peer_lost = false;
   bool a_peer_works = false;
-  char refusal[400] = "";  // why the beat is stale; "" if it is not
+  char refusal[400] = "";  // why the beat was refused as stale; "" if accepted
 };
 
 // Environment variable with the descriptor number of the worker's end.
@@ -70,7 +71,8 @@ class BeatChannel {
     static_assert(std::is_trivially_copyable_v<Record>);
     return send(&record, sizeof record);
   }
-  // No value if no record arrived within `wait`, or the other end is closed.
+  // Returns nullopt if no record arrived within `wait`, or the other end is
+  // closed.
   template <typename Record>
   std::optional<Record> receive(std::chrono::milliseconds wait) {
     static_assert(std::is_trivially_copyable_v<Record>);

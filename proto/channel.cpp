@@ -108,14 +108,16 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
   for (const auto& [name, value] : connection_settings()) {
     arguments.SetInt(name, value);
   }
-  // The default grows to two minutes, longer than a coordinator's restart.
+  // gRPC's default delay between attempts grows to two minutes, which is longer
+  // than a coordinator's restart.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   // Minimum duration of a connection attempt. If thousands of clients connect
   // at once and each gave up early, none would get through. TCP itself retries.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 3000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Own connection per channel, so that a lost connection affects one client.
+  // Each channel has its own connection, so a lost connection affects only one
+  // client.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
   arguments.SetMaxSendMessageSize(kMaxReportBytes);

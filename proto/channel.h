@@ -2,8 +2,8 @@
 // call becomes an exception.
 //
 // The connection's settings are in one place, because workers and agents must
-// behave alike when the coordinator is away: they reconnect at least once a
-// second, detect a dead peer by keep-alive, and never use a proxy.
+// behave alike when the coordinator is unreachable: they reconnect at least
+// once a second, detect a dead peer by keep-alive, and never use a proxy.
 //
 // Threads: the functions are safe from any thread.
 #pragma once
@@ -38,7 +38,7 @@ inline constexpr int kKeepAliveTimeoutMs = 7000;
 
 // Sends gRPC's log lines to our log at debug level. Also turns off absl's
 // search for deadlocks, which takes an eighth of gRPC's time in Debian's build.
-// Has an effect once per process.
+// Only the first call in a process has an effect.
 void quieten_grpc();
 
 // gRPC settings that both ends of a connection use, by gRPC's names.

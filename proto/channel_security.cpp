@@ -28,7 +28,8 @@ std::string text_of(const fs::path& file, bool is_secret) {
                 "headroom coordinator --init-certs DIR makes it");
   }
   struct stat about {};
-  // Root's file may be readable by a group: Kubernetes mounts secrets so.
+  // A file owned by root may be readable by its group, because Kubernetes
+  // mounts secrets with this mode.
   const auto others = [&] {
     return S_IRWXO | (about.st_uid == 0 ? S_IWGRP | S_IXGRP : S_IRWXG);
   };

@@ -1,5 +1,5 @@
 // ChannelSecurity: authentication of control traffic, by mutual TLS and a join
-// token. On loopback a token is enough, against other users of the machine.
+// token. On loopback, a token without TLS keeps out other users of the machine.
 //
 // Errors: Error (exit 2) naming a file that is missing, empty, or readable by
 // other users.

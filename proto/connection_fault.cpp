@@ -128,7 +128,8 @@ std::string newest_error() {
   return words == nullptr ? "it hung up" : words;
 }
 
-// When this side's certificate expired or becomes valid; "" if it is valid.
+// States when this side's certificate expired or becomes valid; "" if it is
+// valid now.
 std::string own_certificate_fault(const ChannelSecurity& security) {
   const X509Certificate own(PEM_read_bio_X509(
       reading(security.certificate).get(), nullptr, nullptr, nullptr));

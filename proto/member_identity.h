@@ -1,9 +1,9 @@
 // MemberIdentity: the identity of the coordinator's caller, and its secret.
 //
-// An agent draws a secret when it starts and registers with it; the coordinator
-// stores it. Each worker's secret is derived from its agent's, so the agent
-// passes it on and the coordinator can compute it. The coordinator refuses a
-// call made in another member's name.
+// An agent draws a secret when it starts and sends it when it registers; the
+// coordinator stores it. Each worker's secret is derived from its agent's: the
+// agent passes it to the worker, and the coordinator computes it. The
+// coordinator refuses a call made in another member's name.
 #pragma once
 
 #include <string>

@@ -7,9 +7,9 @@
 //   auto message = wire::to_message<wire::LoggedMember>(member);
 //   auto member = wire::from_message<Member>(message);
 //
-// HEADROOM_FIELDS stands in the struct's namespace, which argument-dependent
-// lookup searches. It defines fields(), which is written out where names
-// differ:
+// Use HEADROOM_FIELDS in the struct's namespace, which argument-dependent
+// lookup searches. It defines fields(). If a name in the message differs, write
+// fields() by hand instead:
 //
 //   void fields(auto& archive, wire::Either<Member> auto& member) {
 //     archive("worker_id", member.name);
@@ -24,7 +24,7 @@
 //
 // Errors: CheckFailure if the message has no field of that name and type;
 // from_message throws Error (tag "wire", exit 2) for an unknown enum number
-// and for a text that is no plan.
+// and for a text that is not a plan.
 //
 // Uses reflection, which is slower than accessors; control messages are few.
 #pragma once

@@ -37,7 +37,7 @@ void open_refusal_channel() {
 void tell_parent(const Refusal& refusal) {
   const int fd = std::exchange(channel(), -1);
   if (fd < 0) return;
-  // A path may contain any bytes; escaped they may take six times the room.
+  // A path may contain any bytes; JSON escapes make it up to six times as long.
   const std::string text =
       nlohmann::json{{"tag", refusal.tag},
                      {"text", refusal.text.substr(0, kLongest / 16)},

@@ -14,11 +14,11 @@ namespace headroom::wire {
 
 struct Refusal {
   std::string text;
-  // Of the Error; "" if no Error was thrown.
+  // The tag of the Error; "" if no Error was thrown.
   std::string tag = {};
   std::string remedy = {};
 
-  // As it is printed: "[tag] text: remedy", or `text` alone.
+  // The refusal as printed: "[tag] text: remedy", or `text` alone.
   std::string line() const;
 };
 
@@ -29,7 +29,8 @@ void open_refusal_channel();
 // Writes the refusal, once. Does nothing if no parent reads it.
 void tell_parent(const Refusal& refusal);
 
-// Reads what an ended child wrote into the pipe `fd`; nullopt: no refusal.
+// Reads the refusal that an ended child wrote into the pipe `fd`; nullopt if
+// there is none.
 std::optional<Refusal> read_refusal(int fd);
 
 }  // namespace headroom::wire

@@ -35,15 +35,17 @@ struct NodeRegistration {
   std::string node_id = {};   // unique per agent process
   std::string hostname = {};  // agents of one machine share it
   int launcher_rank = 0;      // rank under mpirun or srun; 0 locally
-  std::vector<std::string> worker_ids =
-      {};  // unique per process, in local order
+  // One id for each worker process, in the order of slots.
+  std::vector<std::string> worker_ids = {};
   std::vector<NodeCard> cards = {};
-  // Why it has no card. "" with no card: the agent did not look.
+  // Why the agent has no card. If `cards` is empty and this is "", the agent
+  // did not look for cards.
   std::string no_card_reason = {};
   // Cards that the driver lists but no worker can use, and why; "" if none.
   std::string unusable_cards = {};
   int launcher_size = 0;  // agents started by mpirun or srun; 0 if none
-  // Workers of earlier agents on its machine, in the launcher's order.
+  // Number of workers of earlier agents, in the launcher's order, on the same
+  // machine.
   int first_local_slot = 0;
 };
 
@@ -55,32 +57,32 @@ struct RankAssignment {
   // Index among all workers of its machine, lost ones included, so that the
   // remaining ones keep their cards. May be local_world_size or more.
   int local_rank = 0;
-  int local_world_size = 1;  // workers in this generation
+  int local_world_size = 1;  // workers of its machine in this generation
   int world_size = 1;
   bool has_one_agent = false;  // all ranks have the same agent
-  // All ranks had the same ranks and plan in the previous generation, and keep
-  // their state, loaders and caches.
+  // All workers had the same ranks and plan in the previous generation, and
+  // keep their state, loaders and caches.
   bool keeps_state = false;
   plan::Plan plan = {};
   std::string run_config_yaml = {};
   std::string run_directory = {};
   // The checkpoint in the run directory to continue from, and its number of
-  // steps. "": start as the configuration says.
+  // steps. "" means to start as the configuration defines.
   std::string resume_checkpoint = {};
   int64_t resume_steps = 0;
   // UUIDs of cards on which no worker may run.
   std::vector<std::string> left_out_cards = {};
   // UUID of the card on which this worker's predecessor failed: the worker uses
-  // that card, even if its number has changed. "": the card of its slot.
+  // that card, even if its number has changed. "" means the card of its slot.
   std::string card_uuid = {};
 };
 
 // The consequence of a worker's failure for its run.
 enum class FailureKind {
-  kFatal,        // the worker ends, and so does the run
+  kFatal,        // the worker and the run end
   kLostPeer,     // a peer is lost; the worker waits for the next generation
-  kOutOfMemory,  // it also waits, and will retry with leaner means
-  kConnection,   // it also waits; its own end of a connection failed
+  kOutOfMemory,  // the worker also waits, and will retry using less memory
+  kConnection,   // the worker also waits; its end of a connection failed
 };
 
 // Why a worker cannot continue, and the state it still has.
@@ -88,33 +90,33 @@ struct WorkerFailure {
   int exit_code = 0;
   std::string message = {};
   FailureKind kind = FailureKind::kFatal;
-  // It ran out of memory, and will need less next time.
+  // The worker ran out of memory, and will use less in its next attempt.
   bool is_leaner = false;
-  // Its state is intact, so it can continue if all members can.
+  // The worker's state is intact, so it can continue if all members can.
   bool can_go_on = false;
   int64_t recorded_epochs = 0;  // epochs whose results are written
   int64_t committed_steps = 0;
-  // It has only a part of the state, and cannot save it alone.
+  // The worker has only a part of the state, and cannot save the state alone.
   bool holds_a_part = false;
-  // Steps of the newest checkpoint that was reported to it; 0 if there is none.
+  // Steps of the newest checkpoint reported to the worker; 0 if there is none.
   int64_t checkpoint_steps = 0;
-  // Set if its card is the cause: the worker ends, and gets a successor.
+  // Set if the worker's card failed: the worker ends, and gets a successor.
   std::optional<headroom::CardFault> card_fault = {};
 };
 
 // A worker has left its generation at a committed step. Either it was asked to
-// and keeps its state, or a step ran out of memory with nothing leaner left to
-// try, and the state is in a checkpoint.
+// leave and keeps its state, or a step ran out of memory although the worker
+// could not reduce its memory further, and the state is in a checkpoint.
 struct LeftGeneration {
   bool was_asked = false;
   int64_t committed_steps = 0;
-  // It has only a part of the state.
+  // The worker has only a part of the state.
   bool holds_a_part = false;
   int64_t checkpoint_steps = 0;
   // The next four fields are set when memory ran out.
   std::string checkpoint = {};   // folder of the checkpoint
   std::string result_json = {};  // summary.json's content, if rank 0 reports
-  int failed_rank = 0;           // lowest rank with nothing leaner left
+  int failed_rank = 0;  // lowest rank that could not reduce its memory further
   MemoryShortfall shortfall = {};
 };
 

@@ -38,7 +38,7 @@ constexpr const char* to_string(WorkerPhase phase) {
 }
 
 struct RunProgress {
-  int64_t step = 0, num_steps = 0;  // committed so far, of the whole run
+  int64_t step = 0, num_steps = 0;  // steps committed so far; in the whole run
   int64_t epoch = 0, num_epochs = 0;
   int64_t step_in_epoch = 0, steps_per_epoch = 0;
   double box = 0, obj = 0, cls = 0;  // means over the epoch so far
@@ -47,8 +47,8 @@ struct RunProgress {
   int64_t predicted_peak_bytes = 0;  // 0 if unknown
   int64_t image_height = 0, image_width = 0;
   WorkerPhase phase = WorkerPhase::kUnknown;
-  int64_t quiet_ms = 0;        // see coordinator.proto
-  int64_t median_step_ms = 0;  // see coordinator.proto
+  int64_t quiet_ms = 0;        // defined in coordinator.proto
+  int64_t median_step_ms = 0;  // defined in coordinator.proto
   // Images of all ranks in the validation after an epoch; 0 outside validation.
   int64_t images_validated = 0, images_to_validate = 0;
 };

@@ -1,9 +1,9 @@
 // headroom-worker: the process that drives one device. An agent starts it, and
 // it carries out the coordinator's assignments. With --standalone it trains
-// alone (worker/run/standalone.h). It also answers a launcher's question about
-// a data set (worker/tools/dataset_query.h), runs headroom's commands on data
-// sets and weights (worker/tools/tool_command.h), and lists the devices of the
-// machine (worker/tools/device_query.h).
+// alone (worker/run/standalone.h). Other arguments make it report facts about a
+// data set to a launcher (worker/tools/dataset_query.h), run one of headroom's
+// commands on data sets and weights (worker/tools/tool_command.h), or list the
+// devices of the machine (worker/tools/device_query.h).
 #include <ATen/Parallel.h>
 #include <c10/util/Logging.h>
 #include <sys/resource.h>
@@ -176,7 +176,7 @@ int with_output_written(int exit_code) {
 
 int main(int argc, char** argv) {
   headroom::wire::keep_openssl_to_the_end();
-  c10::initLogging();  // else LibTorch's log level cannot be set
+  c10::initLogging();  // needed before LibTorch's log level can be set
   headroom::wire::open_refusal_channel();
   headroom::log::follow_parent();
   std::signal(SIGPIPE, SIG_IGN);

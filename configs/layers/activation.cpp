@@ -5,7 +5,7 @@
 namespace headroom::layers {
 namespace {
 
-constexpr double kDefaultSlope = 0.01;  // PyTorch's
+constexpr double kDefaultSlope = 0.01;  // PyTorch's default
 constexpr std::string_view kLeaky = "LeakyReLU";
 
 }  // namespace

@@ -17,7 +17,7 @@ enum class ActivationKind { kSilu, kLeaky, kHardswish, kMish };
 
 struct ActivationFunction {
   ActivationKind kind = ActivationKind::kSilu;
-  double slope = 0;  // kLeaky's slope: 0 ReLU, 1 the identity
+  double slope = 0;  // of kLeaky: 0 for ReLU, 1 for the identity
 
   bool operator==(const ActivationFunction&) const = default;
 };
@@ -25,7 +25,8 @@ struct ActivationFunction {
 inline constexpr ActivationFunction kIdentity = {ActivationKind::kLeaky, 1};
 inline constexpr ActivationFunction kRelu = {ActivationKind::kLeaky, 0};
 
-// Their names in PyTorch. LeakyReLU, which has an argument, is not listed.
+// Names of activations in PyTorch. LeakyReLU, which has an argument, is not
+// listed.
 struct NamedActivation {
   std::string_view name;
   ActivationFunction function;
@@ -40,13 +41,13 @@ inline constexpr NamedActivation kNamedActivations[] = {
 
 // Parses an activation's name in a model file, in PyTorch's form:
 // "nn.LeakyReLU(0.1)"; "nn." and empty parentheses may be missing. Returns
-// nothing for an unknown name or a wrong argument.
+// nullopt for an unknown name or a wrong argument.
 std::optional<ActivationFunction> parse_activation(std::string_view name);
 
 // The activation's name in a model file.
 std::string activation_text(const ActivationFunction& activation);
 
-// The list for refusals: "nn.SiLU(), nn.ReLU(), ...".
+// A list for error messages: "nn.SiLU(), nn.ReLU(), ...".
 std::string known_activations();
 
 }  // namespace headroom::layers

@@ -118,7 +118,7 @@ LayerTime layer_time(const LayerCost& layer) {
   LayerTime time;
   time.keep = 3.75 * work + 240 * maps;
   time.lean = time.keep + 8 * maps;
-  // A layer without a convolution saves nothing but its inputs.
+  // Without a convolution, recompute does the same as lean.
   time.recompute = work > 0 ? time.keep + work + 48 * maps : time.lean;
   time.offload = time.keep + 58 * maps;
   return time;

@@ -24,14 +24,14 @@ namespace headroom::layers {
 
 struct LayerCost {
   std::string module;       // "C3"
-  std::vector<int> inputs;  // layers it reads; -1 is the image
-  int64_t channels = 0;     // of its output; Detect: sum over levels
-  int64_t stride = 1;       // pixels per output cell; Detect: largest
+  std::vector<int> inputs;  // numbers of the input layers; -1 is the image
+  int64_t channels = 0;     // output channels; for Detect summed over levels
+  int64_t stride = 1;       // pixels per output cell; for Detect the largest
   std::shared_ptr<const LayerProgram> program;  // null for the head, Detect
   int64_t anchors_per_level = 0;                // only for Detect
   int64_t parameters = 0;
   int64_t parameter_tensors = 0;
-  int64_t norm_channels = 0;  // channels of its batch norms
+  int64_t norm_channels = 0;  // channels of all batch norms of the layer
   double multiply_adds_per_pixel = 0;
   // Elements kept until backward under the policy keep. A convolution block
   // keeps its convolution's output and its own output, which is the next
@@ -43,7 +43,7 @@ struct LayerCost {
   double kept_elements_per_pixel = 0;
 
   bool is_head() const { return program == nullptr; }
-  // As Layer::inside() (worker/model/layer.h).
+  // The same value as Layer::inside() (worker/model/layer.h).
   LayerInside inside() const {
     return is_head() ? LayerInside::kNothing : program->inside();
   }
@@ -56,7 +56,7 @@ std::vector<LayerCost> layer_costs(const ModelTable& table);
 // multiple of it.
 int64_t largest_stride(const std::vector<LayerCost>& layers);
 
-// Bytes of a loaded pixel: the model's `ch`, and 3 for a `ch` of 1.
+// Channels of the loaded images: the model's `ch`, but 3 if `ch` is 1.
 int64_t image_bands(const std::vector<LayerCost>& layers);
 
 // The number of classes of the Detect layer, the last one.
@@ -71,14 +71,16 @@ int64_t rounded_image_size(int64_t size, int64_t largest_stride);
 // per pixel of one image, for a layer of M multiply-adds that keeps E elements
 // per pixel:
 //
-//   keep        3.75 M + 240 E         forward; backward: two convolutions etc.
-//   lean        keep's +     8 E       maps are computed again
-//   recompute   keep's + M + 48 E      convolutions are computed again too
-//   offload     keep's +    58 E       maps go to a file and back
+//   keep        3.75 M + 240 E        one forward and one backward pass
+//   lean        keep     +   8 E      plus: maps are computed again
+//   recompute   keep + M +  48 E      plus: convolutions and maps are computed
+//                                     again
+//   offload     keep     +  58 E      plus: maps are written to a file and read
 //
 // Calibrated on yolov5s, 480 px, one thread of an AMD EPYC (Zen 5) by
-// `benchmark_activations --img 480 --rounds 9`. Relative to keep it gives
-// 1.010, 1.070 and 1.247; measured were 1.004, 1.072 and 1.244.
+// `benchmark_activations --img 480 --rounds 9`. For lean, recompute and
+// offload, relative to keep, the formulas give 1.010, 1.070 and 1.247; the
+// benchmark measured 1.004, 1.072 and 1.244.
 struct LayerTime {
   double keep = 0;
   double lean = 0;

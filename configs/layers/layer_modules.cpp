@@ -39,7 +39,8 @@ class Composer {
       widths_.before = {static_cast<double>(block.kernel),
                         static_cast<double>(block.stride),
                         static_cast<double>(block.padding)};
-      widths_.blocks = {block.name};  // as many groups as channels
+      // The width is the number of groups, which equals the channels.
+      widths_.blocks = {block.name};
     }
     return one_block(std::move(block));
   }
@@ -244,7 +245,7 @@ class Composer {
                            "with windows such as [5, 9, 13]");
     const std::vector<int64_t> windows =
         layer_.integers(1, {5, 9, 13}, 1, TableLayer::kMaxKernel);
-    // A window of 9 equals one of 5 after one of 5.
+    // A max-pool of window 9 equals two max-pools of window 5 in a row.
     std::vector<int64_t> chain;
     int64_t before = 1;
     for (const int64_t window : windows) {
@@ -329,7 +330,8 @@ class Composer {
  private:
   static constexpr int64_t kSqueezeRatio = 4;
 
-  // The paper's names of activations; without one, the table's activation.
+  // Reads an activation by its name in the paper; without a name, returns the
+  // table's activation.
   ActivationFunction named_activation(size_t position,
                                       const std::string& form) const {
     const std::string name = layer_.word(position);
@@ -341,8 +343,8 @@ class Composer {
     return {ActivationKind::kHardswish};
   }
 
-  // Squeezes to a share of the channels, rounded to a multiple of 8 but at most
-  // a tenth down, as in MobileNets.
+  // Squeezes to channels / ratio, rounded to a multiple of 8, but not down by
+  // more than a tenth, as in MobileNets.
   int squeeze_excite(const std::string& name, int x, int64_t ratio) {
     constexpr int64_t kMultiple = 8;
     const int64_t channels = channels_of(x);
@@ -416,7 +418,7 @@ class Composer {
     return program_.shape_of(value).channels;
   }
 
-  // The widths listed after the shortcut argument.
+  // Reads the widths listed after the shortcut argument.
   std::vector<int64_t> listed_widths(bool shortcut,
                                      std::vector<std::string> blocks,
                                      const LayerWidths::Rule& rule,
@@ -452,7 +454,8 @@ class Composer {
     return channels / 2;
   }
 
-  // Half the channels by a convolution, the other half from these.
+  // A convolution makes half the channels; a depthwise convolution makes the
+  // other half from the first half.
   int ghost(const std::string& name, int x, int64_t half, int64_t kernel,
             int64_t stride, const ActivationFunction& activation) {
     constexpr int64_t kCheapKernel = 5;
@@ -511,7 +514,7 @@ class Composer {
     return std::move(program_);
   }
 
-  // `window` is the argument with the windows.
+  // `window` is the layer's argument from which `windows` were read.
   LayerProgram pyramid(std::vector<int64_t> windows,
                        ModelTable::Argument window, const std::string& form) {
     const int64_t in = layer_.only_input().channels;

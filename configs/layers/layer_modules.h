@@ -3,20 +3,22 @@
 // checks it).
 //
 //   Conv         [channels, kernel, stride, padding, groups]
-//   DWConv       [channels, kernel, stride]; the most possible groups
-//   Focus        [channels, kernel]: four neighbouring cells to one, then Conv
+//   DWConv       [channels, kernel, stride]; as many groups as possible
+//   Focus        [channels, kernel]: joins four neighbouring cells into one,
+//                then Conv
 //   Bottleneck   [channels, shortcut]; repeated
 //   C3           [channels, shortcut]; repeats are its bottlenecks
-//   GhostConv    [channels, kernel, stride]: half the channels by a Conv, the
-//                others from these by a depthwise 5 x 5
+//   GhostConv    [channels, kernel, stride]: a Conv makes half the channels; a
+//                depthwise 5 x 5 makes the other half from the first half
 //   C3Ghost      [channels]: C3 of ghost bottlenecks
-//   ShuffleNetV2 [channels, stride]: half the channels unchanged, the others
-//                by 1x1, depthwise 3x3, 1x1; then shuffled; with stride 2 both
-//                branches have convolutions on all channels; repeated
+//   ShuffleNetV2 [channels, stride]: half the channels unchanged, the other
+//                half through 1x1, depthwise 3x3, 1x1; then all are shuffled;
+//                with stride 2 both branches have convolutions on all channels;
+//                repeated
 //   InvertedResidual  [channels, expanded, kernel, stride, SE, NL]: 1x1 to
-//                `expanded` channels if that is another number, depthwise
-//                kernel, squeeze and excitation if SE, 1x1; NL is RE or HS,
-//                without it the table's activation
+//                `expanded` channels if the input has another number, depthwise
+//                kernel, squeeze and excitation if SE, 1x1; NL is RE or HS; the
+//                default is the table's activation
 //   SqueezeExcitation [ratio]: as many channels as its input
 //   SPP, SPPF    [channels, windows], [channels, window]
 //   Concat       [1]
@@ -29,7 +31,7 @@
 // InvertedResidual: Howard et al., "Searching for MobileNetV3", 2019.
 // SqueezeExcitation: Hu et al., "Squeeze-and-Excitation Networks", 2018.
 //
-// Pruned tables add inner widths to some of these (layer_widths.h).
+// Pruned tables add inner widths to some of these arguments (layer_widths.h).
 //
 // Errors: Error with the table's file:line:column for an unknown module, wrong
 // arguments, maps that do not fit together.
@@ -44,12 +46,12 @@
 
 namespace headroom::layers {
 
-// The program of table.layers[index]. REQUIRES: it is not Detect.
+// The program of table.layers[index]. REQUIRES: that layer is not Detect.
 LayerProgram layer_program(const ModelTable& table, size_t index,
                            const std::vector<MapShape>& inputs,
                            int64_t num_classes);
 
-// The channels of the convolutions inside the layer of that line.
+// The channels of the convolutions inside table.layers[index].
 LayerWidths layer_widths(const ModelTable& table, size_t index,
                          const std::vector<MapShape>& inputs,
                          int64_t num_classes);

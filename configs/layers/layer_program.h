@@ -3,7 +3,7 @@
 // Each module of the table (C3, SPPF, C3Ghost) is defined once, by its
 // operations (configs/layers/layer_modules.h). The network runs the program on
 // tensors, the memory model on sizes, the export on names, and the costs count
-// its steps, so these need to know only the operations below.
+// its steps, so these parts need to know only the operations below.
 //
 // Values are numbered: first the layer's inputs, then the output of each step.
 // The value of the last step is the layer's output.
@@ -14,14 +14,15 @@
 //   kSqueezeExcite    squeeze and excitation: each channel times a factor
 //                     computed from the means of all channels over the image
 //   kPools      x, p1(x), p2(p1(x)), … side by side; max-pools of stride 1
-//   kAdd        of two maps
-//   kConcat     along channels
+//   kAdd        the sum of two maps
+//   kConcat     joins maps along channels
 //   kUpsample   nearest neighbour, by 2
-//   kFold       four neighbouring cells to one of four times the channels:
-//               (even row, even column), (odd, even), (even, odd), (odd, odd)
-//   kSlice      a range of channels
-//   kShuffle    channels c = i * (C / g) + j to j * g + i: each of g groups
-//               spread over all
+//   kFold       joins four neighbouring cells into one with four times the
+//               channels: (even row, even column), (odd, even), (even, odd),
+//               (odd, odd)
+//   kSlice      takes a range of channels
+//   kShuffle    moves channel i * (C / g) + j to j * g + i, which spreads each
+//               of the g groups over all channels
 #pragma once
 
 #include <cstddef>
@@ -110,31 +111,32 @@ struct LayerProgram {
   };
 
   // The properties of a step for planner and memory model, which need not know
-  // its operation. The function that adds the step sets them. The defaults
-  // describe a step without work whose output can be recomputed from its
-  // inputs.
+  // the step's operation. The function that adds the step sets the properties.
+  // The defaults describe a step without work whose output can be recomputed
+  // from its inputs.
   struct StepFacts {
     InputGradients input_gradients = InputGradients::kOfDense;
-    // Elements kept until backward besides inputs and output, per pixel.
+    // Elements per pixel kept until backward, in addition to inputs and output.
     double kept_elements_per_pixel = 0;
     double multiply_adds_per_pixel = 0;
-    // Whether forward sums per channel over the ranks of an image.
+    // Whether forward sums each channel over the ranks that share an image.
     bool sums_channels = false;
-    // For split images: rows x channels of each exchange.
+    // For images split over ranks: rows x channels of each halo exchange.
     std::vector<int64_t> halo_channel_rows;
   };
 
   struct Step {
     Operation operation = Operation::kBlock;
-    std::vector<int> inputs;       // values
-    std::optional<size_t> block;   // index in `blocks`, if it runs one of them
-    std::vector<int64_t> windows;  // for kPools: odd, one per pooling
+    std::vector<int> inputs;       // numbers of the input values
+    std::optional<size_t> block;   // index in `blocks` if the step runs a block
+    std::vector<int64_t> windows;  // for kPools: one odd window per pooling
     int64_t first_channel = 0;     // for kSlice
     int64_t groups = 1;            // for kShuffle
     MapShape output;
     StepFacts facts;
 
-    // If false, nothing is kept: the output can be recomputed from the inputs.
+    // If false, the step keeps nothing, because its output can be recomputed
+    // from its inputs.
     bool keeps_inputs() const {
       return facts.input_gradients == InputGradients::kFromInputs;
     }
@@ -151,17 +153,17 @@ struct LayerProgram {
   const MapShape& output() const { return shape_of(num_values() - 1); }
   // REQUIRES: the step runs a block.
   const Block& block_of(const Step& step) const { return blocks[*step.block]; }
-  // released[s]: the values that no step after the start of step s reads. The
-  // output is in none of the lists.
+  // released[s]: the values whose last reader is step s. The layer's output is
+  // in none of the lists.
   std::vector<std::vector<int>> released() const;
 
   LayerInside inside() const;
 
-  // Building.
+  // --- building a program ---
   // declare() adds a block and returns its index in `blocks`. The layer's state
   // has the order of these calls.
   size_t declare(Block block);
-  // Each of these adds a step and returns its value.
+  // Each function below adds a step and returns the number of its output value.
   int run_block(size_t block, int x);
   int pools(int x, std::vector<int64_t> windows);
   int add(int a, int b);

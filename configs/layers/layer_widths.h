@@ -1,19 +1,19 @@
 // LayerWidths: the channels of the convolutions inside a layer. In YOLOv5's
-// format a rule of the module determines them. The table of a pruned model
-// lists them, an extension of Headroom:
+// format a rule of the module determines these widths. As an extension of
+// Headroom, the table of a pruned model lists them:
 //
-//   Bottleneck  [channels, shortcut, [cv1, cv2, cv1, ..., cv1]]: two of each,
-//               but not the last cv2, which makes `channels`
+//   Bottleneck  [channels, shortcut, [cv1, cv2, cv1, ..., cv1]]: two widths per
+//               repeat, without the last cv2, whose width is `channels`
 //   C3          [channels, shortcut, [cv1, cv2, m.0.cv1, m.0.cv2, ...]]
 //   C3Ghost     [channels, shortcut, [cv1, cv2, m.0.conv.0.cv1, ...]]
 //   SPP, SPPF   [channels, windows, cv1], [channels, window, cv1]
 //
 // width_multiple scales `channels`, not the listed widths. YOLOv5's format also
-// has such a number in two modules: the groups of a depthwise Conv, and the
+// has an inner width in two modules: the groups of a depthwise Conv, and the
 // expanded channels of InvertedResidual.
 //
 // The code that composes a module (layer_modules.h) declares its widths.
-// Pruning writes them by that declaration and needs no list of modules.
+// Pruning writes widths by that declaration and needs no list of modules.
 //
 // Errors: Error with the table's file:line:column.
 #pragma once
@@ -32,11 +32,10 @@ namespace headroom::layers {
 struct LayerWidths {
   // The present arguments between `channels` and the widths.
   std::vector<ModelTable::Argument> before = {};
-  // The blocks (LayerProgram::Block::name) with these channels; empty if
-  // `channels` determines all.
+  // The names of the blocks (LayerProgram::Block::name) whose channels are
+  // listed; empty if `channels` determines all widths.
   std::vector<std::string> blocks = {};
-  // Whether the widths are a list in one argument; otherwise there is one
-  // width.
+  // Whether the argument is a list of widths; otherwise it is one width.
   bool is_list = false;
   // The arguments as text, for the head of a pruned table; empty in YOLOv5's
   // format.

@@ -1,6 +1,6 @@
-// model_record: the model with which a run was started, kept in its folder so
-// that a resume uses the same model: the file of --cfg may be edited meanwhile,
-// and weights with their own table may be replaced.
+// model_record: the model with which a run was started, stored in the run's
+// folder, so that a resume uses the same model even if the file of --cfg was
+// edited or the weights, which may contain their own table, were replaced.
 //
 // Models are compared by meaning: comments, spaces and nc (the number of
 // classes) may change.
@@ -14,8 +14,8 @@
 
 namespace headroom::layers {
 
-// Reads run_files::kModel. Returns nothing for a run of an older build without
-// it.
+// Reads the run's file run_files::kModel. Returns nullopt if an older build,
+// which did not write the file, made the run.
 std::optional<ModelTable> recorded_model(
     const std::filesystem::path& run_directory);
 
@@ -27,8 +27,8 @@ std::string model_difference(const ModelTable& before, const ModelTable& now);
 // written some.
 std::string how_to_start_anew(const std::filesystem::path& run_directory);
 
-// Throws Error (exit 2) unless both are the same network. `source` is the file
-// or name from which `now` was read.
+// Throws Error (exit 2) unless `recorded` and `now` are the same network.
+// `source` is the file or name from which `now` was read.
 void require_same_model(const ModelTable& recorded, const ModelTable& now,
                         const std::string& source,
                         const std::filesystem::path& run_directory);

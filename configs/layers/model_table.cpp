@@ -285,7 +285,7 @@ std::string text_of(const ModelTable::Argument& argument) {
   return list_of(std::get<std::vector<double>>(argument), yaml::exact_text);
 }
 
-// Whether this model is shipped with the program, by any name.
+// Whether `table` equals the shipped model of its name.
 bool is_shipped(const ModelTable& table) {
   for (const yaml::ShippedFile& file : yaml::shipped_files()) {
     if (file.path != "model/" + table.name + ".yaml") continue;

@@ -35,7 +35,7 @@ constexpr int picture_channels(int64_t input_channels) {
 
 using AnchorList = std::vector<std::vector<std::pair<double, double>>>;
 
-// Returns nothing if a word is not a pair of numbers above 0, or levels differ
+// Returns nullopt if a word is not a pair of numbers above 0, or levels differ
 // in length. "" has no levels.
 std::optional<AnchorList> parse_anchor_list(std::string_view text);
 
@@ -69,22 +69,24 @@ struct ModelTable {
 ModelTable parse_model_table(const std::string& text, const std::string& file);
 
 // --cfg: a path, or the name of a shipped model ("yolov5n", "yolov5n.yaml").
-// Shipped tables are part of the program. Throws Error listing them.
+// Shipped tables are part of the program. Throws Error that lists them if
+// `cfg` is neither.
 ModelTable load_model_table(const std::string& cfg);
 
 // The text of a layer in a model file.
 std::string layer_text(const ModelTable::Layer& layer);
 
-// The text of a model file that parses to `table`; its head is Detect alone.
+// The text of a model file that parses to `table`. Its head section contains
+// only the Detect layer.
 std::string model_table_text(const ModelTable& table);
 
-// The metadata about the model in a weights file: "model", a name for --cfg,
-// and if the program ships no such model "table", the text of the model file.
+// The metadata about the model in a weights file: "model" is a name for --cfg;
+// "table" is the text of the model file if the program does not ship the model.
 std::map<std::string, std::string> model_metadata(const std::string& model,
                                                   const ModelTable& table);
 
-// Reads the model from such metadata of `file`. Throws Error if it names no
-// model.
+// Reads the model from the metadata of the weights file `file`. Throws Error if
+// the metadata name no model.
 ModelTable table_of_weights(const std::map<std::string, std::string>& metadata,
                             const std::string& file);
 
@@ -94,11 +96,11 @@ struct TrainedSize {
 };
 
 // Adds metadata about the network's input: "imgsz" is [height, width], "stride"
-// the model's largest.
+// is the model's largest stride.
 void describe_input(std::map<std::string, std::string>& metadata,
                     TrainedSize size, int64_t stride);
 
-// The "imgsz" of a file's metadata; nothing if it is missing or impossible.
+// The "imgsz" of a file's metadata; nullopt if it is missing or not valid.
 std::optional<TrainedSize> trained_size(
     const std::map<std::string, std::string>& metadata);
 

@@ -1,7 +1,7 @@
 // TableLayer: one line of a model table, with checked arguments and the scaling
 // of the YOLOv5 family: repeats k > 1 become max(round(k * depth_multiple), 1),
 // channels c become ceil(c * width_multiple / m) * m with m = channel_multiple,
-// except if c already equals the head's width.
+// except if c already equals the head's number of outputs per cell.
 //
 // Errors: Error with the table's file:line:column.
 // Ownership: the constructor's arguments must outlive it.
@@ -57,22 +57,23 @@ class TableLayer {
   }
 
   const MapShape& only_input() const;
-  // `form` is the correct form, for the refusal.
+  // `form` shows the correct arguments in the error message.
   void allow_arguments(size_t least, size_t most,
                        const std::string& form) const;
-  bool has(size_t position) const;  // whether it is given and not None
-  // Argument `position`, or `otherwise` if it is not given.
+  // Whether argument `position` is given and not None.
+  bool has(size_t position) const;
+  // Argument `position`, or `otherwise` if that argument is not given.
   int64_t integer(size_t position, std::optional<int64_t> otherwise,
                   int64_t least, int64_t most) const;
   std::vector<int64_t> integers(size_t position,
                                 const std::vector<int64_t>& otherwise,
                                 int64_t least, int64_t most) const;
-  // The lower-case word; "" if it is not given.
+  // Argument `position` as a lower-case word; "" if it is not given.
   std::string word(size_t position) const;
   bool truth(size_t position, bool otherwise, const std::string& form) const;
 
   int64_t channels() const;  // the first argument, scaled
-  // Scaled channels in another argument.
+  // Argument `position`, scaled as a number of channels.
   int64_t channels_at(size_t position) const;
   int64_t repeats() const;
   void refuse_repeats() const;

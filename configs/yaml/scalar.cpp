@@ -80,8 +80,8 @@ int edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest_name(std::string_view word,
                          std::span<const std::string> known) {
-  // A name with less than two thirds of its letters in common is no typing
-  // error. The limit also bounds the work on huge keys of a malicious file.
+  // A name with less than two thirds of its letters in common is not taken for
+  // a typing error. The limit of 64 bounds the work on a malicious file's keys.
   if (word.empty() || word.size() > 64) return "";
   int best = std::max<int>(2, static_cast<int>(word.size()) / 3) + 1;
   std::string nearest;

@@ -13,12 +13,12 @@ namespace headroom::yaml {
 // capitals.
 std::optional<bool> parse_bool(std::string_view text);
 
-// Accepts decimal digits with an optional sign; returns nothing if the number
-// does not fit.
+// Accepts decimal digits with an optional sign; returns nullopt if the number
+// does not fit into the type.
 std::optional<int64_t> parse_int64(std::string_view text);
 std::optional<uint64_t> parse_uint64(std::string_view text);
 
-// A finite decimal number.
+// Accepts a finite decimal number.
 std::optional<double> parse_double(std::string_view text);
 
 // The shortest text that parse_double turns back into exactly `value`.
@@ -28,8 +28,8 @@ std::string exact_text(double value);
 // that turn `a` into `b` (optimal string alignment).
 int edit_distance(std::string_view a, std::string_view b);
 
-// The name in `known` nearest to `word`, the first of equals; "" if none is
-// similar enough.
+// The name in `known` nearest to `word`, the first if several are equally near;
+// "" if no name is similar enough.
 std::string nearest_name(std::string_view word,
                          std::span<const std::string> known);
 

@@ -15,7 +15,7 @@ struct ShippedFile {
 
 const std::vector<ShippedFile>& shipped_files();
 
-// The content of a shipped file. REQUIRES: there is one with this path.
+// The content of a shipped file. REQUIRES: a shipped file has this path.
 std::string shipped_text(const std::string& path);
 
 // The text of a YAML file, and its name in refusals.

@@ -26,7 +26,7 @@ void require_mapping(const YamlValue& value, const std::string& what,
 // Returns the value under `key`; refuses a mapping without it.
 const YamlValue& require(const YamlValue& mapping, const std::string& key);
 
-// Each refuses a value of the wrong type, naming `key`.
+// Each function refuses a value of the wrong type, and names `key`.
 std::string as_text(const YamlValue& value, const std::string& key);
 int64_t as_int64(const YamlValue& value, const std::string& key);
 double as_double(const YamlValue& value, const std::string& key);

@@ -1,7 +1,7 @@
 // A YAML file as a tree with the place of every key and value.
 //
 // Refused with file:line:column: syntax errors, tabs, duplicate keys, anchors
-// and aliases (a few lines of them expand to gigabytes), more than one
+// and aliases (which can expand a few lines to gigabytes), more than one
 // document.
 #pragma once
 
@@ -33,7 +33,7 @@ struct YamlValue {
   SourcePlace place;
   std::string scalar;              // for kScalar; also numbers and booleans
   bool quoted = false;             // "3" in quotes is always text
-  std::vector<YamlValue> items;    // kSequence
+  std::vector<YamlValue> items;    // for kSequence
   std::vector<YamlEntry> entries;  // for kMapping, in the order written
 
   // The value under `key`, or nullptr.

@@ -40,8 +40,8 @@ struct LoggedRun {
 
 class RunLog {
  public:
-  // The log is compacted above this size. A larger value rewrites it less
-  // often; a restarted coordinator then reads more.
+  // The log is compacted above this size. With a larger value the log is
+  // rewritten less often, but a restarted coordinator reads more.
   static constexpr int64_t kCompactBytes = 4 << 20;
 
   static std::unique_ptr<RunLog> open(const std::filesystem::path& file);

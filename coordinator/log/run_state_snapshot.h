@@ -18,12 +18,12 @@ class RunStateSnapshot {
  public:
   static wire::RunStateSnapshot of(const RunState& state);
 
-  // REQUIRES: `state` is new. Throws Error (tag "wire", exit 2) if the image
-  // cannot come from a coordinator.
+  // REQUIRES: `state` is new. Throws Error (tag "wire", exit 2) if `image` has
+  // values that no coordinator writes.
   static void restore(RunState& state, const wire::RunStateSnapshot& image,
                       TimePoint now, std::chrono::milliseconds grace);
 
-  // Progress since the snapshot has its own records in the log.
+  // The current progress, which the log stores in records of its own.
   static wire::RunProgress progress_of(const RunState& state) {
     return state.progress_;
   }

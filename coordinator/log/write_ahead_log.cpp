@@ -191,8 +191,8 @@ size_t WriteAheadLog::read_records(std::string_view bytes,
 }
 
 // Looks for a valid record at every offset after `end`: only an incomplete
-// record may follow the last valid one. In the worst case this is quadratic in
-// the bytes after `end`; compaction bounds the log.
+// record may follow the last valid one. In the worst case the time is quadratic
+// in the bytes after `end`; compaction bounds the log.
 void WriteAheadLog::check_end(std::string_view bytes, size_t end) const {
   for (size_t behind = end + 1; behind < bytes.size(); ++behind) {
     const auto record = record_at(bytes, behind);
@@ -223,7 +223,7 @@ uint64_t WriteAheadLog::synced_number() const {
              : 0;
 }
 
-// Called after the log is synced, so that the number is never ahead of it.
+// Called after the log is synced, so that the number is never ahead of the log.
 void WriteAheadLog::note_synced(uint64_t number) {
   const std::string text = number_bytes(number);
   const std::string bytes = text + number_bytes(crc32c(text));

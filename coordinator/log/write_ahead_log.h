@@ -1,7 +1,7 @@
 // WriteAheadLog: records in a file that survive a crash of the process.
 //
 //   "HEADRWAL" | version u32 | number of the record before the first u64 |
-//   CRC-32C u32 of all that, then per record:
+//   CRC-32C u32 of the preceding fields, then for each record:
 //   length u32 | number u64 | CRC-32C u32 of length, number and payload |
 //   chain u32 | payload
 //
@@ -12,11 +12,11 @@
 // moved or exchanged breaks the chain, and the log is refused.
 //
 // After kill -9 the file has everything that append() wrote; after a power
-// failure it has everything up to the last sync(). Its end may then be
-// incomplete: open() cuts it off and reports torn_bytes(). If a damaged record
-// is followed by a valid one, that is not an incomplete end but lost data: the
-// log is refused, with the offset. FILE.lock stores the number of the last
-// synced record: a log that ends before it has been truncated and is refused.
+// failure it has everything up to the last sync(). The file may then end with
+// an incomplete record: open() cuts it off and reports torn_bytes(). If a
+// damaged record is followed by a valid one, data was lost: the log is refused,
+// with the offset. FILE.lock stores the number of the last synced record: a log
+// that ends before this record was truncated and is refused.
 //
 // One process at a time: an exclusive flock on FILE.lock, which the kernel
 // releases however the process ends.
@@ -26,8 +26,8 @@
 //
 // Errors: open() throws Error (exit 2) naming the path if the log is in use, of
 // another version, or corrupt. append, sync and replace throw Error (exit 5) if
-// the system refuses. A failed sync is never retried, because Linux drops the
-// data it could not write; the log must be given up then.
+// a system call fails. After a failed sync the log must be given up and not
+// synced again, because Linux drops the data that it could not write.
 #pragma once
 
 #include <atomic>
@@ -58,10 +58,10 @@ class WriteAheadLog {
   void append(const std::string& payload);
   // Makes everything appended so far survive a power failure.
   void sync();
-  // Replaces all records by these: writes and syncs a new file, then renames it
-  // over the old one.
+  // Replaces all records by `records`: writes and syncs a new file, then
+  // renames it over the old one.
   void replace(const std::vector<std::string>& records);
-  // Returns whether the file still has its name (not moved, removed, replaced).
+  // Returns false if the file was moved, removed or replaced by another one.
   bool leads_here() const;
   // Truncates the log to nothing, so that no outdated decision is read from it.
   void clear() noexcept;

@@ -6,9 +6,9 @@
 //   `within_steps`          on it, and the run continues on the other cards
 //   the driver no longer    left out at once
 //   lists it
-//   others fail within 5 s  taken for consequences of the first loss (a lost
-//   of the generation's     card can cause errors on cards that exchange with
-//   first loss              it): workers are lost, no card is charged
+//   others fail within 5 s  treated as consequences of the first loss (a lost
+//   of the generation's     card can cause errors on cards that exchange data
+//   first loss              with it): workers are lost, no card is charged
 //
 // The first loss is the one whose report arrived first, which need not be the
 // true cause. Pure: steps and times are arguments.
@@ -26,20 +26,21 @@
 
 namespace headroom::coordinator {
 
-// A failure this soon after a generation's first loss is a consequence of it. A
-// larger value blames fewer cards wrongly, and misses more real failures.
+// A failure this soon after a generation's first loss counts as a consequence
+// of that loss. A larger value blames fewer cards wrongly, and misses more real
+// failures.
 inline constexpr std::chrono::milliseconds kCardCascade =
     std::chrono::seconds(5);
 
 struct CardFailure {
   CardFault fault;
   std::string worker_id;
-  std::string node_id;  // worker's slot, with local_slot
+  std::string node_id;  // together with local_slot: the worker's slot
   int local_slot = 0;
   std::string hostname;
   int64_t step = 0;  // the run's committed steps when the card failed
   // The decision.
-  bool is_charged = false;  // it counts against the card
+  bool is_charged = false;  // the failure counts against the card
   bool is_left_out = false;
   std::string reason;  // why it is left out, for messages
 };
@@ -52,7 +53,7 @@ struct FirstLoss {
 };
 
 struct CardDecision {
-  bool begins_event = true;  // false: a consequence of another loss
+  bool begins_event = true;  // false if it is a consequence of another loss
   bool is_charged = false;
   bool is_left_out = false;
   std::string what_follows;  // what happens next, for messages
@@ -82,7 +83,7 @@ class CardFailures {
                                           int local_slot) const;
   // The failures that left a card out, one per card, oldest first.
   std::vector<CardFailure> left_out() const;
-  // The UUIDs of the cards that are left out, as far as the driver gave them.
+  // The UUIDs of the left-out cards for which the driver gave a UUID.
   std::set<std::string> left_out_uuids() const;
   // "; left out: NVIDIA H100 (GPU-…) on h", or "".
   std::string left_out_text() const;

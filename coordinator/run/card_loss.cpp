@@ -35,7 +35,7 @@ void RunState::card_failed(TimePoint now, const std::string& worker_id,
   membership_.heartbeat_worker(now, worker_id);
   CardFailure failure;
   failure.fault = *worker.card_fault;
-  // A worker whose card the driver no longer lists reports only its UUID.
+  // If the driver no longer lists the card, the worker reports only its UUID.
   const CardFailure* const before =
       cards_.newest_of(member->node_id, member->local_slot);
   if (before != nullptr && before->fault.card.uuid == failure.fault.card.uuid) {
@@ -70,7 +70,7 @@ void RunState::card_failed(TimePoint now, const std::string& worker_id,
                  std::optional<int64_t>(worker.checkpoint_steps));
   }
   if (membership_.leave(worker_id)) {
-    given_up_.insert(worker_id);  // its agent ends it if necessary
+    given_up_.insert(worker_id);  // the agent ends the worker if necessary
     lose(now, loss_of(worker_id, "lost its card " + card + ": " + what,
                       /*explained=*/true));
   }

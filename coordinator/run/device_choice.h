@@ -2,10 +2,10 @@
 // cards or CPU for the whole run, the card of each worker, and the precision.
 //
 // An agent registers every card that its environment shows. --device selects
-// among them: "auto" and "all" select every card, a list selects those it
-// names, "cpu" none. All nodes of a run compute on cards, or all on CPUs. Pure:
-// the coordinator decides for all nodes, and a launcher with one node calls the
-// same functions before it starts any process.
+// among these cards: "auto" and "all" select every card, a list selects the
+// cards in it, "cpu" none. All nodes of a run compute on cards, or all on CPUs.
+// Pure: the coordinator decides for all nodes, and a launcher with one node
+// calls the same functions before it starts any process.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@
 
 namespace headroom::coordinator {
 
-// The cards of a node's slots (Node::slot_cards), or why it is refused.
+// The cards of a node's slots (Node::slot_cards), or why the node is refused.
 struct SlotCards {
   std::vector<int64_t> cards;
   std::optional<Error> refusal;
@@ -30,10 +30,10 @@ struct SlotCards {
 // position is the slot's number on its machine, or the first card that no
 // worker of another agent on that machine uses. `others` are the registered
 // nodes; `left_out` has the UUIDs of failed cards, which are not chosen.
-// Refuses a node without cards beside nodes with cards, and the reverse; a
+// Refuses a node without cards if other nodes have cards, and the reverse; a
 // named card that does not exist or must not be used; and a card that two
-// workers would need. Chooses none (-1) on the CPU, and if the agent has not
-// looked for cards.
+// workers would need. On the CPU, and if the agent has not looked for cards,
+// each slot gets -1.
 SlotCards choose_slot_cards(const configs::RunConfig& config, const Node& node,
                             std::span<const Node> others,
                             const std::set<std::string>& left_out = {});
@@ -49,7 +49,7 @@ struct DeviceChoice {
   configs::Precision precision = configs::Precision::kFp32;
   // "8 x NVIDIA H100 80GB HBM3, bf16"; "CPU, fp32"
   std::string text;
-  // Why this precision was chosen; "" if it was given, and on the CPU.
+  // Why this precision was chosen; "" if the user gave it, and on the CPU.
   std::string reason;
   // Names unused cards and the flag that uses them; "" if there are none.
   std::string warning;

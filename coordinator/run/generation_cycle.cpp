@@ -39,7 +39,7 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
 
 bool GenerationCycle::is_fruitless(const plan::Plan& next,
                                    const ResumePoint& begin) const {
-  // Ends of processes are limited elsewhere, by the restart budgets.
+  // The restart budgets already limit how often processes end.
   if (!regrouping_.has_loss || ending_.loss) return false;
   if (regrouping_.is_leaner) return false;
   const bool is_other_plan =
@@ -106,7 +106,7 @@ std::optional<std::string> GenerationCycle::ask_to_end(TimePoint now) {
       now - *newcomers_since_ < options_.regrouping.restart_wait) {
     return std::nullopt;
   }
-  // Planning takes time: try each count once.
+  // Planning takes time: plan once for each number of workers.
   if (count == considered_workers_) return std::nullopt;
   considered_workers_ = count;
   const planner::ElasticPlan next =
@@ -213,13 +213,14 @@ CycleDecision GenerationCycle::decide(TimePoint now, bool stop_requested,
           .reason = decision.reason};
 }
 
-// Decides after a loss, or because workers joined or nodes leave.
+// Decides the next action after a loss, or if workers joined or nodes leave.
 CycleDecision GenerationCycle::after_loss(TimePoint now,
                                           const std::string& there,
                                           int64_t known_steps) const {
   using Kind = CycleDecision::Kind;
   const int count = membership_.num_available();
-  if (count == 0) return {.kind = Kind::kStop, .reason = there};  // all leave
+  // All workers leave.
+  if (count == 0) return {.kind = Kind::kStop, .reason = there};
   const planner::ElasticPlan next =
       planner::plan_for_workers(config_, *wanted_plan_, count, options_.layers);
   if (!next.plan) {
@@ -288,7 +289,7 @@ CycleDecision GenerationCycle::after_shortage(bool stop_requested) {
         .exit_code = ExitCode::kResource,
         .says_how_to_go_on = true};
   }
-  // A plan for fewer workers is no reason to change the plan for all of them.
+  // A plan for fewer workers does not replace the plan for all workers.
   if (next.plan->layout.world_size() == wanted_plan_->layout.world_size()) {
     wanted_plan_ = next.plan;
   }

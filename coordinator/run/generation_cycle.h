@@ -1,10 +1,13 @@
 // GenerationCycle: the current generation, and the transition to the next one.
 //
-//   form()              forms one with ranks, a plan and a state to start from
-//   ask_to_end()        when new workers would make it larger, or nodes leave
-//   begin_regrouping()  after a loss, a lack of memory, or when asked to end
-//   decide()            forms the next one with the available workers, or
-//                       ends the run
+//   form()              forms a generation with ranks, a plan and a state to
+//                       start from
+//   ask_to_end()        asks the generation to end if new workers allow a
+//                       larger one, or nodes leave
+//   begin_regrouping()  is called after a loss, a lack of memory, or when the
+//                       members leave because they were asked to
+//   decide()            forms the next generation with the available workers,
+//                       or ends the run
 //
 // Decisions are values with a reason; RunState carries them out.
 #pragma once
@@ -43,7 +46,7 @@ struct CycleDecision {
     kWait,
     kLose,  // give up `worker_id`: it is alive but does not leave
     kForm,  // form a generation of `plan` from `begin`
-    kStop,  // stop the run, and save the state
+    kStop,  // save the state, then end the run
     kEnd    // the state is saved: end the run with `exit_code`
   };
   Kind kind = Kind::kWait;
@@ -53,7 +56,8 @@ struct CycleDecision {
   ResumePoint begin = {};
   ExitCode exit_code = ExitCode::kDone;
   bool says_how_to_go_on = false;  // `reason` contains the resume command
-  // Only for kStop: the generations made no progress; members are not missing.
+  // Only for kStop: the reason is that generations made no progress, not that
+  // members are missing.
   bool is_fruitless = false;
 };
 
@@ -72,7 +76,7 @@ class GenerationCycle {
         membership_(membership),
         ending_(ending) {}
 
-  // Sets the plan for all the workers that the run asked for.
+  // Sets the plan for the full number of workers that the run requested.
   void want(const plan::Plan& plan) { wanted_plan_ = plan; }
   // Forms the next generation, with as many workers as the plan has ranks.
   // Workers with the newest state are taken first.
@@ -83,13 +87,15 @@ class GenerationCycle {
   void note_arrival(const std::string& worker_id) {
     arrived_.insert(worker_id);
   }
-  // Members that miss the rendezvous for kArrival while another waits there.
+  // Members that have not reached the rendezvous kArrival after the generation
+  // was formed, if another member has reached it.
   std::vector<std::string> absent(TimePoint now) const;
 
-  // Asks the generation to end at its next committed step if that is due.
-  // Returns the reason, or "" if a node of its members leaves (an event was
-  // emitted for that already); no value if nothing changes. REQUIRES: the
-  // generation is running and may be regrouped.
+  // Asks the generation to end at its next committed step if new workers allow
+  // a larger one or a node of its members leaves. Returns the reason, or "" for
+  // a leaving node, for which an event was already emitted; nullopt if the
+  // generation continues. REQUIRES: the generation is running and may be
+  // regrouped.
   std::optional<std::string> ask_to_end(TimePoint now);
   bool leave_requested() const { return leave_requested_; }
 
@@ -117,7 +123,7 @@ class GenerationCycle {
   std::string detail_json() const;
 
  private:
-  friend class RunStateSnapshot;  // reads what the coordinator records
+  friend class RunStateSnapshot;  // reads and restores the logged members
 
   bool has_draining_members() const;
   // Ranks that are alive and have not left yet.
@@ -127,7 +133,7 @@ class GenerationCycle {
   CycleDecision after_loss(TimePoint now, const std::string& there,
                            int64_t known_steps) const;
   // True if the generation that ends made no progress, although no process was
-  // lost, and the next one would use neither another plan nor leaner means.
+  // lost, and the next generation would use the same plan and as much memory.
   bool is_fruitless(const plan::Plan& next, const ResumePoint& begin) const;
   CycleDecision after_shortage(bool stop_requested);
 
@@ -140,7 +146,8 @@ class GenerationCycle {
   // Cached by still_busy(); no value until it is first called. May still
   // contain ranks that are gone.
   std::optional<std::set<int>> busy_;
-  // The run's own plan: the first, or its replacement after a lack of memory.
+  // The run's own plan: the first plan, or its replacement after a lack of
+  // memory.
   std::optional<plan::Plan> wanted_plan_;
   bool leave_requested_ = false;
   // Why consecutive generations without a committed step ended, newest last.

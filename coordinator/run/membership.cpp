@@ -37,7 +37,7 @@ std::optional<std::string> Membership::register_node(TimePoint now,
     return std::nullopt;
   }
   if (!room_error(node)) return add_node(now, node);
-  // Silent nodes keep their slots unless the new one is accepted: try a copy.
+  // Silent nodes keep their slots unless the new node is accepted: try a copy.
   Membership next = *this;
   next.forget_silent();
   if (auto why = next.room_error(node)) return why;
@@ -96,7 +96,7 @@ void Membership::forget_silent() {
   if (open_) return;
   std::set<std::string> forgotten;
   for (const Node& node : nodes_) {
-    // Its workers that had not joined became gone when the node became silent.
+    // When the node became silent, its workers that had not joined became gone.
     if (node.silent && !has_joined_workers(node)) {
       forgotten.insert(node.node_id);
     }
@@ -127,7 +127,8 @@ std::optional<std::string> Membership::room_error(const Node& node) const {
   if (nodes_.size() >= kMostNodes) {
     return cat("this run has ", nodes_.size(), " nodes, the most there may be");
   }
-  // An agent without workers costs as much as any other, so these are limited.
+  // An agent without workers costs as much as any other, so the number of such
+  // agents is limited.
   constexpr size_t kMostWithoutWorkers = 64;
   const auto offers_nothing = [](const Node& other) {
     return other.worker_ids.empty();
@@ -147,7 +148,7 @@ std::optional<std::string> Membership::room_error(const Node& node) const {
              most, " and ", members_.size(), " are registered");
 }
 
-// Checks everything before it changes anything.
+// Changes nothing unless all checks succeed.
 std::optional<std::string> Membership::replace_gone(Node& known,
                                                     const Node& node) {
   if (known.worker_ids.size() != node.worker_ids.size()) {
@@ -217,8 +218,8 @@ bool Membership::heartbeat_worker(
   } else if (member->is_reported) {
     member->last_seen = now - *age;
   } else {
-    // The worker may have sent heartbeats itself while its agent was stopped:
-    // keep the later time.
+    // The worker may have sent heartbeats itself while its agent was stopped,
+    // so keep the later of the two times.
     member->last_seen = std::max(member->last_seen, now - *age);
   }
   member->is_reported = age.has_value();
@@ -272,7 +273,7 @@ std::optional<std::string> Membership::silence_of(TimePoint now,
                                                   const Member& member) const {
   const Node& node = *find_node(member.node_id);
   NodeVoice voice = node.voice;
-  voice.has_hung_up = false;  // that is the agent's connection
+  voice.has_hung_up = false;  // describes only the agent's connection
   if (!member.is_reported) {
     return silence_error(now, member.last_seen, voice, limits_);
   }

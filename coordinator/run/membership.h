@@ -3,7 +3,7 @@
 //
 // Pure state: time is an argument, and ranks and the run's phase are not known
 // here. An agent announces its slots when it registers. Until open(), all
-// agents together may announce `expected_workers` slots; later ones may add
+// agents together may announce `expected_workers` slots; later agents may add
 // more. An agent that fell silent before open() makes room for another agent. A
 // worker that has left does not return: its agent registers again, with a
 // successor under another worker_id, which takes over the slot.
@@ -49,8 +49,11 @@ struct Node {
   int launcher_rank = 0;
   std::vector<std::string> worker_ids;
   std::vector<wire::NodeCard> cards = {};  // cards that its agent found
-  std::string no_card_reason = {};  // "" with no card: the agent did not look
-  std::string unusable_cards = {};  // and why; "" if there are none
+  // Why the agent found no card. If `cards` is empty and this is "", the agent
+  // did not look for cards.
+  std::string no_card_reason = {};
+  // Unusable cards with the reasons; "" if there are none.
+  std::string unusable_cards = {};
   int launcher_size = 0;     // agents of its launcher; 0 without a launcher
   int first_local_slot = 0;  // workers of earlier agents on its machine
   // For each slot the index of its card, as numbered in `cards`; -1 if none is
@@ -76,8 +79,8 @@ struct Expired {
 // Workers and nodes that leave the run, or do not return.
 struct Leavers {
   std::set<std::string> draining_nodes;  // their workers must leave
-  std::set<std::string> released;    // ordered to exit: their end is no loss
-  std::set<std::string> not_coming;  // ended, and not restarted
+  std::set<std::string> released;        // workers ordered to exit
+  std::set<std::string> not_coming;      // ended workers without a successor
 };
 
 class Membership {
@@ -85,9 +88,9 @@ class Membership {
   explicit Membership(int expected_workers, const SilenceLimits& limits = {})
       : expected_workers_(expected_workers), limits_(limits) {}
 
-  // Returns why the node is refused, or no value. Registering the same node
-  // again (a repeated call whose reply was lost) succeeds, and so does naming
-  // successors of workers that are gone.
+  // Returns why the node is refused, or nullopt. Registering the same node
+  // again (a repeated call whose reply was lost) succeeds, also with successors
+  // in place of workers that are gone.
   std::optional<std::string> register_node(TimePoint now, const Node& node);
 
   // Returns true if a node that is refused for lack of room may ask again: some
@@ -103,9 +106,9 @@ class Membership {
   std::optional<std::string> join(TimePoint now, const std::string& worker_id,
                                   const std::string& node_id);
 
-  // Returns false if no such worker is a member. If the worker's agent reports
-  // for it, `age` is the time since the agent's last contact with it, and
-  // heartbeat_node(now) must be called first.
+  // Returns false if the worker is not a joined member. If the agent reports
+  // for the worker, `age` is the time since the worker's last message to the
+  // agent, and heartbeat_node(now) must be called first.
   bool heartbeat_worker(TimePoint now, const std::string& worker_id,
                         std::optional<std::chrono::milliseconds> age = {});
   bool heartbeat_node(TimePoint now, const std::string& node_id);
@@ -115,7 +118,8 @@ class Membership {
   // Records that the connection of the node's agent has ended.
   void note_hangup(const std::string& node_id);
 
-  // Restores the state of a previous coordinator. REQUIRES: no node registered.
+  // Restores the state of a previous coordinator. REQUIRES: no node has
+  // registered.
   void restore(std::vector<Node> nodes, std::vector<Member> members,
                Leavers leavers) {
     nodes_ = std::move(nodes);
@@ -143,13 +147,14 @@ class Membership {
   }
 
   // Marks silent workers as gone and silent nodes as silent, and returns each
-  // once. A silent node becomes active again with its next heartbeat.
+  // of them once. A silent node becomes active again with its next heartbeat.
   Expired expire(TimePoint now);
 
   // The coordinator was paused for `pause`: shifts all times by it, so that the
   // pause makes no process silent.
   void excuse(std::chrono::steady_clock::duration pause);
-  // Sets every process's last message to `then`, which may be in the future.
+  // Sets the time of every process's last message to `then`, which may be in
+  // the future.
   void expect_until(TimePoint then);
 
   const Member* find(const std::string& worker_id) const;
@@ -169,7 +174,7 @@ class Membership {
   // Available members, and all slots of agents that are not silent. Each slot
   // is one device of its machine.
   std::vector<Member> slots() const;
-  // Slots whose worker is starting or restarting, on nodes that stay.
+  // Number of slots whose worker is starting or restarting, on nodes that stay.
   int num_coming() const;
   // Returns true if a node stays whose agent is not silent.
   bool has_agent() const;
@@ -193,7 +198,7 @@ class Membership {
   SilenceLimits limits_;
   std::vector<Node> nodes_;
   std::vector<Member> members_;
-  // Index of each node and member in these two vectors, by name.
+  // Index of each node in nodes_ and of each member in members_, by name.
   std::unordered_map<std::string, size_t> node_places_;
   std::unordered_map<std::string, size_t> member_places_;
   Leavers leavers_;
@@ -202,8 +207,8 @@ class Membership {
 // Detects a stuck training thread. A worker is stuck if it has made no progress
 // for longer than max(10 s, 5 x its median step time) while it waits for no
 // peer. Its process may still send heartbeats, so only SIGKILL by its agent
-// frees the peers that wait for it. Returns the reason as a verb phrase; no
-// value if the worker is not stuck.
+// frees the peers that wait for the worker. Returns the reason as a verb
+// phrase; nullopt if the worker is not stuck.
 std::optional<std::string> stall_error(int64_t quiet_ms, int64_t median_step_ms,
                                        int64_t committed_steps);
 

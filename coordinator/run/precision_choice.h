@@ -12,7 +12,7 @@ namespace headroom::coordinator {
 
 struct PrecisionChoice {
   configs::Precision precision = configs::Precision::kFp32;
-  std::string reason;  // for messages: "the cards compute in it"
+  std::string reason;  // text for messages: "the cards compute in it"
 };
 
 // Chooses the precision for a run with --precision auto whose device is
@@ -21,12 +21,12 @@ struct PrecisionChoice {
 PrecisionChoice choose_precision(const configs::RunConfig& config,
                                  std::span<const int> capabilities);
 
-// Decides it in `config`. Returns a line for the log; "" on the CPU, or if the
-// precision was decided already.
+// Decides the precision in `config`. Returns a line for the log; "" on the CPU,
+// or if the precision was decided already.
 std::string settle_precision(configs::RunConfig& config,
                              std::span<const int> capabilities);
 
-// "bf16"
+// The precision's name: "bf16".
 std::string precision_text(const configs::RunConfig& config);
 
 }  // namespace headroom::coordinator

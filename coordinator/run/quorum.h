@@ -20,8 +20,8 @@ struct QuorumOptions {
 };
 
 struct QuorumDecision {
-  std::vector<Member> members;  // empty: not yet
-  bool timed_out = false;       // the time is over: the run cannot start
+  std::vector<Member> members;  // empty if the generation cannot start yet
+  bool timed_out = false;       // join_timeout has passed: the run fails
   std::string reason;           // for the log and the status
 };
 
@@ -38,7 +38,7 @@ QuorumDecision decide_quorum(TimePoint now, TimePoint since,
 //   2         a     a2       ->    2     2
 //
 // A node is a machine (a hostname), not an agent: under mpirun every process of
-// a machine may be an agent of its own, and local_rank selects the device.
+// a machine may be a separate agent, and local_rank selects the device.
 // Machines come in the order of their smallest launcher_rank; on one machine
 // the order is launcher_rank, then the agent's name, then the agent's slot.
 

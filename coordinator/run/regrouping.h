@@ -5,9 +5,10 @@
 //              memory, or workers join or leave
 //   leaving    every live member leaves its generation and reports the step of
 //              its state; for lack of memory it saves a checkpoint first
-//   waiting    for workers that are being restarted, at most restart_wait
-//   forming    with the available workers, which then find the newest step
-//              whose state they have together
+//   waiting    the run waits for workers that are being restarted, at most
+//              restart_wait
+//   forming    the available workers form the next generation and find the
+//              newest step whose state they have together
 //              (worker/checkpoint/state_restore.h)
 #pragma once
 
@@ -28,15 +29,17 @@
 
 namespace headroom::coordinator {
 
-// Where a generation begins: a checkpoint in the run directory and its number
-// of committed steps. Without a checkpoint, as the run's request says.
+// The state in which a generation begins: a checkpoint in the run directory and
+// its number of committed steps. Without a checkpoint, the run's configuration
+// defines the state.
 struct ResumePoint {
   int64_t committed_steps = 0;
   std::string checkpoint;  // folder of the checkpoint; may be empty
   bool operator==(const ResumePoint&) const = default;
 };
 
-// Why a worker has left its generation; this decides which state it has.
+// Why a worker has left its generation. The cause determines which state the
+// worker still has.
 enum class LeavingCause { kMemory, kLostPeer, kAsked };
 
 // The report of a worker that has left its generation.
@@ -57,11 +60,12 @@ struct Regrouping {
   TimePoint begin;
   // A member was lost or has failed.
   bool has_loss = false;
-  bool is_asked = false;  // it was asked to end; neither: memory is short
-  // The failure of the first member that failed and yet continues, as a
-  // sentence: "rank 1 ran out of memory".
+  // The generation was asked to end. If has_loss is false too, memory is short.
+  bool is_asked = false;
+  // The failure of the first member that failed but continues, as a sentence:
+  // "rank 1 ran out of memory".
   std::string failure;
-  // A member will retry with leaner means than before.
+  // A member will retry using less memory than before.
   bool is_leaner = false;
   std::map<std::string, Leaving> left;  // how each worker left
 };
@@ -71,27 +75,28 @@ std::vector<RankedMember> still_to_leave(
     const Regrouping& regrouping, const std::vector<RankedMember>& members,
     const Membership& membership);
 
-// Combines the failed rank's bytes with the smallest room of any rank.
+// Combines the failed rank's bytes with the smallest room_bytes of any rank.
 // REQUIRES: all members have left.
 planner::MemoryShortage shortage_of(const Regrouping& regrouping,
                                     const std::vector<RankedMember>& members);
 
-// The newest state that a member left with. If all members are lost: the steps
-// known to be committed, and the workers look for a checkpoint.
+// The newest state of any member that has left. If all members are lost, it is
+// `known_steps` without a checkpoint, and the workers look for a checkpoint.
 ResumePoint newest_state(const Regrouping& regrouping, int64_t known_steps);
 
-// Sorts `there` by committed steps, newest first; workers without a state last.
+// Sorts the workers in `there` by committed steps, newest first; workers
+// without a state come last.
 std::vector<Member> newest_first(const Regrouping& regrouping,
                                  std::vector<Member> there);
 
-// Records in `survivor` what a worker that has left could still save.
+// Records in `survivor` the state that a worker that has left could still save.
 void note_left(RunEnding& ending, Survivor& survivor, const Leaving& leaving);
 
-// Lists all members except the lost one, with the states they left with.
+// Lists all members except the lost one, with the state of each that has left.
 void list_survivors(RunEnding& ending, const std::vector<RankedMember>& members,
                     const Regrouping& regrouping);
 
-// --- with whom the next generation is formed --------------------------------
+// --- the workers of the next generation -------------------------------------
 
 struct RegroupingOptions {
   // How long to wait for restarting workers before forming a generation without
@@ -108,9 +113,9 @@ struct RegroupingOptions {
 // The workers that are available after every live member has left.
 struct RegroupingView {
   std::chrono::milliseconds elapsed{0};  // time since the generation broke
-  int ready = 0;   // joined, and in no generation any more
+  int ready = 0;   // workers that joined and are no longer in a generation
   int coming = 0;  // slots whose worker is starting or restarting
-  int wanted = 1;  // processes of the run's own plan
+  int wanted = 1;  // number of processes in the run's own plan
   int min_processes = 1;
   bool has_agent = true;  // false if all agents are silent
 };
@@ -124,11 +129,9 @@ struct RegroupingDecision {
 RegroupingDecision decide_regrouping(const RegroupingView& view,
                                      const RegroupingOptions& options);
 
-// One membership with its ranks, its plan and the state it begins from. Its
-// number only rises.
-//
-// The number is a fence: a message of another generation or run is refused by
-// its number, before its content is read.
+// A fixed set of workers with their ranks, a plan and the state from which they
+// begin. Generation numbers only rise. A message with another generation number
+// or run digest is refused before its content is read.
 struct Generation {
   uint64_t number = 0;                // 0 before the first
   std::vector<RankedMember> members;  // in rank order
@@ -136,7 +139,7 @@ struct Generation {
   ResumePoint begin;
   std::string reason;
   // Members, ranks and plan equal those of the previous generation, and all
-  // members have its state after `begin.committed_steps`.
+  // members still have that generation's state after `begin.committed_steps`.
   bool keeps_state = false;
 
   // Returns nullptr if the worker is not a member.
@@ -148,15 +151,16 @@ struct Generation {
 };
 
 // Returns true if the members of `next` can keep their state in memory: each
-// had the same rank under the same plan in `previous`, and left it intact at
-// the step at which `next` begins.
+// had the same rank under the same plan in `previous`, and left `previous` with
+// intact state at the step at which `next` begins.
 bool can_keep_state(const Generation& previous, const Generation& next,
                     const Regrouping& regrouping);
 
 // The run stops when this many generations in a row, under one plan, have ended
 // without a committed step. A larger value survives longer network failures.
 inline constexpr size_t kMostFruitless = 5;
-// The pause before the next generation after `fruitless` of them: 1, 2, 4 s.
+// The pause before the next generation after `fruitless` generations without a
+// committed step: 1, 2, 4 s, ...
 constexpr std::chrono::seconds pause_after(size_t fruitless) {
   return std::chrono::seconds(1 << (fruitless - 1));
 }
@@ -167,9 +171,9 @@ Generation next_generation(const Generation& previous,
                            const plan::Plan& plan, const ResumePoint& begin,
                            const std::string& reason);
 
-// Returns no value if a message with this generation and run digest belongs to
-// the current generation of this run; else why not, with both numbers.
-// `may_wait`: the sender may be outside any generation, and then sends 0.
+// Returns nullopt if a message with this generation and run digest belongs to
+// the current generation of this run; else the reason, with both values.
+// `may_wait`: a sender outside any generation is accepted; it sends 0.
 std::optional<std::string> stamp_error(uint64_t generation,
                                        const std::string& run_digest,
                                        uint64_t current_generation,

@@ -20,13 +20,13 @@ class RendezvousKeys {
 
   static constexpr size_t kMaxBytesOfMember = size_t{16} << 20;
 
-  // Replaces the value of an existing key. Returns why the key is refused, with
-  // both numbers, or no value. `member` publishes it; "" for a key that a
-  // previous coordinator accepted.
+  // Replaces the value if the key exists. Returns why the key is refused, with
+  // the exceeded limit, or nullopt. `member` publishes the key; "" for a key
+  // that a previous coordinator accepted.
   std::optional<std::string> publish(const std::string& member,
                                      const std::string& key,
                                      const std::string& value);
-  // Returns nullptr if the key does not exist (yet).
+  // Returns nullptr if the key is not published yet.
   const std::string* find(const std::string& key) const;
   void clear();
   const std::map<std::string, std::string>& values() const { return values_; }
@@ -41,7 +41,7 @@ class RendezvousKeys {
                                        size_t max_bytes) const;
 
   std::map<std::string, std::string> values_;
-  std::map<std::string, std::string> publishers_;  // by key
+  std::map<std::string, std::string> publishers_;  // the publisher of each key
   std::map<std::string, Share> shares_;  // keys and bytes of each publisher
   Share all_;
 };

@@ -3,9 +3,9 @@
 //   exit code 2, 3, 4      the request or the data is wrong: never
 //   127                    the program cannot be started: never
 //   anything else          at once the first time; after 250 ms, 500 ms, 1 s
-//   for
-//                          further ends without a committed step between; the
-//                          fifth such end is a crash loop, which ends the run
+//                          if the slot's workers end again without a committed
+//                          step between; the fifth such end is a crash loop,
+//                          which ends the run
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,8 @@ struct RestartDecision {
 
 RestartDecision decide_restart(const WorkerEnd& end);
 
-// True for 2, 3 and 4: wrong request or data, so any worker would end likewise.
+// True for 2, 3 and 4: the request or the data is wrong, so every worker would
+// end in the same way.
 bool ends_every_worker(int exit_code);
 
 // Counts the ends of one slot's workers, or of one process of the supervisor.

@@ -66,7 +66,7 @@ EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
                   ", the newest that a survivor committed")};
     }
   }
-  // Wait a little: the agent's report on the worker's end improves the message.
+  // Wait briefly: the agent's report on the worker's end improves the message.
   const bool unexplained =
       !ending.loss || (!ending.loss->explained && !ending.loss->agent_silent &&
                        !ending.loss->exit_code);
@@ -91,7 +91,7 @@ void note_who_is_gone(RunEnding& ending, const Membership& membership) {
   }
   if (!ending.loss) return;
   const Member* lost = membership.find(ending.loss->worker_id);
-  if (lost == nullptr) return;  // it was replaced
+  if (lost == nullptr) return;  // the lost worker was replaced
   ending.loss->agent_silent = membership.find_node(lost->node_id)->silent;
 }
 
@@ -198,7 +198,7 @@ EndReason describe_ending(const RunEnding& ending,
     if (saved == 0) {
       return {text + "; start the run again if its checkpoints/ is empty"};
     }
-    // No remaining worker has a report of checkpoints: check the run's folder.
+    // No remaining worker reported on checkpoints, so there may be one or none.
     if (!saved) return {text};
     return {text + ", continue from the checkpoint after " +
                 counted(*saved, "step") + " with: " + resume,

@@ -2,7 +2,8 @@
 // formed.
 //
 //   survivors report how many steps they have committed
-//     -> the one with the most (ties: the lowest rank) saves that state
+//     -> the survivor with the most steps (ties: the lowest rank) saves its
+//        state
 //     -> all exit; the run ends with exit 5 and says how to resume
 //
 // The newest step that any survivor committed counts: a step that one rank
@@ -25,11 +26,11 @@ struct EndingOptions {
   // How long survivors may take to report. Must be longer than the time limit
   // of a collective, since a survivor may be blocked in one.
   std::chrono::milliseconds report_timeout = std::chrono::seconds(130);
-  // How long to wait for the agent's report on how the lost worker ended. It
-  // only improves the message.
+  // How long to wait for the agent's report on how the lost worker ended. The
+  // report only improves the message.
   std::chrono::milliseconds exit_detail_timeout = std::chrono::seconds(2);
-  // How long one survivor may take to save. Increase it for slow storage: after
-  // it, another survivor is asked.
+  // How long one survivor may take to save; then another survivor is asked.
+  // Increase it for slow storage.
   std::chrono::milliseconds save_timeout = std::chrono::seconds(120);
 };
 
@@ -39,22 +40,23 @@ struct Loss {
   std::string hostname;
   int rank = -1;    // -1 before the first generation
   std::string how;  // a verb phrase: "closed its connection"
-  // `how` gives the cause (the worker was silent, or sent a message); otherwise
-  // the exit code gives it.
+  // Whether `how` gives the cause (the worker was silent, or sent a message);
+  // otherwise the exit code shows the cause.
   bool explained = false;
-  bool agent_silent = false;     // no exit code will be reported
-  std::optional<int> exit_code;  // from its agent; 128 + signal
-  std::string last_words;        // end of its stderr; may have many lines
+  bool agent_silent = false;     // its agent will not report an exit code
+  std::optional<int> exit_code;  // reported by its agent; 128 + signal
+  std::string last_words;        // end of its stderr; may be several lines
   TimePoint time;
 };
 
 // A survivor's report about its state.
 struct SurvivorState {
-  // True if it has only a part of the state, and cannot save it alone.
+  // True if the survivor has only a part of the state, and cannot save the
+  // state alone.
   bool holds_a_part = false;
-  // Steps of the newest checkpoint that was reported to it; 0 if there is none.
+  // Steps of the newest checkpoint reported to the survivor; 0 if none was.
   std::optional<int64_t> checkpoint_steps = {};
-  // Its state, loaders and caches can be used in the next generation.
+  // The survivor can use its state, loaders and caches in the next generation.
   bool can_go_on = false;
   int64_t recorded_epochs = 0;
 };
@@ -64,17 +66,18 @@ struct Survivor {
   std::string worker_id;
   int rank = 0;
   bool gone = false;
-  std::optional<int64_t> committed_steps;  // once it has reported
-  bool can_save = true;  // false if it failed itself, or failed to save
+  std::optional<int64_t> committed_steps;  // no value until it has reported
+  bool can_save = true;  // false if the worker failed, or failed to save
   SurvivorState state;
 };
 
 struct RunEnding {
   TimePoint begin;
-  std::optional<Loss> loss;  // no value while there are only complaints
-  // The first complaint of a survivor, used if no worker was lost.
+  std::optional<Loss> loss;  // no value until a worker is known to be lost
+  // The first failure that a worker reported; the final reason contains it if
+  // no worker was lost.
   std::string first_complaint;
-  // Why the workers form no further generation; "" if they are too few.
+  // Why no further generation is formed; "" if there are too few workers.
   std::string gave_up;
   std::vector<Survivor> survivors;  // in rank order
   int64_t known_steps = 0;          // committed steps, as rank 0 last reported
@@ -108,13 +111,13 @@ void note_who_is_gone(RunEnding& ending, const Membership& membership);
 EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
                              const EndingOptions& options);
 
-// If the worker ordered to save has left, failed or exceeded its time, releases
-// it from the order and returns it; another may then save. Else no value.
+// If the worker ordered to save has left, failed or exceeded its time, cancels
+// the order and returns that worker; another may then save. Else nullopt.
 std::optional<Survivor> give_up_saver(TimePoint now, RunEnding& ending,
                                       const EndingOptions& options);
 
-// The lost worker's exit code if no step was committed and its cause would end
-// every worker; else 5.
+// The lost worker's exit code if no step was committed and the cause of this
+// code would end every worker; else 5.
 ExitCode exit_code_of(const RunEnding& ending);
 
 // How the worker was lost, as a verb phrase for messages.

@@ -70,8 +70,8 @@ bool RunState::worker_heartbeat(
   return true;
 }
 
-// Peers wait for a stuck worker until its process ends. Also applies if another
-// member is lost already and this one does not leave.
+// Gives up a stuck worker, because its peers wait until its process ends. Also
+// applies to a worker that does not leave after another member was lost.
 void RunState::lose_if_stuck(TimePoint now, const std::string& worker_id,
                              const wire::RunProgress& progress) {
   if (!can_regroup() && phase_ != RunPhase::kRunning) return;
@@ -107,13 +107,13 @@ NodeAnswer RunState::node_heartbeat(TimePoint now, const std::string& node_id) {
 void RunState::worker_disconnected(TimePoint now,
                                    const std::string& worker_id) {
   // After a pause, workers close streams that did not answer and reopen them;
-  // their heartbeats show which are alive.
+  // heartbeats show which workers are alive.
   if (is_readopting(now) && !over()) return;
   const Member* member = membership_.find(worker_id);
   if (member == nullptr || !membership_.leave(worker_id)) return;
   if (membership_.is_released(worker_id)) return advance(now);
   // Once the run is over, workers leave at their own pace, since MPI takes time
-  // to finalise. The agent ends those that take too long.
+  // to finalise. The agent ends workers that take too long.
   if (!over()) given_up_.insert(worker_id);
   lose(now, loss_of(worker_id, "closed its connection"));
   advance(now);
@@ -192,7 +192,7 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
     ending_.first_complaint = failure.message;
   }
   if (is_fatal) {
-    // Fatal before the first generation: another worker would fail likewise.
+    // A failure before the first generation would repeat in another worker.
     if (phase_ == RunPhase::kWaiting) begin_stopping(now);
     lose(now,
          loss_of(worker_id, "stopped: " + failure.message, /*explained=*/true));
@@ -307,7 +307,7 @@ bool RunState::everybody_told(TimePoint now, bool followers_left) const {
   return true;
 }
 
-// --- what follows from the events -------------------------------------------
+// --- reactions to the events ------------------------------------------------
 
 void RunState::note_pause(TimePoint now) {
   const auto pause = now - last_tick_;
@@ -329,7 +329,7 @@ void RunState::note_pause(TimePoint now) {
 
 void RunState::tick(TimePoint now) {
   note_pause(now);
-  // The delay of a late tick counts against no other process.
+  // Extend every process's limit by the delay of a late tick.
   const auto late = now - last_tick_ - options_.silence.process / 8;
   if (late.count() > 0) membership_.excuse(late);
   last_tick_ = now;
@@ -339,7 +339,8 @@ void RunState::tick(TimePoint now) {
     if (over()) break;
     emit(EventKind::kAgentSilent, -1,
          "the agent of node " + node_id + " has been silent " + how_long, true);
-    // After the start its workers keep their slots, and may still join.
+    // Once the run has begun, the node's workers keep their slots and may still
+    // join.
     if (phase_ != RunPhase::kWaiting) continue;
     for (const std::string& worker_id : membership_.leave_absent(node_id)) {
       lose(now, loss_of(worker_id, "has not joined, and its agent is silent",
@@ -496,7 +497,8 @@ void RunState::lose(TimePoint now, Loss loss) {
   if (over()) return;
   const std::string worker_id = loss.worker_id;
   const bool first = !ending_.loss;
-  // A worker that complained of a peer before it leaves is not the cause.
+  // A worker that reported the failure of a peer before it left is not the
+  // cause.
   const Survivor* known = ending_.find(worker_id);
   const bool victim =
       (known != nullptr && known->committed_steps && known->can_save) ||
@@ -505,7 +507,8 @@ void RunState::lose(TimePoint now, Loss loss) {
   emit(EventKind::kLossOfProcess, loss.rank,
        "worker " + worker_id + " on " + loss.hostname + " " + loss.how, true);
   if (may_have_successor()) {
-    if (loss.rank < 0) return;  // in no generation: waits for its successor
+    // A worker outside the generation: the run waits for its successor.
+    if (loss.rank < 0) return;
     if (phase_ == RunPhase::kRunning) begin_regrouping(now);
     cycle_.note_loss(worker_id);
   } else if (phase_ != RunPhase::kStopping) {
@@ -562,7 +565,8 @@ void RunState::end(TimePoint now, int exit_code, const EndReason& reason) {
   over_since_ = now;
   for (const Member& member : membership_.members()) {
     if (member.state != MemberState::kJoined) continue;
-    if (membership_.is_released(member.worker_id)) continue;  // exits already
+    // A released worker already has the order to exit.
+    if (membership_.is_released(member.worker_id)) continue;
     orders_.push_back({Order::Kind::kExit, member.worker_id, reason_});
   }
   nlohmann::ordered_json detail;

@@ -16,8 +16,8 @@
 // Each call reports one event, with its time as an argument. The resulting
 // actions are read with take_orders() and take_events().
 //
-// Threads: none of its own. The service calls it under one mutex, which also
-// guards everything that it holds.
+// Threads: none of its own. The service calls RunState under one mutex, which
+// guards all members of RunState.
 //
 // Invariants:
 //   1. the generation's number only rises, and only when `running` is entered;
@@ -74,18 +74,19 @@ struct NodeAnswer {
 class RunState {
  public:
   // REQUIRES: choose_plan(config, options.quorum.expected_workers,
-  // options.layers) has a plan.
+  // options.layers) finds a plan.
   RunState(const RunOptions& options, const configs::RunConfig& config,
            TimePoint now);
   RunState(const RunState&) = delete;
   RunState& operator=(const RunState&) = delete;
 
-  // --- events; a refusal is returned ----------------------------------------
+  // --- events; a returned text is a refusal ---------------------------------
   std::optional<std::string> register_node(TimePoint now, Node node);
   std::optional<std::string> join(TimePoint now, const std::string& worker_id,
                                   const std::string& node_id);
-  // Returns false if no such worker is a member. `age`: if its agent reports
-  // for it, the time since the agent's last contact with it.
+  // Returns false if the worker is not a joined member. `age`: if the agent
+  // reports for the worker, the time since the worker's last message to the
+  // agent.
   bool worker_heartbeat(TimePoint now, const std::string& worker_id,
                         const std::optional<wire::RunProgress>& progress,
                         std::optional<std::chrono::milliseconds> age = {});
@@ -106,15 +107,17 @@ class RunState {
   void note_network(const plan::NetworkRates& network) {
     config_.network = network;
   }
-  // Detects that this process was itself paused since the last tick (a paused
-  // machine, SIGSTOP), and then gives all processes time to reconnect. Call it
-  // before reporting any event that happened after the pause.
+  // If this process was paused since the last tick (a paused machine, SIGSTOP),
+  // gives all other processes time to reconnect. Call it before reporting any
+  // event that happened after the pause.
   void note_pause(TimePoint now);
-  // True for a while after a pause: connections that broke in it are reopened.
+  // True for kReadoption after a pause, during which other processes may reopen
+  // connections that broke.
   bool is_readopting(TimePoint now) const { return now < readopting_until_; }
   // Records that the worker's stream of assignments has ended.
   void worker_disconnected(TimePoint now, const std::string& worker_id);
-  // Returns whether the agent should start a successor, which registers first.
+  // Returns whether the agent should start a successor. The agent registers the
+  // successor before it starts it.
   RestartDecision worker_exited(TimePoint now, const std::string& worker_id,
                                 int exit_code, const std::string& last_words);
   void worker_failed(TimePoint now, const std::string& worker_id,
@@ -154,9 +157,9 @@ class RunState {
   bool over() const {
     return phase_ == RunPhase::kFinished || phase_ == RunPhase::kFailed;
   }
-  // True once the run is over, no worker is connected, every node that is not
-  // silent has received a reply since, and no client follows the events any
-  // more; or once kFarewell has passed.
+  // True once the run is over and either kFarewell has passed, or no worker is
+  // connected, every node that is not silent has received a reply since the
+  // end, and no client still follows the events.
   bool everybody_told(TimePoint now, bool followers_left) const;
   bool stop_requested() const { return stop_requested_; }
   // Members should leave their generation at the next committed step.
@@ -168,8 +171,8 @@ class RunState {
            (phase_ == RunPhase::kStopping && ending_.loss.has_value()) ||
            phase_ == RunPhase::kFailed;
   }
-  // True if some member last reported that it is not waiting for peers. Then
-  // that member is merely late, and the others wait for it.
+  // True if some member last reported that it is not waiting for peers. That
+  // member is only late, and the others wait for it.
   bool a_member_works() const {
     return std::ranges::any_of(waits_, [this](const auto& entry) {
       return !entry.second && cycle_.rank_of(entry.first) >= 0;
@@ -178,8 +181,8 @@ class RunState {
   int exit_code() const { return exit_code_; }
   const std::string& reason() const { return reason_; }
   const Generation& generation() const { return cycle_.generation(); }
-  // The run's configuration with its decided device and precision; "" until the
-  // first generation, or if there was nothing to decide.
+  // The run's configuration with the decided device and precision; "" until the
+  // first generation is formed.
   const std::string& settled_config_yaml() const {
     return settled_config_yaml_;
   }
@@ -188,18 +191,18 @@ class RunState {
   RunStatus status(TimePoint now) const;
 
  private:
-  friend class RunStateSnapshot;  // reads what the coordinator records
+  friend class RunStateSnapshot;  // reads and restores the logged members
 
   void advance(TimePoint now);
   void advance_waiting(TimePoint now);
   void advance_running(TimePoint now);
   void advance_regrouping(TimePoint now);
   void advance_stopping(TimePoint now);
-  // Chooses the cards of a node that registers. Returns why it is refused.
-  // While the run still waits for its workers, a refusal ends the run, because
-  // no other node can take this one's place.
+  // Chooses the cards of a node that registers, or returns why the node is
+  // refused. While the run still waits for its workers, a refusal ends the run,
+  // because no other node can replace the refused one.
   std::optional<std::string> place_on_cards(TimePoint now, Node& node);
-  // Returns false, and has ended the run, if it cannot compute on its nodes.
+  // Ends the run and returns false if the run cannot compute on its nodes.
   bool settle_devices(TimePoint now);
   void form_first_generation(TimePoint now, int workers,
                              const std::string& reason);
@@ -208,7 +211,7 @@ class RunState {
   void release_drained();
   void lose_if_stuck(TimePoint now, const std::string& worker_id,
                      const wire::RunProgress& progress);
-  // Counts the worker as lost; its agent must make sure that the process ends.
+  // Counts the worker as lost. Its agent must then end the process.
   void give_up(TimePoint now, const std::string& worker_id,
                const std::string& how);
   void lose(TimePoint now, Loss loss);
@@ -223,7 +226,7 @@ class RunState {
   void end(TimePoint now, int exit_code, const EndReason& reason);
   void emit(EventKind event, int rank, const std::string& reason,
             bool warning = false, const std::string& detail_json = "");
-  // `explained`: `how` gives the cause.
+  // `explained`: whether `how` gives the cause.
   Loss loss_of(const std::string& worker_id, const std::string& how,
                bool explained = false) const;
 
@@ -246,8 +249,8 @@ class RunState {
   bool stop_requested_ = false;
   wire::RunProgress progress_;
   std::string result_json_;
-  // The decision for each worker whose end was reported, until it is replaced:
-  // the report may arrive twice.
+  // The restart decision for each worker whose end was reported, kept until the
+  // worker is replaced, because the report may arrive twice.
   std::map<std::string, RestartDecision> restarts_;
   // Commits of all generations, including repeated steps.
   int64_t num_commits_ = 0;
@@ -258,7 +261,8 @@ class RunState {
   std::map<std::string, int64_t> measured_peak_bytes_;
   // Whether each worker was waiting for peers when it last reported.
   std::map<std::string, bool> waits_;
-  std::set<std::string> given_up_;  // lost, and their exit is not reported yet
+  // Lost workers whose exit is not reported yet.
+  std::set<std::string> given_up_;
   std::set<std::string> told_nodes_;  // nodes that got a reply since the end
   std::vector<Order> orders_;
   std::vector<wire::EventRecord> events_;

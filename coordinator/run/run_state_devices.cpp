@@ -1,4 +1,4 @@
-// The part of RunState that decides which cards, and which precision, are used.
+// The part of RunState that decides which cards and which precision are used.
 #include <utility>
 
 #include "coordinator/run/device_choice.h"

@@ -1,4 +1,4 @@
-// RunStatus: what a run is doing, as plain values for display.
+// RunStatus: the state and progress of a run, as plain values for display.
 //
 // The coordinator fills it; `headroom status`, the progress line and tests read
 // it. It contains no protobuf type.

@@ -18,7 +18,8 @@ std::string words(std::chrono::milliseconds limit) {
 void NodeVoice::note(TimePoint at) {
   if (at <= last_heard) return;
   const auto gap = at - last_heard;
-  // TCP's next retransmission on other connections may take as long as the gap.
+  // The next TCP retransmission on other connections may take as long as the
+  // gap.
   if (gap > kGap) all_heard_from = at + gap;
   last_heard = at;
 }

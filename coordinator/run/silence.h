@@ -33,10 +33,10 @@ struct NodeVoice {
   TimePoint all_heard_from;
   bool has_hung_up = false;  // the agent's connection has ended
 
-  // Records a message of one of them at `at`: of the agent, or of a worker that
-  // sends its own heartbeats. If an agent that reported for its workers stops,
-  // the workers begin their own heartbeats late; so the agent is lost by the
-  // node limit.
+  // Records that a message arrived at `at` from the agent, or from a worker
+  // that sends its own heartbeats. If an agent that reported for its workers
+  // stops, the workers send their own heartbeats only after a gap, so the node
+  // limit decides when the agent is lost.
   void note(TimePoint at);
 };
 

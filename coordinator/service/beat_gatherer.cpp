@@ -13,7 +13,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// After a longer pause between two gathers the agent was stopped (SIGSTOP).
+// A longer pause between two gathers means that the agent was stopped
+// (SIGSTOP).
 constexpr milliseconds kStandstill{1000};
 
 wire::WorkerBeat message_of(const std::string& worker_id,
@@ -55,7 +56,8 @@ void BeatGatherer::gather(std::chrono::steady_clock::time_point now,
                 [](const Worker& worker) { return !worker.channel.is_open(); });
   for (Worker& worker : workers_) {
     if (!worker.newest) continue;
-    // The channels may have been full meanwhile, so newer beats were lost.
+    // While the agent was stopped, the channels may have been full, so newer
+    // beats may be lost.
     if (stood_still && now - worker.newest->sent > kStandstill) {
       worker.newest.reset();
       continue;

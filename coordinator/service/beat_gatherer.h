@@ -1,10 +1,11 @@
 // BeatGatherer: sends the heartbeats of an agent's workers in one request of
 // the node, and passes each worker its own answer.
 //
-// A worker whose channel is closed is left out: it sends its own heartbeats, or
-// has ended.
+// A worker whose channel is closed is left out, because it sends its own
+// heartbeats or has ended.
 //
-// Threads: add() from any; the others from the thread that sends.
+// Threads: any thread may call add(); only the thread that sends the requests
+// may call the other methods.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -22,7 +23,7 @@ namespace headroom::coordinator {
 
 class BeatGatherer {
  public:
-  // `channel`: the agent's end.
+  // `channel` is the agent's end of the worker's channel.
   void add(const std::string& worker_id, wire::BeatChannel channel);
 
   // Adds each worker's newest unsent beat to the request.

@@ -19,13 +19,13 @@
 
 namespace headroom::coordinator {
 
-// Empty if the call is accepted.
+// The refusal of a call; empty if the call is accepted.
 using Answer = std::optional<Refusal>;
 
 grpc::Status status_of(const Answer& refusal);
 // A refusal of `kind` if there is a reason.
 Answer refuse_for(RefusalKind kind, const std::optional<std::string>& reason);
-// `who` is "agent" or "worker".
+// Refuses a caller of another version; `who` is "agent" or "worker".
 Answer check_version(const std::string& who, const std::string& version);
 
 // The agents' secrets from their registration, by node_id.
@@ -39,7 +39,8 @@ class MemberSecrets {
   bool knows(const std::string& node_id) const {
     return secrets_.contains(node_id);
   }
-  // Whether the identity has the secret of its node or its worker.
+  // Whether the identity contains the secret of the agent or worker that it
+  // names.
   bool prove(const wire::MemberIdentity& identity) const;
   const std::map<std::string, std::string>& by_node() const { return secrets_; }
 
@@ -74,7 +75,8 @@ class CallAdmission {
   Caller caller_of(const grpc::CallbackServerContext& context) const;
   // Refuses a caller without the token.
   Answer admit(const grpc::CallbackServerContext& context) const;
-  // Refuses a registration with another secret than the first one of the node.
+  // Refuses a registration whose secret differs from that of the node's first
+  // registration.
   Answer check_registration(const Caller& caller,
                             const std::string& node_id) const;
 

@@ -1,6 +1,7 @@
-// CallerRules: what a caller may report. Each call carries the run and the
-// generation; a worker reports only about itself, an agent about its node. Long
-// texts are cut, and control characters for terminals are removed.
+// CallerRules: checks whether a caller may report what its call contains. Each
+// call carries the run and the generation; a worker reports only about itself,
+// an agent only about its node. Long texts are cut, and control characters for
+// terminals are removed.
 //
 // Threads: none of its own; the service's mutex is held in every call.
 #pragma once
@@ -36,8 +37,9 @@ class CallerRules {
   CallerRules(const RunState& state, std::string run_digest)
       : state_(state), run_digest_(std::move(run_digest)) {}
 
-  // Whether the caller may make this call. Most calls are of a worker of the
-  // current generation, about itself.
+  // Refuses a call that the caller may not make. Calls without an overload
+  // below are accepted only from a worker of the current generation that
+  // reports about itself.
   template <typename Request>
   Answer check(const Caller& caller, const Request& request) const {
     if constexpr (requires { request.worker_id(); }) {
@@ -46,22 +48,22 @@ class CallerRules {
       return check_worker(request.stamp(), caller, caller.identity.worker_id);
     }
   }
-  // Also from a worker without a generation.
+  // Also accepted from a worker that is in no generation.
   Answer check(const Caller& caller,
                const wire::ReportFailureRequest& request) const {
     return check_worker(request.stamp(), caller, request.worker_id(),
                         /*may_wait=*/true);
   }
-  // A heartbeat also counts before its sender has received its new generation.
-  // An agent reports only its own workers.
+  // Also accepted before the sender has received its new generation. An agent
+  // may report only its own workers.
   Answer check(const Caller& caller,
                const wire::HeartbeatRequest& request) const;
-  // From the agent of the worker whose end is reported.
+  // Accepted only from the agent of the worker whose end is reported.
   Answer check(const Caller& caller,
                const wire::ReportExitRequest& request) const;
-  // From anybody for the whole run; for a node only from its agent.
+  // Any caller may drain the whole run; only a node's agent may drain the node.
   Answer check(const Caller& caller, const wire::DrainRequest& request) const;
-  // From anybody; a registration is checked by CallAdmission.
+  // Accepted from any caller; CallAdmission checks a registration.
   Answer check(const Caller&, const wire::RegisterRequest&) const { return {}; }
   Answer check(const Caller&, const wire::GetStatusRequest&) const {
     return {};
@@ -69,10 +71,11 @@ class CallerRules {
   Answer check(const Caller&, const wire::StopRequest&) const { return {}; }
 
  private:
-  // `may_wait`: generation 0 is accepted too, which agents and waiting workers
+  // `may_wait`: also accepts generation 0, which agents and waiting workers
   // send.
   Answer check_run(const wire::Stamp& stamp, bool may_wait) const;
-  // Whether the caller is this worker and the call is of its generation.
+  // Refuses a call unless the caller is this worker and the call belongs to the
+  // current generation.
   Answer check_worker(const wire::Stamp& stamp, const Caller& caller,
                       const std::string& worker_id,
                       bool may_wait = false) const;

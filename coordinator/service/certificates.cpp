@@ -84,7 +84,7 @@ Identity make_identity(
           "draw a number");
   ASN1_INTEGER_set_uint64(X509_get_serialNumber(x509), serial);
   X509_set_version(x509, X509_VERSION_3);
-  // So that a node whose clock is days behind accepts it.
+  // Starts in the past, so that a node whose clock is days behind accepts it.
   X509_gmtime_adj(X509_getm_notBefore(x509), -kDaysBefore * kDay);
   X509_gmtime_adj(X509_getm_notAfter(x509), days * kDay);
   X509_set_pubkey(x509, made.key.get());
@@ -101,7 +101,8 @@ Identity make_identity(
   return made;
 }
 
-// Either side's certificate; `usage` is its extended key usage.
+// Makes the server's or the client's certificate; `usage` is its extended key
+// usage.
 Identity make_leaf(const std::string& name, const Identity& ca,
                    const std::string& usage, const std::string& names) {
   return make_identity(name, kLeafDays, &ca,
@@ -126,7 +127,8 @@ bool is_address(const std::string& name) {
          inet_pton(AF_INET6, name.c_str(), ignored.data()) == 1;
 }
 
-// OpenSSL would read a comma as the start of a further entry.
+// A name with a comma is refused, because OpenSSL would read the comma as the
+// start of another entry.
 bool is_host_name(const std::string& name) {
   constexpr size_t kMaxHostName = 253;
   return !name.empty() && name.size() <= kMaxHostName &&
@@ -155,7 +157,7 @@ std::string alternate_names(std::vector<std::string> names) {
   return text;
 }
 
-// Does not replace a file, because its key may be in use.
+// Does not replace an existing file, because the key in it may be in use.
 void write_file(const fs::path& file, mode_t mode, const std::string& text) {
   const int descriptor =
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);

@@ -1,11 +1,11 @@
-// Certificates for a small cluster: a CA of its own, one certificate for the
-// coordinator and one for agents, workers and people, and a join token.
+// Certificates for a small cluster: a new CA, one certificate for the
+// coordinator and one for agents, workers and users, and a join token.
 //
 //   ca.pem                  the authority that all sides trust: on every node
-//   server.pem, server.key  the coordinator's, for the names given
-//   client.pem, client.key  everybody else's
-//   token                   the join token; ca.key signs further certificates
-//                           and belongs on no node
+//   server.pem, server.key  for the coordinator, with the given names
+//   client.pem, client.key  for agents, workers and users
+//   token                   the join token
+//   ca.key                  signs further certificates; belongs on no node
 //
 // Keys are P-256, valid for ten years (CA) and two (others); files with secrets
 // have mode 0600.

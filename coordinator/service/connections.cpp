@@ -81,7 +81,7 @@ std::string Connections::add(TimePoint now, int descriptor,
                        num_strangers_ >= limits_.strangers;
   if (is_full && !end_a_stranger()) return "too many connections";
   if (const auto old = connections_.find(peer); old != connections_.end()) {
-    forget(old);  // it has ended, and its port is used again
+    forget(old);  // that connection has ended, and its port is used again
   }
   const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return "no descriptor is left";
@@ -158,13 +158,14 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
   const bool sees_all = now - saw_all_ >= std::chrono::seconds(1);
   if (sees_all) saw_all_ = now;
   int64_t strangers_bytes = 0;
-  // Why a stranger's connection has failed, or is closed now; "" if neither.
+  // Returns why a stranger's connection has failed or must be closed now; "" if
+  // neither.
   const auto fault_of = [&](const tcp_info& info, const auto& age) {
     const int64_t bytes = bytes_of(info);
     if (!is_open(info)) {
-      // Without a certificate, without TLS, or early; gRPC does not report
-      // which. A port probe, which sends nothing and leaves at once, is no
-      // fault.
+      // The client had no certificate or no TLS, or closed the connection too
+      // early; gRPC does not report which. A port probe, which sends nothing
+      // and ends at once, is not a fault.
       if (bytes > 0) return "broken handshake";
       return age > kHandshakeTime / 2 ? "silent connection" : "";
     }

@@ -2,15 +2,15 @@
 // gRPC may serve. gRPC itself has no limit.
 //
 //   stranger   has made no accepted call yet. Strangers are limited in number,
-//              time and bytes. Above the number, the address with most
-//              strangers loses its oldest one, which takes time linear in the
-//              number of strangers.
+//              time and bytes. If there are too many, the oldest stranger of
+//              the address with most strangers is closed, which takes time
+//              linear in the number of connections.
 //   admitted   has made an accepted call; not limited here.
 //
-// Keeps a copy of each connection's descriptor, to close it, and because the
-// kernel knows about it what gRPC does not say: how many bytes arrived and when
-// (a member is alive although the coordinator is too busy to read), and that it
-// has ended (an agent was killed).
+// Keeps a copy of each connection's descriptor, to close the connection and to
+// read from the kernel facts that gRPC does not report: how many bytes arrived
+// and when (a member is alive although the coordinator is too busy to read),
+// and whether the connection has ended (an agent was killed).
 //
 // Threads: any. Errors: none.
 #pragma once
@@ -30,8 +30,8 @@ namespace headroom::coordinator {
 // gRPC ends a connection whose handshake takes longer.
 inline constexpr std::chrono::milliseconds kHandshakeTime{5000};
 
-// Smaller limits cost a flood's target less memory; larger ones let more
-// members join at the same time.
+// Smaller limits save memory under a flood of connections; larger limits let
+// more members join at the same time.
 struct ConnectionLimits {
   size_t connections = 16384;
   size_t strangers = 256;
@@ -59,18 +59,19 @@ class Connections {
   // Returns "" if it may be served, otherwise the reason.
   std::string add(TimePoint now, int descriptor, const std::string& peer);
 
-  // A call of this peer was accepted.
+  // Records that a call of this peer was accepted.
   void note_call(TimePoint now, const std::string& peer);
 
-  // This peer sent a heartbeat or the registration of this worker or node.
+  // Records that this peer sent a heartbeat or the registration of this worker
+  // or node.
   void note_heartbeat(const std::string& peer, const std::string& member);
 
-  // Closes connections that exceed a limit and forgets those that have ended.
-  // Returns the number of closed ones by reason since the last sweep.
+  // Closes connections that exceed a limit and forgets connections that have
+  // ended. Returns how many were closed since the last sweep, by reason.
   std::map<std::string, int64_t> sweep(TimePoint now);
 
   // When bytes arrived on this member's heartbeat connection that gRPC has not
-  // handled yet. Nothing if there are no such bytes.
+  // handled yet; nullopt if all bytes were handled.
   std::optional<TimePoint> unread_since(TimePoint now,
                                         const std::string& member) const;
 
@@ -103,13 +104,15 @@ class Connections {
   mutable std::mutex mutex_;
   // The connection of each peer.
   std::map<std::string, Connection> connections_;
-  std::map<std::string, std::string> peers_;    // by member
-  std::map<std::string, size_t> strangers_of_;  // by address
-  std::map<std::string, size_t> newcomers_of_;  // in this second, by address
+  std::map<std::string, std::string> peers_;    // each member's peer name
+  std::map<std::string, size_t> strangers_of_;  // strangers of each address
+  // New connections of each address in the current second.
+  std::map<std::string, size_t> newcomers_of_;
   size_t num_strangers_ = 0;
-  TimePoint second_;   // the begin of this second
+  TimePoint second_;   // when the current second began
   TimePoint saw_all_;  // when sweep() last examined admitted connections
-  std::map<std::string, int64_t> ended_;  // by reason, since the last sweep
+  // Number of connections closed since the last sweep, by reason.
+  std::map<std::string, int64_t> ended_;
 };
 
 // "ipv4:10.0.0.2:41234" -> "ipv4:10.0.0.2".

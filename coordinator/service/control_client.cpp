@@ -31,7 +31,7 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 constexpr milliseconds kCallTimeout{5000};
 constexpr milliseconds kHeartbeatTimeout{1000};
 constexpr milliseconds kMaxPause{1000};
-// After this silence the client examines its connection.
+// If no answer arrives for this long, the client examines its connection.
 constexpr milliseconds kFirstLook{3000};
 
 void set_deadline(grpc::ClientContext& context, milliseconds timeout) {
@@ -160,8 +160,8 @@ class GrpcControlClient final : public ControlClient {
  private:
   using Stub = wire::Coordinator::Stub;
 
-  // `doing` begins the message of a failure. `waits`: until the deadline, also
-  // for a coordinator that is not there yet.
+  // `doing` begins the message of a failure. `waits`: if the coordinator is not
+  // reachable yet, the call waits for it until the deadline.
   template <typename Request, typename Response>
   Response call(grpc::Status (Stub::*method)(grpc::ClientContext*,
                                              const Request&, Response*),

@@ -3,14 +3,14 @@
 //
 //   agent    register_node, then node_orders() every few hundred ms and
 //            report_exit for every worker that ends
-//   people   status, stream_events, drain, stop
+//   user     status, stream_events, drain, stop
 //
 // Threads: any thread may call any method. register_node starts a thread that
 // sends the node's heartbeats (every 250 ms), together with those of workers
 // with an open channel, until the client is destroyed.
 // Errors: every call has a deadline (5 s, or as stated): CommunicationError if
-// the coordinator cannot be reached within it, Error (exit 2) if it refuses,
-// for example because it is of another version.
+// the coordinator cannot be reached before the deadline, Error (exit 2) if the
+// coordinator refuses, for example because it is of another version.
 #pragma once
 
 #include <chrono>
@@ -31,9 +31,9 @@ using wire::NodeRegistration;
 
 // The coordinator's last answer to the node's heartbeats.
 struct NodeOrders {
-  bool stop_requested = false;  // workers get it too; agents need not act
+  bool stop_requested = false;  // also sent to workers; agents need not act
   // Workers of this node that count as lost (silent too long, or cut off).
-  // REQUIRED of an agent: SIGKILL those that still run, because peers of a
+  // An agent must send SIGKILL to those that still run, because peers of a
   // stopped or hung process wait for its end.
   std::vector<std::string> lost_worker_ids;
   bool run_over = false;  // finished or failed, with exit_code and reason
@@ -42,7 +42,7 @@ struct NodeOrders {
   // Seconds since the last answer. They grow while the coordinator is
   // unreachable or refuses to answer.
   double silence_seconds = 0;
-  std::string refusal;  // reason of the last refusal; "" if it answered
+  std::string refusal;  // the coordinator's last refusal; "" if it answered
 };
 
 class ControlClient {
@@ -51,7 +51,7 @@ class ControlClient {
   static std::unique_ptr<ControlClient> connect(const std::string& address);
   virtual ~ControlClient() = default;
 
-  // Waits up to `timeout` for a coordinator to answer. At most once per client.
+  // Waits up to `timeout` for a coordinator to answer. Call it at most once.
   virtual wire::RegisterResponse register_node(
       const NodeRegistration& node,
       std::chrono::milliseconds timeout = std::chrono::seconds(30)) = 0;
@@ -60,7 +60,7 @@ class ControlClient {
   virtual std::string secret_of(const std::string& worker_id) const = 0;
 
   // From now on sends this worker's heartbeats while its channel is open.
-  // `channel`: the agent's end.
+  // `channel` is the agent's end of that channel.
   virtual void speak_for(const std::string& worker_id,
                          wire::BeatChannel channel) = 0;
 
@@ -68,7 +68,7 @@ class ControlClient {
   virtual NodeOrders node_orders() const = 0;
 
   // Registers successors for workers whose ends were reported. REQUIRES:
-  // register_node returned; the same node.
+  // register_node returned, and `node` is the same node.
   virtual void register_successors(const NodeRegistration& node) = 0;
 
   // Reports that a worker has ended. `exit_code`: 128 + signal if a signal

@@ -12,11 +12,11 @@
 
 namespace headroom::coordinator {
 
-// A Lookup that waits for its keys. The code that removes it from the list (the
-// publisher of the last key, the tick thread after its time, the client's
-// cancellation, or the run's end) finishes it once the mutex is released, so it
-// is finished once. It deletes itself when gRPC no longer needs it; gRPC keeps
-// request and response until then.
+// A Lookup that waits for its keys. The code that removes the lookup from the
+// list (the publisher of the last key, the tick thread after its time, the
+// client's cancellation, or the run's end) finishes it after the mutex is
+// released; so it is finished only once. A lookup deletes itself when gRPC no
+// longer needs it; gRPC keeps request and response until then.
 class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
  public:
   using Waiting = std::multimap<std::string, PendingLookup*>;
@@ -31,8 +31,8 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
         response_(response) {}
 
   TimePoint deadline() const { return deadline_; }
-  // Takes the published keys. Returns false if one is missing; awaited()
-  // returns its name.
+  // Takes the published values. Returns false if a key is missing; awaited()
+  // then returns this key.
   bool take(const RendezvousKeys& keys) {
     if (request_.count() <= 0) {
       awaited_ = request_.key();
@@ -40,8 +40,8 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
       if (value != nullptr) response_->set_value(*value);
       return value != nullptr;
     }
-    // Copies values only when all keys are published: many ranks wait for many
-    // keys.
+    // Copies values only when all keys are published, because many ranks may
+    // wait for many keys.
     for (; num_there_ < request_.count(); ++num_there_) {
       awaited_ = cat(request_.key(), num_there_);
       if (keys.find(awaited_) == nullptr) return false;
@@ -79,7 +79,7 @@ class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
   }
   void OnDone() override { delete this; }
 
-  int64_t num_there_ = 0;  // leading keys that are published
+  int64_t num_there_ = 0;  // number of leading keys that are published
   std::mutex& mutex_;
   Waiting& waiting_;
   const wire::LookupRequest& request_;
@@ -142,7 +142,7 @@ std::optional<std::string> Delivery::publish(const std::string& member,
 
 void Delivery::answer_lookups(AfterUnlock& after) {
   for (const std::string& key : std::exchange(published_, {})) {
-    // A lookup with more missing keys waits for the next one.
+    // If other keys of a lookup are missing, it waits for the next of them.
     const auto [begin, end] = lookups_.equal_range(key);
     std::vector<PendingLookup*> waiting;
     for (auto entry = begin; entry != end; ++entry) {
@@ -347,7 +347,8 @@ wire::Assignment Delivery::assignment_for(const Order& order) {
   const Generation& generation = state_.generation();
   const RankedMember* member = generation.find(order.worker_id);
   wire::Assignment message;
-  if (member != nullptr) {  // otherwise it is sent home without a generation
+  // A worker outside the generation gets an order without rank and plan.
+  if (member != nullptr) {
     describe_generation();
     message = common_;
     message.set_rank(member->rank);

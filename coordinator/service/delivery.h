@@ -2,10 +2,10 @@
 // of ranks to each other.
 //
 // Waiting clients need no thread: streams and lookups are gRPC reactors
-// (message_stream.h) in lists.
+// (message_stream.h), kept in lists.
 //
 // Threads: the service's mutex is held in every call. gRPC operations must not
-// start meanwhile, so each is put into the AfterUnlock.
+// start while it is held, so each of them is put into the AfterUnlock.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -47,12 +47,13 @@ class Delivery {
 
   // --- orders ---------------------------------------------------------------
   // Makes a worker's queue of assignments, which begins with ACTION_WAIT.
-  // Returns false if there is one already.
+  // Returns false if the worker has a queue already.
   bool add_worker(const std::string& worker_id);
   void remove_worker(const std::string& worker_id) {
     watchers_.erase(worker_id);
   }
-  // Sends the newest order again to a worker whose last one is `last_order`.
+  // Sends the newest order again to a worker that last received the order with
+  // number `last_order`, unless both are the same.
   void send_again(const std::string& worker_id, int64_t last_order);
   // Opens the stream of the worker's queue. `closed` is called, with the mutex
   // held, when the client is gone. REQUIRES: add_worker().
@@ -71,7 +72,8 @@ class Delivery {
   // Lines for the event file since the last call.
   std::vector<std::string> take_event_lines();
   bool has_event_lines() const { return !event_lines_.empty(); }
-  // Why this peer may not follow, with both numbers; nothing if it may.
+  // Returns why this peer may not follow events, with the numbers of followers
+  // and their limits; nullopt if it may.
   std::optional<std::string> follower_error(const std::string& peer) const;
   grpc::ServerWriteReactor<wire::Event>* follow_events(const std::string& peer,
                                                        int64_t after_sequence,
@@ -85,7 +87,8 @@ class Delivery {
   std::optional<std::string> publish(const std::string& member,
                                      const std::string& key,
                                      const std::string& value);
-  // Answers when the requested keys are published, or empty after `wait`.
+  // Answers when the requested keys are published, or without values after
+  // `wait`.
   grpc::ServerUnaryReactor* look_up(const wire::LookupRequest& request,
                                     TimePoint now,
                                     std::chrono::milliseconds wait,
@@ -122,12 +125,12 @@ class Delivery {
   RendezvousKeys keys_;
   uint64_t keys_generation_ = 0;
   EventLog events_;
-  // The newest number of each reporter.
+  // The number of each reporter's newest report.
   std::map<std::string, int64_t> newest_reports_;
   std::vector<std::string> event_lines_;
   std::map<std::string, Watcher> watchers_;  // by worker_id
   std::list<Follower> followers_;
-  // Lookups by the missing key.
+  // Waiting lookups, by the key for which each waits.
   std::multimap<std::string, PendingLookup*> lookups_;
   std::vector<std::string> published_;  // keys since the last deliver()
   TimePoint looked_for_late_;

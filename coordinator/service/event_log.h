@@ -29,7 +29,7 @@ class EventLog {
   // The oldest stored event after `sequence`; null if there is none.
   const wire::EventRecord* next_after(int64_t sequence) const;
 
-  // The newest `count`, oldest first.
+  // The newest `count` events, oldest first.
   std::vector<wire::EventRecord> newest(size_t count) const;
 
  private:

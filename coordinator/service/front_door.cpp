@@ -52,7 +52,7 @@ int listener_at(const addrinfo& where, bool shares_port) {
   if (handle < 0) return -1;
   const int on = 1;
   const int shares = shares_port ? 1 : 0;
-  // Without it "::" would also take IPv4, which has its own listeners.
+  // The listener at "::" also accepts IPv4; other IPv6 listeners do not.
   const int ipv6_alone =
       where.ai_family == AF_INET6 &&
       !IN6_IS_ADDR_UNSPECIFIED(
@@ -169,7 +169,7 @@ bool FrontDoor::take_one(int listener) {
   const int descriptor = accept4(listener, reinterpret_cast<sockaddr*>(&name),
                                  &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (descriptor < 0) {
-    // Without descriptors it waits in the kernel's queue.
+    // If no descriptor is free, the connection waits in the kernel's queue.
     const bool has_none = errno == EMFILE || errno == ENFILE;
     if (has_none && !connections_.make_room()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(kTickMs));

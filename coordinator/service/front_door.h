@@ -4,8 +4,8 @@
 // gRPC 1.51 could listen itself, but has no limit on connections, and closes
 // its port for good when the process has no descriptor left.
 //
-// Threads: one of its own, which calls `serve` and `refused`; it ends with the
-// destructor or stop().
+// Threads: one of its own, which calls `serve` and `refused` and ends in stop()
+// or the destructor.
 // Errors: Error (exit 2) with the system's message if it cannot listen.
 #pragma once
 
@@ -29,7 +29,8 @@ class FrontDoor {
   using Refused = std::function<void(const std::string& why)>;
 
   // Whether the port is shared with a process that reserves it (hold_address)
-  // for later coordinators of the run, and whether it is reserved already.
+  // for later coordinators of the run, and whether that process has already
+  // reserved it.
   struct Port {
     bool shares_port = false;
     bool is_held = false;
@@ -48,7 +49,7 @@ class FrontDoor {
 
  private:
   void run();
-  // Accepts a connection; returns false if none waits.
+  // Accepts a connection; returns false if no connection could be accepted.
   bool take_one(int listener);
 
   Connections& connections_;

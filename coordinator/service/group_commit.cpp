@@ -30,8 +30,9 @@ void GroupCommit::stop() {
 
 void GroupCommit::run() {
   using Clock = std::chrono::steady_clock;
-  // Pauses as multiples of a write's time, which holds the mutex: it is held
-  // for a tenth of the time if calls wait for the write, otherwise a fiftieth.
+  // Pauses between writes, as multiples of the time for which a write holds the
+  // mutex. So writes hold the mutex for at most a tenth of the time if calls
+  // wait for the write, otherwise for a fiftieth.
   constexpr int kPause = 9, kIdlePause = 50;
   Time end = Clock::now();
   Time::duration cost{0};

@@ -30,8 +30,8 @@ class GroupCommit {
   // far are on disk. `is_awaited`: false if the write may come later.
   void add(AfterUnlock& after, bool is_awaited = true);
 
-  // Returns when everything is written and started. After that add() writes at
-  // once and leaves the actions in `after`.
+  // Returns when all decisions are written and all actions started. From then
+  // on add() writes at once and leaves the actions in `after`.
   void stop();
 
  private:

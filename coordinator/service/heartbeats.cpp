@@ -21,7 +21,8 @@ std::string no_part(const std::string& worker_id) {
   return "worker " + worker_id + " takes no part in this run (any more)";
 }
 
-// Returns why an agent's beat for that worker does not count, or nothing.
+// Applies an agent's beat for a worker; returns why the beat is stale, or
+// nullopt.
 std::optional<std::string> stale_error(TimePoint now, const wire::Stamp& stamp,
                                        const wire::WorkerBeat& beat,
                                        RunState& state) {
@@ -86,7 +87,7 @@ void note_unread_heartbeats(TimePoint now, const Connections& connections,
     if (at) state.note_sign_of_life(*at, name);
   };
   for (const Member& member : state.membership().members()) {
-    // Workers reported by an agent are covered by the agent's connection.
+    // For workers whose agent reports for them, check the agent's connection.
     if (member.state != MemberState::kJoined || member.is_reported) continue;
     if (now - member.last_seen >= kQuiet) note_unread(member.worker_id);
   }

@@ -1,5 +1,5 @@
-// Heartbeats: a heartbeat that a call brings is applied to the run and answered;
-// one that gRPC has not read yet counts as a sign of life.
+// Heartbeats: a heartbeat is applied to the run and answered; a heartbeat that
+// gRPC has not read yet counts as a sign of life.
 #pragma once
 
 #include <vector>
@@ -12,9 +12,10 @@
 
 namespace headroom::coordinator {
 
-// Returns why the sender's own heartbeat does not count. Workers of an agent
-// whose beats do not count are listed in `stale` and the response; the other
-// beats count. REQUIRES: CallerRules::check(caller, request).
+// Applies a heartbeat to `state` and fills `response`. Returns a refusal if the
+// sender is unknown or has no part in the run. Stale beats of an agent's
+// workers are listed in `stale` and in `response`; the agent's other beats are
+// applied. REQUIRES: CallerRules::check(caller, request) gave no refusal.
 Answer hear_heartbeat(TimePoint now, const wire::HeartbeatRequest& request,
                       RunState& state, wire::HeartbeatResponse& response,
                       std::vector<Refusal>& stale);

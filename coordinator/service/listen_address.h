@@ -17,8 +17,8 @@ struct ListenAddress {
 // Throws Error (exit 2) that explains the fault of `text`.
 ListenAddress parse_listen_address(const std::string& text);
 
-// Why the address cannot be listened on now, in the system's words ("Address
-// already in use"); "" if it can.
+// The system's error message if a server cannot listen at the address now
+// ("Address already in use"); "" if it can.
 std::string binding_error(const ListenAddress& address);
 
 struct FreeAddresses {
@@ -26,11 +26,12 @@ struct FreeAddresses {
 };
 using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
-// The system's addresses to listen on; null, with `why` set, on failure.
+// Resolves the address to the socket addresses on which to listen; null, with
+// `why` set, on failure.
 Addresses resolved(const ListenAddress& address, std::string* why);
 
 // Returns a descriptor that reserves the address for servers that share the
-// port; it accepts nothing. -1 if the system refuses.
+// port; it accepts no connections. -1 if the system refuses.
 int hold_address(const ListenAddress& address);
 
 }  // namespace headroom::coordinator

@@ -1,9 +1,10 @@
 // MessageStream: a stream to a client that writes whenever its source has a
-// message. AfterUnlock: gRPC calls that wait until the mutex is released.
+// message. AfterUnlock: gRPC calls that start after the mutex is released.
 //
 // gRPC may run a reaction inside the call that starts an operation, and
-// reactions take the service's mutex. So an operation never starts while it is
-// held; it is put into an AfterUnlock that is declared before the lock.
+// reactions lock the service's mutex. So an operation never starts while the
+// mutex is held; it is put into an AfterUnlock that is declared before the
+// lock.
 //
 // Ownership: a stream deletes itself when gRPC is done with it.
 // Threads: the mutex is held in all methods except reactions.
@@ -48,7 +49,7 @@ class MessageStream final : public grpc::ServerWriteReactor<Message> {
   // Fills the next message; returns false if there is none now.
   using Source = std::function<bool(Message*)>;
   // Called once, with the mutex held, when the client is gone or the stream
-  // has ended; the stream must not be used after.
+  // has ended; the stream must not be used afterwards.
   using Closed = std::function<void(AfterUnlock&)>;
 
   MessageStream(std::mutex& mutex, Source source, Closed closed)

@@ -122,8 +122,8 @@ std::string metrics_text(const RunStatus& status,
 struct MetricsEndpoint::Implementation {
   Implementation(const std::string& address, const MetricsSource& given)
       : source(std::make_shared<Source>(given)),
-        // Limits how long a connection without a request holds a thread.
-        // Waiting threads cost almost nothing.
+        // The timeouts limit how long a connection without a request occupies a
+        // thread. Waiting threads cost almost nothing.
         exposer(std::vector<std::string>{
             "listening_ports", address, "num_threads", "64",
             "request_timeout_ms", "250", "keep_alive_timeout_ms", "250"}) {

@@ -1,6 +1,6 @@
 // Metrics of a run for Prometheus: the numbers of RunStatus on an HTTP port.
 //
-//   headroom_run_state{state}                 1 for the state it is in
+//   headroom_run_state{state}                 1 for the run's current state
 //   headroom_generation, headroom_steps, headroom_planned_steps, headroom_epoch
 //   headroom_images_per_second, headroom_loss{term}
 //   headroom_workers{state}
@@ -32,7 +32,7 @@ struct MetricsSource {
 std::string metrics_text(const RunStatus& status,
                          const std::map<std::string, int64_t>& refused_calls);
 
-// Answers GET /metrics for as long as it lives.
+// Answers GET /metrics as long as the object exists.
 class MetricsEndpoint {
  public:
   // `address`: HOST:PORT.

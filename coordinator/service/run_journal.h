@@ -2,9 +2,10 @@
 // (coordinator/log/run_log.h), and keeps each worker's newest order, which a
 // restarted coordinator may have to send again.
 //
-// A log that cannot be written is given up, and an event reports it. The run
-// continues but would not survive its coordinator until a new log, tried every
-// few seconds, replaces it. Without a log nothing is written.
+// If writing the log fails, the log is given up and an event reports this. The
+// run continues, but cannot survive its coordinator until a new log, which is
+// tried every few seconds, replaces the old one. Without a log, nothing is
+// written.
 //
 // Threads: the service's mutex is held in all calls except sync().
 #pragma once
@@ -47,20 +48,20 @@ class RunJournal {
   // the log's end. REQUIRES: found() is not null, and the state was restored.
   wire::EventRecord restart_event() const;
 
-  // Numbers a worker's order (from 1) and stores it as its newest.
+  // Numbers a worker's order (from 1) and stores it as the worker's newest one.
   int64_t add_order(const Order& order);
   // The worker's newest order; null before the first.
   const wire::LoggedOrder* newest_order(const std::string& worker_id) const;
 
-  // Writes the state to the log if it has changed. After the next sync() it
-  // survives a power failure.
+  // Writes the state to the log if the state has changed. After the next sync()
+  // the written state survives a power failure.
   void save();
-  // Writes a commit's progress, an event or a key.
+  // Writes a commit's progress, an event or a key to the log.
   void add(const wire::LogRecord& record);
   // Called without the mutex, so that a slow disk delays no answer.
   void sync();
-  // Whether compact() should rewrite the log: most of it is outdated, the file
-  // was moved, or it was given up a while ago.
+  // Whether compact() should rewrite the log, because most of it is outdated,
+  // its file was moved, or the log was given up a while ago.
   bool wants_compaction(TimePoint now);
   void compact(const EventLog& events, const RendezvousKeys& keys);
 
@@ -78,7 +79,7 @@ class RunJournal {
   const MemberSecrets& secrets_;
   const std::unique_ptr<RunLog> log_;  // may be null
   std::atomic<bool> has_failed_ = false;
-  std::mutex sync_mutex_;  // no sync during a replacement
+  std::mutex sync_mutex_;  // prevents a sync while the log is replaced
   TimePoint next_try_;     // when to try again after giving up
   std::mutex news_mutex_;
   std::vector<wire::EventRecord> news_;

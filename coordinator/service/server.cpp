@@ -89,8 +89,8 @@ RunOptions run_options(const ServerOptions& options,
   return run;
 }
 
-// Continues in the logged run's directory and checkpoint, which are chosen
-// once. Returns true if the run has had a generation.
+// Sets the directory and checkpoint of `options` to those of the logged run,
+// which never change. Returns true if the run has had a generation.
 bool go_on(ServerOptions& options, const LoggedRun& found) {
   const wire::LogSnapshot& snapshot = found.snapshot;
   if (snapshot.run_config_yaml() != configs::to_yaml(options.config)) {
@@ -149,7 +149,7 @@ class GrpcServer final : public Server {
       start_threads();
     } catch (const std::system_error&) {
       // If the system refuses threads, gRPC's destructor would wait for ever
-      // for threads that it did not get either.
+      // for threads that were never started.
       static_cast<void>(server_.release());
       throw;
     }

@@ -1,7 +1,7 @@
 // Server: the coordinator of one run, listening on a Unix socket or a TCP port.
 //
 // One server serves one run and then ends. It waits for workers, assigns ranks
-// and a plan, and keeps their state until all of them have the outcome. It
+// and a plan, and keeps their state until all of them got the outcome. It
 // holds no tensor, and its interface has no gRPC types.
 //
 //   auto server = Server::start(options);
@@ -31,10 +31,10 @@ namespace headroom::coordinator {
 
 // Server reflection: gRPC's own service that lists the server's calls for tools
 // like grpcurl. It is off by default, because it answers every client that TLS
-// admits, also without the join token. Threads: as ServerBuilder.
+// admits, even without the join token. Threads: as for ServerBuilder.
 
-// REQUIRED before BuildAndStart, also if not wanted: gRPC's library adds the
-// service to every server of a process that links it.
+// Call it before BuildAndStart even if reflection is not wanted, because gRPC's
+// library adds the service to every server of a process that links it.
 void offer_reflection(grpc::ServerBuilder& builder, bool wanted);
 
 struct ServerOptions {
@@ -73,27 +73,27 @@ struct ServerOptions {
 
 class Server {
  public:
-  // Throws Error (exit 2, one line) if the address is beyond loopback or cannot
-  // be listened on, or if no plan exists for this configuration with
-  // expected_workers ranks (exit 2 or 3). `clock` must outlive the server; null
-  // means the system's clock.
+  // Throws Error (exit 2, one line) if the address is beyond loopback without
+  // the required security or the server cannot listen there, or if no plan
+  // exists for this configuration with expected_workers ranks (exit 2 or 3).
+  // `clock` must outlive the server; null means the system's clock.
   static std::unique_ptr<Server> start(const ServerOptions& options,
                                        const Clock* clock = nullptr);
   virtual ~Server() = default;
 
-  // options.listen with the port in use. Its host may be 0.0.0.0, to which
-  // nothing can connect.
+  // options.listen with the port in use. Its host may be 0.0.0.0, which clients
+  // cannot use.
   virtual std::string address() const = 0;
 
   virtual RunStatus status() const = 0;
-  // Calls that were refused, by reason.
+  // Numbers of refused calls, by reason.
   virtual std::map<std::string, int64_t> refused_calls() const = 0;
 
   // Ends the run at the next committed step, or at once if it has not begun.
   virtual void drain(const std::string& reason) = 0;
 
   // Waits until the run is over and the members have been informed: workers
-  // have left, live agents got an answer that says so, and followers have
+  // have left, live agents got an answer with the outcome, and followers have
   // closed their stream; at most 5 s after the end. Returns false if `timeout`
   // passed first.
   virtual bool wait_until_over(std::chrono::milliseconds timeout) = 0;

@@ -217,8 +217,8 @@ void CoordinatorService::note_heartbeat(const Caller& caller,
 }
 
 // gRPC does not report which connection to a Unix socket has ended. A new agent
-// mostly replaces a killed one, so silent agents on its machine count as gone
-// when it registers; a later heartbeat revokes that.
+// mostly replaces a killed one, so agents on the same machine that are silent
+// when it registers count as gone until they send another heartbeat.
 void CoordinatorService::note_successor_of(TimePoint now,
                                            const Node& successor) {
   constexpr std::chrono::seconds kSilent{1};
@@ -273,8 +273,8 @@ Answer CoordinatorService::handle(TimePoint now, const Caller& caller,
   return std::nullopt;
 }
 
-// A worker is removed when its stream ends. So one that has joined and has no
-// stream was a member of the previous coordinator, or lost its stream while
+// A worker is removed when its stream ends. So a worker that has joined but has
+// no stream was a member of the previous coordinator, or lost its stream while
 // this process was paused.
 bool CoordinatorService::is_readopted(const std::string& worker_id,
                                       const std::string& node_id) const {
@@ -297,7 +297,7 @@ Answer CoordinatorService::join(TimePoint now, const Caller& caller,
   }
   // Add the queue first: the join may complete the quorum and cause an order.
   if (!delivery_.add_worker(worker_id)) {
-    // The end of its earlier stream may not have been read yet.
+    // The end of the worker's earlier stream may not have been read yet.
     return Refusal{state_.is_readopting(now) ? RefusalKind::kNotYet
                                              : RefusalKind::kNotAsAgreed,
                    "worker " + worker_id + " has joined already"};

@@ -102,8 +102,8 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
   grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext& context,
                                    bool changes_run, const Body& body);
 
-  // The calls that share this envelope. CallerRules checks them; handle() of
-  // the request answers them, with the mutex held.
+  // The calls that answer() runs: CallerRules checks each call, then the
+  // handle() for its request answers it with the mutex held.
 #define HEADROOM_CALL(Name)                                                 \
   grpc::ServerUnaryReactor* Name(grpc::CallbackServerContext* context,      \
                                  const wire::Name##Request* request,        \
@@ -156,7 +156,7 @@ class CoordinatorService final : public wire::Coordinator::CallbackService {
   bool everybody_told_ = false;
   bool closed_ = false;
 
-  wire::EventFile event_file_;  // the tick thread's
+  wire::EventFile event_file_;  // used only by the tick thread
 };
 
 }  // namespace headroom::coordinator

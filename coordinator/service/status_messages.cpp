@@ -10,7 +10,7 @@ namespace headroom::coordinator {
 
 namespace {
 
-// Throws Error for any other text.
+// Returns the state with the name `word`; throws Error if there is none.
 template <typename State>
 State state_of(const std::string& word, const auto& known) {
   for (const State state : known) {

@@ -1,7 +1,7 @@
 // Functions that the static libraries inside a portable program
-// (headroom_portable) need and that older or smaller machines lack: one of
-// glibc 2.36, OpenGL, LAPACK. They are hidden, so that LibTorch keeps using its
-// own.
+// (headroom_portable) need and that older or smaller machines lack: a function
+// of glibc 2.36, and functions of OpenGL and LAPACK. Their symbols are hidden,
+// so that LibTorch keeps using its own.
 #include <sys/random.h>
 
 #include <cstddef>
@@ -11,15 +11,17 @@
 #pragma GCC visibility push(hidden)
 extern "C" {
 
-// Seeds Expat against hash collisions; glibc has it only since 2.36.
+// Seeds Expat against hash collisions; glibc before version 2.36 lacks this
+// function.
 void arc4random_buf(void* bytes, size_t size) noexcept {
   if (getrandom(bytes, size, 0) != static_cast<ssize_t>(size)) std::abort();
 }
 
-// OpenCV then reports itself that there is no OpenGL.
+// Returns nullptr, so that OpenCV itself reports that OpenGL is missing.
 void (*glXGetProcAddressARB(const unsigned char*))() { return nullptr; }
 
-// OpenCV uses LAPACK and BLAS only for 25 rows or more; our matrices are 3 x 3.
+// OpenCV calls LAPACK and BLAS only for matrices of 25 rows or more; our
+// matrices are 3 x 3.
 #define HEADROOM_WITHOUT(name)                                  \
   void name() {                                                 \
     std::fputs("[images] OpenCV called " #name                  \

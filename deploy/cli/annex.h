@@ -3,8 +3,9 @@
 // these files include them.
 //
 // A build with CMake's HEADROOM_ANNEX=OFF has annex_absent.cpp instead of
-// run_page.cpp, page_command.cpp, notifications.cpp and event_programs.cpp. It
-// refuses the flags of these parts in one line, and serves no page by default.
+// run_page.cpp, page_command.cpp, notifications.cpp and event_programs.cpp.
+// Such a build refuses the flags of these parts with a one-line error, and
+// serves no page by default.
 #pragma once
 
 #include <functional>
@@ -30,7 +31,7 @@ class StatusBox {
     const std::lock_guard lock(mutex_);
     status_ = status;
   }
-  // Returns no value before the first status.
+  // Returns nullopt before the first set().
   std::optional<coordinator::RunStatus> get() const {
     const std::lock_guard lock(mutex_);
     return status_;
@@ -49,9 +50,9 @@ using Say = std::function<void(const std::string& line)>;
 void check_page_flags(const CommandLine& line);
 
 // Serves the page as --page asks, and prints its address. The page is served
-// until the result is destroyed. Returns nullptr with --page off, or, with a
-// message, if the default address cannot be listened on. Throws Error (exit 2)
-// if a given address cannot be, or any address with --page-controls.
+// until the result is destroyed. Returns nullptr with --page off. If the
+// address cannot be listened on: throws Error (exit 2) if --page or
+// --page-controls is given; otherwise prints a message and returns nullptr.
 std::shared_ptr<void> serve_page(
     const CommandLine& line, const std::string& run_directory,
     std::function<std::optional<coordinator::RunStatus>()> status,
@@ -68,7 +69,7 @@ struct PlanPage {
   std::string name;
   configs::RunConfig config;
   plan::Plan plan;
-  std::string verdict;  // whether it fits, and how
+  std::string verdict;  // whether the plan fits, and how
   std::string command;  // the command that trains by this plan
   std::string numbers;  // the plan's numbers, as aligned text
 };
@@ -86,19 +87,21 @@ void write_plan_page(const std::string& file, const PlanPage& page);
 // and the Kubeflow TrainJob of this pod.
 class Notifications {
  public:
-  // The notifications for the flags and the environment. Throws Error (exit 2)
-  // for flags that cannot be met. If the TrainJob cannot be reached, only a
-  // line is printed and the run goes on. Borrows the terminal.
+  // Creates the notifications that the flags and the environment ask for.
+  // Throws Error (exit 2) for flags that cannot be satisfied. If the TrainJob
+  // cannot be reached, a line is printed and the run continues. Borrows the
+  // terminal.
   static std::unique_ptr<Notifications> requested(const CommandLine& line,
                                                   Terminal& terminal);
   virtual ~Notifications() = default;
 
-  // REQUIRES: the run has not begun to write.
+  // REQUIRES: the run has not begun to write to its folder.
   virtual void begin(const RunRequest& request) = 0;
-  // Pass on what is new.
+  // Pass new events, or the newest status, to the programs.
   virtual void take(const std::vector<wire::EventRecord>& events) = 0;
   virtual void take(const coordinator::RunStatus& status) = 0;
-  // Called at the run's end; returns when all is delivered, or after 10 s.
+  // Called at the run's end; returns when all programs have ended, or after
+  // about 10 s.
   virtual void finish(int exit_code, const std::string& reason) = 0;
 };
 

@@ -19,29 +19,30 @@ namespace headroom::cli {
 SecurityFiles take_identity(const CommandLine& line,
                             const std::string& address);
 
-// How this process becomes the agent of the coordinator at `coordinator`, by
-// its flags and its place under a launcher. Uses take_identity(). Borrows the
-// terminal.
+// The options with which this process becomes an agent of the coordinator at
+// `coordinator`, from its flags and its position under a launcher. Uses
+// take_identity(). Borrows the terminal.
 AgentOptions agent_options(const CommandLine& line,
                            const std::string& coordinator, int processes,
                            const std::optional<LauncherJob>& job,
                            Terminal& terminal);
 
-int train_command(const CommandLine& line);  // also val
+int train_command(const CommandLine& line);  // runs train and val
 int coordinator_command(const CommandLine& line);
 int agent_command(const CommandLine& line);
 int status_command(const CommandLine& line);
 int page_command(const CommandLine& line);
 int report_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
-// "notify SERVICE": a program of headroom train (deploy/notify/delivery.h),
-// which is in no help.
+// The hidden command "notify SERVICE", which headroom train starts as a
+// separate program (deploy/notify/delivery.h). No help text lists it.
 int notify_command(const std::vector<std::string>& words);
 // Replaces this process by the program that loads LibTorch, with these
-// arguments: exit code, output and Ctrl-C are then its own. `headroom worker
-// ARGUMENTS` does nothing else.
+// arguments: that program then provides the exit code and the output, and
+// handles Ctrl-C. `headroom worker ARGUMENTS` only calls this function.
 [[noreturn]] void become_worker(std::vector<std::string> arguments);
-// The tools (worker/tools/tool_command.h) and val --detections.
+// Runs the tools (worker/tools/tool_command.h) and val --detections in the
+// worker program.
 [[noreturn]] void worker_command(const CommandLine& line);
 
 }  // namespace headroom::cli

@@ -1,5 +1,5 @@
-// headroom coordinator: runs the server alone. The supervisor passes it the
-// configuration and a pipe for the answer as file descriptors.
+// headroom coordinator: runs the server alone. The supervisor passes it two
+// file descriptors: the configuration, and a pipe for the server's address.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -96,7 +96,8 @@ int init_certificates(const CommandLine& line) {
   return 0;
 }
 
-// Every agent and worker needs a connection, and unknown clients for a while.
+// Every agent and worker needs a connection; an unknown client also holds one
+// for a while.
 void allow_many_connections() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

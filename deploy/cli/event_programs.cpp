@@ -81,12 +81,12 @@ class Follower {
     child_ = std::make_unique<ChildProcess>(std::move(options));
   }
 
-  // The first line. Lines that were added before wait for it.
+  // Sets the first line. Lines that were added earlier are sent after it.
   void begin(const std::string& line) {
     waiting_.insert(0, line + "\n");
     has_begun_ = true;
   }
-  // `must_arrive` is for the run's end, which is never dropped.
+  // `must_arrive` is for the line of the run's end, which is never dropped.
   void add(const std::string& line, bool must_arrive = false) {
     if (!input_) return;
     if (waiting_.size() + line.size() > kMostWaiting && !must_arrive) {
@@ -100,7 +100,8 @@ class Follower {
   int64_t dropped() const { return dropped_; }
   bool is_running() { return !child_->exit_code(); }
 
-  // Writes what fits into the pipe. Leaves the program out if it has ended.
+  // Writes as much as fits into the pipe, and closes it if the program has
+  // ended.
   void write_waiting() {
     while (has_begun_ && input_ && !waiting_.empty()) {
       const ssize_t count =
@@ -173,7 +174,8 @@ class Follower {
   bool has_begun_ = false;
   int64_t dropped_ = 0;
   bool is_end_said_ = false;
-  size_t output_ = 0;  // of the reader's thread
+  // Used only by the thread that reads the program's output.
+  size_t output_ = 0;
   std::atomic<bool> is_ending_ = false;
   std::unique_ptr<ChildProcess> child_;
 };
@@ -194,9 +196,9 @@ struct EventPrograms::State {
     }
   }
 
-  // Returns the configuration that the run has written; null before that. A new
-  // run leaves an older run's files in the folder until it has committed a
-  // step.
+  // Returns the configuration that the run has written; null until it is
+  // written. A new run leaves an older run's files in the folder until it has
+  // committed a step.
   Json config() const {
     std::error_code error;
     const fs::path file = directory / run_files::kRun;
@@ -216,11 +218,11 @@ struct EventPrograms::State {
       }
       return json;
     } catch (const Error&) {
-      return nullptr;  // not yet a whole file
+      return nullptr;  // the file is not complete yet
     }
   }
 
-  // The first line waits for the run's files.
+  // Sends the first line once the run's files exist, or at the run's end.
   void start(bool is_over) {
     const Json settings = is_started ? nullptr : config();
     if (is_started || (settings.is_null() && !is_over)) return;

@@ -11,15 +11,15 @@
 //
 // `config` has the keys of run.yaml. It is null in a run that ended before its
 // folder held its own files. After run_end the input is closed, and a program
-// that has not ended after `seconds` is killed. `dropped` counts the events
-// that this program was too slow for.
+// that has not ended after `seconds` is killed. `dropped` is the number of
+// events that were left out because this program read too slowly.
 //
-// No program delays a step or ends the run: up to 256 KiB waits for a program
-// that does not read, and a program that ends is left out. The output of
-// --on-event's programs goes to logs/on-event.jsonl in the run's folder; a
-// program that writes without end is slowed down.
+// No program delays a step or ends the run: up to 256 KiB of lines wait for a
+// program that does not read, and a program that ends gets no more lines. The
+// output of --on-event's programs goes to logs/on-event.jsonl in the run's
+// folder; a program that writes without end is slowed down.
 //
-// Threads: all functions are called from main, and none blocks but finish().
+// Threads: all functions are called from the main thread. Only finish() blocks.
 #pragma once
 
 #include <filesystem>
@@ -39,7 +39,7 @@ struct EventProgram {
   std::vector<std::string> command;
   Environment environment = {};
   std::vector<int> passed_fds = {};
-  // Its lines are messages to the user, printed as they are.
+  // The program's output lines are messages to the user, printed unchanged.
   bool speaks_to_user = false;
 };
 
@@ -52,12 +52,13 @@ class EventPrograms {
                 std::function<void(const std::string&)> say);
   ~EventPrograms();  // kills the programs
 
-  // Pass on what is new, as far as the programs read.
+  // Pass new events, or the newest status, to the programs, as far as their
+  // pipes have space.
   void take(const std::vector<wire::EventRecord>& events);
   void take(const coordinator::RunStatus& status);
 
-  // Returns when all programs have ended: after kTimeAtEnd, or a further
-  // interrupt (Ctrl-C), they are ended.
+  // Returns when all programs have ended. Programs that still run after
+  // kTimeAtEnd, or at a further interrupt (Ctrl-C), are ended.
   void finish(int exit_code, const std::string& reason);
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file in the run's folder.
+// The file in the run's folder that identifies the job.
 constexpr const char* kJobFile = ".launcher-job";
 
 bool is_same_job(const LauncherJob& job, const fs::path& run) {

@@ -20,8 +20,9 @@ namespace headroom::cli {
 void record_job(const LauncherJob& job, const std::string& run_directory);
 
 // If an earlier start of the job has a run in the project's folder, changes
-// `line` into the command that resumes it, or begins again in its folder if it
-// has no checkpoint. Returns a line about that; "" if nothing changes.
+// `line` so that it resumes that run, or starts again in the run's folder if
+// the run has no checkpoint. Returns a message about the change; "" if `line`
+// is unchanged.
 std::string go_on_with_earlier_run(const LauncherJob& job, CommandLine& line);
 
 }  // namespace headroom::cli

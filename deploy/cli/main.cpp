@@ -1,4 +1,5 @@
-// headroom: the command line. main() turns Errors into a line and an exit code.
+// headroom: the command line. main() turns an Error into a printed line and an
+// exit code.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -108,7 +109,7 @@ void open_standard_streams() {
   if (descriptor >= 0) ::close(descriptor);
 }
 
-// If a requested result cannot be written, the command has failed.
+// Returns `exit_code`, or a failure if standard output could not be written.
 int with_output_written(int exit_code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
   const std::string why = std::strerror(errno);
@@ -121,15 +122,15 @@ int with_output_written(int exit_code) {
                         : static_cast<int>(headroom::ExitCode::kResource);
 }
 
-// What is said when the system refuses threads, processes, descriptors or
-// memory.
+// The message if the system refuses threads, processes, descriptors or memory.
 headroom::wire::Refusal out_of_resources(const std::string& why) {
   return {.text = "the system refuses what the program needs (" + why + ")",
           .tag = "headroom",
           .remedy = "raise its limits (ulimit -a), or free memory"};
 }
 
-// Runs the command; an exception becomes a line and an exit code.
+// Runs the command; an exception is printed as one line and becomes an exit
+// code.
 int exit_code_of(const std::vector<std::string>& words, LauncherEnd& launcher) {
   using headroom::cli::as_typed;
   headroom::wire::Refusal refusal;
@@ -150,7 +151,8 @@ int exit_code_of(const std::vector<std::string>& words, LauncherEnd& launcher) {
     refusal.text = std::string("[headroom] internal error: ") + error.what();
   }
   const headroom::cli::RunExit end = {exit_code, refusal.line()};
-  std::fflush(stdout);  // keeps the order in a log of both streams
+  // In a log that receives both streams, the output must come before the error.
+  std::fflush(stdout);
   headroom::wire::tell_parent(refusal);
   std::fprintf(stderr, "%s\n", headroom::printable(end.reason).c_str());
   if (launcher.job) headroom::cli::leave_failure(*launcher.job, end.reason);

@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The path of a program: its own, or where PATH has it; "" if there is none.
+// Returns `name` if it is the path of an existing file, else the path of the
+// program in a folder of PATH; "" if it is not found.
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     std::error_code error;
@@ -56,7 +57,8 @@ EventProgram program_of_user(const std::string& name) {
   return {.name = shown, .command = {path}};
 }
 
-// A command of this executable, in a process that may crash.
+// A `notify` command of this executable, in a process of its own, which may
+// crash without ending the run.
 EventProgram own_program(const std::string& service, const std::string& name) {
   return {.name = name,
           .command = {fs::read_symlink("/proc/self/exe").string(), "notify",
@@ -147,7 +149,7 @@ class RequestedNotifications final : public Notifications {
   }
 
   Terminal& terminal_;
-  std::unique_ptr<FileDescriptor> script_;  // mlflow.py
+  std::unique_ptr<FileDescriptor> script_;  // holds mlflow.py
   std::vector<EventProgram> programs_;
   std::optional<EventPrograms> running_;
 };

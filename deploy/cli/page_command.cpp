@@ -1,4 +1,5 @@
-// headroom page: shows runs in the browser. headroom report: writes one file.
+// headroom page: shows runs in the browser. headroom report: writes runs into
+// one file.
 #include <chrono>
 #include <cstdio>
 #include <filesystem>

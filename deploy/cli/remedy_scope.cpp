@@ -24,7 +24,7 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-// Whether a word of the command line (up to "=") sets the same knob as `use`.
+// Whether a word of the command line (up to "=") sets the same option as `use`.
 bool is_use_of(const std::string& word, const configs::FlagUse& use) {
   const std::string spelling = word.substr(0, word.find('='));
   if (spelling == use.spelling) return true;

@@ -1,5 +1,5 @@
-// Defines what a remedy may change of a run that a command line asks for, and
-// prints the whole command with that change.
+// Defines which settings of a requested run a remedy may change, and prints the
+// whole command with that change.
 #pragma once
 
 #include <string>
@@ -23,8 +23,9 @@ std::string command_text(const CommandLine& line);
 void remove_flag(std::vector<std::string>& words, const std::string& spelling);
 
 // The scope of remedies for a run of `num_agents` agents that is started here.
-// Its processes share `shared_cores` cores; 0 if --threads is given. Under a
-// launcher the whole command is unknown, so only flags are advised.
+// Its processes share `shared_cores` cores; 0 if --threads is given or a
+// launcher started this process. Under a launcher the whole command is unknown,
+// so only flags are advised.
 planner::RemedyScope remedy_scope(const CommandLine& line,
                                   const configs::RunConfig& config,
                                   bool has_launcher, int num_agents,

@@ -8,8 +8,9 @@
 
 namespace headroom::cli {
 
-// Options for a page at the address `listen`, which was given with `flag`.
-// Beyond loopback they include --certs, --token-file and --insecure-network.
+// Options for a page at the address `listen`, which was given with `flag`. They
+// contain the files of --certs and --token-file only if the address is beyond
+// loopback.
 page::PageOptions page_options(const CommandLine& line,
                                const std::string& listen,
                                const std::string& flag);

@@ -64,7 +64,8 @@ void make_paths_absolute(configs::RunConfig& config) {
   }
 }
 
-// Refuses what can be refused without starting a process. A plan needs no data.
+// Checks the files as far as possible without starting a process. A plan needs
+// no data.
 void check_files(const configs::RunConfig& config) {
   if (!config.cfg.empty()) {
     const size_t layers = layers::load_model_table(config.cfg).layers.size();
@@ -142,7 +143,8 @@ void use_trained_classes(RunRequest& request) {
                           config.weights + " was trained");
 }
 
-// Refuses a fault that can never fire, because it would test nothing.
+// Refuses an injected fault for a rank that does not exist: it would test
+// nothing.
 void check_faults(const configs::RunConfig& config, int world_size) {
   for (const configs::Fault& fault : configs::parse_faults(config.inject)) {
     if (fault.rank < world_size) continue;
@@ -188,8 +190,9 @@ void check_devices(const configs::RunConfig& config,
   }
 }
 
-// Chooses device and precision from this machine's cards. That is final if no
-// other node takes part; otherwise a guess until the others have registered.
+// Chooses device and precision from this machine's cards. The choice is final
+// if no other node takes part; otherwise it is a guess until the other nodes
+// have registered.
 void settle_as_here(const NodeCards& here, bool only_plans,
                     RunRequest& request) {
   configs::RunConfig& config = request.config;
@@ -223,7 +226,9 @@ void settle_as_here(const NodeCards& here, bool only_plans,
   }
 }
 
-// Nor may the type: files of float64 cannot be read as float32.
+// Whether the option may not change, as the state of the committed steps
+// depends on it. Precision may not change to or from fp64: files of float64
+// cannot be read as float32.
 bool changes_state(const configs::Option& option, const std::string& before,
                    const std::string& after) {
   return option.defines_steps || option.key == "weights" ||
@@ -255,7 +260,8 @@ void check_recorded_model(const configs::RunConfig& config,
       layers::recorded_model(run_directory);
   if (!recorded) return;
   layers::ModelTable now = planner::table_of_run(config);
-  // Keep the recorded anchors: chosen by the run, or in the weights file.
+  // Compares with the recorded anchors, as they were chosen by the run or came
+  // from the weights file.
   if (config.cfg.empty() || !config.anchors.empty()) {
     now.anchors = recorded->anchors;
   }
@@ -264,7 +270,8 @@ void check_recorded_model(const configs::RunConfig& config,
                              run_directory);
 }
 
-// Whether the decisions depend on labels, and the run has any.
+// Whether the plan or the batch depends on label counts, and the run has
+// labels.
 bool wants_labels(const configs::RunConfig& config, bool only_plans) {
   return config.command == "train" && !config.synthetic_input &&
          !config.data.empty() &&
@@ -338,7 +345,7 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   configs::RunConfig base = saved;
   // In older run files an empty device meant the CPU; today it means automatic.
   if (base.device.empty()) base.device = kCpuDevice;
-  base.inject.clear();  // a fault belongs to the start that asked for it
+  base.inject.clear();  // an injected fault is for one start only
   const std::set<std::string> given = keys_given(uses);
   if (chooses_plan(uses)) {
     for (const configs::Option& option : configs::run_options()) {
@@ -349,7 +356,7 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   configs::RunConfig config = configs::overlay_flags(base, uses);
   config.command = saved.command;
   config.resume = run_directory;
-  // Keep the precision that was chosen, on whatever cards.
+  // Keeps the precision that the run has chosen, even if the cards differ now.
   if (config.precision == configs::Precision::kAuto) {
     config.precision = saved.precision;
   }
@@ -378,7 +385,8 @@ configs::RunConfig resumed_config(const std::string& run_directory,
         (given.contains(option.key) ? shown(after) : "chosen anew"));
   }
   if (config.precision == configs::Precision::kAuto) {
-    config.precision = configs::Precision::kFp32;  // nor by the run
+    // The saved run has no chosen precision either.
+    config.precision = configs::Precision::kFp32;
   }
   if (planner::chooses_batch_norm_groups(config)) {
     config.batch_norm_rule = planner::saved_batch_norm_rule(run_directory);
@@ -451,7 +459,8 @@ RunRequest make_run_request(const CommandLine& line,
   if (is_resumed) check_recorded_model(config, request.run_directory);
   if (config.teacher_digest.empty()) planner::describe_teacher(config);
   check_faults(config, request.expected_workers());
-  // Set before the plan: an operator's memory grows with its threads.
+  // The threads are set before the plan, as an operator's memory grows with its
+  // threads.
   const bool shares_cores = config.threads == 0;
   request.remedies =
       remedy_scope(line, config, place.has_value(), request.num_agents,
@@ -502,7 +511,8 @@ RunRequest make_run_request(const CommandLine& line,
       request.notes.push_back("warning: " + *why);
     }
   }
-  if (!config.memory_trace.empty()) {  // does not exist yet
+  // The file does not exist yet, so make_paths_absolute() has skipped it.
+  if (!config.memory_trace.empty()) {
     config.memory_trace =
         std::filesystem::absolute(config.memory_trace).lexically_normal();
   }

@@ -2,7 +2,8 @@
 // its processes answered: how many agents, workers per agent and threads, and
 // which folder.
 //
-// Throws: Error (exit 2) with one line. Only reads the file system.
+// The functions throw Error (exit 2) with one line, and only read the file
+// system.
 #pragma once
 
 #include <optional>
@@ -26,14 +27,14 @@ struct RunRequest {
   std::string run_directory;  // absolute
   int num_agents = 1;
   int workers_per_agent = 1;
-  // Continues with the plan of its run directory
+  // Whether the run continues with the plan of its run directory
   // (parallel/planner/saved_plan.h).
   bool saved_plan = false;
   // The devices that the run computes on: "8 x NVIDIA H100, bf16". If other
   // machines take part, config.device and its precision may still be automatic.
   std::string devices;
   std::vector<std::string> notes;  // lines for the user
-  // What may be changed if no plan fits.
+  // The settings that a remedy may change if no plan fits.
   planner::RemedyScope remedies;
 
   int expected_workers() const { return num_agents * workers_per_agent; }
@@ -51,12 +52,12 @@ int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
 //
 // `place` is this process's position under a launcher, whose processes each
 // become an agent. `cores` is the number of cores of this host. `ask` reads the
-// facts of the data set on which bytes depend: under --memory-limit, for
-// --batch -1, and for plan. Without it they stay unknown. The same reading
-// judges the anchors if this process is responsible for them; otherwise they
-// are left open. If `must_fit` is false, a request that no plan fits is not
-// refused here. `capability` is the compute capability of planned GPUs that are
-// not in this machine; 0: unknown.
+// facts of the data set on which the memory depends: under --memory-limit, for
+// --batch -1, and for plan. Without `ask` these facts stay unknown. The same
+// call decides about the anchors if this process is responsible for them;
+// otherwise the anchors stay undecided. If `must_fit` is false, a request for
+// which no plan fits is not refused here. `capability` is the compute
+// capability of planned GPUs that are not in this machine; 0: unknown.
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
                             int cores, const AskData& ask = {},

@@ -34,8 +34,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr auto kStatusInterval = std::chrono::milliseconds(250);
 constexpr auto kStartTimeout = std::chrono::seconds(30);
-// How long to wait for the run's end after a child's end, which may be its
-// consequence and be seen first.
+// How long to wait for the message about the run's end after a child has ended:
+// the child may have ended because of the run's end, and be noticed first.
 constexpr auto kPatience = std::chrono::seconds(3);
 // Longer than the time that an agent gives its workers.
 constexpr auto kGrace = std::chrono::seconds(75);
@@ -148,7 +148,8 @@ class Supervisor {
     return child;
   }
 
-  // Starts the coordinator at `listen`; sets address_. nullopt on success.
+  // Starts the coordinator at `listen`; sets address_. Returns nullopt on
+  // success.
   std::optional<RunExit> start_coordinator(const std::string& listen) {
     const RunRequest& request = options_.request;
     is_listening_ = false;
@@ -206,8 +207,8 @@ class Supervisor {
     return std::nullopt;
   }
 
-  // Keeps the address for a restarted coordinator. A Unix socket needs nothing:
-  // its folder belongs to this run.
+  // Keeps the address for a restarted coordinator. A Unix socket's address need
+  // not be kept: its folder belongs to this run.
   void hold_address() {
     was_listening_ = true;
     if (wire::is_unix_socket(address_)) return;
@@ -218,10 +219,11 @@ class Supervisor {
   }
 
   // While a coordinator is restarted in mid-run, the first interrupt must not
-  // end the wait: the coordinator is needed to stop in order.
+  // end the wait: an orderly stop needs the coordinator.
   int bearable_interrupts() const { return follower_ ? 1 : 0; }
 
-  // Returns false if the coordinator closed the pipe silently, or is late.
+  // Returns false if the coordinator closed the pipe before it sent an address,
+  // after kStartTimeout, or after an interrupt.
   bool wait_for_address(int fd) {
     const Clock::time_point end = Clock::now() + kStartTimeout;
     while (Clock::now() < end &&
@@ -249,12 +251,12 @@ class Supervisor {
   void show_news(Clock::time_point now) {
     const std::vector<wire::EventRecord> events = follower_->take();
     if (options_.on_events) options_.on_events(events);
-    // Print first how far the run was when the events happened.
+    // Before the events, prints how far the run was when they happened.
     if (!events.empty() || now - last_status_ >= kStatusInterval) {
       show_progress(now);
     }
     for (const wire::EventRecord& event : events) {
-      // If all workers are on this machine, the first line has the devices.
+      // If all workers are on this machine, the headline has named the devices.
       if (event.event == EventKind::kDevices && !event.warning &&
           options_.request.num_agents > 1) {
         terminal_.print("devices: " + event.reason);
@@ -319,7 +321,8 @@ class Supervisor {
     if (is_due(*coordinator_, coordinator_restarts_, " at " + address, now)) {
       const auto end = start_coordinator(address);
       coordinator_restarts_.has_failed = end.has_value();
-      if (end) {  // tried again, unless the log is the reason
+      // The start is tried again, unless the coordinator refused its log.
+      if (end) {
         address_ = address;
         const auto& refusal = coordinator_->refusal();
         coordinator_restarts_.is_over =
@@ -349,7 +352,8 @@ class Supervisor {
     if (now - *child_ended_ < kPatience) return std::nullopt;
     if (status_.over()) return told_end();
     RunExit end = end_of_child(*first);
-    // A successor's refusal does not mean that the request was wrong.
+    // The refusal of a restarted coordinator does not mean that the request was
+    // wrong.
     if (has_been_served()) {
       end.exit_code = static_cast<int>(ExitCode::kResource);
     }
@@ -383,7 +387,8 @@ class Supervisor {
   }
 
   // Whether this start has committed no step, so that nothing needs saving.
-  // Always false with several agents, which must receive the end first.
+  // Always false with several agents: the other agents must first receive the
+  // run's end.
   bool nothing_is_committed() {
     if (options_.request.num_agents > 1) return false;
     try {
@@ -415,7 +420,8 @@ class Supervisor {
     }
   }
 
-  // Waits for the child's end; false after too long, or a new interrupt.
+  // Waits for the child's end. Returns false after kGrace or a further
+  // interrupt.
   bool has_left(ChildProcess& child) {
     const Clock::time_point end = Clock::now() + kGrace;
     const int interrupts = options_.interrupts();
@@ -427,7 +433,7 @@ class Supervisor {
     return true;
   }
 
-  // Whether a coordinator has started the run, which may have advanced.
+  // Whether a coordinator has started the run, so that steps may be committed.
   bool has_been_served() const {
     return status_.generation > 0 || coordinator_restarts_.is_over;
   }
@@ -478,8 +484,8 @@ class Supervisor {
     }
     // The coordinator runs until its agents have received the result.
     if (agent_ && !((is_over || saves) && has_left(*agent_))) kill_agent();
-    // A server waits a second for clients that are idle to notice its end:
-    // without these it ends at once.
+    // At its end a server waits for a second until its idle clients have
+    // noticed the end. Without these clients it ends at once.
     client_.reset();
     if (follower_ && follower_->final_status()) follower_.reset();
     if (coordinator_ && !(is_over && has_left(*coordinator_))) {
@@ -499,7 +505,8 @@ class Supervisor {
       std::filesystem::file_time_type::clock::now();
   ProgressReporter reporter_;
   std::string address_;
-  bool was_listening_ = false;  // a successor takes over the address
+  // A restarted coordinator can take over the address.
+  bool was_listening_ = false;
   // The address that restarted coordinators use again.
   std::optional<FileDescriptor> held_address_;
   std::atomic<bool> is_listening_{false};

@@ -5,9 +5,10 @@
 //                 └── headroom agent ── headroom-worker, one per device
 //
 // No child outlives this process for long, however it ends: the kernel kills
-// the coordinator and the agent; workers first save their state.
+// the coordinator and the agent; workers save their state before they end.
 //
-// Threads: supervise() is called from main (child_process.h gives the reason).
+// Threads: supervise() is called from the main thread (child_process.h gives
+// the reason).
 #pragma once
 
 #include <filesystem>
@@ -29,9 +30,9 @@ struct SupervisorOptions {
   std::string interface;     // AgentOptions::interface
   std::string log;           // the file of the coordinator's decisions
   std::string metrics;       // HOST:PORT of --metrics; "" without it
-  std::string spot = "off";  // the agent's --spot
+  std::string spot = "off";  // the agent's flag --spot
   std::filesystem::path headroom_program;
-  // Called with its address once the coordinator listens.
+  // Called with the coordinator's address once the coordinator listens.
   std::function<void(const std::string&)> on_address;
   // Called with each status that arrives.
   std::function<void(const coordinator::RunStatus&)> on_status;
@@ -42,12 +43,13 @@ struct SupervisorOptions {
 
 struct SupervisedRun {
   RunExit end;
-  coordinator::RunStatus
-      status;  // the last one that arrived; without members if there was none
+  // The last status that arrived; a default RunStatus if none arrived.
+  coordinator::RunStatus status;
 };
 
 // Throws Error only if a child cannot be started. A child that fails later ends
-// the run: its last words become the reason.
+// the run: the line of its output that best explains the failure becomes the
+// reason.
 SupervisedRun supervise(const SupervisorOptions& options, Terminal& terminal);
 
 }  // namespace headroom::cli

@@ -81,7 +81,8 @@ void use_token(const std::string& token) {
 std::string wait_for_address(const RendezvousFolder& folder,
                              const LauncherPlace& place,
                              std::chrono::seconds patience) {
-  // Polling: there is no notice of a new file on another machine's file system.
+  // Polls, as no notification of a new file comes from another machine's file
+  // system.
   constexpr auto kPause = std::chrono::milliseconds(50);
   const Clock::time_point end = Clock::now() + patience;
   do {
@@ -142,9 +143,10 @@ std::string listen_address(const CommandLine& line, const OptionalJob& job) {
   return spans ? own_address(line) + ":0" : "127.0.0.1:0";
 }
 
-// Draws a token for loopback, to which every user of the machine can connect,
-// unless a token is given. Returns "" otherwise, and for a given address: the
-// processes that connect there were started with the same flags.
+// Draws a token if the coordinator listens on loopback, to which every user of
+// the machine can connect. Returns "" if a token is given, the address is not a
+// loopback address, or --coordinator gives the address: the processes that
+// connect there have only the same flags.
 std::string own_token(const CommandLine& line, const std::string& listen) {
   const bool is_known = !wire::channel_security().token.empty();
   if (is_known || line.has("--coordinator") || wire::is_unix_socket(listen) ||
@@ -164,7 +166,8 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
   } else if (run.end.exit_code == 0) {
     std::fputs(result_text(request.config, run.status).c_str(), stdout);
   }
-  std::fflush(stdout);  // a pipe would show it only at the end of the process
+  // Otherwise a pipe gets the text only when the process ends.
+  std::fflush(stdout);
   if (run.end.exit_code != 0) {
     terminal.print(run.end.reason);
     const std::string hint = resume_hint(run.end, request.run_directory);
@@ -208,7 +211,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
     }
     terminal.print("processes and plan: " + command);
   };
-  find_worker_program();  // fails before anything is started
+  find_worker_program();  // throws before any process is started
   require_descriptors();
   for (const std::string& note : line.notes) terminal.print(note);
   for (const std::string& note : request.notes) terminal.print(note);
@@ -250,7 +253,8 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   const SupervisedRun run = supervise(options, terminal);
   newest->set(run.status);
   if (folder) withdraw_address(*folder, job->place.job_id);
-  // Print the result first: the others may take a while.
+  // Prints the result before the notifications and the report, which may take a
+  // while.
   const int exit_code = report(request, run, line.has("--json"), terminal);
   if (job && exit_code != 0) leave_failure(*job, run.end.reason);
   notifications->finish(run.end.exit_code, run.end.reason);
@@ -325,7 +329,7 @@ void check_named_coordinator(const CommandLine& line, const LauncherJob& job,
                     ": " + error.text(),
                 error.remedy(), error.exit_code());
   }
-  // No token is made: the processes share nothing but their flags.
+  // No token can be drawn: the processes have only their flags in common.
   if (wire::channel_security().token.empty() &&
       !line.has("--insecure-network")) {
     throw Error("network",
@@ -427,7 +431,8 @@ int train_command(const CommandLine& line) {
   try {
     return run_in_launcher(line, *job, terminal);
   } catch (const Error& error) {
-    // Other processes may find the same mistake; if not rank 0, report it here.
+    // Other processes may find the same mistake. This process reports it only
+    // if rank 0 does not.
     if (!wait_for_rank_zero(job->place, std::chrono::seconds(2))) throw;
     return static_cast<int>(error.exit_code());
   }

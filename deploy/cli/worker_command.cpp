@@ -37,7 +37,7 @@ bool names_results(const std::string& flag) {
   return flag == "--project" || flag == "--name";
 }
 
-// The worker adds a number when it has something to write.
+// The worker appends a number to the folder's name when it writes results.
 std::string results_folder(const CommandLine& line) {
   configs::RunConfig naming;
   naming.command = line.command;

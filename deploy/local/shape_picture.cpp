@@ -50,7 +50,8 @@ cv::Mat draw_background(int size, Draws& draws) {
   const cv::Mat blend = kind == 0 ? blotches(size, std::max(4, size / 6), draws)
                                   : slope_or_stripes(size, kind == 1, draws);
   const cv::Scalar first = draws.colour();
-  // Close to the first colour, because strong stripes would look like objects.
+  // The second colour is close to the first, because strong stripes would look
+  // like objects.
   cv::Scalar second;
   for (int c = 0; c < 3; ++c) {
     second[c] = std::clamp(first[c] + draws.uniform(-90, 90), 0.0, 255.0);

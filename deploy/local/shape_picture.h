@@ -12,8 +12,9 @@ namespace headroom {
 inline constexpr std::array<const char*, 3> kClassNames{"circle", "rectangle",
                                                         "triangle"};
 
-// The random choices of a picture. It implements the distributions, because the
-// standard defines the output of mt19937_64 but not that of its own.
+// The random choices of a picture. The class has distributions of its own,
+// because the C++ standard fixes the output of mt19937_64 but not of its
+// distributions.
 class Draws {
  public:
   explicit Draws(uint64_t seed) : engine_(seed) {}
@@ -42,7 +43,7 @@ struct Picture {
   std::vector<Object> objects;
 };
 
-// Draws 1 to 4 objects; none hides another.
+// Draws 1 to 4 objects that hardly overlap.
 Picture draw_picture(int size, Draws& draws);
 
 }  // namespace headroom

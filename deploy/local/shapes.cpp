@@ -4,7 +4,7 @@
 //
 // Circles, rectangles and triangles of any colour and angle on textured
 // backgrounds: three classes, one to four objects per image. The colour never
-// indicates the class. Deterministic: a seed gives always the same data set.
+// indicates the class. Deterministic: a seed always gives the same data set.
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
@@ -91,7 +91,7 @@ void write_data_set(const Options& options) {
   for (size_t i = 0; i < kClassNames.size(); ++i) {
     text += cat("  ", i, ": ", kClassNames[i], "\n");
   }
-  // Written last: if it exists, the data set is complete.
+  // data.yaml is written last: if it exists, the data set is complete.
   write_file(options.folder / "data.yaml", text);
 }
 

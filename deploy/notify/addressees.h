@@ -1,5 +1,5 @@
 // The services that a run sends its progress to, as its flags and its
-// environment name them. Only reads: nothing is contacted here.
+// environment name them. The functions only read: no service is contacted here.
 //
 // MLflow's credentials come only from the environment: MLFLOW_TRACKING_TOKEN,
 // or MLFLOW_TRACKING_USERNAME and _PASSWORD.
@@ -15,7 +15,7 @@ struct WebAddress {
   bool is_encrypted = false;
   std::string host;
   int port = 0;
-  std::string path;  // the rest, as it was given; may be ""
+  std::string path;  // the rest of the address, unchanged; may be ""
 
   // Scheme, host and port, without the path, which may be a secret.
   std::string shown() const;

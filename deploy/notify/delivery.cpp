@@ -24,7 +24,7 @@ using std::chrono::seconds;
 // The least time between two requests.
 constexpr seconds kInterval(1);
 constexpr seconds kLongestPause(60);
-// Some servers are slow but answer.
+// Some servers take long to answer.
 constexpr milliseconds kRequestLimit = seconds(60);
 
 volatile std::sig_atomic_t is_terminated = 0;
@@ -42,7 +42,7 @@ class Service {
       if (deadline_ && (delivery_->left().empty() || now >= *deadline_)) break;
       if (now >= next_try_ && delivery_->is_due()) try_to_send();
     }
-    read_lines();  // those that came during the last request count too
+    read_lines();  // also takes the lines that arrived during the last request
     const std::string left = delivery_->left();
     if (left.empty()) return;
     say("warning: " + delivery_->server() + " has not got " + left +
@@ -50,8 +50,8 @@ class Service {
   }
 
  private:
-  // Takes all lines that are there; waits 100 ms for some if there is nothing
-  // to send.
+  // Takes all lines that have arrived; waits up to 100 ms for lines if no
+  // request can be sent.
   void read_lines() {
     const bool can_send = Clock::now() >= next_try_ && delivery_->is_due();
     pollfd input{is_closed_ ? -1 : STDIN_FILENO, POLLIN, 0};
@@ -101,7 +101,7 @@ class Service {
     if (std::exchange(is_away_, false)) say(delivery_->server() + " is back");
     why_away_.clear();
     failures_ = 0;
-    // After the run's end the rest is sent without pauses.
+    // After the run's end the remaining messages are sent without pauses.
     next_try_ = deadline_ ? Clock::time_point() : Clock::now() + kInterval;
   }
 
@@ -121,9 +121,9 @@ class Service {
   }
 
   const std::unique_ptr<Delivery> delivery_;
-  std::string text_;  // the beginning of a line
+  std::string text_;  // the beginning of an incomplete line
   bool is_closed_ = false;
-  std::optional<Clock::time_point> deadline_;  // once the run has ended
+  std::optional<Clock::time_point> deadline_;  // set once the run has ended
   Clock::time_point next_try_{};
   bool is_away_ = false;
   int failures_ = 0;

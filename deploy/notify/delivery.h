@@ -1,10 +1,10 @@
-// headroom notify SERVICE: a program that follows a run as those of --on-event
-// do (deploy/cli/event_programs.h), and sends its news to one server. Failed
-// requests are repeated until they arrive, or until the run's process ends this
-// one.
+// headroom notify SERVICE: a program that follows a run like the programs of
+// --on-event (deploy/cli/event_programs.h), and sends the run's news to one
+// server. Failed requests are repeated until they arrive, or until the run's
+// process ends this program.
 //
-// It prints one line when the server stops answering, one when it is back, and
-// one at the end if something has not arrived.
+// It prints one line when the server stops answering, one when the server
+// answers again, and one at the end if a message has not arrived.
 #pragma once
 
 #include <chrono>
@@ -30,16 +30,17 @@ class Delivery {
   virtual void take(const nlohmann::ordered_json& line) = 0;
   // Whether a request can be sent now.
   virtual bool is_due() const = 0;
-  // Sends one request; a later call never repeats what has arrived. Throws
-  // Undelivered. REQUIRES: is_due().
+  // Sends one request; a later call never repeats messages that have arrived.
+  // Throws Undelivered. REQUIRES: is_due().
   virtual void send(const Post& post) = 0;
-  // Names what has not arrived yet; "" if everything has.
+  // Describes the messages that have not arrived yet; "" if all have arrived.
   virtual std::string left() const = 0;
   // How long the last messages are tried after the run's end.
   virtual std::chrono::seconds time_at_end() const = 0;
 };
 
-// Both read their address from the environment. Throw Error (exit 2).
+// Both functions read the server's address from the environment. They throw
+// Error (exit 2) if the address is missing or invalid.
 std::unique_ptr<Delivery> make_webhook();   // $HEADROOM_WEBHOOK
 std::unique_ptr<Delivery> make_trainjob();  // see addressees.h
 

@@ -85,7 +85,8 @@ class TrainJob final : public Delivery {
   }
 
   void send(const Post& post) override {
-    is_new_ = exit_code_.has_value();  // until it has arrived
+    // The last report stays due until it has arrived.
+    is_new_ = exit_code_.has_value();
     post({.body = Json{{"trainerStatus", status()}}.dump(),
           .authorization = "Bearer " + read_token(server_.token),
           .authority = server_.authority.string(),

@@ -25,7 +25,7 @@ using std::chrono::seconds;
 
 constexpr size_t kLongestAnswer = 64 << 10;
 constexpr seconds kConnectLimit(5);
-// How long the rest of an answer is waited for once its status is known.
+// How long to wait for the rest of an answer once its status is known.
 constexpr seconds kBodyLimit(2);
 constexpr int64_t kLongestPause = 60;
 constexpr const char* kNoHttp = "an answer that is no HTTP";
@@ -38,8 +38,9 @@ struct FreedBy {
   }
 };
 
-// Loads the authorities that are trusted. A bundle runs on other distributions
-// than its own, where OpenSSL's default path may not exist.
+// Loads the authorities that are trusted. A bundled program may run on another
+// distribution than it was built on, where OpenSSL's default path may not
+// exist.
 bool load_authorities(SSL_CTX* context, const std::string& authority) {
   if (!authority.empty()) {
     return SSL_CTX_load_verify_locations(context, authority.c_str(), nullptr) ==
@@ -90,8 +91,8 @@ class Connection {
     }
   }
 
-  // Appends what arrives next. Returns false at the end of the answer, or of
-  // the time.
+  // Appends the bytes that arrive next. Returns false at the end of the answer,
+  // or when the time is over.
   bool read(std::string& text, Clock::time_point end) {
     char buffer[4096];
     const int count =
@@ -133,8 +134,8 @@ class Connection {
                "list of authorities");
   }
 
-  // Repeats a call of OpenSSL while it waits for the server. Returns its
-  // result; 0 or less: it failed, or the time is over.
+  // Repeats a call of OpenSSL while it waits for the server. Returns the call's
+  // result; 0 or less: the call failed, or the time is over.
   int finish(const std::function<int()>& work, Clock::time_point end) const {
     int result = work();
     while (result <= 0 && BIO_should_retry(stream_.get()) &&
@@ -180,7 +181,7 @@ std::string message_in(const std::string& body) {
              : "";
 }
 
-// Scheme and host only: the rest may be a secret.
+// Scheme and host only: the path may be a secret.
 std::string origin_of(const std::string& location) {
   const size_t scheme = location.find("://");
   if (scheme == std::string::npos) return "another page";

@@ -1,5 +1,5 @@
-// One HTTP request to a server that nobody vouches for. At most 64 KiB of an
-// answer are read, of which the status, two headers and a message count.
+// One HTTP request to a server that is not trusted. At most 64 KiB of the
+// answer are read; only its status, two headers and a message are used.
 //
 // Redirects are not followed, because they would send the credentials to
 // another server. Certificates are verified with the machine's list of
@@ -24,7 +24,7 @@ class Undelivered : public std::runtime_error {
         http_status_(http_status),
         retry_after_(retry_after) {}
 
-  // The HTTP status; 0 if there was no answer, or if it does not matter.
+  // The HTTP status; 0 if there was no valid answer, or a redirect.
   int http_status() const { return http_status_; }
 
   // How long the server asks the client to wait; 0 if it did not ask.
@@ -36,12 +36,13 @@ class Undelivered : public std::runtime_error {
 };
 
 struct WebRequest {
-  std::string body;                // JSON, sent by POST to the address's path
-  std::string authorization = {};  // the value of that header; "" omits it
+  std::string body;  // JSON, sent by POST to the address's path
+  // Value of the header Authorization; "" omits it.
+  std::string authorization = {};
   // A file of certificates that are trusted instead of the machine's list.
   std::string authority = {};
-  // For the whole request, but for the look-up of the host's name, which takes
-  // as long as the system allows.
+  // The time limit of the whole request, except for the look-up of the host's
+  // name, which takes as long as the system allows.
   std::chrono::milliseconds limit;
 };
 

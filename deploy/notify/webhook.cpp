@@ -32,15 +32,16 @@ constexpr size_t kLongestQueue = 100;
 // Slack refuses longer texts.
 constexpr size_t kLongestReason = 2000;
 
-// Whether the server would refuse the same message again. Not so for wrong
-// credentials, which may be corrected, and for a busy server.
+// Whether the server would refuse the same message again. Wrong credentials may
+// be corrected, and a busy server may accept the message later.
 bool is_for_good(int status) {
   constexpr std::array kPassing = {401, 403, 408, 429};
   return status >= 400 && status < 500 &&
          std::ranges::find(kPassing, status) == kPassing.end();
 }
 
-// Repeated attempts change nothing that a reader would act on.
+// Whether a message is sent for the event. A retry that is repeated changes
+// nothing that a reader would act on.
 bool is_news(const Json& event) {
   const std::string kind = text_member(event, "event");
   if (kind == to_string(EventKind::kLossOfProcess)) return true;
@@ -125,7 +126,7 @@ class Webhook final : public Delivery {
   const WebAddress address_;
   std::string run_;
   std::deque<std::string> queue_;  // bodies of requests
-  int64_t dropped_ = 0;            // did not fit into the queue
+  int64_t dropped_ = 0;            // messages that did not fit
   int64_t refused_ = 0;
   int64_t newest_step_ = 0;
   bool has_end_ = false;

@@ -80,7 +80,8 @@ std::vector<size_t> DecimatedSeries::chosen(size_t most, int64_t from) const {
 }
 
 void DecimatedSeries::decimate() {
-  // Points added since the last time may share a bucket of the present size.
+  // Points added since the last decimation may share a bucket of the current
+  // size.
   std::vector<size_t> stay = kept(0, bucket_);
   const int64_t range = steps_.back() - steps_.front();
   while (stay.size() > capacity_ / 2 && bucket_ <= range) {

@@ -2,8 +2,8 @@
 // that a picture can show.
 //
 // Above its capacity, neighbouring points are grouped into buckets. From each
-// bucket it keeps the points with the minimum or maximum of a column, and it
-// always keeps the newest point, so no peak is lost. The size of buckets
+// bucket the series keeps the points with the minimum or maximum of a column,
+// and it always keeps the newest point, so no peak is lost. The size of buckets
 // doubles as the series grows, so memory does not depend on the length of the
 // run.
 //
@@ -19,7 +19,7 @@ namespace headroom::page {
 
 class DecimatedSeries {
  public:
-  // REQUIRES: num_columns >= 1, capacity above 8 times that.
+  // REQUIRES: num_columns >= 1, capacity > 8 * num_columns.
   DecimatedSeries(size_t num_columns, size_t capacity)
       : num_columns_(num_columns), capacity_(capacity) {}
 
@@ -44,7 +44,8 @@ class DecimatedSeries {
   std::vector<size_t> chosen(size_t most, int64_t from) const;
 
  private:
-  // The indices of [begin, size) that are kept with buckets of that many steps.
+  // The indices of the points from `begin` on that are kept with buckets of
+  // `bucket` steps.
   std::vector<size_t> kept(size_t begin, int64_t bucket) const;
   std::vector<size_t> thinned(size_t begin, size_t most, int64_t bucket) const;
   void decimate();

@@ -17,8 +17,8 @@ struct EventStream::Reader {
   MHD_Connection* connection = nullptr;
   Text seen;            // the text that was sent last
   Text sending;         // nullptr if nothing is being sent
-  size_t num_sent = 0;  // bytes of it that were sent
-  bool waits = false;   // its connection is suspended
+  size_t num_sent = 0;  // bytes of `sending` that were sent
+  bool waits = false;   // the connection is suspended
   Clock::time_point last_sent = Clock::now();
 };
 
@@ -91,7 +91,7 @@ ssize_t EventStream::fill(Reader& reader, char* buffer, size_t max) {
     } else if (now - reader.last_sent >= sign_of_life_) {
       reader.sending = kAlive;
     } else {
-      // Without this the server would call again at once.
+      // Without the suspension the server would call again at once.
       reader.waits = true;
       MHD_suspend_connection(reader.connection);
       return 0;
@@ -116,7 +116,8 @@ void EventStream::look(std::unique_lock<std::mutex>& lock) {
     text = std::make_shared<const std::string>(
         cat("event: changed\ndata: ", shelf_.news(), "\n\n"));
   } catch (const std::exception&) {
-    // Keep the old text. Training continues whatever is wrong with its files.
+    // Keeps the old text. A fault in the run's files must not stop the
+    // training.
   }
   lock.lock();
   if (text && (newest_ == nullptr || *newest_ != *text)) newest_ = text;

@@ -6,7 +6,7 @@
 //
 // Without readers the thread sleeps.
 //
-// Threads: its own, and the server's threads, which call back.
+// Threads: the stream has a thread of its own; the server's threads call back.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ class EventStream {
   // The response for one more reader; nullptr if memory is short.
   MHD_Response* subscribe(MHD_Connection* connection);
   // Ends all streams; call it before the server is stopped. Readers that read
-  // soon still receive the last changes.
+  // within 0.3 s still receive the last changes.
   void stop();
 
  private:
@@ -49,7 +49,7 @@ class EventStream {
   static void release(void* reader);
   ssize_t fill(Reader& reader, char* buffer, size_t max);
   void follow();
-  // Makes the newest text. Unlocks meanwhile.
+  // Makes the newest text; releases `lock` meanwhile.
   void look(std::unique_lock<std::mutex>& lock);
   static void resume(Reader& reader);
 

@@ -24,7 +24,8 @@ constexpr size_t kLongestStep = 4 << 20;
 constexpr size_t kMostFileBytes = 16 << 20;
 constexpr size_t kMostPictures = 200;
 
-// The line of an event without its lists and objects; "" if it is none.
+// The line of an event without its lists and objects; "" if the line is no JSON
+// object or is still too long.
 std::string brief_event(const std::string& line) {
   const Json event = records::shallow_json(line);
   if (!event.is_object()) return "";

@@ -1,6 +1,7 @@
-// The files of a run directory as the page's script takes them: texts, which
-// another process may still write, and lists of names. Memory is bounded for
-// files of any size; a file that is missing or too large is an empty text.
+// The files of a run directory as the page's script receives them: texts of
+// files, which another process may still be writing, and lists of names. Memory
+// is bounded for files of any size; a file that is missing or too large is an
+// empty text.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +16,9 @@ namespace headroom::page {
 std::string file_text(const std::filesystem::path& file);
 
 // The lines of events.jsonl that the page draws, oldest first: the first event,
-// the newest generation, and the newest `most`. A line above 64 KiB loses its
-// lists and objects, except that of the newest generation. Of a file above 16
-// MiB only the end is read.
+// the newest generation, and the newest `most` events. A line above 64 KiB
+// loses its lists and objects, except the line of the newest generation. Of a
+// file above 16 MiB only the end is read.
 std::string events_text(const std::filesystem::path& run_directory,
                         size_t most);
 
@@ -33,8 +34,8 @@ struct Picture {
 // The newest 200 pictures of the folder, newest first.
 std::vector<Picture> pictures_in(const std::filesystem::path& run_directory);
 
-// A text that changes when a file of the run changes that the page shows. The
-// steps have their own number, because they change with each step.
+// A text that changes when one of the files that the page shows changes.
+// steps.jsonl changes with each step, so steps_bytes() covers it instead.
 std::string stamp_of(const std::filesystem::path& run_directory);
 int64_t steps_bytes(const std::filesystem::path& run_directory);
 

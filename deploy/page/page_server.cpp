@@ -72,10 +72,10 @@ bool is_this_machine(const std::string& host) {
          (host == short_name || host.starts_with(short_name + "."));
 }
 
-// Whether the Host header names this server. Another site's page can only reach
-// it by that site's name. IP addresses and this machine's names belong to no
-// other site. Ports may differ, because a tunnel uses its own. With HTTPS the
-// browser checks the name by the certificate.
+// Whether the Host header names this server. A page of another site can reach
+// this server only by that site's name. IP addresses and this machine's names
+// belong to no other site. Ports may differ, because a tunnel uses its own.
+// With HTTPS the browser checks the name by the certificate.
 bool is_host_of(const std::string& given, const ListenAddress& address,
                 bool is_encrypted) {
   const std::string host = lower_case(host_without_port(given));
@@ -88,7 +88,8 @@ bool is_host_of(const std::string& given, const ListenAddress& address,
          (is_number(host) || host == "localhost" || is_this_machine(host));
 }
 
-// The Content-Security-Policy of the page. `nonce` allows its own script.
+// The Content-Security-Policy of the page. `nonce` allows the page's own
+// script.
 std::string content_policy(const std::string& nonce) {
   return "default-src 'none'; style-src 'unsafe-inline'; script-src " +
          (nonce.empty() ? std::string("'none'") : "'nonce-" + nonce + "'") +
@@ -98,10 +99,10 @@ std::string content_policy(const std::string& nonce) {
 
 void free_text(void* text) { delete static_cast<Text*>(text); }
 
-// A response that shares the text.
+// A response that shares `text` instead of copying it.
 MHD_Response* response_of(const Text& text) {
   auto kept = std::make_unique<Text>(text);
-  // The library does not write to it.
+  // The library does not write to the text.
   MHD_Response* const response =
       MHD_create_response_from_buffer_with_free_callback_cls(
           text->size(), const_cast<char*>(text->data()), &free_text,
@@ -326,7 +327,8 @@ class PageServer::Server {
               events_->subscribe(connection)};
     }
     if (path == "/files") return picture(id, word("name"));
-    // Numbers of the request; a wrong one is answered by its range.
+    // Reads a number of the request; the answer to a wrong one states the
+    // range.
     std::string wrong;
     const auto number = [&](const char* name, int64_t usual, int64_t low,
                             int64_t high) {
@@ -392,7 +394,7 @@ class PageServer::Server {
       if (handle >= 0) ::close(handle);
       return not_found();
     }
-    // The response reads the file as the browser takes it, and closes it.
+    // The response reads the file as the browser takes it, and closes the file.
     MHD_Response* const response = MHD_create_response_from_fd64(
         static_cast<uint64_t>(status.st_size), handle);
     if (response == nullptr) ::close(handle);

@@ -1,13 +1,13 @@
 // PageServer: serves the page of one or several runs on its own HTTP port. It
-// only reads: GET and HEAD, and no request changes anything, except that POST
-// /api/stop is answered if PageOptions::stop is set.
+// answers GET and HEAD, which change nothing, and POST /api/stop if
+// PageOptions::stop is set.
 //
 //   GET /?token=T     sets a cookie and redirects to /
 //   GET /             the page
 //   GET /api/run, /api/plan, /api/steps, /api/timeline    JSON about a run
 //   GET /events       server-sent events: the runs, and which of them changed
 //   GET /files        a picture of the run, by exact name
-//   POST /api/stop    stops the run, if the page may
+//   POST /api/stop    stops the run, if PageOptions::stop is set
 //
 // Every reader must have the token, which is random for each server. The Host
 // header must be the address that the server listens on, so that another site's
@@ -32,15 +32,15 @@
 namespace headroom::page {
 
 struct PageOptions {
-  std::string listen = "127.0.0.1:0";  // HOST:PORT; port 0 chooses a free one
-  // The flag that gives another address, for refusals.
+  std::string listen = "127.0.0.1:0";  // HOST:PORT; port 0: any free one
+  // The flag that gives another address, for error messages.
   std::string flag = "--page";
   // The server's certificates; with certificates it serves HTTPS.
   wire::ChannelSecurity security;
   bool insecure_network = false;
   RunSource source;
-  // Stops the live run; empty if the page may not. Called on the server's
-  // thread.
+  // Stops the live run; empty if the page may not stop it. Called on the
+  // server's thread.
   std::function<void()> stop;
   std::chrono::seconds idle_time{30};
   std::chrono::milliseconds sign_of_life{15'000};

@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kMostProcesses = 64;
 constexpr size_t kMostKnownTimelines = 64;
 constexpr size_t kMostStages = 32;
-// The plan was made for another model than the files describe now.
+// The fault if the plan was made for another model than the files describe now.
 constexpr const char* kMismatch =
     "the run's plan and its model do not belong together";
 
@@ -35,7 +35,7 @@ bool belong_together(const plan::Plan& plan,
          (!has_policies || plan.activation_policies.size() == layers.size());
 }
 
-// Computes something; returns why it cannot be computed, "" if it was.
+// Calls `compute`; returns why it failed, or "" if it succeeded.
 template <typename Compute>
 std::string why_not(const Compute& compute) {
   try {

@@ -1,5 +1,5 @@
-// PlanRecord: a run's plan as JSON for the page, computed by the planner.
-// Computed from the files of the run directory when it is first asked for.
+// PlanRecord: a run's plan as JSON for the page, computed by the planner. Each
+// part is computed from the run directory's files when it is first requested.
 //
 // Threads: one at a time.
 #pragma once

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first bytes of a report, by which it is recognised.
+// The first bytes of the page, and of a report, which is recognised by them.
 constexpr std::string_view kDoctype = "<!doctype html>";
 constexpr std::string_view kWritten =
     "<!doctype html>\n<!-- a report of headroom -->";

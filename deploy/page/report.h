@@ -19,7 +19,7 @@ inline constexpr size_t kMostReportBytes = 2'000'000;
 
 struct ReportRequest {
   std::vector<RunPlace> runs;
-  // Whether a coordinator is writing a folder.
+  // Whether a coordinator is writing to a folder.
   std::function<bool(const std::filesystem::path&)> is_held;
   // The status of the first run, if the caller has it.
   std::optional<LiveStatus> status;
@@ -28,14 +28,14 @@ struct ReportRequest {
 // The report of a run that is planned but not started.
 std::string planned_report_text(const PlannedRun& planned);
 
-// Throws Error (exit 2) if there are too many runs for that size.
+// Throws Error (exit 2) if there are too many runs for kMostReportBytes.
 std::string report_text(const ReportRequest& request);
 
 // Whether the file is a report that headroom wrote.
 bool is_report(const std::filesystem::path& file);
 
-// Throws Error (exit 2), with the remedy, if the file exists and is not such a
-// report.
+// Throws Error (exit 2), with the remedy, if the file exists and is not a
+// report that headroom wrote.
 void require_replaceable(const std::filesystem::path& file,
                          const std::string& remedy);
 

@@ -8,7 +8,7 @@
 namespace headroom::page {
 
 struct RunPlace {
-  std::string id;  // the path below the folder asked for, or its own name
+  std::string id;  // the path below the requested folder, or the folder's name
   std::filesystem::path directory;
   bool operator==(const RunPlace&) const = default;
 };

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// The greatest number of points in one answer, over the memory of all ranks.
+// The most points of memory in one answer, of all ranks together.
 constexpr size_t kMostShownMemory = 24'000;
 constexpr size_t kLeastShownMemory = 24;
 
@@ -137,7 +137,8 @@ std::vector<Picture> RunRecord::pictures() const {
 
 std::string RunRecord::document(size_t most_events) const {
   const fs::path& folder = place_.directory;
-  // Taken first: the page asks again if a file changes while it is read.
+  // The stamp is taken first: if a file changes while it is read, the page asks
+  // again.
   Json json = {{"id", place_.id},
                {"stamp", planned_ ? "" : stamp_of(folder)},
                {"directory", folder.string()},

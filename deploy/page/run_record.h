@@ -42,7 +42,7 @@ struct PlannedRun {
   std::string name;
   configs::RunConfig config;
   plan::Plan plan;
-  std::string verdict;  // whether it fits, and how
+  std::string verdict;  // whether the plan fits, and how
   std::string command;  // the command that starts it
   // A further text about the plan, shown in a monospaced font.
   struct Detail {
@@ -61,7 +61,7 @@ inline constexpr size_t kMostEvents = 500;
 
 class RunRecord {
  public:
-  // Reads nothing yet.
+  // Reads no file yet.
   explicit RunRecord(RunPlace place);
   // A run that is only planned; refresh() has nothing to read.
   explicit RunRecord(const PlannedRun& planned);
@@ -74,7 +74,7 @@ class RunRecord {
 
   // The document, with about `most_events` events.
   std::string document(size_t most_events) const;
-  // PlanRecord::words() with {"settings": named as their flags, "details"}.
+  // PlanRecord::words() with "settings", [flag, value] pairs, and "details".
   std::string plan();
   // About `points` steps from step `from` on, including every extreme.
   std::string steps(size_t points, int64_t from);
@@ -93,16 +93,16 @@ class RunRecord {
   std::optional<PlannedRun> planned_;
   std::optional<LiveStatus> live_;
   bool is_held_ = false;
-  std::string run_text_, plan_text_;  // of run.yaml and plan.json
+  std::string run_text_, plan_text_;  // texts of run.yaml and plan.json
   std::optional<configs::RunConfig> config_;
   std::string model_;
   std::optional<plan::Plan> written_plan_;
   std::unique_ptr<PlanRecord> plan_;
-  std::unique_ptr<StepHistory> history_;  // read once steps are asked for
+  // Created when steps are first requested.
+  std::unique_ptr<StepHistory> history_;
 };
 
-// The live status without the parts that only the command shows; "null" for
-// none.
+// The live status as JSON, without events and result; "null" if there is none.
 std::string live_text(const std::optional<LiveStatus>& live);
 
 // `text` as a JSON string, in quotes.

@@ -1,8 +1,8 @@
-// RunShelf: the runs of a page. Whatever many readers ask of a run is made at
-// most once a second. Answers are shared texts, so a slow reader needs no copy
-// of its own.
+// RunShelf: the runs of a page. Each answer about a run is made at most once a
+// second, for all readers. Answers are shared texts, so a slow reader needs no
+// copy of its own.
 //
-// Threads: any; one reads at a time.
+// Threads: any; a mutex lets one thread at a time read.
 #pragma once
 
 #include <chrono>
@@ -41,13 +41,15 @@ class RunShelf {
   // Throws what source.places() throws.
   explicit RunShelf(RunSource source, bool may_stop = false);
 
-  // What the page follows: {"live": id, "may_stop", "status": of the live run,
-  // "runs": [{"id", "held", "stamp", "steps": bytes of steps.jsonl}]}. A
-  // run's document is new when its stamp or "held" has changed.
+  // The JSON text that the page follows: {"live": id, "may_stop", "status": of
+  // the live run, "runs": [{"id", "held", "stamp", "steps": bytes of
+  // steps.jsonl}]}. A run's document is new when its stamp or "held" has
+  // changed.
   std::string news();
 
-  // What `make` makes of a run, for any number of readers that ask the same
-  // `question`; nullptr if there is no such run, or nothing is made.
+  // The text that `make` returns for a run, made once for all readers that ask
+  // the same `question`; nullptr if there is no such run, or `make` returns
+  // nullopt.
   Text answer(
       const std::string& id, const std::string& question,
       const std::function<std::optional<std::string>(RunRecord&)>& make);
@@ -61,7 +63,7 @@ class RunShelf {
     explicit Entry(RunPlace place) : record(std::move(place)) {}
     RunRecord record;
     Clock::time_point read;
-    std::map<std::string, Text> answers;  // made from what was read
+    std::map<std::string, Text> answers;  // made from the files that were read
   };
 
   void look_for_runs();

@@ -19,7 +19,7 @@
 
 namespace headroom::page {
 
-// The values of a step; "step" precedes them.
+// The names of a step's values; the column "step" precedes them.
 inline constexpr std::array kStepColumns = {
     "epoch", "box", "obj", "cls", "grad_norm", "lr", "images_per_second"};
 

@@ -98,7 +98,7 @@ void LineFollower::take_bytes(
     }
     read_end_ += end + 1;
     if (is_skipping_) {
-      tail_.clear();  // the skipped bytes are in between
+      tail_.clear();  // the tail would lack the skipped bytes
     } else if (half_line_.empty()) {
       take(part);
     } else {

@@ -2,7 +2,7 @@
 //
 // An incomplete line at the end is not delivered; it is read again with its
 // rest, because the writer may still remove it. If lines that were delivered
-// were cut off, or if the file was replaced, it is read again from its
+// were cut off, or if the file was replaced, the file is read again from its
 // beginning. This is detected by comparing the last bytes read with the file. A
 // file that does not exist has no lines.
 //
@@ -21,13 +21,14 @@ namespace headroom::records {
 
 class LineFollower {
  public:
-  // Skips the lines before `first_byte`, unless the file begins again.
+  // Skips the lines before `first_byte`, unless the file is read again from its
+  // beginning.
   explicit LineFollower(std::filesystem::path file, uint64_t first_byte = 0)
       : file_(std::move(file)), lines_end_(first_byte), read_end_(first_byte) {}
 
   // Calls `take` for each complete line since the last call, without its line
-  // feed. Calls `restart` first if the file begins again. Lines above 16 MiB
-  // are skipped.
+  // feed. Calls `restart` first if the file is read again from its beginning.
+  // Lines above 16 MiB are skipped.
   void read(const std::function<void()>& restart,
             const std::function<void(std::string_view)>& take);
 
@@ -45,7 +46,7 @@ class LineFollower {
   uint64_t lines_end_;        // the end of the last complete line
   uint64_t read_end_;         // the end of everything that was read
   std::string tail_;          // the last bytes before lines_end_
-  std::string half_line_;     // the bytes after it, unless skipped
+  std::string half_line_;     // bytes after lines_end_, unless skipped
   bool is_skipping_ = false;  // inside a line that is too long
 };
 

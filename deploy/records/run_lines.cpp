@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kDeepestJson = 64;
-// The end of a file that is read for its last lines.
+// The number of bytes at a file's end that are read for its last lines.
 constexpr size_t kLastBytes = 4 << 20;
 
 std::optional<int64_t> whole_member(const Json& object, const char* key) {
@@ -39,7 +39,7 @@ double number_member(const Json& object, const char* key) {
              : std::numeric_limits<double>::quiet_NaN();
 }
 
-// The members of a list; none if there is no list.
+// The list under `key`; an empty list if it is missing or no list.
 const Json& list_member(const Json& object, const char* key) {
   static const Json kNone = Json::array();
   const auto member = object.find(key);
@@ -89,7 +89,7 @@ std::string last_lines(const std::filesystem::path& file, size_t most_bytes) {
   std::ifstream in(file, std::ios::binary | std::ios::ate);
   if (!in) return "";
   const std::streamoff size = in.tellg();
-  // The byte before tells whether the first line is complete.
+  // One byte more is read: it shows whether the first line is complete.
   const std::streamoff begin = std::max<std::streamoff>(
       0, size - static_cast<std::streamoff>(most_bytes) - 1);
   in.seekg(begin);

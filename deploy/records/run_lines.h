@@ -17,7 +17,7 @@
 namespace headroom::records {
 
 // Parses JSON. Returns a discarded value if the text is invalid or has more
-// than 64 levels, because writing it again is recursive.
+// than 64 levels of nesting, because a value is written recursively.
 nlohmann::ordered_json shallow_json(std::string_view text);
 
 // The text under `key`; "" if it is missing or no text.
@@ -27,7 +27,8 @@ std::string text_member(const nlohmann::ordered_json& object, const char* key);
 // feed.
 std::string last_lines(const std::filesystem::path& file, size_t most_bytes);
 
-// The complete lines of `text`, without their line feeds. They point into it.
+// The complete lines of `text`, without their line feeds. The results point
+// into `text`.
 std::vector<std::string_view> lines_of(std::string_view text);
 
 // A line of steps.jsonl with an empty list of samples. That list is most of the
@@ -38,8 +39,9 @@ std::string without_samples(std::string_view line);
 // there is none.
 nlohmann::ordered_json object_in(const std::filesystem::path& file);
 
-// The steps of the finished checkpoints, ascending: the manifest is written
-// last. None while the folder still has an older run's files.
+// The steps of the finished checkpoints, ascending. A finished checkpoint has a
+// manifest, which is written last. Returns an empty list while the folder still
+// has an older run's files.
 std::vector<int64_t> checkpoints_in(const std::filesystem::path& run_directory);
 
 // A line of steps.jsonl. Members that the line lacks are nullopt, or NaN.
@@ -52,9 +54,9 @@ struct StepLine {
   std::optional<int64_t> epoch, generation;
   std::optional<int64_t> epoch_samples;  // the size of the data set
   double box = 0, obj = 0, cls = 0, grad_norm = 0, images_per_second = 0;
-  double lr = 0;  // of the first group of parameters
+  double lr = 0;  // the rate of the first parameter group
   std::vector<Rank> memory = {};
-  bool has_samples = false;  // whether they were read, as numbers
+  bool has_samples = false;  // `samples` was read and has only numbers
   std::vector<int64_t> samples = {};
 };
 // The list of samples is most of a line: without it a line is read several

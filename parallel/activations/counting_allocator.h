@@ -37,14 +37,15 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
  public:
   static CountingAllocator& instance();
 
-  // Makes it LibTorch's CPU allocator and the counter of OutsideMemory
+  // Makes instance() LibTorch's CPU allocator and the counter of OutsideMemory
   // (parallel/base/memory_category.h). Call it first in main: tensors that
-  // exist already stay uncounted. May be called again.
+  // exist already are not counted. May be called again.
   static void install();
 
-  // Gives the calling thread its own account: its later allocations count
-  // there, and the other methods, called from this thread, refer to it. A block
-  // counts for the thread that allocated it, until any thread frees it.
+  // Gives the calling thread its own account: the thread's later allocations
+  // count there, and the other methods, called from this thread, refer to this
+  // account. A block counts for the thread that allocated it, until any thread
+  // frees it.
   static void count_separately();
 
   // From now on counts the calling thread's allocations as host memory, which
@@ -72,7 +73,7 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
     account().timeline = timeline;
   }
   int64_t allocations() const override { return account().allocations; }
-  // Limits live_bytes(), exactly.
+  // Limits live_bytes() exactly.
   void set_limit(int64_t bytes) override { account().limit = bytes; }
   int64_t limit() const override { return account().limit; }
 

@@ -42,12 +42,12 @@ class Derivation {
     }
     return true;
   }
-  // The sources are released: the map has been computed again, so a later save
-  // must keep the map itself.
+  // True once the map has been computed again: the sources are then released,
+  // so a later save must keep the map itself.
   bool is_spent() const { return make_ == nullptr; }
 
   void announce() {
-    // The first use keeps the sources too, because they are needed until then.
+    // The first use keeps the sources too, because value() needs them.
     if (uses_++ > 0 || is_spent() || !sources_.empty()) return;
     for (Source& source : unused_) {
       if (source.derivation != nullptr) {

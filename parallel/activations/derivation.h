@@ -11,7 +11,7 @@
 //
 // A derived map is computed when its first use asks for it, from sources that
 // may themselves be derived, and released after its last use. If other code
-// still keeps the original map, that one is used.
+// still keeps the original map, that map is used.
 //
 // One thread at a time: first forward, then backward.
 #pragma once
@@ -32,8 +32,8 @@ class Derivation;
 class KeptTensor {
  public:
   explicit KeptTensor(at::Tensor tensor) : tensor_(std::move(tensor)) {}
-  // `strides`: those of the kept tensor. They may differ from the derived map's
-  // along axes with one element.
+  // `strides`: the strides of the kept tensor. They may differ from the derived
+  // map's strides along axes with one element.
   KeptTensor(std::shared_ptr<Derivation> derivation,
              std::vector<int64_t> strides);
   KeptTensor(KeptTensor&&) = default;
@@ -66,8 +66,8 @@ void set_derivation(const at::Tensor& map,
                     const std::vector<at::Tensor>& sources, MakeAgain make,
                     DerivationCost cost = DerivationCost::kElementwise);
 
-// Returns a use of the tensor's derivation if it has one of at most this cost;
-// else keeps the tensor (its memory only, no autograd graph).
+// Returns a use of the tensor's derivation if it has one that costs at most
+// `most`; else keeps the tensor (its memory only, no autograd graph).
 KeptTensor keep(const at::Tensor& tensor,
                 DerivationCost most = DerivationCost::kElementwise);
 

@@ -27,7 +27,8 @@ class MemoryMeter {
   // sum of the peaks is at least peak_bytes().
   virtual CategoryBytes live_by_category() const = 0;
   virtual CategoryBytes peak_by_category() const = 0;
-  // Also records allocations and releases in `timeline`; nullptr ends it.
+  // Also records allocations and releases in `timeline`; nullptr stops
+  // recording.
   virtual void set_timeline(MemoryTimeline* timeline) = 0;
   // Allocations of more than 0 bytes since the start.
   virtual int64_t allocations() const = 0;
@@ -35,7 +36,7 @@ class MemoryMeter {
   virtual void set_limit(int64_t bytes) = 0;
   virtual int64_t limit() const = 0;
 
-  // A failed allocation: the size asked for, and the state at that moment.
+  // A failed allocation: the requested size, and the state at that moment.
   struct Refusal {
     int64_t asked_bytes = 0;
     int64_t live_bytes = 0;
@@ -43,7 +44,7 @@ class MemoryMeter {
   };
   // The last refusal, if there was one since the previous call.
   virtual std::optional<Refusal> take_last_refusal() = 0;
-  // Returns cached free memory to its source.
+  // Returns cached free memory to the device.
   virtual void release_caches() = 0;
 
  protected:

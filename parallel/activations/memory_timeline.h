@@ -25,7 +25,7 @@ class MemoryTimeline final : public StepPhaseObserver {
     kLive,   // `bytes` of category `index` are live from now on
     kPhase,  // phase `index` begins
     // The resident set of the process is `bytes` larger than the largest
-    // counted sum while recording. Freed memory stays with the process.
+    // counted sum while recording. It may include memory that was freed.
     kUncounted,
   };
   struct Event {
@@ -59,7 +59,7 @@ class MemoryTimeline final : public StepPhaseObserver {
   std::vector<Event> events_;
   size_t most_events_;
   CategoryBytes live_{};
-  int64_t peak_ = 0;  // of the sum over all categories
+  int64_t peak_ = 0;  // largest sum over all categories
   bool is_full_ = false;
 };
 

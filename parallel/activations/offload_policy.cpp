@@ -183,7 +183,8 @@ std::function<at::Tensor()> OffloadPolicy::pack(const at::Tensor& tensor) {
   if (is_leaf || static_cast<int64_t>(tensor.nbytes()) < kTooSmallToMatter) {
     return [plain] { return plain; };
   }
-  // A view with gaps is written without them; a dense map keeps its order.
+  // A view with gaps is written without the gaps; a dense tensor is written in
+  // its storage order.
   return [copy = copy_of(plain.is_non_overlapping_and_dense()
                              ? plain
                              : plain.clone())] { return copy->read(); };

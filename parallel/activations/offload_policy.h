@@ -31,8 +31,8 @@ class OffloadError : public Error {
       : Error("offload", std::move(what_happened), std::move(remedy)) {}
 };
 
-// Stores tensors in an unnamed temporary file. A CPU has no second memory, so
-// this is how the offload policy is used and tested there.
+// Stores tensors in an unnamed temporary file, also those of the CPU, which has
+// no second memory to offload to.
 //
 // The file is in the temporary directory (TMPDIR). It is unlinked at once, so
 // it disappears when it is closed, however the process ends. Released space is
@@ -40,13 +40,14 @@ class OffloadError : public Error {
 // if the file cannot be created, would exceed its limit, or fills the disk.
 class OffloadFile {
  public:
-  // limit_bytes: largest size of the file; 0 means no limit but the disk.
+  // limit_bytes: largest size of the file; 0 means that only the disk limits
+  // it.
   explicit OffloadFile(int64_t limit_bytes);
   ~OffloadFile();
   OffloadFile(const OffloadFile&) = delete;
   OffloadFile& operator=(const OffloadFile&) = delete;
 
-  // Copies these bytes into the file. Returns their position.
+  // Copies `bytes` bytes into the file. Returns their position.
   int64_t write(const void* data, int64_t bytes);
   void read(int64_t place, void* data, int64_t bytes) const;
   void release(int64_t place, int64_t bytes);
@@ -62,7 +63,7 @@ class OffloadFile {
   int file_ = -1;
   int64_t size_ = 0;
   int64_t used_ = 0;
-  // position to size; neighbouring gaps are merged
+  // Maps the position of each gap to its size; neighbouring gaps are merged.
   std::map<int64_t, int64_t> gaps_;
 };
 
@@ -77,7 +78,7 @@ class OffloadPolicy final : public SavedTensorPolicy {
   const OffloadFile* file() const { return file_.get(); }
 
  private:
-  class Copy;  // of a tensor, in the file
+  class Copy;  // a tensor's copy in the file
   struct Known {
     c10::weak_intrusive_ptr<c10::StorageImpl> memory;
     std::weak_ptr<Copy> copy;

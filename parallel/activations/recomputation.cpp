@@ -18,7 +18,8 @@ class Capture final : public SavedTensorPolicy {
  public:
   std::function<at::Tensor()> pack(const at::Tensor& tensor) override {
     taken.push_back(keep(tensor));
-    return [] { return at::Tensor(); };  // that graph is never run backward
+    // Never called, because the graph of the second pass has no backward.
+    return [] { return at::Tensor(); };
   }
   std::vector<KeptTensor> taken;
 };

@@ -19,7 +19,7 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
   at::Tensor call_unpack_hook() override { return unpack_(); }
 
  private:
-  SavedTensorPolicy& policy_;  // not used once packed
+  SavedTensorPolicy& policy_;  // not used after call_pack_hook()
   std::function<at::Tensor()> unpack_;
 };
 

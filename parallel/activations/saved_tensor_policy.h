@@ -1,9 +1,9 @@
 // SavedTensorPolicy: decides how tensors that autograd saves are kept.
 //
 // Autograd calls the policy of the thread that records the graph. The node then
-// keeps, instead of the tensor, an action that brings it back. Every memory
-// policy (recompute, offload, ...) is one of these, and operators and layers do
-// not depend on them.
+// keeps, instead of the tensor, an action that returns the tensor. Every memory
+// policy (recompute, offload, ...) is a SavedTensorPolicy; operators and layers
+// do not depend on policies.
 //
 // LibTorch gets such hooks from its autograd engine. The engine is replaced by
 // one that asks the thread's policy (install_saved_tensor_policies).
@@ -43,7 +43,7 @@ class SavedTensorPolicyGuard {
   SavedTensorPolicy* previous_;
 };
 
-// Call it before the process first uses autograd; calling again is fine.
+// Call it before the process first uses autograd. May be called again.
 void install_saved_tensor_policies();
 
 // The policy `lean`: a saved tensor is kept, unless it has an element-wise

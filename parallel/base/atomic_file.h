@@ -30,8 +30,8 @@ bool sync_folder(const std::filesystem::path& folder);
 // false if the lock is held longer.
 bool lock_soon(int descriptor);
 
-// Returns true if the open file is still the one at that path. The previous
-// holder of its lock may have removed or replaced the file meanwhile.
+// Returns true if `file` still names the open file. The previous holder of its
+// lock may have removed or replaced the file meanwhile.
 bool is_at(int descriptor, const std::filesystem::path& file);
 
 inline constexpr const char* kPartialSuffix = ".partial";

@@ -1,4 +1,5 @@
-// Card: one GPU as its driver describes it. CardFault: why it cannot be used.
+// Card: one GPU as its driver describes it. CardFault: why a card cannot be
+// used.
 #pragma once
 
 #include <string>
@@ -28,7 +29,7 @@ struct CardFault {
   };
   Kind kind = Kind::kFailed;
   Card card;
-  std::string words;  // of the driver, or of the check (kGone, kLeftOut)
+  std::string words;  // from the driver, or the check (kGone, kLeftOut)
 };
 
 }  // namespace headroom

@@ -1,6 +1,6 @@
 // ConvolutionWorkspaces: how many bytes of scratch memory a device's library
 // allocated for each convolution, as observed
-// (worker/kernels/cpu/convolution.h). The memory model reads it
+// (worker/kernels/cpu/convolution.h). The memory model reads this record
 // (parallel/predict/convolution.h).
 //
 // A library chooses an algorithm by the shape and keeps that choice as long as
@@ -24,7 +24,7 @@ struct ConvolutionKey {
   int64_t stride = 1;
   int64_t groups = 1;
   int64_t samples = 0;
-  int64_t out_cells = 0;  // cells of all samples
+  int64_t out_cells = 0;  // output cells of all samples
   int64_t element_bytes = 4;
   auto operator<=>(const ConvolutionKey&) const = default;
 };

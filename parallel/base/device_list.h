@@ -19,8 +19,8 @@ inline constexpr const char* kAllCards = "all";
 // decided once its nodes are known (coordinator/run/device_choice.h).
 bool is_automatic_device(const std::string& device);
 
-// Returns true if a run with this --device computes on cards; false while it is
-// automatic. Throws as parse_device_list does.
+// Returns true if a run with this --device computes on cards; false for an
+// automatic device. Throws as parse_device_list does.
 bool computes_on_cards(const std::string& device);
 
 // Returns the cards' numbers; empty for "cpu", "auto" and "all", which have no
@@ -30,10 +30,10 @@ std::vector<int> parse_device_list(const std::string& device);
 
 // Returns the card of a process. Processes get cards in order; if there are
 // more processes than cards, the order starts again at the first card. Throws
-// Error (exit 2) if there are more and `may_share` is false. `local_rank` is
-// the process's index among all workers of the machine, lost ones included;
-// `local_ranks` is the number of running ones. REQUIRES: at least one card, 0
-// <= local_rank.
+// Error (exit 2) if there are more processes than cards and `may_share` is
+// false. `local_rank` is the process's index among all workers of the machine,
+// including lost workers; `local_ranks` is the number of running workers.
+// REQUIRES: at least one card, 0 <= local_rank.
 int card_of_rank(const std::vector<int>& cards, int local_rank, int local_ranks,
                  bool may_share);
 

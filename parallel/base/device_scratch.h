@@ -1,5 +1,6 @@
-// Sizes of the memory that device code takes beside tensors. The code that
-// allocates it and the memory model that counts it read the same numbers here.
+// Sizes of the memory that device code takes in addition to tensors. The code
+// that allocates it and the memory model that counts it read the same numbers
+// here.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +29,8 @@ constexpr int64_t staged_bytes(int64_t image_bytes) {
 }
 
 // Device libraries are fastest with 16-bit maps whose channel count is a
-// multiple of 8; other counts can be several times slower. Where it pays, a map
-// is padded with channels of zeros up to that count.
+// multiple of 8; other counts can be several times slower. Where padding is
+// faster, a map gets channels of zeros up to such a count.
 inline constexpr int64_t kChannelsTogether = 8;
 constexpr int64_t filled_channels(int64_t channels) {
   return round_up(channels, kChannelsTogether);
@@ -61,7 +62,7 @@ constexpr bool chooses_in_bytes(int64_t window) {
 // Number of samples whose cells are summed at once on a device
 // (worker/kernels/cpu/cell_sums.h). The device sums in float64 only tensors
 // that are float64, so the samples are copied to float64 in batches; a batch is
-// small beside the map.
+// small compared with the map.
 inline int64_t samples_summed_at_once(int64_t elements_of_a_sample) {
   constexpr int64_t kMostElements = int64_t{1} << 20;  // 8 MiB of float64
   return std::max<int64_t>(

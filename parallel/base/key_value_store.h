@@ -28,8 +28,8 @@ class KeyValueStore {
   virtual std::string get(const std::string& key,
                           std::chrono::milliseconds timeout) = 0;
 
-  // Returns the values of prefix + "0" ... prefix + (count - 1). Each waits up
-  // to `timeout`, one after the other.
+  // Returns the values of prefix + "0" ... prefix + (count - 1). Waits up to
+  // `timeout` for each value, one after the other.
   virtual std::vector<std::string> get_all(const std::string& prefix, int count,
                                            std::chrono::milliseconds timeout) {
     std::vector<std::string> values;

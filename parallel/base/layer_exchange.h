@@ -1,8 +1,8 @@
 // Interfaces through which a layer exchanges data with other ranks, so that the
 // network code does not depend on ranks. StatisticsExchange sums the statistics
 // of batch-norm groups that span ranks; HaloExchange fetches neighbouring rows
-// of an image that is split by rows. A layer gets no exchange where neither is
-// needed.
+// of an image that is split by rows. A layer that needs neither gets no
+// exchange.
 //
 // Both are used by the thread that runs the step. All ranks call them equally
 // often, in the same order and for the same maps, even with an empty share of

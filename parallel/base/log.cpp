@@ -96,7 +96,7 @@ std::string to_line(const Record& record) {
 }
 
 std::optional<Record> from_line(std::string_view line) {
-  constexpr size_t kHead = 2;  // the separator and the level
+  constexpr size_t kHead = 2;  // length of the separator and the level
   if (line.size() < kHead || line[0] != kRecordSeparator) return std::nullopt;
   const int level = line[1] - '0';
   const size_t blank = line.find(' ');

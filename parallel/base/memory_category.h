@@ -19,7 +19,7 @@ namespace headroom {
 enum class MemoryCategory : uint8_t {
   kOther,          // images, and allocations outside any scope
   kParameters,     // weights, running statistics
-  kGradients,      // of the step, and accumulated
+  kGradients,      // gradients of the step, accumulated gradients
   kOptimizer,      // moments
   kAverage,        // EMA
   kActivations,    // maps between forward and backward, and their gradients
@@ -116,7 +116,8 @@ class WorkspaceScope final : public MemoryCategoryScope {
 //
 // The code that counts tensor bytes in this process installs a counter before
 // other threads start. Code that provides such memory gets a token by count()
-// and keeps it as long as the memory. Without a counter the token is empty.
+// and keeps the token as long as the memory. Without a counter the token is
+// empty.
 
 class OutsideMemory {
  public:

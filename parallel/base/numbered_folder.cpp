@@ -61,8 +61,8 @@ NewFolder::NewFolder(const fs::path& folder, std::string tag,
   partial_ = folder_.parent_path() /
              (cat(".", folder_.filename().string(), ".partial-", getpid()));
   fs::create_directories(folder_.parent_path(), error);
-  // error covers a file of that name; create_directory also returns false if
-  // the hidden folder exists already.
+  // `error` also reports a file of that name; create_directory also returns
+  // false if the hidden folder exists already.
   if (error || !fs::create_directory(partial_, error)) {
     throw Error(tag_,
                 partial_.string() + " cannot be made (" +

@@ -37,12 +37,12 @@ inline void require_folder_of(const std::filesystem::path& file,
 // dangling symbolic link counts as existing: nothing may be written through it.
 std::filesystem::path free_folder_name(const std::filesystem::path& base);
 
-// Creates that folder; two processes never get the same one. Throws
-// std::filesystem_error.
+// Creates the folder that free_folder_name() returns; two processes never get
+// the same folder. Throws std::filesystem_error.
 std::filesystem::path make_free_folder(const std::filesystem::path& base);
 
-// Returns true once a run has written to its folder. Until then the folder may
-// be an empty one that the run's supervisor created to reserve the name.
+// Returns true once a run has written to its folder. Before, the folder may be
+// empty: the run's supervisor creates it to reserve the name.
 bool is_begun_run_folder(const std::filesystem::path& folder);
 
 // A folder that appears complete or not at all. Files are written to a hidden

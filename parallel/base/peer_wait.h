@@ -1,6 +1,6 @@
 // How this process waits for its peers: PeerWait makes the waiting visible, and
-// AbortableWait lets it be aborted when a peer is lost. The state is per
-// process; any thread may use it.
+// AbortableWait lets another thread abort it when a peer is lost. The state is
+// per process; any thread may use it.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,13 @@
 
 namespace headroom {
 
-// Put one around every wait for other ranks or for the coordinator:
+// Put a PeerWait around every wait for other ranks or for the coordinator:
 //
 //   { const PeerWait waiting; work.wait(); }
 //
 // The heartbeat reports quiet(), the time for which this process made no
-// progress. While it waits for peers that time is 0, because then the peers are
-// late, not this process.
+// progress. quiet() is 0 while this process waits for peers, because then the
+// peers are late, not this process.
 class PeerWait {
  public:
   PeerWait() { begin(); }
@@ -52,7 +52,7 @@ class LongWork {
 class PeerNews {
  public:
   static void note(bool a_peer_works);
-  // Returns false if the coordinator has not reported it within the last 5 s.
+  // Returns false if the last 5 s brought no report of a working peer.
   static bool a_peer_works();
 };
 

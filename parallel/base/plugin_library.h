@@ -2,7 +2,8 @@
 // libraries that not every machine has. It is installed beside the program and
 // exports one function, its factory.
 //
-// Nothing here throws: results carry the reason, and the caller adds a remedy.
+// No function here throws: results carry the reason, and the caller adds a
+// remedy.
 #pragma once
 
 #include <dlfcn.h>
@@ -15,8 +16,8 @@
 namespace headroom {
 
 // The path of a plugin: beside the program, where the build puts it, or the
-// value of the environment variable `variable`. Tests set it, because they are
-// built in another folder.
+// value of the environment variable `variable`. Tests set the variable, because
+// they are built in another folder.
 inline std::string plugin_path(const char* variable, const char* file_name) {
   if (const char* const given = std::getenv(variable)) return given;
   std::error_code ignored;
@@ -59,10 +60,11 @@ struct PluginApi {
 };
 
 struct PluginDescription {
-  const char* variable;  // see plugin_path, also for file_name
+  const char* variable;  // see plugin_path(), also for file_name
   const char* file_name;
   const char* factory;
-  // The version of the interface. The factory returns nullptr for another.
+  // The version of the interface. The factory returns nullptr for another
+  // version.
   int version;
   const char* lack;       // "this build reads no videos"
   const char* packages;   // Debian packages needed to build it

@@ -22,7 +22,7 @@ OnednnIsa most_allowed_isa(const std::string& max_cpu_isa) {
 
 OnednnIsa onednn_isa() {
   static const OnednnIsa isa = [] {
-    //    // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing sets it later
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): no thread sets the variable later
     const char* limit = std::getenv("ONEDNN_MAX_CPU_ISA");
     OnednnIsa has = OnednnIsa::kAvx2;
     if (__builtin_cpu_supports("avx512bw") &&

@@ -63,7 +63,8 @@ std::string full_cells(size_t count, const TerminalStyle& style) {
   return repeated(style.is_unicode ? "█" : "#", count);
 }
 
-// A bar between its ends: what is filled, what follows, and empty cells.
+// A bar between its ends: the filled cells, the cells `after` them, empty
+// cells.
 std::string framed(const std::string& filled, Colour colour,
                    const std::string& after, size_t empty,
                    const TerminalStyle& style) {

@@ -29,18 +29,18 @@ struct Progress {
   int64_t tenths() const { return total > 0 ? 10 * done / total : 0; }
 };
 
-// Pace: the mean rate of counted work since it was first seen.
+// Pace: the mean rate of counted work since the first note().
 class Pace {
  public:
   // Notes that `done` units are done at `now`, in seconds of any clock. The
-  // first call only marks the start: what was done before, for example by the
-  // run that this one resumes, does not count for the rate.
+  // first call only marks the start: units that were done before, for example
+  // by the run that this one resumes, do not count for the rate.
   void note(int64_t done, double now);
 
   double per_second() const;  // 0 if unknown
-  // Unknown before the second note, and without a total (0).
+  // nullopt if the rate is unknown, or if `total` is 0 (unknown).
   std::optional<double> seconds_left(int64_t total) const;
-  // The newest note as a value without label.
+  // The newest note as a Progress without label.
   Progress of(int64_t total) const;
 
  private:
@@ -75,7 +75,7 @@ std::string shaded_cells(size_t filled, size_t shaded, size_t cells,
 // "8s", "4m10s", "2h3m". Whole seconds, because milliseconds would flicker.
 std::string whole_seconds(double seconds);
 
-// "ETA 4m10s"; "" if it is unknown or below half a second.
+// "ETA 4m10s"; "" if the time is unknown or below half a second.
 std::string eta_words(std::optional<double> seconds);
 
 }  // namespace headroom

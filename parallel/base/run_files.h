@@ -31,7 +31,7 @@ inline constexpr const char* kSummary = "summary.json";
 inline constexpr const char* kReport = "report.html";
 // The metrics that headroom val measured.
 inline constexpr const char* kJudgement = "results.json";
-// Identifies the MLflow run that mirrors this one.
+// Identifies the MLflow run that mirrors this run.
 inline constexpr const char* kMlflow = "mlflow.json";
 // Faults of the data set.
 inline constexpr const char* kDataReport = "data_report.txt";

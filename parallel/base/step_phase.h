@@ -28,7 +28,8 @@ class StepPhaseObserver {
 
 inline thread_local StepPhaseObserver* step_phase_observer = nullptr;
 
-// Sets this thread's observer; nullptr removes it. Returns the previous one.
+// Sets this thread's observer; nullptr removes it. Returns the previous
+// observer.
 inline StepPhaseObserver* observe_step_phases(StepPhaseObserver* observer) {
   return std::exchange(step_phase_observer, observer);
 }

@@ -147,7 +147,7 @@ void Terminal::print_header(const std::string& line) {
   print_painted(painted(printable(line), Colour::kBold, style()));
 }
 
-// In one write, because other processes may write to the same terminal.
+// Uses one write, because other processes may write to the same terminal.
 void Terminal::print_painted(const std::string& line) {
   const std::lock_guard lock(mutex_);
   output_.write(live_.empty() ? line + "\n" : kClearLine + line + "\n" + live_);

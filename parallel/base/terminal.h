@@ -13,9 +13,9 @@
 namespace headroom {
 
 struct TerminalStyle {
-  // A line may be overwritten. False for pipes, files, TERM=dumb, and under CI.
+  // Lines may be overwritten. False for pipes, files, TERM=dumb, and under CI.
   bool rewrites_lines = false;
-  // Only if lines may be overwritten, and never with NO_COLOR.
+  // Colours may be used: only if rewrites_lines is true, never with NO_COLOR.
   bool has_colours = false;
   // The locale uses UTF-8. Otherwise bars are drawn with ASCII characters.
   bool is_unicode = false;
@@ -39,7 +39,7 @@ TerminalSize terminal_size_of(int file_descriptor);
 
 enum class Colour { kBold, kDim, kGreen, kCyan, kYellow, kRed };
 
-// `text` in that colour; unchanged if the terminal has no colours.
+// `text` in this colour; unchanged if the terminal has no colours.
 std::string painted(const std::string& text, Colour colour,
                     const TerminalStyle& style);
 
@@ -67,13 +67,14 @@ class Terminal {
   Terminal& operator=(const Terminal&) = delete;
 
   const TerminalStyle& style() const { return output_.style; }
-  // In characters; 0 if it is unknown, or if lines cannot be rewritten.
+  // The width in characters; 0 if it is unknown, or if lines cannot be
+  // rewritten.
   size_t width() const;
 
   // Prints a permanent line; a warning is coloured.
   void print(const std::string& line);
   void print_header(const std::string& line);
-  // Calls `print`, which writes whole lines to the terminal.
+  // Removes the live line while `print` writes whole lines to the terminal.
   void above(const std::function<void()>& print);
 
   // Replaces the live line. Does nothing if lines cannot be rewritten.

@@ -39,8 +39,9 @@ std::string fixed_text(double value, int decimals);
 // 1234567 with 3 digits -> "1.23e+06"; 0.25 -> "0.25". No trailing zeros.
 std::string significant_text(double value, int digits);
 
-// Parses a whole number: decimal digits, with at most a minus before them. No
-// value if `text` is anything else or the number is outside [low, high].
+// Parses a whole number: decimal digits, with at most a minus before them.
+// Returns nullopt if `text` is anything else or the number is outside [low,
+// high].
 std::optional<int64_t> parse_whole(
     std::string_view text, int64_t low = std::numeric_limits<int64_t>::min(),
     int64_t high = std::numeric_limits<int64_t>::max());

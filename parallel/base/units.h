@@ -33,7 +33,8 @@ std::string format_seconds(double seconds);
 
 // The present time in UTC: "2026-11-21T08:23:00.123Z".
 std::string utc_now();
-// Parses this format into milliseconds since 1970; no value for other text.
+// Parses the text of utc_now() into milliseconds since 1970; nullopt for
+// others.
 std::optional<int64_t> utc_milliseconds(const std::string& text);
 
 // value / part, rounded up. REQUIRES: value >= 0.

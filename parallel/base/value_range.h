@@ -33,7 +33,7 @@ inline constexpr const char* kValueRange = "value_range";
 // "0,4095", or "0,4095 100,9000" for two bands.
 std::string to_text(const ValueRanges& ranges);
 
-// The reverse of to_text; no value if a word is not a valid pair.
+// The reverse of to_text(); nullopt if a word is not a valid pair.
 std::optional<ValueRanges> parse_value_ranges(std::string_view text);
 
 // Why images of `bands` bands cannot have these ranges; "" if they can.

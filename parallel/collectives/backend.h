@@ -17,23 +17,24 @@ namespace headroom::collectives {
 
 struct NetworkOptions {
   // The name or address of this machine to which peers connect. If all ranks
-  // are on one machine, the absolute path of a folder for Unix sockets.
+  // are on one machine, it may be the absolute path of a folder for Unix
+  // sockets.
   std::string hostname = "127.0.0.1";
   // The time limit of each operation, including connecting. A shorter limit
   // fails sooner on a slow network; a longer one waits longer for a peer that
   // hangs.
   std::chrono::milliseconds timeout = std::chrono::seconds(20);
-  // In a larger group two ranks connect when they first exchange a message, so
-  // that most ranks have a few connections, not thousands. In a group of up to
-  // this size all ranks connect at once.
+  // In a group of up to this many ranks, every two ranks connect at once. In a
+  // larger group, two ranks connect when they first exchange a message, so that
+  // most ranks have a few connections, not thousands.
   int full_mesh_up_to = 64;
 };
 
-// The communicator of all ranks of a generation. kAuto means kGloo, the sockets
-// of make_network_communicator, even under mpirun: MPI cannot recover from a
+// Makes the communicator of all ranks of a generation. kAuto means kGloo
+// (make_network_communicator), even under mpirun: MPI cannot recover from a
 // failure, so it must be requested. Ranks of one host sum through shared
-// memory. kNccl means the same here, because NCCL only takes tensors of devices
-// (make_device_host_communicator). MPI ignores store and prefix.
+// memory. kNccl means kGloo here, because NCCL takes only device tensors
+// (make_device_host_communicator). MPI ignores `store` and `prefix`.
 std::unique_ptr<Communicator> make_communicator(
     plan::Backend backend, std::shared_ptr<KeyValueStore> store,
     const std::string& prefix, int rank, int size,
@@ -58,9 +59,9 @@ std::unique_ptr<Communicator> make_network_communicator(
 // several users. Each part of a split() decides separately.
 //
 // Sums are computed in rank order, each element by one rank, in parts of
-// SharedGroup::kPartBytes; nothing else is allocated. An asynchronous sum is
-// computed by the ranks' own threads in the first wait() or collective that
-// follows: backward uses all cores, and a further thread would slow it down.
+// SharedGroup::kPartBytes; no other memory is allocated. An asynchronous sum
+// is computed by the ranks' own threads in the next wait() or collective:
+// backward uses all cores, and another thread would slow it down.
 //
 // `timeout` limits each meeting of all ranks; use the timeout of `network`.
 std::unique_ptr<Communicator> share_memory(
@@ -76,10 +77,11 @@ std::unique_ptr<Communicator> share_memory(
 // by an exception. Otherwise mpirun ends the peers, which would wait for ever.
 std::unique_ptr<Communicator> make_mpi_communicator(int rank, int size);
 
-// Exchanges tensors of the host through `host` and tensors of a device through
-// `devices` (NCCL), except for messages: in the order of the pipeline and of
-// the halo they would deadlock in NCCL. Other device tensors are copied to the
-// host, exchanged, and copied back in wait(). `devices` may be null.
+// Exchanges host tensors through `host`, and device tensors through `devices`
+// (NCCL). If `devices` is null, device tensors are copied to the host,
+// exchanged, and copied back in wait(). So are device tensors in messages
+// between two ranks: in the order in which pipeline and halo exchange send
+// them, NCCL would deadlock.
 std::unique_ptr<Communicator> make_device_host_communicator(
     std::unique_ptr<Communicator> host, std::shared_ptr<DeviceRanks> devices);
 

@@ -17,13 +17,13 @@ class DoneWork final : public Work {
 };
 
 // A flat view of `tensor` in storage order, which shares its memory:
-// collectives are element-wise, so the order of axes does not matter if all
-// ranks have the same. Not tracked by autograd. REQUIRES: the tensor is valid
-// for Communicator (checked).
+// collectives are element-wise, so any order of axes is allowed if it is the
+// same on all ranks. Not tracked by autograd. REQUIRES: the tensor is valid for
+// Communicator (checked).
 at::Tensor flat_view(const at::Tensor& tensor);
 
-// A flat view for a message between two ranks. Nothing is added, so 16-bit
-// elements are allowed and viewed as bytes.
+// A flat view for a message between two ranks. Messages are not summed, so
+// 16-bit elements are allowed too; they are viewed as bytes.
 at::Tensor message_view(const at::Tensor& tensor);
 
 // Checks that 0 <= rank < size.
@@ -34,7 +34,7 @@ void check_multiple(const at::Tensor& whole, const at::Tensor& part, int size);
 
 struct SplitMembers {
   std::vector<int> ranks;  // Ranks of the old communicator, in their new order.
-  int rank = 0;            // this rank's position in it
+  int rank = 0;            // this rank's position in `ranks`
   int largest = 0;         // number of ranks of the largest part
 };
 

@@ -1,5 +1,5 @@
-// Communicator: a fixed, ordered set of ranks that exchange tensors; backend.h
-// makes them. A group of one returns its input.
+// Communicator: a fixed, ordered set of ranks that exchange tensors. backend.h
+// makes communicators. In a group of one rank, collectives return their input.
 //
 // The tensor of an asynchronous operation must live and stay unmodified until
 // wait(). One thread per rank starts operations and waits for them, in the same
@@ -46,15 +46,15 @@ class Communicator {
     all_reduce_async(tensor, op)->wait();
   }
 
-  // Returns [count] zeros in memory that this communicator sums with the least
-  // copying, as a whole or in parts (the same parts on all ranks). The memory
-  // may be used for anything else, and may outlive the communicator.
-  // Collective, with the same arguments on all ranks.
+  // Returns `count` zeros in memory that all_reduce sums with the least
+  // copying, as a whole or in parts (the same parts on all ranks). The tensor
+  // can be used like any other, and may outlive the communicator. Collective,
+  // with the same arguments on all ranks.
   virtual at::Tensor zeros(int64_t count, at::ScalarType type);
   // A generation may replace its communicator by a new one of the same ranks in
   // the same processes. The new one adopts the buffers of the old one, so that
-  // tensors from zeros() are still summed in place. All ranks do so, or none.
-  // buffers() is null if there is nothing to adopt.
+  // tensors from zeros() are still summed in place. Either all ranks call
+  // adopt(), or no rank does. buffers() is null if there are no buffers.
   class Buffers {
    public:
     virtual ~Buffers() = default;
@@ -65,7 +65,7 @@ class Communicator {
   // `output` has size() times the elements of `input`, in rank order.
   virtual void all_gather(const at::Tensor& output,
                           const at::Tensor& input) = 0;
-  // A gather that completes in wait(), or in the background if
+  // Starts a gather, which runs in wait(), or in the background if
   // gathers_in_background().
   virtual std::unique_ptr<Work> all_gather_async(const at::Tensor& output,
                                                  const at::Tensor& input);
@@ -78,7 +78,7 @@ class Communicator {
 
   virtual void broadcast(const at::Tensor& tensor, int root) = 0;
 
-  // Messages of one direction between two ranks match in order of issue; any
+  // Sends from one rank to another match its receives in order of issue; any
   // number may be in progress. Tensors have at least one element; bfloat16 and
   // float16 are allowed too.
   virtual std::unique_ptr<Work> send_async(const at::Tensor& tensor,
@@ -94,21 +94,21 @@ class Communicator {
 
   virtual void barrier() = 0;
 
-  // With a device, wait() only orders the device's work; the host learns of a
-  // failure later. check() throws CommunicationError if an operation has failed
-  // so far: all results after it are invalid. synchronize() returns when all
-  // operations are complete, and throws if one failed.
+  // For device tensors, wait() only orders the device's work; failures are
+  // detected later. check() throws CommunicationError if an operation has
+  // failed so far: all results after the failure are invalid. synchronize()
+  // returns when all operations are complete, and throws if one failed.
   virtual void check() {}
   virtual void synchronize() {}
   // Makes the connections that the first operation on a device's tensor would
-  // make (device_ranks.h), so that their memory is counted and a failure costs
-  // no step. Collective.
+  // make (device_ranks.h), so that their memory is counted and a failure to
+  // connect does not interrupt a training step. Collective.
   virtual void connect() {}
-  // Marks this rank as failed: its destructor then waits for no peer.
+  // Marks this rank as failed: the destructor then waits for no peer.
   virtual void abandon() {}
 
-  // The communicator of the ranks with this rank's `color`, ordered by `key`
-  // (equal keys by rank). Collective over all ranks.
+  // Returns a communicator of the ranks that pass the same `color` as this
+  // rank, ordered by `key` (equal keys by rank). Collective over all ranks.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 };
 

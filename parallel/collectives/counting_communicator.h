@@ -78,11 +78,11 @@ class CountingCommunicator final : public Communicator {
   }
 
  private:
-  // Counts nothing in a group of one.
+  // Adds the tensor's bytes to bytes_, except in a group of one rank.
   void count(const at::Tensor& tensor);
   Communicator& inner() const;
 
-  std::unique_ptr<Communicator> inner_;  // null once disconnected
+  std::unique_ptr<Communicator> inner_;  // null while disconnected
   const int rank_, size_;
   int64_t bytes_ = 0;
   std::shared_ptr<Buffers> buffers_;  // set while disconnected

@@ -152,9 +152,9 @@ class DeviceHostCommunicator final : public Communicator {
         .copy_(input.as_strided({input.numel()}, {1}));
   }
 
-  // The devices' communicator, or null if tensors pass through the host. For
-  // host tensors it first checks that no device sum has failed, since the data
-  // may depend on it.
+  // The communicator that takes `tensor` as it is, or null if the tensor must
+  // be copied to the host. For a host tensor, first checks that no device
+  // operation has failed, because the data may depend on one.
   Communicator* direct_for(const at::Tensor& tensor) const {
     if (!tensor.is_cpu()) return devices_.get();
     if (devices_ != nullptr) devices_->check();
@@ -162,9 +162,10 @@ class DeviceHostCommunicator final : public Communicator {
   }
 
   const std::unique_ptr<Communicator> host_;
-  // null: use host_ for all tensors
+  // null if device tensors are always copied to the host
   const std::shared_ptr<DeviceRanks> device_ranks_;
-  std::unique_ptr<Communicator> devices_;  // null then, and with one rank
+  // null if device_ranks_ is null or there is one rank
+  std::unique_ptr<Communicator> devices_;
 };
 
 }  // namespace

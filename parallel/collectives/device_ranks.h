@@ -8,12 +8,12 @@
 //
 // Connecting cannot cause a deadlock: it is an operation of its own, on `host`
 // and among the group's ranks only, right before the first device operation.
-// All ranks of a group issue the same operations in the same order, so all
-// reach it. Whether they connect there depends only on the group's ranks and on
-// earlier groups, which is equal on all ranks. Splitting an existing
+// All ranks of a group issue the same operations in the same order, so all of
+// them reach this point. Whether they connect depends only on the group's ranks
+// and on earlier groups, which are equal on all ranks. Splitting an existing
 // communicator would need other ranks too. Connecting makes the host wait for
-// the group's other ranks, so groups that are certain to be used connect with
-// the mesh (Communicator::connect).
+// the group's other ranks, so groups that are certain to be used connect when
+// the mesh is made (Communicator::connect).
 #pragma once
 
 #include <memory>
@@ -27,7 +27,8 @@ class DeviceRanks {
   virtual ~DeviceRanks() = default;
 
   // The device communicator of `host`'s ranks, which belong to the generation.
-  // NCCL connects through `host`, which must outlive it. Not collective.
+  // NCCL connects through `host`, which must outlive the result. Not
+  // collective.
   virtual std::unique_ptr<Communicator> over(Communicator& host) = 0;
 };
 

@@ -6,8 +6,8 @@
 namespace headroom::collectives {
 namespace {
 
-// A tensor over plain host memory, not counted as the step's: after a tensor
-// allocation failed, results can still be gathered.
+// A tensor over plain host memory, which is not counted as tensor memory:
+// results can still be gathered after a tensor allocation has failed.
 at::Tensor bytes_at(std::string& memory) {
   return at::from_blob(memory.data(), {static_cast<int64_t>(memory.size())},
                        at::kByte);

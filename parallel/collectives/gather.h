@@ -29,8 +29,8 @@ std::vector<T> tell_all(Communicator& ranks, T mine) {
 
 bool all_agree(Communicator& ranks, bool here);
 
-// Returns every rank's bytes, by rank. They may differ in size, such as the
-// detections of a validation shard.
+// Returns every rank's bytes, by rank. Ranks may pass different numbers of
+// bytes, such as the detections of their validation shards.
 std::vector<std::string> gather_bytes(Communicator& communicator,
                                       const std::string& mine);
 

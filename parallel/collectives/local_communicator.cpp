@@ -22,7 +22,8 @@
 namespace headroom::collectives {
 namespace {
 
-// The state shared by ranks that are threads; any thread may call it.
+// The state shared by ranks that are threads of one process. Any thread may
+// call its functions.
 
 // One rank's tensors in an operation; both are flat.
 struct LocalPart {
@@ -47,15 +48,16 @@ class LocalGroup {
 
   int size() const { return size_; }
 
-  // Joins the operation under `key`; the last of `expected` performs it.
-  // Throws CommunicationError.
+  // Joins the operation under `key`; the last rank of `expected` to join
+  // performs it. Throws CommunicationError.
   std::shared_ptr<LocalOperation> join(
       const std::string& key, const std::string& name, int rank,
       std::set<int> expected, LocalPart part,
       std::function<void(std::vector<LocalPart>&)> perform);
 
-  // Waits until it is performed. Throws CommunicationError when a rank that it
-  // needs has left, or after the timeout; the group has then failed for all.
+  // Waits until `operation` is performed. Throws CommunicationError if an
+  // expected rank has left without joining, or after the timeout; the group is
+  // then unusable for all ranks.
   void wait(const std::shared_ptr<LocalOperation>& operation, int rank);
 
   // Marks the rank as lost: operations that wait for it fail.
@@ -157,7 +159,8 @@ void LocalGroup::perform_now(LocalOperation& operation, int rank) {
   changed_.notify_all();
 }
 
-// Drops all operations with their tensors, so that nothing writes to them.
+// Drops all operations with their tensors, so that none of them writes to a
+// tensor later.
 void LocalGroup::fail(const std::string& reason) {
   if (failure_.empty()) failure_ = reason;
   operations_.clear();
@@ -339,7 +342,7 @@ class LocalCommunicator final : public Communicator {
                    cat("rank ", from, " cannot exchange with itself"));
     const at::Tensor flat = message_view(tensor);
     const std::string name = cat("message from ", from, " to ", to);
-    // Parts come in rank order.
+    // `parts` is in rank order.
     const size_t source = from < to ? 0 : 1;
     return std::make_unique<LocalWork>(
         group_,

@@ -60,8 +60,8 @@ Mesh::Mesh(Communicator& all, const plan::ParallelLayout& of_ranks)
   connect();
 }
 
-// Gradients use `replicas`, an image's batch-norm sums `spatial`. The other
-// axes may never carry a device tensor.
+// Connects the axes that are certain to exchange device tensors: `replicas`
+// (gradients) and `spatial` (batch-norm sums of an image).
 void Mesh::connect() {
   replicas->connect();
   spatial->connect();

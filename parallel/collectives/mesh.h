@@ -10,8 +10,9 @@
 //               ranks: gradient sums may start at any time in backward, so
 //               other exchanges during backward need their own communicator
 //
-// Each one counts the bytes that this rank contributes, so that a test can
-// verify that work is split. The mesh owns them, but not `world`.
+// Each communicator counts the bytes that this rank contributes, so that a test
+// can verify that work is split. The mesh owns the communicators, except
+// `world`.
 #pragma once
 
 #include <array>
@@ -51,7 +52,8 @@ struct Mesh {
   enum class Axis { kPipeline, kData, kSpatial, kReplicas };
 
  private:
-  // In the order in which all ranks create them.
+  // The axes and their communicators, in the order in which all ranks create
+  // them.
   std::array<std::pair<Axis, std::unique_ptr<CountingCommunicator>*>, 5> axes();
   std::unique_ptr<Communicator> split(Axis axis) const;
   void connect();

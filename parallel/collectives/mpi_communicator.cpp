@@ -115,7 +115,7 @@ class MpiCommunicator final : public Communicator {
 
   ~MpiCommunicator() override {
     if (std::uncaught_exceptions() > 0) ends_well = false;
-    // Collective: hangs once a peer has failed.
+    // MPI_Comm_free is collective and would hang after a peer has failed.
     if (ends_well) MPI_Comm_free(&communicator_);
   }
 

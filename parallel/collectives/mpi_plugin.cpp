@@ -17,7 +17,8 @@ MpiApi& load_mpi_plugin() {
         "mpi", "this program was built without MPI: there is no " + path,
         "install libopenmpi-dev and build again, or use --backend gloo");
   }
-  // Global: Open MPI's plugins need its symbols there. Our library exports one.
+  // RTLD_GLOBAL: Open MPI's own plugins look up its symbols in the global
+  // scope. Our library adds only one symbol.
   const auto plugin =
       open_plugin<MpiApiFactory>(path, kMpiApiFactory, RTLD_GLOBAL);
   if (plugin.factory == nullptr) {

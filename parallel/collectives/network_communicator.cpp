@@ -24,7 +24,7 @@
 namespace headroom::collectives {
 namespace {
 
-// --- collectives, as one rank carries them out -------------------------------
+// --- one rank's part of each collective --------------------------------------
 
 enum class Kind : uint64_t { kSum = 1, kMax, kGather, kBroadcast, kBarrier };
 
@@ -147,8 +147,8 @@ void gather_around_ring(NetworkGroup& group, Bytes whole) {
   }
 }
 
-// Sends down a binomial tree: each rank that has the bytes passes them to ranks
-// at half the distance each time.
+// Sends along a binomial tree: a rank that has received the bytes sends them to
+// one rank after another, each at half the distance of the one before.
 void broadcast_down_tree(NetworkGroup& group, Bytes whole, int root) {
   const int size = group.size();
   const int place = (group.rank() - root + size) % size;
@@ -170,8 +170,8 @@ void broadcast_down_tree(NetworkGroup& group, Bytes whole, int root) {
   }
 }
 
-// A barrier: after the step of distance d, the 2d ranks before this one have
-// arrived.
+// A barrier: after the step of distance d, the last 2d ranks up to this one
+// have arrived.
 void meet(NetworkGroup& group) {
   const int size = group.size();
   for (int distance = 1; distance < size; distance *= 2) {
@@ -239,7 +239,7 @@ class NetworkCommunicator final : public Communicator {
     const int64_t count = part.numel();
     whole.narrow(0, rank() * count, count).copy_(part);
     if (!members_.is_full_mesh) {
-      // Messages would need a connection between every two ranks.
+      // A gather by messages would need a connection between every two ranks.
       return begin("all_gather", [whole](NetworkGroup& group) {
         gather_around_ring(group, bytes_of(whole));
       });
@@ -290,7 +290,8 @@ class NetworkCommunicator final : public Communicator {
   void abandon() override { group_->fail("this rank left its peers"); }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
-    // Open before any rank knows its part, because it then connects at once.
+    // Open the port before any rank knows its part: a rank that knows it
+    // connects at once.
     const TensorPort::Opening opening(*members_.port);
     const SplitMembers part = split_members(*this, color, key);
     GroupMembers members = members_;
@@ -379,7 +380,7 @@ std::unique_ptr<Communicator> make_network_communicator(
                        .name = prefix,
                        .rank = rank};
   for (int i = 0; i < size; ++i) members.world_ranks.push_back(i);
-  // Open now: a peer that reads this port's address connects at once.
+  // Open the port now: a peer that reads its address connects at once.
   const TensorPort::Opening opening(*members.port);
   try {
     introduce(members.port, std::move(store), prefix, rank, size,

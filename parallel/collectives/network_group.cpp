@@ -52,7 +52,7 @@ size_t moved(ssize_t count, int peer) {
                                      " has failed: ", std::strerror(errno)));
 }
 
-// `flags`: MSG_MORE if more data follows at once, to share one segment.
+// `flags`: MSG_MORE if more data follows at once, to send both in one segment.
 size_t send_some(int socket, Bytes bytes, int peer, int flags = 0) {
   if (bytes.empty()) return 0;
   return moved(::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | flags),
@@ -129,7 +129,7 @@ void NetworkGroup::connect() {
   }
 }
 
-// The higher of two ranks connects to the lower.
+// Of two ranks, the one with the higher number connects to the other.
 void NetworkGroup::connect_with(
     const std::vector<std::pair<int, Channel>>& wanted) {
   PeerPatience patience(timeout_, Clock::now());
@@ -418,7 +418,8 @@ void NetworkGroup::take_news(std::map<int, Link>& links) {
   }
 }
 
-// Moves all data that sockets can take or give now, or waits for one.
+// Sends and receives all data for which a socket is ready. If no socket is
+// ready, waits for one first.
 void NetworkGroup::move_messages(std::map<int, Link>& links) {
   std::vector<pollfd> waiting = {{wake_.get(), POLLIN, 0}};
   std::vector<int> peers = {-1};
@@ -457,7 +458,8 @@ bool NetworkGroup::move(Message& message, int socket, int peer) {
   };
   constexpr size_t kLength = sizeof(message.length);
   const Bytes length = std::as_writable_bytes(std::span(&message.length, 1));
-  // Without bytes nothing follows, and the kernel would wait 200 ms for it.
+  // An empty message has no data after its length; with MSG_MORE, the kernel
+  // would wait 200 ms for data.
   const int flags = message.bytes.empty() ? 0 : MSG_MORE;
   while (message.done < kLength) {
     const size_t count = some(length.subspan(message.done), flags);

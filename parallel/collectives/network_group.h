@@ -3,16 +3,16 @@
 //
 // Two ranks have up to two connections: one for collectives, between ranks
 // whose distance is a power of two (round the ring of ranks), and one for
-// messages, between any two. Data is sent in order of issue, so it needs no
-// names, only its length, which is checked. A group has two threads, each
-// started on first use: one runs the collectives one by one, the other moves
-// all messages at the same time.
+// messages, between any two. Data is sent in order of issue, after its length,
+// which is checked. A group has two threads, each started on first use: one
+// runs the collectives one by one, the other moves all messages at the same
+// time.
 //
 // The first failure of any kind ends the group on this rank: all its
 // connections are closed, which makes the peers fail at once too, and every
 // operation in progress fails with the reason.
 //
-// Threads: any; await() may be called by several.
+// Threads: any; several threads may call await() at the same time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -60,8 +60,8 @@ struct GroupMembers {
   std::shared_ptr<TensorPort> port;
   std::string name;                   // unique, and equal on all ranks
   int rank = 0;                       // this rank's number
-  std::vector<int> world_ranks = {};  // the members' numbers in the port
-  bool is_full_mesh = true;           // also connects for messages at once
+  std::vector<int> world_ranks = {};  // members' ranks in the run
+  bool is_full_mesh = true;           // every two ranks connect at once
 };
 
 class NetworkGroup {
@@ -77,8 +77,8 @@ class NetworkGroup {
   int size() const { return static_cast<int>(members_.world_ranks.size()); }
 
   using Handle = std::shared_ptr<Operation>;
-  // Runs `body` after all earlier collectives. It owns its tensors, and uses
-  // exchange() alone; an exception from it ends the group.
+  // Runs `body` after all earlier collectives. `body` owns its tensors, and
+  // communicates only with exchange(); an exception from it ends the group.
   Handle collective(std::function<void()> body);
   Handle send(const at::Tensor& tensor, int to);
   Handle receive(const at::Tensor& tensor, int from);
@@ -152,14 +152,14 @@ class NetworkGroup {
   const std::chrono::milliseconds timeout_;
   std::unique_ptr<TensorPort::Opening> opening_;
   Socket wake_;                   // an eventfd
-  std::vector<std::byte> piece_;  // used by the collectives thread
+  std::vector<std::byte> piece_;  // buffer of the collectives thread
   std::atomic<bool> has_failed_ = false;
 
-  mutable std::mutex mutex_;  // guards the following
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::string reason_;
   bool is_ending_ = false;
-  std::vector<Socket> sockets_;  // all sockets, open until the end
+  std::vector<Socket> sockets_;  // open until the group is destroyed
   std::map<std::pair<int, Channel>, int> by_peer_;
   std::deque<Task> tasks_;
   std::vector<Message> issued_;

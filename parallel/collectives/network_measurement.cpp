@@ -37,9 +37,9 @@ struct Measured {
   }
 };
 
-// The messages of one pair. A header has the number of bytes that follow, or 0
-// at the end; each message is acknowledged. The bytes are not counted as the
-// run's tensor memory.
+// Exchanges the messages of one pair. Each message begins with a header, the
+// number of bytes that follow, or 0 at the end, and is acknowledged. The memory
+// of the messages is not counted as tensor memory.
 class Meeting {
  public:
   Meeting(Communicator& ranks, int peer)
@@ -61,7 +61,7 @@ class Meeting {
         const int64_t larger = std::min(kMostBytes, kGrowth * bytes);
         if (spent + kGrowth * took <= most) {
           bytes = larger;
-          best = 0;  // a short message only fills queues
+          best = 0;  // shorter messages only fill queues
           continue;
         }
       }

@@ -4,9 +4,10 @@
 //
 // Machines are measured in pairs, all pairs of a round at the same time, with
 // each machine in one pair. Up to 16 machines, every pair is measured once (a
-// tournament); with more, each machine is paired with its neighbours and one
-// that is far away. A pair sends a few empty messages in both directions, then
-// growing ones in one direction until its share of the time is over.
+// tournament); with more, each machine is paired with its neighbours and with
+// one that is far away. A pair sends a few tiny messages in both directions,
+// then messages of growing size in one direction until its share of the time is
+// over.
 #pragma once
 
 #include <chrono>
@@ -30,9 +31,9 @@ inline constexpr int kMostMachinesOfAllPairs = 16;
 // The rounds for `machines` machines; no machine is in two pairs of a round.
 std::vector<MachinePairs> measuring_rounds(int machines);
 
-// Measures for about `most` if all ranks answer. Returns nothing if all ranks
+// Measures for about `most` if all ranks answer. Returns nullopt if all ranks
 // are on one machine. `interface` is the network interface of this rank's
-// machine; the result has that of the first rank. Collective over all ranks,
+// machine; the result names the interface of rank 0. Collective over all ranks,
 // which must not share memory. Errors: CommunicationError.
 std::optional<plan::NetworkRates> measure_network(
     Communicator& ranks, int64_t machine, const std::string& interface,

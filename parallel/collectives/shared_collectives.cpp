@@ -19,7 +19,7 @@
 namespace headroom::collectives {
 namespace {
 
-// Place::number is the buffer's number << this, plus the offset.
+// Place::number is (buffer index << kOffsetBits) + offset in the buffer.
 constexpr int kOffsetBits = 48;
 
 struct Offer {
@@ -59,10 +59,11 @@ enum Operation : int64_t {
   kGather,
   kScatter,
   kBarrier,
-  kBroadcast  // + the root's rank
+  kBroadcast  // kBroadcast + the root's rank
 };
 
-// Up to this size every rank computes the whole sum: one meeting, not two.
+// Up to this size every rank computes the whole sum, which takes one meeting
+// instead of two.
 constexpr int64_t kSmallBytes = 16 << 10;
 
 // The piece of a sum in place: small enough that data to be written to the
@@ -84,7 +85,7 @@ void for_type(at::ScalarType type, const Body& body) {
   }
 }
 
-// target[begin .. end) = the parts' elements [begin .. end), reduced.
+// Reduces the parts' elements [begin, end) and writes the results to `target`.
 void reduce(at::ScalarType type, const std::vector<std::byte*>& parts,
             ReduceOp op, int64_t begin, int64_t end, std::byte* target) {
   for_type(type, [&](auto zero) {
@@ -98,7 +99,7 @@ void reduce(at::ScalarType type, const std::vector<std::byte*>& parts,
   });
 }
 
-// body(data, bytes, count) for pieces of the tensor.
+// Calls body(data, bytes, count) for each piece of at most `largest_bytes`.
 template <typename Body>
 void in_pieces(const at::Tensor& flat, int64_t largest_bytes,
                const Body& body) {
@@ -123,7 +124,7 @@ at::Tensor SharedBuffers::create(Communicator& ranks, int64_t count,
                  cat("a buffer of ", buffer.bytes, " bytes"));
   const auto bytes = static_cast<size_t>(buffer.bytes);
   Offer mine;
-  // Inform the peers, which wait, before this rank throws.
+  // Thrown only after the peers, which wait for this rank, are informed.
   std::exception_ptr refused;
   try {
     std::shared_ptr<void> counted = OutsideMemory::count(buffer.bytes);

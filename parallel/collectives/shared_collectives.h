@@ -22,8 +22,8 @@
 namespace headroom::collectives {
 
 // Tensors whose memory is mapped by all ranks of a host, so that they can be
-// summed in place. A tensor keeps its own memory alive; the mappings of the
-// ranks' memory live as long as this object.
+// summed in place. A tensor keeps its own memory alive; other ranks' memory
+// stays mapped as long as this object exists.
 class SharedBuffers final : public Communicator::Buffers {
  public:
   // A range of a buffer, in the memory of every rank.
@@ -32,10 +32,10 @@ class SharedBuffers final : public Communicator::Buffers {
     std::vector<std::byte*> parts;  // each rank's part
   };
 
-  // Returns [count] zeros, on every rank a tensor of the same size that the
-  // others have mapped; undefined if a rank has no memory to share. It counts
-  // as tensor memory (parallel/base/memory_category.h). Collective over
-  // `ranks`, which must be on one host.
+  // Returns a tensor of `count` zeros whose memory all ranks have mapped, or an
+  // undefined tensor if a rank has no memory to share. The tensor counts as
+  // tensor memory (parallel/base/memory_category.h). Collective over `ranks`,
+  // which must be on one host.
   at::Tensor create(Communicator& ranks, int64_t count, at::ScalarType type);
 
   // The place of [data, data + bytes), if it is in a buffer.
@@ -56,8 +56,8 @@ class SharedBuffers final : public Communicator::Buffers {
   std::vector<Buffer> buffers_;
 };
 
-// Runs each operation to completion. Tensors are flat and contiguous. Group and
-// buffers must outlive it.
+// Collectives that return when they are complete. Tensors are flat and
+// contiguous. `group` and `buffers` must outlive this object.
 class SharedCollectives {
  public:
   SharedCollectives(SharedGroup& group, const SharedBuffers& buffers)

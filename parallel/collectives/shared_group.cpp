@@ -28,7 +28,7 @@ namespace {
 // a chance of 2^-64): same host, same process-number namespace (container),
 // same user.
 int64_t host_identity() {
-  // The kernel generates it at every boot.
+  // The kernel generates a new boot_id at every boot.
   std::string identity;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), identity);
   struct stat name_space = {};
@@ -45,12 +45,12 @@ int64_t host_identity() {
 // pointers and only lock-free atomics.
 struct SharedGroup::Shared {
   // Fields of the segment's owner.
-  alignas(64) std::atomic<uint64_t> meetings;  // meetings that it reached
+  alignas(64) std::atomic<uint64_t> meetings;  // meetings the owner reached
   std::atomic<uint32_t> has_left;
   Signature signatures[2];
 
   // Fields of the group, used only in rank 0's segment.
-  alignas(64) std::atomic<uint32_t> activity;  // counts changes; the futex
+  alignas(64) std::atomic<uint32_t> activity;  // futex; counts changes
   std::atomic<uint32_t> sleepers;
   std::atomic<uint32_t> has_failed;
 };
@@ -133,7 +133,7 @@ std::unique_ptr<SharedGroup> SharedGroup::connect(
     }
     can &= one.host == mine.host && one.is_ready != 0;
   }
-  if (!can) return nullptr;  // all ranks decide alike
+  if (!can) return nullptr;  // `can` is equal on all ranks
 
   try {
     for (int rank = 0; rank < ranks.size(); ++rank) {

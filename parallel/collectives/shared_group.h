@@ -4,17 +4,17 @@
 //   parts = group.begin(signature);   write this rank's part, parts[rank]
 //   group.meet(operation);            now all ranks' parts can be read
 //
-// Each rank owns a segment with some bookkeeping and two buffers, and maps
-// those of all others. Turns alternate between the buffers, and each turn has
-// at least one meeting: so when a turn begins, no rank still reads the data of
-// two turns before.
+// Each rank owns a segment with some bookkeeping and two buffers, and maps the
+// segments of all other ranks. Turns alternate between the buffers, and each
+// turn has at least one meeting: so when a turn begins, no rank still reads the
+// data of two turns before.
 //
 // Waiting spins for some microseconds, then sleeps on a futex. One thread per
 // rank. A rank leaves by destroying the group: peers that wait for it fail.
 // Errors: CommunicationError if a peer has left, died (by any signal: its
-// process is watched through a pidfd), given up, or does not come within the
-// time limit; all ranks' groups are then unusable. CheckFailure if ranks begin
-// turns with different signatures.
+// process is watched through a pidfd), given up, or not reached the meeting
+// within the time limit; all ranks' groups are then unusable. CheckFailure if
+// ranks begin turns with different signatures.
 #pragma once
 
 #include <chrono>
@@ -40,8 +40,8 @@ class SharedGroup {
     int64_t place = 0;  // SharedBuffers::Place::number, for sums in place
   };
 
-  // Makes the group of `ranks`; null with the `reason` if they cannot share
-  // memory. Collective; the result is the same on all ranks.
+  // Makes the group of `ranks`. Returns null and sets `reason` if they cannot
+  // share memory, on all ranks alike. Collective.
   static std::unique_ptr<SharedGroup> connect(Communicator& ranks,
                                               std::chrono::milliseconds timeout,
                                               std::string& reason);
@@ -50,12 +50,13 @@ class SharedGroup {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
 
-  // The next turn's buffers, kPartBytes each, by rank.
+  // Begins a turn. Returns its buffers, by rank, of kPartBytes each.
   const std::vector<std::byte*>& begin(const Signature& signature);
   // Returns when all ranks have reached this point of the turn.
   void meet(const char* operation);
 
-  // Makes peers that wait, or will wait, fail too.
+  // Marks the group as failed: this rank's later calls fail, and so do peers
+  // that wait now or later.
   void give_up(const std::string& reason);
   void throw_if_failed(const char* operation) const;
 
@@ -63,7 +64,8 @@ class SharedGroup {
   struct Shared;  // the bookkeeping in a segment
   struct Member {
     SharedSegment segment;
-    int process_descriptor = -1;  // readable when the process has ended
+    // a pidfd, readable when the process has ended
+    int process_descriptor = -1;
     Shared& shared() const;
   };
 

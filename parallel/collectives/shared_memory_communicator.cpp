@@ -20,7 +20,8 @@ class Connection {
              std::unique_ptr<SharedGroup> group)
       : network_(std::move(network)), group_(std::move(group)) {}
 
-  // Makes waiting peers fail, and operations in progress here.
+  // Closes the connections, so that waiting peers and this rank's operations in
+  // progress fail.
   void leave() {
     group_.reset();
     network_.reset();

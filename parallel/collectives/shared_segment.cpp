@@ -17,7 +17,7 @@
 namespace headroom::collectives {
 namespace {
 
-constexpr size_t kTokenPage = 4096;  // before the data
+constexpr size_t kTokenPage = 4096;  // holds the token, before the data
 
 [[noreturn]] void fail(const std::string& what, int code) {
   throw Error("shared_memory", what + ": " + std::strerror(code),

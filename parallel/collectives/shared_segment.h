@@ -1,10 +1,10 @@
 // SharedSegment: memory of this process that other processes of the same host
 // and user can map.
 //
-// It is an anonymous file (memfd): it has no name to guess, none is left by a
-// killed process, and /dev/shm does not limit its size. Peers open it through
-// /proc and compare a random token, to detect a process that reuses a dead
-// one's number.
+// It is an anonymous file (memfd): it has no name that others can guess, a
+// killed process leaves no file, and /dev/shm does not limit its size. Peers
+// open it through /proc and compare a random token, to detect a new process
+// that has the process ID of a dead one.
 //
 // A mapping keeps the memory alive, even after its owner has ended. Errors:
 // Error (tag "shared_memory") if it cannot be made or opened.
@@ -46,7 +46,7 @@ class SharedSegment {
   SharedSegment(const SegmentAddress& address, int descriptor, size_t bytes);
 
   SegmentAddress address_;
-  int descriptor_ = -1;  // only in the owner; peers use /proc
+  int descriptor_ = -1;  // -1 except in the owner
   std::byte* data_ = nullptr;
   size_t mapped_bytes_ = 0;
 };

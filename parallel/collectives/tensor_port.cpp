@@ -28,8 +28,8 @@ namespace {
 
 constexpr int kBacklog = 4096;
 constexpr int kLookMs = 50;
-// An address begins with its kind; then come a sockaddr's bytes for TCP, or the
-// path of a Unix socket.
+// An address is its kind, followed by the bytes of a sockaddr (TCP) or the path
+// of a Unix socket.
 constexpr char kTcp = 't';
 constexpr char kUnix = 'u';
 
@@ -95,7 +95,8 @@ Name name_of_text(const std::string& text) {
 }
 
 void send_at_once(int socket) {
-  const int on = 1;  // fails on a Unix socket, which needs none
+  // Fails on a Unix socket, which has no TCP_NODELAY; the error is ignored.
+  const int on = 1;
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
@@ -133,8 +134,8 @@ Socket::~Socket() {
   if (is_open()) close(descriptor_);
 }
 
-// The start of a connection. All ranks run the same build, on machines of the
-// same byte order.
+// The first bytes sent on a connection. All ranks run the same build, on
+// machines of the same byte order.
 struct TensorPort::Greeting {
   Secret secret{};
   uint64_t group = 0;
@@ -201,8 +202,8 @@ void TensorPort::introduce(KeyValueStore& store, const std::string& prefix,
   }
   const std::string port = prefix + "/port/";
   store.set(cat(port, rank), address_);
-  // Rank 0 reads all addresses and publishes one list: with thousands of ranks,
-  // reading each other's would be too many calls.
+  // Rank 0 reads all addresses and publishes them as one list: if thousands of
+  // ranks read each other's addresses, the store would get too many calls.
   if (rank == 0) {
     std::string ports;
     for (const std::string& address : store.get_all(port, size, timeout)) {
@@ -246,7 +247,8 @@ Socket TensorPort::connect(int world_rank, uint64_t group, int own_rank,
             static_cast<ssize_t>(sizeof(hello))) {
       return made;
     }
-    // A rank listens before it publishes its address.
+    // A rank listens before it publishes its address, so refusing a connection
+    // means that it has left.
     if (errno == ECONNREFUSED || errno == ENOENT) {
       throw CommunicationError(
           cat("rank ", world_rank, " of the run has left"));
@@ -294,14 +296,15 @@ void TensorPort::accept_one() {
   Socket socket(::accept4(listener_.get(), nullptr, nullptr,
                           SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket.is_open()) {
-    // Silent connections of strangers may have used up the descriptors.
+    // Connections of other programs may have used up the descriptors.
     const bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
     if (is_full)
       std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
     return;
   }
-  // With TCP, data is already there, and the greeting is one segment. A Unix
-  // socket is accepted before its data, from a process of this run.
+  // A TCP connection is accepted when its first segment, the whole greeting,
+  // has arrived. A Unix socket is accepted before its data arrives, but only
+  // processes of this run can connect to it.
   pollfd greeted{socket.get(), POLLIN, 0};
   if (!path_.empty()) poll(&greeted, 1, 1000);
   Greeting hello;

@@ -70,18 +70,19 @@ class TensorPort {
   // introduce().
   Socket connect(int world_rank, uint64_t group, int own_rank, Channel channel,
                  const std::function<bool()>& is_over) const;
-  // Waits for the answer until `is_over`. Returns false if the other side has
-  // closed the connection: it is no rank of this run, or has left the group.
+  // Waits for the port's answer until `is_over` returns true. Returns false if
+  // there is no answer, or if the other side has closed the connection: its
+  // port belongs to another run, or it has left the group.
   static bool is_welcome(const Socket& socket,
                          const std::function<bool()>& is_over);
 
-  // Passes the connections of `group`, including earlier ones, to `take`, with
-  // the port's mutex held, until leave().
+  // Passes the connections of `group`, including those accepted before this
+  // call, to `take` until leave(). `take` is called with the port's mutex held.
   using Take = std::function<void(int rank, Channel channel, Socket socket)>;
   void attach(uint64_t group, Take take);
   void leave(uint64_t group);
 
-  // The port is open while at least one Opening exists.
+  // The socket filter is removed while at least one Opening exists.
   class Opening {
    public:
     explicit Opening(TensorPort& port) : port_(port) { port_.change(1); }
@@ -104,9 +105,9 @@ class TensorPort {
   Socket listener_;
   Socket wake_;  // an eventfd
   std::string address_;
-  std::string path_;                    // of the Unix socket, if it is one
+  std::string path_;                    // path of the Unix socket; "" for TCP
   std::vector<std::string> addresses_;  // by rank, set by introduce()
-  mutable std::mutex mutex_;            // guards the following
+  mutable std::mutex mutex_;            // guards the members below
   int openings_ = 0;
   bool is_introduced_ = false;
   bool is_ending_ = false;

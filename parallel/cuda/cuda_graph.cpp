@@ -26,7 +26,7 @@ void or_out_of_memory(const Call& call) {
 }
 
 // LibTorch stops allocating to a graph's pool, and frees the pool with the
-// graph, only if CUDA ended the capture successfully. This accesses that state.
+// graph, only if CUDA ended the capture successfully (has_ended()).
 class Graph : public at::cuda::CUDAGraph {
  public:
   bool has_ended() const { return capture_ended_; }

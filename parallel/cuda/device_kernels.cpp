@@ -20,7 +20,7 @@ namespace {
 void check(int error) { C10_CUDA_CHECK(static_cast<cudaError_t>(error)); }
 
 // Arrival counters for the blocks of the summing passes. Each stream has its
-// own, because streams of one device may sum at the same time.
+// own counters, because streams of one device may sum at the same time.
 unsigned* arrivals_of(cudaStream_t stream) {
   static std::mutex mutex;
   static auto* const known =
@@ -62,7 +62,7 @@ struct Card {
     check(work(place));
   }
 
-  // Uses CUDA's own host allocator: pin_memory() would use that of the
+  // Uses CUDA's own host allocator: pin_memory() would use the allocator of the
   // process's accelerator, which may be another device. The page-locked copy
   // stays valid until the device has read it, because the allocator waits for
   // the stream before it reuses memory.

@@ -43,7 +43,8 @@ std::optional<devices::DeviceMemory::HistoryEvent::Action> action_of(
   }
 }
 
-// The plugin's own innermost scope, if there is one, otherwise the program's.
+// The category of the plugin's innermost MemoryCategoryScope, if there is one,
+// otherwise of the program's innermost scope.
 MemoryCategory category_of(int64_t bytes,
                            const devices::HostServices& services) {
   const MemoryCategory here = MemoryCategoryScope::of(bytes);

@@ -49,8 +49,8 @@ std::optional<std::string> cuda_device_failure(int device) {
   int before = 0;
   if (cudaGetDevice(&before) != cudaSuccess) before = device;
   cudaError_t result = cudaSetDevice(device);
-  // Querying a stream does not wait, and returns an error that persists. Errors
-  // about a capture in progress are not such errors.
+  // Querying a stream does not wait, and returns the error of a failed device.
+  // Errors about a capture in progress do not mean that the device failed.
   if (result == cudaSuccess) result = cudaStreamQuery(cudaStreamPerThread);
   if (before != device) static_cast<void>(cudaSetDevice(before));
   switch (result) {
@@ -60,7 +60,7 @@ std::optional<std::string> cuda_device_failure(int device) {
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorStreamCaptureInvalidated:
     case cudaErrorStreamCaptureImplicit:
-      // clear it, or the next check would throw it
+      // Clear the error, or the next check would throw it.
       static_cast<void>(cudaGetLastError());
       return std::nullopt;
     default:

@@ -33,7 +33,7 @@ std::string map_text(const at::Tensor& map) {
              map.size(1), " channels");
 }
 
-// The arguments that both passes share. `map` is the unpooled map.
+// The arguments that both pooling passes share. `map` is the unpooled map.
 PoolArguments arguments_of_pool(const at::Tensor& map, const at::Tensor& pooled,
                                 const at::Tensor& choices, int64_t window) {
   HEADROOM_CHECK(map.dim() == 4 && pooled.dim() == 4,
@@ -91,7 +91,8 @@ void set_direction(const at::Tensor& from, const at::Tensor& to,
                  "pooling of " + map_text(to) + ", more than a kernel counts");
 }
 
-// Checks for `numel` elements of `type`, contiguous, on the device of `beside`.
+// Checks that `tensor` has `numel` contiguous elements of `type` and is on the
+// device of `beside`.
 void check_operand(const at::Tensor& tensor, int64_t numel, at::ScalarType type,
                    const at::Tensor& beside, const char* name) {
   HEADROOM_CHECK(

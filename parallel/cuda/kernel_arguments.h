@@ -16,8 +16,8 @@
 
 namespace headroom::cuda {
 
-// The arguments of one launch: samples from `first` on, as many as a launch
-// takes. REQUIRES: first < starts.size().
+// The arguments of one launch, which renders samples `first` to `first` +
+// kMostRendered - 1, or to the last one. REQUIRES: first < starts.size().
 RenderArguments render_arguments(const at::Tensor& region,
                                  std::span<const int64_t> starts,
                                  const at::Tensor& images, size_t first);

@@ -7,10 +7,9 @@
 //
 //   operand(values)          a tensor, or the tensors of a struct, as the
 //                            kernels read them
-//   multiprocessors(device)
+//   multiprocessors(device)  number of the device's multiprocessors
 //   launch(launch, work)     runs work(const LaunchPlace&), now or later;
-//   `work`
-//                            may be copied, and returns a cudaError_t
+//                            `work` may be copied, and returns a cudaError_t
 //   copy(host, target)       copies to the device; the host does not wait
 #pragma once
 
@@ -34,9 +33,9 @@ namespace headroom::cuda {
 
 struct Launch {
   c10::Device device;
-  const char* name;           // for counts of launches
-  int kernels = 1;            // that it launches
-  int64_t partial_bytes = 0;  // above 0: `partial` and `arrivals` are needed
+  const char* name;           // under which launches are counted
+  int kernels = 1;            // number of kernels
+  int64_t partial_bytes = 0;  // size of LaunchPlace::partial
 };
 
 template <typename Device>
@@ -215,7 +214,7 @@ class LaunchedKernels final : public kernels::DeviceKernels {
     return call;
   }
 
-  // A pass that writes a map.
+  // Launches a pass that writes a map.
   static void run(const at::Tensor& y, MapCall& call,
                   int (*pass)(const BatchNormArguments*, void*)) {
     call.run([&](const BatchNormArguments& arguments, const SumTargets&) {
@@ -223,7 +222,7 @@ class LaunchedKernels final : public kernels::DeviceKernels {
     });
   }
 
-  // A pass that sums.
+  // Launches a pass that sums.
   using SummingPass = int (*)(const BatchNormArguments*, const SumTargets*,
                               void*);
   static void run(const at::Tensor& y, MapCall& call, SummingPass pass) {

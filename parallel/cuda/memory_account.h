@@ -5,8 +5,8 @@
 // category that the allocating thread has set (HostServices), and keeps it
 // until it is free again.
 //
-// Threads: take() and give_back() run under the allocator's lock; others in
-// any.
+// Threads: the allocator calls take() and give_back() with its lock held; the
+// other functions may be called by any thread.
 #pragma once
 
 #include <array>
@@ -58,7 +58,7 @@ class MemoryAccount {
   std::atomic<activations::MemoryTimeline*> timeline_{nullptr};
   std::unordered_map<uint64_t, Block> blocks_;  // by address
   std::mutex held_mutex_;
-  std::unordered_map<const void*, int64_t> held_;  // by owner; guarded
+  std::unordered_map<const void*, int64_t> held_;  // by owner
 };
 
 }  // namespace headroom::cuda

@@ -40,7 +40,8 @@ size_t count_of(const at::Tensor& tensor) {
   return static_cast<size_t>(tensor.numel());
 }
 
-// A tensor in the form for NCCL: elements in storage order, on the device.
+// A tensor in the form that NCCL takes: elements in storage order, on the
+// device.
 struct Operand {
   at::Tensor given;
   at::Tensor flat;
@@ -60,7 +61,8 @@ struct Operand {
 
 class NcclWork final : public collectives::Work {
  public:
-  // A CPU `result` receives the values; `source` is only kept alive.
+  // If `result` is a CPU tensor, wait() copies the values to it. `source` is
+  // only kept alive.
   NcclWork(std::shared_ptr<NcclConnection> connection, const char* operation,
            OperationEnd end, Operand result, at::Tensor source = {})
       : connection_(std::move(connection)),
@@ -76,7 +78,7 @@ class NcclWork final : public collectives::Work {
     try {
       connection_->order_behind(end_);
     } catch (const std::exception&) {
-      // The next call on the communicator throws it.
+      // The next call on the communicator throws this failure.
     }
   }
 
@@ -274,8 +276,9 @@ void prepare_nccl() {
   // memory is allocated before memory is measured.
   setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
   // Reduction in the switch (NVLS) takes another 256 MiB of each card and is no
-  // faster for buckets of a few MiB; and a process that dies during one may
-  // leave errors on its peers' cards. NCCL_NVLS_ENABLE=1 turns it on.
+  // faster for buckets of a few MiB; and a process that dies during such a
+  // reduction may leave errors on its peers' cards. NCCL_NVLS_ENABLE=1 turns
+  // NVLS on.
   setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
 }
 

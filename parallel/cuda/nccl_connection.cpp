@@ -110,7 +110,7 @@ NcclFamily::Cause cause_of(ncclResult_t result, const std::string& text) {
 
 struct NextOperation {
   std::mutex mutex;
-  std::function<void(const c10::Stream&)> hook;  // guarded
+  std::function<void(const c10::Stream&)> hook;  // guarded by `mutex`
 };
 
 NextOperation& next_operation() {
@@ -129,7 +129,7 @@ void call_hook(const c10::Stream& stream) {
 
 struct Families {
   std::mutex mutex;
-  std::vector<std::weak_ptr<NcclFamily>> all;  // guarded
+  std::vector<std::weak_ptr<NcclFamily>> all;  // guarded by `mutex`
 };
 
 Families& families() {
@@ -282,7 +282,8 @@ void NcclConnection::wait_while_in_progress(ncclComm_t communicator,
 }
 
 void NcclConnection::settle(ncclResult_t result, const char* operation) {
-  // Wrong arguments come from this rank and leave the communicator usable.
+  // An error about invalid arguments is thrown on this rank only; the
+  // communicator stays usable.
   HEADROOM_CHECK(
       result != ncclInvalidArgument,
       std::string(operation) + ": " + text_of(result, communicator_));
@@ -375,8 +376,8 @@ void NcclConnection::look() {
 }
 
 void NcclConnection::watch() {
-  // Selects the device: a new thread starts on the first one, and querying
-  // events there would create a context.
+  // Without this, the new thread would use the first device, and querying
+  // events would create a context on that device.
   c10::impl::VirtualGuardImpl(place_.device.type()).setDevice(place_.device);
   std::unique_lock lock(mutex_);
   while (!ends_.wait_for(lock, kWatchEvery, [this] { return is_ending_; })) {

@@ -3,13 +3,14 @@
 // The communicator is non-blocking: every NCCL call returns at once and is
 // polled, so it can be aborted. Operations run on one stream per device, which
 // all communicators of the process share. They run after the work queued on the
-// issuing stream, which waits for them when the caller does. Every 20 ms the
-// watch thread checks for NCCL's errors, for an operation over its time limit,
-// and for a failure of its family (NcclFamily). Then it aborts the
-// communicator, which ends kernels that wait for a peer. While an operation has
-// begun on the device and has not ended, the peers are late, so the watch holds
-// a PeerWait: the host may be waiting in a read after the operation, or because
-// the device accepts no more work. The watch never ends the process.
+// issuing stream; that stream waits for an operation when the caller does.
+// Every 20 ms the watch thread checks for NCCL's errors, for an operation over
+// its time limit, and for a failure of its family (NcclFamily). If it finds
+// one, it aborts the communicator, which ends kernels that wait for a peer.
+// While an operation has begun on the device and has not ended, the peers are
+// late, so the watch holds a PeerWait: the host may be waiting in a read after
+// the operation, or because the device accepts no more work. The watch never
+// ends the process.
 //
 // Devices, streams and events are LibTorch's, of any device type: CUDA, or the
 // tests' device with a substitute for NCCL.
@@ -66,14 +67,14 @@ class NcclFamily {
   NcclFamily() = default;
 
   mutable std::mutex mutex_;
-  std::string reason_;          // guarded
-  Cause cause_ = Cause::kPeer;  // guarded
+  std::string reason_;          // guarded by mutex_
+  Cause cause_ = Cause::kPeer;  // guarded by mutex_
   std::atomic<bool> has_failed_{false};
 };
 
 // Calls `hook` once, with the stream of the next operation that any connection
-// issues, before NCCL gets the operation. Tests use it to break the device
-// there.
+// issues, before NCCL gets the operation. Tests use it to break the device at
+// this point.
 void before_next_operation(std::function<void(const c10::Stream&)> hook);
 
 // Event at the end of an operation on the device.
@@ -92,7 +93,8 @@ class NcclConnection {
     std::function<void(const c10::Stream&)> behind_each = {};
   };
 
-  // Calls `start(config, communicator)` and waits until it is created.
+  // Calls `start(config, communicator)` and waits until the communicator is
+  // created.
   using Start = std::function<ncclResult_t(ncclConfig_t*, ncclComm_t*)>;
   NcclConnection(const Place& place, const Start& start);
   ~NcclConnection();

@@ -7,7 +7,7 @@
 // A connection is created by its own ranks: one of every 256 (nccl_limits.h)
 // listens, and broadcasts its address over the host's communicator. A
 // connection exists as long as this object, so either all ranks of a set have
-// it or none.
+// it, or no rank has.
 #pragma once
 
 #include <map>

@@ -52,7 +52,7 @@ class CudaDeviceApi final : public devices::DeviceApi {
     const std::string uuid = describe_cuda_device(device).uuid;
     const nvml::Nvml nvml;
     std::optional<nvml::Card> card = nvml.card_of(uuid);
-    // CUDA gives a MIG part's UUID the prefix of a card.
+    // CUDA reports the UUID of a MIG part with the prefix of a card.
     if (!card) card = nvml.card_of("MIG" + uuid.substr(3));
     if (!card) return std::nullopt;
     devices::DeviceUse use{card->used_bytes(), std::nullopt};

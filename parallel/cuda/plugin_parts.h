@@ -11,14 +11,14 @@
 
 namespace headroom::cuda {
 
-// Number of devices; 0 without a driver. This and the next two create no
-// context.
+// Number of devices; 0 without a driver. This function and the next two do not
+// create a CUDA context.
 int cuda_device_count();
 
 // Throws Error that lists the range of devices if the device does not exist.
 void check_cuda_device(int device);
 
-// Checks the device first.
+// Throws like check_cuda_device() if the device does not exist.
 devices::DeviceInfo describe_cuda_device(int device);
 
 // Formats 16 bytes as "GPU-00112233-4455-6677-8899-aabbccddeeff".
@@ -30,10 +30,11 @@ std::string bus_address_text(int domain, int bus, int device);
 // As DeviceApi::failure.
 std::optional<std::string> cuda_device_failure(int device);
 
-// One DeviceMemory for each device, in order, over LibTorch's caching
-// allocator; they count from now on. They exist until the process ends, because
-// the allocator calls them as long as there are tensors. Call it once.
-// Initialises CUDA, but creates no context.
+// Makes one DeviceMemory for each device, in order, which counts the
+// allocations of LibTorch's caching allocator from this call on. The objects
+// exist until the process ends, because the allocator calls them as long as
+// there are tensors. Call this function once. Initialises CUDA, but creates no
+// context.
 std::vector<devices::DeviceMemory*> make_cuda_memories(
     const devices::HostServices& services);
 

@@ -19,7 +19,7 @@ class CommunicatorExchange final : public StatisticsExchange {
       : communicator_(communicator) {}
 
   void sum(std::span<double> values) override {
-    if (values.empty()) return;  // an empty micro-batch, on all ranks
+    if (values.empty()) return;  // micro-batch is empty on all ranks
     communicator_.all_reduce(at::from_blob(
         values.data(), {static_cast<int64_t>(values.size())}, at::kDouble));
   }

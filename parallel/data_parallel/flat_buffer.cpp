@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kAlignmentBytes = 64;
 
-// Not as_strided: such views share one version counter, so autograd would take
-// an update of one entry for an update of all.
+// Does not use as_strided: its views share one version counter, so autograd
+// would treat an update of one entry as an update of all.
 at::Tensor window(const at::Tensor& flat, int64_t offset,
                   const at::Tensor& like) {
   at::Tensor tensor = at::empty({0}, flat.options());

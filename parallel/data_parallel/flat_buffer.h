@@ -41,7 +41,7 @@ struct FlatBufferOptions {
   // True: each layer has its own storage, so that its memory can be released.
   bool values_apart = false;
   bool gradients_apart = false;
-  // Allocates the gradients if they are not apart; at::zeros if it is null.
+  // Allocates the gradients if gradients_apart is false; null means at::zeros.
   MakeZeros make_gradients = {};
 };
 
@@ -54,7 +54,7 @@ class FlatBuffer {
     int64_t layer = 0;   // index into layers()
   };
   struct Layer {
-    int64_t number = 0;  // the entries' `layer`
+    int64_t number = 0;  // FlatBufferEntry::layer
     int64_t offset = 0;  // in elements
     int64_t size = 0;    // up to the end of the last slot
     int64_t padded_size = 0;
@@ -66,15 +66,16 @@ class FlatBuffer {
   // values. With gradients, the view is a leaf that requires them, and its
   // .grad is a view of the gradient buffer, to which backward adds in place. To
   // freeze a parameter call requires_grad_(false) afterwards. Without entries
-  // the size is 0. REQUIRES: CPU tensors of the type in `options`, on whatever
-  // device the buffers are.
+  // the size is 0. REQUIRES: the entries are CPU tensors of the type in
+  // `options`, even if the buffers are on another device.
   FlatBuffer(std::vector<FlatBufferEntry> entries,
              const FlatBufferOptions& options);
 
   // Flat, [size()]; undefined if layers have their own storage.
   at::Tensor& values() { return values_; }
   const at::Tensor& values() const { return values_; }
-  // Flat, [size()]; undefined without gradients, or if they are apart.
+  // Flat, [size()]; undefined without gradients, or if layers have their own
+  // storage for gradients.
   at::Tensor& gradients() { return gradients_; }
   const at::Tensor& gradients() const { return gradients_; }
   // Flat, [layers()[layer].padded_size].
@@ -90,10 +91,11 @@ class FlatBuffer {
   // The tensor of a slot; it is the model's own tensor.
   const at::Tensor& entry(int64_t slot) const;
 
-  // Views another flat buffer of size() elements (EMA, momentum) as that entry.
+  // Returns the slot's part of another flat buffer of size() elements (EMA,
+  // momentum), as a view with the entry's sizes and strides.
   at::Tensor view(int64_t slot, const at::Tensor& flat) const;
 
-  // REQUIRES: there are gradients, and they are not apart.
+  // REQUIRES: gradients() is defined.
   void zero_gradients();
 
  private:

@@ -12,7 +12,8 @@
 namespace headroom::data_parallel {
 namespace {
 
-// The first two convolutions at yolov5s' width: less than the latency of one sum.
+// The size of yolov5s' first two convolutions; summing it takes less time than
+// the latency of one sum.
 constexpr int64_t kStemBytes = 64 << 10;
 
 // The number of leading slots that are kept for the last bucket.
@@ -56,7 +57,8 @@ std::vector<Bucket> carve_buckets(const std::vector<FlatBuffer::Slot>& slots,
   return buckets;
 }
 
-// The hooks share it. It outlives the reducer, and is then inactive.
+// The state that the hooks share. It outlives the reducer, and is then
+// inactive.
 struct GradientReducer::State {
   State(FlatBuffer& flat_buffer_of_gradients,
         collectives::Communicator& of_ranks)
@@ -69,8 +71,8 @@ struct GradientReducer::State {
 
   bool active = true;  // false once the reducer is destroyed
   bool reducing = false;
-  std::vector<bool> seen;            // for each slot, in this backward
-  std::vector<int64_t> num_missing;  // for each bucket
+  std::vector<bool> seen;            // by slot: its gradient is final
+  std::vector<int64_t> num_missing;  // by bucket: gradients not yet final
   int64_t num_started = 0;           // buckets [0, num_started) are started
   std::vector<std::unique_ptr<collectives::Work>> under_way;
 

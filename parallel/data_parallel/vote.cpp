@@ -9,12 +9,13 @@
 namespace headroom::data_parallel {
 namespace {
 
-// outcome x 2^32 + (2^31 - 1 - rank), so that among equal outcomes the lowest
-// rank has the largest number. kOk is 0 for every rank.
+// A ballot's first number is outcome x 2^32 + (2^31 - 1 - rank), so that among
+// equal outcomes the lowest rank has the largest number. For kOk it is 0 on
+// every rank.
 constexpr int64_t kOutcomeUnit = int64_t{1} << 32;
 constexpr int64_t kLastRank = std::numeric_limits<int32_t>::max();
 
-// Saving and leaving includes a checkpoint, so it has the larger number.
+// A request to save includes a checkpoint, so it has the larger number.
 constexpr int64_t kCheckpoint = 1;
 constexpr int64_t kSave = 2;
 

@@ -30,10 +30,11 @@ struct Ballot {
 struct Verdict {
   Outcome outcome = Outcome::kOk;
   bool stop_requested = false;
-  int rank = -1;  // the lowest with the outcome; -1 if ok
+  int rank = -1;  // lowest rank with this outcome; -1 if kOk
   bool leave_requested = false;
   bool save_requested = false;
-  bool checkpoint_due = false;  // false if save_requested, which includes it
+  // false if save_requested, because saving includes a checkpoint
+  bool checkpoint_due = false;
 
   bool ok() const { return outcome == Outcome::kOk; }
   bool operator==(const Verdict&) const = default;

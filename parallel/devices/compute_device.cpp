@@ -45,8 +45,9 @@ struct PageLockedBuffers::State {
 
   DeviceApi& api;
   std::mutex mutex;
-  std::multimap<int64_t, std::shared_ptr<void>> free;  // guarded, by size
-  int64_t locked = 0;                                  // guarded
+  // by size; guarded by `mutex`
+  std::multimap<int64_t, std::shared_ptr<void>> free;
+  int64_t locked = 0;  // guarded by `mutex`
 };
 
 PageLockedBuffers::PageLockedBuffers(DeviceApi& api)
@@ -55,14 +56,14 @@ PageLockedBuffers::PageLockedBuffers(DeviceApi& api)
 std::shared_ptr<void> PageLockedBuffers::take(int64_t bytes) {
   State& state = *state_;
   std::shared_ptr<void> buffer;
-  // freed after the lock is released, since that takes time
+  // Freed after the lock is released, because freeing it takes time.
   std::shared_ptr<void> too_small;
   int64_t size = bytes;
   {
     const std::lock_guard lock(state.mutex);
     auto found = state.free.lower_bound(bytes);
     if (found == state.free.end() && !state.free.empty()) {
-      // None is large enough: replace the largest by a larger one.
+      // No free buffer is large enough: replace the largest by a larger one.
       found = std::prev(state.free.end());
     }
     if (found != state.free.end()) {

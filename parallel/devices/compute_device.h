@@ -19,7 +19,7 @@ namespace headroom::devices {
 class ComputeDevice {
  public:
   ComputeDevice() = default;
-  // REQUIRES: 0 <= index < api.device_count(); `api` outlives this.
+  // REQUIRES: 0 <= index < api.device_count(); `api` outlives this object.
   ComputeDevice(DeviceApi& api, int index);
 
   bool is_cpu() const { return api_ == nullptr; }
@@ -35,8 +35,8 @@ class ComputeDevice {
   // Returns nullptr on the CPU.
   kernels::DeviceKernels* kernels() const;
 
-  // Copies a CPU tensor to the device, without waiting for the copy. Returns a
-  // tensor that is on the device already unchanged.
+  // Copies a CPU tensor to the device, without waiting for the copy. A tensor
+  // that is already on the device is returned unchanged.
   at::Tensor upload(const at::Tensor& tensor) const;
   // Copies into an existing tensor of the device, without allocating device
   // memory.
@@ -51,9 +51,9 @@ class ComputeDevice {
 // by itself while host and device compute.
 //
 // Locking pages takes milliseconds and waits for the device, so buffers are
-// kept and used again. There are never more of them than were in use at the
-// same time. A buffer returns when its last holder releases it, which may be
-// after this object is destroyed.
+// kept and used again. There are never more buffers than were in use at the
+// same time. A buffer is free again when its last holder releases it, which may
+// be after this object is destroyed.
 //
 // Errors: Error (exit 5) if the host cannot lock more pages.
 class PageLockedBuffers {
@@ -71,26 +71,25 @@ class PageLockedBuffers {
   std::shared_ptr<State> state_;
 };
 
-// Loads libheadroom_cuda.so into this process, in the main thread, before other
-// threads start. From then on CUDA numbers cards in the order of the PCI bus,
-// as nvidia-smi and parallel/nvml do.
-//
-// Call it before any use of LibTorch: at::manual_seed or a backward before it
-// would permanently cache that there is no CUDA. Loading takes about a second
-// even without using a device, so programs load it only if a device was
-// requested.
-
 struct DevicePlugin {
-  // nullptr if there is none; valid until the process ends
+  // nullptr if there is no plugin; valid until the process ends
   DeviceApi* api = nullptr;
-  std::string reason;  // why there is none
+  std::string reason;  // why `api` is nullptr
 };
 
 // Path of the plugin: beside the running program, where the build puts it, or
-// the value of HEADROOM_DEVICE_PLUGIN. Tests use their own
+// the value of HEADROOM_DEVICE_PLUGIN. Tests use their own plugin
 // (tests/support/test_device).
 std::string device_plugin_path();
 
+// Loads the plugin at `path` into this process, in the main thread, before
+// other threads start. From then on CUDA numbers cards in the order of the PCI
+// bus, as nvidia-smi and parallel/nvml do.
+//
+// Call it before any use of LibTorch: an earlier at::manual_seed or backward
+// would permanently cache that there is no CUDA. Loading takes about a second
+// even if no device is used, so programs load the plugin only if a device was
+// requested.
 DevicePlugin load_device_plugin(const std::string& path);
 
 }  // namespace headroom::devices

@@ -2,10 +2,10 @@
 // headers.
 //
 // All CUDA code is in libheadroom_cuda.so, which is loaded at run time
-// (compute_device.h). A program on a machine without it uses the CPU. Both
-// sides include this file. Tensors, communicators and exceptions are passed
-// directly, because LibTorch is one library in the process and types are
-// compared by name.
+// (compute_device.h). Without this library, the program uses the CPU. Both the
+// program and the library include this file. They pass tensors, communicators
+// and exceptions directly, because LibTorch is one library in the process and
+// types are compared by name.
 //
 // The plugin's objects exist until the process ends, and any thread may use
 // them unless stated otherwise. Errors: Error for a device that does not exist;
@@ -46,36 +46,38 @@ struct DeviceCommunicatorOptions {
   // agent sets for its workers.
   bool may_share_devices = false;
   // If set, called on the issuing thread after each operation is queued, with
-  // the operations' stream. Work that it queues there counts as part of the
-  // operation. Benchmarks use it to add the time of simulated peers
-  // (ghost_ranks.h).
+  // the operations' stream. Work that this function queues on the stream counts
+  // as part of the operation. Benchmarks use it to add the time of simulated
+  // peers (ghost_ranks.h).
   std::function<void(const c10::Stream& operations)> behind_each = {};
 };
 
 // DeviceGraph: a CUDA graph. Device work is captured once and then replayed as
 // a whole many times, so that the host launches each kernel only once.
 //
-// Captured work keeps its addresses. Memory that it uses outside its own must
-// stay in place, and numbers passed from the host keep the values they had. A
-// graph keeps all memory that was allocated during its capture, even if it was
-// released since; tensors in that memory must be destroyed before the graph.
+// Captured work keeps its addresses: memory that was allocated before the
+// capture must stay in place. Numbers passed from the host keep the values that
+// they had during the capture. A graph keeps all memory that was allocated
+// during its capture, even if that was released; tensors in this memory must be
+// destroyed before the graph.
 //
 // All calls are made from the thread that queues the device's work. Errors:
-// c10::Error if something was captured that cannot be: the host waiting for the
-// device, a copy from or to the host.
+// c10::Error if the captured work contains an operation that cannot be
+// captured: a wait of the host for the device, or a copy from or to the host.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
 
   // Captures the work that the thread queues on its stream until end_capture(),
-  // without running it. If `before` is not nullptr, memory is shared with that
-  // graph: it was captured earlier, must exist as long as this, and is replayed
-  // before it. Only tensors still held keep their values between the two.
+  // without running it. If `before` is not nullptr, this graph shares the
+  // memory of `before`, which was captured earlier, must exist as long as this
+  // graph, and is replayed before it. Only tensors that are still held keep
+  // their values between the two replays.
   virtual void begin_capture(DeviceGraph* before) = 0;
   virtual void end_capture() = 0;
   // Ends a failed capture (end_capture() may have failed too) and releases its
-  // memory. Device and thread are then as before begin_capture(). Does nothing
-  // if no capture has begun.
+  // memory. Device and thread are then in the same state as before
+  // begin_capture(). Does nothing if no capture has begun.
   virtual void abandon_capture() noexcept = 0;
   virtual void replay() = 0;
 };
@@ -84,8 +86,8 @@ class DeviceGraph {
 inline constexpr int kDeviceApiVersion = 13;
 
 // Functions of the program for the plugin. The plugin has its own copy of every
-// library of the project that it links, so state that must exist once per
-// process is reached through these.
+// library of the project that it links, so it accesses state that must exist
+// once per process through these functions.
 struct HostServices {
   // MemoryCategoryScope::of_device with the program's scopes.
   MemoryCategory (*category_of)(int64_t bytes);
@@ -104,20 +106,20 @@ struct DeviceInfo {
   int compute_capability = 0;  // 90 for 9.0
   int multiprocessors = 0;
   int64_t total_bytes = 0;
-  DeviceCode code;         // for which cards the plugin has code; may be empty
+  DeviceCode code;         // cards for which the plugin has code; may be empty
   std::vector<int> peers;  // devices whose memory it can access directly
 };
 
 // Memory in use on a device, as reported by its driver.
 struct DeviceUse {
-  int64_t used_bytes = 0;  // of all processes
+  int64_t used_bytes = 0;  // bytes of all processes
   // Bytes of this process, context included. No value if the driver does not
   // report them, or lists this process under another number (containers).
   std::optional<int64_t> own_bytes;
 };
 
 // The caching allocator of one device. Bytes are as requested, not rounded. A
-// block counts until it can be used again.
+// block counts until the allocator can use it again.
 class DeviceMemory : public activations::MemoryMeter {
  public:
   // Bytes of the segments that the allocator holds on the device, unused parts
@@ -127,7 +129,8 @@ class DeviceMemory : public activations::MemoryMeter {
   virtual int64_t peak_reserved_bytes() const = 0;
   // How often the allocator had to free all unused segments to find room.
   virtual int64_t retries() const = 0;
-  // Counts memory that a graph keeps as in use until let_go(owner).
+  // Counts `bytes`, the memory that a graph keeps, as in use until
+  // let_go(owner).
   virtual void hold(const void* owner, int64_t bytes) = 0;
   virtual void let_go(const void* owner) = 0;
   // One event of the allocator's history.
@@ -145,7 +148,7 @@ class DeviceMemory : public activations::MemoryMeter {
     uint64_t stream = 0;
     int64_t microseconds = 0;
   };
-  // From now on keeps the last `most_events` events; 0 ends it.
+  // From now on keeps the last `most_events` events; 0 stops recording.
   virtual void record_history(int64_t most_events) = 0;
   virtual std::vector<HistoryEvent> history() const = 0;
 
@@ -171,16 +174,15 @@ class DeviceApi {
   virtual int device_count() const = 0;
   // Creates no context.
   virtual DeviceInfo describe(int device) const = 0;
-  // Free bytes of the device, after the use of all processes. Creates the
-  // device's context in this process, which takes hundreds of MB; NVML
-  // (parallel/nvml) does not.
+  // Bytes of the device that no process uses. Creates the device's context in
+  // this process, which takes hundreds of MB; NVML (parallel/nvml) does not.
   virtual int64_t free_bytes(int device) const = 0;
-  // Creates no context. Returns no value if the driver does not report it.
+  // Creates no context. Returns no value if the driver does not report the use.
   virtual std::optional<DeviceUse> use_of(int device) const = 0;
   virtual DeviceMemory& memory(int device) = 0;
   virtual kernels::DeviceKernels& kernels() = 0;
   // Allocates page-locked host memory, from which the device can copy by
-  // itself. Throws Error if there is none.
+  // itself. Throws Error if the host cannot lock more pages.
   virtual std::shared_ptr<void> lock_pages(int64_t bytes) = 0;
   // From now on the calling thread queues its device work on another stream, on
   // which graphs can be captured, ordered after its earlier work.
@@ -190,7 +192,7 @@ class DeviceApi {
   // Creates the source of NCCL communicators for a generation's ranks, one
   // device each. Collective over `world`, which has all the ranks and is used
   // during this call only. Throws CommunicationError; Error if two ranks are on
-  // one device and that is not allowed.
+  // one device and `may_share_devices` is false.
   virtual std::shared_ptr<collectives::DeviceRanks> connect_ranks(
       collectives::Communicator& world,
       const DeviceCommunicatorOptions& options) = 0;
@@ -204,7 +206,7 @@ class DeviceApi {
   enum class BreakIn { kCurrentStream, kNextCollective };
   virtual void break_device(int device, BreakIn where) = 0;
   // Aborts all communicators, including those being created, because a peer was
-  // lost: threads that wait for it are freed. Does not wait.
+  // lost: threads stop waiting for it. This call does not wait.
   virtual void abort_communicators() = 0;
 };
 

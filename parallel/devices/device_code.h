@@ -1,4 +1,4 @@
-// DeviceCode: the compute capabilities for which a plugin contains code. Pure.
+// DeviceCode: the compute capabilities for which a plugin contains code.
 //
 // A kernel is compiled to machine code for one compute capability, which also
 // runs on later minor versions of the same major version, or to PTX, which the
@@ -22,8 +22,8 @@ DeviceCode parse_architectures(const std::string& architectures);
 
 bool runs_on(const DeviceCode& code, int compute_capability);
 
-// Why a card cannot be used: "NVIDIA T4 has compute capability 7.5, but …". ""
-// if it can, or if the device needs no code of its own.
+// Returns the reason why a card cannot be used ("NVIDIA T4 has compute
+// capability 7.5, but …"), or "" if it can be used or `code` is empty.
 std::string card_error(const DeviceCode& code, const std::string& card,
                        int compute_capability);
 

@@ -24,8 +24,8 @@ std::vector<std::string> interface_names(
 // device.
 std::string nccl_transport();
 
-// The decision of nccl_transport(), from given facts. `plugin` is the name that
-// the loaded plugin gives itself, "" if there is none.
+// The result of nccl_transport() for given facts. `plugin` is the name that the
+// loaded plugin gives itself, "" if no plugin is loaded.
 std::string transport_name(const std::string& plugin, bool has_verbs,
                            bool has_rdma_device);
 

@@ -15,9 +15,9 @@
 namespace headroom {
 namespace {
 
-// Returns the speed of a physical or bonded interface. Others, such as bridges
-// and tunnels of containers, report meaningless speeds and get 0, as does -1
-// (speed not fixed).
+// Returns the speed of a physical or bonded interface. Returns 0 for other
+// interfaces, such as bridges and tunnels of containers, whose reported speeds
+// are meaningless, and for a reported -1 (speed not fixed).
 int64_t speed_of(const std::string& name, const std::filesystem::path& sys) {
   const std::filesystem::path folder = sys / "class/net" / name;
   std::error_code error;

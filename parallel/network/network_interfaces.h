@@ -1,7 +1,7 @@
 // The network interfaces of this machine: addresses, and speed as reported by
 // the kernel.
 //
-// `sys` is the root of the kernel's device files; tests pass their own.
+// `sys` is the root of the kernel's device files; tests pass another folder.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ std::vector<std::string> rdma_devices(
 std::string interfaces_text(const std::vector<NetworkInterface>& interfaces);
 
 // Returns the interface of that name. Throws Error (tag "network", exit 2) that
-// lists the existing ones.
+// lists the existing interfaces.
 NetworkInterface interface_named(const std::string& name,
                                  const std::vector<NetworkInterface>& all);
 

@@ -120,7 +120,7 @@ struct Nvml::Library {
     return found;
   }
 
-  // "" if not reported. For a MIG part it is the whole card's.
+  // For a MIG part, the address of its whole card. "" if it is not reported.
   std::string read_bus_address(Device device) const {
     if (pci == nullptr) return "";
     PciInfo info = {};
@@ -144,7 +144,8 @@ struct Nvml::Library {
                                        : ComputeMode::kShared;
   }
 
-  // The first part of a divided card (MIG); no value for a whole card.
+  // The first part of a divided card (MIG); nullopt for a card that is not
+  // divided.
   std::optional<Device> first_part(Device device) const {
     unsigned current = 0, pending = 0, most = 0;
     if (mig_mode == nullptr || most_parts == nullptr || part == nullptr ||
@@ -287,7 +288,7 @@ const Card* named_card(const std::vector<Card>& all, const std::string& word) {
 
 }  // namespace
 
-// If a card is divided, CUDA shows a process one part, and then no whole card.
+// If a card is divided, CUDA shows a process only one part, and no whole card.
 std::vector<Card> Nvml::with_first_part(std::vector<Card> shown) const {
   for (const Card& card : shown) {
     if (card.uuid.starts_with("MIG-")) {

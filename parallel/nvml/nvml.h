@@ -9,8 +9,8 @@
 //
 // CUDA shows a process the cards in CUDA_VISIBLE_DEVICES and numbers them from
 // 0; NVML numbers all cards of the machine. A Card has CUDA's number, which
-// --device and workers use, and NVML's beside it. Both follow the order of the
-// PCI bus; workers set CUDA to it (compute_device.h).
+// --device and workers use, and also NVML's number. Both follow the order of
+// the PCI bus; workers set CUDA to this order (compute_device.h).
 #pragma once
 
 #include <cstdint>
@@ -37,17 +37,17 @@ struct Card {
   int nvidia_smi = -1;  // nvidia-smi's number; -1 for a part of a card (MIG)
   std::string uuid;     // "GPU-f2b1c3…" or "MIG-…"
   // PCI address as in /sys/bus/pci/devices, "0000:3b:00.0"; a MIG part has the
-  // whole card's. "" if the driver does not report it.
+  // address of its whole card. "" if the driver does not report it.
   std::string bus_address;
   std::string name;
   int compute_capability = 0;  // 90 for 9.0; 0 if not reported
   int64_t total_bytes = 0;     // memory of the card
-  int64_t reserved_bytes = 0;  // the driver's own part of it
+  int64_t reserved_bytes = 0;  // reserved by the driver
   int64_t free_bytes = 0;
   std::vector<CardProcess> processes;
   ComputeMode compute_mode = ComputeMode::kShared;
 
-  // Bytes in use by all processes, this one included.
+  // Bytes in use by all processes, including this process.
   int64_t used_bytes() const {
     return total_bytes - reserved_bytes - free_bytes;
   }
@@ -77,7 +77,8 @@ class Nvml {
   // their prefixes, or MIG parts. If a shown card is divided (MIG), CUDA shows
   // a single part: the named one, or else the first.
   std::vector<Card> cards() const;
-  // The card or MIG part with that full UUID, shown or not; no value if absent.
+  // The card or MIG part with that full UUID, even if CUDA does not show it;
+  // nullopt if there is none.
   std::optional<Card> card_of(const std::string& uuid) const;
   const std::string& reason() const { return reason_; }
   const CudaEnvironment& environment() const { return environment_; }
@@ -97,8 +98,8 @@ class Nvml {
 
 // Bytes of `card` that are neither free, nor the driver's, nor used by the
 // processes `own_pids`. In a container the driver's process numbers differ and
-// none matches; then `own_bytes`, the bytes that the own processes report (0
-// before they start), is subtracted instead.
+// none matches; then `own_bytes`, the bytes that the processes `own_pids`
+// report (0 before they start), is subtracted instead.
 int64_t bytes_of_others(const Card& card, std::span<const int64_t> own_pids,
                         int64_t own_bytes);
 
@@ -112,7 +113,7 @@ std::vector<Card> cards_asked_for(const std::string& device, const Nvml& nvml);
 std::string card_text(const Card& card, int64_t others_bytes);
 
 // Why no process may start to compute on the card, and what to do: "card 0 is
-// in exclusive mode, and process 4001 computes on it: …". "" if one may.
+// in exclusive mode, and process 4001 computes on it: …". "" if a process may.
 std::string trouble_of(const Card& card);
 
 }  // namespace headroom::nvml

@@ -49,7 +49,8 @@ MapGradient& kept(AutogradContext* ctx) {
 class ReceivingFunction final
     : public torch::autograd::Function<ReceivingFunction> {
  public:
-  // `token` has no elements but requires a gradient, so autograd records this.
+  // `token` has no elements but requires a gradient, so that autograd records
+  // this function.
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& token,
                             const at::Tensor& map,
                             const GradientPointer* gradient) {
@@ -99,12 +100,12 @@ using Kind = Instruction::Kind;
 using torch::autograd::Edge;
 using torch::autograd::impl::gradient_edge;
 
-// The state of a micro-batch until its backward, besides autograd's graph. It
-// holds edges instead of tensors, so that a map which no operation saved is
+// The state of a micro-batch until its backward, apart from autograd's graph.
+// It holds edges instead of tensors, so that a map which no operation saved is
 // freed once it is sent.
 struct Held {
   Edge loss;               // set on the last stage
-  std::vector<Edge> sent;  // invalid if no gradient is required
+  std::vector<Edge> sent;  // invalid edge: no gradient is needed
   std::vector<std::shared_ptr<MapGradient>> sent_gradients;
   std::vector<std::shared_ptr<MapGradient>> received_gradients;
 };
@@ -264,8 +265,8 @@ class Step {
   const bool is_last_stage_;
   const bool has_backward_;
   StageWork& work_;
-  const at::Tensor& one_;         // gradient of a root
-  size_t current_ = 0;            // instruction
+  const at::Tensor& one_;         // gradient of each root
+  size_t current_ = 0;            // index of the current instruction
   std::map<int64_t, Held> held_;  // by micro-batch
 };
 

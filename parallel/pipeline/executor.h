@@ -16,7 +16,7 @@
 //
 // Errors: any exception ends the step at once, CommunicationError and
 // c10::OutOfMemoryError included. The messages of the step are then invalid and
-// the ranks must be connected again: nothing is completed for the peers.
+// the ranks must be connected again: no message is completed for the peers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,9 +34,9 @@
 namespace headroom::pipeline {
 
 // In its scope, backwards started by the current thread run on this thread. By
-// default LibTorch runs them on one thread per device; but the thread's scopes
-// (memory categories, policies, the stream) apply only here, and ranks that are
-// threads must not wait for each other.
+// default LibTorch runs them on one thread per device; but the current thread's
+// scopes (memory categories, policies, the stream) do not apply there, and
+// ranks that are threads must not wait for each other.
 class BackwardOnThisThread {
  public:
   explicit BackwardOnThisThread(bool is_cpu)
@@ -60,18 +60,18 @@ class BackwardOnThisThread {
 //
 // Special nodes are used because plain autograd would keep more memory:
 //   - a leaf tensor is kept until backward is done. received_map keeps only
-//     where the gradient goes, so a map that no operation saves (most skips
-//     are only concatenated) is freed early;
+//     the destination of the gradient, so a map that no operation saves (most
+//     skips are only concatenated) is freed early;
 //   - a gradient passed to the engine is kept until backward is done. sent_map
-//     gives its gradient away, so the first operation may overwrite it.
+//     moves its gradient out, so the first operation may overwrite it.
 
 struct MapGradient {
   at::Tensor value;
 };
 
-// Returns `map` with a history that ends in `gradient`. Backward sets it to the
-// sum over all readers in this stage, or leaves it undefined if no
-// differentiated operation reads the map.
+// Returns `map` with a history that ends in `gradient`. Backward sets
+// `gradient->value` to the sum of the gradients of all readers in this stage,
+// or leaves it undefined if no differentiated operation reads the map.
 at::Tensor received_map(const at::Tensor& map,
                         std::shared_ptr<MapGradient> gradient);
 
@@ -82,8 +82,8 @@ at::Tensor sent_map(const at::Tensor& map,
                     std::shared_ptr<MapGradient> gradient);
 
 // The computation of one stage. The executor handles instructions, maps and
-// ranks; meaning of maps, computation of a micro-batch and collection of the
-// parameters' gradients are up to StageWork.
+// ranks; StageWork defines the meaning of maps, computes a micro-batch, and
+// collects the parameters' gradients.
 class StageWork {
  public:
   virtual ~StageWork() = default;
@@ -91,8 +91,8 @@ class StageWork {
   // Runs the forward of one micro-batch. `received` are the maps of
   // StageRoutes::received, in that order, as part of autograd's graph; release
   // each after its last use. Returns the maps of StageRoutes::sent, in that
-  // order; on the last stage one scalar, the loss, or nothing if the schedule
-  // has no backward.
+  // order; on the last stage one scalar, the loss, or an empty list if the
+  // schedule has no backward.
   virtual std::vector<at::Tensor> forward(int64_t micro_batch,
                                           std::vector<at::Tensor> received) = 0;
 
@@ -101,7 +101,8 @@ class StageWork {
   // without communication.
   virtual std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) = 0;
 
-  // Called right before a backward. `is_last`: it is the last one of the step.
+  // Called right before a backward. `is_last`: this backward is the last one of
+  // the step.
   virtual void before_backward(int64_t micro_batch, bool is_last) = 0;
 };
 
@@ -120,7 +121,7 @@ class PipelineExecutor {
   const PipelineSchedule kind_;
   const StageRoutes routes_;
   const at::TensorOptions map_options_;
-  // made here, since a step allocates nothing before its first map
+  // Allocated here, because a step allocates nothing before its first map.
   const at::Tensor one_;
 };
 

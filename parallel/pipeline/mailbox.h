@@ -5,7 +5,7 @@
 // the receives of its next instruction before it computes one, so a message of
 // its instruction i shows that the receives of instructions up to i + 1 are
 // posted. Remaining sends are waited for at the end of the step. Without
-// backward (forward only) no message returns, so the sends of an instruction
+// backward (forward only) no message returns; then the sends of an instruction
 // are waited for one instruction later, so that the slowest stage never waits
 // for a send. A message without elements is not sent, and received as an empty
 // tensor.
@@ -44,7 +44,7 @@ struct StageMessage {
 struct InstructionMessages {
   Instruction instruction;
   std::vector<StageMessage> receives;  // received before the computation
-  std::vector<StageMessage> sends;     // sent after it
+  std::vector<StageMessage> sends;     // sent after the computation
 };
 
 // The messages in order of issue: one entry per instruction of schedule(kind,
@@ -71,10 +71,11 @@ class Mailbox {
   const at::TensorOptions& map_options() const { return map_options_; }
 
   // Posts the receives of instruction `index`. Does nothing if they are posted
-  // already, or if there is no such instruction.
+  // already, or if index >= list().size().
   void post_receives(size_t index);
-  // Waits for message `position` of instruction `index` and returns it.
-  // REQUIRES: its receives are posted; messages are taken in order.
+  // Waits for message `position` of instruction `index` and returns its map.
+  // REQUIRES: the instruction's receives are posted; messages are taken in
+  // order.
   at::Tensor take(size_t index, size_t position);
 
   // Sends message `position` of instruction `index`. Messages are sent in

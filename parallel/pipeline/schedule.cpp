@@ -26,7 +26,7 @@ std::vector<std::map<int64_t, Instruction>> time_slots(
   std::vector<std::map<int64_t, Instruction>> slots(num_stages);
   std::vector<size_t> next(num_stages, 0);
   std::vector<int64_t> free_at(num_stages, 0);
-  //  // (stage, kind, micro-batch) -> the slot after it.
+  // (stage, kind, micro-batch) -> the slot after that instruction.
   std::map<std::pair<size_t, std::pair<Kind, int64_t>>, int64_t> done_at;
   const auto ready_at = [&](size_t stage, const Instruction& instruction) {
     const bool forward = instruction.kind == Kind::kForward;

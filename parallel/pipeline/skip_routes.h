@@ -24,13 +24,13 @@ namespace headroom::pipeline {
 
 struct ReceivedMap {
   int layer = 0;
-  int from = 0;  // stage
+  int from = 0;  // sending stage
   bool operator==(const ReceivedMap&) const = default;
 };
 
 struct SentMap {
   int layer = 0;
-  std::vector<int> to;  // stages
+  std::vector<int> to;  // receiving stages
   bool operator==(const SentMap&) const = default;
 };
 
@@ -41,9 +41,9 @@ struct StageRoutes {
   bool operator==(const StageRoutes&) const = default;
 };
 
-// Computes the routes of every stage. inputs[layer]: the layers it reads, or
-// -1. stage_begins[stage]: the stage's first layer; stage_begins[0] is 0, and
-// the others increase.
+// Computes the routes of every stage. inputs[layer]: the layers that `layer`
+// reads; -1 for the images. stage_begins[stage]: the stage's first layer;
+// stage_begins[0] is 0, and the others increase.
 std::vector<StageRoutes> skip_routes(
     const std::vector<std::vector<int>>& inputs,
     const std::vector<int64_t>& stage_begins);

@@ -9,7 +9,8 @@
 namespace headroom::plan {
 
 // Device tensors use NCCL, or are copied through the host; host tensors use
-// sockets, or MPI. A run may ask for kAuto; a plan has a real backend.
+// sockets, or MPI. A run may request kAuto; a plan always has one of the
+// others.
 enum class Backend { kAuto, kGloo, kNccl, kMpi };
 
 // The values of --backend; plans and messages use the same names.

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kUsualGroup = 16;
 
-// The groups if the smallest map has several cells, so that none are joined.
+// The groups if the smallest map has several cells, so that no groups are
+// joined.
 GroupPlaces groups_of_large_maps(int64_t count, const BatchNormRule& rule) {
   return {count, rule, /*smallest_map_elements=*/2};
 }

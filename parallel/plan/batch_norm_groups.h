@@ -22,17 +22,19 @@ struct SampleRange {
 // REQUIRES: count >= 0, 0 <= index < parts.
 SampleRange share_of(int64_t count, int64_t parts, int64_t index);
 
-// If not `even`: groups of `size` images, and a smaller last one. If `even`:
-// the number of groups for which their mean size is nearest to `size`; the
-// sizes differ by at most one, larger groups first. A larger `size` makes
-// statistics smoother, but needs that many images in flight together.
+// If not `even`: groups of `size` images, and a smaller last group if images
+// remain. If `even`: the number of groups is the one whose mean group size is
+// nearest to `size`; group sizes differ by at most one, and larger groups come
+// first. A larger `size` makes statistics smoother, but needs that many images
+// in flight together.
 struct BatchNormRule {
   int64_t size = 1;
   bool even = false;
   bool operator==(const BatchNormRule&) const = default;
 };
 
-// The default rule of a run: even groups of about 16 images, at least one.
+// The default rule of a run: even groups of about 16 images, and at least one
+// group.
 BatchNormRule usual_batch_norm_rule(int64_t global_batch_size);
 
 // The groups of a batch of `count` samples. If a group has fewer than two

@@ -150,7 +150,8 @@ bool groups_span_ranks(const BatchCut& cut, int64_t count,
 
 namespace {
 
-// For a full batch, whose smallest map has more than one cell per image.
+// groups_span_ranks() of a full batch, if the smallest map has more than one
+// cell per image.
 bool full_batch_groups_span_ranks(const BatchCut& cut) {
   return groups_span_ranks(cut, cut.global_batch_size,
                            /*smallest_map_elements=*/2);

@@ -39,8 +39,9 @@ int64_t largest_share(int64_t global_batch_size, int data_parallel_size,
 // One rank's part of a batch; positions count from the batch's first sample.
 struct BatchPart {
   SampleRange local;
-  // They cover `local`. Every data rank has the same number of them, so that
-  // collectives match; the last ones may be empty.
+  // The micro-batches together cover `local`. Every data rank has the same
+  // number of micro-batches, so that collectives match; the last ones may be
+  // empty.
   std::vector<SampleRange> micro_batches;
 };
 
@@ -57,14 +58,14 @@ std::vector<BatchPart> parts_of(const BatchCut& cut, int64_t count,
 // Empty if a micro-batch is one group already, or if groups span ranks.
 std::vector<int64_t> smaller_micro_batches(const BatchCut& cut);
 
-// Why there is no smaller size; no value if there is one.
+// Why smaller_micro_batches() is empty; no value if it is not.
 std::optional<std::string> smaller_micro_batch_error(const BatchCut& cut);
 
 // Like part_of(), but in micro-batches of at most `micro_batch_size` samples,
-// or of one group if that is larger. Every data rank has the same number of
-// them. A batch with a group that spans ranks is not divided further, because
-// its samples must be in flight together. REQUIRES: micro_batch_size is one of
-// smaller_micro_batches(cut).
+// or of one group if a group is larger. Every data rank has the same number of
+// micro-batches. A batch with a group that spans ranks is not divided further,
+// because its samples must be in flight together. REQUIRES: micro_batch_size is
+// one of smaller_micro_batches(cut).
 BatchPart part_in_smaller_micro_batches(const BatchCut& cut, int64_t count,
                                         int64_t smallest_map_elements,
                                         int data_parallel_rank,

@@ -1,5 +1,6 @@
 // GroupPlaces: computes the range of each batch-norm group without storing a
-// list. The planner examines many plans for thousands of ranks.
+// list. This is fast enough for the planner, which examines many plans for
+// thousands of ranks.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +12,14 @@ namespace headroom::plan {
 
 class GroupPlaces {
  public:
-  // The arguments are those of batch_norm_groups().
+  // Takes the same arguments as batch_norm_groups().
   GroupPlaces(int64_t count, const BatchNormRule& rule,
               int64_t smallest_map_elements)
       : count_(count), rule_(rule) {
     if (count <= 0) return;
     if (rule.even) {
-      // Two values per channel in each group, if the batch has that many.
+      // Each group gets at least two values per channel, if the batch has that
+      // many.
       const int64_t least = smallest_map_elements < 2 ? 2 : 1;
       const int64_t most_groups = std::max<int64_t>(1, count / least);
       const int64_t nearest = (2 * count + rule.size) / (2 * rule.size);

@@ -40,10 +40,12 @@ int rank_of(const ParallelLayout& layout, const MeshCoordinates& coordinates);
 // Throws Error naming an unknown or repeated axis or an invalid number.
 ParallelLayout parse_layout(std::string_view text);
 std::string to_string(const ParallelLayout& layout);
-// "data=2,spatial=2": only the axes above 1, or "data=1". See parse_layout().
+// The layout as text for parse_layout(), with only the axes above 1:
+// "data=2,spatial=2"; "data=1" if every axis is 1.
 std::string short_text(const ParallelLayout& layout);
 
-// All layouts of `world_size` ranks: by spatial size, then by pipeline size.
+// All layouts of `world_size` ranks, sorted by spatial size, then by pipeline
+// size.
 std::vector<ParallelLayout> layouts_of(int world_size);
 
 }  // namespace headroom::plan

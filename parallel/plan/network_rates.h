@@ -9,17 +9,21 @@ namespace headroom::plan {
 
 struct NetworkRates {
   int64_t machines = 0;
-  std::string interface = {};  // of the first machine; "" if unknown
-  // Rates are for one direction, while each machine exchanges with one other.
+  // the first machine's network interface; "" if unknown
+  std::string interface = {};
+  // Rates in one direction, while each machine exchanges data with one other
+  // machine.
   double slowest_bytes_per_second = 0;
   double fastest_bytes_per_second = 0;
-  double latency_seconds = 0;  // of one message, for the slowest pair
-  bool is_sample = false;      // not every pair was measured
+  // delay of one message between the slowest pair of machines
+  double latency_seconds = 0;
+  bool is_sample = false;  // not every pair of machines was measured
 
   bool operator==(const NetworkRates&) const = default;
 };
 
-// "network: 4 machines over eth0, 9.4 to 9.6 Gbit/s, 0.08 ms".
+// The rates as text: "network: 4 machines over eth0, 9.4 to 9.6 Gbit/s, 0.08
+// ms".
 std::string network_text(const NetworkRates& rates);
 
 }  // namespace headroom::plan

@@ -11,7 +11,8 @@ constexpr std::array kPolicies = {
     ActivationPolicy::kKeep, ActivationPolicy::kLean,
     ActivationPolicy::kRecompute, ActivationPolicy::kOffload};
 
-// "layer 4", "layers 0 to 3, 7"; "" if no layer has the policy.
+// The layers with a policy as text: "layer 4", "layers 0 to 3, 7"; "" if no
+// layer has the policy.
 std::string layers_under(const std::vector<ActivationPolicy>& policies,
                          ActivationPolicy policy) {
   std::string text;
@@ -70,7 +71,7 @@ std::optional<std::string> capture_error(const Plan& plan,
       plan.activation_policies.end()) {
     return "offloaded maps go through the host";
   }
-  // A full batch, whose smallest map has more than one cell per image.
+  // The checks below assume a smallest map of more than one cell per image.
   constexpr int64_t kCells = 2;
   if (groups_span_ranks(cut, cut.global_batch_size, kCells)) {
     return "groups of batch norm span ranks";

@@ -1,4 +1,5 @@
-// Plan: how a run is split; everything that a worker needs for it.
+// Plan: how a run is split over ranks. It holds everything that a worker needs
+// to take part.
 //
 // Plain data, computed by a pure function of (model profile, cluster, request).
 // It is printed, sent over gRPC and stored in checkpoints. A plan is applied to
@@ -17,16 +18,17 @@
 
 namespace headroom::plan {
 
-// What a layer keeps for its backward. kKeep: everything. kLean: the outputs of
-// its convolutions, from which the rest is derived. kRecompute: only its inputs
-// (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
-// kOffload: nothing in device memory. From kKeep to kRecompute, memory
-// decreases and computation increases. A policy changes no result, so ranks may
-// use different ones.
+// Which tensors a layer keeps for its backward. kKeep: all that it needs.
+// kLean: the outputs of its convolutions, from which the others are derived.
+// kRecompute: only its inputs (Chen et al., "Training Deep Nets with Sublinear
+// Memory Cost", 2016). kOffload: no tensors in device memory. From kKeep to
+// kRecompute, memory decreases and computation increases. Policies do not
+// change results, so ranks may use different policies.
 enum class ActivationPolicy { kKeep, kLean, kRecompute, kOffload };
 
-// Predicted largest number of bytes that a rank needs in each phase of a run:
-// tensors, and in `host` the host memory of the loader and of data for files.
+// Predicted largest number of bytes that a rank needs in each phase of a run.
+// `host` is the host memory of the loader and of data for files; the other
+// members count tensors.
 struct PhaseBytes {
   int64_t start_up = 0;
   int64_t training = 0;
@@ -55,17 +57,17 @@ struct Plan {
   BatchNormRule batch_norm_rule() const {
     return {batch_norm_group_size, even_batch_norm_groups};
   }
-  // ZeRO (Rajbhandari et al., 2020): what is sharded over the data axis. 0:
-  // nothing; 1: optimizer state and EMA; 2: gradients too; 3: parameters too. A
-  // higher stage needs less memory and more communication.
+  // ZeRO stage (Rajbhandari et al., 2020): which data is sharded over the data
+  // axis. 0: none; 1: optimizer state and EMA; 2: also gradients; 3: also
+  // parameters. A higher stage needs less memory and more communication.
   int zero_stage = 0;
-  // The first layer of each pipeline stage; the first is 0.
+  // The first layer of each pipeline stage; the first stage begins at layer 0.
   std::vector<int64_t> stage_begins = {0};
-  // One per layer of the model; empty if every layer keeps everything.
+  // One policy per layer of the model; empty if every layer has kKeep.
   std::vector<ActivationPolicy> activation_policies;
   // Images of a validation batch that run through the network at once; 0: all
-  // of them. It changes neither the batches nor the results, only memory and
-  // time.
+  // of them. The value changes neither the batches nor the results, only memory
+  // and time.
   int64_t validation_images = 0;
   // Predicted largest number of bytes of tensors on each rank, over all its
   // phases (phase_memory.h). Empty if unknown.
@@ -88,9 +90,9 @@ std::optional<ActivationPolicy> parse_activation_policy(
 std::string activations_text(const std::vector<ActivationPolicy>& policies);
 
 // Why the plan's forward and backward cannot be captured as CUDA graphs
-// (worker/step/cuda_graph_runner.h); no value if they can. In a graph nothing
-// may wait for another rank or for the host, and all micro-batches of a step
-// must have the same size.
+// (worker/step/cuda_graph_runner.h); no value if they can. In a graph no
+// operation may wait for another rank or for the host, and all micro-batches of
+// a step must have the same size.
 std::optional<std::string> capture_error(const Plan& plan, const BatchCut& cut);
 
 }  // namespace headroom::plan

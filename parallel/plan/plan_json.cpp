@@ -68,8 +68,9 @@ int64_t positive(const ordered_json& object, const std::string& name,
   return whole(member(object, name, file), name, 1, largest, file);
 }
 
-// Leaves one entry of each run of ranks with equal predictions. Returns the
-// lengths of the runs; empty if there are no predictions.
+// Keeps one entry for each sequence of consecutive ranks with equal
+// predictions. Returns the lengths of the sequences; empty if there are no
+// predictions.
 std::vector<int64_t> join_equal_ranks(Plan& plan) {
   auto& peaks = plan.predicted_peak_bytes;
   auto& phases = plan.predicted_phase_bytes;
@@ -94,7 +95,8 @@ std::vector<int64_t> join_equal_ranks(Plan& plan) {
   return counts;
 }
 
-// How many ranks each prediction stands for: one, unless the plan says more.
+// How many ranks each prediction stands for: the plan's "predicted_ranks", or
+// one rank each if that member is missing.
 std::vector<int64_t> ranks_of_predictions(const ordered_json& object,
                                           const Plan& plan,
                                           const std::string& file) {
@@ -118,8 +120,8 @@ std::vector<int64_t> ranks_of_predictions(const ordered_json& object,
   return counts;
 }
 
-// Reads a list that has one entry for each of `counts`, or none at all, and
-// gives every rank its own.
+// Reads a list that is empty or has one entry for each of `counts`, and repeats
+// each entry for as many ranks as its count says.
 template <typename Value>
 std::vector<Value> read_predictions(
     const ordered_json& object, const std::string& name,
@@ -223,7 +225,7 @@ std::string text(const ordered_json& object, const std::string& name,
   return value.get<std::string>();
 }
 
-// A reason may quote flags and paths, which may not be UTF-8.
+// A reason may quote flags and paths, which need not be valid UTF-8.
 std::string dump(const ordered_json& object, int indent) {
   return object.dump(indent, ' ', false,
                      ordered_json::error_handler_t::replace);

@@ -15,34 +15,35 @@
 namespace headroom::plan {
 
 inline constexpr int kMaxZeroStage = 3;
-inline constexpr int64_t kMaxLayers = 100'000;  // of a model
+inline constexpr int64_t kMaxLayers = 100'000;  // most layers of a model
 
-// Checks a plan's stage_begins from a message or file: one per pipeline rank,
-// the first is 0, and they increase. Returns why they are invalid, or no value.
+// Checks a plan's stage_begins from a message or file: there is one per
+// pipeline stage, the first is 0, and they increase. Returns why they are
+// invalid, or no value if they are valid.
 std::optional<std::string> stage_begins_error(
     const std::vector<int64_t>& stage_begins, int pipeline_parallel_size);
 
 nlohmann::ordered_json plan_object(const Plan& plan);
 
-// The plan's object with an indent of two spaces and a final line feed. A
-// measured network becomes its member "network".
+// The plan's object with an indent of two spaces and a final line feed.
+// `network`, if given, becomes the member "network".
 std::string plan_to_json(const Plan& plan,
                          const std::optional<NetworkRates>& network = {});
 
 // The plan's object on one line without spaces, for log lines and events.
 std::string plan_to_compact_json(const Plan& plan);
 
-// The compact form for messages to thousands of ranks: ranks in a row whose
-// predictions are equal share one entry, and the member "predicted_ranks" says
-// how many ranks each entry stands for.
-// REQUIRES: plan.backend is not kAuto, since a plan has chosen its backend.
+// The compact form for messages to thousands of ranks: consecutive ranks with
+// equal predictions share one entry, and the member "predicted_ranks" says how
+// many ranks each entry stands for. REQUIRES: plan.backend is not kAuto, since
+// a plan has chosen its backend.
 std::string plan_to_message(const Plan& plan);
 
-// Parses any of these forms; `text` is the content of `file`. Members of the
-// first version are required; zero_stage, stage_begins, activation_policies,
-// validation_images and the predictions get defaults if an older plan lacks
-// them. Unknown members are ignored, because newer versions add estimates.
-// Throws Error naming the file, the member and the value.
+// Parses the text of any of the three functions above; `text` is the content of
+// `file`. Members of the first version are required; zero_stage, stage_begins,
+// activation_policies, validation_images and the predictions get defaults if an
+// older plan lacks them. Unknown members are ignored, because newer versions
+// add estimates. Throws Error naming the file, the member and the value.
 Plan plan_from_json(const std::string& text, const std::string& file);
 
 nlohmann::ordered_json network_object(const NetworkRates& network);

@@ -10,8 +10,8 @@
 
 namespace headroom::plan {
 
-// A count of cells in an image's smallest map for which every sample can be a
-// batch-norm group of its own.
+// A number of cells in an image's smallest map that lets a single sample form a
+// batch-norm group.
 inline constexpr int64_t kManyCells = 2;
 
 inline BatchCut batch_cut(const Plan& plan, int64_t global_batch_size) {
@@ -19,9 +19,9 @@ inline BatchCut batch_cut(const Plan& plan, int64_t global_batch_size) {
           plan.micro_batch_size, plan.batch_norm_rule()};
 }
 
-// Micro-batches of a rank in a full batch. They do not depend on the image: a
-// full batch leaves no remainder that could be joined on a small map.
-// REQUIRES: groups_error() of the cut returns no value.
+// The number of micro-batches of a rank in a full batch. It does not depend on
+// the image size: a full batch leaves no small remainder that would be joined
+// to the previous group. REQUIRES: groups_error() of the cut returns no value.
 inline int64_t num_micro_batches(const Plan& plan, int64_t global_batch_size) {
   return static_cast<int64_t>(part_of(batch_cut(plan, global_batch_size),
                                       global_batch_size, kManyCells, 0)

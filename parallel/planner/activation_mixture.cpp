@@ -32,12 +32,12 @@ struct State {
   auto order() const { return std::tie(kept, seconds, before, choice); }
 };
 
-// States sorted by rising kept bytes and falling seconds: for no state is
-// there another one that keeps no more and is no slower.
+// States sorted by rising kept bytes and falling seconds: a state is left out
+// if another one keeps no more bytes and is no slower (a Pareto front).
 using Frontier = std::vector<State>;
 
 // The states that result from one choice for the next layer, in the order of
-// the states before it.
+// the states before that layer.
 class Branch {
  public:
   Branch(const Frontier& before, const MixtureLayer& layer, size_t choice,
@@ -68,10 +68,11 @@ class Branch {
   const Frontier& before_;
   const Choice& choice_;
   State state_;
-  size_t end_ = 0;  // the first state that does not fit
+  size_t end_ = 0;  // index of the first state that does not fit
 };
 
-// The states with one more layer, merged from its branches.
+// Sets `states` to the frontier after one more layer: merges one branch for
+// each of the layer's choices.
 void extend(const Frontier& before, const MixtureLayer& layer, int64_t bound,
             Frontier& states) {
   std::vector<Branch> branches;
@@ -95,8 +96,8 @@ void extend(const Frontier& before, const MixtureLayer& layer, int64_t bound,
   }
 }
 
-// Keeps at most kMostStates and the first state: of more states, the fastest in
-// each part of the bound.
+// If there are more than kMostStates states, keeps the first one and the
+// fastest one in each of kMostStates parts of the bound.
 Frontier thinned(const Frontier& states, int64_t bound) {
   if (states.size() <= kMostStates) return states;
   const int64_t width = bound / static_cast<int64_t>(kMostStates) + 1;
@@ -134,7 +135,7 @@ class MixtureSearch {
         [policy](const Choice& choice) { return choice.policy == policy; });
   }
 
-  // Returns whether it fits.
+  // Returns whether the mixture fits.
   bool try_mixture(const ActivationPolicies& policies) {
     const auto [known, is_new] = peaks_.try_emplace(policies, 0);
     if (is_new) known->second = request_.peak_bytes(policies);
@@ -179,7 +180,8 @@ class MixtureSearch {
     }
   }
 
-  // Returns true also if no mixture is in the bound, to try a larger one.
+  // Also returns true if there is no mixture within the bound, so that a larger
+  // bound is tried.
   bool try_bound(int64_t bound) {
     const auto policies = fastest_within(request_.layers, bound);
     return !policies || try_mixture(*policies);
@@ -218,7 +220,7 @@ std::optional<ActivationPolicies> fastest_within(
     states.push_back(thinned(next, bound));
   }
   ActivationPolicies policies(layers.size());
-  size_t place = states.back().size() - 1;  // the fastest
+  size_t place = states.back().size() - 1;  // the fastest state
   for (size_t layer = layers.size(); layer-- > 0;) {
     const State& state = states[layer + 1][place];
     policies[layer] = layers[layer].choices[state.choice].policy;
@@ -237,7 +239,8 @@ std::optional<Mixture> choose_mixture(const MixtureRequest& request) {
 
 namespace {
 
-// While one micro-batch runs, the others in flight still hold kept bytes.
+// A layer's choices. While one micro-batch runs, the others in flight still
+// hold their kept bytes.
 MixtureLayer mixture_layer(const predict::MemoryByPolicy& bytes,
                            int64_t num_in_flight,
                            const layers::LayerCost& layer) {

@@ -9,12 +9,13 @@
 //
 // Keeping less never hurts later layers, so dynamic programming finds the best
 // choices layer by layer from the front: a combination of choices is dropped if
-// another one keeps no more and is no slower.
+// another one keeps no more bytes and is no slower.
 //
-// A layer's bytes are not exact (layers share maps, and gradients of skips
-// wait), so the whole memory model checks each mixture. The bound is moved
-// until the model agrees; then a faster policy is tried for each layer. The
-// same request always gives the same mixture.
+// The bytes of single layers are approximate (layers share maps, and gradients
+// of skip connections are kept longer), so the memory model of the whole stage
+// checks each mixture. The search moves the bound to the largest one whose
+// mixture fits; then it tries a faster policy for each layer. The same request
+// always gives the same mixture.
 #pragma once
 
 #include <cstdint>
@@ -31,21 +32,22 @@ namespace headroom::planner {
 struct MixtureLayer {
   struct Choice {
     plan::ActivationPolicy policy = plan::ActivationPolicy::kKeep;
-    double seconds = 0;      // predicted, in any unit
+    double seconds = 0;      // predicted time, in any unit
     int64_t kept_bytes = 0;  // kept between its forward and backward
     // Peak bytes in its forward or backward, including kept_bytes.
     int64_t busy_bytes = 0;
   };
-  // At least one. Among equally good choices the earlier is preferred.
+  // At least one choice. Among equally good choices the first is preferred.
   std::vector<Choice> choices;
 };
 
 using ActivationPolicies = std::vector<plan::ActivationPolicy>;
 
-// The fastest choice for each layer within `bound`; among equally fast ones the
-// one that keeps least. Nothing if none fits. Exact while at most 4,096
-// combinations remain at a layer; beyond that, only the fastest in each 4,096th
-// of the bound is kept.
+// The fastest choice for each layer within `bound`; among equally fast
+// combinations the one that keeps the fewest bytes. No value if no combination
+// fits. The result is exact while at most 4,096 combinations remain at a layer;
+// if there are more, only the fastest in each 4,096th part of the bound is
+// kept.
 std::optional<ActivationPolicies> fastest_within(
     const std::vector<MixtureLayer>& layers, int64_t bound);
 
@@ -58,13 +60,13 @@ struct MixtureRequest {
 
 struct Mixture {
   ActivationPolicies policies;
-  double seconds = 0;  // sum over its choices
+  double seconds = 0;  // sum over all layers
   int64_t peak_bytes = 0;
 
   bool operator==(const Mixture&) const = default;
 };
 
-// Returns nothing if no tried mixture fits. The result is never slower than a
+// Returns no value if no tried mixture fits. The result is never slower than a
 // single policy that all layers allow and that fits.
 std::optional<Mixture> choose_mixture(const MixtureRequest& request);
 

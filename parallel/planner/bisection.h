@@ -1,13 +1,13 @@
-// Searches by halving.
+// Binary search.
 #pragma once
 
 #include <cstdint>
 
 namespace headroom::planner {
 
-// The last number in [holds, fails) for which `test` returns true, if it does
-// so up to some number and not beyond. Assumes without asking that `holds`
-// passes and `fails` does not.
+// The last number in [holds, fails) for which `test` returns true. Assumes that
+// `test` is true for `holds`, false for `fails`, and changes only once between
+// them. `test` is not called for these two numbers.
 template <typename Test>
 int64_t last_that_holds(int64_t holds, int64_t fails, const Test& test) {
   while (holds + 1 < fails) {

@@ -70,7 +70,7 @@ class BatchSearch {
     configs::RunConfig trial = config_;
     trial.global_batch_size = share * data_;
     trial.micro_batch_size = trial.global_batch_size;
-    trial.memory_limit = 0;  // no policy changes to fit
+    trial.memory_limit = 0;  // the planner must not change policies to fit
     const PlanDecision decision = search_.best(trial, world_size_);
     if (!decision.plan) {
       throw Error("plan", decision.reason,
@@ -87,8 +87,8 @@ class BatchSearch {
     return BatchSearch(changed, world_size_, search_).is_within_alone();
   }
 
-  // Single changes that fit: a leaner policy, a smaller image, or a larger
-  // limit.
+  // Single changes that fit: a policy that keeps less, a smaller image, or a
+  // larger limit.
   std::string what_fits(int64_t least_bytes) const {
     std::vector<std::string> all;
     configs::RunConfig changed = config_;
@@ -154,7 +154,7 @@ class BatchSearch {
 
   const configs::RunConfig& config_;
   const int world_size_;
-  const int64_t data_;  // data ranks
+  const int64_t data_;  // number of data ranks
   PlanSearch& search_;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kDefaultModel = "yolov5s";
 
-// A safetensors file begins with the length of its JSON header, 8 bytes.
+// A safetensors file begins with the length of its JSON header as 8 bytes.
 std::map<std::string, std::string> metadata_in_header(const std::string& file) {
   constexpr uint64_t kLongest = 100 << 20;
   std::ifstream in(file, std::ios::binary);

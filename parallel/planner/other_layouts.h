@@ -18,16 +18,16 @@ struct OtherLayout {
   std::string refusal;  // "" if the layout is possible
   struct Cost {
     int64_t fullest_rank_bytes = 0;
-    // Predicted step time (plan_time) divided by that of the plan. Empty over
-    // NCCL: the time model describes processor cores, not cards.
+    // Predicted step time (plan_time) divided by the plan's step time. Empty if
+    // the backend is NCCL: the time model describes processor cores, not cards.
     std::optional<double> relative_time;
   };
   std::optional<Cost> cost;  // set if the layout is possible
 };
 
-// Returns all layouts except the plan's. Above 64 processes they have no cost,
-// which would take long to compute. REQUIRES: a plan that choose_plan() gave
-// for `config` and these layers.
+// Returns all layouts except the plan's. Above 64 processes the layouts have no
+// cost, because computing it would take long. REQUIRES: a plan that
+// choose_plan() returned for `config` and these layers.
 std::vector<OtherLayout> other_layouts(
     const configs::RunConfig& config, const plan::Plan& plan,
     const std::vector<layers::LayerCost>& layers);

@@ -15,7 +15,8 @@
 
 namespace headroom::planner {
 
-// The ranks of one request. Ranks of equal memory are of one kind.
+// The ranks of one request. Ranks that need equal memory have the same
+// RankKind.
 class PlanMemory::Ranks {
  public:
   explicit Ranks(predict::MemoryRequest request)
@@ -39,7 +40,8 @@ class PlanMemory::Ranks {
   }
   Question question(Part part, int rank) const {
     Question question = {bare_, part, kind_of(rank)};
-    // Only a step depends on the policies, and only a validation on its images.
+    // Only training depends on the policies, and only validation on
+    // validation_images.
     plan::Plan& plan = question.request.plan;
     if (part != Part::kTraining) plan.activation_policies.clear();
     plan.validation_images =
@@ -47,9 +49,9 @@ class PlanMemory::Ranks {
     return question;
   }
 
-  // Pipeline stage; samples; blocks of image rows; whether the rank is the
-  // first part of an image, which joins the heads; whether it is rank 0, which
-  // writes files.
+  // The numbers of the kind: pipeline stage; samples; blocks of image rows;
+  // whether the rank is the first part of an image, which joins the heads;
+  // whether it is rank 0, which writes files.
   RankKind kind_of(int rank) const {
     const plan::MeshCoordinates at = plan::coordinates_of(layout(), rank);
     return {at.pipeline_stage,
@@ -62,8 +64,8 @@ class PlanMemory::Ranks {
 
  private:
   predict::MemoryRequest request_;
-  predict::MemoryRequest bare_;               // without layers
-  const std::vector<plan::BatchPart> parts_;  // of each data rank
+  predict::MemoryRequest bare_;               // request_ without its layers
+  const std::vector<plan::BatchPart> parts_;  // one part for each data rank
   const int64_t stride_;
 };
 
@@ -209,7 +211,8 @@ std::optional<std::string> host_shortage(
     const configs::RunConfig& config,
     const std::vector<layers::LayerCost>& layers, const plan::Plan& plan) {
   if (config.host_memory_limit == 0) return std::nullopt;
-  // Rank 0 needs most: it has the first, largest part of everything, and files.
+  // Rank 0 needs most: it has the first, largest share of samples and rows, and
+  // it writes files.
   const int64_t least =
       predict::host_memory(config, plan, layers, {}).least_bytes();
   if (least <= config.host_memory_limit) return std::nullopt;

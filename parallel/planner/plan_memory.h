@@ -1,11 +1,11 @@
 // PlanMemory: the memory that plans of one model need, rank by rank. It keeps
-// every prediction, because a search asks about one plan under many limits, and
-// about many plans that differ only in a part of the run.
+// every prediction, because a search predicts one plan under many limits, and
+// many plans that differ only in a part of the run.
 //
 // A prediction takes about a millisecond and depends on all of its
-// MemoryRequest, so a request is compared as a whole.
+// MemoryRequest, so predictions are looked up by the whole request.
 //
-// Threads: none. The layers must outlive it.
+// Not thread-safe. The layers must outlive the object.
 #pragma once
 
 #include <array>
@@ -41,23 +41,24 @@ class PlanMemory {
   void set_bytes(const configs::RunConfig& config, plan::Plan& plan);
 
   // Whether the bytes that set_bytes() would set stay within
-  // config.memory_limit, in less time. REQUIRES: as set_bytes().
+  // config.memory_limit. Faster than set_bytes(). REQUIRES: as set_bytes().
   MemoryFit fit(const configs::RunConfig& config, const plan::Plan& plan);
 
   // Predicted peak bytes of tensors, one entry per rank. REQUIRES: a request
   // with this model's layers.
   std::vector<int64_t> peak_bytes(const predict::MemoryRequest& request);
 
-  // cut_stages() of a plan without stages.
+  // Returns cut_stages() for a plan whose stages are not chosen yet.
   std::vector<int64_t> stage_begins(const configs::RunConfig& config,
                                     const plan::Plan& plan);
 
  private:
   using RankKind = std::array<int64_t, 5>;
-  // A part of a run, or the cut of a pipeline.
+  // What is predicted: the bytes of a phase of a run, or the cut of a pipeline
+  // (kStages).
   enum class Part { kStartUp, kTraining, kValidation, kCheckpoint, kStages };
   struct Question {
-    predict::MemoryRequest request;  // without layers
+    predict::MemoryRequest request;  // its list of layers is empty
     Part part = Part::kStartUp;
     RankKind rank = {};
     bool operator==(const Question&) const = default;
@@ -79,18 +80,19 @@ class PlanMemory {
 std::vector<int64_t> predicted_peak_bytes(
     const predict::MemoryRequest& request);
 
-// Why --host-memory-limit is too small for even the smallest loader; nothing if
-// it suffices or is not set.
+// Why --host-memory-limit is too small for even the smallest loader; no value
+// if the limit suffices or is not set.
 std::optional<std::string> host_shortage(
     const configs::RunConfig& config,
     const std::vector<layers::LayerCost>& layers, const plan::Plan& plan);
 
 // Bytes of the rank that needs most. REQUIRES: a plan with predicted bytes.
 int64_t fullest_rank_bytes(const plan::Plan& plan);
-// The phase in which that rank needs most: "in a step", "at the start", "in a
-// validation", "for a checkpoint".
+// The phase in which the fullest rank needs most: "in a step", "at the start",
+// "in a validation", "for a checkpoint".
 std::string fullest_phase(const plan::Plan& plan);
-// Its bytes outside validation, which a smaller validation cannot reduce.
+// The largest bytes of a rank outside validation, which a smaller validation
+// batch cannot reduce.
 int64_t fullest_rank_training_bytes(const plan::Plan& plan);
 
 }  // namespace headroom::planner

@@ -16,7 +16,8 @@
 namespace headroom::planner {
 namespace {
 
-// A smaller micro-batch must need at most this share of the time.
+// A smaller micro-batch is used only if it needs at most this share of the
+// larger one's time.
 constexpr double kWorthIt = 0.98;
 
 using configs::RunConfig;
@@ -95,8 +96,7 @@ class FitSearch {
     return std::nullopt;
   }
 
-  // The same as best(), or the refusal with the bytes of the smallest
-  // candidate.
+  // Returns best(), or a refusal with the bytes of the smallest candidate.
   PlanDecision best_or_refusal() {
     wants_least_ = true;
     if (auto found = best()) return *found;
@@ -271,7 +271,7 @@ class FitSearch {
         .size();
   }
 
-  // Whether even the leanest plan is so large that no other one can fit.
+  // Whether the plan with the least memory is so large that no other one fits.
   bool exceeds_by_far(const RunConfig& leanest, const plan::Plan& plan) {
     RunConfig relaxed = leanest;
     relaxed.memory_limit += relaxed.memory_limit / 5 * 2;
@@ -312,9 +312,9 @@ class FitSearch {
   const int64_t last_zero_;  // the last ZeRO stage to try
   const std::vector<plan::BatchNormRule> rules_;
   std::vector<std::string> policies_;
-  bool wants_least_ = false;  // predict also candidates that do not fit
-  // The smallest candidate, the last one, and the refusal of the first one that
-  // is invalid rather than too large.
+  bool wants_least_ = false;  // also predict candidates that do not fit
+  // The smallest candidate, the last one, and the refusal of the first
+  // candidate that is invalid rather than too large.
   std::optional<PlanDecision> least_, last_, invalid_;
 };
 
@@ -322,9 +322,10 @@ class FitSearch {
 struct LayoutPlan {
   PlanDecision decision;
   double seconds = 0;
-  bool keeps_groups = false;  // batch-norm groups as without a limit
+  // true if a plan without a limit would have the same batch-norm groups
+  bool keeps_groups = false;
   bool exchanges_far = false;
-  std::string statistics = "";  // the cost of batch-norm exchanges
+  std::string statistics = "";  // the cost of batch-norm exchanges as text
 
   // Whether no other plan can be faster or simpler.
   bool is_plain() const {
@@ -335,7 +336,7 @@ struct LayoutPlan {
   }
 };
 
-// The comparison with the other layouts.
+// The comparison with the other layouts, as text.
 std::string others_text(const std::vector<LayoutPlan>& plans,
                         const LayoutPlan& chosen, size_t num_layouts,
                         bool is_limited) {
@@ -363,7 +364,7 @@ std::string others_text(const std::vector<LayoutPlan>& plans,
 }
 
 // The fastest of the plans that `plan_of` finds for the layouts of all workers;
-// nothing if there is none.
+// no value if no layout has a plan.
 template <typename PlanOf>
 std::optional<PlanDecision> fastest_layout(
     const RunConfig& config, int world_size,

@@ -2,8 +2,8 @@
 // complete request (requested_plan.h): the given flags, and a value for each
 // choice that they leave open, in this order of preference:
 //
-//   batch-norm groups   as without a limit; smaller ones only if nothing else
-//                       fits, with a warning: they change the mathematics
+//   batch-norm groups   as without a limit; smaller groups only if no other
+//                       plan fits, with a warning: they change the mathematics
 //   layout              the fastest (plan_time); among layouts within 5 % the
 //                       simplest: data before pipeline before spatial
 //   ZeRO                none, then 1, 2, 3 if there is a data axis; a higher
@@ -15,12 +15,13 @@
 //                       recompute then saves 2 % of the time
 //
 // A candidate fits if every rank's predicted bytes stay within --memory-limit
-// (plan_memory.h). Without a limit all fit, and only the layout is searched, if
-// batch-norm groups would span distant ranks. Every other question is one about
-// changed requests: remedies.h, replan.h, largest_batch.h, other_layouts.h.
+// (plan_memory.h). Without a limit every candidate fits; then only the layout
+// is searched, and only if batch-norm groups would span distant ranks. Other
+// questions are answered by searches with changed requests: remedies.h,
+// replan.h, largest_batch.h, other_layouts.h.
 //
 // A search keeps its predictions, so further questions about the same model are
-// cheaper. Threads: none. The layers must outlive it.
+// cheaper. Not thread-safe. The layers must outlive the search.
 #pragma once
 
 #include <optional>
@@ -43,14 +44,16 @@ class PlanSearch {
     return memory_.layers();
   }
 
-  // The preferred plan that fits, with its predicted bytes; else the refusal:
-  // exit 3 names the bytes of the smallest candidate and the limit, and has no
-  // remedy yet (remedies.h). Without layers a plan has no predicted bytes.
-  // REQUIRES: world_size >= 1; layers if plan_needs_layers(config).
+  // Returns the preferred plan that fits, with its predicted bytes; or a
+  // refusal if no plan fits. A refusal with exit code 3 names the bytes of the
+  // smallest candidate and the limit; it has no remedy (see remedies.h).
+  // Without layers a plan has no predicted bytes. REQUIRES: world_size >= 1;
+  // layers if plan_needs_layers(config).
   PlanDecision best(const configs::RunConfig& config, int world_size);
 
-  // Any plan that fits, without bytes, if best() finds one. Much faster: it
-  // tries the smallest candidates first.
+  // Returns any plan that fits, without predicted bytes; no value if best()
+  // would also find none. Much faster than best(), because it tries the
+  // smallest candidates first.
   std::optional<plan::Plan> any(const configs::RunConfig& config,
                                 int world_size);
 

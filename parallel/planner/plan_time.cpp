@@ -12,12 +12,14 @@
 namespace headroom::planner {
 namespace {
 
-// Data ranks that usually share a machine, where an exchange is cheap.
+// The number of data ranks that usually share a machine, where an exchange is
+// cheap.
 constexpr int kNearRanks = 8;
 
-// Work in the unit of configs/layers/layer_cost.h: yolov5n with 16 images of
-// 160 px takes one core 0.13 s. Link: maps of megabytes sent between processes
-// over loopback, which keeps both cores busy equally long.
+// Measured values. Work is in the unit of configs/layers/layer_cost.h: one core
+// takes 0.13 s for yolov5n with 16 images of 160 px. The link's rate is for
+// maps of megabytes sent between processes over loopback; a transfer keeps the
+// cores of both processes busy equally long.
 constexpr predict::DeviceSpeed kProcessorCore{.work_per_second = 1.1e11,
                                               .link_bytes_per_second = 1e9,
                                               .link_latency_seconds = 2e-4};
@@ -79,7 +81,7 @@ double seconds_on_card(const layers::LayerCost& layer,
                        const CardSpeed& card) {
   const bool is_short = config.precision == configs::Precision::kBf16 ||
                         config.precision == configs::Precision::kFp16;
-  // TF32 has half the speed, and its maps twice the bytes.
+  // TF32 has half the speed of 16-bit types, and its maps have twice the bytes.
   const double widening = is_short ? 1 : 2;
   const double flops = 2 * 3 * layer.multiply_adds_per_pixel;
   const double bytes = kBytesPerKeptElement * layer.kept_elements_per_pixel;
@@ -87,14 +89,15 @@ double seconds_on_card(const layers::LayerCost& layer,
                      bytes / (kBytesShare * card.bytes_per_second));
 }
 
-// Sets each layer's work to seconds.
+// Sets each layer's work per pixel in seconds.
 void time_layers(const configs::RunConfig& config, const plan::Plan& plan,
                  const std::vector<layers::LayerCost>& layers,
                  const ForecastBasis& basis, double pixels,
                  predict::TimeRequest& request) {
   if (!basis.images_per_second) {
     for (size_t i = 0; i < layers.size(); ++i) {
-      // A leaner policy takes the same factor of time as on a processor core.
+      // A policy that saves memory lengthens the time by the same factor as on
+      // a processor core.
       const double kept = layer_work(layers[i], plan::ActivationPolicy::kKeep);
       const double leaner =
           kept == 0 ? 1 : layer_work(layers[i], policy_of(plan, i)) / kept;

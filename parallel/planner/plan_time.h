@@ -1,5 +1,5 @@
-// The time of a plan's steps: compared between plans that could be chosen
-// (plan_time), and forecast for machines that need not exist (plan_forecast).
+// Predicts the time of a plan's steps: to compare candidate plans (plan_time),
+// and for machines that need not exist (plan_forecast).
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ namespace headroom::planner {
 double layer_work(const layers::LayerCost& layer,
                   plan::ActivationPolicy policy);
 
-// Predicts a step's time (parallel/predict/time_model.h) if each rank is a core
-// of a current server processor and all are on one host, or connected by the
-// run's network if that was measured. REQUIRES: a plan that the planner
-// accepted for `config`.
+// Predicts a step's time (parallel/predict/time_model.h), assuming that each
+// rank is a core of a current server processor and that all ranks are on one
+// host, or connected by the run's network if its speed was measured. REQUIRES:
+// a plan that the planner accepted for `config`.
 predict::StepEstimate plan_time(const configs::RunConfig& config,
                                 const plan::Plan& plan,
                                 const std::vector<layers::LayerCost>& layers);
@@ -33,11 +33,12 @@ predict::StepEstimate plan_time(const configs::RunConfig& config,
 // so that other layouts may be faster.
 bool exchanges_far(const configs::RunConfig& config, const plan::Plan& plan);
 
-// The cost per step of groups that span data ranks; "" without such groups.
+// The cost per step of batch-norm groups that span data ranks, as text; "" if
+// there are no such groups.
 std::string statistics_text(const predict::StepEstimate& step);
 
-// Links of the catalogue's machines: the published rate less the share that is
-// never reached.
+// The links of the catalogue's machines have the published rate times the share
+// that is reached in practice.
 
 // Assumed delay of one message over an unmeasured network.
 inline constexpr double kNetworkLatency = 20e-6;
@@ -48,8 +49,8 @@ predict::Link link_inside(const configs::Instance& instance);
 // The machine's network, with 0 bytes a second if the catalogue has no rate.
 predict::Link link_between(const configs::Instance& instance);
 
-// As many machines as `ranks` fill, with one card for each rank. REQUIRES:
-// ranks >= 1; they fill whole machines, or fit in one.
+// As many machines as `ranks` ranks need, with one card for each rank.
+// REQUIRES: ranks >= 1; the ranks fill whole machines, or fit in one machine.
 predict::Machines machines_of(const configs::Instance& instance, int64_t ranks);
 
 // Speeds published by the card's maker.
@@ -58,11 +59,11 @@ struct CardSpeed {
   double bytes_per_second = 0;  // memory bandwidth
 };
 
-// The shares of that speed that training is assumed to reach.
+// The shares of a CardSpeed that training is assumed to reach.
 inline constexpr double kFlopsShare = 0.4;
 inline constexpr double kBytesShare = 0.6;
 // Assumed seconds of a step on a card outside its layers: loss, optimizer, and
-// launches that nothing hides.
+// kernel launches that do not overlap with other work.
 inline constexpr double kSecondsBesideLayers = 2e-3;
 // Mosaic samples of 640 px from JPEG files per second on one processor core
 // (benchmark_loader).
@@ -70,21 +71,22 @@ inline constexpr double kSamplesPerCore = 80;
 
 struct ForecastBasis {
   predict::Machines machines;
-  // Measured images per second of one card or process alone with its share of
-  // this batch. If empty, `card` is used.
+  // Measured images per second of one card or process that trains alone on its
+  // share of this batch. If empty, `card` is used.
   std::optional<double> images_per_second;
   CardSpeed card;
-  int64_t cores_each = 0;  // per machine; 0 if loaders are never the limit
+  // cores per machine; 0 if loaders never limit the speed
+  int64_t cores_each = 0;
 };
 
-// REQUIRES: a plan that choose_plan() gave for `config` and these layers; one
-// card per rank; a measured rate or the card's speed.
+// REQUIRES: a plan that choose_plan() returned for `config` and these layers;
+// one card per rank; a measured rate or the card's speed.
 predict::StepForecast plan_forecast(
     const configs::RunConfig& config, const plan::Plan& plan,
     const std::vector<layers::LayerCost>& layers, const ForecastBasis& basis);
 
-// Images per second that a machine's loaders make; 0 if they are not counted,
-// as with --synthetic-input.
+// Images per second that a machine's loaders can supply; 0 if loaders are not
+// considered, as with --synthetic-input.
 double loaded_images_per_second(const configs::RunConfig& config,
                                 const std::vector<layers::LayerCost>& layers,
                                 const ForecastBasis& basis);

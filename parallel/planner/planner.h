@@ -1,6 +1,6 @@
-// The planner: which plan a run gets, and what to change if none fits. The same
-// request always gets the same plan. Only the planner decides whether a batch
-// can be split, so code that starts processes calls it first.
+// The planner chooses a run's plan, and proposes changes if no plan fits. The
+// same request always gets the same plan. Only the planner decides whether a
+// batch can be split, so code that starts processes calls it first.
 //
 // These functions answer one question each. Several questions about one model
 // are faster with one PlanSearch (plan_search.h).
@@ -16,12 +16,12 @@
 
 namespace headroom::planner {
 
-// PlanSearch::best(). A refusal because of memory has no remedy.
+// Returns PlanSearch::best(). A refusal because of memory has no remedy.
 PlanDecision choose_plan(const configs::RunConfig& config, int world_size,
                          const std::vector<layers::LayerCost>& layers);
 
-// Like choose_plan(), but a refusal because of memory also says what would fit
-// (remedies.h), which takes up to a second.
+// Like choose_plan(), but a refusal because of memory also names changes that
+// would fit (remedies.h), which takes up to a second.
 PlanDecision plan_or_remedy(const configs::RunConfig& config, int world_size,
                             const std::vector<layers::LayerCost>& layers,
                             const RemedyScope& scope = {});

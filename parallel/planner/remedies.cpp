@@ -23,7 +23,8 @@ constexpr int64_t kMebibyte = int64_t{1} << 20;
 constexpr int64_t kMostMebibytes = int64_t{1} << 24;  // 16 TiB
 constexpr int64_t kLeastImage = 64;                   // smallest --img
 
-// The flags that change only the use of memory, and sets of them.
+// The flags that change only the use of memory. Combined as bits, they form
+// sets.
 enum MemoryFlag : unsigned {
   kActivations = 1,
   kMicroBatch = 2,
@@ -105,7 +106,7 @@ class RemedySearch {
             world_size};
   }
 
-  // The plan that the request gets, or any plan that fits it.
+  // The plan that the request gets if `is_final`, else any plan that fits.
   std::optional<plan::Plan> plan_of(RunConfig trial, int world_size,
                                     bool is_final) {
     if (scope_.threads_of) trial.threads = scope_.threads_of(world_size);
@@ -121,7 +122,8 @@ class RemedySearch {
     const auto [place, is_new] =
         known_.try_emplace(key_of(trial, world_size), false);
     if (is_new) {
-      // `admits` needs the final plan: another one may have other segments.
+      // `admits` must check the final plan, because it may reject another plan
+      // that fits.
       place->second =
           plan_of(trial, world_size, scope_.admits != nullptr).has_value();
     }
@@ -136,7 +138,8 @@ class RemedySearch {
     return Fit{trial, world_size, std::move(*plan), seconds};
   }
 
-  // Adds a request that fits, with the flags that differ from the original.
+  // Adds a remedy for a request that fits, with the flags that differ from the
+  // original. Returns false if there is no `fit`.
   bool add(RemedyKind kind, const std::optional<Fit>& fit) {
     if (!fit) return false;
     Remedy remedy{kind, fit->config, fit->world_size, {}, false, fit->plan};
@@ -174,7 +177,7 @@ class RemedySearch {
   std::optional<Fit> fastest_with(unsigned freed) {
     const RunConfig open = with_open(config_, freed);
     std::optional<Fit> best;
-    // Policies mixed by the planner come first.
+    // "auto" comes first: the planner then mixes policies.
     for (const char* policy :
          {"auto", "lean", "recompute", "offload", "keep"}) {
       const bool changes = config_.activations != policy;
@@ -193,7 +196,7 @@ class RemedySearch {
     }
   }
 
-  // The request without these flags, except for activations.
+  // The request without the `freed` flags; its activations are not changed.
   static RunConfig with_open(RunConfig trial, unsigned freed) {
     if ((freed & kMicroBatch) != 0) trial.micro_batch_size = 0;
     if ((freed & kZero) != 0) trial.zero_stage = 0;
@@ -201,7 +204,7 @@ class RemedySearch {
     return trial;
   }
 
-  // Sets these flags to the values that the planner chose.
+  // Sets the `freed` flags to the values that the planner chose.
   static RunConfig settled(RunConfig trial, const plan::Plan& plan,
                            unsigned freed) {
     if ((freed & kMicroBatch) != 0) {
@@ -212,7 +215,7 @@ class RemedySearch {
     return trial;
   }
 
-  // The flags that the user gave, besides activations.
+  // The memory flags that the user gave, except for activations.
   unsigned given() const {
     return (config_.micro_batch_size > 0 ? kMicroBatch : 0U) |
            (config_.zero_stage > 0 ? kZero : 0U) |
@@ -238,7 +241,8 @@ class RemedySearch {
                                 : RemedyKind::kLayout,
           fastest_with(flag));
     }
-    // The fewest flags together, and more if that saves the batch-norm groups.
+    // Changes as few flags together as possible, or more if that avoids smaller
+    // batch-norm groups.
     for (int count = 2; count <= 4; ++count) {
       if (std::ranges::any_of(found_, std::not_fn(shrinks_groups))) return;
       const size_t before = found_.size();
@@ -253,7 +257,8 @@ class RemedySearch {
     }
   }
 
-  // The request as it is, and with every memory flag at its leanest.
+  // The request as it is, and without its memory flags, with activations "auto"
+  // or "offload".
   std::vector<RunConfig> bases(bool frees_layout) const {
     const RunConfig as_typed = with_open(config_, frees_layout ? kLayout : 0U);
     std::vector<RunConfig> all = {as_typed};
@@ -265,7 +270,8 @@ class RemedySearch {
     return all;
   }
 
-  // Sets flags that the user gave and the search freed to the plan's values.
+  // Adds a remedy in which flags that the user gave and the search freed have
+  // the plan's values. Returns false if the request does not fit.
   bool add_settled(RemedyKind kind, const RunConfig& trial, int world_size) {
     auto fit = final_fit(trial, world_size);
     if (!fit) return false;
@@ -360,8 +366,8 @@ class RemedySearch {
     raise_memory();
   }
 
-  // A number in [least, asked) with which a request fits and with one more does
-  // not.
+  // A number in [least, asked) with which a request fits, while it does not fit
+  // with the next number.
   template <typename Trial>
   std::optional<int64_t> largest_that_fits(int64_t least, int64_t asked,
                                            const Trial& trial) {
@@ -458,12 +464,12 @@ class RemedySearch {
   PlanSearch& search_;
   const RemedyScope& scope_;
   const int64_t stride_;
-  int64_t limit_mebibytes_ = 0;  // the limit found
+  int64_t limit_mebibytes_ = 0;  // the larger --memory-limit that was found
   std::map<Key, bool> known_;
   std::vector<Remedy> found_;
 };
 
-// The plan's bytes, as in "2 GiB", and its other changes.
+// The plan's bytes, as in " (2 GiB)", and its batch-norm groups if they change.
 std::string fit_text(const Remedy& remedy) {
   std::string text = format_bytes(fullest_rank_bytes(remedy.plan));
   if (remedy.kind == RemedyKind::kGroups || shrinks_groups(remedy)) {

@@ -1,9 +1,10 @@
-// Finds changes to a request that no plan fits: the cheapest of each kind that
-// fits. The planner plans each changed request, so the advice is exact.
+// Proposes changes to a request for which no plan fits: of each kind the
+// cheapest change with which a plan fits. The planner plans each changed
+// request, so the advice is exact.
 //
 //   activations   the policy with the least predicted time
 //   micro-batch   the size with the least predicted time
-//   ZeRO, layout  likewise; if no single change fits, the fewest together
+//   ZeRO, layout  likewise; if no single change fits, the fewest flags
 //   processes     the fewest
 //   limits        the smallest sufficient limit, in MiB
 //   image         the largest smaller size, in steps of the model's stride
@@ -13,7 +14,7 @@
 //
 // Images and batches of less than half the requested size are named only if
 // nothing else fits. If more processes or smaller images are not enough, the
-// flags of the first four are changed too.
+// flags for activations, micro-batch, ZeRO and layout are changed too.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ enum class RemedyKind {
   kMicroBatch,
   kZero,
   kLayout,
-  kTogether,  // several of the above
+  kTogether,  // several of the flags above
   kProcesses,
   kMemoryLimit,
   kHostMemoryLimit,
@@ -58,16 +59,17 @@ struct RemedyScope {
   // The flag that sets the number of processes, agents or nodes: processes are
   // its value times `processes_each`. "" if the number is fixed.
   std::string processes_flag = "--processes";
-  std::string processes_prefix = {};  // "p4d.24xlarge:", before the value
+  // text before the value, as in "p4d.24xlarge:2"
+  std::string processes_prefix = {};
   int processes_each = 1;
   int most_processes = 64;
-  // The flag of the memory limit ("" if fixed), and the limit that a value in
-  // MiB of this flag stands for.
+  // The flag of the memory limit ("" if fixed). `limit_of` converts a value of
+  // this flag in MiB to the limit in bytes.
   std::string limit_flag = "--memory-limit";
   std::function<int64_t(int64_t mebibytes)> limit_of = {};
-  // Threads per process, if that depends on the number of processes.
+  // Threads per process, if their number depends on the number of processes.
   std::function<int64_t(int world_size)> threads_of = {};
-  // A further condition on the plan.
+  // A further condition that a plan must meet, if set.
   std::function<bool(const configs::RunConfig&, const plan::Plan&)> admits = {};
   // The whole command with the changes; "" if it is unknown.
   std::function<std::string(const Remedy&)> command_with = {};
@@ -79,14 +81,14 @@ std::vector<Remedy> find_remedies(const configs::RunConfig& config,
                                   int world_size, PlanSearch& search,
                                   const RemedyScope& scope);
 
-// Changes with which the usual groups fit. REQUIRES: layers; shrinks_groups()
-// of the request's plan.
+// Changes with which the usual batch-norm groups fit. REQUIRES: layers;
+// shrinks_groups() is true for the request's plan.
 std::vector<Remedy> remedies_for_groups(
     const configs::RunConfig& config, int world_size,
     const std::vector<layers::LayerCost>& layers, const RemedyScope& scope);
 
 // A warning that the plan has smaller groups than usual, with their effect and
-// changes that avoid them; nothing if it has not.
+// changes that avoid them; no value if the groups are not smaller.
 std::optional<std::string> smaller_groups_warning(
     const configs::RunConfig& config, const plan::Plan& plan,
     const std::vector<layers::LayerCost>& layers, const RemedyScope& scope);
@@ -99,7 +101,7 @@ std::string flags_text(const Remedy& remedy);
 std::string remedies_text(const std::vector<Remedy>& remedies,
                           const RemedyScope& scope);
 
-// The text of find_remedies().
+// Returns remedies_text() of find_remedies().
 std::string remedy_of(const configs::RunConfig& config, int world_size,
                       const std::vector<layers::LayerCost>& layers,
                       const RemedyScope& scope);

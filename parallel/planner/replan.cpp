@@ -44,10 +44,12 @@ class ReplanSearch {
     request_.memory_limit = bound;
     request_.batch_norm_rule = failed.batch_norm_rule();
     request_.micro_batch_size = 0;
-    request_.resume = "the checkpoint";  // a checkpoint is read at the start
+    // counts the bytes for reading a checkpoint at the start
+    request_.resume = "the checkpoint";
   }
 
-  // The plan that follows, with these flags of the request set free.
+  // The plan to continue with, if these flags of the request may change; no
+  // value if no plan fits.
   std::optional<plan::Plan> run(bool frees_layout, bool frees_zero) {
     configs::RunConfig trial = request_;
     if (frees_layout) trial.layout.reset();
@@ -57,7 +59,7 @@ class ReplanSearch {
     return found->plan;
   }
 
-  // The flags with which --resume gets this plan, if any do.
+  // The flags with which --resume gets this plan; no value if no flags do.
   std::optional<std::string> resume_flags(const configs::RunConfig& config,
                                           const plan::Plan& plan) {
     configs::RunConfig resumed = config;
@@ -75,8 +77,9 @@ class ReplanSearch {
                request_.memory_limit);
   }
 
-  // Another change that fits: more processes or smaller images. A run resumed
-  // with one of the plan's flags has defaults for the others.
+  // Another change that fits: more processes or smaller images. If a run is
+  // resumed with one of the plan's flags, the other flags get their defaults,
+  // so the search leaves them open.
   std::optional<Remedy> other_remedy() {
     configs::RunConfig open = request_;
     open.layout.reset();
@@ -157,7 +160,7 @@ Replan refuse(const configs::RunConfig& config, const plan::Plan& failed,
 std::string describe(const MemoryShortage& shortage) {
   std::string text = cat("step ", shortage.step, ", rank ", shortage.rank,
                          ": out of memory with the leanest activations");
-  // not a tensor allocation: the C++ heap was full
+  // 0: no tensor was requested, but an allocation on the C++ heap failed
   if (shortage.memory.asked_bytes == 0) return text;
   text += ": asked for " + format_bytes(shortage.memory.asked_bytes) + ", " +
           format_bytes(std::max<int64_t>(0, shortage.memory.free_bytes));

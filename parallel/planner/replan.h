@@ -4,14 +4,15 @@
 //
 //   needed   predicted bytes of the failed plan's fullest rank at its leanest,
 //            the last step of the memory ladder (worker/memory/memory_ladder.h)
-//   bound    5 % less, minus the bytes that were lacking, and at most the room
-//            that the ranks have, if known
-//   next     the planner's choice under that bound
+//   bound    `needed` less 5 %, or less the bytes that were lacking if these
+//            are more; at most the room that the ranks have, if known
+//   next     the planner's choice within this bound
 //
 // So every plan needs less than the one before, and a sequence of plans ends. A
-// requested layout and ZeRO stage stay (--zero 0 is no request). Batch-norm
-// groups always stay: they are part of the mathematics. Activations and
-// micro-batches, which the ladder has changed already, are chosen again.
+// requested layout or ZeRO stage is kept (--zero 0 does not count as
+// requested). Batch-norm groups are always kept, because they are part of the
+// mathematics. Activations and micro-batches, which the ladder has changed
+// already, are chosen again.
 #pragma once
 
 #include <cstdint>
@@ -26,32 +27,36 @@
 
 namespace headroom::planner {
 
-// A step that ran out of memory when nothing leaner was left.
+// A step that ran out of memory when no setting that needs less memory was
+// left.
 struct MemoryShortage {
   int64_t step = 0;
   int rank = 0;
-  MemoryShortfall memory;  // its room may be that of any rank
+  MemoryShortfall memory;  // room_bytes may be that of any rank
 };
 
 // The shortage as text: "step 3, rank 1: out of memory with the leanest
 // activations: asked for 2 MiB, 1 MiB of the 100 MiB of --memory-limit free".
 std::string describe(const MemoryShortage& shortage);
 
-// Bytes of the fullest rank in a step, at the leanest state that the memory
-// ladder makes of the plan. REQUIRES: layers; a plan that the planner accepted
-// for `config`.
+// Bytes of the fullest rank in a step, with the leanest settings that the
+// memory ladder can reach for the plan. REQUIRES: layers; a plan that the
+// planner accepted for `config`.
 int64_t leanest_bytes(const configs::RunConfig& config, const plan::Plan& plan,
                       const std::vector<layers::LayerCost>& layers);
 
 struct Replan {
   std::optional<plan::Plan> plan;
-  // Why this plan, or why none, with both numbers.
+  // Why this plan was chosen, or why there is no plan, with the needed and the
+  // available bytes.
   std::string reason;
-  // The flags with which --resume continues after a refusal; "" if none help.
+  // The flags with which --resume can continue after a refusal; "" if no flags
+  // help.
   std::string resume_flags;
 };
 
-// `layers` may be empty if the model could not be read: then there is no plan.
+// `layers` may be empty if the model could not be read: then the result has no
+// plan.
 Replan plan_after_shortage(const configs::RunConfig& config,
                            const plan::Plan& failed,
                            const MemoryShortage& shortage,
@@ -59,18 +64,18 @@ Replan plan_after_shortage(const configs::RunConfig& config,
 
 struct ElasticPlan {
   std::optional<plan::Plan> plan;
-  std::string reason;  // why this plan, or the last refusal
+  std::string reason;  // why this plan was chosen, or the last refusal
 };
 
-// The plan for the present number of workers. `wanted` is the plan of the
-// complete run, which is used again when all workers are back.
+// The plan for the present number of workers. `wanted` is the plan for the
+// complete number of workers; it is used again when all of them are back.
 //
 //   more     `wanted` if --layout is given, else a plan for all workers
 //   fewer    a plan for as many workers as have one, even if --layout is given
 //
-// The global batch and the batch-norm groups stay: they are the run's
-// mathematics. ZeRO, micro-batches and policies stay if requested. REQUIRES:
-// workers >= 1.
+// The global batch and the batch-norm groups are kept: they are the run's
+// mathematics. ZeRO stage, micro-batches and policies are kept if requested.
+// REQUIRES: workers >= 1.
 ElasticPlan plan_for_workers(const configs::RunConfig& config,
                              const plan::Plan& wanted, int workers,
                              const std::vector<layers::LayerCost>& layers);

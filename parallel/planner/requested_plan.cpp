@@ -17,7 +17,7 @@ struct Refusal {
   std::string reason;
   std::string remedy;
 };
-// The refusal of the first check that fails; nothing if all pass.
+// The refusal of the first check that fails; no value if all pass.
 using Check = std::optional<Refusal>;
 
 std::string factors_of(const plan::ParallelLayout& layout) {
@@ -132,7 +132,7 @@ Check set_batch_split(const configs::RunConfig& config, plan::Plan& plan) {
   const int64_t share =
       plan::largest_share(batch, plan.layout.data_parallel_size, rule);
   plan.micro_batch_size = share;
-  // each rank has whole batches
+  // in other commands each rank has whole batches
   if (config.command != "train") return std::nullopt;
   const int64_t group = plan::largest_group(batch, rule);
   if (config.micro_batch_size > 0) {
@@ -189,14 +189,14 @@ Check set_backend(const configs::RunConfig& config, plan::Plan& plan) {
   return std::nullopt;
 }
 
-// Keeping everything is the fastest policy.
+// The policy of --activations; for "auto" the fastest one, kKeep.
 plan::ActivationPolicy policy_of(const configs::RunConfig& config) {
   return plan::parse_activation_policy(config.activations)
       .value_or(plan::ActivationPolicy::kKeep);
 }
 
-// Sets the values of the plan in this order, because each depends on those
-// before.
+// Sets the values of the plan in this order, because each value depends on
+// earlier ones.
 Check fill_plan(const configs::RunConfig& config, int world_size,
                 PlanMemory& memory, plan::Plan& plan) {
   const std::vector<layers::LayerCost>& layers = memory.layers();

@@ -25,8 +25,8 @@ namespace headroom::planner {
 // A plan, or a refusal that names both conflicting numbers and a remedy.
 struct PlanDecision {
   std::optional<plan::Plan> plan;
-  std::string reason;                    // why it was chosen, or refused
-  std::string remedy;                    // what to do about a refusal
+  std::string reason;  // why the plan was chosen, or the request refused
+  std::string remedy;  // what to do about a refusal
   ExitCode exit_code = ExitCode::kDone;  // kRequest or kNoPlan if refused
 };
 
@@ -40,8 +40,9 @@ bool plan_needs_layers(const configs::RunConfig& config);
 PlanDecision requested_plan(const configs::RunConfig& config, int world_size,
                             PlanMemory& memory);
 
-// How the run's batches are cut into batch-norm groups: as before in a resumed
-// run, as --bn-group or --sync-bn say, or as usual.
+// How the run's batches are cut into batch-norm groups: by the rule of the
+// resumed run, else by --bn-group or --sync-bn, else by
+// usual_batch_norm_rule().
 plan::BatchNormRule batch_norm_rule(const configs::RunConfig& config);
 
 // Whether neither the flags nor a resumed run determine the groups.
@@ -54,7 +55,7 @@ bool shrinks_groups(const configs::RunConfig& config, const plan::Plan& plan);
 // are on devices, else Gloo. REQUIRES: a backend that the planner admits.
 plan::Backend backend_of(const configs::RunConfig& config);
 
-// Explains the plan's choices, except for the limit on memory.
+// The plan's choices as text, without its bytes and the memory limit.
 std::string reason_of(const configs::RunConfig& config, const plan::Plan& plan);
 
 }  // namespace headroom::planner

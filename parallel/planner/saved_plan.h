@@ -1,6 +1,6 @@
 // Reads the plan in a run directory, to resume the run with it. A request alone
 // determines its plan, but a run that ran out of memory may have continued with
-// another (replan.h).
+// another plan (replan.h).
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,10 @@
 
 namespace headroom::planner {
 
-// Why a stored plan does not fit this run, with both numbers; "" if it does.
-// Called before a plan from a file is used: by the coordinator of a resumed run
-// and by a standalone worker. `num_layers` of the model may be 0 if unknown.
+// Why a stored plan does not fit this run, with the numbers that differ; "" if
+// it fits. Called before a plan from a file is used: by the coordinator of a
+// resumed run and by a standalone worker. `num_layers`: the model's number of
+// layers, or 0 if unknown.
 std::string plan_match_error(const configs::RunConfig& config,
                              const plan::Plan& plan, int world_size,
                              size_t num_layers);
@@ -28,7 +29,8 @@ struct SavedPlan {
 };
 
 // The batch-norm groups of the run directory's plan.json, which a resumed run
-// keeps; nothing without the file. Throws Error if the file is not a plan.
+// keeps; no value if the file does not exist. Throws Error if the file is not a
+// plan.
 std::optional<plan::BatchNormRule> saved_batch_norm_rule(
     const std::string& run_directory);
 

@@ -19,10 +19,12 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Part {
   double cost = 0;
   int64_t fixed_bytes = 0;
-  int64_t bytes_in_flight = 0;   // per micro-batch, with received maps
-  int64_t activation_bytes = 0;  // per micro-batch, without received maps
-  int64_t busy_bytes = 0;        // at the fullest layer, with activations
-  int64_t received_bytes = 0;    // per micro-batch
+  // activations and received maps of one micro-batch
+  int64_t bytes_in_flight = 0;
+  // activations of one micro-batch, without received maps
+  int64_t activation_bytes = 0;
+  int64_t busy_bytes = 0;  // peak at the fullest layer, including activations
+  int64_t received_bytes = 0;  // received maps of one micro-batch
   bool has_parameters = false;
 };
 
@@ -37,7 +39,8 @@ class Partitioner {
     for (int begin = 0; begin < num_layers_; ++begin) add_parts_from(begin);
   }
 
-  // The largest stage cost of the best partition; infinity if nothing fits.
+  // The largest stage cost of the best partition; infinity if no partition
+  // fits.
   double smallest_largest_cost() const {
     const std::vector<std::vector<double>> best = solve(
         [](double rest, const Part& part) { return std::max(rest, part.cost); },
@@ -45,7 +48,8 @@ class Partitioner {
     return best[0][0];
   }
 
-  // The cuts with the fewest bytes received, no stage above `largest_cost`.
+  // The cuts with the fewest received bytes in which no stage costs more than
+  // `largest_cost`.
   std::vector<int64_t> cuts(double largest_cost) const {
     const auto join = [](double rest, const Part& part) {
       return rest + static_cast<double>(part.received_bytes);
@@ -76,7 +80,8 @@ class Partitioner {
            (layers.busy_bytes - layers.activation_bytes);
   }
 
-  // The smallest possible fullest stage over all partitions.
+  // The bytes of the fullest stage, in the partition that makes this number
+  // smallest; no value if there is no partition.
   std::optional<int64_t> smallest_limit() const {
     std::vector<int64_t> next(at(num_layers_ + 1), kNever);
     next.back() = 0;
@@ -136,8 +141,8 @@ class Partitioner {
             bytes(stage, begin, end) <= *request_.memory_limit_bytes);
   }
 
-  // best[stage][begin]: the smallest `join` over all ways to divide layers
-  // [begin, num_layers) between the stages from `stage` on.
+  // best[stage][begin]: the smallest result of `join` over all ways to divide
+  // layers [begin, num_layers) between the stages from `stage` on.
   template <typename Join>
   std::vector<std::vector<double>> solve(const Join& join,
                                          double largest_cost) const {
@@ -160,13 +165,13 @@ class Partitioner {
   const PartitionRequest& request_;
   const int num_layers_;
   const int num_stages_;
-  std::vector<Part> parts_;  // [begin][end]
+  std::vector<Part> parts_;  // the layers [begin, end) at [begin][end]
 };
 
-// The limit of a stage, relative to the smallest possible fullest stage.
+// A stage's memory limit, relative to smallest_memory_limit().
 constexpr double kMemorySlack = 1.05;
 
-// Bytes on one rank of a layer's parameters and all buffers of their size.
+// Bytes on one rank of a layer's parameters and all buffers of the same size.
 int64_t state_bytes(predict::MemoryRequest& request, int64_t layer) {
   request.plan.stage_begins = {0, layer, layer + 1};
   plan::MeshCoordinates alone;
@@ -199,7 +204,8 @@ PartitionRequest partition_request(const predict::MemoryRequest& memory) {
     part.inputs = layer.inputs;
     request.layers.push_back(part);
   }
-  // In 1F1B a stage holds one micro-batch more per stage after it.
+  // In the 1F1B schedule a stage holds one more micro-batch for each stage
+  // after it.
   const int stages = plan.layout.pipeline_parallel_size;
   const int64_t micro_batches =
       plan::num_micro_batches(plan, memory.global_batch_size);

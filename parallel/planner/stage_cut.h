@@ -10,10 +10,10 @@
 // earliest.
 //
 // Pipelines are used to save memory, so cut_stages() limits each stage to 5 %
-// more than the smallest possible fullest stage. A layer's memory is taken from
-// the memory model of the undivided model, because exact numbers for every cut
-// would need a simulation for each pair of layers. These numbers only compare
-// cuts; memory_model.h computes the real peak.
+// more than the smallest limit with which a cut exists. A layer's memory is
+// taken from the memory model of the undivided model, because exact numbers for
+// every cut would need a simulation for each pair of layers. These numbers only
+// compare cuts; memory_model.h computes the real peak.
 #pragma once
 
 #include <cstdint>
@@ -27,19 +27,19 @@
 
 namespace headroom::planner {
 
-// The costs of one layer. A stage's bytes are its layers' fixed bytes once; for
-// every micro-batch in flight the activations of its layers and the received
-// maps; and the fullest layer's extra bytes while it runs.
+// The costs of one layer. A stage's bytes are a sum: the fixed bytes of its
+// layers; for every micro-batch in flight, the activations of its layers and
+// the received maps; and the fullest layer's extra bytes while that layer runs.
 struct PartitionLayer {
   double cost = 0;               // seconds, or another additive measure
-  int64_t fixed_bytes = 0;       // parameters and all buffers of their size
+  int64_t fixed_bytes = 0;       // parameters and all buffers of the same size
   int64_t activation_bytes = 0;  // kept for backward, per micro-batch
   // Peak bytes while the layer runs, including its activation_bytes, without
   // bytes kept by earlier layers.
   int64_t busy_bytes = 0;
-  int64_t map_bytes = 0;  // of its output, per micro-batch
+  int64_t map_bytes = 0;  // the layer's output, per micro-batch
   bool has_parameters = true;
-  std::vector<int> inputs;  // layers it reads; -1 is the images
+  std::vector<int> inputs;  // layers whose output it reads; -1 means the images
 };
 
 struct PartitionRequest {
@@ -49,13 +49,13 @@ struct PartitionRequest {
   std::optional<int64_t> memory_limit_bytes;  // each stage's limit
 };
 
-// The first layer of each stage; nothing if no cut keeps the limit, or if too
-// few layers have parameters. REQUIRES: costs and bytes are not negative;
-// layers read earlier layers.
+// The first layer of each stage; no value if no cut stays within the limit, or
+// if too few layers have parameters. REQUIRES: costs and bytes are not
+// negative; layers read earlier layers.
 std::optional<std::vector<int64_t>> partition_stages(
     const PartitionRequest& request);
 
-// The smallest memory_limit_bytes with which there is a partition. Nothing if
+// The smallest memory_limit_bytes with which there is a partition. No value if
 // too few layers have parameters.
 std::optional<int64_t> smallest_memory_limit(const PartitionRequest& request);
 

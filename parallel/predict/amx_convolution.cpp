@@ -12,12 +12,13 @@ constexpr int64_t kTileChannels = 32;
 constexpr int64_t kPrimitiveBytes = 28'824;  // includes the tiles' memory
 constexpr int64_t kBytesOfAChannel = 64;
 constexpr int64_t kStridedBytes = 52 << 10;
-// output channels not a multiple of 16
+// added if output channels are not a multiple of 16
 constexpr int64_t kOddOutputs = 160 << 10;
 
 int64_t in_tiles(int64_t channels) { return round_up(channels, kTileChannels); }
 
-// AMX pads output channels to blocks of 64; `weights` pads them to 32.
+// AMX pads output channels to blocks of 64; in `weights` they are padded to
+// blocks of 32.
 int64_t in_wide_blocks(const Convolution& convolution, int64_t weights) {
   const int64_t outputs = convolution.out_channels;
   return outputs > 64 ? weights * round_up(outputs, 64) / outputs : weights;

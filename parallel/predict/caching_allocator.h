@@ -35,7 +35,7 @@ class CachingAllocator {
   // `limit`: the most bytes that all segments may have together.
   explicit CachingAllocator(int64_t limit = kNoLimit) : limit_(limit) {}
 
-  // Returns nothing if the limit does not allow it. REQUIRES: bytes > 0.
+  // Returns no value if the limit does not allow it. REQUIRES: bytes > 0.
   std::optional<Block> allocate(int64_t bytes);
   void free(Block block);
   // Gives segments without used blocks back to the driver.

@@ -9,10 +9,10 @@ namespace {
 
 struct Block {
   Convolution convolution;
-  int64_t around = 0;  // rows of the halo
+  int64_t around = 0;  // halo rows above and below together
   Map x;               // the input, without its memory
   int64_t output_bytes = 0;
-  int64_t norm_bytes = 0;  // one parameter per channel
+  int64_t norm_bytes = 0;  // bytes of one parameter per channel
 };
 
 Graph::Outcome backward(const OpContext& context, const Block& block,

@@ -9,8 +9,8 @@
 namespace headroom::predict {
 namespace {
 
-// On one thread LibTorch uses oneDNN for 1x1 convolutions only from this batch
-// size on, or if the map is flattened, which needs this many pixels.
+// On one thread LibTorch uses oneDNN for 1x1 convolutions only from kLeastBatch
+// samples on, or if the map is flattened, which needs kLeastPixels pixels.
 constexpr int64_t kLeastBatch = 16;
 constexpr int64_t kLeastPixels = 200;
 // LibTorch treats a map of up to this many elements as small.
@@ -97,9 +97,10 @@ int64_t inputs_in_blocks(const Convolution& convolution) {
              : round_up(convolution.in_channels, 16);
 }
 
-// Weights are padded to blocks of 16 channels. Some shapes also have a row of
-// sums; without AVX-512 that is at most one row for every eighth row of 64 to
-// 255 output channels.
+// Weights are padded to blocks of 16 channels. Some shapes also have rows of
+// sums: without AVX-512 at most an eighth more bytes for 64 to 255 output
+// channels and a 32nd more from 256 on; otherwise at most a 32nd more for 1x1
+// kernels.
 int64_t blocked_weight_bytes(const Convolution& convolution,
                              const MicroBatchShape& shape) {
   if (is_depthwise(convolution))
@@ -139,7 +140,8 @@ int64_t columns_bytes(const Convolution& convolution,
 }
 
 // Without AVX-512 oneDNN unfolds inputs narrower than the kernel: each thread
-// unfolds one sample and has a gradient of its own to add up.
+// unfolds one sample and computes a gradient of its own; these gradients are
+// then summed.
 int64_t narrow_gradient(const Convolution& convolution,
                         const MicroBatchShape& shape) {
   const int64_t in_stride = convolution.out_stride / convolution.stride;
@@ -208,7 +210,8 @@ int64_t observed_workspace(const Convolution& convolution,
 }
 
 // Whether the card's library works on copies: in float64 it needs the pixels of
-// a channel adjacent. Maps of one channel or one pixel already are.
+// a channel to be adjacent. They already are in maps of one channel or one
+// pixel.
 bool is_copied(const MicroBatchShape& shape) {
   return shape.on_device && shape.element_bytes == kDoubleBytes;
 }
@@ -264,7 +267,7 @@ int64_t folded_bytes(const Convolution& convolution,
 
 // Scratch of the card's library for the output, or for either gradient. Copies
 // of the inputs are freed before the result is copied back, and the result's
-// copy is no larger than they are.
+// copy is no larger than those copies.
 int64_t device_forward_scratch(const Convolution& convolution,
                                const MicroBatchShape& shape) {
   return std::max(

@@ -7,8 +7,8 @@
 // transposes a sample of the input and of the gradient. With channel groups,
 // each group is padded to whole blocks. In float64 LibTorch unfolds the input's
 // windows into columns instead. On a card the library's workspace is the one
-// that was observed for that shape, and 0 before. The card copies all float64
-// inputs and outputs, and folds 16-bit maps of few channels
+// that was observed for that shape; 0 if none was observed yet. The card copies
+// all float64 inputs and outputs, and folds 16-bit maps of few channels
 // (worker/kernels/cpu/convolution.h).
 //
 // 16-bit convolutions use copies of float32 weights, and their weight gradients
@@ -27,8 +27,8 @@ struct Convolution {
   int64_t kernel = 1;
   int64_t stride = 1;
   int64_t out_stride = 1;  // pixels per cell of the output
-  // Whether samples, rows and columns may be rearranged into a shape of as many
-  // pixels (worker/kernels/cpu/convolution.h).
+  // Whether samples, rows and columns may be rearranged into another shape with
+  // as many pixels (worker/kernels/cpu/convolution.h).
   bool may_be_flat = true;
   int64_t groups = 1;
 

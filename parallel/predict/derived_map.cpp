@@ -7,8 +7,8 @@ namespace {
 
 using InputGradients = layers::LayerProgram::InputGradients;
 
-// Each input receives the output's gradient: the whole, or a view of its
-// channels.
+// Each input receives the output's gradient: the whole gradient, or a view of
+// its channels.
 Graph::Backward handing_out(size_t num_inputs, bool as_slices) {
   return [num_inputs, as_slices](const Gradient& gradient) {
     Graph::Outcome outcome;

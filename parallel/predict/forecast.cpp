@@ -9,8 +9,8 @@
 namespace headroom::predict {
 namespace {
 
-// These follow worker/step: the buckets of GradientReducer, then two small sums
-// over all ranks, one for batch-norm counts and one for the vote.
+// The same values as in worker/step: the buckets of GradientReducer, then two
+// small sums over all ranks, one for batch-norm counts and one for the vote.
 constexpr double kBucketBytes = 4 << 20;
 constexpr double kVoteBytes = 4096;
 constexpr int kVotes = 2;
@@ -143,9 +143,10 @@ class Forecaster {
     forecast.gradient_sum = sum_of(replicas(), static_cast<double>(bytes));
   }
 
-  // Gradient buckets of one backward. A bucket starts when backward has passed
-  // its layers and the bucket before is done. From ZeRO 2 on each layer is a
-  // bucket that is only reduced to its owner: half a sum.
+  // Gradient buckets of one backward. The sum of a bucket starts when backward
+  // has passed its layers and the previous bucket's sum has ended. From ZeRO 2
+  // on each layer is a bucket that is only reduced to its owner, which takes
+  // half the time of a sum.
   Exchange gradients_of_backward(size_t stage) const {
     const bool is_sharded = plan_.zero_stage >= 2;
     double work = 0;
@@ -174,8 +175,9 @@ class Forecaster {
     return {left, sums - left};
   }
 
-  // Weight gathers, each half a sum of all weights: after a step, or with ZeRO
-  // 3 before each layer's forward and backward.
+  // Gathers of weights, each of which takes half the time of a sum: all weights
+  // are gathered after a step, or with ZeRO 3 each layer's weights before its
+  // forward and its backward.
   Exchange gathers_of(size_t stage) const {
     if (plan_.zero_stage == 0) return {};
     if (plan_.zero_stage < 3) {
@@ -213,7 +215,8 @@ class Forecaster {
   const ForecastRequest& request_;
   const plan::Plan& plan_;
   const Machines& machines_;
-  // Exchanges of each stage over the link inside a machine and between.
+  // Each stage's exchanges, over the link inside a machine and over the network
+  // between machines.
   const StepEstimate near_;
   const StepEstimate far_;
   const double micro_batches_;

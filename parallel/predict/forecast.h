@@ -5,7 +5,7 @@
 //   communication  the part of the gradient sums that backward does not hide;
 //                  sums of statistics, exchanges of rows and maps, and votes,
 //                  which are never hidden
-//   bubble         the pipeline fills and drains
+//   bubble         waiting while the pipeline fills and drains
 //   input          waiting for loaders that are slower than the cards
 //
 // There are two kinds of link: between two cards of one machine, and the
@@ -32,7 +32,7 @@
 namespace headroom::predict {
 
 struct Link {
-  double bytes_per_second = 1;  // one way
+  double bytes_per_second = 1;  // in one direction
   double latency_seconds = 0;   // one message's delay
 };
 
@@ -64,7 +64,8 @@ struct ForecastRequest {
   // Whether the ranks can sum hierarchically. NCCL does; Gloo sums in a ring.
   bool has_hierarchy = true;
   double seconds_beside_layers = 0;  // per step: loss, optimizer, launches
-  // Images per second that one machine's loaders make; 0 if never the limit.
+  // Images per second that one machine's loaders can supply; 0 if loaders never
+  // limit the speed.
   double loaded_images_per_second = 0;
 };
 
@@ -77,10 +78,10 @@ struct StepForecast {
   double seconds() const { return compute + communication + bubble + input; }
 
   double hidden_communication = 0;  // seconds overlapped with backward
-  // A step in which no card waits and all cards have equal work.
+  // The seconds of a step in which no card waits and all cards have equal work.
   double ideal_seconds = 0;
   double efficiency() const { return ideal_seconds / seconds(); }
-  // For comparing flat and hierarchical: the largest stage's gradients summed
+  // To compare flat and hierarchical sums: the largest stage's gradients summed
   // in one message.
   int64_t gradient_bytes = 0;
   SumTime gradient_sum;

@@ -37,8 +37,9 @@ class Graph {
   static constexpr int kNobody = -1;  // node of a map without gradient
 
   struct Outcome {
-    std::vector<Gradient> inputs;    // one per input of the node
-    std::vector<Memory> parameters;  // gradients; freed once added
+    std::vector<Gradient> inputs;  // one per input of the node
+    // gradients of the parameters; freed once they are added up
+    std::vector<Memory> parameters;
   };
   // Computes gradients; the saved buffers exist while it runs.
   using Backward = std::function<Outcome(Gradient)>;
@@ -46,12 +47,12 @@ class Graph {
   struct Node {
     int64_t layer = -1;
     int64_t output_bytes = 0;
-    std::vector<int> inputs;  // nodes, or kNobody
+    std::vector<int> inputs;  // nodes that made the inputs, or kNobody
     std::vector<Unpack> saved;
     Backward backward;
     bool has_parameters = false;
     Gradient gradient;
-    bool is_root = false;  // runs without a gradient
+    bool is_root = false;  // its backward runs without a gradient
   };
 
   explicit Graph(LiveBuffers& buffers) : buffers_(buffers) {}

@@ -5,9 +5,9 @@
 namespace headroom::predict {
 namespace {
 
-// Bytes of the contiguous copies to send and receive. One sample needs none:
-// its rows are contiguous. With one neighbour, sent and received rows together
-// are the halo.
+// Bytes of the contiguous copies to send and receive. One sample needs no
+// copies: its rows are contiguous. With one neighbour, sent and received rows
+// together are as large as the halo.
 int64_t message_bytes(const OpContext& context, const Map& map,
                       int64_t around) {
   if (context.shape.samples == 1) return 0;

@@ -11,7 +11,8 @@
 namespace headroom::predict {
 namespace {
 
-// The layer as received, and its largest tensor in the file's order.
+// A layer is held as it was received, and its largest tensor once more in the
+// file's order.
 constexpr int64_t kCopiesOfALayer = 2;
 
 }  // namespace
@@ -36,7 +37,7 @@ int64_t file_bytes(const std::vector<layers::LayerCost>& layers,
 }
 
 // Each running-statistics tensor is padded to 64 bytes. There are at most as
-// many as parameter tensors.
+// many of them as parameter tensors.
 int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
                          const configs::RunConfig& config) {
   const bool is_written_beside = config.checkpoint_every_steps > 0 ||
@@ -54,8 +55,8 @@ int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
   return bytes;
 }
 
-// A grid of 1920 x 1920 with its images (the largest is a mosaic of four mixed
-// with another), and an image file of up to 4 megapixels being read.
+// Enough for a grid of 1920 x 1920 with its images (the largest is a mosaic of
+// four mixed with another), and an image file of up to 4 megapixels being read.
 int64_t picture_bytes(const configs::RunConfig& config) {
   return config.noplots ? 0 : int64_t{64} << 20;
 }

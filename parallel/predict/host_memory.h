@@ -1,13 +1,14 @@
 // Host memory that a worker needs besides its tensors: the loaders of training
 // and validation, model layers while they are written to a file, a copy of the
 // state that is written during training, and a picture while it is drawn.
-// --host-memory-limit bounds their sum. If it has no room for the copy,
-// training waits for checkpoints; if it has none for pictures, none are drawn.
+// --host-memory-limit bounds their sum. If the limit has no room for the copy,
+// training waits while checkpoints are written; if it has no room for pictures,
+// none are drawn.
 //
 // The planner does not read the data set and assumes source images as large as
-// the network's input. Every worker computes this again with the data set's
-// real sizes. The offload file is not counted: it is on disk, with its own
-// limit.
+// the network's input. Every worker computes these numbers again with the data
+// set's real sizes. The offload file is not counted: it is on disk, with its
+// own limit.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +44,8 @@ int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
 // Bytes that the writing rank needs to draw the largest picture.
 int64_t picture_bytes(const configs::RunConfig& config);
 
-// How a limit is divided. The training loader gets the rest after the others:
-// at least its minimum and at most three quarters.
+// How a limit is divided. The training loader gets the bytes that the others
+// leave: at least its minimum and at most three quarters.
 struct HostShares {
   int64_t training = 0;  // 0 if unlimited
   int64_t validation = 0;

@@ -11,7 +11,8 @@ namespace {
 
 using Group = LabelStatistics::Group;
 
-// Images drawn for a mosaic besides the sample's own, and for its mixup.
+// The number of images drawn for a mosaic in addition to the sample's own
+// image, and for its mixup.
 double drawn_by_mosaic(const LabelBound& labels) {
   return static_cast<double>(labels.images_of_mosaic - 1);
 }

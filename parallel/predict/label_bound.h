@@ -7,11 +7,12 @@
 // and mixup nine.) Cutting boxes away only reduces their number. So n samples
 // have at most
 //
-//   own(n) + drawn,    own(n): the n fullest images of the data set
+//   own(n) + drawn,    own(n): boxes of the data set's n fullest images
 //
 // boxes, where `drawn` is the smaller of two bounds:
 //
-//   certain   every drawn image is the fullest: 3 n (7 n with mixup) times it
+//   certain   every drawn image has as many boxes as the fullest image, and 3 n
+//             images are drawn (7 n with mixup)
 //   likely    Bernstein's inequality for a sum S of k independent numbers of
 //             mean m and variance v, none above m + b:
 //               P(S >= k m + t) <= exp(-t^2 / (2 k v + 2 b t / 3)),
@@ -25,7 +26,7 @@
 // count as the fullest and the bound is certain.
 //
 // Copy-paste adds to each mosaic at most its share of the mosaic's boxes,
-// rounded: half a box more than the exact share.
+// rounded, which is at most half a box more than the exact share.
 //
 // S. N. Bernstein 1924; Boucheron, Lugosi, Massart: "Concentration
 // Inequalities", 2013, section 2.8.
@@ -56,7 +57,7 @@ struct LabelStatistics {
   bool operator==(const LabelStatistics&) const = default;
   bool is_known() const { return !groups.empty(); }
   int64_t num_images() const;
-  int64_t most_boxes() const;  // in one image
+  int64_t most_boxes() const;  // the most boxes in one image
   double mean() const;
   double variance() const;
   // Total boxes of the `num_images` fullest images, or of all if there are
@@ -64,14 +65,17 @@ struct LabelStatistics {
   int64_t boxes_of_fullest(int64_t num_images) const;
 };
 
-// `boxes`: the count of each image. Counts above 64 are rounded up to six
-// binary digits, but not above the maximum: few groups, and still upper bounds.
+// `boxes` has the number of boxes of each image. Numbers above 64 are rounded
+// up to six binary digits, but not above the maximum, so there are few groups
+// and the numbers remain upper bounds.
 LabelStatistics label_statistics(const std::vector<int64_t>& boxes);
 
-// "0x12 3x40": 12 images without a box, 40 with three; "0x12 3x40 outlines=9":
-// nine of these 120 boxes have an outline. "" if none are known.
+// The statistics as text. "0x12 3x40": 12 images without a box, 40 with three;
+// "0x12 3x40 outlines=9": nine of these 120 boxes have an outline. "" if no
+// statistics are known.
 std::string to_text(const LabelStatistics& statistics);
-// Returns nothing if the form is wrong or the groups are not ascending.
+// Returns no value if the text has another form or the groups are not
+// ascending.
 std::optional<LabelStatistics> parse_label_statistics(std::string_view text);
 
 // The label statistics of a run, and its augmentation.
@@ -80,10 +84,10 @@ struct LabelBound {
   int64_t assumed_boxes_per_image = 100;  // used if statistics are unknown
   double mosaic = 0;                      // probability of a mosaic
   double mixup = 0;  // probability that a mosaic is blended with another
-  int64_t images_of_mosaic = 4;  // in the largest mosaic
+  int64_t images_of_mosaic = 4;  // number of images in the largest mosaic
   // Copy-paste repeats round(copy_paste n) of a mosaic's n outlined boxes.
   double copy_paste = 0;
-  bool repeats = false;  // each sample may be any image
+  bool repeats = false;  // true if each sample may be any image
 
   bool operator==(const LabelBound&) const = default;
 };
@@ -107,8 +111,8 @@ inline constexpr int64_t most_matches(int64_t boxes, int64_t anchors) {
   return boxes * anchors * kCellsPerBoxAndAnchor;
 }
 
-// "at most 812 boxes in 16 images, from the labels of 205 images (more in one
-// of 1e9 micro-batches)"; "100 boxes per image assumed".
+// The bound as text: "at most 812 boxes in 16 images, from the labels of 205
+// images (more in one of 1e9 micro-batches)"; "100 boxes per image assumed".
 std::string bound_text(const LabelBound& labels, int64_t samples);
 
 }  // namespace headroom::predict

@@ -1,5 +1,5 @@
 // LiveBuffers: counts which buffers of a training step are alive at once,
-// without allocating any.
+// without allocating memory.
 //
 // A buffer lives as long as a `Memory` refers to it, like a tensor's memory.
 // LiveBuffers records the sum of live bytes, its peak, and each layer's share.
@@ -9,7 +9,7 @@
 // With a CachingAllocator each buffer is also allocated there, to find the
 // bytes of the device's segments (replay_step in step.h).
 //
-// It must outlive its buffers. It does not own the allocator.
+// A LiveBuffers must outlive its buffers. It does not own the allocator.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,8 @@ struct Buffer {
   const int64_t bytes;
   const int64_t layer;
   const std::optional<CachingAllocator::Block> block;
-  // How to recompute it (op_context.h); null if that is impossible.
+  // How to recompute the buffer (op_context.h); null if it cannot be
+  // recomputed.
   std::shared_ptr<Derivation> derivation;
 };
 
@@ -78,7 +79,7 @@ class LiveBuffers {
     peak_ = std::max(peak_, live_);
   }
 
-  // Returns nothing for an empty tensor or if the device is full.
+  // Returns no value for an empty tensor or if the device is full.
   std::optional<CachingAllocator::Block> take(int64_t bytes) {
     if (device_ == nullptr || bytes == 0) return std::nullopt;
     const auto block = device_->allocate(bytes);
@@ -94,7 +95,8 @@ class LiveBuffers {
   int64_t layer_ = -1;
   int64_t live_ = 0;
   int64_t peak_ = 0;
-  std::vector<int64_t> layers_;  // by layer; the first is layer -1, no layer
+  // live bytes by layer; the first entry is for layer -1, no layer
+  std::vector<int64_t> layers_;
 };
 
 inline Buffer::Buffer(LiveBuffers& on, int64_t size, int64_t of)

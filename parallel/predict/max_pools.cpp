@@ -7,7 +7,7 @@
 namespace headroom::predict {
 namespace {
 
-// A concatenation without a derivation: the whole chain is recomputed.
+// A concatenation without a derivation, because the whole chain is recomputed.
 Map side_by_side(OpContext context, const std::vector<Map>& maps) {
   context.derive = Derive::kNothing;
   layers::MapShape output = {0, maps.front().stride};

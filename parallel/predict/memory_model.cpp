@@ -26,7 +26,7 @@ class MemoryEstimator {
     return estimate_;
   }
 
-  // Simulates the micro-batches in flight and a few more; that is enough.
+  // The step with only the micro-batches in flight and a few more.
   StepRequest step() const {
     StepRequest step;
     step.stage = share_.stage();
@@ -175,7 +175,8 @@ StepTimeline step_timeline(const MemoryRequest& request,
   int64_t fullest = 0;
   for (const PartMemory& part : timeline.parts)
     fullest = std::max(fullest, part.kept_bytes + part.scratch_bytes);
-  // A graph-captured step always holds more than its parts; count it as state.
+  // A graph-captured step always holds more than its parts; the difference
+  // counts as state.
   timeline.state_bytes = timeline.peak_bytes - fullest;
   for (PartMemory& part : timeline.parts)
     part.kept_bytes += timeline.state_bytes;

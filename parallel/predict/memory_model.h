@@ -1,13 +1,13 @@
 // Computes the bytes of tensors that each rank of a plan needs, item by item,
-// without allocating any.
+// without allocating tensors.
 //
 //   between steps   parameters, gradients, accumulated gradients, moments,
 //                   averages, statistics: split as ZeRO splits them
 //   in a step       buffers kept by micro-batches in flight, and the rest of
 //                   the peak, from a simulation operator by operator (step.h)
-//   besides         targets of the labels, slices under ZeRO
+//   in addition     targets of the labels, slices exchanged under ZeRO
 //
-// The sum is an upper bound, and close, for what the counting allocator
+// The sum is a close upper bound of the bytes that the counting allocator
 // measures (tests/integration/fit_test.cpp). phase_memory.h covers start-up,
 // validation and checkpoints.
 #pragma once
@@ -26,7 +26,8 @@
 
 namespace headroom::predict {
 
-// The real sizes of a step once its labels are known; bounds are used before.
+// The real sizes of a step once its labels are known; upper bounds are used
+// before.
 struct StepShape {
   int64_t global_size = 0;  // samples of the global batch
   int64_t image_height = 0;
@@ -43,14 +44,14 @@ struct ValidationShape {
   int64_t samples = 0;
   int64_t image_height = 0;
   int64_t image_width = 0;
-  std::vector<int64_t> matches;  // in whole images, by level
+  std::vector<int64_t> matches;  // matches in whole images, by level
   bool operator==(const ValidationShape&) const = default;
 };
 
 struct MemoryRequest {
   std::vector<layers::LayerCost> layers;
-  // The teacher of distillation, which every rank holds whole; empty if there
-  // is none.
+  // The layers of the teacher of distillation, which every rank holds whole;
+  // empty if there is no teacher.
   std::vector<layers::LayerCost> teacher;
   plan::Plan plan;
   int64_t global_batch_size = 1;
@@ -62,7 +63,7 @@ struct MemoryRequest {
   int64_t validation_image_height = 0;  // 0 means the training size
   int64_t validation_image_width = 0;
   int64_t image_channels = 3;
-  int64_t sample_bytes = 1;  // per channel of a loaded pixel
+  int64_t sample_bytes = 1;  // bytes per channel of a loaded pixel
   // Bytes per element of the state between steps.
   int64_t element_bytes = 4;
   int64_t map_bytes = 4;  // Bytes per element of a step's maps.
@@ -72,16 +73,17 @@ struct MemoryRequest {
   bool on_device = false;
   const ConvolutionWorkspaces* workspaces = nullptr;
   bool captures_micro_batches = false;  // worker/step/cuda_graph_runner.h
-  // Whether a kernel renders samples (parallel/base/device_scratch.h).
+  // Whether a device kernel renders samples (parallel/base/device_scratch.h).
   bool renders_samples = false;
   int64_t num_moments = 1;  // optimizer values per parameter
   int64_t num_classes = 80;
   LabelBound labels;
   bool focal_loss = false;
   bool smooths_labels = false;
-  int64_t num_threads = 1;         // threads per operator
-  int64_t prefetched_batches = 0;  // whose targets are loaded
-  int64_t num_frozen_layers = 0;   // layers [0, n) are frozen
+  int64_t num_threads = 1;  // threads per operator
+  // prefetched batches whose targets are loaded
+  int64_t prefetched_batches = 0;
+  int64_t num_frozen_layers = 0;  // layers [0, n) are frozen
   // ZeRO 3 between hosts: the next layer's parameters are gathered while a
   // layer runs.
   bool fetches_ahead = false;
@@ -98,13 +100,13 @@ struct MemoryEstimate {
   int64_t accumulated_gradients = 0;
   int64_t moments = 0;
   int64_t average = 0;
-  int64_t statistics = 0;  // batch norm, with averages and sums
+  int64_t statistics = 0;  // of batch norm, with averages and sums
   // Input images of micro-batches in flight; on a device also the loaded bytes.
   int64_t images = 0;
-  int64_t activations = 0;    // of micro-batches in flight, with loss
-  int64_t transient = 0;      // of the running micro-batch at the peak
-  int64_t communication = 0;  // slices under ZeRO
-  int64_t targets = 0;        // of the labels
+  int64_t activations = 0;    // kept by micro-batches in flight, with loss
+  int64_t transient = 0;      // rest of the running micro-batch at the peak
+  int64_t communication = 0;  // slices exchanged under ZeRO
+  int64_t targets = 0;        // the labels' targets
   int64_t workspace = 0;      // votes, reports, single values
 
   int64_t total() const {
@@ -116,7 +118,7 @@ struct MemoryEstimate {
 };
 
 // Memory of a step. REQUIRES: a plan whose batch split is valid (groups_error),
-// image sizes in multiples of the largest stride.
+// image sizes that are multiples of the largest stride.
 MemoryEstimate estimate_rank_memory(const MemoryRequest& request,
                                     const plan::MeshCoordinates& rank);
 
@@ -124,18 +126,18 @@ MemoryEstimate estimate_rank_memory(const MemoryRequest& request,
 // share of the batch and of the image. Does not read request.step.
 std::vector<MemoryEstimate> estimate_memory(const MemoryRequest& request);
 
-// The matches per level for which a captured micro-batch of `samples` samples
-// has room: the upper bound from the labels.
+// The number of matches per level that a captured micro-batch of `samples`
+// samples has room for: the upper bound from the labels.
 int64_t match_capacity(const MemoryRequest& request, int64_t samples);
 
 int64_t largest_total(const std::vector<MemoryEstimate>& stages);
 
-// The rank's step as the memory model simulates it.
+// The request with which the memory model simulates the rank's step.
 StepRequest rank_step(const MemoryRequest& request,
                       const plan::MeshCoordinates& rank);
 
 // A rank's bytes in each part of its step. kept_bytes includes the state
-// between steps and everything held besides the micro-batches.
+// between steps and all other bytes held outside the micro-batches.
 struct StepTimeline {
   int64_t peak_bytes = 0;   // estimate_rank_memory()'s total
   int64_t state_bytes = 0;  // bytes also held between steps
@@ -156,13 +158,14 @@ RankMicroBatch rank_micro_batch(const MemoryRequest& request,
                                 const plan::MeshCoordinates& rank);
 
 // Bytes that a CUDA device's caching allocator reserves for a rank's steps.
-// Segments exceed their tensors: requests are rounded up, and a segment stays
+// Segments exceed their tensors: requests are rounded up, and a segment is kept
 // while any part of it is used. The CUDA context, communication buffers and
 // library workspaces are not included (time_model.h has a reserve for them).
 //
 // The simulation allocates the state between steps first, each kind in one flat
 // buffer, then runs two steps, because the second reuses the free pieces of the
-// first. It assumes that the worker releases its caches after start-up.
+// first. The simulation assumes that the worker releases its caches after
+// start-up.
 
 struct SegmentEstimate {
   int64_t tensor_bytes = 0;   // peak of requested bytes
@@ -172,7 +175,7 @@ struct SegmentEstimate {
   bool operator==(const SegmentEstimate&) const = default;
 };
 
-// `limit`: the most bytes of segments.
+// `limit`: the most bytes that all segments may have together.
 SegmentEstimate estimate_segments(const MemoryRequest& request,
                                   const plan::MeshCoordinates& rank,
                                   int64_t limit = CachingAllocator::kNoLimit);

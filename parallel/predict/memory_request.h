@@ -1,6 +1,6 @@
 // Builds the request to the memory model (memory_model.h) from a run's
-// configuration, plan and model layers. The coordinator uses it to plan, every
-// worker to check each of its steps.
+// configuration, plan and model layers. The coordinator uses the request to
+// plan; every worker uses it to check each of its steps.
 //
 // Prefetched batches are counted in the loader's host memory, not here.
 #pragma once
@@ -17,12 +17,12 @@
 
 namespace headroom::predict {
 
-// Boxes per image if the labels are unknown. Each further match needs about 0.7
-// KiB with 80 classes.
+// The assumed number of boxes per image if the labels are unknown. Each further
+// match needs about 0.7 KiB with 80 classes.
 inline constexpr int64_t kAssumedBoxesPerImage = 100;
 
 // Images of a validation batch; with little memory fewer are evaluated at once
-// (Plan::validation_images). 0 if nothing is validated.
+// (Plan::validation_images). 0 if the run has no validation.
 int64_t validation_batch_size(const configs::RunConfig& config);
 
 // The run's known label statistics and its augmentation. Throws Error (exit 2)

@@ -12,8 +12,7 @@ constexpr int64_t kConnectionBytes =
 // NVLink: kMostNcclChannels of parallel/cuda/nccl_limits.h. Over PCIe NCCL
 // finds two paths and uses each twice.
 constexpr int64_t kNvlinkChannels = 16, kPcieChannels = 4;
-// Taken once per process: kernel code and NCCL's own tables. An estimate,
-// rather too large.
+// Bytes per process for kernel code and NCCL's own tables; a generous estimate.
 constexpr int64_t kProcessBytes = 32 * kMebibyte;
 
 struct RankGroup {

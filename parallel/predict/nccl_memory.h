@@ -25,7 +25,7 @@ namespace headroom::predict {
 // How a run's cards are connected.
 struct CardLinks {
   int64_t cards_of_machine = 1;
-  bool has_nvlink = false;  // else PCIe
+  bool has_nvlink = false;  // false means PCIe
 };
 
 // The number of communicators between cards.

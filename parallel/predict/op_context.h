@@ -17,8 +17,8 @@
 namespace headroom::predict {
 
 // Recomputation of maps in backward: the rules of
-// parallel/activations/derivation.h, applied to simulated buffers. Kept is a
-// buffer to be read once: the buffer itself, or its derivation.
+// parallel/activations/derivation.h, applied to simulated buffers. A Kept holds
+// a buffer that will be read once: the buffer itself, or its derivation.
 class Kept {
  public:
   explicit Kept(Memory memory) : memory_(std::move(memory)) {}
@@ -53,17 +53,17 @@ constexpr int64_t kIndexBytes = 8;
 // One micro-batch on one rank.
 struct MicroBatchShape {
   int64_t samples = 1;
-  int64_t groups = 1;        // batch-norm groups with samples here
+  int64_t groups = 1;        // batch-norm groups with samples in it
   int64_t image_height = 0;  // rows of pixels on this rank
   int64_t image_width = 0;
   // Neighbouring image parts (0, 1 or 2) from which rows are fetched.
   int64_t neighbours = 0;
-  int64_t element_bytes = 4;  // of a map; with 2, parameters are float32
+  int64_t element_bytes = 4;  // of a map; if 2, parameters are float32
   int64_t num_threads = 1;    // threads per operator
   // Whether 16-bit maps are convolved as float32
   bool convolves_in_float = false;
   OnednnIsa onednn_isa = OnednnIsa::kAvx512;  // parallel/base/processor.h
-  // On a card there is no oneDNN scratch, and the loss is another one.
+  // On a card there is no oneDNN scratch, and the loss uses other buffers.
   bool on_device = false;
   // Whether a block adds its gradients to the stored gradients itself
   bool adds_gradients = false;
@@ -72,7 +72,8 @@ struct MicroBatchShape {
   const ConvolutionWorkspaces* workspaces = nullptr;
 
   bool is_mixed() const { return element_bytes == 2; }
-  // Bytes per element of parameters, heads and all that the loss computes.
+  // Bytes per element of parameters, heads and all values that the loss
+  // computes.
   int64_t parameter_bytes() const { return is_mixed() ? 4 : element_bytes; }
   // This shape with maps in the parameters' type.
   MicroBatchShape widened() const {
@@ -128,8 +129,7 @@ class Replay {
   bool replaying_ = false;
 };
 
-// Whether maps get derivations (kNoted), and pieces of a layer are recomputed
-// too (kLean).
+// kNoted: maps get derivations. kLean: pieces of a layer are also recomputed.
 enum class Derive { kNothing, kNoted, kLean };
 
 struct OpContext {

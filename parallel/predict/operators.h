@@ -16,7 +16,7 @@ namespace headroom::predict {
 // A convolution with batch norm and activation.
 //
 //   forward   y = convolution(x), its groups' statistics, the output
-//   keeps     x, y, statistics; the rows around x where images are split
+//   keeps     x, y, statistics; the rows around x if images are split
 //   backward  the output's gradient becomes y's (in place if nothing else holds
 //             it), then the gradients of x and of the weight
 //
@@ -35,8 +35,8 @@ Map squeeze_excite(const OpContext& context, const Map& x,
                    const layers::LayerProgram::Block& made);
 
 // A transposed convolution with kernel = stride, computed as in
-// worker/model/convolution_modules.h: a 1x1 convolution computes all cells that
-// a cell becomes as channels, which are then moved to their places.
+// worker/model/convolution_modules.h: a 1x1 convolution computes all output
+// cells of an input cell as channels, which are then moved to their places.
 //
 //   keeps     x
 //   backward  moves the gradient back, then the gradients of x and the weight

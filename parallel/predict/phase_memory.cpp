@@ -80,8 +80,8 @@ class EvaluationRun {
   }
 
   // Selects predictions above the threshold (worker/metrics/nms.h), at most an
-  // eighth, from the float32 copy. Each prediction also needs its best score,
-  // whether it is selected, and its position.
+  // eighth of them, from the float32 copy. Each prediction also needs its best
+  // score, whether it is selected, and its position.
   void pick_predictions(const std::vector<Map>& heads) {
     constexpr int64_t kMostPicked = 8, kFlagBytes = 1;
     int64_t predictions = 0, bytes = 0;
@@ -148,7 +148,7 @@ class StartUp {
   }
 
  private:
-  // Parameters, and the mean and variance of batch norms.
+  // Bytes of parameters, and of the mean and variance of batch norms.
   int64_t bytes_of(const layers::LayerCost& layer) const {
     return (layer.parameters + 2 * layer.norm_channels) *
            request_.element_bytes;

@@ -26,25 +26,25 @@ namespace headroom::predict {
 
 struct EvaluationRequest {
   SimulatedStage stage;
-  MicroBatchShape shape;           // one group
-  int64_t whole_image_height = 0;  // rows of all its ranks
+  MicroBatchShape shape;           // a micro-batch with one batch-norm group
+  int64_t whole_image_height = 0;  // the image's rows on all ranks together
   int spatial_rank = 0;
-  LossShape loss;  // of whole images; used with the head
+  LossShape loss;  // loss of whole images; used if the stage has the head
 };
 
 int64_t evaluation_peak_bytes(const EvaluationRequest& request);
 
 MemoryEstimate estimate_start_up(const MemoryRequest& request,
                                  const plan::MeshCoordinates& rank);
-// Memory of a validation. Without request.validation that is the plan's bound:
-// its number of images at the largest size of a validation batch. If nothing is
-// validated, only the state between steps counts.
+// Memory of a validation. If request.validation is not set, returns the plan's
+// bound: Plan::validation_images at the largest size of a validation batch.
+// Without a validation only the state between steps counts.
 MemoryEstimate estimate_validation(const MemoryRequest& request,
                                    const plan::MeshCoordinates& rank);
 MemoryEstimate estimate_checkpoint(const MemoryRequest& request,
                                    const plan::MeshCoordinates& rank);
 
-// The totals of all phases.
+// The total bytes of each phase, without `host`.
 plan::PhaseBytes estimate_phases(const MemoryRequest& request,
                                  const plan::MeshCoordinates& rank);
 

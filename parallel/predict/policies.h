@@ -33,10 +33,10 @@ using Piece = std::function<std::vector<Map>(const OpContext& context,
                                              std::vector<Map> inputs)>;
 
 struct RecomputeOptions {
-  // Inputs with derivations of at most this cost are recomputed too.
+  // Inputs with derivations of at most this cost are also recomputed, not held.
   Cost inputs = Cost::kElementwise;
-  // The cost of recomputing the only output; without it, users of the output
-  // hold it.
+  // The cost of recomputing the only output; if empty, users of the output hold
+  // its buffer.
   std::optional<Cost> output;
 };
 

@@ -236,7 +236,8 @@ int64_t RankShare::most_matches(int64_t samples) const {
 }
 
 int64_t RankShare::target_bytes(int64_t matches) const {
-  if (request_.on_device) return 0;  // on the host; the loss counts its copy
+  // targets are on the host; the loss counts their device copy
+  if (request_.on_device) return 0;
   return matches * (kIndicesPerMatch * kDoubleBytes +
                     kElementsPerMatch * request_.element_bytes);
 }

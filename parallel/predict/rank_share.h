@@ -20,10 +20,10 @@ class RankShare {
   const plan::MeshCoordinates& rank() const { return rank_; }
   const SimulatedStage& stage() const { return stage_; }
   const plan::BatchCut& cut() const { return cut_; }
-  // The rank's part of the requested step.
+  // The rank's part of the batch of samples() samples.
   const plan::BatchPart& part() const { return part_; }
 
-  int64_t samples() const { return samples_; }  // of the global batch
+  int64_t samples() const { return samples_; }  // samples of the global batch
   // The most samples of this rank in any batch.
   int64_t most_local_samples() const;
   int64_t height() const;  // the height of whole images
@@ -57,8 +57,8 @@ class RankShare {
 
  private:
   plan::BatchPart part_with(int64_t samples) const;
-  // Samples of the requested step; else of a full batch, or of an epoch's last
-  // batch if its even groups need more samples in flight.
+  // The samples of the requested step; else of a full batch, or of an epoch's
+  // last batch if its even groups need more samples in flight.
   int64_t largest_batch() const;
   int64_t num_groups(const plan::SampleRange& micro_batch) const;
   // Bytes on a device for the largest loaded micro-batch, and for rendering its

@@ -12,7 +12,7 @@ namespace headroom::predict {
 namespace {
 
 constexpr int kImages = -1;
-constexpr int64_t kAlignment = 64;  // alignment of tensors
+constexpr int64_t kAlignment = 64;  // bytes
 
 plan::ActivationPolicy policy_at(const SimulatedStage& stage, int64_t layer) {
   return stage.policies.empty() ? plan::ActivationPolicy::kKeep
@@ -255,7 +255,7 @@ std::vector<Map> MicroBatch::run_recomputed(const OpContext& context,
       inputs, options);
 }
 
-// Gathers the layer's parameters again before its backward.
+// Adds a node that gathers the layer's parameters again before its backward.
 void MicroBatch::add_use_again(int64_t layer, Map& output) {
   if (!shards_values() || layer_at(layer).parameters == 0 ||
       !output.wants_gradient())
@@ -373,7 +373,8 @@ class Walk {
   LiveBuffers buffers_;
   MicroBatch micro_batch_;
   int64_t layer_ = -1;
-  std::vector<int64_t> peaks_;  // live bytes of all layers
+  // by layer: peak of the live bytes of all layers
+  std::vector<int64_t> peaks_;
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 // ZeRO 3 a layer's parameters are whole while it runs, forward and backward;
 // under ZeRO 2 and 3 its gradients are whole from first to last use.
 //
-// The buffers and the stage must outlive it.
+// The buffers and the stage must outlive the MicroBatch.
 #pragma once
 
 #include <array>
@@ -28,16 +28,16 @@ struct SimulatedStage {
   std::vector<layers::LayerCost> layers;  // all layers of the model
   int64_t begin = 0;                      // the rank's layers [begin, end)
   int64_t end = 0;
-  // One per layer of the model; if empty, every layer keeps.
+  // One policy per layer of the model; if empty, every layer has kKeep.
   std::vector<plan::ActivationPolicy> policies;
   int zero_stage = 0;
   int num_shards = 1;  // ranks that share a layer under ZeRO
   // ZeRO 3: the next layer's parameters are gathered while a layer runs.
   bool fetches_ahead = false;
   int64_t image_channels = 3;
-  int64_t sample_bytes = 1;  // per channel of a loaded pixel
-  // Layers [0, num_frozen_layers) are frozen. If all are, the network is only
-  // evaluated.
+  int64_t sample_bytes = 1;  // bytes per channel of a loaded pixel
+  // Layers [0, num_frozen_layers) are frozen. If all layers are frozen, the
+  // network is only evaluated.
   int64_t num_frozen_layers = 0;
   // The teacher's layers, which run first, unsharded; empty if there is no
   // teacher. REQUIRES: this rank has all layers.
@@ -77,7 +77,7 @@ class MicroBatch {
 
   // Takes and returns maps in the order of stage.received() and stage.sent().
   std::vector<Memory> forward(std::vector<Memory> received);
-  // Takes gradients of the sent maps; returns those of the received maps.
+  // Takes gradients of the sent maps; returns gradients of the received maps.
   std::vector<Memory> backward(std::vector<Memory> sent);
   // Runs forward without a loss. Returns maps in the order of stage.sent(), or
   // the heads. REQUIRES: no layer learns.
@@ -131,7 +131,7 @@ class MicroBatch {
   std::vector<Map> teacher_heads_;  // held until the loss is computed
   // Gathered values and gradients by layer, under ZeRO.
   std::map<int64_t, Memory> values_, gradients_;
-  // nodes with parameters still to run
+  // by layer: nodes with parameters that have not run yet
   std::map<int64_t, int64_t> num_missing_;
 };
 

@@ -29,8 +29,8 @@ struct StepRequest {
   SimulatedStage stage;  // the stage at `index`
   std::vector<int64_t> stage_begins = {0};
   int index = 0;  // position in the pipeline
-  // One shape and one loss per micro-batch. If many are alike, as many as there
-  // are stages and one more suffice.
+  // One shape and one loss per micro-batch. If many micro-batches are alike,
+  // one more than the number of stages is enough.
   std::vector<MicroBatchShape> micro_batches;
   std::vector<LossShape> losses;
 };
@@ -47,23 +47,23 @@ enum class StepPart { kForward, kLoss, kBackward };
 struct PartMemory {
   StepPart part = StepPart::kForward;
   int64_t layer = -1;         // -1: before the first layer (messages, images)
-  int64_t kept_bytes = 0;     // alive at its end
-  int64_t scratch_bytes = 0;  // more than that at its peak
+  int64_t kept_bytes = 0;     // bytes alive at the end of the part
+  int64_t scratch_bytes = 0;  // bytes above kept_bytes at the part's peak
 };
 
 // The parts of the step in order, layer by layer. The largest sum of kept and
 // scratch bytes equals step_memory()'s peak.
 std::vector<PartMemory> step_parts(const StepRequest& request);
 
-// Allocates the step's buffers from `allocator`, which may hold others. Returns
-// whether there was room for all.
+// Allocates the step's buffers from `allocator`, which may hold other buffers.
+// Returns whether there was room for all buffers.
 bool replay_step(const StepRequest& request, CachingAllocator& allocator);
 
 // Bytes of a micro-batch captured as a CUDA graph
 // (worker/step/cuda_graph_runner.h). The graph permanently holds the peak of
 // forward, loss and backward, and buffers for the input and the targets that
-// are filled in place. `loss` has as many matches as there is room for.
-// REQUIRES: the whole model.
+// are filled in place. `loss` has as many matches as these buffers have room
+// for. REQUIRES: `stage` is the whole model.
 int64_t captured_step_bytes(const SimulatedStage& stage,
                             const MicroBatchShape& shape,
                             const LossShape& loss);

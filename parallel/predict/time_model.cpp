@@ -116,7 +116,7 @@ class TimeEstimator {
   }
 
   // Batch-norm sums over all data ranks, forward and backward, if a group spans
-  // several; each passes up and down a tree.
+  // several ranks; each sum passes up and down a tree.
   double statistics_of(size_t stage) const {
     if (!spans_) return 0;
     const auto groups = static_cast<double>(
@@ -173,7 +173,7 @@ class TimeEstimator {
   const TimeRequest& request_;
   const plan::Plan& plan_;
   const plan::BatchCut cut_;
-  const plan::BatchPart part_;  // of data rank 0, in a full batch
+  const plan::BatchPart part_;  // data rank 0's part of a full batch
   const double share_;          // images per rank and step
   const double spatial_;
   const double num_micro_batches_;

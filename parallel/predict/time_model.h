@@ -22,8 +22,8 @@
 
 namespace headroom::predict {
 
-// The limits of a GPU for plans made without one. A compute capability of 8.0
-// is written 80.
+// The limits of a GPU, for plans made without a GPU. A compute capability of
+// 8.0 is written 80.
 
 // Whether LibTorch from PyPI has code for this GPU. Its CUDA 13 builds have
 // code for 7.5, 8.0, 8.6, 9.0, 10.0 and 12.0; code also runs on later minor
@@ -45,7 +45,8 @@ inline constexpr int64_t kGpuSlackPercent = 10;  // of the card's memory
 // The card's bytes available to tensors; at least 0.
 int64_t tensor_budget(int64_t gpu_memory_bytes, int64_t communication_bytes);
 
-// The simpler of two plans is chosen unless the other is faster by more.
+// The simpler of two plans is chosen unless the other is faster by more than
+// this share.
 inline constexpr double kEqualWithin = 0.05;
 
 struct DeviceSpeed {
@@ -92,8 +93,8 @@ struct StepEstimate {
   std::vector<StageTime> stages;
   double compute = 0;        // seconds
   double communication = 0;  // seconds
-  // The part due to exchanges of batch-norm groups that span data ranks, and
-  // the number of these exchanges.
+  // The part of `communication` due to exchanges of batch-norm groups that span
+  // data ranks, and the number of these exchanges.
   double statistics = 0;
   int64_t num_statistics = 0;
   double total() const { return compute + communication; }

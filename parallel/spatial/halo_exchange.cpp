@@ -35,7 +35,7 @@ at::Tensor one_piece(const at::Tensor& rows) {
 // begun the exchange.
 class Messages {
  public:
-  // REQUIRES for both: `rows` is contiguous (channels-last).
+  // REQUIRES for send() and receive(): `rows` is contiguous (channels-last).
   void send(const at::Tensor& rows, int peer) {
     sends_.push_back({rows, peer});
   }

@@ -3,9 +3,9 @@
 // All messages of one exchange are in flight at once, so ranks may reach it in
 // any order. Rank i of the communicator holds part i of the split.
 //
-// The communicator must outlive it. Everything else that uses the communicator
+// The communicator must outlive it. All other operations on the communicator
 // must be issued in the same order on all ranks; gradient buckets are not, so
-// they need another one. Errors: CommunicationError.
+// they need another communicator. Errors: CommunicationError.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -54,10 +54,11 @@ class ImageSplit {
 // HaloPlan: which rows a rank sends and receives to get `top` rows above its
 // own and `bottom` rows below.
 //
-// Every rank computes its plan alone, and the plans match: what a receives from
-// b in a's plan, b sends to a in b's plan. Between two ranks there is at most
-// one message per direction, since one is entirely above the other. The halo
-// may span several ranks: at the largest stride a rank may own one row.
+// Every rank computes its plan alone, and the plans match: the rows that rank a
+// receives from rank b in a's plan are the rows that b sends to a in b's plan.
+// Between two ranks there is at most one message per direction, because the
+// rows of one are entirely above those of the other. The halo may span several
+// ranks: at the largest stride a rank may own one row.
 //
 // Example, 2 rows per rank, rank 1 of 4, top = bottom = 3:
 //
@@ -74,7 +75,8 @@ struct HaloPiece {
 
 struct HaloPlan {
   RowRange own;
-  // Halo rows outside the whole map: the first and the last of the halo.
+  // Numbers of halo rows outside the whole map. They are the first and the last
+  // rows of the halo.
   int64_t rows_above_edge = 0;
   int64_t rows_below_edge = 0;
   // Both sorted by peer, and therefore in row order.
@@ -87,8 +89,8 @@ struct HaloPlan {
 HaloPlan plan_halo(const ImageSplit& partition, int64_t rows_per_block,
                    int rank, int64_t top, int64_t bottom);
 
-// The index of row `row` of the map in the halo, which holds first the rows
-// above the own ones and then the rows below.
+// The index in the halo of row `row` of the whole map. The halo holds first the
+// rows above the rank's own rows, then the rows below them.
 int64_t place_in_halo(const HaloPlan& plan, int64_t row, int64_t top);
 
 }  // namespace headroom::spatial

@@ -16,8 +16,8 @@ namespace headroom::zero {
 
 // Owns the shard, keeps the layers' buffers, and borrows the communicator. Used
 // by the thread that runs the step. Errors: CommunicationError;
-// c10::OutOfMemoryError before this rank has taken part in a gather, so that it
-// can still do so.
+// c10::OutOfMemoryError, which is thrown before this rank takes part in the
+// gather, so that it can call the gather again.
 class LayerGather {
  public:
   // Copies its slices out of `layers` and releases their memory. layers[i] is
@@ -56,7 +56,7 @@ class LayerGather {
 void release_memory(const at::Tensor& flat);
 
 // Allocates the memory again, uninitialised. If it throws
-// c10::OutOfMemoryError, nothing has changed. REQUIRES: released.
+// c10::OutOfMemoryError, nothing has changed. REQUIRES: !has_memory(flat).
 void restore_memory(const at::Tensor& flat);
 
 bool has_memory(const at::Tensor& flat);

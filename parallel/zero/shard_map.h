@@ -55,7 +55,8 @@ class ShardMap {
  private:
   std::vector<int64_t> layer_sizes_;
   int num_ranks_;
-  std::vector<int64_t> shard_offsets_;  // one more than layers
+  // num_layers() + 1 elements
+  std::vector<int64_t> shard_offsets_;
 };
 
 // One copy in resharding a layer from one number of ranks to another. Offsets
@@ -71,7 +72,8 @@ struct RangeCopy {
 
 // The copies in element order; they cover each element once, without padding.
 // Gathering a layer for a file is resharding to one rank, and loading it is
-// resharding from one. REQUIRES: both maps have the layer, with equal size.
+// resharding from one rank. REQUIRES: both maps have the layer, with equal
+// size.
 std::vector<RangeCopy> reshard(const ShardMap& from, const ShardMap& to,
                                int64_t layer);
 

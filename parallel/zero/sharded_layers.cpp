@@ -15,7 +15,8 @@
 
 namespace headroom::zero {
 
-// The hooks share it. It outlives the GradientScatter, and is then inactive.
+// The state that the hooks share. It outlives the GradientScatter, and is then
+// inactive.
 struct GradientScatter::State {
   State(const ShardMap& of_layers, collectives::Communicator& sharing,
         collectives::Communicator& copying,
@@ -31,9 +32,9 @@ struct GradientScatter::State {
   std::function<void(int64_t)> on_final;
   std::vector<Layer> layers;
   at::Tensor shard;
-  at::Tensor received;  // room for the largest slice
+  at::Tensor received;  // buffer for a reduced slice
   bool active = true;
-  std::vector<size_t> num_missing;  // for each layer, in this backward
+  std::vector<size_t> num_missing;  // by layer: gradients not yet final
 
   const at::Tensor& gradients(int64_t layer) const {
     return layers.at(static_cast<size_t>(layer)).gradients;
@@ -57,7 +58,8 @@ void GradientScatter::State::reduce(int64_t layer) {
   shard.narrow(0, map.shard_offset(layer), size).add_(slice);
 }
 
-// Runs before autograd adds to .grad, which has no memory between backwards.
+// Allocates the layer's gradient buffer before autograd adds to .grad. The
+// buffer has no memory between backwards.
 class GradientScatter::FirstUse final
     : public torch::autograd::FunctionPreHook {
  public:
@@ -199,7 +201,7 @@ void ShardedLayers::use(int64_t layer) {
   if (fetch_ && cursor_.next_is(gather)) finish_fetch();
   if (!values_->is_whole(layer)) {
     HEADROOM_CHECK(cursor_.next_is(gather), to_string(gather) + " out of turn");
-    // If this runs out of memory, the gather is still to be done.
+    // If gather() runs out of memory, the cursor does not advance.
     values_->gather(layer);
     cursor_.pass(gather);
   }
@@ -225,7 +227,9 @@ void ShardedLayers::done_with(int64_t layer) {
 void ShardedLayers::on_final(int64_t layer) {
   finish_fetch();
   cursor_.pass({Kind::kScatter, layer});
-  done_with(layer);  // first, so that the backend can use its memory as scratch
+  // Released before reduce(), so that the backend can use this memory as
+  // scratch.
+  done_with(layer);
   gradients_->reduce(layer);
 }
 

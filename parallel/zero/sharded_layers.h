@@ -9,7 +9,8 @@
 //   abandon()          drops a step that failed on this or another rank
 //
 // If the communicator gathers in the background, the next layer of the pass is
-// gathered while one runs; this takes the memory of one more whole layer.
+// gathered while the current one runs; this takes the memory of one more whole
+// layer.
 //
 // The passes of a step may have any order that is the same on all ranks. Within
 // a pass, the collectives are a fixed list (collective_list.h).
@@ -46,14 +47,16 @@ namespace headroom::zero {
 class GradientScatter {
  public:
   struct Layer {
-    at::Tensor gradients;                // flat, padded, of its own storage
-    std::vector<at::Tensor> parameters;  // learning ones; .grad views gradients
+    at::Tensor gradients;  // flat, padded, with its own storage
+    // parameters that learn; their .grad is a view of `gradients`
+    std::vector<at::Tensor> parameters;
   };
 
   // `on_final(layer)` is called within backward after the layer's last
-  // gradient; it must call reduce(layer) when it is that layer's turn. `ranks`
-  // share the layers; `copies` are the ranks that hold the same slice for other
-  // parts of the images. REQUIRES: ranks.size() == map.num_ranks().
+  // gradient; it must call reduce(layer) when it is that layer's turn. The
+  // layers are split over `ranks`; `copies` are the ranks that hold the same
+  // slice for other parts of the images. REQUIRES: ranks.size() ==
+  // map.num_ranks().
   GradientScatter(const ShardMap& map, std::vector<Layer> layers,
                   collectives::Communicator& ranks,
                   collectives::Communicator& copies,
@@ -83,11 +86,13 @@ class GradientScatter {
 class ShardedLayers {
  public:
   struct Layer {
-    at::Tensor values;  // flat, padded, of its own storage; undefined: ZeRO 2
+    // flat, padded, with its own storage; undefined in ZeRO 2
+    at::Tensor values;
     GradientScatter::Layer gradients;
   };
 
-  // All layers have values, or none. REQUIRES: as GradientScatter, LayerGather.
+  // Either all layers have values, or no layer has. REQUIRES: as
+  // GradientScatter and LayerGather.
   ShardedLayers(const ShardMap& map, std::vector<Layer> layers,
                 collectives::Communicator& ranks,
                 collectives::Communicator& copies);
@@ -104,8 +109,9 @@ class ShardedLayers {
   void use(int64_t layer);
   // Call it in forward after the layer has run.
   void done_with(int64_t layer);
-  // Releases layers and drops the gather that a failed step left. REQUIRES: the
-  // communicator has been disconnected, so nothing writes to them.
+  // After a failed step, releases all layers and drops the gather in flight.
+  // REQUIRES: the communicator has been disconnected, so that no operation
+  // writes to the layers.
   void abandon();
 
  private:
@@ -114,7 +120,7 @@ class ShardedLayers {
   // Waits until the gather in flight has finished.
   void finish_fetch();
 
-  std::unique_ptr<LayerGather> values_;  // ZeRO 3
+  std::unique_ptr<LayerGather> values_;  // null in ZeRO 2
   std::unique_ptr<GradientScatter> gradients_;
   std::vector<LayerCollective> forward_;
   std::vector<LayerCollective> backward_;

@@ -21,7 +21,7 @@ double squared_distance(const Point& a, const Point& b) {
   return dx * dx + dy * dy;
 }
 
-// The standard deviation of one side; 1 in place of 0, as it is a divisor.
+// The standard deviation of one side, for use as a divisor: 1 instead of 0.
 double standard_deviation(const std::vector<BoxSize>& boxes,
                           float BoxSize::*side) {
   double sum = 0, squares = 0;

@@ -1,12 +1,12 @@
 // choose_anchors decides which anchors a run trains with, and gives the reason.
 //
 // The model's anchors are kept if they match more than 0.98 of the boxes.
-// Otherwise new ones are searched from the boxes, and used if they match more.
-// A run that asks for found anchors (hyp.anchors) gets them even if the model's
-// match well. The number of threads changes no bit of the result.
+// Otherwise new anchors are searched from the boxes, and used if they match
+// more boxes. If hyp.anchors is set, the new anchors are always used. The
+// number of threads changes no bit of the result.
 //
-// Errors: throws Error (exit 4) if found anchors are asked for and there are
-// too few boxes.
+// Errors: throws Error (exit 4) if hyp.anchors is set and there are too few
+// boxes.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,10 @@ namespace headroom::anchors {
 
 // k_means finds the sizes around which boxes cluster.
 //
-// Lloyd, "Least squares quantization in PCM", 1982, in the plane of width and
-// height, each divided by its standard deviation. It starts as k-means++ does
-// (Arthur, Vassilvitskii, "k-means++: the advantages of careful seeding",
-// 2007).
+// The algorithm is Lloyd's ("Least squares quantization in PCM", 1982), in the
+// plane of width and height, each divided by its standard deviation. The first
+// centres are chosen as in k-means++ (Arthur, Vassilvitskii, "k-means++: the
+// advantages of careful seeding", 2007).
 //
 // Returns `num_clusters` centres after at most `num_iterations` rounds, or
 // fewer if there are fewer different sizes. REQUIRES: num_clusters > 0.
@@ -45,11 +45,13 @@ std::vector<Anchor> k_means(const std::vector<BoxSize>& boxes,
 
 inline constexpr float kLeastSearchedSide = 2;  // pixels
 
-// The boxes used in the search: a side has at least kLeastSearchedSide.
+// The boxes used in the search: boxes with at least one side of
+// kLeastSearchedSide or more.
 std::vector<BoxSize> searched_boxes(const std::vector<BoxSize>& boxes);
 
-// Returns `num_anchors` anchors sorted by area, in hundredths of a pixel; none
-// if the boxes have fewer different sizes. REQUIRES: threshold > 1.
+// Returns `num_anchors` anchors sorted by area, rounded to hundredths of a
+// pixel; an empty list if the boxes have fewer different sizes. REQUIRES:
+// threshold > 1.
 std::vector<Anchor> find_anchors(const std::vector<BoxSize>& boxes,
                                  int64_t num_anchors, double threshold,
                                  uint64_t seed, int64_t num_threads);
@@ -69,14 +71,14 @@ struct AnchorQuestion {
 };
 
 struct AnchorChoice {
-  // Anchors to train with, grouped by level like the question's.
+  // Anchors to train with, grouped by level as in AnchorQuestion::current.
   layers::AnchorList anchors;
-  bool found = false;  // whether they differ from the question's
+  bool found = false;  // whether new anchors are used
   double recall_before = 0, recall = 0;
-  std::string reason;  // one sentence for people
+  std::string reason;  // one sentence for users
 };
 
-// REQUIRES: question.current has a level.
+// REQUIRES: question.current has at least one level.
 AnchorChoice choose_anchors(const AnchorQuestion& question);
 
 }  // namespace headroom::anchors

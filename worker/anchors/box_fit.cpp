@@ -15,7 +15,7 @@ struct Sums {
   double fitness = 0;
 };
 
-// The ratio of the smaller side to the larger: 1 for equal sides.
+// The ratio of the smaller side to the larger one: 1 for equal sides.
 float likeness(float a, float b) { return (a < b ? a : b) / (a < b ? b : a); }
 
 // The inner loops run over boxes, so that the compiler can vectorise them.

@@ -1,13 +1,14 @@
 // Measures how well anchors match boxes, before a step is trained.
 //
 // An anchor matches a box if neither side differs by the factor hyp.anchor_t or
-// more (../loss/target_assignment.h). A box that no anchor matches teaches the
-// network nothing. x(box, anchor) is the minimum over both sides of min(side
-// ratio, 1 / side ratio); it is 1 for the same shape.
+// more (../loss/target_assignment.h). The network learns nothing from a box
+// that no anchor matches. x(box, anchor) is the minimum over both sides of
+// min(side ratio, 1 / side ratio); it is 1 for equal shapes.
 //   best possible recall     share of boxes whose best x is above 1 / threshold
-//   anchors above threshold  mean over boxes of the anchors with such an x
-//   fitness                  mean over boxes of the best x, 0 where it is not
-//                            above 1 / threshold
+//   anchors above threshold  mean over boxes of the number of anchors whose x
+//                            is above 1 / threshold
+//   fitness                  mean over boxes of the best x; a best x that is
+//                            not above 1 / threshold counts as 0
 // (YOLOv5's AutoAnchor.) Ratios are float32, sums float64. The number of
 // threads changes no bit.
 #pragma once

@@ -17,8 +17,8 @@ double whole(const AreaPanel::Sample& sample) {
   return std::accumulate(sample.parts.begin(), sample.parts.end(), 0.0);
 }
 
-// The sample to draw in each column of pixels: the one with the largest whole.
-// nullptr before the first sample.
+// The sample to draw in each column of pixels: the one with the largest sum of
+// parts. nullptr before the first sample.
 std::vector<const AreaPanel::Sample*> columns_of(const AreaPanel& panel,
                                                  double end, int width) {
   std::vector<const AreaPanel::Sample*> columns(static_cast<size_t>(width));

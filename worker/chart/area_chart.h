@@ -1,7 +1,7 @@
 // A chart of stacked parts of a whole over time, in panels.
 //
-// If several samples fall on a column of pixels, the one with the largest whole
-// is drawn, so no peak is lost.
+// If several samples belong to the same column of pixels, the one with the
+// largest sum of parts is drawn, so no peak is lost.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ struct AreaPanel {
   };
   struct Mark {
     double time = 0;
-    std::string name;  // the phase that begins; "" ends the one before
+    std::string name;  // the phase that begins; "" only ends the last phase
   };
   std::string title;
   std::vector<Sample> samples;

@@ -12,13 +12,13 @@ namespace headroom::chart {
 
 struct ChartAxis {
   std::string title;
-  double end = 1;                              // > begin
+  double end = 1;                              // greater than `begin`
   std::function<std::string(double)> text_of;  // formats a tick
   double begin = 0;
 };
 
 // The multiples of a step from `begin` to `end`. The step is 1, 2 or 5 times a
-// power of ten, so that there are 3 to 8 of them if `begin` is 0.
+// power of ten, so that there are 3 to 8 multiples if `begin` is 0.
 std::vector<double> chart_ticks(double begin, double end);
 
 class ChartFrame {
@@ -26,7 +26,7 @@ class ChartFrame {
   // `place` includes the titles and ticks.
   ChartFrame(cv::Mat& picture, cv::Rect place, ChartAxis x, ChartAxis y);
 
-  // Draw the grid first and the axes last.
+  // Call draw_grid() first and draw_axes() last.
   void draw_grid();
   void draw_axes();
 

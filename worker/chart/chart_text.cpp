@@ -164,6 +164,7 @@ void blend(cv::Mat& picture, const FT_Bitmap& letter, cv::Point corner,
 
 // Draws, where there is a picture; returns the width in pixels. REQUIRES: the
 // fonts' mutex is held.
+// `picture` is nullptr if only the width is needed.
 int set_letters(Fonts& fonts, cv::Mat* picture, const std::u32string& letters,
                 cv::Point left, double scale, const cv::Scalar& colour,
                 int stroke) {
@@ -187,7 +188,8 @@ bool is_ascii(const std::u32string& letters) {
   return std::ranges::all_of(letters, [](char32_t c) { return c < 0x80; });
 }
 
-// The text with numbers for the letters that no font of this machine has.
+// The text, in which letters that no font of this machine has are replaced by
+// their numbers.
 std::u32string shown_letters(Fonts& fonts, const std::string& text) {
   return with_numbers(text,
                       [&](char32_t c) { return fonts.face_of(c) != nullptr; });

@@ -15,7 +15,7 @@ struct LineChart {
     std::string name;  // "" is not shown in the legend
     cv::Scalar colour;
     int width = 2;        // pixels
-    bool dotted = false;  // only the points
+    bool dotted = false;  // draw only the points
     // Points that are not finite are gaps in the line.
     std::vector<std::pair<double, double>> points;
   };

@@ -12,11 +12,11 @@ namespace {
 
 constexpr int kMatrixLeft = 190, kMatrixTop = 50, kMatrixBottom = 190,
               kMatrixRight = 110;  // pixels
-constexpr int kSide = 900;         // the least size
+constexpr int kSide = 900;         // wanted size of the matrix
 constexpr int kLeastCellForNames = 9, kLeastCellForNumbers = 27;
 constexpr size_t kNameLetters = 18;
 
-// Draws text upwards; it ends at `end`.
+// Draws text upwards, so that it ends at `end`.
 void draw_upward(cv::Mat& picture, const std::string& text, cv::Point end,
                  double scale) {
   int baseline = 0;

@@ -9,7 +9,7 @@ namespace headroom::chart {
 
 struct MatrixChart {
   std::string title, row_title, column_title;
-  std::vector<std::string> names;           // of rows and columns
+  std::vector<std::string> names;           // used for rows and columns
   std::vector<std::vector<double>> values;  // [row][column]
   double least_shown = 0.005;  // smaller values are white and have no number
 };

@@ -1,7 +1,7 @@
-// BackgroundWriter: runs one job at a time beside training, on a thread of
-// lowest priority. On a busy machine such a thread may not run at all, so
-// finish() does the rest of the job on the calling thread. Threads: call all
-// methods from one thread.
+// BackgroundWriter: runs one job at a time while training continues, on a
+// thread of lowest priority. On a busy machine such a thread may not run at
+// all, so finish() does the rest of the job on the calling thread. Threads:
+// call all methods from one thread.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,8 @@ class BackgroundWriter {
   class Job {
    public:
     virtual ~Job() = default;
-    // Does one piece; false after the last one. An exception ends the job.
+    // Does one piece; returns false after the last one. An exception ends the
+    // job.
     virtual bool advance() = 0;
   };
 

@@ -80,7 +80,8 @@ std::map<std::string, const weights::SafetensorsEntry*> by_name(
   return entries;
 }
 
-// Checks everything before anything is changed.
+// Throws Error if the file's tensors differ from `expected`. Called before the
+// state is changed.
 void check_tensors(const fs::path& file,
                    const weights::SafetensorsReader& reader,
                    const std::vector<weights::TensorDescription>& expected) {
@@ -129,8 +130,9 @@ OpenCheckpoint open_folder(const fs::path& folder, const StateStream& stream) {
   return open;
 }
 
-// Renames damaged checkpoints: they must not count as the newest when old ones
-// are removed, but can be examined. Removes those never finished.
+// Renames damaged checkpoints, so that they do not count as the newest ones
+// when old checkpoints are removed, but can still be examined. Removes
+// unfinished checkpoints.
 void set_aside(const std::vector<StepFolder>& folders) {
   for (const auto& [step, folder] : folders) {
     const fs::path aside = folder.string() + ".damaged";

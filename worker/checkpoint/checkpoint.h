@@ -13,9 +13,9 @@
 // save_checkpoint() blocks training until the files are on disk.
 // checkpoint_saver.h writes the same bytes while training continues.
 //
-// Loading tries the newest checkpoint first. If one is damaged it is reported,
-// and the one before it is used. Errors: throws Error with the file and what to
-// do; exit 5 if the disk is full while saving.
+// Loading tries the newest checkpoint first. A damaged checkpoint is reported,
+// and the previous one is used. Errors: throws Error with the file and the
+// remedy; exit 5 if the disk is full while saving.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,11 @@ namespace headroom::checkpoint {
 
 // Writes checkpoints/step-N for N = state.counters.committed_steps. Then
 // removes all but the newest `keep` checkpoints, and every older folder that is
-// not finished. Returns the new folder. If it cannot be written, only rank 0
-// throws and the others continue. `plan_json` is the plan under which the state
-// was made. Collective over mesh->world. If `mesh` is nullptr, this rank has
-// the whole state and writes alone. A larger `keep` allows going back further
-// but takes more disk space.
+// not finished. Returns the new folder. If the folder cannot be written, only
+// rank 0 throws and the other ranks continue. `plan_json` is the plan under
+// which the state was made. Collective over mesh->world. If `mesh` is nullptr,
+// this rank has the whole state and writes without other ranks. A larger `keep`
+// keeps older checkpoints, but takes more disk space.
 std::filesystem::path save_checkpoint(const std::filesystem::path& checkpoints,
                                       step::TrainingState& state,
                                       collectives::Mesh* mesh,
@@ -46,8 +46,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& checkpoints,
                                       const memory::MemoryRetry& retry = {});
 
 // Writes the averaged weights to one file under YOLOv5's names, whichever ranks
-// hold them. Throws Error (exit 5) on the rank that writes, after all ranks
-// have done their part. Collective, like save_checkpoint().
+// hold them. If writing fails, the rank that writes throws Error (exit 5) after
+// the collective work of all ranks. Collective, like save_checkpoint().
 void save_average_weights(const std::filesystem::path& path,
                           step::TrainingState& state, collectives::Mesh* mesh,
                           const std::map<std::string, std::string>& metadata,
@@ -60,8 +60,8 @@ struct LoadedCheckpoint {
 };
 
 // Fills `state` from the newest valid checkpoint, whatever layout it was made
-// under. If there is none, rank 0 throws Error with the fault of the newest
-// one. Collective, like save_checkpoint().
+// under. If no checkpoint is valid, rank 0 throws Error with the fault of the
+// newest one. Collective, like save_checkpoint().
 LoadedCheckpoint load_newest_checkpoint(
     const std::filesystem::path& checkpoints, step::TrainingState& state,
     collectives::Mesh* mesh);

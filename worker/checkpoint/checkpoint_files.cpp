@@ -23,7 +23,8 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr int kSchema = 2;
 constexpr const char* kOwnDigest = "manifest_xxh3_128";
 constexpr size_t kDigits = 32;
-// Space for the manifest, and for other files that the run writes meanwhile.
+// Space for the manifest, and for other files that the run writes at the same
+// time.
 constexpr int64_t kMarginBytes = 1 << 20;
 
 std::string digest_of(const std::string& text) {
@@ -43,7 +44,8 @@ size_t own_digest_at(const std::string& text) {
   return is_last ? at + key.size() : std::string::npos;
 }
 
-// Adds the digest of the text in which the digest itself is all zeros.
+// Adds the manifest's own digest, which is computed over the text with zeros in
+// place of the digest.
 std::string with_own_digest(OrderedJson manifest) {
   manifest[kOwnDigest] = std::string(kDigits, '0');
   std::string text = manifest.dump(2) + "\n";
@@ -143,7 +145,7 @@ Error damaged_checkpoint(const fs::path& file, const std::string& why) {
   return Error("checkpoint", file.string() + " " + why, "");
 }
 
-// The manifest is removed first: without it the folder does not count.
+// The manifest is removed first: a folder without it is not a checkpoint.
 void remove_step_folder(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(fs::symlink_status(folder, error))) return;

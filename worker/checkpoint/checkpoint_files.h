@@ -1,8 +1,8 @@
 // The folders checkpoints/step-N as files, independent of training.
 //
 //   state.safetensors   the tensors, in the order in which they are written
-//   MANIFEST.json       counters, plan, sizes and XXH3-128 digests of the files
-//                       and of itself; renamed into place last
+//   MANIFEST.json       counters, plan, sizes of the files, XXH3-128 digests of
+//                       the files and of the manifest; renamed into place last
 //
 // A folder without its manifest does not count as a checkpoint. Reading detects
 // a change of a single byte in either file.
@@ -34,7 +34,7 @@ struct StepFolder {
 // All step-N folders, newest first, finished or not.
 std::vector<StepFolder> step_folders(const std::filesystem::path& checkpoints);
 
-// Removes a checkpoint's files, and the folder if it is empty then.
+// Removes a checkpoint's files, and then the folder if it is empty.
 void remove_step_folder(const std::filesystem::path& folder);
 
 // Verifies the manifest and every file that it names, then returns the
@@ -44,7 +44,7 @@ std::string read_manifest(const std::filesystem::path& folder);
 Error damaged_checkpoint(const std::filesystem::path& file,
                          const std::string& why);
 
-// The content of a checkpoint beside its tensors.
+// The content of a checkpoint except its tensors.
 struct CheckpointRecord {
   int64_t step = 0;      // committed steps
   std::string counters;  // JSON
@@ -54,7 +54,7 @@ struct CheckpointRecord {
 // A checkpoint that is being written.
 class CheckpointFile {
  public:
-  // Removes what an earlier attempt left. Throws Error if the disk has too
+  // Removes the files of an earlier attempt. Throws Error if the disk has too
   // little space.
   CheckpointFile(const std::filesystem::path& checkpoints, int64_t step,
                  std::vector<weights::TensorDescription> tensors);
@@ -72,7 +72,8 @@ class CheckpointFile {
   int64_t num_bytes() const { return num_bytes_; }  // set by commit()
 
  private:
-  // Declared before the files: removes the folder after they are closed.
+  // Declared before the files, so that the folder is removed after the files
+  // are closed.
   struct Folder {
     std::filesystem::path path;
     bool is_kept = false;

@@ -17,8 +17,8 @@
 namespace headroom::checkpoint {
 namespace {
 
-// Small, so that a thread that waits for a piece on a low-priority thread does
-// not wait long.
+// Pieces are small, so that a thread does not wait long for the piece that a
+// thread of low priority is copying.
 constexpr int64_t kPieceBytes = 512 << 10;
 
 std::string text_of(const std::exception_ptr& failure) {
@@ -138,7 +138,8 @@ at::Tensor CheckpointJob::layer_of(const StateStream::Block& block) {
     const int64_t size =
         std::min(part->values.numel(), block.size - part->begin);
     HEADROOM_CHECK(part->begin <= end, block.name + " has a gap");
-    if (part->begin + size <= end) continue;  // a copy from another rank
+    // The range has already been filled from another rank's copy.
+    if (part->begin + size <= end) continue;
     if (size == block.size) return part->values.narrow(0, 0, size);
     if (!layer.defined()) {
       const auto bytes = static_cast<int64_t>(c10::elementSize(block.type));
@@ -162,8 +163,8 @@ CheckpointSaver::CheckpointSaver(Options options, step::TrainingState& state,
 
 CheckpointSaver::~CheckpointSaver() { state_.set_before_change(nullptr); }
 
-// Whether this rank sends its part. Of the ranks with the same part one sends
-// it; rank 0 is always one of the senders.
+// Whether this rank sends its part. Of the ranks with the same part, only one
+// sends it; rank 0 is always one of the senders.
 bool CheckpointSaver::sends_its_part() const {
   const plan::MeshCoordinates& here = mesh_.here;
   return here.spatial_rank == 0 &&

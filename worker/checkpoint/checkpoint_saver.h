@@ -1,17 +1,18 @@
 // CheckpointSaver: writes checkpoints while training continues.
 //
 //   begin    after a committed step. If rank 0 has the whole state, it copies
-//            it to host memory while the next step runs, until that step
-//            commits. If ranks hold parts of it, the newest copies made for
-//            their buddies (peer_replicas.h) are sent to rank 0 while the next
-//            step begins
+//            the state to host memory while the next step runs, until that step
+//            commits. If ranks hold parts of the state, the newest copies made
+//            for their buddies (peer_replicas.h) are sent to rank 0 while the
+//            next step begins
 //   settle   before the next step's exchanges: waits for these transfers
 //   then     a thread of lowest priority writes the files
 //
-// Only one checkpoint is written at a time; one that falls due meanwhile is
-// skipped. Training continues even if writing fails; the outcome reports it.
+// Only one checkpoint is written at a time; a checkpoint that becomes due
+// during that time is skipped. Training continues even if writing fails; the
+// outcome reports the failure.
 //
-// The saver registers with the state, which calls it before it changes. The
+// The saver registers a callback that the state calls before it changes. The
 // memory of a copy is kept for the next checkpoint. Errors: CommunicationError.
 #pragma once
 
@@ -37,15 +38,15 @@ namespace headroom::checkpoint {
 // StateCopy: copies the state after a step while the next step runs.
 //
 // A state changes only when a step commits. Until then a background thread can
-// copy it piece by piece with the time that other threads leave. Before the
-// state changes, finish() copies the rest (TrainingState::before_change). Any
-// number of threads may copy at the same time.
+// copy it piece by piece while the processor has time. Before the state
+// changes, finish() copies the rest (TrainingState::before_change). Any number
+// of threads may copy at the same time.
 class StateCopy {
  public:
   // REQUIRES: `to` has the same parts as `from`, with memory allocated.
   StateCopy(const HostStateSnapshot& from, const HostStateSnapshot& to);
 
-  // Copies one piece. Returns false if none was left.
+  // Copies one piece. Returns false if no piece was left.
   bool advance();
   // Copies the rest, and waits for the pieces of other threads.
   void finish();
@@ -62,14 +63,15 @@ class StateCopy {
 
 // Writes a checkpoint from copies of the state in host memory, layer by layer:
 // the same bytes that save_checkpoint() writes. It shares the copies, which
-// must not change meanwhile. Errors: Error with exit code 5; std::bad_alloc;
-// c10::OutOfMemoryError. After an error the files written so far are removed.
+// must not change until the job has ended. Errors: Error with exit code 5;
+// std::bad_alloc; c10::OutOfMemoryError. After an error the files written so
+// far are removed.
 class CheckpointJob final : public BackgroundWriter::Job {
  public:
   using Blocks = std::shared_ptr<const std::vector<StateStream::Block>>;
 
-  // `states` together contain every layer of `blocks`, once `copying` is
-  // finished; `copying` is nullptr if they contain them already.
+  // `states` together contain every layer of `blocks` once `copying` is
+  // finished; `copying` is nullptr if the states are already complete.
   CheckpointJob(std::filesystem::path checkpoints, CheckpointRecord record,
                 int64_t keep, Blocks blocks,
                 std::vector<HostStateSnapshot> states,
@@ -98,12 +100,12 @@ class CheckpointJob final : public BackgroundWriter::Job {
   at::Tensor layer_, dense_;  // buffers for the largest layer
 };
 
-// The result of a checkpoint that was written beside training.
+// The result of a checkpoint that was written while training continued.
 struct CheckpointOutcome {
   int64_t step = 0;
   std::filesystem::path folder;
   int64_t bytes = 0;    // size of all files
-  std::string failure;  // "" if it is on disk
+  std::string failure;  // "" if the checkpoint is on disk
 };
 
 class CheckpointSaver {
@@ -126,16 +128,16 @@ class CheckpointSaver {
   enum class Answer {
     kBegun,
     kSkipped,  // the previous one is still being written
-    kNoRoom    // no memory for a copy; nothing was done
+    kNoRoom    // no memory for a copy; no checkpoint was begun
   };
-  // `own_copy` is the newest copy of this rank's part (PeerReplicas::newest),
-  // undefined if it has the whole state. Collective, with the same answer on
-  // all ranks.
+  // `own_copy` is the newest copy of this rank's part (PeerReplicas::newest);
+  // undefined if this rank has the whole state. Collective, with the same
+  // answer on all ranks.
   Answer begin(const at::Tensor& own_copy,
                const memory::MemoryRetry& retry = {});
   // Waits until the transfers to rank 0 have arrived. Collective.
   void settle();
-  // Waits until nothing is being written. Collective, like settle().
+  // Waits until no checkpoint is being written. Collective, like settle().
   void finish();
   // Makes peers that wait for this rank fail at once. A copy that has not fully
   // arrived is dropped.
@@ -143,8 +145,8 @@ class CheckpointSaver {
   // Continues over the reconnected world of the mesh. Collective.
   void reconnect();
 
-  // The step of the checkpoint that rank 0 is writing; 0 if there is none, or
-  // on another rank.
+  // On rank 0: the step of the checkpoint that is being written; 0 if there is
+  // none. On other ranks: 0.
   int64_t writing_steps() const { return job_ ? job_->record().step : 0; }
 
   // On rank 0: returns each outcome once, as soon as it is available.
@@ -172,7 +174,7 @@ class CheckpointSaver {
   CheckpointJob::Blocks blocks_;
   // nullptr if the state is whole.
   std::unique_ptr<collectives::Communicator> parts_;
-  CheckpointRecord record_;             // of the newest checkpoint
+  CheckpointRecord record_;             // record of the newest checkpoint
   HostStateSnapshot copy_;              // a copy of the whole state
   std::shared_ptr<StateCopy> copying_;  // nullptr if the copy is complete
   std::vector<Transfer> transfers_;

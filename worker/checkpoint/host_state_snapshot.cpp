@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kAlignment = 64;  // of each part in a message
+constexpr int64_t kAlignment = 64;  // bytes; of each part in a message
 
 int64_t aligned(int64_t bytes) { return round_up(bytes, kAlignment); }
 
@@ -89,7 +89,7 @@ at::Tensor pack(const HostStateSnapshot& held) {
   int64_t at = begin;
   for (const HeldPart& part : held.parts) {
     const auto size = static_cast<int64_t>(part.values.nbytes());
-    // Also copies from a device, if the state is there.
+    // Also copies from a device, if the state is on one.
     message.narrow(0, at, size)
         .view(part.values.scalar_type())
         .copy_(part.values);

@@ -25,12 +25,12 @@ struct HeldPart {
   std::string buffer;
   int64_t layer = 0;  // number in the model's table
   int64_t begin = 0;  // offset in the layer, in elements
-  at::Tensor values;  // flat
+  at::Tensor values;  // the elements of the range, flat
 };
 
 struct HostStateSnapshot {
   step::TrainingCounters counters;
-  std::string newest_line;  // last of steps.jsonl; "" before a first step
+  std::string newest_line;  // last of steps.jsonl; "" before the first step
   std::vector<HeldPart> parts;
 };
 
@@ -42,7 +42,8 @@ HostStateSnapshot parts_of(step::TrainingState& state,
 HostStateSnapshot hold_state(step::TrainingState& state,
                              const std::string& newest_line);
 
-// Packs into one flat uint8 tensor, and back. Unpacked parts are views of it.
+// pack() writes a snapshot into one flat uint8 tensor; unpack() reads it back,
+// with parts that are views of this tensor.
 at::Tensor pack(const HostStateSnapshot& held);
 HostStateSnapshot unpack(const at::Tensor& message);
 

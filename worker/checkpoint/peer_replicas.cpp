@@ -45,7 +45,7 @@ void PeerReplicas::after_commit(step::TrainingState& state,
   put(own_,
       {state.counters.committed_steps, pack(parts_of(state, newest_line))});
   const activations::CountingAllocator::HostMemory host;
-  // Step and size that are sent, then step and size that arrive.
+  // The step and size of the sent part, then those of the received part.
   at::Tensor headers = at::empty({4}, at::kLong);
   auto* const header = headers.data_ptr<int64_t>();
   header[0] = own_.front().step;

@@ -3,14 +3,15 @@
 //
 //   after each commit   a rank packs its part and sends it to its buddy; the
 //                       transfer has time until the next step
-//   two versions        are kept of the own part and of the part received, so
-//                       that all ranks can go back to the same step
+//   two versions        of the rank's own part and of the received part are
+//                       kept, so that all ranks can go back to the same step
 //
-// The buddy of a rank is the one `shift` ranks further, modulo the world's
-// size. As the ranks of a machine are consecutive, it is on another machine if
-// there is one (buddy_shift).
+// The buddy of rank r is rank r + `shift`, modulo the world's size. As the
+// ranks of a machine are consecutive, the buddy is on another machine if there
+// is one (buddy_shift).
 //
-// It has a communicator of its own, and uses host memory for four copies.
+// The object has a communicator of its own, and uses host memory for four
+// copies.
 // Errors: CommunicationError.
 #pragma once
 
@@ -26,7 +27,8 @@
 
 namespace headroom::checkpoint {
 
-// The shift to use: the ranks of the largest machine; 1 with one machine.
+// The shift to use: the number of ranks on the largest machine; 1 if there is
+// only one machine.
 int buddy_shift(int world_size, int most_on_a_machine);
 
 class PeerReplicas {
@@ -37,15 +39,16 @@ class PeerReplicas {
   PeerReplicas(const PeerReplicas&) = delete;
   PeerReplicas& operator=(const PeerReplicas&) = delete;
 
-  // Starts sending this rank's part. Replaces the newest copy if that is of the
-  // same step. Collective. REQUIRES: the state is a committed one.
+  // Starts sending this rank's part. Replaces the newest copy if that copy is
+  // of the same step. Collective. REQUIRES: the state is a committed one.
   void after_commit(step::TrainingState& state, const std::string& newest_line);
 
   // This rank's own part after the newest commit, packed
   // (host_state_snapshot.h). REQUIRES: after_commit() has been called.
   const at::Tensor& newest() const { return own_.front().bytes; }
 
-  // Waits for the running transfer: the next step may need the copy.
+  // Waits for the running transfer. Called before the next step, which may need
+  // the copy.
   void settle();
 
   // Makes peers that wait for this rank fail at once, and drops the running
@@ -57,7 +60,7 @@ class PeerReplicas {
   void reconnect(collectives::Communicator& world, step::TrainingState& state,
                  const std::string& newest_line);
 
-  // All complete copies on this rank, of its own part and of the received one.
+  // All complete copies on this rank, of its own part and of the received part.
   // The newest received copy is complete only when its transfer is.
   std::vector<HostStateSnapshot> take() const;
 
@@ -69,7 +72,7 @@ class PeerReplicas {
   static void put(std::vector<Version>& versions, Version newest);
 
   std::unique_ptr<collectives::CountingCommunicator> communicator_;
-  const int to_, from_;  // ranks
+  const int to_, from_;  // ranks to send to and to receive from
   // Newest first.
   std::vector<Version> own_, others_;
   Version arriving_;

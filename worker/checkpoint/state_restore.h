@@ -1,14 +1,14 @@
 // Restores a state from the snapshots that the ranks of a new generation hold
 // together, into the new layout.
 //
-//   offers   every rank lists the ranges of layers that it holds, with the step
-//            step
+//   offers   every rank lists the ranges of layers that it holds, and the step
+//            of each
 //   choice   a pure function finds the newest step that is complete
 //   fetch    rank 0 receives the ranges that it lacks, each of them once
 //   share    rank 0 sends each layer to the ranks that need it (state_stream.h)
 //
-// The result has the bits of the held state, whatever the two layouts are.
-// Meanwhile rank 0 needs host memory for the whole state.
+// The result has the bits of the held state, whatever the two layouts are. Rank
+// 0 needs host memory for the whole state during the call.
 //
 // Collective. Errors: CommunicationError, as thrown by the communicator.
 #pragma once
@@ -48,11 +48,11 @@ struct StatePiece {
 
 struct RestoreChoice {
   int64_t step = 0;
-  std::vector<StatePiece> pieces;  // together they cover everything needed
+  std::vector<StatePiece> pieces;  // together cover all needed ranges
 };
 
-// Returns the newest complete step, nullopt if there is none. Of equal ranges
-// the lowest rank's is taken.
+// Returns the newest complete step; nullopt if no step is complete. If several
+// ranks hold the same range, the lowest of these ranks is chosen.
 std::optional<RestoreChoice> choose_state(
     const std::vector<HeldRange>& needed,
     const std::vector<StateOffer>& offers);
@@ -63,7 +63,7 @@ struct RestoredState {
 };
 
 // Fills `state`, counters included. If the ranks do not hold a complete state
-// of at least `at_least` steps, leaves it unchanged and returns nullopt.
+// of at least `at_least` steps, leaves `state` unchanged and returns nullopt.
 std::optional<RestoredState> restore_state(
     const std::vector<HostStateSnapshot>& held, step::TrainingState& state,
     int64_t at_least);

@@ -112,7 +112,7 @@ void take_tensors(const Block& block, const at::Tensor& layer,
 
 // A copy of `size` elements between the root's whole layer and a part.
 struct StateStream::Move {
-  int rank = 0;  // a rank of the world
+  int rank = 0;  // rank in the world
   int64_t part_offset = 0;
   int64_t layer_offset = 0;
   int64_t size = 0;

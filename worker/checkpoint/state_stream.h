@@ -3,8 +3,9 @@
 //
 // A file contains named whole tensors; a rank holds slices of layers of flat
 // buffers. One layer of one buffer is moved at a time. So rank 0 needs memory
-// for only one layer beyond its own state (for a layer and its largest tensor
-// while reading or writing), whatever the layout. Other ranks need none.
+// for only one layer in addition to its own state (while reading or writing,
+// for a layer and its largest tensor), whatever the layout. Other ranks need no
+// additional memory.
 //
 //   ranks of a stage   --slices, by reshard-->  rank 0  -->  file, in order
 //
@@ -38,7 +39,7 @@ class StateStream {
     std::string name;   // name of the buffer; "" for a constant
     int64_t layer = 0;  // number in the model's table
     int stage = 0;
-    int64_t buffer = 0;  // order in the file, before stage and layer
+    int64_t buffer = 0;  // orders blocks in the file, before stage
     int64_t size = 0;    // in elements
     bool sharded = false;
     at::ScalarType type = at::kFloat;
@@ -48,8 +49,8 @@ class StateStream {
   // `mesh` is nullptr if this rank has the whole state and acts alone.
   explicit StateStream(collectives::Mesh* mesh) : mesh_(mesh) {}
 
-  // Add the parts of the stream. All ranks must add the same things, in the
-  // order of the file. `prefix` is put before names.
+  // Add a buffer or a constant to the stream. All ranks must add the same ones,
+  // in the order of the file. `prefix` is put before names.
   void add(const step::TrainingState::Buffer& buffer,
            const std::string& prefix);
   void add(const model::NamedTensor& constant);
@@ -58,13 +59,13 @@ class StateStream {
   void connect();
 
   bool is_root() const { return mesh_ == nullptr || mesh_->world.rank() == 0; }
-  // Blocks in the order of the file; at the root, those of all stages.
+  // Blocks in the order of the file; at the root, the blocks of all stages.
   const std::vector<Block>& blocks() const { return all_; }
   std::vector<weights::TensorDescription> tensors() const;
 
   // At the root, calls `take` with each of tensors() in order, row-major. The
-  // root's copies are in host memory; if that is short, it retries before it
-  // communicates. Collective.
+  // root allocates its copies in host memory before it communicates, and
+  // retries if memory is short. Collective.
   void collect(const std::function<void(const at::Tensor&)>& take,
                const memory::MemoryRetry& retry = {});
   // At the root, calls `give` to fill each of tensors() in order. Collective.

@@ -12,9 +12,9 @@ namespace {
 constexpr unsigned kSecondsToSave = 30;
 
 std::atomic<bool> is_lost = false;
-// Number of objects that can save even if the agent is killed.
+// Number of Reprieves that count even if the agent is killed.
 std::atomic<int> reprieves = 0;
-std::atomic<int> savers = 0;  // number that can save if the agent asks
+std::atomic<int> savers = 0;  // number of all Reprieves
 static_assert(std::atomic<bool>::is_always_lock_free &&
               std::atomic<int>::is_always_lock_free);
 

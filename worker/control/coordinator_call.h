@@ -3,7 +3,7 @@
 // An unreachable coordinator may be restarting. So the call is repeated until
 // the time is over or the caller gives up.
 //
-// Errors: throws none of its own; returns the status of the call.
+// Errors: throws no exception; returns the status of the call.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -22,7 +22,7 @@ void set_deadline(grpc::ClientContext& context,
 
 struct Patience {
   std::chrono::milliseconds time;
-  std::function<bool()> is_over;  // true once the caller has given up
+  std::function<bool()> is_over;  // returns true once the caller gives up
 
   // Calls `send` and returns its status. Repeats it while the coordinator is
   // unreachable.

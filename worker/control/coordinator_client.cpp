@@ -40,11 +40,11 @@ constexpr milliseconds kNewsOnTheWay{1000};
 // A worker is lost after 2 s without a message. Before that, if no answer
 // arrives through the agent, it contacts the coordinator directly.
 constexpr milliseconds kPatienceWithAgent{1400};
-// The coordinator may not have started yet.
+// For the first contact, when the coordinator may not have started yet.
 constexpr milliseconds kFirstContact{30000};
 constexpr milliseconds kMinBackoff{100};
 constexpr milliseconds kMaxBackoff{1000};
-// A failure's message is sent in gRPC headers, whose size is limited.
+// Bytes of a failure's message, which is sent in gRPC headers of limited size.
 constexpr size_t kMaxFailure = 2000;
 
 Assignment to_assignment(const wire::Assignment& message) {
@@ -61,11 +61,11 @@ Assignment to_assignment(const wire::Assignment& message) {
 }
 
 // The coordinator's rendezvous map of one generation. The stub must outlive it.
-// Errors: CommunicationError, also if the coordinator refuses a request: for a
-// worker that forms a generation, this means the generation is lost.
+// Errors: CommunicationError, also if the coordinator refuses a request: a
+// refusal means that the generation that is being formed is lost.
 class RendezvousClient final : public KeyValueStore {
  public:
-  // `address` is the coordinator's, for messages only.
+  // `address`: the coordinator's address, used in messages only.
   RendezvousClient(wire::Coordinator::Stub& stub, wire::Stamp stamp,
                    std::string address, Patience patience);
 
@@ -76,7 +76,7 @@ class RendezvousClient final : public KeyValueStore {
                                    std::chrono::milliseconds timeout) override;
 
  private:
-  // `count` as in LookupRequest.
+  // `count`: as in LookupRequest.
   wire::LookupResponse look_up(const std::string& key, int count,
                                std::chrono::milliseconds timeout);
   [[noreturn]] void fail(const std::string& doing, const std::string& key,
@@ -185,7 +185,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       changed_.wait(lock, [&] { return joined_ || failure_; });
       if (!joined_) std::rethrow_exception(failure_);
     } catch (...) {
-      watcher_.join();  // the thread has ended with the failure
+      watcher_.join();  // the thread has already ended because of the failure
       throw;
     }
     heartbeats_ = std::thread([this] { send_heartbeats(); });
@@ -250,7 +250,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     wire::ReportEventRequest request;
     *request.mutable_stamp() = current_stamp();
     *request.mutable_event() = wire::to_wire(event);
-    // So that reports are numbered in the order of sending.
+    // The lock makes the numbers of reports follow the order of sending.
     std::lock_guard lock(report_mutex_);
     request.mutable_event()->set_report(++num_reports_);
     reports_.add([this, request](grpc::ClientContext& context) {
@@ -273,7 +273,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   void leave_generation(const LeftGeneration& left) override {
-    // The coordinator accepts nothing more of this generation afterwards.
+    // Afterwards the coordinator accepts no more reports of this generation.
     reports_.flush(kCallTimeout);
     auto request = wire::to_message<wire::LeaveGenerationRequest>(left);
     *request.mutable_stamp() = current_stamp();
@@ -342,7 +342,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         if (!take(message)) context.TryCancel();
       }
       if (connected) {
-        // Silence counts from here: the last message may be old.
+        // The time without a connection counts from now, because the last
+        // message may be old.
         silent_since = SteadyClock::now();
         limit = patience_;
         backoff = kMinBackoff;
@@ -361,7 +362,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     }
   }
 
-  // Returns false if the message cannot be followed.
+  // Returns false if the message is not a valid assignment.
   bool take(const wire::Assignment& message) {
     std::lock_guard lock(mutex_);
     try {
@@ -380,7 +381,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return !failure_;
   }
 
-  // Call with the mutex held. True if no further assignment will arrive.
+  // Call with the mutex held. Returns true if no further assignment will
+  // arrive.
   bool end_of_stream(const grpc::Status& status, SteadyClock::duration silence,
                      milliseconds limit) {
     const std::string whom = "the coordinator at " + address_;
@@ -424,7 +426,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                     .waits_for_peers = PeerWait::is_waiting(),
                     .has_progress = progress_.has_value(),
                     .progress = progress_.value_or(wire::RunProgress())};
-    // In other phases no limit is known for work without progress.
+    // In other phases there is no known limit for the time without progress.
     if (beat.progress.phase == wire::WorkerPhase::kTrain) {
       beat.progress.quiet_ms = PeerWait::quiet().count();
     }
@@ -445,7 +447,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     wire::HeartbeatResponse response;
     grpc::ClientContext context;
     set_deadline(context, kHeartbeatTimeout);
-    // Wait also while the coordinator is away: gRPC only opens connections
+    // Wait even if the coordinator is unreachable: gRPC only opens connections
     // while a call waits for one.
     context.set_wait_for_ready(true);
     const grpc::Status status = stub_->Heartbeat(&context, request, &response);
@@ -497,9 +499,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   const std::string worker_id_;
   const std::string advertise_host_;
   const std::unique_ptr<wire::Coordinator::Stub> stub_;
-  std::atomic<bool> is_watching_{false};  // the assignment stream is open
+  std::atomic<bool> is_watching_{false};  // whether the stream is open
   std::atomic<bool> stop_requested_ = false;
-  std::atomic<uint64_t> leave_requested_ = 0;  // generation to leave or 0
+  std::atomic<uint64_t> leave_requested_ = 0;  // generation to leave; 0 if none
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -521,7 +523,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::thread heartbeats_;
   std::mutex report_mutex_;
   int64_t num_reports_ = 0;
-  ReportQueue reports_;  // destroyed first: calls use members above
+  ReportQueue reports_;  // destroyed first: its calls use other members
 };
 
 }  // namespace

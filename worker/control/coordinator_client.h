@@ -1,13 +1,13 @@
 // CoordinatorClient: the worker's client of the coordinator's service.
 //
 // This header shows no gRPC type, so that files with tensors may include it.
-// One thread sends heartbeats every 250 ms, to the agent if it has given this
-// process a channel, else to the coordinator. Another thread reads the stream
-// of assignments.
+// One thread sends heartbeats every 250 ms: to the agent if the agent has given
+// this process a channel, else to the coordinator. Another thread reads the
+// stream of assignments.
 //
 // An unreachable coordinator may be restarting. So calls are repeated and
 // streams are opened again, at most once a second, for as long as `patience`.
-// Training continues meanwhile.
+// Training continues during this time.
 //
 // Threads: any thread may call any method. Errors: CommunicationError if the
 // coordinator stays unreachable; Error if it refuses.
@@ -36,7 +36,7 @@ struct Assignment : wire::RankAssignment {
   std::string reason;
 };
 
-// An event. Its sequence, time, report and reporter are filled in later.
+// An event. The fields sequence, time, report and reporter are filled in later.
 using RunEvent = wire::EventRecord;
 using wire::FailureKind;
 using wire::FinishedRun;
@@ -48,9 +48,10 @@ inline constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(30);
 class CoordinatorClient {
  public:
   // Connects to `address` (HOST:PORT), checks versions and joins. Waits up to
-  // 30 s for the coordinator to answer. `patience` is how long it may be
-  // unreachable later: longer survives a slower restart, shorter notices its
-  // loss sooner. `agent` is this worker's end of the channel to its agent.
+  // 30 s for the coordinator to answer. `patience` is how long the coordinator
+  // may be unreachable later: a longer time survives a slower restart, a
+  // shorter one detects a lost coordinator sooner. `agent` is this worker's end
+  // of the channel to its agent.
   static std::unique_ptr<CoordinatorClient> connect(
       const std::string& address, const wire::MemberIdentity& identity,
       const std::string& advertise_host,

@@ -28,7 +28,7 @@ class ReportQueue {
   ~ReportQueue();
 
   void add(Call send);
-  // Waits until everything is sent, but at most `timeout`.
+  // Waits until all reports are sent, but at most `timeout`.
   void flush(std::chrono::milliseconds timeout);
 
  private:

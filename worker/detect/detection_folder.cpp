@@ -26,7 +26,7 @@
 namespace headroom::detect {
 namespace {
 
-// COCO's classes, and the numbers between 1 and 90 that no class has.
+// COCO's classes, and the numbers between 1 and 90 that are not used.
 constexpr std::array<std::string_view, 80> kCocoNames = {
     "person",        "bicycle",      "car",
     "motorcycle",    "airplane",     "bus",
@@ -313,8 +313,8 @@ std::string DetectionFolder::name_of(const fs::path& image) {
   return name;
 }
 
-// Whether NAME_12 is already an image's name, so that the files of a video's
-// pictures would collide with it.
+// Whether an image already has a name like NAME_12, with which the files of
+// pictures of the video NAME would collide.
 bool DetectionFolder::is_taken_by_a_picture(const std::string& name) const {
   const std::string begin = name + "_";
   for (auto taken = names_.lower_bound(begin);

@@ -4,14 +4,14 @@
 //   NAME.jpg          the picture with its boxes. NAME.png if it is too long
 //                     for JPEG. An image too large for memory is drawn smaller
 //   labels/NAME.txt   YOLO txt, for pictures with detections
-//   crops/CLASS/NAME_3.jpg
+//   crops/CLASS/NAME_3.jpg   the third detection, cut out of the picture
 //   predictions.csv, predictions.json   appear in finish()
 //   NAME.mp4          a video with boxes; the other files of its pictures are
 //                     named like those of images NAME_1, NAME_2, …
 //
-// NAME is the stem of the file; a second file with that stem gets STEM_2. Only
-// the names are kept in memory. The folder is created with the first file,
-// under a name that no other run has (numbered_folder.h).
+// NAME is the stem of the file; for a second file with the same stem it is
+// STEM_2. Only the names are kept in memory. The folder is created with the
+// first file, under a name that no other run has (numbered_folder.h).
 //
 // Errors: Error (exit 5) if a file cannot be written, for example on a full
 // disk.
@@ -36,7 +36,7 @@ namespace headroom::detect {
 // Draws boxes with their class names and confidences into a picture.
 
 struct AnnotateOptions {
-  int line_width = 0;  // pixels; 0 follows the picture's size
+  int line_width = 0;  // pixels; 0 means a width by the picture's size
   bool labels = true;
   bool confidences = true;
 };
@@ -53,9 +53,9 @@ void annotate(cv::Mat& pixels,
 //   YOLO txt   per image: class cx cy w h [confidence], fractions of the image
 //   CSV        image,class,name,confidence,x1,y1,x2,y2 (pixels)
 //   COCO JSON  [{image_id, category_id, bbox [x, y, w, h], score}], with the
-//              ids of the annotations if there are some. Otherwise image_id
-//              is the file's stem (as a number if it is one) and category_id
-//              comes from usual_categories
+//              ids of the annotation file if there is one. Otherwise image_id
+//              is the file's stem (as a number if the stem is one) and
+//              category_id comes from usual_categories
 struct ImageDetections {
   std::filesystem::path image;
   int64_t height = 0, width = 0;
@@ -74,17 +74,19 @@ struct CocoIds {
   std::vector<int64_t> categories;        // the id of each class
 };
 // The category ids for classes without annotations, as in YOLOv5: for COCO's 80
-// names those of COCO's files (1 to 90 with gaps), else the class numbers.
+// class names the ids in COCO's files (1 to 90 with gaps), for other names the
+// class numbers.
 std::vector<int64_t> usual_categories(
     const std::vector<std::string>& class_names);
 
-// The records of one image, in the form that coco_json has between its
-// brackets: "\n{...},\n{...}". REQUIRES: ids.categories has every class.
+// The records of one image, as they appear between the brackets of coco_json():
+// "\n{...},\n{...}". REQUIRES: ids.categories has every class.
 std::string coco_records(const ImageDetections& found, const CocoIds& ids);
 std::string coco_json(const std::vector<ImageDetections>& all,
                       const CocoIds& ids);
 
-// For example "2 RBC, 1 WBC"; "nothing" if there is none.
+// The number of detections of each class: "2 RBC, 1 WBC"; "nothing" if there
+// are no detections.
 std::string counts_text(const ImageDetections& found,
                         const std::vector<std::string>& class_names);
 
@@ -114,19 +116,20 @@ class DetectionFolder {
   DetectionFolder(std::filesystem::path folder,
                   std::vector<std::string> class_names, FolderOptions options);
 
-  // Continues in the folder of an unfinished run. REQUIRES: nothing was
-  // written.
+  // Continues in the folder of an unfinished run. REQUIRES: no file was written
+  // yet.
   void go_on_in(std::filesystem::path folder) { path_ = std::move(folder); }
 
   // Writes the results of an image. May draw into `pixels`.
   void add(const ImageDetections& found, cv::Mat& pixels);
   // Writes the results of an image that is too large for memory: the picture is
   // reduced and has boxes without names, and crops are read from the file.
-  // Returns false if `go_on` ended the work; then the image is in no table.
+  // Returns false if `go_on` ended the work; the tables then do not list the
+  // image.
   bool add_large(const ImageDetections& found,
                  const codecs::ImageLimits& limits, const GoOn& go_on);
-  // For an image, or a picture of a video, whose own files an unfinished run
-  // has written: only adds it to the tables.
+  // Adds an image, or a picture of a video, only to the tables: an unfinished
+  // run has already written its other files.
   void add_known(const ImageDetections& found);
   void add_known_picture(const std::string& name, int64_t number,
                          ImageDetections found);
@@ -144,7 +147,7 @@ class DetectionFolder {
   void finish();
   // Removes the folder if it is empty.
   void leave_if_empty();
-  // "" if nothing was written.
+  // The folder; "" if no file was written.
   const std::filesystem::path& path() const { return path_; }
 
  private:

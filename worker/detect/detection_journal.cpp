@@ -30,7 +30,8 @@ using Json = nlohmann::json;
 constexpr std::string_view kMagic = "HEADRDET";
 constexpr uint32_t kVersion = 2;
 constexpr size_t kHeaderBytes = 20, kFrameBytes = 8;
-// The time between two syncs: a power failure loses at most its findings.
+// The time between two syncs: a power failure loses at most the findings of
+// this time.
 constexpr std::chrono::seconds kSyncInterval(5);
 constexpr uint32_t kMostBytes = 1U << 30;
 // The length of a payload without detections.
@@ -107,7 +108,8 @@ std::string bytes_at(int descriptor, int64_t offset, size_t size) {
   return bytes;
 }
 
-// Reads `size` bytes; nullopt if their CRC, after `before`, is not `crc`.
+// Reads `size` bytes; nullopt if their CRC, continued from `before`, is not
+// `crc`.
 std::optional<std::string> checked_bytes(int descriptor, int64_t offset,
                                          uint32_t size, uint32_t before,
                                          uint32_t crc) {
@@ -197,7 +199,7 @@ fs::path file_behind(const fs::path& image) {
   return file;
 }
 
-// Whether the folder is named like exp, exp2, exp3 for the base exp.
+// Whether the folder's name is `base`, or `base` with a number: exp, exp2.
 bool is_numbered(const fs::path& folder, const std::string& base) {
   const std::string name = folder.filename().string();
   return name == base ||
@@ -250,7 +252,7 @@ std::string JournalSubject::difference_to(const JournalSubject& other) const {
 
 std::string sources_digest(const std::vector<fs::path>& files) {
   StreamDigest digest;
-  fs::path newest;  // many images may be in one pack
+  fs::path newest;  // the last file; many images may be in one pack
   std::string about;
   for (const fs::path& image : files) {
     const fs::path file = file_behind(image);
@@ -337,7 +339,8 @@ std::unique_ptr<DetectionJournal> DetectionJournal::go_on(
 
 DetectionJournal::~DetectionJournal() {
   if (descriptor_ < 0) return;
-  if (!is_synced_) ::fdatasync(descriptor_);  // the records are valid anyway
+  // If this fails, the records are still valid.
+  if (!is_synced_) ::fdatasync(descriptor_);
   ::close(descriptor_);
 }
 
@@ -371,7 +374,8 @@ std::optional<JournalRecord> DetectionJournal::next(JournalRecord::Kind kind,
 }
 
 void DetectionJournal::append(const JournalRecord& record) {
-  // Later bytes are incomplete, or belong to work that is not repeated.
+  // Cuts off later bytes: an incomplete record, or records that this run could
+  // not use.
   if (next_ || end_ != ::lseek(descriptor_, 0, SEEK_END)) {
     next_.reset();
     if (::ftruncate(descriptor_, end_) != 0) fail();

@@ -6,16 +6,16 @@
 //     "HEADRDET" | version u32 | length u32 | CRC-32C u32 | subject (JSON) |
 //     then per record: length u32 | CRC-32C u32 | payload
 //
-// A folder has one journal, so the last run there is the one that can be
-// continued. These numbers are little-endian; payloads have the byte order of
-// the machine and are read only by the same version of headroom. The CRC of a
-// record continues that of the record before it, so nothing is valid after a
-// record that is incomplete, removed or exchanged. A killed process loses the
-// record that it was writing. A power failure loses those of the last seconds,
-// and their pictures are examined again.
+// A folder has one journal, so only the last run in it can be continued. The
+// numbers outside of payloads are little-endian; payloads have the byte order
+// of the machine and are read only by the same version of headroom. The CRC of
+// a record includes all records before it, so all records after an incomplete,
+// removed or exchanged one are invalid. A killed process loses the record that
+// it was writing. A power failure loses the records of the last seconds, and
+// their pictures are examined again.
 //
 // A run always does its work in the same order, and records are read in that
-// order: only one of them is in memory.
+// order: only one record is in memory.
 //
 // Errors: Error (exit 5) if the file cannot be written; (exit 2) if another
 // process writes it.
@@ -41,12 +41,13 @@ inline constexpr const char* kJournalName = "detect.journal";
 // The version of headroom that writes the journal.
 std::string journal_version();
 
-// Everything that the results depend on, and the command that continues.
+// Everything on which the results depend, and the command that continues the
+// run.
 struct JournalSubject {
   std::string weights;               // a digest
   std::string sources;               // a digest of paths, sizes and times
   std::vector<std::string> options;  // "--tile=64", in any order
-  std::string command;               // for messages
+  std::string command;               // the command line, for messages
   std::string version = journal_version();
 
   // A digest of all but the command; the order of options does not matter.
@@ -69,9 +70,9 @@ struct JournalRecord {
   };
   Kind kind = Kind::kImage;
   int64_t unit = 0;    // the index of an image, mosaic or video
-  int64_t number = 0;  // the index of its tile or picture
+  int64_t number = 0;  // index of the tile or picture in the unit
   int64_t height = 0, width = 0;
-  int64_t place = 0;  // for a seam's tile: a digest of its position
+  int64_t place = 0;  // of a seam's tile: a digest of the parts' positions
   std::vector<metrics::Detection> detections;
 };
 
@@ -94,8 +95,8 @@ class DetectionJournal {
   DetectionJournal(const DetectionJournal&) = delete;
   DetectionJournal& operator=(const DetectionJournal&) = delete;
 
-  // Returns the next record if it has that kind and unit. A record that `check`
-  // rejects is dropped with all records after it.
+  // Returns the next record if it has this kind and unit, otherwise nullopt. A
+  // record that `check` rejects is dropped with all records after it.
   std::optional<JournalRecord> next(JournalRecord::Kind kind, int64_t unit,
                                     const Check& check = {});
   // Writes a record after those that next() returned; drops any others.
@@ -123,24 +124,25 @@ class DetectionJournal {
   int64_t next_end_ = 0;     // the end of the next record
   uint32_t next_chain_ = 0;  // the CRC of the next record
   std::optional<JournalRecord> next_;
-  std::chrono::steady_clock::time_point synced_at_;  // long ago at first
+  // The time of the newest sync; the clock's epoch before the first one.
+  std::chrono::steady_clock::time_point synced_at_;
   bool is_synced_ = true;
 };
 
 struct UnfinishedRun {
   enum class State {
     kFree,
-    kHeld,    // a process writes it
-    kDamaged  // it cannot be read; another version may have written it
+    kHeld,    // a process is writing the journal
+    kDamaged  // the journal cannot be read, or is of another version
   };
   std::filesystem::path journal;
   State state = State::kFree;
-  std::string digest;  // of the subject
+  std::string digest;  // JournalSubject::digest()
   JournalSubject subject;
 };
 
-// The unfinished runs in `folder` and, unless `only_there`, FOLDER2, …, newest
-// first.
+// The unfinished runs in `folder` and, unless `only_there`, in FOLDER2 and so
+// on, newest first.
 std::vector<UnfinishedRun> unfinished_runs(const std::filesystem::path& folder,
                                            bool only_there);
 

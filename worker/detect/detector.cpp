@@ -46,8 +46,8 @@ bool is_repeated_by(const TileDetection& one, const TileDetection& other,
 }
 
 // Kept detections, indexed by the cells of the picture that their boxes touch.
-// Boxes that overlap share a cell, so only those are compared: a map may have a
-// hundred thousand boxes.
+// Only boxes that share a cell can overlap, so only these are compared: a map
+// may have a hundred thousand boxes.
 class KeptDetections {
  public:
   bool repeat(const TileDetection& one, const MergeOptions& options) const {
@@ -62,7 +62,7 @@ class KeptDetections {
     });
     return found;
   }
-  // Keeps a pointer to it.
+  // Keeps a pointer to `one`.
   void add(const TileDetection& one) {
     over_cells(one, [&](uint64_t cell) { cells_[cell].push_back(&one); });
   }
@@ -98,7 +98,7 @@ at::Tensor network_input_of(const cv::Mat& pixels) {
       .div_(is_deep ? codecs::kMostLevel : 255);
 }
 
-// Converts a tile's samples as decode_image does for a whole picture.
+// Converts a tile's samples like decode_image() converts a whole picture.
 cv::Mat in_network_samples(const cv::Mat& pixels,
                            const codecs::ImageLimits& limits) {
   if (pixels.depth() != CV_MAT_DEPTH(limits.type())) {

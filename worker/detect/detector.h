@@ -1,9 +1,9 @@
 // Detector: finds boxes in a picture, as a whole or in tiles.
 //
-// As a whole, the picture is letterboxed to the network's size: its shape is
-// kept, and it is padded to the next multiple of the stride. In tiles, each
-// tile is letterboxed like that, and the boxes of all tiles are merged. The
-// network processes one tile at a time, so its memory does not depend on the
+// A whole picture is letterboxed to the network's size: its shape is kept, and
+// it is padded to the next multiple of the stride. With tiles, each tile is
+// letterboxed in the same way, and the boxes of all tiles are merged. The
+// network processes one tile at a time, so the memory does not depend on the
 // size of the picture.
 #pragma once
 
@@ -31,16 +31,17 @@ namespace headroom::detect {
 // An object in an overlap appears in several tiles: whole in some, cut by the
 // border in others. A box that touches a border of its tile inside the image
 // counts as cut. Whole boxes are handled first, by descending confidence, then
-// cut boxes. A box is dropped if a box of its class was kept that
+// cut boxes. A box is dropped if a kept box of the same class
 //
-//   overlaps it by more than the threshold (intersection over union), or,
-//   if it is cut, covers more than half of it: its rest is in another tile
+//   - overlaps it by more than the threshold (intersection over union), or
+//   - covers more than half of it, if the dropped box is cut: the rest of its
+//     object is in another tile.
 //
 // An object that no tile contains whole is reported in pieces, so tiles should
-// overlap by the size of the largest object. Coordinates get no class offset,
-// and there is no time limit. Arithmetic is in float32 relative to the corner
-// of the tile, because a mosaic may be wider than the integers that float32
-// represents.
+// overlap by the size of the largest object. Unlike in YOLOv5, coordinates get
+// no class offset, and there is no time limit. Arithmetic is in float32
+// relative to the corner of the tile, because float32 cannot represent all
+// pixel positions of a wide mosaic.
 
 // A box that ends this close to a border counts as cut: a network is not exact.
 inline constexpr float kCutBorder = 2;
@@ -48,7 +49,7 @@ inline constexpr float kCutBorder = 2;
 struct TileDetection {
   metrics::Detection detection;  // box in pixels relative to (x, y)
   bool is_cut = false;
-  double x = 0, y = 0;  // the corner, in pixels of the image
+  double x = 0, y = 0;  // the tile's corner, in pixels of the image
 };
 
 // The box moved by (x, y).
@@ -60,7 +61,7 @@ bool is_cut(const metrics::Corners& box, const tiles::TileRect& tile,
 
 struct MergeOptions {
   double iou_threshold = 0;
-  bool agnostic = false;  // boxes of other classes count too
+  bool agnostic = false;  // compare boxes of different classes, too
   int64_t max_detections = 0;
 };
 
@@ -75,20 +76,21 @@ std::vector<metrics::Detection> merge_tiles(
 // How a picture is cut for detection. (tiles::TileOptions describe how a data
 // set is cut into files.)
 struct DetectionTiles {
-  int64_t height = 640, width = 640;  // pixels of the picture
+  int64_t height = 640, width = 640;  // tile size in the picture's pixels
   double overlap = 0;                 // a fraction of a tile's side
 };
 
-// How a picture larger than the network's input is reduced: each new pixel is
-// the mean of the old ones, as in validation, or interpolated between the four
-// nearest, as in training and in YOLOv5's detect. Enlarging is bilinear.
+// How a picture larger than the network's input is reduced. kArea: each new
+// pixel is the mean of the old pixels in its area, as in validation. kBilinear:
+// it is interpolated between the four nearest pixels, as in training and in
+// YOLOv5's detect. Enlarging is always bilinear.
 enum class Resample { kArea, kBilinear };
 
 struct DetectorOptions {
   int64_t height = 640, width = 640;  // the network's input
   Resample resample = Resample::kArea;
   metrics::NmsOptions nms;              // max_detections is per picture
-  std::optional<DetectionTiles> tiles;  // nullopt: the picture as a whole
+  std::optional<DetectionTiles> tiles;  // nullopt examines the whole picture
 };
 
 // A picture as a batch of one image.
@@ -99,7 +101,7 @@ struct NetworkImage {
 
 // Letterboxes `pixels` (RGB or bands, 8 or 16 bits) into height x width, padded
 // to the next multiple of `stride`. Returns nullopt if the picture is so long
-// and narrow that a side would be reduced to nothing.
+// and narrow that a side would be reduced to 0 pixels.
 std::optional<NetworkImage> network_image(const cv::Mat& pixels, int64_t height,
                                           int64_t width, int64_t stride,
                                           Resample resample);
@@ -126,27 +128,28 @@ class Detector {
   // (codecs/image_bands.h). Boxes are in its pixels, by descending confidence.
   std::vector<metrics::Detection> detect(const cv::Mat& pixels);
 
-  // detect() in steps. tiles_of() returns the tiles of a picture of that size,
-  // of which the caller may fill in known findings; look() examines the others
-  // and returns whether all were examined; merged() merges them.
+  // The steps of detect(). tiles_of() returns the tiles of a picture of that
+  // size; the caller may fill in known findings of some tiles. look() examines
+  // the other tiles and returns whether all were examined. merged() merges the
+  // findings.
   TileFindings tiles_of(codecs::ImageSize size) const;
   bool look(const cv::Mat& pixels, TileFindings& tiles, const OnTile& on_tile);
   // REQUIRES: every tile has findings.
   std::vector<metrics::Detection> merged(const TileFindings& tiles) const;
   MergeOptions merge_options() const;
 
-  // Examines a file whose picture is never held whole: its rows are read into a
-  // band as high as a tile (tiles/tile_cutter.h). Does not throw for a bad
-  // file: `reason` is set instead. REQUIRES: options with tiles.
   struct FileLook {
-    std::string reason;
-    bool is_whole = false;  // false if ended or refused
+    std::string reason;     // why the file cannot be read; "" if it can
+    bool is_whole = false;  // whether all tiles were examined
   };
+  // Like look(), for a picture that is not held whole in memory: its rows are
+  // read into a band as high as a tile (tiles/tile_cutter.h). Does not throw
+  // for a bad file: `reason` is set instead. REQUIRES: options with tiles.
   FileLook look_in_file(const std::filesystem::path& file,
                         const codecs::ImageLimits& limits, TileFindings& tiles,
                         const OnTile& on_tile);
 
-  // Detects in one tile, in its own pixels.
+  // Detects in the pixels of one tile; boxes are in pixels of the tile.
   std::vector<metrics::Detection> look_at(const cv::Mat& pixels);
 
  private:

@@ -49,7 +49,7 @@ std::vector<fs::path> files_of_pattern(const std::string& pattern) {
   return files;
 }
 
-// Refuses a file that only lists where pictures are.
+// Refuses a file that only lists addresses of pictures or streams.
 void refuse_lists_of_streams(const fs::path& file) {
   if (!is_one_of(kPlaylists, file)) return;
   refuse(file.string() +

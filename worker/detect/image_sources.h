@@ -2,9 +2,9 @@
 // (searched recursively for images, but not for videos), a pattern with * or ?,
 // or a .txt list of images.
 //
-// Errors: Error (exit 4) if nothing is there, and for an address, a camera or a
-// list of streams, which are not supported; the message says what to do
-// instead.
+// Errors: Error (exit 4) if no image or video is found, and for an address, a
+// camera or a list of streams, which are not supported; the message has the
+// remedy.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ struct ImageSources {
 
 ImageSources find_images(const std::string& source);
 
-// Ends a run because a file has changed since it was read before.
+// Ends a run because a file has changed since the run first read it.
 [[noreturn]] void refuse_changed(const std::filesystem::path& file,
                                  const std::string& reason);
 

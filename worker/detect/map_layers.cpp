@@ -54,7 +54,7 @@ maps::MapLayerWriter& MapLayers::writer_of(Layer& layer) {
     layer.writer = api_.make_geojson(reason);
   } else {
     layer.partial = folder_.place_of(std::string(layer.name) + kPartialSuffix);
-    // Remove SQLite's files of a run that was killed.
+    // Remove the files that SQLite left when an earlier run was killed.
     for (const char* suffix : {"-journal", "-wal", "-shm"}) {
       std::error_code ignored;
       fs::remove(layer.partial.string() + suffix, ignored);
@@ -86,7 +86,8 @@ int64_t MapLayers::write(Layer& layer, const ImageDetections& found) {
 std::optional<maps::MapPlace> MapLayers::place_of(const fs::path& image,
                                                   std::string& reason) {
   auto place = api_.place_of(image.string(), reason);
-  // GDAL's position is the stored picture's; boxes are in the upright one.
+  // GDAL's position is that of the stored picture, but boxes are in pixels of
+  // the upright picture.
   if (place && !codecs::inspect_streamed(
                     image, {.bands = codecs::kAnyBands, .as_stored = true})
                     .is_upright) {
@@ -129,7 +130,7 @@ void MapLayers::finish() {
       continue;
     }
     std::error_code error;
-    // SQLite would read this file as a part of the new database.
+    // SQLite would read the old -wal file as a part of the new database.
     if (fs::file_size(place.string() + "-wal", error) > 0 && !error) {
       refuse_to_write(place, "another program has it open");
     }

@@ -1,6 +1,6 @@
-// MapLayers: writes boxes in GeoTIFFs for geographic programs, as
-// predictions.geojson and predictions.gpkg (worker/maps/map_api.h). Each file
-// is complete or does not exist.
+// MapLayers: writes boxes that were found in GeoTIFFs as predictions.geojson
+// and predictions.gpkg, for geographic programs (worker/maps/map_api.h). Each
+// file is complete or does not exist.
 //
 // Errors: Error (exit 5) if a file cannot be written.
 #pragma once
@@ -29,11 +29,12 @@ class MapLayers {
             const std::vector<std::string>& class_names);
   ~MapLayers();
 
-  // The image's position on Earth; nullopt with a `reason` if it has none.
+  // The image's position on Earth; nullopt with a `reason` if the image has no
+  // position.
   std::optional<maps::MapPlace> place_of(const std::filesystem::path& image,
                                          std::string& reason);
-  // Writes the image's boxes. Returns how many have no coordinates, and why; ""
-  // if all were written.
+  // Writes the image's boxes. Returns a text with the number of boxes without
+  // coordinates and the reason; "" if all were written.
   std::string add(const ImageDetections& found);
   void finish();
 
@@ -41,7 +42,7 @@ class MapLayers {
   struct Layer {
     const char* name;
     bool is_geojson = false;
-    std::filesystem::path partial;  // "" until it has a file
+    std::filesystem::path partial;  // the unfinished file; "" before it exists
     std::unique_ptr<maps::MapLayerWriter> writer;
   };
   maps::MapLayerWriter& writer_of(Layer& layer);

@@ -41,7 +41,7 @@ bool overlap(const TileRect& a, const TileRect& b) {
   return shared_columns(a, b) > 0 && shared_rows(a, b) > 0;
 }
 
-// A corner that was rounded may be up to half a pixel off.
+// A rounded corner differs from the exact one by up to half a pixel.
 constexpr double kTolerance = 0.5 + 1e-3;
 
 bool touch(const MosaicPart& a, const MosaicPart& b) {
@@ -52,7 +52,8 @@ bool touch(const MosaicPart& a, const MosaicPart& b) {
          reaches(a.y, a.height, b.y) && reaches(b.y, b.height, a.y);
 }
 
-// Whether two maps show the same area: neighbours never share half of it.
+// Whether two maps show the same area: they share more than half of the smaller
+// map, which neighbours never do.
 bool show_the_same(const TileRect& a, const TileRect& b) {
   if (!overlap(a, b)) return false;
   const int64_t shared = shared_columns(a, b) * shared_rows(a, b);
@@ -64,8 +65,8 @@ TileRect turned(const TileRect& rect) {
   return {rect.x, rect.y, rect.width, rect.height};
 }
 
-// Whether both have one pixel grid: over the longest side their pixel sizes may
-// differ by less than a twentieth of a pixel.
+// Whether both maps have the same pixel grid: over the longest side, their
+// pixel sizes differ by less than a twentieth of a pixel.
 bool have_one_grid(const MapPlace& a, const MapPlace& b) {
   if (a.reference_system != b.reference_system) return false;
   const auto longest =
@@ -89,7 +90,7 @@ std::pair<double, double> corner_in(const MapPlace& grid,
           (y * t[1] - x * t[4]) / determinant};
 }
 
-// Rounds a value that differs from a whole number only by a rounding error.
+// Rounds a value to a whole number if they differ only by a rounding error.
 double whole_if_near(double value) {
   constexpr double kRounding = 1e-3;
   const double whole = std::round(value);
@@ -135,12 +136,13 @@ std::vector<TileRect> rects_of(const std::vector<MosaicPart>& parts) {
   return rects;
 }
 
-// The parts without those that repeat the area of an earlier part.
+// The parts, without parts that repeat the area of an earlier one.
 std::vector<MosaicPart> without_repeats(
     const std::vector<MosaicPart>& parts,
     const std::function<void(size_t, size_t)>& on_repeat) {
   const std::vector<TileRect> rects = rects_of(parts);
-  std::vector<std::pair<size_t, size_t>> pairs;  // the later one first
+  // Pairs of maps that show the same area, the later map first.
+  std::vector<std::pair<size_t, size_t>> pairs;
   over_neighbours(parts, [&](size_t a, size_t b) {
     if (show_the_same(rects[a], rects[b])) {
       pairs.emplace_back(std::max(a, b), std::min(a, b));
@@ -160,7 +162,8 @@ std::vector<MosaicPart> without_repeats(
   return kept;
 }
 
-// The mosaic of `parts`, relative to the upper left corner of their area.
+// The mosaic of `parts`, with positions relative to the upper left corner of
+// the area that the parts cover.
 Mosaic mosaic_of(std::vector<MosaicPart> parts) {
   double left = parts.front().x, top = parts.front().y;
   for (const MosaicPart& part : parts) {
@@ -224,8 +227,8 @@ std::vector<TileRect> tiles_between(const TileRect& a, const TileRect& b,
   return across;
 }
 
-// Whether the box touches a border of its tile beyond which the mosaic goes on.
-// Box and tile are relative to (x, y), which may be a fraction of a pixel.
+// Whether the box touches a border of its tile beyond which the mosaic
+// continues. Box and tile are relative to (x, y), which need not be whole.
 bool is_cut_in(const Mosaic& mosaic, const Corners& box, const TileRect& tile,
                double x, double y) {
   const auto left = static_cast<double>(tile.x);
@@ -243,8 +246,9 @@ bool is_cut_in(const Mosaic& mosaic, const Corners& box, const TileRect& tile,
           mosaic.has_pixels(column, y + bottom + 1));
 }
 
-// The samples as which pixels without data are read (valid pixels may have the
-// same); empty if no pixel can have the value that the file defines.
+// The samples that a pixel without data has when it is read (valid pixels may
+// have the same samples); empty if no pixel can have the value that the file
+// defines.
 std::vector<int> no_data_samples(const std::filesystem::path& file,
                                  const codecs::ImageLimits& limits) {
   auto value = codecs::no_data_of(file);
@@ -369,7 +373,7 @@ const MosaicReader::Band& MosaicReader::band_of(size_t part,
   if (read.size.height != from.height || read.size.width != from.width) {
     refuse_changed(files_[from.image], tiles::kOtherSize);
   }
-  // All bands of a part have the same value.
+  // All row bands of a part have the same no-data value.
   if (band.pixels.empty()) {
     band.no_data = no_data_samples(files_[from.image], limits_);
   }
@@ -386,7 +390,7 @@ cv::Mat MosaicReader::read(const TileRect& rect) {
     cv::Mat from, to;
     const std::vector<int>& no_data;
   };
-  std::vector<Piece> pieces;  // the first part is the last piece
+  std::vector<Piece> pieces;  // in reverse order of the parts
   std::set<size_t> used;
   for (size_t i = mosaic_.parts.size(); i-- > 0;) {
     const TileRect part = mosaic_.parts[i].rect();
@@ -465,7 +469,8 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
   };
   for (const size_t index : kept_boxes(all, options)) {
     const TileDetection& one = all[index];
-    // The box of another part may have been dropped in favour of this one.
+    // If its own part is full, the box goes to another part that contains it: a
+    // box of that part may have been dropped in favour of this one.
     const size_t part =
         has_room(owners[index]) ? owners[index] : part_with(one, has_room);
     if (part == mosaic.parts.size()) continue;

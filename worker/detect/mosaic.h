@@ -2,16 +2,18 @@
 // are reported once.
 //
 //   +-------+-------+   Parts have one coordinate reference system and one size
-//   |     [ | ]     |   of pixel, and touch or overlap. A seam between parts
-//   |  A  [ | ]  B  |   that share fewer pixels than neighbouring tiles do
-//   +-----[-+-]-----+   gets its own tiles across it, with the pixels of all
-//   |  C  [ | ]  D  |   parts there. The findings in all tiles are merged by
-//   +-------+-------+   the rule for the tiles of one picture (detector.h).
+//   |     [ | ]     |   of pixel, and touch or overlap. If two parts share
+//   fewer |  A  [ | ]  B  |   pixels than neighbouring tiles do, their seam
+//   gets its
+//   +-----[-+-]-----+   own tiles, with the pixels of all parts in this area.
+//   |  C  [ | ]  D  |   The findings in all tiles are merged by the rule for
+//   +-------+-------+   the tiles of one picture (detector.h).
 //
 // Pixels of a mosaic are counted from the upper left corner of the area that
-// its parts cover. A box belongs to the part in which it was found. A box of a
-// seam, and a box whose part already has its maximum of detections, belongs to
-// the first part with room that contains its centre.
+// its parts cover. A box belongs to the part in which it was found. A box that
+// was found in a seam tile, or whose part already has its maximum of
+// detections, belongs to the first part that contains the centre of the box and
+// has fewer than its maximum.
 //
 // Threads: plain values; a MosaicReader belongs to one thread.
 #pragma once
@@ -32,8 +34,8 @@
 namespace headroom::detect {
 
 struct MosaicPart {
-  size_t image = 0;     // the index of its image
-  double x = 0, y = 0;  // its corner; whole pixels unless the maps are skewed
+  size_t image = 0;     // index of the part's image
+  double x = 0, y = 0;  // the part's corner; whole unless the maps are skewed
   int64_t height = 0, width = 0;
 
   tiles::TileRect rect() const;  // rounded to whole pixels
@@ -48,13 +50,13 @@ struct Mosaic {
 // Finds mosaics among maps.
 class MosaicFinder {
  public:
-  // Call it with ascending `image`.
+  // Adds a map. Call it with ascending `image`.
   void add(size_t image, const maps::MapPlace& place);
 
   // Returns the mosaics of two or more parts. Maps of the same area, for
   // example of two years, are not parts of one picture: a map that repeats an
-  // earlier one is left out, unless that earlier one was left out itself. Calls
-  // `on_repeat` with both.
+  // earlier map is left out, unless the earlier one was left out itself. Calls
+  // `on_repeat` with the two maps.
   std::vector<Mosaic> find(
       const std::function<void(size_t repeat, size_t earlier)>& on_repeat)
       const;
@@ -73,13 +75,13 @@ std::vector<tiles::TileRect> seam_tiles(const Mosaic& mosaic,
                                         const DetectionTiles& tiles);
 
 // Reads rectangles of a mosaic from the files of its parts. A pixel comes from
-// the first part that has data there (by its GDAL_NODATA) and is gray outside
-// all parts. Parts that overlap by more than tiles do have no seam tiles, so an
-// object on the edge of their data is found as two. The reader keeps the rows
-// of each part that the last rectangle needed.
+// the first part that has data at this position (by its GDAL_NODATA), and is
+// gray outside all parts. Parts that overlap by more than tiles do have no seam
+// tiles, so an object on the edge of their data is found as two objects. The
+// reader keeps the rows of each part that the last rectangle needed.
 class MosaicReader {
  public:
-  // `files` are those of all images.
+  // `files`: the files of all images, by MosaicPart::image.
   MosaicReader(const Mosaic& mosaic,
                const std::vector<std::filesystem::path>& files,
                const codecs::ImageLimits& limits)
@@ -92,7 +94,8 @@ class MosaicReader {
   struct Band {
     codecs::PixelRows rows;
     cv::Mat pixels;
-    // The samples of a pixel without data; empty if the file defines none.
+    // The samples of a pixel without data; empty if the file does not define
+    // them.
     std::vector<int> no_data;
   };
   const Band& band_of(size_t part, codecs::PixelRows rows);
@@ -100,7 +103,7 @@ class MosaicReader {
   const Mosaic& mosaic_;
   const std::vector<std::filesystem::path>& files_;
   const codecs::ImageLimits& limits_;
-  std::map<size_t, Band> bands_;  // of the parts in the last rectangle
+  std::map<size_t, Band> bands_;  // bands of the parts in the last rectangle
 };
 
 // The findings in each part's tiles, in pixels of the part, and in each seam
@@ -111,8 +114,8 @@ struct MosaicFindings {
   std::vector<std::vector<metrics::Detection>> on_seams;
 };
 
-// The boxes of each part, in its pixels (they may extend beyond it), by
-// descending confidence, at most options.max_detections per part.
+// The boxes of each part, in pixels of the part (boxes may extend beyond it),
+// by descending confidence, at most options.max_detections per part.
 std::vector<std::vector<metrics::Detection>> merge_mosaic(
     const Mosaic& mosaic, const MosaicFindings& findings,
     const MergeOptions& options);

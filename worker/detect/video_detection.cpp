@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Writes NAME.mp4, which gets its name when it is complete.
+// Writes a video under a temporary name; finish() renames it to NAME.mp4.
 class AnnotatedVideo {
  public:
   AnnotatedVideo(fs::path path, const video::VideoFormat& format)
@@ -59,7 +59,8 @@ class AnnotatedVideo {
   std::unique_ptr<video::VideoWriter> writer_;  // nullptr when finished
 };
 
-// The format of a video with every `stride`th picture, as long as before.
+// The format of a video that has every `stride`th picture of the original and
+// is as long as the original.
 video::VideoFormat annotated_format(const video::VideoFormat& from,
                                     int64_t stride) {
   video::VideoFormat format = from;

@@ -24,26 +24,27 @@ struct VideoPicture {
   int64_t number = 1;
   int64_t of = 0;  // the file's number of pictures; 0 if unknown
   const ImageDetections& found;
-  double seconds = 0;     // spent in the network
-  bool is_known = false;  // found by an unfinished run
+  double seconds = 0;     // time spent in the network
+  bool is_known = false;  // whether an unfinished run examined the picture
 };
 
 struct VideoOptions {
   int64_t stride = 1;
-  int64_t max_pixels = 0;  // the limit for one picture
+  int64_t max_pixels = 0;  // most pixels of one picture
   std::function<bool()> stopped;
-  // Returns the next picture's findings by an unfinished run, if there are any.
+  // Returns the findings of an unfinished run in the next picture, if there are
+  // any.
   std::function<std::optional<std::vector<metrics::Detection>>()> known;
   std::function<void(const VideoPicture&)> on_picture;
 };
 
 struct VideoOutcome {
-  int64_t pictures = 0;  // that were examined
+  int64_t pictures = 0;  // number of examined pictures
   std::string fault;     // "" if the file has no fault
 };
 
-// The annotated video is NAME.mp4 in `folder`: the examined pictures, as long
-// as the original. A run that is stopped keeps what it has written.
+// Examines a video. Writes the examined pictures as NAME.mp4 in `folder`, a
+// video as long as the original. If the run is stopped, this video ends early.
 VideoOutcome detect_in_video(const std::filesystem::path& video,
                              Detector& detector, DetectionFolder& folder,
                              const VideoOptions& options);

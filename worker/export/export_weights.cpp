@@ -31,7 +31,8 @@ namespace fs = std::filesystem;
 
 }  // namespace
 
-// YOLOv5's export formats that other programs make from an ONNX file.
+// A text that names the program which makes another of YOLOv5's export formats;
+// "" if none is known.
 std::string converter_of(const std::string& format) {
   constexpr std::array<std::array<std::string_view, 2>, 9> kConverters{
       {{"engine", "trtexec --onnx=FILE.onnx --saveEngine=FILE.engine"},

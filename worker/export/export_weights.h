@@ -1,7 +1,7 @@
 // export: headroom-worker export, which writes weights in another format.
 //
-//   onnx         NAME.onnx: the network itself (onnx_network.h)
-//   torchscript  NAME.torchscript: the network itself (torchscript_network.h)
+//   onnx         NAME.onnx: the network with its weights (onnx_network.h)
+//   torchscript  NAME.torchscript: the same content (torchscript_network.h)
 //   safetensors  NAME.safetensors: the tensors under YOLOv5's names, in float32
 //
 // With int8 the network is NAME-int8.onnx in 8-bit integers
@@ -21,8 +21,8 @@
 
 namespace headroom::exporter {
 
-// Calls its last argument with images [N, C, H, W], 0..1, whose sides are
-// multiples of `stride`. Every call must give the same images.
+// Passes images [N, C, H, W], 0..1, whose sides are multiples of `stride`, to
+// its last argument. Every call must pass the same images.
 using CalibrationImages = std::function<void(
     int64_t stride, const std::function<void(const at::Tensor&)>&)>;
 // Computes the heads of calibration images, as LayerGraph::forward does.
@@ -43,7 +43,7 @@ struct ExportRequest {
   // Called with the network in 8 bits, simulated in float32; may be empty.
   std::function<void(model::LayerGraph& model, const HeadsOfImages&)>
       after_int8 = nullptr;
-  // For nms only.
+  // The following members are used with nms only.
   double confidence_threshold = 0, iou_threshold = 0;
   int64_t most_per_class = 0;
 };
@@ -56,7 +56,7 @@ void settle_formats(ExportRequest& request);
 // Refuses options that contradict each other, before any file is read.
 void check_export(const ExportRequest& request);
 
-// Writes the files. Returns a line each: "images 1x3x640x640 -> output0 …".
+// Writes the files. Returns a line per file: "images 1x3x640x640 -> output0 …".
 std::vector<std::string> export_weights(const ExportRequest& request);
 
 }  // namespace headroom::exporter

@@ -13,8 +13,8 @@ struct ExportedActivation {
   std::string torch;  // TorchScript's function; "" for the identity
   // ONNX's operators, each applied to the result of the one before.
   std::vector<std::string> onnx;
-  bool is_gate = false;         // the input is multiplied with ONNX's result
-  std::optional<double> slope;  // an argument in both languages
+  bool is_gate = false;  // the input is multiplied by the operators' result
+  std::optional<double> slope;  // argument of the operator in both languages
 };
 
 inline ExportedActivation exported_activation(

@@ -3,8 +3,8 @@
 //
 // The walk provides the tensors of an operation (with batch norms folded into
 // their convolutions) and splits composed operations such as a chain of
-// poolings. The emitter only writes single operations. Values are texts: names,
-// or whatever represents a value in that language.
+// poolings. The emitter only writes single operations. A value is a text: a
+// name or an expression in the emitter's language.
 //
 // Errors: Error (exit 2) that names the layer if a module has no counterpart.
 #pragma once
@@ -55,11 +55,13 @@ class NetworkEmitter {
   virtual Value scale(const Value& x, const Value& factors) = 0;
   virtual Value concat(const std::vector<Value>& maps) = 0;  // along channels
   virtual Value upsample(const Value& x) = 0;
-  // Every second row and column from (row, column) on; only concat reads it.
+  // Every second row and column from (row, column) on. Only concat() reads the
+  // result.
   virtual Value every_second(const Value& x, int64_t row, int64_t column) = 0;
   virtual Value slice(const Value& x, int64_t begin, int64_t end) = 0;
   virtual Value shuffle(const Value& x, int64_t groups, int64_t channels) = 0;
-  // Called with the map of a level's last convolution, right after that.
+  // Called with the map of a level's last convolution, right after
+  // convolution().
   virtual void head(size_t level, const Value& map) = 0;
 };
 

@@ -41,7 +41,7 @@ class Head {
                  size_or(columns_of(level), cat("columns_", index)), fields_});
   }
 
-  // [N, anchors * H * W, fields]
+  // Returns the level's boxes [N, anchors * H * W, fields].
   std::string decoded(const OnnxLevel& level) {
     const auto anchors = static_cast<int64_t>(level.anchors.size());
     const std::string cells = graph_.add(

@@ -8,8 +8,8 @@
 //                class, after ONNX's NonMaxSuppression: by image, then class,
 //                then descending score
 //
-// Decoding is always in float32: above 1024 the spacing of float16 numbers is a
-// pixel.
+// Decoding is always in float32, because float16 numbers above 1024 are a whole
+// pixel apart.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct OnnxHeadOptions {
   int64_t num_classes = 0;
   // The size of the input; 0 means any size, read when the network runs.
   int64_t batch = 1, height = 640, width = 640;
-  // For kDetections.
+  // The following members are used with kDetections only.
   float confidence_threshold = 0, iou_threshold = 0;
   int64_t most_per_class = 0;  // most boxes per class of an image
 };

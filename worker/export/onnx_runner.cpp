@@ -65,7 +65,8 @@ const T& attribute(const OnnxNode& node, const std::string& name) {
 
 using Sizes = std::vector<int64_t>;
 
-// Shapes `values` for broadcasting: per channel of `x` along `axis`, or one.
+// Reshapes `values` to broadcast over `x`: one value per index of `axis`, or a
+// single value.
 at::Tensor along(const at::Tensor& values, const at::Tensor& x, int64_t axis) {
   if (values.dim() == 0) return values;
   Sizes shape(static_cast<size_t>(x.dim()), 1);
@@ -77,7 +78,8 @@ at::Tensor along(const at::Tensor& values, const at::Tensor& x, int64_t axis) {
 Sizes integers_in(const at::Tensor& values) {
   Sizes result;
   for (int64_t i = 0; i < values.numel(); ++i) {
-    // The number for "to the end" is too large to be exact as a float.
+    // The number that ONNX uses for "to the end" is too large to be exact as a
+    // float.
     constexpr double kEnd = 1e15;
     result.push_back(
         static_cast<int64_t>(std::min(values[i].item<double>(), kEnd)));
@@ -176,7 +178,7 @@ at::Tensor OnnxRunner::run_node(const OnnxNode& node,
                           attribute<Sizes>(node, "strides"),
                           at::IntArrayRef{pads[0], pads[1]});
   }
-  if (node.op == "Resize") {  // nearest, twice the size
+  if (node.op == "Resize") {  // nearest neighbour, to twice the size
     const at::Tensor x = in(0);
     return at::upsample_nearest2d(x, {2 * x.size(2), 2 * x.size(3)}, 2.0, 2.0);
   }

@@ -3,9 +3,9 @@
 // its heads (simulated quantisation).
 //
 // Supports only the operators of a network's body (onnx_network.h) and of
-// quantisation. Numbers of 8 bits are stored as whole numbers in the runner's
-// type, so only QuantizeLinear rounds, halves to even. A value is released
-// after its last use. Errors: Error for another operator.
+// quantisation. 8-bit numbers are stored as whole numbers in the runner's type,
+// so only QuantizeLinear rounds (halves to even). A value is released after its
+// last use. Errors: Error for an unsupported operator.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -42,7 +42,7 @@ class OnnxRunner {
 
   const OnnxGraph& graph_;
   const at::ScalarType type_;
-  // The graph's tensors, and values computed from them alone.
+  // The graph's tensors, and values computed only from these.
   Values constants_;
 };
 

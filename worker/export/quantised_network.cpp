@@ -14,7 +14,8 @@ namespace {
 
 constexpr double kLargestInt8 = 127, kLargestUint8 = 255;
 
-// The input below which an activation is 0: no precision is needed there.
+// For each activation, the input below which its output is 0. Smaller inputs
+// need no precision.
 const std::map<std::string, double>& zero_below() {
   static const std::map<std::string, double> all = {
       {"Sigmoid", -8},  // SiLU is 0 within 0.003
@@ -23,7 +24,8 @@ const std::map<std::string, double>& zero_below() {
   return all;
 }
 
-// Whether the operator only moves numbers, so that the scale can stay.
+// Whether the operator only moves numbers, so that its output keeps the input's
+// scale.
 bool keeps_numbers(const std::string& op) {
   static const std::set<std::string> all = {"MaxPool", "Resize", "Slice",
                                             "Reshape", "Transpose"};
@@ -110,7 +112,8 @@ class Quantiser {
   }
 
   // The means of squeeze and excitation, and values that depend only on them,
-  // stay float32: they are few and scale whole channels. A shape is not a map.
+  // stay float32: they are few and scale whole channels. So do outputs of
+  // Shape, which are not maps.
   bool stays_float(const OnnxNode& node) const {
     return node.op == "GlobalAveragePool" || node.op == "Shape" ||
            is_float(node.inputs.front());
@@ -224,8 +227,9 @@ class Quantiser {
   const OnnxBody& body_;
   const std::map<std::string, ValueRange>& ranges_;
   std::map<std::string, const OnnxTensor*> tensors_;
-  std::set<std::string> heads_, floats_;  // the levels'; not quantised
-  // For each input of an activation, the smallest number that matters.
+  // The maps of the levels, and the values that stay float32.
+  std::set<std::string> heads_, floats_;
+  // For each input of an activation, the number below which the output is 0.
   std::map<std::string, double> least_;
   std::map<std::string, Scale> scales_;
   OnnxBody made_;

@@ -3,13 +3,14 @@
 // three into integer operators.
 //
 //   weights   int8, symmetric, a scale per output channel (largest / 127)
-//   biases    int32, scale: that of the weights times that of the input
-//   values    uint8, a scale and zero point each, from calibration. Operators
-//             that only move numbers (MaxPool, Resize, Slice, shuffle) keep
-//             those of their input; images are bytes / 255
+//   biases    int32; the scale is the weights' scale times the input's scale
+//   values    uint8, with a scale and a zero point each, from calibration. The
+//             outputs of operators that only move numbers (MaxPool, Resize,
+//             Slice, shuffle) have the scale and zero point of the input;
+//             images are bytes / 255
 //   heads     the last convolutions' outputs stay float32, and so does decoding
-//   squeeze and excitation   the means and the factors that follow from them
-//             stay float32, their weights are int8
+//   squeeze and excitation   the means and the factors that are computed from
+//             them stay float32; the weights are int8
 //
 // The range of an activation's input is cut off where its output is 0: SiLU
 // below -8 (within 0.003), Hardswish below -3, ReLU below 0.

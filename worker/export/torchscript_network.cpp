@@ -163,7 +163,7 @@ class Source final : public NetworkEmitter {
   torch::jit::Module& module_;
   const model::LayerGraph& model_;
   const at::ScalarType type_;
-  std::vector<Value> boxes_;  // of each level
+  std::vector<Value> boxes_;  // the boxes of each level
   std::string text_;
   int num_values_ = 0, num_buffers_ = 0;
 };

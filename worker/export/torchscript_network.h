@@ -23,9 +23,9 @@
 namespace headroom::exporter {
 
 struct TorchscriptOptions {
-  at::ScalarType type =
-      at::kFloat;  // of the network; boxes are at least float32
-  int64_t batch = 1, height = 640, width = 640;  // for config.txt
+  // The network's type; boxes are at least float32.
+  at::ScalarType type = at::kFloat;
+  int64_t batch = 1, height = 640, width = 640;  // written to config.txt
 };
 
 // Returns the bytes of the archive. `model` was built from `table`; `metadata`

@@ -13,7 +13,7 @@ constexpr int64_t kBins = 2048;
 constexpr int kTries = 64;      // positions tried for each end
 constexpr double kSteps = 255;  // number of steps in 8 bits
 
-// The mean squared error over all values if [from, to] is rounded to 8 bits.
+// The mean squared error over all values if 8 bits cover [from, to].
 double error_of(double low, double width, const std::vector<double>& bins,
                 double from, double to) {
   const double step = (to - from) / kSteps;

@@ -17,7 +17,7 @@
 namespace headroom::exporter {
 
 struct ValueRange {
-  double low = 0, high = 0;  // includes 0
+  double low = 0, high = 0;  // always includes 0
 };
 
 class ValueRanges {

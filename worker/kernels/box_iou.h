@@ -10,7 +10,7 @@
 // or height: CIoU is NaN for two boxes without height.
 //
 // One template works with plain numbers and Dual numbers (below), so gradients
-// come from the same formula. nvcc also compiles all of it for the device.
+// come from the same formula. nvcc also compiles this file for the device.
 #pragma once
 
 #include <cmath>
@@ -68,7 +68,8 @@ struct Dual {
   }
 };
 
-// Overloads for plain numbers, so that a template works for both.
+// Overloads for plain numbers, so that a template works for both kinds of
+// number.
 template <typename T>
 HEADROOM_HD T minimum(T a, T b) {
   return a < b ? a : b;
@@ -158,10 +159,11 @@ HEADROOM_HD T box_iou(IouKind kind, const CentreBox<T>& a,
 // How well a raw prediction of the detection head fits its target.
 struct RowFit {
   double ciou = 0;
-  double gradient[4] = {};  // of ciou, by the raw x, y, w, h
+  double gradient[4] = {};  // derivatives of ciou by the raw x, y, w, h
 };
 
-// `raw` is before the sigmoid s; the box: (2s - 0.5, (2s)^2 * anchor) in cells.
+// `raw` has the logits. With s = sigmoid(raw), the box is (2s - 0.5, (2s)^2 *
+// anchor) in cells.
 HEADROOM_HD RowFit fit_row(const double raw[4], const double anchor[2],
                            const double target[4]) {
   using Number = Dual<4>;

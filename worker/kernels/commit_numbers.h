@@ -2,9 +2,9 @@
 //
 // On a device the end of a step is a chain of kernels whose launches depend on
 // sizes only: the gradient norm, the decision whether the step counts, the
-// optimizer, the running statistics. So all of it can be captured in a graph.
-// Values that change from step to step are in CommitNumbers; results of the
-// device are in CommitOutcome.
+// optimizer, the running statistics. So the whole chain can be captured in a
+// graph. Values that change from step to step are in CommitNumbers; results of
+// the device are in CommitOutcome.
 //
 // Plain structs, also compiled by nvcc.
 #pragma once
@@ -25,7 +25,7 @@ struct CommitNumbers {
   double gradient_scale = 1;
   double num_groups = 1;      // number of groups summed in batch_norm_sums
   double average_weight = 0;  // 1 - decay
-  // Their `clip` is not used; CommitOutcome::clip is.
+  // Their `clip` is not used; CommitOutcome::clip replaces it.
   SgdCoefficients<double> sgd[kParameterGroups] = {};
   AdamCoefficients<double> adam[kParameterGroups] = {};
 };
@@ -33,9 +33,9 @@ struct CommitNumbers {
 // Has only doubles, because it is sent as a tensor of doubles.
 struct CommitOutcome {
   double items[kStepItems] = {};
-  double squared_norm = 0;  // of the gradient plus the accumulated one
+  double squared_norm = 0;  // of the gradient plus the accumulated gradient
   double commits = 0;       // 1 if the step counts, else 0
-  double clip = 1;          // factor of that gradient
+  double clip = 1;          // factor that limits the norm of this gradient
 };
 inline constexpr int kOutcomeDoubles = sizeof(CommitOutcome) / sizeof(double);
 

@@ -14,15 +14,15 @@
 // are mean and inverse deviation. n is the normalised value, z = n * weight +
 // bias, and dz is the gradient of z.
 //
-// The passes themselves compute everything that follows from the sums, so that
-// no operator runs on a few values per channel. Only if a group's sums are
-// added over ranks are they returned and passed in again.
+// The kernels that compute sums also compute everything that follows from them,
+// so that no operator runs on a few values per channel. The sums are returned
+// and passed in again only if they must be added over ranks.
 //
-// Work is queued on the device's current stream; nothing waits for it.
-// Threads: any.
+// Work is queued on the device's current stream; no function waits for it. All
+// functions may be called on any thread.
 //
-// Errors: HEADROOM_CHECK for shapes, types, devices; c10::Error from the
-// device.
+// Errors: HEADROOM_CHECK fails for invalid shapes, types or devices; c10::Error
+// from the device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,14 +38,14 @@
 namespace headroom::kernels {
 
 struct MapGroup {
-  // end of its samples; it begins at the end of the previous group
+  // end of the group's samples; they begin at the end of the previous group
   int64_t end = 0;
   double values = 0;        // number of values per channel, over all ranks
-  bool counts_here = true;  // it updates the running statistics
+  bool counts_here = true;  // the group updates the running statistics
 };
 using MapGroups = std::span<const MapGroup>;
 
-// A map with what normalises and activates it.
+// A map, and the values and function that normalise and activate it.
 struct NormedMap {
   at::Tensor y;
   MapGroups groups;
@@ -53,21 +53,23 @@ struct NormedMap {
   layers::ActivationFunction activation;
 };
 
-// Outputs of the statistics. If `running` ([2 * C] double) is defined, the mean
-// and unbiased variance of each group with counts_here are added to it.
+// Outputs of the functions that compute statistics. If `running` ([2 * C]
+// double) is defined, the mean and unbiased variance of each group with
+// counts_here are added to it.
 struct StatisticsResult {
   at::Tensor statistics;
   at::Tensor running;
 };
 
-// Outputs of a map's gradient sums. The gradients of weight and bias are over
-// this map's groups only, not over other ranks.
+// Outputs of a map's gradient sums. The gradients of weight and bias are sums
+// over this rank's part of the groups only.
 struct GradientSumsResult {
   at::Tensor weight_gradient;
   at::Tensor bias_gradient;
-  at::Tensor sums;              // of dz and of dz * n; undefined if not wanted
-  at::Tensor means;             // sums / values; undefined if not wanted
-  bool adds_gradients = false;  // true: add to the two gradients
+  at::Tensor sums;   // sums of dz and of dz * n; undefined if not wanted
+  at::Tensor means;  // sums / values; undefined if not wanted
+  // true: add to the two gradients instead of overwriting them
+  bool adds_gradients = false;
 };
 
 // A range of the flat buffer that uses one parameter group's coefficients.
@@ -83,10 +85,10 @@ struct FlatBuffers {
   at::Tensor parameters, gradients, accumulated;
   at::Tensor first, second;  // moments; second is undefined for SGD
   at::Tensor average;        // EMA; may be undefined
-  at::Tensor pieces;         // on a device: make_pieces()
+  at::Tensor pieces;         // on a device: result of make_pieces()
 };
 
-// Device memory through which host and device decide about a step.
+// Device memory in which host and device exchange the decision about a step.
 struct CommitPlace {
   at::Tensor numbers;  // the bytes of a CommitNumbers
   at::Tensor outcome;  // double [kOutcomeDoubles]
@@ -133,8 +135,8 @@ class DeviceKernels {
                              const at::Tensor& means) = 0;
 
   // dy = weight * inverse_deviation * (dz - mean_dz - n * mean_dz_n), where dz
-  // is computed again from y and dout. `means` are those of whole groups;
-  // undefined means zeros, for fixed statistics. dy may be dout.
+  // is computed again from y and dout. `means` are means over whole groups; an
+  // undefined tensor stands for zeros, for fixed statistics. dy may be dout.
   virtual void norm_gradient(const NormedMap& map, const at::Tensor& dout,
                              const at::Tensor& means, const at::Tensor& dy) = 0;
 
@@ -145,11 +147,12 @@ class DeviceKernels {
   // of rows above and below, up to window / 2 each. Cells beyond x count as
   // minus infinity. `choices` (bytes, out's shape) is set to the position of
   // each window's largest cell, counted row by row; at ties it is the one that
-  // LibTorch chooses on the CPU. Undefined if not wanted.
+  // LibTorch chooses on the CPU. `choices` is undefined if it is not wanted.
   virtual void max_pool(const at::Tensor& x, int64_t window,
                         const at::Tensor& out, const at::Tensor& choices) = 0;
   // Computes dx from out's gradient, which may be a slice of the channels of a
-  // wider channels-last map. A cell adds its windows in order.
+  // wider channels-last map. Each cell adds the gradients of its windows in
+  // order.
   virtual void max_pool_gradient(const at::Tensor& dout,
                                  const at::Tensor& choices, int64_t window,
                                  const at::Tensor& dx) = 0;
@@ -172,8 +175,8 @@ class DeviceKernels {
   // at once.
   virtual at::Tensor upload(const at::Tensor& host,
                             const c10::Device& device) = 0;
-  // Copies it into a device tensor of the same sizes and type, without
-  // allocating device memory.
+  // Copies a contiguous CPU tensor into a device tensor of the same sizes and
+  // type, without allocating device memory.
   virtual void upload_into(const at::Tensor& host,
                            const at::Tensor& target) = 0;
 
@@ -188,9 +191,9 @@ class DeviceKernels {
   // --- the end of a step (commit_numbers.h) ---
 
   // Divides a flat buffer of `size` elements into pieces, on which squares()
-  // and commit() work: bytes [pieces, kPieceBytes] on the device. Elements in
-  // no range are only averaged. REQUIRES: ranges in ascending order without
-  // overlap, inside [0, size).
+  // and commit() work: bytes [pieces, kPieceBytes] on the device. Elements
+  // outside all ranges are only averaged (EMA). REQUIRES: ranges in ascending
+  // order without overlap, inside [0, size).
   virtual at::Tensor make_pieces(const c10::Device& device,
                                  std::span<const FlatBufferRange> ranges,
                                  int64_t size) = 0;

@@ -2,8 +2,8 @@
 // optimizers, for one element.
 //
 // The CPU's loops and the CUDA kernels (parallel/cuda/kernels) use the same
-// code, so both compute the same; nvcc compiles it for the device too. It must
-// include only headers that nvcc can compile.
+// code, so both give the same results; nvcc also compiles it for the device.
+// This header may include only headers that nvcc can compile.
 #pragma once
 
 #include <cmath>
@@ -43,7 +43,7 @@ template <typename T>
 struct AdamCoefficients {
   T step_size = 0, root_of_correction = 1, one_minus_beta1 = 0, beta2 = 0,
     one_minus_beta2 = 0, epsilon = 0, clip = 1;
-  T weight_decay = 0;  // as part of the gradient
+  T weight_decay = 0;  // decay that is part of the gradient
   T shrink = 1;        // factor of the parameter before the update
 };
 
@@ -64,7 +64,7 @@ HEADROOM_HD void adam_element(T& parameter, T gradient, T& first_moment,
 }
 
 // Moves the average towards the value by the fraction `weight`. Like LibTorch's
-// lerp it is exact at both ends.
+// lerp it is exact for weights 0 and 1.
 template <typename T>
 HEADROOM_HD void average_element(T& average, T value, T weight) {
   average = weight < T(0.5) ? average + weight * (value - average)

@@ -5,7 +5,7 @@
 //   focal    = L * (.25 t + .75 (1 - t)) * q^gamma,
 //              q = (1 - t) s + t (1 - s), s = sigmoid(x)      (Lin et al. 2017)
 //
-// nvcc also compiles it for the device.
+// nvcc also compiles this code for the device.
 #pragma once
 
 #include <cfloat>
@@ -29,7 +29,7 @@ HEADROOM_HD double softplus(double x) {
   return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
 }
 
-// L and dL/dx.
+// L and dL/dx at one logit.
 struct EntropyTerm {
   double value = 0;
   double derivative = 0;

@@ -2,7 +2,7 @@
 // (device_kernels.h).
 //
 // One kernel in each direction processes all levels, and the number of matches
-// is read on the device. So no launch depends on a number of the step, and a
+// is read on the device. So no launch depends on values of the step, and a
 // captured graph is valid for every step.
 #pragma once
 
@@ -15,17 +15,19 @@
 
 namespace headroom::kernels {
 
-// Thread blocks for a level's cells; as many more process its matches.
+// The number of thread blocks for a level's cells; the same number process its
+// matches.
 inline constexpr int64_t kLossBlocks = 128;
 // Largest number of levels of a head; the largest shipped models have four.
 inline constexpr int64_t kMostLossLevels = 5;
-// The scales: one value for each item (box, obj, cls) of each level, then two:
-// the number of images of the global batch, and the loss's factor in backward.
+// The scales: one value for each item (box, obj, cls) of each level, then two
+// more: the number of images of the global batch, and the loss's factor in
+// backward.
 inline constexpr int64_t kLossItems = 3;
 inline constexpr int64_t kScalesOfAll = 2;
-// Values of a match kept for backward: the gradient of its overlap by the raw
-// box (4), and its objectness target, which is 0 if a later match of the same
-// cell overwrites it.
+// Values of a match kept for backward: the gradient of its overlap with respect
+// to the raw box (4 values), and its objectness target, which is 0 if a later
+// match of the same cell overwrites it.
 inline constexpr int64_t kFitFields = 5;
 
 // The part of the loss that is constant in a run.
@@ -34,8 +36,8 @@ struct LossRules {
   double positive_target = 1, negative_target = 0;
 };
 
-// Layout of a level's matches in their packed buffer, for at most `capacity` of
-// them; sorted by cell, and by order of assignment within a cell:
+// Layout of a level's matches in their packed buffer, for at most `capacity`
+// matches, which are sorted by cell, and by order of assignment within a cell:
 //
 //   int32    the number of matches, then padding to 16 bytes
 //   int32    [capacity]: the cell's index in [n, H, W, anchors]
@@ -72,15 +74,16 @@ struct LossCall {
     // class
     at::Tensor classes;
     at::Tensor fit;       // [capacity, kFitFields], double
-    at::Tensor gradient;  // of the head; undefined in forward
+    at::Tensor gradient;  // the head's gradient; undefined in forward
   };
   std::vector<Level> levels;
   at::Tensor targets;  // bytes; each level has the layout of MatchLayout
   at::Tensor scales;   // double [levels * kLossItems + kScalesOfAll]
   LossRules rules;
-  // Forward: scratch double [levels * 2 * kLossBlocks * kLossItems], outputs.
-  at::Tensor partial, items, total;  // outputs, double: items [3], total []
-  at::Tensor by_total;               // for backward: double []
+  // For forward: `partial` is scratch, double [levels * 2 * kLossBlocks *
+  // kLossItems]; `items` and `total` are outputs.
+  at::Tensor partial, items, total;  // items: double [3]; total: double []
+  at::Tensor by_total;  // for backward: gradient of `total`, double []
 };
 
 }  // namespace headroom::kernels

@@ -10,7 +10,7 @@
 //   tiles -> warp [-> mixed with a second picture] -> hue, saturation, value
 //         -> upside down -> mirrored
 //
-// worker/data/augment/sample_packing.h writes them, and
+// worker/data/augment/sample_packing.h writes packed samples, and
 // parallel/cuda/kernels/render_body.h reads them.
 #pragma once
 
@@ -24,16 +24,16 @@ namespace headroom::kernels {
 
 inline constexpr uint8_t kFillGray = 114;
 
-// That gray as a level of 8-bit or 16-bit pixels.
+// kFillGray as a level of 8-bit or 16-bit pixels.
 template <typename Level>
 inline constexpr int kFillLevel = sizeof(Level) == 1 ? kFillGray
                                                      : kFillGray * 257;
 
 inline constexpr int64_t kPackedAlignment = 16;
 
-// The part of an image that covers [left, right) x [top, bottom) of a canvas:
-// that many pixels, row by row, in the type of the rendered images. Tiles of
-// one canvas do not overlap.
+// The part of an image that covers [left, right) x [top, bottom) of a canvas.
+// Its pixels are stored row by row, in the type of the rendered images. Tiles
+// of one canvas do not overlap.
 struct PackedTile {
   int64_t pixels;  // offset of the first pixel
   int32_t left, right, top, bottom;
@@ -49,8 +49,8 @@ struct PackedSample {
   PackedPicture pictures[2];
   double ratio;  // weight of the first picture, if two are mixed
   int32_t num_pictures;
-  // First row of the whole sample that is rendered, counted before the sample
-  // is flipped upside down.
+  // The first rendered row of the whole sample, counted before the sample is
+  // flipped upside down.
   int32_t first_row;
   int32_t has_factors;  // 1 only for 8-bit RGB
   HsvFactors factors;

@@ -3,13 +3,14 @@
 //
 // The CPU's loops (worker/data) and the kernel that renders samples on a device
 // (parallel/cuda/kernels/render_body.h) use the same code, so a sample has the
-// same bytes wherever it is rendered. Nothing here may depend on the processor:
-// it uses integers, and floating point without fused multiply-add. Files that
-// include it are compiled with -ffp-contract=off, or nvcc's -fmad=false.
+// same bytes wherever it is rendered. Results must not depend on the processor,
+// so the code uses integers, and floating point without fused multiply-add.
+// Files that include it are compiled with -ffp-contract=off, or nvcc's
+// -fmad=false.
 //
 // All functions are forced inline: row_kernels.cpp is compiled once per
-// instruction set, and a function shared by its object files would have the
-// code of one of them.
+// instruction set, and the linker would keep only one version of a shared
+// function.
 #pragma once
 
 #include <climits>
@@ -51,7 +52,8 @@ HEADROOM_PIXEL double rounded(double value) {
   return value + kNoFraction - kNoFraction;
 }
 
-// Returns INT_MIN for values that do not fit in an int, like x86's instruction.
+// Returns INT_MIN for values that do not fit in an int, like x86's conversion
+// instruction.
 HEADROOM_PIXEL int rounded_or_least(double value) {
   const bool fits = value > -2147483648.5 && value < 2147483647.5;
   return fits ? static_cast<int>(rounded(value)) : INT_MIN;
@@ -63,13 +65,14 @@ HEADROOM_PIXEL int rounded_within_int(double value) {
   return static_cast<int>(rounded(within));
 }
 
-// Addition without undefined overflow. Positions that far outside are gray.
+// Addition without undefined overflow. Positions so far outside the picture are
+// gray.
 HEADROOM_PIXEL int wrapping_sum(int a, int b) {
   return static_cast<int>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
 }
 
-// Affine, in 1/1024: the contribution of a column, and the start of a row.
-// `row` of the matrix is 0 for x and 1 for y.
+// Affine maps, in 1/1024 of a pixel: the contribution of a column, and the
+// start of a row. `row` of the matrix is 0 for x and 1 for y.
 HEADROOM_PIXEL int affine_along(const WarpInverse& inverse, int row, int x) {
   return rounded_or_least(inverse.at[3 * row] * x * kAffineScale);
 }
@@ -82,7 +85,8 @@ HEADROOM_PIXEL int affine_place(int first, int along) {
   return wrapping_sum(first, along) >> (kAffineBits - kPlaceBits);
 }
 
-// Perspective: the values for a block's first column; the others follow.
+// Perspective maps: the values for a block's first column, from which its other
+// columns are computed.
 struct BlockStart {
   double x, y, w;
 };
@@ -104,7 +108,8 @@ HEADROOM_PIXEL int block_columns(int width) {
   return width < kPerspectiveBlock ? width : kPerspectiveBlock;
 }
 
-// The source position of pixel (x, y) of a warped picture of that width.
+// The source position of pixel (x, y) of a warped picture that is `width`
+// pixels wide.
 HEADROOM_PIXEL FetchPlace fetch_place(const WarpInverse& inverse, int width,
                                       int x, int64_t y) {
   const auto row = static_cast<double>(y);
@@ -122,8 +127,9 @@ HEADROOM_PIXEL FetchPlace fetch_place(const WarpInverse& inverse, int width,
 
 // --- blending and mixing -----------------------------------------------------
 
-// Bilinear blending of a pixel with those right of and below it; `along_x` and
-// `along_y` are the distances in 1/32. `Level` is uint8_t or uint16_t.
+// Bilinear blending of a pixel with its neighbours to the right and below;
+// `along_x` and `along_y` are the distances in 1/32. `Level` is uint8_t or
+// uint16_t.
 template <typename Level = uint8_t>
 HEADROOM_PIXEL Level blended(int upper_left, int upper_right, int lower_left,
                              int lower_right, int along_x, int along_y) {
@@ -144,11 +150,12 @@ HEADROOM_PIXEL Level mixed(Level first, Level second, double ratio) {
 // --- hue, saturation, value --------------------------------------------------
 
 struct HsvFactors {
-  float hue = 1, saturation = 1, value = 1;  // 0 or more
+  float hue = 1, saturation = 1, value = 1;  // factors of 0 or more
 };
 
 // Processes one pixel at a time. Vector code uses another type, in which Ints
-// and Floats are vectors, a comparison gives a mask, and `?:` selects by it.
+// and Floats are vectors, a comparison gives a mask, and `?:` selects by this
+// mask.
 struct OneLane {
   using Ints = int32_t;
   using Floats = float;

@@ -6,7 +6,7 @@
 //                 + w_cls/(n_l*classes) * sum(BCE_cls) ]
 //
 // n_l is the number of matches of level l in the whole global batch of B
-// images. Both numbers follow from the labels, so every rank and micro-batch
+// images. Both n_l and B follow from the labels, so every rank and micro-batch
 // computes its own sums with these constants, and gradients simply add up: no
 // factor depends on the number of ranks. In one process this is YOLOv5's loss.
 #pragma once
@@ -22,12 +22,12 @@
 
 namespace headroom::loss {
 
-// Constants of a run.
+// Constants of the loss in a run.
 struct LossGains {
   // scaled by number of levels, classes and image size
   double box = 0, obj = 0, cls = 0;
   std::vector<double> balance;  // for each level
-  double positive_target = 1;   // label smoothing
+  double positive_target = 1;   // below 1 with label smoothing
   double negative_target = 0;
   double cls_pos_weight = 1, obj_pos_weight = 1;
   double focal_gamma = 0;
@@ -59,24 +59,24 @@ struct DetectionLoss {
   at::Tensor items;
 };
 
-// heads[level]: [n, anchors, H, W, 5 + classes]. `targets` are those of the
-// rows that the heads hold (targets_of_rows). `teacher`: the teacher's heads
-// for the same images, or empty. Its terms (distillation.h) are added with the
-// gains times `distill` and divided by the same counts; by 1 for a level
-// without matches.
+// heads[level]: [n, anchors, H, W, 5 + classes]. `targets` has the matches in
+// the rows that the heads hold (targets_of_rows). `teacher`: the teacher's
+// heads for the same images, or empty. Its terms (distillation.h) are added
+// with the gains times `distill` and divided by the same counts; by 1 for a
+// level without matches.
 DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
                              const std::vector<LevelTargets>& targets,
                              const GlobalCounts& counts, const LossGains& gains,
                              const std::vector<at::Tensor>& teacher = {});
 
-// Variant for a device. The host's numbers of the step are already on the
-// device (device_loss.h), so no argument of a launch depends on the step. A
-// loss scale in `scales` multiplies the total, not the items.
+// Variant for a device. The numbers of the step are already in device memory
+// (device_loss.h), so no argument of a launch depends on the step. A loss scale
+// in `scales` multiplies the total, not the items.
 DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
                              const PackedTargets& targets,
                              const at::Tensor& scales, const LossGains& gains);
 
-// The numbers of a step for that variant, on the host.
+// The numbers of a step for the device's variant (`scales`), on the host.
 at::Tensor detection_scales(const std::vector<HeadSize>& heads,
                             const GlobalCounts& counts, const LossGains& gains,
                             double loss_scale = 1);

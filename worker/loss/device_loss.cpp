@@ -21,7 +21,8 @@ struct Kept final : torch::CustomClassHolder {
   kernels::DeviceKernels* kernels = nullptr;
   kernels::LossRules rules;
   std::vector<int64_t> begins, capacities;
-  std::vector<std::vector<int64_t>> sizes;  // the sizes of each head's cells
+  // sizes of each head as cells_of() returns it
+  std::vector<std::vector<int64_t>> sizes;
 };
 
 // Saved tensors: targets and scales, then kSavedOfLevel tensors for each level.

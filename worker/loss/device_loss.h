@@ -8,8 +8,8 @@
 // loss can be captured in a graph. For backward it keeps the objectness logits
 // and the matches, not the heads.
 //
-// Results: as in level_loss.h; total and items are on the device.
-// Threads: any.
+// Results: as in level_loss.h; total and items are on the device. May be called
+// on any thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -19,7 +19,7 @@ constexpr double kSpeaks = 1e-3;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// KL divergence of two logits, and its derivative by the student's.
+// KL divergence of two logits, and its derivative by the student's logit.
 kernels::EntropyTerm divergence(double student, double teacher) {
   const double t = sigmoid(teacher);
   return {kernels::softplus(student) - kernels::softplus(teacher) -

@@ -152,7 +152,8 @@ at::Tensor gather_classes(const at::Tensor& head, const RowPlaces& places,
   return logits;
 }
 
-// Correction for an entry with another target in a sum over `common`.
+// Corrects a sum that assumed the target `common`, for an entry with another
+// target.
 struct Correction {
   kernels::EntropyRule rule;
   double common;
@@ -240,7 +241,7 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
     scales.obj *= by_total;
     scales.cls *= by_total;
 
-    // The gradient already contains the distillation terms, and nothing else.
+    // With a teacher the gradient already contains the distillation terms.
     const bool has_teacher = distilled.defined();
     at::Tensor by_head = has_teacher
                              ? distilled

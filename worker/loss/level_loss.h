@@ -42,10 +42,10 @@ at::Tensor entropy_derivative(const at::Tensor& logits, double target,
 
 // The factor of each sum, and the rules of the two entropies.
 struct LevelScales {
-  double box = 0;     // for one match
-  double obj = 0;     // for one cell
-  double cls = 0;     // for one class of a match
-  double images = 0;  // ratio of the loss to the items
+  double box = 0;     // factor for one match
+  double obj = 0;     // factor for one cell
+  double cls = 0;     // factor for one class of a match
+  double images = 0;  // factor of the sum of the items in the total
   double positive_target = 1;
   double negative_target = 0;
   kernels::EntropyRule obj_rule;

@@ -39,8 +39,8 @@ struct PackedTargets {
 };
 
 // Each level gets room for `capacity` matches, or for its own number of matches
-// if that is larger. A larger capacity makes equal layouts more likely and
-// costs memory. REQUIRES: targets of the rows that the heads hold. Fails
+// if this number is larger. A larger capacity makes equal layouts more likely
+// and costs memory. REQUIRES: targets of the rows that the heads hold. Fails
 // HEADROOM_CHECK if a match is outside its head.
 PackedTargets pack_targets(const std::vector<LevelTargets>& targets,
                            const std::vector<HeadSize>& heads,

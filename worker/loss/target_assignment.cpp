@@ -16,9 +16,11 @@
 namespace headroom::loss {
 namespace {
 
-constexpr int64_t kCellRow = 2;  // in LevelTargets::index
+// column of the cell's row in LevelTargets::index
+constexpr int64_t kCellRow = 2;
 
-// A pair of label and anchor that passed the size test; in cells of the level.
+// A pair of label and anchor that passed the size test; x, y, w and h are in
+// cells of the level.
 template <typename T>
 struct Pair {
   const LabelRow* label;

@@ -1,10 +1,10 @@
 // Target assignment: which anchors at which cells predict which box.
 //
 // YOLOv5's rule uses labels, anchors and grid sizes only, never a prediction,
-// so the loader does it and the training step only reads the result. The order
-// of matches matters, because the last write to an objectness cell wins: per
-// level first the own cells, then left, up, right, down; within each, anchor by
-// anchor.
+// so the loader computes the matches and the training step only reads them. The
+// order of matches matters, because the last write to an objectness cell wins:
+// per level first the own cells, then left, up, right, down; within each,
+// anchor by anchor.
 //
 // Computed in the run's precision: float32 and float64 may choose different
 // cells if a centre rounds onto a border.

@@ -32,7 +32,7 @@ void GdalMessages::keep(CPLErr severity, CPLErrorNum, const char* text) {
 
 ReferenceSystem reference_system(const std::string& wkt_or_name) {
   ReferenceSystem system(OSRNewSpatialReference(nullptr));
-  // Limited: a name must not make GDAL open a file or an address.
+  // The limitations prevent a name from making GDAL open a file or an address.
   if (OGRSpatialReference::FromHandle(system.get())
           ->SetFromUserInput(
               wkt_or_name.c_str(),
@@ -57,7 +57,7 @@ struct Field {
   const char* name;
   OGRFieldType type;
 };
-// Same order as in write().
+// In the order in which write() sets them.
 constexpr std::array<Field, 8> kFields = {{{"class", OFTInteger},
                                            {"name", OFTString},
                                            {"confidence", OFTReal},
@@ -77,9 +77,10 @@ using Options = std::unique_ptr<char*, FreeOptions>;
 
 using Corners = std::array<double, 4>;
 
-// Moves a box's longitudes by whole turns so that its centre is within the
-// world, and rounds those that miss the edge only by rounding. Returns false if
-// a latitude is beyond the poles.
+// Moves a box's longitudes by whole turns so that its centre is between -180
+// and 180 degrees. Sets longitudes that differ from 180 degrees only by
+// rounding errors to exactly 180. Returns false if a latitude is beyond the
+// poles.
 bool put_on_earth(Corners& longitudes, const Corners& latitudes) {
   constexpr double kEdge = 180, kPole = 90, kRounding = 1e-9;
   const double centre =
@@ -228,12 +229,12 @@ class LayerWriter final : public MapLayerWriter {
   const bool is_geojson_;
   const std::string memory_file_;  // "" for a file on disk
   bool has_transaction_ = false;
-  OGRLayerH layer_ = nullptr;       // of the data set; nullptr before begin()
+  OGRLayerH layer_ = nullptr;       // the only layer; nullptr before begin()
   ReferenceSystem system_;          // system of the layer
-  std::array<double, 6> pixels_{};  // transform of the newest picture
-  std::string from_;                // reference system of the newest picture
-  double farthest_ = 0;             // largest valid coordinate in that system
-  Transformation transformation_;   // from that system to the layer's
+  std::array<double, 6> pixels_{};  // transform passed to the last begin()
+  std::string from_;     // reference system passed to the last begin()
+  double farthest_ = 0;  // largest valid coordinate in that system
+  Transformation transformation_;  // from that system to the layer's
 };
 
 std::unique_ptr<MapLayerWriter> make_layer(const char* driver_name,

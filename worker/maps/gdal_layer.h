@@ -54,13 +54,14 @@ using Transformation =
     std::unique_ptr<std::remove_pointer_t<OGRCoordinateTransformationH>,
                     DestroyTransformation>;
 
-// Coordinates have the easting or longitude first, whatever the system's
-// authority defines. Returns nullptr if GDAL does not understand the name.
+// Coordinates have the easting or longitude first, even if the system's
+// definition has another order. Returns nullptr if GDAL does not understand the
+// name.
 ReferenceSystem reference_system(const std::string& wkt_or_name);
 
-// An upper limit for coordinates of places on Earth. It must be checked first:
-// GDAL normalises a longitude by subtracting one turn at a time, which would
-// take almost for ever beyond it.
+// An upper limit for coordinates of places on Earth. Check it before converting
+// a point: GDAL normalises a longitude by subtracting one turn at a time, which
+// would take extremely long for larger values.
 double farthest_coordinate(OGRSpatialReferenceH system);
 
 std::unique_ptr<MapLayerWriter> make_geojson_layer(std::string& reason);

@@ -1,4 +1,4 @@
-// libheadroom_maps.so: its one exported function, and the MapApi behind it.
+// The exported function of libheadroom_maps.so, and the MapApi that it returns.
 #include <cpl_conv.h>
 #include <gdal_frmts.h>
 #include <ogr_api.h>
@@ -15,16 +15,17 @@
 namespace headroom::maps {
 namespace {
 
-// Whether the text's characters form neither a path nor an address.
+// Whether the text has only letters, digits, '_', '-' and '.', without the '/'
+// and ':' of paths and addresses.
 bool is_word(std::string_view text) {
   return std::ranges::all_of(text, [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
   });
 }
 
-// Whether the authority codes of the system's parts refer to parts of the right
-// kind. PROJ 9.1 looks codes up, and crashes if the geographic part has a code
-// of another kind.
+// Whether the authority code of each part of the system is registered for that
+// kind of part. PROJ 9.1 looks codes up, and crashes if the geographic part has
+// the code of another kind of part.
 bool has_codes_of_its_kind(OGRSpatialReferenceH system) {
   const auto is_right = [system](const char* part, auto is_kind) {
     const char* const authority = OSRGetAuthorityName(system, part);
@@ -47,7 +48,8 @@ class Gdal final : public MapApi {
     // Only this driver is allowed: others may open further files and network
     // addresses that a file names.
     const char* const drivers[] = {"GTiff", nullptr};
-    // Ignore files beside it (.aux.xml, .tfw): tiles copy only the tags.
+    // Ignore files that accompany a GeoTIFF (.aux.xml, .tfw), because tiles
+    // copy only its tags.
     const char* const options[] = {"GEOREF_SOURCES=INTERNAL", nullptr};
     const Dataset dataset(GDALOpenEx(file.c_str(),
                                      GDAL_OF_RASTER | GDAL_OF_READONLY, drivers,

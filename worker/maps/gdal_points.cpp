@@ -12,8 +12,9 @@
 namespace headroom::maps {
 namespace {
 
-// The x distance of a whole turn round the Earth; 0 if x does not wrap. Of
-// projections, only Mercator's is known to continue beyond the 180th meridian.
+// The x distance of a whole turn round the Earth; 0 if x does not wrap. Of the
+// projections, only Mercator is treated as continuing beyond the 180th
+// meridian.
 double turn_of(OGRSpatialReferenceH system) {
   constexpr double kRound = 2 * std::numbers::pi;
   if (OSRIsGeographic(system)) {
@@ -75,9 +76,10 @@ class PicturePoints final : public MapPoints {
   }
 
   // Whether the picture extends beyond the 180th meridian in a projection whose
-  // turn is unknown: then a corner's longitude converts back to another x.
+  // turn is unknown. This is detected by converting the x of each side to
+  // degrees and back: the result then differs.
   bool goes_round_unseen() const {
-    constexpr double kNearZero = 1.5e7;  // metres; below half a turn
+    constexpr double kNearZero = 1.5e7;  // metres, less than half a turn
     if (turn_ > 0 || std::max(-x_.low, x_.high) *
                              OSRGetLinearUnits(picture_.get(), nullptr) <
                          kNearZero) {
@@ -166,10 +168,11 @@ class PicturePoints final : public MapPoints {
   }
 
   // The distance between two vertices of a ring in the picture's units. `by` is
-  // the distance in the points' units. An edge of almost a whole turn counts as
-  // 0: it probably crosses the 180th meridian and was not cut there.
+  // the distance in the points' units. For an edge longer than kLongestEdge,
+  // returns 0: the edge probably crosses the 180th meridian and was not cut
+  // there.
   double way(double by) const {
-    constexpr double kLongestEdge = 0.75;  // turns
+    constexpr double kLongestEdge = 0.75;  // in turns
     if (points_turn_ == 0 || !(std::abs(by) <= kLongestEdge * points_turn_)) {
       return 0;
     }
@@ -191,7 +194,7 @@ class PicturePoints final : public MapPoints {
       ring.add(x[i]);
     }
     const double away = (ring.low + ring.high - x_.low - x_.high) / 2;
-    // kMiddle: ties (half a turn) round the same way on every machine.
+    // kMiddle makes ties (half a turn) round the same way on every machine.
     constexpr double kMiddle = 1e-6;
     const double turns = std::round(away / turn_ - kMiddle) * turn_;
     for (double& value : x) value -= turns;
@@ -200,8 +203,8 @@ class PicturePoints final : public MapPoints {
   const ReferenceSystem points_, picture_;
   const Transformation to_picture_;
   const std::array<double, 6> transform_;
-  const double turn_;         // of the picture's system
-  const double points_turn_;  // of the points' system
+  const double turn_;         // a whole turn in the picture's system
+  const double points_turn_;  // a whole turn in the points' system
   const double farthest_;     // largest valid coordinate of a point
   double determinant_ = 0;
   Range x_, y_;  // extent of the picture in its system

@@ -1,5 +1,5 @@
-// Converts points of a reference system to pixels of a picture, through PROJ.
-// Returns nullptr and sets `reason` if it cannot.
+// Returns a converter of points in reference system `system` to pixels of a
+// picture, which uses PROJ. Returns nullptr and sets `reason` on failure.
 #pragma once
 
 #include <memory>

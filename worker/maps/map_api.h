@@ -25,7 +25,7 @@ inline constexpr int kMapApiVersion = 3;
 // in the picture's reference system, with easting or longitude first.
 struct MapPlace {
   std::array<double, 6> transform{};
-  std::string reference_system;   // WKT
+  std::string reference_system;   // as WKT text
   int64_t height = 0, width = 0;  // pixels, as stored
 };
 
@@ -44,17 +44,17 @@ struct MapBox {
 class MapLayerWriter {
  public:
   virtual ~MapLayerWriter() = default;
-  // Starts the boxes of a picture at that place. Returns why they have no
-  // coordinates in this layer, "" if they have.
+  // Call it before writing the boxes of a picture at that place. Returns why
+  // they cannot be converted to the layer's coordinates, "" if they can.
   virtual std::string begin(const MapPlace& place) = 0;
-  // REQUIRES: begin() returned "".
   struct Written {
     bool has_place = true;  // false if the box is outside the system's bounds
     std::string fault;      // why the layer cannot be written
   };
+  // REQUIRES: begin() returned "".
   virtual Written write(const MapBox& box) = 0;
-  // Completes the layer, in its file or, if it has none, in `bytes`. Returns
-  // why that failed, "" if it succeeded.
+  // Completes the layer in its file; a layer without a file is returned in
+  // `bytes`. Returns why that failed, "" if it succeeded.
   virtual std::string finish(std::string& bytes) = 0;
 };
 
@@ -64,28 +64,29 @@ class MapPoints {
   virtual ~MapPoints() = default;
   // West, south, east and north of the picture in the points' system. West is
   // greater than east if the picture crosses the 180th meridian. Returns
-  // nullopt if they are not known.
+  // nullopt if the bounds are not known.
   virtual std::optional<std::array<double, 4>> bounds() = 0;
   // The x distance of a whole turn round the Earth in the points' system; 0 if
-  // it is not known.
+  // that is not known.
   virtual double turn() const = 0;
   // Converts the coordinates of one ring, in order, to columns and rows. If
   // both systems wrap round the Earth, the ring stays in one piece and is moved
   // as near to the picture as whole turns allow. A point without a place in the
-  // picture's system becomes NaN in both x and y. REQUIRES: spans of equal
-  // size.
+  // picture's system becomes NaN in both x and y. REQUIRES: `x` and `y` have
+  // equal sizes.
   virtual void to_pixels(std::span<double> x, std::span<double> y) = 0;
 };
 
 class MapApi {
  public:
   virtual ~MapApi() = default;
-  // Reads the header of a GeoTIFF. Returns nullopt and sets `reason` if it has
-  // no map position.
+  // Reads the header of a GeoTIFF. Returns nullopt and sets `reason` if the
+  // file has no map position.
   virtual std::optional<MapPlace> place_of(const std::string& file,
                                            std::string& reason) = 0;
-  // `system` is the name of the points' system, "EPSG:32633". Returns nullptr
-  // and sets `reason` if it cannot convert.
+  // `system` is the name of the points' reference system, for example
+  // "EPSG:32633". Returns nullptr and sets `reason` if conversion is
+  // impossible.
   virtual std::unique_ptr<MapPoints> points_in(const std::string& system,
                                                const MapPlace& place,
                                                std::string& reason) = 0;
@@ -98,8 +99,8 @@ class MapApi {
       const std::string& file, std::string& reason) = 0;
 };
 
-// The plugin's only exported function. It takes a version, and returns nullptr
-// for other versions than its own.
+// The name of the plugin's only exported function. It takes a version, and
+// returns nullptr if the plugin's version differs.
 inline constexpr const char* kMapApiFactory = "headroom_map_api";
 
 }  // namespace headroom::maps

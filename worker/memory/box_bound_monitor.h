@@ -1,9 +1,9 @@
 // BoxBoundMonitor: reports micro-batches with more boxes than planned for.
 //
-// The plan relies on a bound (parallel/predict/label_bound.h). Drawn images may
-// exceed it once in a billion, and labels that were not counted may exceed it
-// at any time. Such a step may not fit; then it is tried again with less
-// memory.
+// The plan relies on a bound (parallel/predict/label_bound.h). Randomly drawn
+// images may exceed this bound in one of a billion micro-batches; labels that
+// were not counted may exceed it at any time. A step with more boxes may not
+// fit; it is then tried again with less memory.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class BoxBoundMonitor {
       : labels_(std::move(labels)) {}
 
   // Returns an event if a micro-batch exceeds the bound by more than all
-  // earlier ones.
+  // earlier micro-batches.
   std::optional<StepEvent> look_at(const loader::Batch& batch) {
     std::optional<StepEvent> event;
     for (const plan::SampleRange& part : batch.micro_batches) {

@@ -49,7 +49,8 @@ StepSegments step_segments(predict::MemoryRequest request,
   StepSegments segments;
   segments.planned = segments.leanest =
       predict::estimate_segments(request, rank);
-  // Facts about a single step are valid only for the planned micro-batches.
+  // The real sizes of a single step are valid only for the planned
+  // micro-batches.
   request.step.reset();
   const plan::BatchCut cut = {
       request.global_batch_size, request.plan.layout.data_parallel_size,

@@ -1,13 +1,14 @@
-// DeviceFootprint: the memory that a process uses on its device beside the
-// segments from which its tensors are allocated, and the check that both fit.
+// DeviceFootprint: the memory that a process uses on its device in addition to
+// the segments from which its tensors are allocated, and the check that both
+// fit.
 //
 //   context         memory and code of the driver, from the first call on
-//   communication   the communicators of this generation's ranks, connected
+//   communication   the connected communicators of this generation's ranks
 //   libraries       kernels that are loaded during the first step
 //
-// Each is the difference between two samples of the device (bytes_taken). The
-// card, or --memory-limit, must have room for these three and for the segments
-// of a step.
+// Each of the three is the difference between two samples of the device
+// (bytes_taken). The card, or --memory-limit, must have room for the three and
+// for the segments of a step.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ struct DeviceFootprint {
   int64_t context = 0;
   int64_t communication = 0;
   int64_t libraries = 0;
-  // False if the driver reports nothing; `context` is what plans reserve.
+  // False if the driver reports no memory use; `context` is then the value that
+  // plans reserve.
   bool is_measured = true;
 
   int64_t total() const { return context + communication + libraries; }
@@ -32,7 +34,8 @@ struct DeviceFootprint {
 
 // The bytes, at least 0, that this process took between two samples, not
 // counting `more_segments`. Uses the process's own bytes if the driver reports
-// them, else those of all processes. Returns nullopt if it reports neither.
+// them, else the bytes of all processes. Returns nullopt if the driver reports
+// neither.
 std::optional<int64_t> bytes_taken(
     const std::optional<devices::DeviceUse>& before,
     const std::optional<devices::DeviceUse>& after, int64_t more_segments);
@@ -45,7 +48,8 @@ DeviceFootprint footprint_of_context(
 // The memory into which a rank must fit.
 struct DeviceRoom {
   int64_t bytes = 0;
-  bool is_limit = false;  // limited by --memory-limit, else by others
+  // limited by --memory-limit; else by the card and other processes
+  bool is_limit = false;
   int64_t card_bytes = 0;
 };
 
@@ -64,12 +68,13 @@ struct StepSegments {
 StepSegments step_segments(predict::MemoryRequest request,
                            const plan::MeshCoordinates& rank);
 
-// A text for people: "segments of 1.2 GiB for 1.1 GiB of tensors, 400 MiB of
+// A text for users: "segments of 1.2 GiB for 1.1 GiB of tensors, 400 MiB of
 // context, 20 MiB of communication".
 std::string describe(const predict::SegmentEstimate& segments,
                      const DeviceFootprint& footprint);
 
-// Throws Error (exit 3) with all numbers if even the leanest step does not fit.
+// Throws Error (exit 3) with all numbers if a step does not fit even with the
+// settings that need the least memory.
 void require_room(int rank, const StepSegments& segments,
                   const DeviceFootprint& footprint, const DeviceRoom& room);
 

@@ -23,7 +23,7 @@ MemoryItem item_to_blame(const predict::MemoryEstimate& estimate,
        measured(Category::kGradients)},
       {"moments", estimate.moments, measured(Category::kOptimizer)},
       {"average", estimate.average, measured(Category::kAverage)},
-      // The memory model predicts only the sum of these at the peak.
+      // The memory model predicts only the sum of these categories at the peak.
       {"activations",
        estimate.images + estimate.activations + estimate.transient +
            estimate.communication + estimate.targets + estimate.workspace,

@@ -1,6 +1,7 @@
 // Compares the memory that a part of a run needed with the memory model's
-// prediction. If it needed more, the item to blame is the one that exceeds its
-// own prediction by most; the allocator records the purpose of all its bytes.
+// prediction. If the part needed more, the item to blame is the one that
+// exceeds its own prediction most; the allocator records a category for all its
+// bytes.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace headroom::memory {
 struct MemoryItem {
   std::string name;
   int64_t predicted = 0;
-  int64_t measured = 0;  // largest value, each at its own moment
+  int64_t measured = 0;  // largest value; items reach theirs at different times
 };
 
 MemoryItem item_to_blame(const predict::MemoryEstimate& estimate,
@@ -34,10 +35,11 @@ struct MemoryComparison {
   bool is_more() const { return measured > predicted.total(); }
 };
 
-// A warning. REQUIRES: is_more().
+// A warning that more memory was needed. REQUIRES: comparison.is_more().
 StepEvent memory_prediction_event(const MemoryComparison& comparison);
 
-// Measures the peak from its construction on, for the thread that trains.
+// Measures the peak since the construction of this object. Used on the thread
+// that trains.
 class PhaseWatch {
  public:
   PhaseWatch(std::string phase, activations::MemoryMeter& memory);
@@ -48,7 +50,7 @@ class PhaseWatch {
   activations::MemoryMeter& memory_;
 };
 
-// The peak of each rank.
+// The peak of each rank in one part of a run.
 struct PhaseMemory {
   struct Rank {
     int64_t predicted_peak_bytes = 0;

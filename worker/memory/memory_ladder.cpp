@@ -72,7 +72,7 @@ AgreedRungs take_over(const SharedRungs& maxima, const LadderState& state,
   agreed.state.cut_went_back = maxima[1] != 0;
   agreed.state.calm_steps = 0;
   agreed.state.validation_parts = maxima[3];
-  agreed.state.is_exhausted = false;  // reported once only
+  agreed.state.is_exhausted = false;  // exhaustion is reported only once
   if (maxima[2] > 0) {
     agreed.exhausted_rank = num_ranks - static_cast<int>(maxima[2]);
   }

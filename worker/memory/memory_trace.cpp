@@ -194,7 +194,7 @@ void write_text(const fs::path& file, const std::string& text) {
   }
 }
 
-// A tensor that shares the vector's memory, so that nothing is allocated that
+// A tensor that shares the vector's memory, so that no memory is allocated that
 // counts against a limit.
 template <typename T>
 at::Tensor bytes_of(std::vector<T>& values) {
@@ -203,7 +203,7 @@ at::Tensor bytes_of(std::vector<T>& values) {
                        at::kByte);
 }
 
-// Number of events, and is_full.
+// The head of a record: its number of events, and is_full.
 using Head = std::vector<int64_t>;
 
 void send_record(collectives::Communicator& world, MemoryRecord record) {

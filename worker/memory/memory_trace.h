@@ -19,23 +19,24 @@
 namespace headroom::memory {
 
 struct MemoryRecord {
-  std::vector<activations::MemoryTimeline::Event> events;  // of one rank
-  bool is_full = false;  // true if the end is missing
+  std::vector<activations::MemoryTimeline::Event> events;  // events of one rank
+  bool is_full = false;  // true if the last events are missing
 };
 
-// `ranks` is in order of ranks. Times count from the first event of all.
+// `ranks` has one record per rank, in order. Times count from the earliest
+// event of any rank.
 std::string to_chrome_trace(const std::vector<MemoryRecord>& ranks);
 chart::AreaChart to_chart(const std::vector<MemoryRecord>& ranks);
 
-// The largest kUncounted value; 0 if there is none.
+// The largest bytes of a kUncounted event; 0 if there is no such event.
 int64_t most_uncounted_bytes(const MemoryRecord& record);
 
 // --memory-trace: records this rank's tensors during the first steps of a run.
-// After each of them rank 0 writes the records of all ranks into the trace FILE
-// and into a picture beside it (FILE with suffix .png). The meter and the
-// thread refer to this object until it is destroyed. Threads: the thread that
-// runs the steps. Errors: Error (exit 2) if rank 0 cannot write;
-// CommunicationError.
+// After each of these steps rank 0 writes the records of all ranks into the
+// trace FILE and into a picture in the same folder (FILE with suffix .png). The
+// meter and the thread refer to this object until it is destroyed. Used only on
+// the thread that runs the steps. Throws Error (exit 2) if rank 0 cannot write
+// a file, and CommunicationError.
 class MemoryTracer {
  public:
   // Creates both files on rank 0, so that a wrong path is refused before the
@@ -55,7 +56,8 @@ class MemoryTracer {
   std::string summary() const { return summary_; }
 
  private:
-  static constexpr size_t kMostEvents = 200'000;  // 4.8 MB; the rest is lost
+  // 4.8 MB; later events are not recorded
+  static constexpr size_t kMostEvents = 200'000;
 
   void pause();
   void write(collectives::Communicator& world);

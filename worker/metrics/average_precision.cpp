@@ -228,7 +228,6 @@ void make_envelope(std::vector<double>& precision) {
     precision[i - 1] = std::max(precision[i - 1], precision[i]);
 }
 
-// y at `at`, for ascending x. If several x are equal, the last one counts.
 double interpolate(const std::vector<double>& x, const std::vector<double>& y,
                    double at) {
   const auto above = std::upper_bound(x.begin(), x.end(), at);

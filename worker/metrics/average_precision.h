@@ -53,7 +53,7 @@ struct ClassPrecision {
   int64_t class_index = 0;
   int64_t labels = 0;
   std::array<double, kNumIouThresholds> ap = {};
-  double precision = 0;  // at the common confidence
+  double precision = 0;  // at AveragePrecision::confidence
   double recall = 0;
 
   double ap50() const { return ap[0]; }
@@ -72,10 +72,10 @@ struct ClassCurves {
   std::vector<double> f1() const;
 };
 
-// Means over the classes that have labels; zeros if none has.
+// Means over the classes that have labels; zeros if no class has labels.
 struct AveragePrecision {
   double map50 = 0;
-  double map = 0;  // also the mean over the thresholds
+  double map = 0;  // mean over classes and thresholds
   double precision = 0;
   double recall = 0;
   // The confidence at which precision and recall are read.
@@ -116,18 +116,19 @@ PrecisionCurve precision_curve(std::span<const DetectionRecord> records,
                                size_t threshold_index, int64_t labels,
                                double recall_epsilon, double precision_epsilon);
 
-// y at `at`, for ascending x. If several x are equal, the last one counts.
+// Interpolates y linearly at the position `at`, for ascending x. If several x
+// are equal, the last one counts.
 double interpolate(const std::vector<double>& x, const std::vector<double>& y,
                    double at);
 
 // The curve with (0, 1) before and (1, 0) after it, where each precision is
-// replaced by the largest from there on.
+// replaced by the largest of itself and all later ones.
 PrecisionCurve envelope_of(const PrecisionCurve& curve);
 
 // The area under envelope_of(curve), linear at 101 recalls, by trapezoids.
 double area_under(const PrecisionCurve& curve);
 
-// Replaces each value by the largest value from there on.
+// Replaces each value by the largest of itself and all later values.
 void make_envelope(std::vector<double>& precision);
 
 }  // namespace headroom::metrics

@@ -131,8 +131,9 @@ bool lies_in(const AreaRange& range, double area) {
 // The objects and detections of one class in one image, and their overlaps.
 struct Cell {
   std::vector<const CocoObject*> objects;
-  std::vector<const CocoDetection*> detections;  // descending and cut
-  std::vector<std::vector<double>> overlaps;     // [detection][object]
+  // in descending score; at most max_detections
+  std::vector<const CocoDetection*> detections;
+  std::vector<std::vector<double>> overlaps;  // [detection][object]
 };
 
 double overlap(const CocoDetection& d, const CocoObject& o) {
@@ -167,7 +168,8 @@ struct Judged {
   Flags matched{}, ignored{};
 };
 
-// Appends the cell's detections. Returns the number of objects that count.
+// Appends the results of the cell's detections to `judged`. Returns the number
+// of objects that count.
 int64_t judge(const Cell& cell, const AreaRange& range,
               std::vector<Judged>& judged) {
   std::vector<size_t> order(cell.objects.size());
@@ -189,8 +191,8 @@ int64_t judge(const Cell& cell, const AreaRange& range,
       size_t best = order.size();
       for (const size_t o : order) {
         if (taken[o][t] && !cell.objects[o]->crowd) continue;
-        // Ignored objects are last: a match with one that counts is never
-        // replaced by them.
+        // Ignored objects are last: a match with an object that counts is never
+        // replaced by an ignored one.
         if (best != order.size() && !is_ignored(best) && is_ignored(o)) break;
         if (cell.overlaps[d][o] < best_iou) continue;
         best_iou = cell.overlaps[d][o];
@@ -220,7 +222,8 @@ Curve curve_of(const std::vector<Judged>& judged, size_t t, size_t most,
   PrecisionCurve curve;
   double hits = 0, misses = 0;
   for (const Judged& one : judged) {
-    // Ignored detections repeat the point before, which changes nothing.
+    // Ignored detections repeat the previous point, which does not change the
+    // curve.
     if (one.rank >= most) continue;
     if (!one.ignored[t]) (one.matched[t] ? hits : misses) += 1;
     curve.recall.push_back(hits / static_cast<double>(objects));

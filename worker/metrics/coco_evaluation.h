@@ -30,15 +30,16 @@ namespace headroom::metrics {
 
 struct PrecisionCurve;
 
-// Threshold i in float64, computed by the reference's formula, so that an IoU
+// Threshold i in float64, computed by pycocotools' formula, so that an IoU
 // equal to a threshold falls on the same side.
 double coco_threshold(size_t i);
 
-// The mean over 101 recalls of step-wise precision, 0 beyond the last.
+// The mean over 101 recalls of step-wise precision, which is 0 beyond the last
+// recall of the curve.
 double coco_step_average(const PrecisionCurve& curve);
 
-// For one image. Returns the detections that count, in the order given.
-// REQUIRES: detections in descending confidence.
+// Matches the detections of one image. Returns the detections that count, in
+// the order given. REQUIRES: detections in descending confidence.
 std::vector<DetectionRecord> coco_match_records(
     std::span<const Detection> detections, std::span<const LabelledBox> labels,
     int64_t max_detections = 100);
@@ -49,7 +50,7 @@ struct CocoClassPrecision {
   double ap = 0;
 };
 
-// Means over the classes that have labels; zeros if none has.
+// Means over the classes that have labels; zeros if no class has labels.
 struct CocoAveragePrecision {
   double map50 = 0;
   double map = 0;
@@ -61,7 +62,8 @@ CocoAveragePrecision compute_coco_average_precision(
     std::span<const DetectionRecord> records,
     std::span<const int64_t> labels_per_class);
 
-// Boxes are in pixels. `area` is that of the object's outline, not its box.
+// Boxes are in pixels. `area` is the area of the object's outline, not of its
+// box.
 struct CocoObject {
   double x = 0, y = 0, w = 0, h = 0;
   double area = 0;
@@ -77,7 +79,8 @@ struct CocoDetection {
 
 struct CocoScene {
   std::vector<CocoObject> objects;
-  std::vector<CocoDetection> detections;  // any order; of equals the first
+  // any order; of equal scores the first is preferred
+  std::vector<CocoDetection> detections;
 };
 
 // Sizes by the area: below 32 x 32 pixels, up to 96 x 96, and above.
@@ -86,16 +89,18 @@ inline constexpr size_t kNumCocoAreas = 4;
 inline constexpr std::array<const char*, kNumCocoAreas> kCocoAreaNames{
     "all", "small", "medium", "large"};
 
-// -1 if no object counts, as in pycocotools.
+// A figure is -1 if no object counts, as in pycocotools.
 struct CocoFigures {
   int64_t objects = 0;  // objects that count
   double ap = -1, ap50 = -1, ap75 = -1;
-  double ar1 = -1, ar10 = -1, ar = -1;  // with 1, 10 and max_detections boxes
+  // recall with at most 1, 10 and max_detections boxes per image and class
+  double ar1 = -1, ar10 = -1, ar = -1;
 };
 
 struct CocoEvaluation {
   std::array<CocoFigures, kNumCocoAreas> by_area;
-  // Figures by class. Means over classes skip those without objects that count.
+  // Figures by class. Means over classes skip classes without objects that
+  // count.
   std::vector<std::array<CocoFigures, kNumCocoAreas>> classes;
 
   // Figures in pycocotools' order: AP AP50 AP75 APs APm APl AR1 AR10 AR ARs ARm

@@ -14,7 +14,7 @@ constexpr float kIouEpsilon = 1e-7f;
 // The detection that an object takes.
 struct Taken {
   size_t detection = 0;
-  float iou = 0;  // 0 if it takes none
+  float iou = 0;  // 0 if no detection matches the object
 };
 
 // For each label, the detection that is assigned to it and overlaps it most.

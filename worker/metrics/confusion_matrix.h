@@ -5,7 +5,8 @@
 // overlaps most, with an IoU above 0.45. Each object takes the one of these
 // detections that overlaps it most. An object without a detection counts as
 // predicted background. A detection that no object took counts as actual
-// background, but only in images in which some object was taken, as in YOLOv5.
+// background, but only in images in which some object took a detection, as in
+// YOLOv5.
 #pragma once
 
 #include <cstdint>

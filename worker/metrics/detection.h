@@ -2,14 +2,14 @@
 // input of the metrics.
 //
 // They contain no pointers, so ranks exchange arrays of them as bytes. All
-// arithmetic is float32, as in the reference.
+// arithmetic is float32, as in YOLOv5.
 #pragma once
 
 #include <cstdint>
 
 namespace headroom::metrics {
 
-// Corners in pixels. Each function says which picture's pixels it uses.
+// Corners in pixels. Each function documents which picture's pixels it uses.
 struct Corners {
   float x1 = 0, y1 = 0, x2 = 0, y2 = 0;
 };
@@ -25,8 +25,8 @@ struct LabelledBox {
   int32_t class_index = 0;
 };
 
-// Intersection over union in float32, as the reference computes it. `epsilon`
-// is added to the union. 0 if nothing is shared, also for two equal points.
+// Intersection over union in float32, as YOLOv5 computes it. `epsilon` is added
+// to the union. 0 if the boxes do not intersect, also for two equal points.
 inline float corner_iou(const Corners& a, const Corners& b, float epsilon) {
   const float left = a.x1 > b.x1 ? a.x1 : b.x1;
   const float right = a.x2 < b.x2 ? a.x2 : b.x2;

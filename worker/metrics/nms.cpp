@@ -85,8 +85,9 @@ std::vector<Detection> suppress(const std::vector<Detection>& candidates,
 
 // Rows of predictions on the host, image after image.
 struct HostRows {
-  at::Tensor fields;            // [rows, fields] float32
-  std::vector<int64_t> begins;  // each image's first row, and the end
+  at::Tensor fields;  // [rows, fields] float32
+  // each image's first row, then the number of rows
+  std::vector<int64_t> begins;
 };
 
 HostRows all_rows(const at::Tensor& decoded) {

@@ -6,15 +6,16 @@
 // suppress greedily boxes of the same class that overlap by more than the
 // threshold; keep the first max_detections.
 //
-// It differs from YOLOv5 in two ways, which are both repairs. Classes are real
-// groups: YOLOv5 shifts classes apart by 7680 px, which rounds the coordinates
-// of high classes and mixes classes in larger images. And there is no time
-// limit that drops images. Equal scores keep the order of the rows.
+// It differs from YOLOv5 in two ways, which both correct faults. Classes are
+// real groups: YOLOv5 shifts classes apart by 7680 px, which rounds the
+// coordinates of high classes and mixes classes in larger images. And there is
+// no time limit that drops images. Equal scores keep the order of the rows.
 //
 // Images are processed in parallel on the host. If predictions are on a device,
-// only rows that can give a detection are copied, unless these are many. The
-// suppression compares each candidate with all kept boxes of its class, so its
-// time is quadratic in these; max_candidates and max_detections limit it.
+// only rows that can give a detection are copied, unless there are many such
+// rows. The suppression compares each candidate with all kept boxes of its
+// class, so its time is quadratic in their number; max_candidates and
+// max_detections limit it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,8 +35,8 @@ struct NmsOptions {
   double iou_threshold = 0.6;
   int64_t max_detections = 300;  // per image
   bool multi_label = true;       // no effect with one class
-  bool agnostic = false;         // boxes of other classes suppress too
-  std::vector<int64_t> classes;  // only these classes; empty for all
+  bool agnostic = false;         // boxes of other classes also suppress
+  std::vector<int64_t> classes;  // returns only these classes; empty for all
   int64_t max_candidates = 30000;
 };
 

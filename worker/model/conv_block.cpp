@@ -23,15 +23,16 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Data for backward besides tensors. The groups are copied, because the next
-// micro-batch may replace StepContext's before this one's backward.
+// Data for backward that autograd does not save. The groups are copied, because
+// the next micro-batch may replace the groups in StepContext before this
+// micro-batch's backward.
 struct BlockPlan : torch::CustomClassHolder {
   kernels::ConvolutionShape convolution;
   kernels::GroupedBatchNorm norm;
   HaloReach reach;  // empty if x has all rows that the kernel needs
   HaloExchange* halo = nullptr;  // nullptr if the reach is empty
   at::Tensor ready;              // 16-bit copy of the weight; may be undefined
-  // The parameters whose gradients are added to in place
+  // The parameters to whose gradients the kernels add directly
   // (StepContext::adds_gradients). If undefined, autograd adds the gradient.
   at::Tensor weight, norm_weight, norm_bias;
 };
@@ -89,7 +90,8 @@ c10::intrusive_ptr<BlockPlan> plan_block(const ConvBlockArguments& arguments,
   return plan;
 }
 
-// This layer's slice of the step's sums; undefined if they are not wanted.
+// This layer's slice of the step's batch-norm sums; undefined if the context
+// has no sums.
 at::Tensor sums_slice(const ConvBlockArguments& arguments,
                       const StepContext& context) {
   if (!context.batch_norm_sums.defined()) return {};
@@ -102,8 +104,8 @@ at::Tensor sums_slice(const ConvBlockArguments& arguments,
   return context.batch_norm_sums.narrow(0, arguments.sums_offset, size);
 }
 
-// Statistics of the step's groups. If the layer is run again, returns those of
-// the first pass, so that sums are exchanged and counted only once.
+// Statistics of the step's groups. If the layer is run again, returns the
+// statistics of the first pass, so that sums are exchanged and counted once.
 at::Tensor step_statistics(const at::Tensor& y, BlockPlan& plan,
                            const ConvBlockArguments& arguments,
                            const StepContext& context) {

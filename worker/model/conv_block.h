@@ -3,14 +3,14 @@
 // Almost all of a detector consists of this block. As one function it needs
 // fewer passes over memory than separate batch-norm and activation operators:
 // one for the statistics, one for normalise + activate; backward recomputes the
-// activation from the convolution's output in two passes. It is also the place
-// where memory policies and splits of the batch and of the image attach.
+// activation from the convolution's output in two passes. The block also
+// implements memory policies and splits of the batch and of the image.
 //
 // Statistics are computed over groups of samples (StepContext::groups), in
 // double. If a group spans ranks, the sums are added over ranks by
 // StepContext::exchange: [sum, sum of squares] in forward, [sum dy, sum dy *
-// xhat] in backward. Normalisation is YOLOv5's: biased variance, eps 1e-3;
-// running statistics use the unbiased variance.
+// xhat] in backward. Normalisation is that of YOLOv5: biased variance, eps
+// 1e-3; running statistics use the unbiased variance.
 //
 // If each rank holds some rows of the image (StepContext::halo), a kernel that
 // reads beyond them gets the rows around x from other ranks, and zeros at the
@@ -51,7 +51,7 @@ inline constexpr double kBatchNormMomentum = 0.03;
 struct ConvBlockArguments {
   at::Tensor x;
   at::Tensor weight;
-  // The weight in x's type if weight's differs (compute_weight()).
+  // The weight in x's type, if `weight` has another type (compute_weight()).
   at::Tensor compute_weight;
   at::Tensor norm_weight;   // gamma [C_out]
   at::Tensor norm_bias;     // beta [C_out]
@@ -61,7 +61,7 @@ struct ConvBlockArguments {
   int64_t padding = 0;
   int64_t groups = 1;
   layers::ActivationFunction activation = {};
-  // where this layer's slice of batch_norm_sums begins
+  // The offset of this layer's slice of batch_norm_sums.
   int64_t sums_offset = 0;
 };
 

@@ -98,7 +98,7 @@ void add_bias(ModelState& state, const std::string& prefix, at::Tensor* bias,
 
 // --- Squeeze and excitation
 
-// Slope of the hard sigmoid between its ends.
+// Slope of the hard sigmoid between 0 and 1.
 constexpr double kSlope = 1.0 / 6;
 
 at::Tensor as_matrix(const at::Tensor& weight) {
@@ -110,7 +110,7 @@ at::Tensor over_cells(const at::Tensor& values, const at::Tensor& map) {
   return values.to(map.scalar_type()).view({map.size(0), map.size(1), 1, 1});
 }
 
-// Adds values over the ranks that share images; this needs host memory.
+// Adds values over the ranks that share images, by a copy in host memory.
 void sum_over_images(HaloExchange* halo, at::Tensor& values) {
   if (halo == nullptr) return;
   at::Tensor here = values.cpu();

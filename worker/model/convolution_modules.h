@@ -1,9 +1,9 @@
 // The modules with parameters, as objects that own them:
 //
 //   Conv   convolution, batch norm, activation as one operation (conv_block.h)
-//   TransposedConv   transposed convolution with a bias, kernel and stride
-//          equal: every cell becomes its own kernel x kernel cells, so ranks
-//          that split an image by rows need no exchange
+//   TransposedConv   transposed convolution with a bias and equal kernel and
+//          stride: every cell becomes kernel x kernel cells of its own, so
+//          ranks that split an image by rows need no exchange
 //   SqueezeExcite   squeeze and excitation; its matrix products are 1x1
 //          convolutions of means in the state, "fc1." and "fc2."
 //
@@ -66,8 +66,8 @@ class ConvolutionModule {
   virtual at::Tensor apply(const at::Tensor& x, const StepContext& context) = 0;
 };
 
-// Makes the module that runs `block`. `prefix` is its name in the state,
-// "model.4.m.0.cv1.".
+// Makes the module that runs `block`. `prefix` is the module's name in the
+// state, "model.4.m.0.cv1.".
 std::unique_ptr<ConvolutionModule> make_module(
     ModelState& state, const std::string& prefix,
     const layers::LayerProgram::Block& block);

@@ -19,8 +19,8 @@ class DerivedMaps {
  public:
   virtual ~DerivedMaps() = default;
 
-  // Computes the same bits again. Called in backward with gradient mode off,
-  // when the layer's parameters may have been released.
+  // Computes a map again, with the same bits. Called in backward with gradient
+  // mode off; the layer's parameters may have been released by then.
   using Make =
       std::function<at::Tensor(const std::vector<at::Tensor>& sources)>;
 
@@ -29,13 +29,14 @@ class DerivedMaps {
                            const std::vector<at::Tensor>& sources,
                            Make make) = 0;
 
-  // A part of a layer, from one map to one map, that saves much more than its
-  // input and takes little time.
+  // A part of a layer that makes one map from one map. It takes little time,
+  // but saves much more for backward than its input.
   using Piece = std::function<at::Tensor(const at::Tensor& input,
                                          const StepContext& inside)>;
 
-  // Returns piece(input, context). The tensors it saves may be computed again
-  // by running it once more in backward, then without communication.
+  // Returns piece(input, context). The tensors that the piece saves may be
+  // computed again in backward: the piece is then run once more, without
+  // communication.
   virtual at::Tensor run_again(const at::Tensor& input,
                                const StepContext& context, Piece piece) = 0;
 };

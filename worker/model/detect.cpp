@@ -24,9 +24,9 @@ namespace {
 
 using Anchors = std::vector<std::vector<std::pair<double, double>>>;
 
-// The bias of a new detector: it expects 8 objects in an image of 640 pixels
-// and nearly equally rare classes, so that training does not begin with a flood
-// of false detections (Lin et al., arXiv:1708.02002, section 3.3).
+// The bias of a new detector. It corresponds to 8 objects in an image of 640
+// pixels and nearly equally rare classes, so that training does not begin with
+// many false detections (Lin et al., arXiv:1708.02002, section 3.3).
 at::Tensor fresh_bias(const InitialisationKey& key, int64_t c_in,
                       int64_t num_anchors, int64_t num_fields, int64_t stride) {
   at::Tensor bias = uniform_values(key, {num_anchors * num_fields},
@@ -72,7 +72,8 @@ at::Tensor anchors_in_cells(const std::vector<layers::MapShape>& inputs,
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The number of channels of a head in computation; padded on a device.
+// The number of channels with which a head is computed: padded for 16-bit maps
+// on a device.
 int64_t computed_channels(const at::Tensor& map, int64_t channels) {
   return map.is_cpu() || map.element_size() != 2 ? channels
                                                  : filled_channels(channels);

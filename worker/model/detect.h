@@ -24,9 +24,9 @@ namespace headroom::model {
 
 class Detect final : public Layer {
  public:
-  // One level per input. anchors[level] are in pixels (w, h), the same number
-  // for each level. If the anchors' areas decrease while strides increase, the
-  // order of their levels is reversed.
+  // One level per input. anchors[level] are in pixels (w, h); all levels have
+  // the same number of anchors. If the anchors' areas decrease while strides
+  // increase, the order of `anchors` is reversed.
   Detect(ModelState& state, const std::string& prefix,
          const std::vector<layers::MapShape>& inputs,
          std::vector<std::vector<std::pair<double, double>>> anchors,

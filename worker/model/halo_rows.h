@@ -1,9 +1,10 @@
 // halo_rows: a map together with rows around it that other ranks hold.
 //
-// For a kernel that reads beyond a rank's rows, this computes how far it
-// reaches, fetches the rows (only once, even if the layer is run again), and
-// returns their gradients. The halo is stored apart from the map, so that the
-// map, which its producer keeps anyway, is not stored twice.
+// For a kernel that reads beyond a rank's rows, these functions compute how far
+// the kernel reaches, fetch the rows (only once, even if the layer is run
+// again), and send the gradients of the rows back. The halo is stored apart
+// from the map, so that the map, which its producer keeps anyway, is not stored
+// twice.
 //
 // REQUIRES for all functions: StepContext::halo is set; called from the thread
 // that runs the step, in backward too.
@@ -41,12 +42,14 @@ at::Tensor fetch_halo(const at::Tensor& x, const HaloReach& reach,
 at::Tensor join_halo(const at::Tensor& x, const at::Tensor& halo,
                      const HaloReach& reach);
 
-// Returns the gradient of x [N, C, H, W] from that of the joined map. Sends the
-// gradients of other ranks' rows to them and adds those they send.
+// Returns the gradient of x [N, C, H, W] from the gradient of the joined map.
+// Sends the gradients of other ranks' rows to these ranks, and adds the
+// gradients of this rank's rows that other ranks send.
 at::Tensor give_back_halo(const at::Tensor& djoined, const HaloReach& reach,
                           HaloExchange& exchange);
 
-// Fetch and join as one differentiable operation; keeps nothing for backward.
+// Fetches and joins the halo as one differentiable operation, which saves no
+// tensor for backward.
 at::Tensor with_halo(const at::Tensor& x, const HaloReach& reach,
                      double beyond_edge, const StepContext& context);
 

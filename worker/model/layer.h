@@ -35,7 +35,7 @@ class Layer {
 // owns the tensor; `tensor` points to it, so that it can be replaced by a view
 // of a flat buffer.
 enum class TensorRole {
-  kConvolutionWeight,  // decayed
+  kConvolutionWeight,  // subject to weight decay
   kBias,               // convolution and batch-norm biases
   kNormWeight,         // batch-norm scales
   kRunningStatistic,   // running_mean, running_var
@@ -46,8 +46,8 @@ struct NamedTensor {
   std::string name;
   TensorRole role = TensorRole::kConstant;
   at::Tensor* tensor = nullptr;
-  // The 16-bit copy of a convolution's weight, for maps of that type; nullptr
-  // if there is none. Code that changes the weight must update the copy.
+  // The 16-bit copy of a convolution's weight, for 16-bit maps; nullptr if
+  // there is no copy. Code that changes the weight must update the copy.
   at::Tensor* compute = nullptr;
   int64_t layer = 0;  // index in the model table
 
@@ -61,10 +61,10 @@ using NamedTensors = std::vector<NamedTensor>;
 
 // LayerExecutor: a hook that runs layers instead of calling them directly.
 //
-// A memory policy or a sharding of parameters acts around whole layers, and
-// neither layers nor graph depend on it: the graph runs every layer through
-// StepContext::runner if it is set. Executors may be nested; the innermost one
-// calls layer.forward(inputs, context).
+// Memory policies and the sharding of parameters act before and after whole
+// layers. Layers and graph do not depend on them: the graph runs every layer
+// through StepContext::runner if that is set. Executors may be nested; the
+// innermost one calls layer.forward(inputs, context).
 class LayerExecutor {
  public:
   virtual ~LayerExecutor() = default;

@@ -10,9 +10,9 @@
 // and H and W multiples of max_stride(). If `ch` is 1, images may have three
 // channels, which are converted to gray. heads[level] [N, anchors, H/stride,
 // W/stride, 5 + num_classes] have the fields x, y, w, h, objectness, classes,
-// before the sigmoid. Types: the state is float32 or float64. Maps have the
-// images' type: that of the state, or bfloat16 or float16 with a float32 state;
-// then heads are float32.
+// before the sigmoid. Types: the state is float32 or float64. Images have the
+// state's type, or bfloat16 or float16 if the state is float32. Maps have the
+// images' type; the heads of 16-bit images are float32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -44,7 +44,8 @@ class LayerGraph {
   LayerGraph(const LayerGraph&) = delete;
   LayerGraph& operator=(const LayerGraph&) = delete;
 
-  // One tensor per level, finest first. REQUIRES: all layers are kept.
+  // Returns the heads, one tensor per level, finest first. REQUIRES: all layers
+  // are kept.
   std::vector<at::Tensor> forward(const at::Tensor& images,
                                   const StepContext& context);
 
@@ -55,17 +56,18 @@ class LayerGraph {
   };
   // Drops the layers outside `layers` and frees their tensors. From then on
   // state(), batch_norms() and batch_norm_sums_size() cover the kept layers
-  // only. If the head is dropped, levels() keeps the anchors it has at this
-  // moment, so load weights first. REQUIRES: a non-empty range of kept layers.
+  // only. If the head is dropped, levels() keeps the anchors of this moment, so
+  // load weights first. REQUIRES: `layers` is a non-empty range of layers that
+  // are still kept.
   void keep_layers(LayerRange layers);
   LayerRange kept_layers() const;
 
-  using LayerMaps = std::map<int, at::Tensor>;  // by layer
+  using LayerMaps = std::map<int, at::Tensor>;  // maps by layer index
   // Runs the kept layers. `received` has the map of every other layer that they
   // read; `images` may be undefined if no kept layer reads them. Returns the
-  // maps of the layers in `wanted`, in that order, or the heads if the last
-  // layer is kept; with the head, `wanted` must be empty. A map that is not
-  // wanted is released after its last reader.
+  // maps of the layers in `wanted`, in that order. If the last layer is kept,
+  // returns the heads, and `wanted` must be empty. A map that is not in
+  // `wanted` is released after its last reader.
   std::vector<at::Tensor> forward_layers(LayerMaps received,
                                          const at::Tensor& images,
                                          const StepContext& context,
@@ -99,17 +101,17 @@ class LayerGraph {
     int64_t stride = 0;
     std::vector<std::pair<double, double>> anchors;  // pixels (w, h)
   };
-  // Read from the state, because loading weights may change anchors. Valid
-  // until the next call.
+  // The anchors are read from the state, because loading weights may change
+  // them. The reference is valid until the next call.
   const std::vector<Level>& levels() const;
   int64_t num_classes() const;
   int64_t input_channels() const;
   int64_t max_stride() const;
-  int64_t num_layers() const;  // of the table, kept or not
+  int64_t num_layers() const;  // layers of the table, kept or dropped
 
   // The layers that each layer reads: earlier layers, or -1 for the images.
   const std::vector<std::vector<int>>& inputs() const;
-  // The output shape of each layer, kept or not; unset for the head.
+  // The output shape of each layer, kept or dropped; unset for the head.
   const std::vector<layers::MapShape>& map_shapes() const;
 
   // Stops the parameters of layers [0, num_layers_frozen) from learning.

@@ -35,8 +35,8 @@ class ModelState {
   void add(const std::string& name, TensorRole role, at::Tensor* tensor,
            const at::Tensor& values);
   // Registers running statistics for the step's commit. Writes the offset of
-  // their slice of StepContext::batch_norm_sums, in elements, to `sums_offset`,
-  // now and again whenever layers are dropped.
+  // their slice of StepContext::batch_norm_sums, in elements, to `sums_offset`:
+  // in this call, and again whenever layers are dropped.
   void add_batch_norm(const std::string& name, int64_t channels,
                       at::Tensor* running_mean, at::Tensor* running_var,
                       int64_t* sums_offset);
@@ -59,7 +59,7 @@ class ModelState {
   int64_t layer_ = 0;
   NamedTensors tensors_;
   std::vector<LayerGraph::BatchNorm> batch_norms_;
-  // pointers into the modules, one per batch norm
+  // Pointers to the modules' offsets, one per batch norm.
   std::vector<int64_t*> sums_offsets_;
   int64_t batch_norm_sums_size_ = 0;
 };

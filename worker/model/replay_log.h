@@ -1,9 +1,10 @@
 // ReplayLog: records values that a layer received from other ranks, so that the
 // layer can be run once more.
 //
-// A recomputation must not communicate, and must not count anything twice. So
-// values from elsewhere (batch-norm statistics, halo rows) are obtained through
-// this log: the first pass records them, and a replay returns them in order.
+// A recomputation must not communicate, and must not add to the batch-norm sums
+// again. So layers obtain values from other ranks (batch-norm statistics, halo
+// rows) through this log: the first pass records them, and a replay returns
+// them in the same order.
 #pragma once
 
 #include <ATen/core/Tensor.h>

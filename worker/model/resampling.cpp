@@ -40,8 +40,8 @@ at::Tensor without_rows_beyond_edge(const at::Tensor& rows, int64_t above,
 
 // The chain of poolings on a rank's rows [N, C, H, W]. All rows that the whole
 // chain needs are fetched in one exchange, and each pooling uses up its part of
-// them. Windows are those of the whole map, in the same order, so ties between
-// equal values are resolved in the same way.
+// them. The windows and their order are the same as for the whole map, so ties
+// between equal values are resolved in the same way.
 std::vector<at::Tensor> pools_of_rows(const at::Tensor& x,
                                       const std::vector<int64_t>& windows,
                                       const StepContext& context) {

@@ -3,7 +3,8 @@
 // Layers do not depend on ranks: everything that spans ranks is passed in here.
 // In a single process there are only local groups and no exchange.
 //
-// The caller keeps everything it points to alive until backward is done.
+// The caller keeps all objects that the context points to until backward is
+// done.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,11 +24,11 @@ class LayerExecutor;  // worker/model/layer.h
 class ReplayLog;      // worker/model/replay_log.h
 
 struct StepContext {
-  // True: batch statistics (training); false: running ones (evaluation).
+  // True: batch statistics (training); false: running statistics (evaluation).
   bool training = false;
   std::vector<BatchNormGroup> groups;      // empty in evaluation
   StatisticsExchange* exchange = nullptr;  // nullptr if every group is local
-  HaloExchange* halo = nullptr;            // nullptr if the whole image is here
+  HaloExchange* halo = nullptr;            // nullptr if images are not split
   LayerExecutor* runner = nullptr;         // nullptr: call layers directly
   ReplayLog* replay_log = nullptr;         // nullptr if the layer runs once
   DerivedMaps* derived = nullptr;          // nullptr: keep all saved maps

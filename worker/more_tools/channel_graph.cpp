@@ -49,8 +49,8 @@ class Walk {
   }
 
  private:
-  // A channel of a map: the outputs of convolutions that are added to it, as
-  // numbered through the model. Empty for a channel of the images.
+  // A channel of a map: the indices in outputs_ of the convolution outputs
+  // whose sum it is. Empty for a channel of the images.
   using Channel = std::vector<size_t>;
   using Map = std::vector<Channel>;
   static constexpr int kNone = -1;
@@ -58,8 +58,9 @@ class Walk {
   struct Output {
     size_t convolution = 0;
     int64_t channel = 0;
-    size_t tied_to = 0;  // an output that it is tied to, or itself
-    // The unit and the index in it; set for the first output only.
+    size_t tied_to = 0;  // index of an output tied to this one, or its own
+    // The unit and the index in the unit; set only for the first of the outputs
+    // that are tied together.
     int unit = kNone;
     int64_t index = 0;
   };
@@ -185,7 +186,7 @@ class Walk {
     outputs_[first_of(b.front())].tied_to = first_of(a.front());
   }
 
-  // The first of all outputs that are tied to this one.
+  // The first of all outputs that are tied to `output`.
   size_t first_of(size_t output) {
     while (outputs_[output].tied_to != output) {
       Output& here = outputs_[output];
@@ -197,7 +198,7 @@ class Walk {
 
   // Numbers the units: channels that are written by the same convolutions form
   // a unit. Units are in the order of the state, except that the last
-  // convolution of a layer comes after the layer's others.
+  // convolution of a layer follows the layer's other convolutions.
   void number_units() {
     std::vector<std::vector<size_t>> writers(outputs_.size());
     for (size_t output = 0; output < outputs_.size(); ++output) {
@@ -258,7 +259,7 @@ class Walk {
     return segments;
   }
 
-  // Whether the channel is number `index` of the segment.
+  // Whether `channel` is the channel of the segment with that index.
   bool continues(const ChannelGraph::Segment& segment, const Channel& channel,
                  size_t index) {
     if (channel.size() != segment.sum.size()) return false;

@@ -7,12 +7,12 @@
 //
 //   - their maps are added: cv1 of a C3 with shortcuts and every bottleneck's
 //     cv2;
-//   - one of them reads the other with one channel per group: the two of a
-//     GhostConv. Its map joins both, so each channel of the unit is in it
-//     twice.
+//   - one of them reads the map of the other with one channel per group: the
+//     two convolutions of a GhostConv. The GhostConv's map joins both maps, so
+//     it has each channel of the unit twice.
 //
-// In a C3Ghost both happen: cv1's first half and its second half are the same
-// unit. The graph is built from the layers' programs
+// Both cases occur in a C3Ghost: the first half and the second half of cv1's
+// output are the same unit. The graph is built from the layers' programs
 // (configs/layers/layer_program.h) and needs no modules.
 //
 // Errors: Error that names the layer and the reason if channels are tied in a
@@ -34,7 +34,7 @@ namespace headroom::tools {
 struct ChannelGraph {
   struct Unit {
     int64_t channels = 0;
-    size_t layer = 0;  // the first layer that writes it
+    size_t layer = 0;  // the first layer that writes the unit
   };
   // A convolution with batch norm.
   struct Convolution {
@@ -47,8 +47,8 @@ struct ChannelGraph {
     size_t convolution = 0;
     int64_t first_channel = 0;
   };
-  // The channels of a unit inside a map. They are the sum of these parts. For
-  // channels of the images `sum` is empty.
+  // The channels of a unit inside a map: the sum of the parts in `sum`, which
+  // is empty for channels of the images.
   struct Segment {
     int unit = kImages;
     int64_t channels = 0;
@@ -61,8 +61,8 @@ struct ChannelGraph {
     bool normed = true;  // false: a convolution of the head
     std::vector<Segment> input;
   };
-  // The data for writing a layer's line of the table: the units of the layer's
-  // map, and the units of each of widths.blocks.
+  // The data from which a layer's line of the table is written: the units of
+  // the layer's map, and the units of each block in widths.blocks.
   struct Line {
     layers::LayerWidths widths;
     std::vector<int> output;
@@ -71,7 +71,7 @@ struct ChannelGraph {
   std::vector<Unit> units;
   std::vector<Convolution> convolutions;
   std::vector<Reader> readers;
-  std::map<size_t, Line> lines;  // of the layers that have convolutions
+  std::map<size_t, Line> lines;  // by layer, for layers with convolutions
 };
 
 // `table` must have the model's number of classes.

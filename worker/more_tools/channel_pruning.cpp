@@ -21,7 +21,7 @@
 namespace headroom::tools {
 namespace {
 
-constexpr int64_t kLeastKept = 4;  // one in so many
+constexpr int64_t kLeastKept = 4;  // a unit keeps one channel in four
 
 using State = std::map<std::string, at::Tensor>;
 
@@ -33,7 +33,8 @@ State state_of(model::LayerGraph& model) {
   return state;
 }
 
-// The score of each unit's channels: the largest |scale| among its writers.
+// The score of each channel of each unit: the largest |scale| in the
+// convolutions that write it.
 std::vector<std::vector<double>> scores_of(const ChannelGraph& graph,
                                            const State& state) {
   std::vector<std::vector<double>> scores;
@@ -53,7 +54,8 @@ std::vector<std::vector<double>> scores_of(const ChannelGraph& graph,
   return scores;
 }
 
-// How many of a unit's `marked` channels can go so that a multiple remains.
+// How many of a unit's `marked` channels can be removed so that the number of
+// remaining channels is a multiple of `multiple`.
 int64_t removable(int64_t channels, int64_t marked, int64_t multiple) {
   const int64_t least = std::max<int64_t>(1, divided_up(channels, kLeastKept));
   const int64_t kept = std::max(channels - marked, least);
@@ -251,8 +253,8 @@ bool has_same_groups(const layers::LayerProgram::Block& before,
   return after.groups == (before.groups == 1 ? 1 : after.in_channels);
 }
 
-// Checks that the pruned table builds the same layers: what a module adds or
-// expands, and the groups of DWConv, depend on the number of channels.
+// Checks that the pruned table builds the same layers: a module's shortcuts and
+// expansion and the groups of DWConv depend on the number of channels.
 void require_same_layers(const layers::ModelTable& table,
                          const layers::ModelTable& pruned) {
   const auto before = layers::layer_costs(table);

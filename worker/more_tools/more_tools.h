@@ -1,6 +1,6 @@
-// The tools that a run does without: pack, prune, tile and verify. A build with
-// CMake's HEADROOM_ANNEX=OFF has absent.cpp, which refuses them in one line,
-// instead of the other files of this folder.
+// The tools that no run needs: pack, prune, tile and verify. A build with
+// CMake's HEADROOM_ANNEX=OFF has absent.cpp instead of the other files of this
+// folder; each tool then throws Error that it is not part of the build.
 #pragma once
 
 #include <string_view>
@@ -9,8 +9,7 @@
 
 namespace headroom::tools {
 
-// A tool of this folder or of worker/tools; nullptr if there is none of that
-// name.
+// The tool `name` of this folder or of worker/tools; nullptr if there is none.
 const ToolCommand* find_any_tool(std::string_view name);
 
 int pack_command(int argc, char** argv);

@@ -51,7 +51,7 @@ void print_share(const char* what, int64_t before, int64_t after) {
 const std::string kFirstLine =
     "# Written by headroom prune: the channels that are left.";
 
-// Refuses to replace a table that this command did not write.
+// Throws Error if the file exists and was not written by this command.
 void check_table_file(const fs::path& path) {
   std::string first_line;
   std::ifstream file(path);

@@ -26,7 +26,8 @@ struct VerifyRequest {
   labels::IndexOptions index;
 };
 
-// Refuses a copy inside an image folder: it would be part of the data set.
+// Throws Error if the copy would be inside an image folder, and thus part of
+// the data set.
 void require_outside_images(const std::filesystem::path& copy,
                             const configs::DataConfig& config) {
   namespace fs = std::filesystem;

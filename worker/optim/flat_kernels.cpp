@@ -4,7 +4,8 @@ namespace headroom::optim {
 namespace {
 
 // Independent partial sums. With a single sum the compiler may not reorder the
-// additions, and could not use vector code. This fixes the order of the sum.
+// additions, and could not use vector code. The number of partial sums fixes
+// the order of the additions.
 constexpr int64_t kLanes = 8;
 
 template <typename T, typename Element>
@@ -61,7 +62,7 @@ double sum_of_squares(const T* __restrict a, const T* __restrict b,
   if (b == nullptr)
     return sum_of_lanes<T>(
         size, [a](int64_t i) { return static_cast<double>(a[i]); });
-  // The sum is rounded to T first, as the gradient that the step uses is.
+  // The sum is rounded to T first, like the gradient that the step uses.
   return sum_of_lanes<T>(
       size, [a, b](int64_t i) { return static_cast<double>(a[i] + b[i]); });
 }

@@ -5,7 +5,8 @@
 // step's update is skipped), and doubled after 2,000 steps in a row with finite
 // gradients. It is a power of two, so dividing by it is exact.
 //
-// A plain value. It is equal on all ranks, because it follows from the votes.
+// A plain value. The scale is equal on all ranks, because it follows from the
+// votes.
 #pragma once
 
 #include <cmath>
@@ -19,7 +20,7 @@ struct LossScale {
   static constexpr int64_t kGrowthInterval = 2000;
 
   double value = kFirst;
-  int64_t good_steps = 0;  // steps since it last changed
+  int64_t good_steps = 0;  // finite steps since the last overflow or growth
 
   // False at the smallest scale: an overflow there has another cause.
   bool can_fall() const { return value > kSmallest; }

@@ -28,7 +28,7 @@ namespace headroom::optim {
 
 // Index into StepSettings::lr and the settings of sgd_step.
 enum ParameterGroup : int {
-  kBiasGroup = 0,        // every bias, batch norm's included; no decay
+  kBiasGroup = 0,        // all biases, also of batch norms; no decay
   kWeightGroup = 1,      // convolution weights; decayed
   kNormWeightGroup = 2,  // batch-norm scales; no decay
 };
@@ -59,16 +59,17 @@ StepSettings settings_at(const ScheduleOptions& options, int64_t step,
 // Factor of lr0 at an epoch: the function f above.
 double lr_factor(const ScheduleOptions& options, int64_t epoch);
 
-// Last step of the warm-up; -1 without one.
+// The last step of the warm-up; -1 if there is no warm-up.
 int64_t last_warmup_step(const ScheduleOptions& options);
 
 // The decay of kWeightGroup: weight_decay * batch * accumulate / nominal.
 double weight_decay(const ScheduleOptions& options);
 
 // Returns true if the optimizer updates at the end of `step`.
-// `last_optimizer_step` is -1 before the first. At the start of an epoch the
-// caller zeroes the accumulated gradient, but this count continues: a partial
-// sum at the end of an epoch is dropped, as in YOLOv5.
+// `last_optimizer_step` is -1 before the first optimizer step. At the start of
+// an epoch the caller zeroes the accumulated gradient, but does not reset
+// `last_optimizer_step`: a partial sum at the end of an epoch is dropped, as in
+// YOLOv5.
 bool is_optimizer_step(int64_t step, int64_t last_optimizer_step,
                        int64_t accumulate);
 

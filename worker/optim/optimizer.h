@@ -77,9 +77,9 @@ inline void check_flat_pair(const char* name_a, const at::Tensor& a,
 // SGD with Nesterov momentum over a flat buffer, in one pass over memory.
 //
 // Clipping, decay, momentum and update are one loop: parameter, gradient and
-// momentum are read once. Nothing is allocated, because nothing may fail after
-// the vote of a step. The arithmetic is that of PyTorch's SGD(nesterov=True)
-// with dampening 0 (the form of Sutskever et al. 2013).
+// momentum are read once. Nothing is allocated, because no operation may fail
+// after the vote of a step. The arithmetic is that of PyTorch's
+// SGD(nesterov=True) with dampening 0 (the form of Sutskever et al. 2013).
 //
 // Elements outside all segments (padding, frozen layers) are not changed.
 // `first_step`: the momentum buffer is set to the gradient, and its old content
@@ -120,7 +120,7 @@ kernels::AdamCoefficients<double> adam_coefficients(
 
 using configs::OptimizerKind;
 
-// Names of the moment buffers in checkpoints; there are
+// Names of the moment buffers in checkpoints; their number is
 // configs::num_moments(kind).
 std::vector<std::string> moment_names(OptimizerKind kind);
 
@@ -144,13 +144,13 @@ void optimizer_step(OptimizerKind kind, const OptimizerStep& step,
 //   average = d*average + (1 - d)*value,  d(t) = 0.9999*(1 - exp(-t/2000))
 //
 // t counts optimizer steps from 1. The average covers every floating-point
-// state tensor, batch-norm statistics included, and starts as a copy.
+// state tensor, batch-norm statistics included, and starts as a copy of it.
 // num_batches_tracked is not averaged.
 
 double ema_decay(int64_t updates);
 
-// Works in place; allocates nothing. `updates` includes this one. REQUIRES: two
-// flat tensors of equal size and type; updates >= 1.
+// Works in place; allocates nothing. `updates` includes this update. REQUIRES:
+// two flat tensors of equal size and type; updates >= 1.
 void ema_update(const at::Tensor& average, const at::Tensor& value,
                 int64_t updates);
 

@@ -19,7 +19,7 @@
 namespace headroom::pictures {
 namespace {
 
-// A file is decoded whole if its pixels take no more than this, 12 MiB.
+// A file whose pixels take at most this memory, 12 MiB, is decoded whole.
 constexpr int64_t kMostDecoded = 3 << 22;  // bytes
 
 // Each row of the result is the mean of the rows that it covers in the file.
@@ -154,7 +154,7 @@ augment::LoadedImage SmallCrops::load(int64_t sample, codecs::PixelRows rows) {
 namespace {
 
 constexpr double kLongestSide = 1920;                      // pixels
-constexpr double kShortestCell = 320, kLongestCell = 960;  // its longer side
+constexpr double kShortestCell = 320, kLongestCell = 960;  // longer side
 constexpr size_t kTextLetters = 40;
 
 cv::Size cell_size(int columns, int64_t height, int64_t width) {
@@ -228,7 +228,7 @@ void PictureGrid::add(const cv::Mat& pixels, const std::string& text,
   pixels.copyTo(cell);
   detect::AnnotateOptions options;
   options.confidences = boxes.confidences;
-  options.line_width = 1;  // small letters too, because there may be many boxes
+  options.line_width = 1;  // also makes letters small: there may be many boxes
   detect::annotate(cell, boxes.boxes, class_names, options);
   const std::string shown = chart::shortened(text, kTextLetters);
   const cv::Size size = chart::text_size(shown, 0.4);
@@ -261,7 +261,8 @@ BatchPicture::BatchPicture(const loader::LoaderOptions& options, int64_t index)
   samples.resize(static_cast<size_t>(count));
   if (count == 0) return;
   grid_.emplace(count, batch_.height, batch_.width);
-  // Each image fits the batch; those of a mosaic are as large as in training.
+  // Each image fits into the batch's size; the images of a mosaic are as large,
+  // in proportion, as in training.
   images_.emplace(*options_.dataset, grid_->cell_height(), grid_->cell_width(),
                   options_.image_limits());
 }

@@ -1,8 +1,9 @@
 // Pictures of batches: the input of the network in training, and in validation
 // with the labels or the detections.
 //
-// The samples are made again, small, from the data set, a seed and a step. So
-// no batch of the run is touched, and every rank makes the same picture.
+// The samples are made again, at a small size, from the data set, a seed and a
+// step. So the run's batches are not used, and every rank makes the same
+// picture.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +26,13 @@ namespace headroom::pictures {
 // samples needs.
 //
 // A large file is read from top to bottom and reduced while it is read, so that
-// it takes the memory of a band of rows (worker/data/codecs/scanline_reader.h
-// lists the formats that cannot be read like this).
+// only a band of rows is in memory (worker/data/codecs/scanline_reader.h lists
+// the formats that cannot be read in this way).
 class SmallImages : public augment::ImageSource {
  public:
-  // Samples are reduced to fit height x width. Files with other bands than
-  // colours show the first three, or the first as gray; 16 bits are reduced to
-  // 8 (codecs/image_bands.h).
+  // Samples are reduced to fit height x width. Of files with bands that are not
+  // colours, the first three bands are shown, or the first one as gray. 16 bits
+  // are reduced to 8 (codecs/image_bands.h).
   SmallImages(const labels::Dataset& dataset, int64_t height, int64_t width,
               const codecs::ImageLimits& limits = {})
       : dataset_(dataset), height_(height), width_(width), limits_(limits) {}
@@ -47,12 +48,12 @@ class SmallImages : public augment::ImageSource {
   const codecs::ImageLimits limits_;
 };
 
-// SmallCrops: random crops (worker/data/tiles/random_crop.h), that is the
-// windows of training, reduced for a picture of many samples.
+// SmallCrops: the random crops of training (worker/data/tiles/random_crop.h),
+// reduced for a picture of many samples.
 class SmallCrops : public augment::ImageSource {
  public:
-  // A sample of the network's size becomes height x width. `whole` loads the
-  // images that are not cropped, at that size.
+  // A sample of the network's size is reduced to height x width. `whole` loads
+  // the images that are not cropped, at this reduced size.
   SmallCrops(const loader::LoaderOptions& options, augment::ImageSource& whole,
              const augment::SampleId& made, int64_t height, int64_t width);
 
@@ -73,8 +74,9 @@ inline constexpr int64_t kMostPictured = 16;
 // text, in at most 1920 x 1920 pixels.
 class PictureGrid {
  public:
-  // A grid of `count` images of the network's size, enlarged if letters would
-  // not fit, reduced if there are many. REQUIRES: 0 < count <= kMostPictured.
+  // A grid of `count` images of the network's size. They are enlarged if text
+  // would not fit, and reduced if there are many. REQUIRES: 0 < count <=
+  // kMostPictured.
   PictureGrid(int64_t count, int64_t image_height, int64_t image_width);
 
   // The size of one image in the grid.
@@ -85,7 +87,8 @@ class PictureGrid {
     std::vector<metrics::Detection> boxes;  // in pixels of the cell
     bool confidences = false;               // write them beside the names
   };
-  // Adds the next image. REQUIRES: `pixels` has the cell's size; not yet full.
+  // Adds the next image. REQUIRES: `pixels` has the cell's size; the grid is
+  // not full.
   void add(const cv::Mat& pixels, const std::string& text, const Boxes& boxes,
            const std::vector<std::string>& class_names);
 
@@ -100,22 +103,23 @@ class PictureGrid {
 
 inline constexpr int64_t kPicturedBatches = 3;
 
-// The samples in the pictures of the first batches.
+// The samples that the pictures of the first kPicturedBatches batches show.
 std::set<int64_t> pictured_samples(const loader::LoaderOptions& options);
 
 // Draws the first images of one batch, one after another.
 class BatchPicture {
  public:
-  // Batch `index` of a loader with these options, over all data ranks; empty if
-  // there is no such batch. Draws the labels.
+  // The picture of batch `index` of a loader with these options, over all data
+  // ranks; without samples if the batch does not exist. Shows the labels.
   BatchPicture(const loader::LoaderOptions& options, int64_t index);
 
-  // The indices in the data set.
+  // The indices of the picture's samples in the data set.
   const std::vector<int64_t>& samples() const { return batch_.samples; }
 
   // Adds the next sample. Returns false if there are no more.
   bool advance();
-  // As advance(), with these boxes in source pixels. REQUIRES: validation.
+  // As advance(), but shows the boxes `found`, in source pixels, instead of the
+  // labels. REQUIRES: the options of validation.
   bool advance(const std::vector<metrics::Detection>& found);
 
   // REQUIRES: samples() is not empty.

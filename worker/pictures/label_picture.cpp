@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kPanel = 720, kHead = 40;  // pixels
 constexpr int64_t kMostOutlines = 1000;
-constexpr int kBins = 60;  // the side of a density
+constexpr int kBins = 60;  // bins along each axis of a density
 constexpr size_t kMostNamedBars = 30;
 
 template <typename Use>
@@ -72,7 +72,8 @@ void draw_class_bars(cv::Mat& picture, cv::Rect place,
   frame.draw_axes();
 }
 
-// Draws boxes around a common centre; with many labels, an even selection.
+// Draws boxes around a common centre: all boxes, or an even selection of at
+// most kMostOutlines.
 void draw_outlines(cv::Mat& picture, cv::Rect place,
                    const labels::Dataset& dataset) {
   chart::draw_text(picture, "box shapes, in fractions of the image",
@@ -168,7 +169,8 @@ void draw_histogram(cv::Mat& picture, cv::Rect place, const BoxSide& side,
   frame.draw_axes();
 }
 
-// Each statistic of the boxes against every other one; alone on the diagonal.
+// Draws the density of each pair of box statistics, and on the diagonal the
+// distribution of each one.
 void draw_correlogram(cv::Mat& picture, cv::Rect place,
                       const labels::Dataset& dataset) {
   const int cell = place.width / static_cast<int>(kSides.size());

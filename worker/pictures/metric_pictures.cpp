@@ -34,7 +34,7 @@ using Curve = std::vector<double>;
 struct CurveKind {
   std::string file, title, x_title, y_title;
   std::function<Curve(const metrics::ClassCurves&)> of;
-  // Text beside a class's name; nullptr: only the name.
+  // Text beside a class's name; if nullptr, only the name is shown.
   std::function<std::string(const metrics::ClassPrecision&)> remark;
   std::function<std::string(const Curve& mean)> remark_of_mean;
 };
@@ -121,12 +121,13 @@ std::vector<CurveKind> kinds(const MetricFigures& figures) {
        [](const metrics::ClassCurves& c) { return c.f1(); }, none, highest}};
 }
 
-constexpr size_t kNumColumns = 10;  // losses and metrics
+constexpr size_t kNumColumns = 10;  // columns of losses and metrics
 constexpr int kPanelWidth = 440, kPanelHeight = 360, kLegendHeight = 30;
 constexpr double kSmoothing = 3;  // the width of the Gaussian, in epochs
-constexpr size_t kPointColour = 1, kSmoothColour = 2;  // chart_colour
+// Indices for chart_colour().
+constexpr size_t kPointColour = 1, kSmoothColour = 2;
 
-using Column = std::vector<double>;  // NaN: a gap
+using Column = std::vector<double>;  // NaN marks a gap
 
 double number_of(std::string text) {
   std::erase(text, ' ');
@@ -168,7 +169,8 @@ Table read_table(const std::filesystem::path& csv) {
   return table;
 }
 
-// The mean over the epochs, weighted by a Gaussian; gaps have no weight.
+// For each epoch the mean of the values, weighted by a Gaussian around this
+// epoch; gaps have no weight.
 Column smoothed(const Column& epochs, const Column& values) {
   Column result;
   for (const double at : epochs) {
@@ -198,8 +200,8 @@ chart::LineChart::Line line_of(const Column& epochs, const Column& values,
 
 std::string axis_number(double value) { return significant_text(value, 4); }
 
-// The range of the finite values with a margin. Begins at 0 if the curve loses
-// little of its height by that.
+// The range of the finite values with a margin. It begins at 0 if this makes
+// the curve only a little lower.
 chart::ChartAxis axis_of(const std::string& title, const Column& values,
                          double air) {
   double least = 0, most = 0;
@@ -291,9 +293,10 @@ std::optional<cv::Mat> draw_results(const std::filesystem::path& results_csv) {
   if (table.columns.size() <= kNumColumns || table.columns.front().empty()) {
     return std::nullopt;
   }
-  // The file counts epochs from 0; people and the console count from 1.
+  // The file counts epochs from 0; the picture and the console count from 1.
   for (double& epoch : table.columns.front()) ++epoch;
-  // YOLOv5's order: training losses above validation's, metrics at the right.
+  // YOLOv5's order: training losses above validation losses, metrics at the
+  // right.
   constexpr std::array<size_t, kNumColumns> kOrder = {1, 2, 3,  4, 5,
                                                       8, 9, 10, 6, 7};
   constexpr int kAcross = 5;

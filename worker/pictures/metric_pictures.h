@@ -1,8 +1,8 @@
 // The results of a validation as pictures: curves of precision, recall and F1
 // over confidence, precision over recall, and the confusion matrix.
 //
-// With more than 20 classes the curves of classes are gray and only the mean is
-// named.
+// With more than 20 classes, the curves of classes are gray and only the mean
+// curve has a name.
 #pragma once
 
 #include <filesystem>
@@ -27,7 +27,8 @@ struct NamedPicture {
   cv::Mat pixels;    // RGB
 };
 
-// Draws P_curve, R_curve, F1_curve and PR_curve; none if no class has labels.
+// Draws P_curve, R_curve, F1_curve and PR_curve; returns an empty list if no
+// class has labels.
 // `subject` is part of the titles, for example "epoch 12".
 std::vector<NamedPicture> draw_curves(const MetricFigures& figures,
                                       const std::string& subject);

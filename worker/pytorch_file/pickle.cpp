@@ -25,7 +25,7 @@ namespace {
 
 // The only functions that a pickle may call, by the kind of their result: a
 // container, a kTensor (its data is not read), or a kRecord for plain values.
-// All others are refused by name.
+// Calls of other functions are refused with the function's name.
 enum class Call {
   kDict,
   kList,
@@ -152,8 +152,8 @@ std::string make_call(const std::string& function, const PickleValue& arguments,
   return wrong;
 }
 
-// Sets `result` to the storage that PyTorch names by the persistent id. Returns
-// "", or why it is refused.
+// Sets `result` to the storage that PyTorch's persistent id `id` identifies.
+// Returns "", or why the id is refused.
 std::string make_storage(const PickleValue& id, PickleValue& result) {
   const std::vector<const PickleValue*>& items = id.items;
   if (!id.is(Kind::kTuple) || items.size() < 5 || !items[0]->is(Kind::kText) ||
@@ -286,8 +286,8 @@ class PickleMachine {
 
   // Appends to the list, set or dictionary on top of the stack.
   void append(const std::vector<const PickleValue*>& items) {
-    // An object that behaves like a list is a record of its constructor's
-    // arguments; items that are appended to it are ignored.
+    // An object of a list-like class is a record of its constructor's
+    // arguments; items that are appended to the object are ignored.
     if (top().is(Kind::kRecord)) return;
     if (!top().is(Kind::kList) && !top().is(Kind::kSet)) {
       refuse("it appends to what is no list");
@@ -364,8 +364,9 @@ class PickleMachine {
     push(&value);
   }
 
-  // Runs one instruction; returns false after the last one. Letters: see
-  // Python's pickletools.py. Those that torch.save never writes are refused.
+  // Runs one instruction; returns false after the last one. Python's
+  // pickletools.py lists the instructions' letters. Instructions that
+  // torch.save never writes are refused.
   bool step() {
     instruction_ = at_;
     const char code = take(1)[0];

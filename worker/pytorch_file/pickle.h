@@ -1,15 +1,15 @@
 // Pickle: Python's object files, read as data.
 //
-// A pickle is a program for a stack machine that can import and call anything.
-// This machine has only the instructions that build values; it runs no code:
-//   a class or function  is a kGlobal, its name
-//   an object            is an inert kRecord: its class's name, its arguments,
-//                        its state
-//   a call               is one of a fixed list (pickle.cpp), or refused
+// A pickle is a program for a stack machine that can import and call any code.
+// The machine in pickle.cpp executes only instructions that build values:
+//   a class or function  becomes a kGlobal with its name
+//   an object            becomes a kRecord: the class's name, the arguments,
+//                        the state
+//   a call               is refused, except to functions of a fixed list
 // Values may be shared and may contain themselves, as in Python, so code that
-// walks them must limit its depth and visits.
+// visits them must limit its depth and the number of visits.
 //
-// Pointers to values are valid as long as their Pickle lives.
+// Pointers to values are valid as long as their Pickle exists.
 // Memory: at most kMostValues values, plus their bytes from the file.
 // Errors: Error that names the source and the byte.
 #pragma once
@@ -24,11 +24,12 @@ namespace headroom::pytorch_file {
 
 struct PickleValue {
   enum class Kind {
+    // The members that have the content of each kind:
     kNone,
     kBool,     // integer
-    kInteger,  // integer; kText with its bytes beyond 64 bits
+    kInteger,  // integer; a number of more than 64 bits is a kText
     kReal,     // real
-    kText,     // text; also bytes
+    kText,     // text; also for Python's bytes
     kList,     // items
     kTuple,    // items
     kSet,      // items
@@ -46,8 +47,8 @@ struct PickleValue {
   const PickleValue* state = nullptr;
 
   bool is(Kind wanted) const { return kind == wanted; }
-  // A dictionary's value for a text key; nullptr if there is none, or for other
-  // kinds.
+  // A dictionary's value for a text key; nullptr if the key is missing or this
+  // is not a dictionary.
   const PickleValue* at(std::string_view key) const;
 };
 
@@ -55,7 +56,7 @@ class Pickle {
  public:
   static constexpr size_t kMostValues = 4'000'000;
 
-  // `source` is named in errors: "last.pt: data.pkl".
+  // `source`: a name for error messages, "last.pt: data.pkl".
   static Pickle parse(std::string_view bytes, const std::string& source);
 
   const PickleValue& root() const { return *root_; }

@@ -37,8 +37,8 @@ struct CheckpointContent {
   int64_t epoch = -1;
 };
 
-// A shared module is visited under each of its names; a pickle can contain
-// exponentially many.
+// Limits for visiting modules. A shared module is visited under each of its
+// names, and a pickle can contain exponentially many names.
 constexpr int64_t kMostVisits = 1'000'000;
 constexpr int kDeepest = 64;
 constexpr size_t kLongestName = 1024;
@@ -134,9 +134,9 @@ size_t length(const PickleValue* value) {
   return value != nullptr && value->is(Kind::kList) ? value->items.size() : 0;
 }
 
-// The module's `yaml` has the model's factors and layers but no name, so the
-// shipped model is found by them. The later comparison of names and shapes
-// shows whether it is the right one.
+// The name of the shipped model with the factors and the number of layers in
+// the module's `yaml`, which has no name itself. The later comparison of tensor
+// names and shapes detects a wrong result.
 std::string model_name(const PickleValue* yaml) {
   struct Factors {
     double depth, width;
@@ -207,7 +207,7 @@ CheckpointContent read_checkpoint(const Pickle& pickle,
 
 // --- The file
 
-// A model's pickle has some hundred KB; an optimizer adds as much.
+// A model's pickle has a few hundred KB; an optimizer adds as much.
 constexpr uint64_t kLargestPickle = 32 << 20;
 constexpr size_t kMostDimensions = 8;
 
@@ -236,7 +236,8 @@ const std::map<std::string, Type>& storage_types() {
   return all;
 }
 
-// Finds "best/data.pkl": PyTorch puts all entries into one folder.
+// Finds the archive's folder, as in "best/data.pkl": PyTorch puts all entries
+// into one folder.
 std::string find_folder(const std::filesystem::path& path,
                         const ZipArchive& archive) {
   std::string folder;
@@ -263,8 +264,8 @@ int64_t checked_product(int64_t a, int64_t b, bool& overflows) {
   return product;
 }
 
-// Checks that the tensor lies within its storage of `available` elements.
-// Returns the number of the tensor's elements.
+// Checks that the tensor is inside its storage of `available` elements. Returns
+// the number of the tensor's elements.
 int64_t check_extent(const std::filesystem::path& path,
                      const PytorchFile::Tensor& tensor, int64_t available) {
   const std::string what = "tensor " + tensor.name;
@@ -321,7 +322,7 @@ bool is_pytorch_file(const std::filesystem::path& path) {
   std::error_code ignored;
   const auto status = std::filesystem::status(path, ignored);
   if (!std::filesystem::exists(status)) return false;
-  // Reading a pipe would wait for its other end for ever.
+  // Reading a pipe could wait forever.
   if (!std::filesystem::is_regular_file(status)) {
     refuse(path, "it is no regular file", "name a .safetensors or .pt file");
   }

@@ -1,9 +1,9 @@
 // PytorchFile: a checkpoint of torch.save (.pt, .pth), as named tensors.
 //
 // Reads the files of PyTorch 1.6 and later: a zip archive of one pickle and one
-// entry per storage. Nothing in them is executed (pickle.h). Each tensor is
-// checked to lie within its storage, and their total size to be at most that of
-// the file.
+// entry per storage. No code in them is executed (pickle.h). Checks that each
+// tensor is inside its storage, and that the tensors together are not larger
+// than the file.
 //
 // It uses no LibTorch: worker/weights/weights_file converts the tensors.
 //
@@ -39,13 +39,13 @@ class PytorchFile {
     Type type = Type::kFloat;
     std::vector<int64_t> sizes, strides;  // counted in elements
     int64_t offset = 0;                   // counted in elements of its storage
-    std::string storage;                  // an entry of the archive
+    std::string storage;                  // the archive entry with the elements
   };
 
   explicit PytorchFile(const std::filesystem::path& path);
 
   const std::vector<Tensor>& tensors() const { return tensors_; }
-  std::string part() const { return part_; }  // "ema" or "model", or ""
+  std::string part() const { return part_; }  // "ema", "model" or ""
   std::string model() const { return model_; }
   const std::vector<std::string>& class_names() const { return class_names_; }
   int64_t epoch() const { return epoch_; }  // -1 after the end of training
@@ -67,8 +67,8 @@ class PytorchFile {
 int64_t bytes_of(PytorchFile::Type type);
 
 // Whether the file begins like a zip archive or like PyTorch's older format. A
-// safetensors file with such a start would have a header of 64 MiB. Throws
-// Error if the path exists and is not a regular file.
+// safetensors file whose first bytes are the same would have a header of 64
+// MiB. Throws Error if the path exists and is not a regular file.
 bool is_pytorch_file(const std::filesystem::path& path);
 
 }  // namespace headroom::pytorch_file

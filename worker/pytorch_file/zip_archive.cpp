@@ -26,10 +26,10 @@ constexpr uint64_t kLongestComment = 0xffff;
 constexpr uint16_t kExtra64 = 1;
 constexpr uint32_t kSee64 = 0xffffffff;
 constexpr uint16_t kSee64Short = 0xffff;
-// A checkpoint has some thousand entries, of some hundred bytes each.
+// A checkpoint's directory has a few thousand entries of about 100 bytes each.
 constexpr uint64_t kLargestDirectory = 64 << 20;
 
-// Returns "" if the name stays inside the archive's folder.
+// Why an entry's name is refused; "" if it stays inside the archive's folder.
 std::string objection_to(const std::string& name) {
   if (name.empty()) return "is empty";
   if (name.front() == '/' || name.find(':') != std::string::npos) {
@@ -182,7 +182,8 @@ void ZipArchive::read_directory(uint64_t offset, uint64_t bytes,
   }
 }
 
-// By overlapping entries an archive can claim more bytes than it has.
+// Refuses overlapping entries, with which an archive can seem to have more
+// bytes than its file.
 void ZipArchive::check_overlaps() const {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const auto& [name, entry] : entries_) {

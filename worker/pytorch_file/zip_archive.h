@@ -1,9 +1,9 @@
 // ZipArchive: reads the archives that torch.save writes, without unpacking.
 //
 // PyTorch stores its entries uncompressed, so an entry is a range of the file
-// and never larger than the file. Compressed entries could be, and are refused.
-// Names that lead out of the folder are refused too, although nothing is
-// written to disk.
+// and never larger than the file. Compressed entries could be larger, and are
+// refused. Names that lead out of the folder are refused too, although no entry
+// is written to disk.
 //
 // The format: PKWARE's APPNOTE, with its 64-bit fields.
 //
@@ -21,7 +21,7 @@ namespace headroom::pytorch_file {
 class ZipArchive {
  public:
   struct Entry {
-    uint64_t header_offset = 0;  // offset of its local header
+    uint64_t header_offset = 0;  // offset of the entry's local header
     uint64_t bytes = 0;
     uint32_t crc = 0;  // CRC-32; 0 if not recorded
   };

@@ -1,5 +1,5 @@
-// A worker's own card: whether it may use it, and whether it still works after
-// a step has failed.
+// A worker's own card: whether the worker may use the card, and whether the
+// card still works after a step has failed.
 //
 // After a hardware error, or a kernel that traps, a card refuses every further
 // call of the process, whose data there is lost. So the process ends (exit code
@@ -43,37 +43,37 @@ class CardUnusable : public std::exception {
 
 // Facts about cards that earlier processes of the run recorded.
 struct CardRecord {
-  std::string uuid = {};  // the predecessor's card; "" if unknown
-  std::vector<std::string> left_out = {};  // UUIDs
+  std::string uuid = {};  // card of the replaced process; "" if unknown
+  std::vector<std::string> left_out = {};  // UUIDs of cards not to use
   bool was_listed = false;  // the card was listed when the run began
 };
 
-// The driver's message in `error`; nothing if the card's memory is full.
+// The driver's message in `error`; nullopt if the card's memory is full.
 std::optional<std::string> error_words(const c10::AcceleratorError& error);
 
 CardRecord card_record(const control::Assignment& assignment);
 
 Card card_of(const devices::DeviceInfo& info);
 
-// The index of the card to use; `index` is the one of --device. Throws
-// CardUnusable if that card is left out, or has disappeared since the run
-// began. REQUIRES: index < api.device_count(), unless record.was_listed.
+// The index of the card to use; `index` is the index in --device. Throws
+// CardUnusable if that card is in record.left_out or has disappeared since the
+// run began. REQUIRES: index < api.device_count(), unless record.was_listed.
 int usable_card(const devices::DeviceApi& api, int index,
                 const CardRecord& record);
 
-// The fault of this process's card that explains `failure`; nothing if the card
-// works. `device`: not set if none was chosen yet.
+// The fault of this process's card that explains `failure`; nullopt if the card
+// works. `device`: not set if no device was chosen yet.
 std::optional<CardFault> card_fault_behind(
     const std::exception_ptr& failure,
     const std::optional<devices::ComputeDevice>& device, const Card& card);
 
 // Reports the fault. Returns the exit code; the process should end by
-// std::_Exit. `training`: null if none has begun.
+// std::_Exit. `training`: null if no training has begun.
 int end_for_card(control::CoordinatorClient& client, const CardFault& fault,
                  int64_t committed_steps, const TrainingRun* training);
 
-// While it exists, a failing card wakes the threads of this process that wait
-// for peers, because the peers wait for the failed card.
+// While a CardWatch exists, a failing card wakes the threads of this process
+// that wait for peers, because the peers wait for the failed card.
 class CardWatch {
  public:
   explicit CardWatch(const devices::ComputeDevice& device);
@@ -84,7 +84,7 @@ class CardWatch {
  private:
   std::mutex mutex_;
   std::condition_variable ends_;
-  bool is_ending_ = false;  // guarded
+  bool is_ending_ = false;  // guarded by mutex_
   std::thread thread_;
 };
 

@@ -43,7 +43,8 @@ bool EpochEnd::validate(EpochRecord& record) {
   record.validation = validate_average(record);
   reports_.end_phase(record.step);
   const double fitness = record.validation->fitness();
-  // As in YOLOv5, equal fitness is saved as best; patience does not count it.
+  // As in YOLOv5, weights of equal fitness are saved as the best ones, but do
+  // not restart the count of --patience.
   const bool is_best = fitness >= counters.best_fitness;
   if (fitness > counters.best_fitness) counters.best_epoch = record.epoch;
   counters.best_fitness = std::max(counters.best_fitness, fitness);

@@ -35,18 +35,18 @@
 namespace headroom::run {
 namespace {
 
-// A closed connection reveals a dead peer at once, and the coordinator notices
-// a silent node. This limit is for all other cases; it is long because rank 0
-// may be writing a checkpoint meanwhile.
+// The time limit of an operation between ranks. A closed connection reveals a
+// dead peer at once, and the coordinator notices a silent node; the limit is
+// for other failures. It is long because rank 0 may be writing a checkpoint.
 constexpr std::chrono::minutes kOperationTimeout{2};
 
 // State that this process keeps from generation to generation.
 struct ThisProcess {
   CrossGenerationState carried;
-  Card card;  // of carried.device
+  Card card;  // describes carried.device
   // The ranks of the newest generation.
   std::unique_ptr<collectives::CountingCommunicator> communicator;
-  std::unique_ptr<TrainingRun> training;  // borrows the above
+  std::unique_ptr<TrainingRun> training;  // borrows the members above
   int64_t committed_steps() const {
     return training ? training->committed_steps() : carried.newest_step();
   }
@@ -115,8 +115,8 @@ control::FinishedRun finished_run(RunOutcome end, int64_t committed_steps) {
           .says_how_to_go_on = end.says_how_to_go_on};
 }
 
-// Rank 0 reports that the run is over. The other ranks wait for that: if rank 0
-// is lost first, one of them ends the run.
+// Rank 0 reports that the run is over. The other ranks wait for this report: if
+// rank 0 is lost first, one of them ends the run.
 void finish(control::CoordinatorClient& client,
             const control::Assignment& assignment, const RunOutcome& end,
             int64_t committed_steps, collectives::Communicator& communicator) {
@@ -231,7 +231,7 @@ bool leave_failed_generation(control::CoordinatorClient& client,
 
 // Called if memory ran out outside of a step. The failed work's memory is free
 // again, so a worker without peers can still save its last committed step.
-// Returns false if it has none, or too little memory.
+// Returns false if no step was committed, or memory is still too short.
 bool saved_alone(control::CoordinatorClient& client, TrainingRun& training,
                  const std::string& message) {
   if (!training.holds_whole_state() || training.committed_steps() == 0) {
@@ -289,7 +289,7 @@ void prepare_training(const control::Assignment& assignment,
     process.training->enter(assignment);
     return;
   }
-  if (process.training) {  // only its state is needed
+  if (process.training) {  // keep only its state
     process.training->hold_committed();
     process.training.reset();
     step::release_failed_graph();
@@ -309,7 +309,8 @@ void take_part(const control::Assignment& assignment,
     return;
   }
   if (const auto met = client.rendezvous(assignment.generation)) {
-    // Before the slow work below, so that other ranks see this one early.
+    // Published before the slow work below, so that the other ranks know early
+    // that this rank is running.
     say_here(*met, assignment.rank, collectives::this_machine());
   }
   const configs::RunConfig config =
@@ -327,7 +328,8 @@ void take_part(const control::Assignment& assignment,
   }
   const RunOutcome end =
       run_connected(assignment, config, client, options, process);
-  process.communicator.reset();  // every rank gets here: closes in order
+  // All ranks arrive here, so all connections are closed in an orderly way.
+  process.communicator.reset();
   if (end.left) {
     leave_generation(client, *end.left, process.carried.device->memory(),
                      process.training);
@@ -356,14 +358,14 @@ int run_generations(control::CoordinatorClient& client,
           card_fault_behind(exception, process.carried.device, process.card);
     }
     if (fault) {
-      // Destroys nothing that uses the card: the destructors would fail.
+      // Destroys no object that uses the card: the destructors would fail.
       static_cast<void>(owned.release());
       return end_for_card(client, *fault, process.committed_steps(),
                           process.training.get());
     }
     if (!exception) continue;
     const Failure failure = describe(exception);
-    exception = nullptr;  // frees its frames' objects outside the catch
+    exception = nullptr;  // outside the catch: frees what the exception held
     if (leave_failed_generation(client, assignment, failure, process)) continue;
     if (agent_loss::has_happened()) break;
     if (failure.kind == control::FailureKind::kOutOfMemory &&

@@ -1,15 +1,15 @@
-// The life of a worker: it joins, receives an assignment and carries it out,
-// and repeats this until an assignment tells it to exit.
+// The main loop of a worker: receives assignments and carries them out, until
+// one has the action "exit".
 //
 // If memory is short under a plan, the generation ends: its tensors and
 // connections are released, and the next assignment continues from its
 // checkpoint under another plan.
 //
-// Only the loop catches failures that end a generation, on this rank or
-// another: a lost peer, a cut connection, a rank out of memory. The loop drops
-// the uncommitted step, closes the connections so that peers fail too, and
-// reports the committed step to the coordinator. The next assignment decides
-// about the state; mostly it is kept (keeps_state).
+// Only the loop catches failures that end a generation: a lost peer, a cut
+// connection, too little memory on this or another rank. The loop drops the
+// uncommitted step, closes the connections so that peers fail too, and reports
+// the committed step to the coordinator. The next assignment decides whether
+// the worker keeps its state (keeps_state); usually it does.
 #pragma once
 
 #include <string>

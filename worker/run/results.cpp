@@ -22,8 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// The columns of results.csv behind the epoch, which are also TensorBoard's
-// tags. Those of a validation have no value if the epoch was not validated.
+// The columns of results.csv after the epoch column; their names are also
+// TensorBoard's tags. The columns of a validation have no value if the epoch
+// was not validated.
 using Columns = std::vector<std::pair<std::string, std::optional<double>>>;
 
 Columns columns_of(const EpochRecord& record) {
@@ -189,7 +190,7 @@ std::vector<PrecisionRecall> curves_of(
   return curves;
 }
 
-// Pictures that TensorBoard shows beside its own curves.
+// The pictures in the run's folder that TensorBoard shows, too.
 std::vector<fs::path> pictures_in(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;

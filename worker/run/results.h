@@ -27,20 +27,20 @@ struct EpochWork {
 
 struct EpochRecord {
   int64_t epoch = 0;
-  int64_t step = 0;                  // committed so far
+  int64_t step = 0;                  // number of committed steps so far
   double box = 0, obj = 0, cls = 0;  // means over the epoch
   EpochWork work;
   std::array<double, 3> lr = {};  // one for each parameter group
   std::optional<validation::ValidationResult> validation;
-  std::vector<memory::PhaseMemory::Rank> validation_memory;  // each rank's
+  std::vector<memory::PhaseMemory::Rank> validation_memory;  // one per rank
 };
 
-// One line for people: "epoch 3/60  P 0.71  R 0.66  mAP50 0.70  mAP50-95 0.41".
+// One line for users: "epoch 3/60  P 0.71  R 0.66  mAP50 0.70  mAP50-95 0.41".
 std::string describe(const EpochRecord& record, int64_t num_epochs);
 // The numbers of an epoch's event as JSON, for the progress display.
 std::string to_event_json(const EpochRecord& record);
 
-// The line for training: "epoch 3/60  box 0.081  obj 0.033  cls 0.021".
+// The training losses as a line: "epoch 3/60  box 0.081  obj 0.033  cls 0.021".
 std::string describe_training(const EpochRecord& record, int64_t num_epochs);
 std::string training_event_json(const EpochRecord& record, int64_t num_epochs);
 
@@ -50,19 +50,20 @@ class Results {
   Results(const std::filesystem::path& folder, int64_t first_epoch);
 
   void write(const EpochRecord& record);
-  // Adds pictures of batches that were drawn since the last call to
-  // TensorBoard.
+  // Adds to TensorBoard the pictures of batches that were drawn since the last
+  // call.
   void show_pictures();
 
  private:
   std::filesystem::path folder_, csv_;
   TensorboardWriter tensorboard_;
-  int64_t epoch_ = 0;  // the newest
+  int64_t epoch_ = 0;  // the newest written epoch
   // Pictures that already existed or have been added.
   std::map<std::string, std::filesystem::file_time_type> known_pictures_;
 };
 
-// Counts of a session. `skipped`: due while another was being written.
+// Counts of checkpoints in one session of a run. `skipped`: checkpoints that
+// became due while another one was being written.
 struct CheckpointCounts {
   int64_t written = 0, skipped = 0, failed = 0;
   int64_t bytes = 0;  // size of the written checkpoints
@@ -71,7 +72,7 @@ struct CheckpointCounts {
 // summary.json: the metrics of best.safetensors and the resources of the run.
 struct RunSummary {
   std::string
-      best_metrics_json;  // from to_json; "" before the first validation
+      best_metrics_json;  // made by to_json(); "" before the first validation
   int64_t best_epoch = -1;
   int64_t steps = 0, epochs = 0, images = 0;
   uint64_t generations = 1;
@@ -79,10 +80,10 @@ struct RunSummary {
   double wall_seconds = 0;          // the sum over all sessions of the run
   std::vector<int64_t> peak_bytes;  // each rank's peak in steps
   std::vector<memory::PhaseMemory> memory;      // peaks of other phases
-  std::vector<DeviceMemoryLine> device_memory;  // each rank's; empty on the CPU
+  std::vector<DeviceMemoryLine> device_memory;  // by rank; empty on the CPU
   CheckpointCounts checkpoints;
-  std::string ended;  // the reason, as a sentence
-  int exit_code = 0;  // once it has ended
+  std::string ended;  // why the run ended, as a sentence
+  int exit_code = 0;  // set when the run has ended
 };
 std::string to_json(const RunSummary& summary);
 std::string to_json(const validation::ValidationResult& result);

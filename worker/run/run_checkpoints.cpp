@@ -36,7 +36,7 @@ void RunCheckpoints::begin() {
     try {
       recorder_.save_checkpoint();
       newest_steps_ = committed;
-    } catch (const Error& error) {  // rank 0 failed after all did their part
+    } catch (const Error& error) {  // on rank 0, after all collective work
       if (error.exit_code() != ExitCode::kResource) throw;
       recorder_.record_checkpoint({committed, {}, 0, error.what()});
     }

@@ -38,14 +38,15 @@ class RunCheckpoints {
   void begin();
   // Called before each step: records copies and checkpoints that have finished.
   void settle();
-  // Waits until nothing is being written.
+  // Waits until no checkpoint is being written.
   void finish();
 
   int64_t newest_steps() const { return newest_steps_; }
-  // Steps of rank 0's newest checkpoint, written or being written: other ranks
-  // are informed later. Collective.
+  // Steps of rank 0's newest checkpoint, written or being written, which other
+  // ranks may not know yet. Collective.
   int64_t agreed_steps(collectives::Communicator& world) const;
-  // Time since the newest checkpoint, or training, was begun.
+  // Time since the newest checkpoint was begun; without one, since training was
+  // begun.
   std::chrono::steady_clock::duration age() const {
     return std::chrono::steady_clock::now() - begun_;
   }

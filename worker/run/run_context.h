@@ -1,12 +1,12 @@
 // RunContext: the run of which this rank is a member: its configuration, plan,
 // data and device, and the coordinator to which it reports.
 //
-// Ownership: TrainingRun makes it before anything else of a generation and
-// frees it last. It lives for one generation, or for several that keep this
-// rank's place: then only `assignment` changes, between two of them. Borrows
+// Ownership: TrainingRun makes it before all other objects of a generation and
+// frees it last. It exists for one generation, or for several in which the rank
+// keeps its place; then only `assignment` changes, between generations. Borrows
 // the client, and the parts that CrossGenerationState owns.
-// Threads: the one that trains. `rank`, `config`, `client` and `faults` may be
-// used by any thread, because a loader's threads report, too.
+// Threads: the training thread. `rank`, `config`, `client` and `faults` may be
+// used by any thread, because a loader's threads send reports, too.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct RunContext {
              control::CoordinatorClient& coordinator,
              CrossGenerationState& carried);
 
-  control::Assignment assignment;  // the newest
-  const int rank;                  // does not change
+  control::Assignment assignment;  // the newest assignment
+  const int rank;                  // equal in all assignments of this object
   const configs::RunConfig config;
   control::CoordinatorClient& client;
   step::FaultInjection& faults;
@@ -45,7 +45,7 @@ struct RunContext {
   const std::vector<layers::LayerCost> layers;
   predict::MemoryRequest memory;  // the run's request to the memory model
   const int64_t steps_in_epoch, images_in_epoch;
-  const int64_t num_steps;  // of the whole run
+  const int64_t num_steps;  // steps of the whole run
   const optim::ScheduleOptions schedule;
 
   // Whether the run continues from a checkpoint of an earlier start, or from

@@ -54,13 +54,13 @@ void require_code(const devices::DeviceInfo& device) {
 void make_context(const devices::ComputeDevice& device,
                   const devices::DeviceInfo& info) {
   try {
-    // Without it, CUDA would also create a context on the first card.
+    // Without setDevice(), CUDA would also create a context on the first card.
     c10::impl::getDeviceGuardImpl(device.device().type())
         ->setDevice(device.device());
     device.api()->free_bytes(info.index);
   } catch (const c10::AcceleratorError& error) {
     const std::optional<std::string> words = error_words(error);
-    if (!words) throw;  // other processes use its memory
+    if (!words) throw;  // the card's memory is full
     throw CardUnusable({.kind = CardFault::Kind::kFailed,
                         .card = card_of(info),
                         .words = *words});
@@ -78,7 +78,7 @@ void require_same_card(const devices::DeviceApi& api,
               "run again");
 }
 
-constexpr size_t kNumbers = 8;  // per line
+constexpr size_t kNumbers = 8;  // numbers in a DeviceMemoryLine
 
 devices::DeviceApi& api_of(const devices::ComputeDevice& device) {
   return *device.api();
@@ -116,7 +116,8 @@ std::string vanished_card_error(const AssignedCard& card, int count,
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
                            int local_ranks, const AssignedCard& card,
                            CardRecord record) {
-  // A coordinator replaced an automatic device; standalone runs have none.
+  // config.device is not "auto" any more: the coordinator, or a standalone run,
+  // has chosen a device.
   if (!computes_on_cards(config.device)) return {};
   std::vector<int> cards = parse_device_list(config.device);
   const devices::DevicePlugin plugin =

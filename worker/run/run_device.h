@@ -21,28 +21,28 @@ struct RunContext;
 
 struct ChosenDevice {
   devices::ComputeDevice device;
-  memory::DeviceFootprint footprint;  // its context's; empty for the CPU
+  memory::DeviceFootprint footprint;  // of the context; empty for the CPU
   Card card;                          // empty for the CPU
 };
 
 // The card that the coordinator assigned to this process; index -1 means that
-// it follows from the local rank.
+// the card follows from the local rank.
 struct AssignedCard {
   int index = -1;
   std::string uuid = {};  // the UUID that the agent saw; "" if unknown
 };
 
-// Why the card is missing, "" if it is there. The driver renumbers cards when
-// one fails on the bus. `found_uuid`: the UUID of the card with this number
-// now, among `count` cards; "" if there is none.
+// Why the card is missing; "" if it is present. The driver renumbers cards when
+// one fails on the bus. `count`: the number of cards now. `found_uuid`: the
+// UUID of the card that now has the index card.index; "" if there is none.
 std::string vanished_card_error(const AssignedCard& card, int count,
                                 const std::string& found_uuid);
 
 // Chooses the device of this rank. Loads the plugin for devices, gives its
 // kernels to the model and the loss, sets the run's arithmetic, and creates the
 // device's context. The main thread calls it once, before LibTorch is first
-// used (compute_device.h). Throws Error (exit 2) with the reason if there is no
-// such device, and CardUnusable if the run used it before.
+// used (compute_device.h). If there is no such device, throws CardUnusable if
+// it was listed when the run began, otherwise Error (exit 2) with the reason.
 ChosenDevice choose_device(const configs::RunConfig& config, int local_rank,
                            int local_ranks, const AssignedCard& card = {},
                            CardRecord record = {});
@@ -52,8 +52,8 @@ class DeviceMemorySample {
  public:
   // REQUIRES: a device that is not the CPU.
   explicit DeviceMemorySample(const devices::ComputeDevice& device);
-  // Bytes that this process has taken since, without its segments; nothing if
-  // the driver does not report it.
+  // Bytes of the device that this process has taken since the sample, without
+  // the segments of its allocator; nullopt if the driver does not report them.
   std::optional<int64_t> taken_since() const;
 
  private:
@@ -65,9 +65,9 @@ class DeviceMemorySample {
 // One rank's bytes on its device.
 struct DeviceMemoryLine {
   memory::DeviceFootprint footprint;
-  int64_t workspace = 0;  // largest convolution workspace, in segments
-  int64_t tensors = 0;    // peak of a step as planned
-  int64_t segments = 0;   // segments that hold those tensors
+  int64_t workspace = 0;  // largest convolution workspace, part of `segments`
+  int64_t tensors = 0;    // predicted peak of the tensors in a planned step
+  int64_t segments = 0;   // bytes of the segments for these tensors
   int64_t room = 0;       // bytes that the process may take
 
   int64_t needed() const { return footprint.total() + segments; }
@@ -79,25 +79,25 @@ std::vector<DeviceMemoryLine> gather_device_memory(
 
 bool any_lacks_room(const std::vector<DeviceMemoryLine>& ranks);
 
-// The rank with the least room left. REQUIRES: a rank.
+// The rank with the least room left. REQUIRES: `ranks` is not empty.
 int fullest_rank(const std::vector<DeviceMemoryLine>& ranks);
 
-// Describes the fullest rank. REQUIRES: a rank.
+// Describes the fullest rank. REQUIRES: `ranks` is not empty.
 memory::StepEvent device_memory_event(
     const std::vector<DeviceMemoryLine>& ranks);
 
-// An array with an object per rank.
+// Returns an array with one object per rank.
 nlohmann::ordered_json device_memory_json(
     const std::vector<DeviceMemoryLine>& ranks);
 
 // DeviceBudget: how much of its device's memory a process may use while it
-// trains. --memory-limit covers all memory of the process there, so the
+// trains. --memory-limit covers all memory of the process on the device, so the
 // allocator's limit falls as the footprint grows.
 class DeviceBudget {
  public:
-  // REQUIRES: nothing is allocated yet. `footprint`: this process's share of
-  // the device. Throws Error (exit 3) if a single process cannot fit; several
-  // may find a plan that splits more.
+  // REQUIRES: no tensor is allocated yet. `footprint`: the memory of this
+  // process on the device without tensors. Throws Error (exit 3) if a run of
+  // one process does not fit; several processes may find another plan.
   DeviceBudget(const RunContext& run, memory::DeviceFootprint& footprint);
 
   // Counts the memory of the connections. Called when all communicators are
@@ -116,8 +116,9 @@ class DeviceBudget {
 
   const RunContext& run_;
   memory::DeviceFootprint& footprint_;
-  memory::StepSegments segments_;  // a step's segments
-  // Taken when the ranks were connected; empty after the first step.
+  memory::StepSegments segments_;  // segments that a step needs
+  // Sampled before the ranks connect, and again when they are connected; empty
+  // after the first step.
   std::optional<DeviceMemorySample> before_steps_;
 };
 

@@ -111,8 +111,8 @@ void RunDirectory::keep_older_run() const {
 
 namespace {
 
-// Files that a new run would continue or overwrite. kFileRecord lists those
-// that this folder's run has written.
+// Files that a new run would continue or overwrite. kFileRecord lists the files
+// that the run in this folder has written.
 std::vector<std::string> replaced_files() {
   std::vector<std::string> names = {
       run_files::kSteps,  run_files::kResults, run_files::kSummary,
@@ -170,7 +170,7 @@ void RunDirectory::remove_older_run() const {
     if (!configs::is_weights_of_run(name)) continue;
     if (are_weights_of_ours(entry.path())) {
       fs::remove(entry.path(), error);
-      // A name that this run may not write.
+      // Another file whose name this run may need.
     } else if (!name.starts_with(run_files::kEpochPrefix)) {
       set_aside(entry.path());
     }

@@ -20,11 +20,12 @@ class RunDirectory {
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
-  // Makes the folder and its sub-folders. `may_exist`: with --exist-ok and
-  // --resume. Locks the folder until destroyed or killed: two runs never write
-  // to one folder. Refuses if another process holds the lock for longer than
-  // `patience` (a killed process of this run may take seconds to end), or, with
-  // both numbers, if less than `needed_bytes` are free.
+  // Makes the folder and its sub-folders. `may_exist`: set with --exist-ok and
+  // --resume. Locks the folder until this object is destroyed or the process
+  // ends: two runs never write to one folder. Throws Error if another process
+  // holds the lock for longer than `patience` (a killed process of this run may
+  // take seconds to end). Throws Error that has both numbers if fewer than
+  // `needed_bytes` bytes are free.
   void create(bool may_exist, int64_t needed_bytes,
               std::chrono::milliseconds patience = {});
 
@@ -34,11 +35,12 @@ class RunDirectory {
   // A new run may start in the folder of an older run (--exist-ok). The older
   // run is kept whole, with a mark, until the new run commits a step.
   void mark_older_run() const;   // no effect without an older run
-  bool holds_older_run() const;  // the mark exists
+  bool holds_older_run() const;  // whether the mark exists
   void keep_older_run() const;   // removes the mark
-  // Removes the older run's weights, checkpoints, step log and pictures, which
-  // their content or that run's record identifies. A user's own files with such
-  // names are renamed to NAME.before. The mark stays.
+  // Removes the older run's weights, checkpoints, step log and pictures. They
+  // are identified by their content or by the older run's record of files. A
+  // user's own files with such names are renamed to NAME.before. Keeps the
+  // mark.
   void remove_older_run() const;
   // Records which files a later run in this folder may remove.
   void record_files() const;
@@ -56,7 +58,7 @@ class RunDirectory {
   void lock(std::chrono::milliseconds patience);
 
   std::filesystem::path root_;
-  int lock_ = -1;  // of the locked folder
+  int lock_ = -1;  // file descriptor of the lock
 };
 
 }  // namespace headroom::run

@@ -66,7 +66,8 @@ std::optional<std::string> RunEnd::reason() const {
   auto reason =
       reason_to_end(run_.config, run_.steps_in_epoch, state_.counters);
   if (reason && !is_between_epochs()) {
-    // The run's own limit was reached; a resumed run would stop at it, too.
+    // The run's own limit was reached; with that limit a resumed run would stop
+    // at once.
     *reason += "; " + resume_hint() + " --max-steps 0";
   }
   return reason;
@@ -104,7 +105,7 @@ RunOutcome RunEnd::refuse_step(const step::StepResult& result,
   return end_early(ExitCode::kResource, reason);
 }
 
-// No rung of the ladder is left: the coordinator chooses another plan.
+// No rung of the memory ladder is left: the coordinator chooses another plan.
 RunOutcome RunEnd::leave_for_memory(int failed_rank,
                                     const MemoryShortfall& shortfall) {
   control::LeftGeneration left;
@@ -175,8 +176,8 @@ RunOutcome RunEnd::end_generation(ExitCode exit_code,
 }
 
 RunOutcome RunEnd::end_run(ExitCode exit_code, const std::string& reason) {
-  // The copies are not needed any more, but MPI treats a message that is never
-  // waited for as a failure.
+  // The buddies' copies are not needed any more, but MPI treats a message that
+  // is never waited for as a failure.
   if (buddies_ != nullptr) buddies_->settle();
   RunOutcome outcome = end_generation(exit_code, reason);
   run_.faults.strike(configs::Fault::Phase::kEnd, committed());

@@ -1,14 +1,14 @@
 // The milestones after which an epoch or a run is over or a checkpoint is due,
-// and RunEnd: the ways in which a run, or one generation of it, ends, always at
-// a committed step.
+// and RunEnd: the ways in which a run or a generation ends. Both end only at a
+// committed step.
 //
 //   complete        all steps, --max-steps, patience
 //   interrupt       Ctrl-C, resumable
 //   refuse_step     a step that is not finite
-//   leave_for_memory  no memory for a step under this plan: the coordinator
-//                   chooses another
+//   leave_for_memory  too little memory for a step under this plan: the
+//                   coordinator chooses another plan
 //   leave_as_asked  the next generation has other workers
-//   save_for_successors  the agent is lost, and this process ends with it
+//   save_for_successors  the agent is lost, so this process must end
 //
 // A new generation checks the milestones at its start: the previous generation
 // may have ended between a milestone and the work that follows it.
@@ -42,21 +42,23 @@ bool is_between_epochs(int64_t committed_steps, int64_t steps_in_epoch);
 // Steps of the whole run.
 int64_t num_steps(const configs::RunConfig& config, int64_t steps_in_epoch);
 
-// Why the run is over; nothing while it goes on. At an epoch's end, call it
+// Why the run is over; nullopt if it continues. At an epoch's end, call it
 // after the results are recorded.
 std::optional<std::string> reason_to_end(
     const configs::RunConfig& config, int64_t steps_in_epoch,
     const step::TrainingCounters& counters);
 
-// The last committed step after which a checkpoint was due; 0 if none was.
+// The last committed step after which a checkpoint was due; 0 if no checkpoint
+// was due.
 int64_t newest_due_checkpoint(const configs::RunConfig& config,
                               int64_t steps_in_epoch, int64_t committed_steps);
 
-// Whether this step is one of checkpoint_every_steps.
+// Whether checkpoint_every_steps asks for a checkpoint after this step.
 bool is_checkpoint_scheduled(const configs::RunConfig& config,
                              int64_t committed_steps);
 
-// Whether a checkpoint is due within an epoch, by the newest one's age.
+// Whether a checkpoint is due within an epoch because the newest checkpoint is
+// as old as `age`.
 bool is_checkpoint_due(const configs::RunConfig& config,
                        std::chrono::steady_clock::duration age);
 
@@ -65,7 +67,7 @@ struct RunOutcome {
   int exit_code = 0;
   std::string reason;
   std::string result_json;
-  bool says_how_to_go_on = false;  // `reason` has the command that resumes it
+  bool says_how_to_go_on = false;  // `reason` has the command that resumes
   // Set if only this generation ended, because memory was short (room_bytes is
   // filled in later) or the coordinator asked for it.
   std::optional<control::LeftGeneration> left = {};
@@ -89,21 +91,22 @@ class RunEnd {
         reports_(reports),
         checkpoints_(checkpoints) {}
 
-  // As reason_to_end(), plus the command that continues the run.
+  // As reason_to_end(). Within an epoch the text ends with the command that
+  // continues the run.
   std::optional<std::string> reason() const;
   RunOutcome complete(const std::string& reason);
   // `after`: "step 12".
   RunOutcome interrupt(const std::string& after);
-  // Collective. The state is the one before the step.
+  // REQUIRES: the state is the one before the step. Collective.
   RunOutcome refuse_step(const step::StepResult& result,
                          const loader::Batch& batch);
-  // `failed_rank` has no leaner rung under this plan; `shortfall` is this
-  // rank's own. Collective.
+  // `failed_rank` has no rung left that saves more memory under this plan;
+  // `shortfall` is this rank's own. Collective.
   RunOutcome leave_for_memory(int failed_rank,
                               const MemoryShortfall& shortfall);
   RunOutcome leave_as_asked();
   RunOutcome save_for_successors();
-  // For a run whose last step was committed in an earlier generation. `saved`:
+  // Ends a run whose last step was committed in an earlier generation. `saved`:
   // steps of rank 0's newest checkpoint.
   RunOutcome catch_up(const std::string& reason, int64_t saved);
   // Saves this rank's state after a peer was lost and not replaced.

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kFirstBytes = int64_t{4} << 20, kBytes = int64_t{64} << 20;
 constexpr int kSums = 3;
-// If large sums would take longer than this, the small one suffices.
+// If the large sums would take longer than this, only small sums are measured.
 constexpr double kLongestSeconds = 1;
 // A device with less free memory is not measured: memory matters more.
 constexpr int64_t kRoom = int64_t{1} << 30;
@@ -73,8 +73,8 @@ bool all_have_room(collectives::Communicator& host,
       host, device.api()->free_bytes(device.device().index()) >= kRoom);
 }
 
-// The slowest machine's rate between its ranks. Closes its connections on
-// return.
+// The rate between the ranks of a machine, of the slowest machine. The
+// connections that it makes are closed on return.
 double rate_inside(collectives::Communicator& host, int machine,
                    const devices::ComputeDevice& device,
                    const devices::DeviceCommunicatorOptions& options) {

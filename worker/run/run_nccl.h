@@ -1,9 +1,9 @@
 // Measures NCCL at a run's start: sums of 64 MiB over all ranks, and over the
 // ranks of each machine.
 //
-// If NCCL does not find the fast network, it silently uses TCP. The user sees
-// this from the reported rate, and from a warning if the rate is far below that
-// of such machines.
+// If NCCL does not find the fast network, it silently uses TCP. The reported
+// rate shows this to the user, and a warning if the rate is far below the
+// catalogue's rate for such machines.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@
 namespace headroom::run {
 
 struct NcclRates {
-  std::string transport;  // "AWS Libfabric"; between machines
+  std::string transport;  // between machines: "AWS Libfabric"
   int64_t machines = 1;
-  int64_t cards_of_machine = 1;  // most cards on one machine
-  // Bytes per second over the slowest link: 2 (n - 1) / n of a sum's bytes
-  // (NCCL's "bus bandwidth"); 0 if there is no such link.
+  int64_t cards_of_machine = 1;  // largest number on a machine
+  // Bytes per second over the slowest link, counted as 2 (n - 1) / n of a sum's
+  // bytes (NCCL's "bus bandwidth"); 0 if there is no link of that kind.
   double between_machines = 0;
   double inside_machine = 0;
 };
@@ -31,8 +31,8 @@ struct NcclRates {
 // "NCCL: AWS Libfabric, 41 GB/s between machines, 370 GB/s inside".
 std::string nccl_rates_text(const NcclRates& rates);
 
-// The lowest rates that the catalogue lists for machines with as many of these
-// cards; 0 if it lists none.
+// The lowest rates that the catalogue lists for machines with that number of
+// these cards; 0 if it lists no such machine.
 struct CataloguedRates {
   std::string machine;  // "AWS p5.48xlarge"
   double between_machines = 0, inside_machine = 0;

@@ -14,7 +14,8 @@
 namespace headroom::run {
 namespace {
 
-// Limit for ranks to publish their machines, which they do before they connect.
+// How long to wait until a rank has published its machine, which ranks do
+// before they connect.
 constexpr std::chrono::seconds kPatience{60};
 
 bool is_loopback(const std::string& host) {

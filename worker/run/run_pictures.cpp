@@ -87,7 +87,7 @@ class RunPictures::StartJob : public checkpoint::BackgroundWriter::Job {
 
   const Subject& subject_;
   std::atomic<bool> is_abandoned_ = false;
-  int64_t next_ = 0;  // 0 is the picture of labels, then batches
+  int64_t next_ = 0;  // next picture: 0 shows the labels, then batches
   std::optional<pictures::BatchPicture> batch_;
 };
 

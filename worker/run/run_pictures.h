@@ -1,17 +1,19 @@
 // RunPictures: draws the pictures of a run's folder, on rank 0.
 //
-//   beside training   labels.jpg, train_batch0..2.jpg, on a thread of the
+//   during training   labels.jpg, train_batch0..2.jpg, on a thread of the
 //                     lowest priority
-//   at the end        results.png; of the best validation of this start (with
-//                     none, of the newest, unless an earlier start has drawn
-//                     one): P, R, F1 and PR curves, confusion_matrix.png,
-//                     val_batch0..2_labels.jpg, val_batch0..2_pred.jpg
+//   at the end        results.png; P, R, F1 and PR curves,
+//                     confusion_matrix.png, val_batch0..2_labels.jpg and
+//                     val_batch0..2_pred.jpg of the best validation of this
+//                     start. If no validation of this start was the best of
+//                     the run: of the newest one, unless an earlier start has
+//                     drawn these pictures
 //
 // Drawing changes no batch, number or random draw of the run. A picture that
 // cannot be drawn or written is reported in one line.
 //
-// Borrows the data sets. Threads: methods from one thread; `say` is also called
-// from another.
+// Borrows the data sets. Threads: methods are called from one thread; `say` is
+// also called from a second one.
 #pragma once
 
 #include <filesystem>
@@ -47,8 +49,8 @@ class RunPictures {
             const std::string& title, bool is_best);
   // Draws the remaining pictures.
   void finish();
-  // Reports missing pictures. Called by a generation that ends a run whose
-  // validation an earlier generation did.
+  // Reports the pictures that cannot be drawn because an earlier generation did
+  // the last validation. Called if a later generation ends the run.
   void say_what_is_lost() const;
 
  private:

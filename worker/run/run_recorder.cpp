@@ -19,7 +19,7 @@
 namespace headroom::run {
 namespace {
 
-// Data set faults that are printed at the start; data_report.txt has all.
+// Number of data set faults to print at the start; data_report.txt has all.
 constexpr int64_t kFaultsShown = 5;
 
 double steady_seconds() {
@@ -109,7 +109,7 @@ bool StepLog::write(const std::string& line) {
 
 namespace {
 
-// Rates that an earlier generation measured; nothing if no file has them.
+// Rates that an earlier generation measured; nullopt if plan.json has none.
 std::optional<plan::NetworkRates> recorded_network(
     const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / run_files::kPlan;
@@ -119,7 +119,7 @@ std::optional<plan::NetworkRates> recorded_network(
   try {
     return plan::network_from_json(text, file.string());
   } catch (const Error&) {
-    return std::nullopt;  // the file is written anew
+    return std::nullopt;  // the file will be written anew
   }
 }
 
@@ -148,7 +148,8 @@ void RunRecorder::open(const std::string& newest_line) {
   try {
     open_files(newest_line);
   } catch (const Error& error) {
-    // Before the first step nothing can be resumed: report a wrong request.
+    // Before the first step the run cannot be resumed, so the failure is
+    // reported as a wrong request.
     const bool is_begun = run_.assignment.generation > 1;
     ExitCode exit_code = error.exit_code();
     if (exit_code == ExitCode::kResource && !is_begun) {
@@ -171,7 +172,7 @@ void RunRecorder::open_files(const std::string& newest_line) {
   const int64_t needed =
       checkpoints * checkpoint::checkpoint_bytes(run_.layers, config.optimizer,
                                                  state_.scalar_type());
-  constexpr std::chrono::seconds kTimeToDie(20);  // of an earlier rank 0
+  constexpr std::chrono::seconds kTimeToDie(20);  // for an earlier rank 0
   directory_.create(
       config.exist_ok || resumed, needed,
       run_.assignment.generation > 1 ? kTimeToDie : std::chrono::seconds(0));
@@ -217,7 +218,7 @@ void RunRecorder::make_folder_again() const {
   try {
     directory_.make_sub_folders();
     write_definition(true);
-  } catch (const Error& error) {  // something else has that name now
+  } catch (const Error& error) {  // another file has a folder's name
     run_.report(EventKind::kRunDirectory, state_.counters.committed_steps,
                 std::string(error.what()) + "; training goes on",
                 /*warning=*/true);
@@ -316,8 +317,9 @@ void RunRecorder::record_step(const StepRecord& record) {
   lines_wait_ = !is_written;
 }
 
-// Only at the run's end a full disk is an error; before, training goes on.
-// Peers have done their part either way.
+// A failure is an error only at the run's end (`is_end`); before that it is
+// reported and training goes on. In both cases the peers' collective work is
+// complete.
 void RunRecorder::write_or_say(const std::string& name, bool is_end,
                                const std::function<void()>& work) const {
   try {

@@ -6,7 +6,7 @@
 // collective.
 //
 // A full disk does not stop training: each file that cannot be written is
-// reported. Only at the run's end is it an error.
+// reported. At the run's end it is an error.
 //
 // Errors: Error if a file cannot be written: exit 2 in open(), exit 5 in
 // save_checkpoint() and at the run's end.
@@ -40,7 +40,7 @@ struct StepRecord {
   int64_t attempt = 1;
   double seconds = 0;
   double images_per_second = 0;  // sum over all ranks
-  std::vector<int64_t> samples;  // the global batch, in its order
+  std::vector<int64_t> samples;  // samples of the global batch, in order
   step::StepResult result;
   // Input size in pixels if it differs between steps, otherwise 0.
   int64_t image_height = 0, image_width = 0;
@@ -51,22 +51,22 @@ struct StepRecord {
 // (deploy/cli/show/ledger.h).
 std::string to_json_line(const StepRecord& record, int64_t epoch_samples);
 
-// steps.jsonl: exactly one line per committed step. Rank 0 writes it right
-// after the commit. A resumed run first removes the lines beyond its
-// checkpoint, then appends. Errors: Error (exit 2) if the file cannot be
+// steps.jsonl: exactly one line per committed step. Rank 0 writes the line
+// right after the commit. A resumed run first removes the lines of steps after
+// its checkpoint, then appends. Errors: Error (exit 2) if the file cannot be
 // opened.
 class StepLog {
  public:
   // Keeps the lines of steps below `first_step` and removes the others.
-  // `newest_line` belongs to the step before: a lost rank 0 may have committed
-  // it without writing it.
+  // `newest_line` is the line of step `first_step` - 1, which a lost rank 0 may
+  // have committed without writing the line; "" if unknown.
   StepLog(const std::filesystem::path& file, int64_t first_step,
           const std::string& newest_line = "");
 
   // Returns whether this line and all before it are written. Lines that could
   // not be written stay in memory.
   bool write(const std::string& line);
-  // Tries to write the lines in memory; true if none is left.
+  // Tries to write the lines in memory; returns true if no line is left.
   bool write_waiting() { return file_.write(); }
   const std::filesystem::path& path() const { return file_.path(); }
 
@@ -78,15 +78,15 @@ class RunRecorder {
  public:
   RunRecorder(const RunContext& run, step::TrainingState& state);
 
-  // Makes or reopens the run directory: the last check before a run.
-  // `newest_line`: the state's line from an earlier generation
-  // (state_restore.h).
+  // Makes or reopens the run directory, which is the last check before a run.
+  // `newest_line`: the line of the newest step, restored with the state of an
+  // earlier generation (state_restore.h).
   void open(const std::string& newest_line);
   void record_step(const StepRecord& record);
   // `is_best`: the averaged weights are the best so far. `is_end`: the run
   // ends.
   void record_epoch(const EpochRecord& record, bool is_best, bool is_end);
-  // last.safetensors of a run that ends inside its first epoch. Collective.
+  // Writes last.safetensors of a run that ends in its first epoch. Collective.
   void save_unfinished_epoch() const;
   // Returns the checkpoint's folder once it is on disk.
   std::filesystem::path save_checkpoint();
@@ -96,7 +96,7 @@ class RunRecorder {
   // Adds new pictures to TensorBoard's file.
   void record_pictures();
   void record_memory(const memory::PhaseMemory& memory);
-  // Replaces the earlier record.
+  // Records the memory of all devices; replaces an earlier record.
   void record_device_memory(const std::vector<DeviceMemoryLine>& ranks);
   // Ends the record of the run; returns summary.json's content.
   std::string record_end(ExitCode exit_code, const std::string& reason);
@@ -127,14 +127,14 @@ class RunRecorder {
   RunDirectory directory_;
   collectives::Mesh* mesh_;  // null if this rank has the whole state
   bool records_;
-  const memory::MemoryRetry retry_;         // retries for files
+  const memory::MemoryRetry retry_;         // retries the work on files
   std::optional<std::string> data_report_;  // set once it is computed
   std::unique_ptr<StepLog> step_log_;       // null while an older run is kept
   std::unique_ptr<Results> results_;
-  bool lines_wait_ = false;  // unwritten lines were reported
+  bool lines_wait_ = false;  // whether unwritten lines were reported
   RunSummary summary_;
-  double started_;             // seconds of a steady clock
-  double seconds_before_ = 0;  // of earlier sessions
+  double started_;             // start, in seconds of a steady clock
+  double seconds_before_ = 0;  // wall time of earlier sessions
 };
 
 }  // namespace headroom::run

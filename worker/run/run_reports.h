@@ -2,9 +2,9 @@
 // coordinator, events for users, and phases that needed more memory than
 // predicted.
 //
-// Threads: the one that trains; begin_phase(), end_phase() and report() also a
-// loader's.
-// Errors: CommunicationError of note_memory() and note_device().
+// Threads: the training thread; begin_phase(), end_phase() and report() may
+// also be called from a loader's thread.
+// Errors: CommunicationError in note_memory() and note_device().
 #pragma once
 
 #include <cstdint>
@@ -42,14 +42,15 @@ class RunReports {
   // Enclose work in which --inject may make allocations fail.
   void begin_phase(configs::Fault::Phase phase, int64_t step);
   void end_phase(int64_t step);
-  // Gathers the memory that all ranks needed, unless a peer is lost, and
-  // reports a phase that needed more than predicted, once. Collective.
+  // Gathers the memory that each rank needed in a phase, unless a peer is lost.
+  // Reports a phase that needed more than predicted, once. Collective.
   memory::PhaseMemory note_memory(const memory::MemoryComparison& comparison);
-  // Report the memory of all processes on their devices, at the start and after
-  // the first step. Collective; no effect on the CPU.
+  // note_device() reports the memory of all processes on their devices, at the
+  // start; note_first_step() does so after the first step. Collective; no
+  // effect on the CPU.
   void note_device();
   void note_first_step();
-  // After a lost peer: nothing is collective any more.
+  // Called when a peer is lost: further calls do not communicate with peers.
   void leave_peers() { has_peers_ = false; }
 
  private:

@@ -54,7 +54,7 @@ void resume(const fs::path& run_yaml, configs::RunConfig& config) {
         "name the run.yaml of a run directory, or leave --resume out");
   }
   config.resume = folder.string();
-  config.inject.clear();  // only the start that asked for it injects a fault
+  config.inject.clear();  // a resumed run does not repeat injected faults
 }
 
 // REQUIRES: a new run.
@@ -94,8 +94,8 @@ plan::Plan read_plan(const fs::path& file, const configs::RunConfig& config) {
   return plan;
 }
 
-// Counts boxes per image, on which a plan's bytes depend. With a launcher a
-// worker does this; here this process is the worker.
+// Counts the boxes per image, on which a plan's bytes depend. A launcher would
+// start a worker to count them; this process is the worker.
 void count_labels(configs::RunConfig& config) {
   labels::IndexOptions options;
   options.single_cls = config.single_cls;
@@ -193,7 +193,7 @@ class Control final : public StandaloneControl {
   }
 
   control::Assignment next_assignment() override {
-    control::Assignment next;  // tells the process to exit
+    control::Assignment next;  // the default action ends the process
     if (!std::exchange(handed_out_, true)) next = assignment_;
     return next;
   }
@@ -241,7 +241,7 @@ class Control final : public StandaloneControl {
            .step = failure.committed_steps});
   }
 
-  // With a coordinator another plan would follow.
+  // Ends the run: no coordinator chooses another plan.
   void leave_generation(const control::LeftGeneration& left) override {
     close({.exit_code = static_cast<int>(ExitCode::kResource),
            .reason =
@@ -283,7 +283,7 @@ class Control final : public StandaloneControl {
 
   const control::Assignment assignment_;
   const std::function<bool()> stop_requested_;
-  bool handed_out_ = false;  // for the main thread only, like end_
+  bool handed_out_ = false;  // used by the main thread only, like end_
   StandaloneEnd end_;
   std::mutex mutex_;  // guards the members below: loader threads report, too
   wire::EventFile file_;

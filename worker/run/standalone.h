@@ -1,16 +1,16 @@
 // A run by one worker process, with no coordinator, agent or network.
 //
-//   run.yaml    what is asked for: every key of a run (configs/run_config.h)
-//   plan.json   how, for one process; without it the worker plans for itself.
-//               headroom plan --write DIR writes both, and a run directory
-//               holds both
+//   run.yaml    the definition of the run: all its keys (configs/run_config.h)
+//   plan.json   the plan for one process; without it the worker makes a plan.
+//               headroom plan --write DIR writes both files, and a run
+//               directory has both
 //
-// It trains as a coordinator's run does: the same TrainingRun, the same files,
-// the same bits. This file replaces the coordinator: events.jsonl, progress as
-// log lines, Ctrl-C. A lost process is not restarted, and no other plan is
-// tried if memory runs out.
+// Training is the same as in a run with a coordinator: the same TrainingRun,
+// files and bits. This file replaces the coordinator: it writes events.jsonl,
+// logs the progress and handles Ctrl-C. A lost process is not restarted, and no
+// other plan is tried if memory runs out.
 //
-// Errors: Error (exit 2) for a request that cannot be met.
+// Errors: Error (exit 2) if the request cannot be carried out.
 #pragma once
 
 #include <functional>
@@ -23,18 +23,18 @@
 namespace headroom::run {
 
 struct StandaloneRun {
-  control::Assignment assignment;  // the only one
+  control::Assignment assignment;  // the only assignment of the run
   int threads = 1;                 // compute threads
 };
 
-// Reads and checks the request's files; creates none.
+// Reads and checks the request's files; creates no files.
 StandaloneRun read_standalone(const configs::StandaloneRequest& request);
 
 // How the run ended.
 struct StandaloneEnd {
   int exit_code = 0;
   std::string reason;
-  std::string result_json;  // from summary.json; for val, results.json
+  std::string result_json;  // of summary.json; for val, of results.json
 };
 
 // Replaces the coordinator: hands out `assignment` once; `stop_requested`

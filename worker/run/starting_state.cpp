@@ -27,7 +27,7 @@ void load_weights(const RunContext& run, model::LayerGraph& model) {
              /*warning=*/report.transferred * 2 < report.total);
 }
 
-// Returns nothing if there is no state to continue from.
+// Returns nullopt if there is no state to continue from.
 std::optional<StartingPoint> restore_newest(
     const RunContext& run,
     const std::vector<checkpoint::HostStateSnapshot>& held,
@@ -108,7 +108,8 @@ std::unique_ptr<step::TrainingState> fresh_state(const RunContext& run,
       step::layers_of_stage(assignment.plan, mesh.here.pipeline_stage,
                             static_cast<int64_t>(run.data.table.layers.size()));
   options.fill = [&](model::LayerGraph& model) {
-    // Also in later generations, because the first may not have left a state.
+    // Weights are loaded in later generations too, because the first one may
+    // have ended without a state.
     if (assignment.rank == 0 && config.resume.empty() &&
         !config.weights.empty()) {
       load_weights(run, model);

@@ -1,6 +1,7 @@
-// The state that a generation starts from: fresh, with weights from a file,
-// from a checkpoint, or from the memory of ranks of an earlier generation; the
-// newest wins. All functions run on the training thread.
+// The state that a generation starts from: a fresh state, with weights from a
+// file; a checkpoint; or copies in the memory of ranks of an earlier
+// generation. The newest state is used. All functions run on the training
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -38,8 +39,8 @@ struct CrossGenerationState {
   std::unique_ptr<step::RunData> data;
   // Network rates, measured by the first generation on several machines.
   std::optional<plan::NetworkRates> network;
-  // Committed states of the last generation, or parts of them, kept until the
-  // next generation has a state.
+  // Copies of committed states of the last generation, or of parts of these
+  // states, kept until the next generation has a state.
   std::vector<checkpoint::HostStateSnapshot> held;
   // This rank's rung, and the plan to which its ladder belongs.
   std::pair<plan::Plan, memory::LadderState> ladder;
@@ -68,14 +69,15 @@ step::RunData& read_once(CrossGenerationState& carried,
 struct StartingPoint {
   bool is_from_checkpoint = false;  // from a file, not from workers' memory
   int64_t checkpoint_steps = 0;     // steps of the newest checkpoint
-  std::string newest_line;          // of steps.jsonl; "" if unknown
+  std::string newest_line;          // last line of steps.jsonl; "" if unknown
 };
 
-// The point that the coordinator announces, before anything is restored.
+// The starting point that the coordinator announces in `assignment`.
 StartingPoint announced_point(const control::Assignment& assignment);
 
-// The message for a run with `committed` steps that continues with the data
-// `now`, of `steps_in_epoch`; empty if the data is unchanged.
+// The message for a run with `committed` steps that continues with other data:
+// the data set was `before` and is `now`, with `steps_in_epoch` steps. Empty if
+// the data is unchanged.
 std::string data_change(const step::TrainingData& before,
                         const step::TrainingData& now, int64_t committed,
                         int64_t steps_in_epoch);
@@ -85,9 +87,9 @@ std::string data_change(const step::TrainingData& before,
 std::unique_ptr<step::TrainingState> fresh_state(const RunContext& run,
                                                  collectives::Mesh& mesh);
 
-// Sets `state` to the newest committed one of a run that continues, and reports
-// if it is lost. `held`: this rank's states of an earlier generation. Does not
-// change the state of a new run. Collective.
+// Sets `state` to the newest committed state of a run that continues. Reports
+// if that state is lost. `held`: this rank's copies of states of an earlier
+// generation. Does not change the state of a new run. Collective.
 StartingPoint restore(const RunContext& run,
                       const std::vector<checkpoint::HostStateSnapshot>& held,
                       step::TrainingState& state);
@@ -96,8 +98,9 @@ StartingPoint restore(const RunContext& run,
 // REQUIRES: a training set.
 void note_data(const RunContext& run, step::TrainingCounters& counters);
 
-// Begins to copy this rank's part of the state to a buddy rank, at first the
-// starting state; null if every rank has the whole state. Collective.
+// Begins to copy this rank's part of the starting state to a buddy rank.
+// Returns the object for later copies; null if every rank has the whole state.
+// Collective.
 std::unique_ptr<checkpoint::PeerReplicas> begin_copies(
     const RunContext& run, const std::string& newest_line,
     step::TrainingState& state);

@@ -1,8 +1,9 @@
 // TensorboardWriter: scalars, pictures and precision-recall curves as a
 // TensorBoard event file.
 //
-// The file is a sequence of TFRecords, each an Event message:
-//   length u64, masked CRC-32C of it, payload, masked CRC-32C of the payload
+// The file is a sequence of TFRecords, each with an Event message as payload:
+//   length u64, masked CRC-32C of the length, payload, masked CRC-32C of the
+//   payload
 // Every add() is written to the file at once, so a killed run keeps its curves.
 #pragma once
 

@@ -56,12 +56,12 @@ struct TrainingRun::Implementation {
         start(announced_point(assignment)) {}
 
   RunOutcome run(collectives::Communicator& communicator);
-  // Checks everything that may refuse the run, at last the run directory.
+  // Checks everything that may refuse the run; the run directory comes last.
   void prepare(collectives::Communicator& communicator);
   // Gives the mesh's new connections to all its users. Collective.
   void reconnect();
-  // Connects before the first commit, because a commit that cannot connect
-  // could not be undone.
+  // Connects before the first commit, because a commit that fails to connect
+  // cannot be undone.
   void connect_shards() {
     if (state->is_sharded()) mesh->data->connect();
   }
@@ -106,16 +106,17 @@ struct TrainingRun::Implementation {
   CrossGenerationState& carried;
   StartingPoint start;
 
-  // Made by prepare(), in this order; a peer may be lost in between.
+  // Made by prepare(), in this order. If a peer is lost, the later ones may be
+  // missing.
   std::optional<DeviceBudget> budget;
   std::unique_ptr<collectives::Mesh> mesh;
   std::unique_ptr<step::Teacher> teacher;      // may be null
-  std::unique_ptr<step::TrainingState> state;  // set once it is a committed one
+  std::unique_ptr<step::TrainingState> state;  // null until it is restored
   loss::LossGains gains;
   std::unique_ptr<RunRecorder> recorder;
   std::unique_ptr<memory::MemoryTracer> tracer;  // set while steps are recorded
-  predict::HostShares host;  // for the loaders and a copy of the state
-  std::unique_ptr<checkpoint::PeerReplicas> buddies;  // null: state is whole
+  predict::HostShares host;  // memory of loaders and of a copy of the state
+  std::unique_ptr<checkpoint::PeerReplicas> buddies;  // null if state is whole
   std::unique_ptr<checkpoint::CheckpointSaver> saver;
   int64_t validation_parts = 0;
   std::unique_ptr<RunPictures> pictures;  // null if this rank draws no pictures
@@ -124,15 +125,15 @@ struct TrainingRun::Implementation {
   std::unique_ptr<EpochEnd> epoch_end;
   std::unique_ptr<RunEnd> ending;
   std::unique_ptr<step::Trainer> trainer;
-  std::optional<TrainingSource> source;  // made last
-  // Kept to repeat a failed step: its batch, and whether the epoch's images are
-  // drawn.
+  std::optional<TrainingSource> source;  // made after all members above
+  // The batch of a step that may be repeated, and whether the images of the
+  // current epoch have been drawn already.
   std::optional<loader::Batch> batch;
   bool epoch_is_open = false;
-  bool needs_less = false;  // TrainingRun::needs_less(), for a step
+  bool needs_less = false;  // TrainingRun::needs_less() after a failed step
 
-  StepRecord newest;     // on every rank, because rank 0 may be lost
-  EpochWork epoch_work;  // for the current epoch
+  StepRecord newest;     // kept on every rank, because rank 0 may be lost
+  EpochWork epoch_work;  // work in the current epoch
   memory::BoxBoundMonitor labels{predict::label_bound(context.config)};
 };
 
@@ -145,7 +146,8 @@ RunOutcome TrainingRun::Implementation::run(
     const memory::PhaseWatch start_up("start-up", context.device.memory());
     prepare(communicator);
     connect_shards();
-    if (!buddies) carried.held.clear();  // otherwise after the first copies
+    // With buddies, the first new copies replace the held states.
+    if (!buddies) carried.held.clear();
     reports->note_device();
     make_trainer();
     reports->note_memory(start_up.compare(
@@ -186,7 +188,7 @@ void TrainingRun::Implementation::make_trainer() {
 }
 
 RunOutcome TrainingRun::Implementation::train() {
-  if (epoch_is_unrecorded()) {  // the run was cut between steps and results
+  if (epoch_is_unrecorded()) {  // results are not written yet
     if (auto ended = end_epoch()) return *ended;
   } else if (context.assignment.generation > 1) {
     if (auto ended = catch_up()) return *ended;
@@ -235,8 +237,8 @@ void TrainingRun::Implementation::prepare(
   begin_reports();
 }
 
-// Makes the generation's starting state; sets `state` once it is a committed
-// one.
+// Makes the generation's starting state. `state` stays null until the committed
+// state has been restored, so that an unrestored one is never saved.
 void TrainingRun::Implementation::restore_state() {
   if (!context.config.teacher.empty())
     teacher = step::Teacher::open(context.config, context.device);
@@ -316,7 +318,8 @@ void TrainingRun::Implementation::share_host_memory() {
              ": " + place.reason);
 }
 
-// Only a run's first generation checks it.
+// Throws Error if a resumed run has no steps left. Only the first generation
+// checks this.
 void TrainingRun::Implementation::require_steps_left() const {
   const int64_t asked = context.num_steps;
   if (context.assignment.generation > 1 || epoch_is_unrecorded()) return;
@@ -367,7 +370,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
                     {EventKind::kLossScale, lowered_scale_text(result)});
   }
   const auto taken = std::chrono::steady_clock::now() - start;
-  // A failure from here on does not repeat the step.
+  // A failure after this line does not repeat the step.
   const loader::Batch done = *std::exchange(this->batch, std::nullopt);
   note_step(done, result, std::chrono::duration<double>(taken).count());
   reports->note_first_step();
@@ -427,15 +430,15 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
     return ending->interrupt(cat("epoch ", state->counters.recorded_epochs));
   }
   if (!context.config.nosave) {
-    checkpoints->finish();  // an epoch's own checkpoint is not skipped
+    checkpoints->finish();  // so that the epoch's checkpoint is not skipped
     checkpoints->begin();
   }
   if (agreed.leave_requested) return ending->leave_as_asked();
   return std::nullopt;
 }
 
-// Does what the previous generation left undone after its newest step: the
-// run's end, or a checkpoint.
+// Does the work that the previous generation did not do after its newest step:
+// ends the run, or writes a checkpoint.
 std::optional<RunOutcome> TrainingRun::Implementation::catch_up() {
   const int64_t saved = checkpoints->agreed_steps(mesh->world);
   if (const auto reason = ending->reason()) {
@@ -481,7 +484,8 @@ bool TrainingRun::holds_whole_state() const {
 void TrainingRun::hold_committed() {
   Implementation& run = *implementation_;
   if (!run.state) return;
-  // Before a generation's first step only the older copies exist.
+  // Before the first step of a generation, no newer copies have replaced the
+  // held ones.
   if (!run.buddies || run.newest.result.committed) run.carried.held.clear();
   if (!run.state->is_torn()) {
     run.carried.held.push_back(

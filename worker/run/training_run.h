@@ -6,16 +6,17 @@
 //   end       at a committed step (run_end.h). If memory is short, the run may
 //             go on from its checkpoint under another plan.
 //
-// Rank 0 writes; every rank decides alike, from the same numbers.
+// Rank 0 writes the files. All ranks take the same decisions, because they use
+// the same numbers.
 //
-// The training state outlives a lost peer, so that it can still be saved
+// The training state is kept when a peer is lost, so that it can still be saved
 // (save_committed). If a generation fails and all its ranks still run, at the
-// same committed step and under the same plan, the next one keeps this object
-// with its state, loaders, index and caches (enter).
+// same committed step and under the same plan, the next generation keeps this
+// object with its state, loaders, index and caches (enter).
 //
-// Ownership: owns the run's context (run_context.h) and all its users; borrows
-// the client and CrossGenerationState.
-// Threads: one, besides the loader's.
+// Ownership: owns the run's context (run_context.h) and all objects that use
+// it; borrows the client and CrossGenerationState.
+// Threads: one, in addition to the loader's.
 // Errors: CommunicationError when a peer is lost; Error otherwise.
 #pragma once
 
@@ -43,8 +44,9 @@ class TrainingRun {
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
-  // Checks everything that can refuse the run, then trains. Collective. In a
-  // later generation `communicator` is the same one, connected anew.
+  // Checks everything that can refuse the run, then trains. Collective. If the
+  // object is kept for a later generation, `communicator` is the same object,
+  // connected anew.
   // Throws CommunicationError if a peer is lost, c10::OutOfMemoryError if this
   // rank lacks memory for work that it does with its peers.
   RunOutcome run(collectives::Communicator& communicator);

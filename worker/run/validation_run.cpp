@@ -28,8 +28,8 @@
 namespace headroom::run {
 namespace {
 
-// Moves the tensors that layers compute with. The anchors stay: Detect copies
-// them when it needs them.
+// Moves the tensors that layers compute with to `device`. The anchors stay on
+// the CPU: Detect copies them when it needs them.
 void move_state(model::LayerGraph& model,
                 const devices::ComputeDevice& device) {
   if (device.is_cpu()) return;

@@ -23,7 +23,8 @@ std::vector<at::Tensor> recompute_and_replay(
     const model::StepContext& context,
     const activations::RecomputeOptions& options);
 
-// Gives layers a way to save a map as a derivation; runs joined layers.
+// Lets a layer save how a map is computed again instead of the map itself, and
+// runs layers that are joined.
 class NotedMaps : public model::DerivedMaps {
  public:
   void can_be_made(const at::Tensor& map,
@@ -70,7 +71,7 @@ std::vector<at::Tensor> recompute_and_replay(
         model::StepContext inside = context;
         inside.runner = nullptr;
         inside.replay_log = replay_log.get();
-        // The first pass saves nothing: a derivation would keep its own inputs
+        // No derivations in the first pass: they would keep their own inputs
         // alive.
         inside.derived = nullptr;
         if (pass == activations::Pass::kAgain) {
@@ -111,7 +112,7 @@ std::vector<at::Tensor> ActivationRunner::run(
     case plan::ActivationPolicy::kLean:
       return run_lean(layer, inputs, context);
     case plan::ActivationPolicy::kRecompute:
-      // A layer without inner maps saves nothing but its inputs.
+      // A layer without inner maps saves only its inputs.
       if (layer.inside() == layers::LayerInside::kNothing)
         return run_lean(layer, inputs, context);
       return run_recomputed(layer, inputs, context);

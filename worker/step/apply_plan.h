@@ -1,14 +1,14 @@
-// apply_plan: a plan applied to a plain detector, from outside and in a fixed
-// order.
+// apply_plan: applies a parallel plan to a detector, in a fixed order. The
+// detector itself does not depend on the plan.
 //
 //   spatial      own_rows for the loader, halo exchange in every context
 //                (parallel_context.h)
 //   stage        layers_of_stage: the layers that the state keeps;
 //                routes_of_stage: the maps it exchanges with other stages
-//   activations  activation_rungs: what runs each layer
-//   ZeRO         TrainingState::layer_executor, around the one before
+//   activations  activation_rungs: the runners of the layers
+//   ZeRO         TrainingState::layer_executor, which wraps such a runner
 //
-// A runner is used by one thread; the rest is pure.
+// Threads: a runner is used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -27,18 +27,19 @@
 
 namespace headroom::step {
 
-// Runs layers so that each keeps for its backward what its policy allows.
+// Runs layers so that each keeps for its backward only the tensors that its
+// policy allows:
 //
-//   keep       what autograd saves
+//   keep       all tensors that autograd saves
 //   lean       convolution outputs; other maps are derived from them again
-//   recompute  the layer's inputs, unless these can be derived; a layer that is
-//              one convolution behind another such layer keeps nothing: both
-//              are one piece
-//   offload    nothing: what autograd saves goes to a file
+//   recompute  the layer's inputs, unless they can be derived. Consecutive
+//              layers of one convolution each are recomputed as one piece: the
+//              later ones keep nothing
+//   offload    none in memory: the tensors that autograd saves go to a file
 //
-// All give the same bits as keep. Nothing is communicated or counted twice:
-// what a layer received from other ranks is kept (lean) or replayed from its
-// log (recompute).
+// All policies give the same bits. No communication is repeated and no
+// statistic is counted twice: values received from other ranks are kept (lean)
+// or replayed from a log (recompute).
 //
 // Ownership: autograd graphs refer to it, so it must outlive the step.
 // Threads: the thread that runs the step. Errors: as OffloadFile.
@@ -83,12 +84,12 @@ model::LayerGraph::LayerRange layers_of_stage(const plan::Plan& plan, int stage,
 pipeline::StageRoutes routes_of_stage(const model::LayerGraph& model,
                                       const plan::Plan& plan, int stage);
 
-// Runners for the plan's activation policies and for the leaner ones that are
-// used if memory is short (memory_ladder.h). The first three lists have one
-// element per rung.
+// Runners for the plan's activation policies and for the policies that save
+// more memory, which are used if memory is short (memory_ladder.h). The first
+// three lists have one element per rung.
 struct ActivationRungs {
   std::vector<std::unique_ptr<model::LayerExecutor>>
-      runners;  // null calls the layers directly
+      runners;  // null if the layers are called directly
   std::vector<std::string> names;
   // The policy of each layer of the model, at each rung.
   std::vector<std::vector<plan::ActivationPolicy>> policies;
@@ -108,7 +109,7 @@ void replicate(collectives::Communicator& communicator,
                model::LayerGraph& model);
 
 // Throws Error (exit 4) naming the first rank whose `digest` differs from rank
-// 0's; `what` names the thing ("the training images and labels").
+// 0's; `what` names the compared data ("the training images and labels").
 void require_same_on_all_ranks(collectives::Communicator& communicator,
                                uint64_t digest, const std::string& what);
 

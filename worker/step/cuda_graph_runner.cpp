@@ -32,7 +32,7 @@ struct CudaGraphRunner::Graph {
   Graph& operator=(const Graph&) = delete;
 
   devices::DeviceMemory& memory;
-  bool& has_ended_step;  // the runner's
+  bool& has_ended_step;  // member of the runner
   std::unique_ptr<devices::DeviceGraph> work;
   MicroBatch inputs;
   at::Tensor total;
@@ -228,7 +228,7 @@ void CudaGraphRunner::capture(const MicroBatch& inputs, const Forward& forward,
     if (end != nullptr) end(graph->inputs);
     capture.end();
   }
-  // The graph keeps its peak of memory for its whole life.
+  // The graph keeps its peak of memory for as long as it exists.
   memory.hold(graph.get(), memory.peak_bytes() - memory.live_bytes());
   graph_ = std::move(graph);
   if (std::exchange(has_captured_, true)) return;

@@ -10,21 +10,23 @@
 // end (worker/step/device_state.h).
 //
 //   prepare()  copies the next micro-batch into the buffers while the device
-//              still computes; the numbers of the end are not known yet
-//   run()      copies what is missing; its loss takes part in autograd
-//   backward   replays the graph: it adds the gradients to the flat buffer and
-//              the loss's items to the step's, and may end the step
+//              still computes, except the numbers of the step's end, which are
+//              not known yet
+//   run()      copies the inputs that are missing; returns a loss that autograd
+//              can differentiate
+//   backward   replays the graph, which adds the gradients to the flat buffer
+//              and the loss items to the step's items, and may end the step
 //
-// A shape is captured after kWarmUps runs in a row, because libraries choose
-// their algorithms in the first ones. Another shape releases the graph and runs
-// without one, so that memory never holds two. Targets that need more room run
-// beside the graph.
+// A shape is captured after kWarmUps consecutive runs, because libraries choose
+// their algorithms in the first runs. A micro-batch of another shape releases
+// the graph and runs without one, so that memory never holds two graphs. A
+// micro-batch whose targets do not fit into the buffers runs without the graph.
 //
 // REQUIRES: parameters, gradients and statistics are never reallocated; no
 // layer communicates or makes the host wait (parallel/plan/plan.h); backward
 // begins with a gradient of 1.
 //
-// Ownership: owns the graph and its memory; borrows nothing between calls.
+// Ownership: owns the graph and its memory; borrows no object between calls.
 // After a failed capture all micro-batches run without a graph.
 // Errors: c10::OutOfMemoryError in run() and in backward; the caller then calls
 // release().
@@ -50,21 +52,23 @@ class CudaGraphRunner {
  public:
   static constexpr int kWarmUps = 2;
 
-  // REQUIRES: a device. The thread leaves its default stream.
+  // REQUIRES: a device other than the CPU. Switches the thread to a stream that
+  // is not the default one.
   explicit CudaGraphRunner(const devices::ComputeDevice& device);
   ~CudaGraphRunner();
 
   struct MicroBatch {
     at::Tensor loaded;                 // the images' bytes, perhaps packed
     std::vector<int64_t> image_sizes;  // [n, H, W, C]
-    // Makes the map [n, C, H, W] on the device from `loaded`, or fills `into`.
+    // Makes the network's input [n, C, H, W] on the device from `loaded`, or
+    // fills `into` with it.
     std::function<at::Tensor(const std::optional<at::Tensor>& into)> map;
     // Begins to copy the next micro-batch's images.
     std::function<void()> send_following;
-    at::Tensor images;  // the map
+    at::Tensor images;  // the network's input, made by `map`
     loss::PackedTargets targets;
     at::Tensor scales;
-    at::Tensor end;          // DeviceState::packed(); undefined: no end
+    at::Tensor end;  // DeviceState::packed(); undefined if graphs end no step
     bool ends_step = false;  // `end` commits the step
   };
   // Computes, on the device, the scalar whose backward runs.
@@ -72,9 +76,9 @@ class CudaGraphRunner {
   // Queues the step's end after backward; null if there is none.
   using End = std::function<void(const MicroBatch& inputs)>;
   // Returns the loss of `inputs`, which are on the host and have no map yet.
-  // `forward` computes it in `context`. Until release(), calls of the same
-  // sizes and groups must mean the same `forward` and `end`. Without a graph
-  // the caller runs the end.
+  // `forward` computes it in `context`. Until release(), calls with the same
+  // sizes and groups must pass equivalent `forward` and `end`. If no graph ran,
+  // the caller must run the end.
   at::Tensor run(MicroBatch inputs, const model::StepContext& context,
                  const Forward& forward, const End& end);
 
@@ -91,11 +95,11 @@ class CudaGraphRunner {
   // Frees the graph with its memory and forgets the shapes.
   void release();
 
-  // Messages for people since the last call: the first graph, the first
-  // micro-batch that has no room in it, a failed capture; each once.
+  // Messages for the user since the last call, each sent once: the first
+  // captured graph, the first micro-batch too large for it, a failed capture.
   std::vector<std::string> take_news() { return std::exchange(news_, {}); }
-  // Peak of the device's memory before the newest capture, which starts a new
-  // count; 0 when asked again.
+  // Peak of the device's memory before the newest capture (a capture restarts
+  // the measurement). Further calls return 0.
   int64_t take_peak_before_capture() {
     return std::exchange(peak_before_capture_, 0);
   }
@@ -116,8 +120,8 @@ class CudaGraphRunner {
   const devices::ComputeDevice device_;
   const at::Tensor anchor_;     // makes the loss part of autograd's graph
   const at::Tensor one_;        // the gradient that backward begins with
-  std::vector<int64_t> shape_;  // the newest run's sizes and groups' bounds
-  int runs_ = 0;                // how often that shape ran in a row
+  std::vector<int64_t> shape_;  // sizes and group bounds of the newest run
+  int runs_ = 0;                // number of consecutive runs of shape_
   std::unique_ptr<Graph> graph_;
   // Host tensors that prepare() has copied; undefined before that.
   struct Prepared {

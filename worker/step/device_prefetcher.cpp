@@ -52,7 +52,7 @@ at::Tensor network_input(const at::Tensor& images,
 
 namespace {
 
-// How much room samples of such images take.
+// Bytes of staging buffer that packed samples of `images` take.
 int64_t staging_bytes(const at::Tensor& images) {
   return staged_bytes(images.size(1) * images.size(2) * images.size(3) *
                       static_cast<int64_t>(images.element_size()));
@@ -84,7 +84,7 @@ DevicePrefetcher::~DevicePrefetcher() {
   try {
     for (const Copy& copy : copies_under_way_) copy.done.synchronize();
   } catch (const c10::Error&) {
-    // A device that failed copies nothing any more.
+    // A device that has failed does not copy any more.
   }
 }
 
@@ -129,8 +129,8 @@ DevicePrefetcher::Part DevicePrefetcher::part_of(
   return part;
 }
 
-// A larger buffer is made when it is needed, so that memory runs out in the
-// step that needs it.
+// Does not enlarge the buffer: the step that needs more room does, so that
+// running out of memory is a failure of that step.
 void DevicePrefetcher::send_ahead(const Part& part) {
   if (part.bytes.device() == device_.device()) return;
   if (has_room(part) && !holds(part)) send(part);

@@ -35,18 +35,18 @@
 
 namespace headroom::step {
 
-// Loaded images as the network's input: [n, H, W, C] uint8 or uint16 ->
-// [n, C, H, W] of the type and on the device of `options`, in channels-last
-// memory (no pixel moves), divided by the largest level in float32 also where
-// the run is in float64, so that both precisions start from the same numbers.
-// They are copied as they were loaded. `into`: a map of this shape on a device,
-// which is filled and returned.
+// Converts loaded images to the network's input: [n, H, W, C] uint8 or uint16
+// -> [n, C, H, W] of the type and on the device of `options`, in channels-last
+// memory (no pixel moves). Values are divided by the largest level in float32,
+// even if the run is in float64, so that both precisions start from the same
+// numbers. The loaded bytes are copied to the device before the conversion.
+// `into`: a tensor of this shape on a device, which is filled and returned.
 at::Tensor network_input(const at::Tensor& images,
                          const at::TensorOptions& options,
                          const std::optional<at::Tensor>& into = {});
 
-// Allocates batches for that device in page-locked memory, in buffers that are
-// used again. Empty on the CPU.
+// Returns a function that allocates batches for `device` in page-locked memory
+// and reuses their buffers; an empty function for the CPU.
 loader::AllocateImages page_locked_images(const devices::ComputeDevice& device);
 
 class DevicePrefetcher {
@@ -59,8 +59,8 @@ class DevicePrefetcher {
   DevicePrefetcher(const DevicePrefetcher&) = delete;
   DevicePrefetcher& operator=(const DevicePrefetcher&) = delete;
 
-  // The network's input for one of the batch's micro-batches; may be asked for
-  // again. Begins to copy the one that follows. `into` as network_input's.
+  // The network's input for micro-batch `part` of `parts`; may be called again.
+  // Begins to copy the next micro-batch. `into`: as in network_input().
   at::Tensor input(const loader::Batch& batch,
                    const std::vector<plan::SampleRange>& parts, size_t part,
                    const at::TensorOptions& options,
@@ -74,7 +74,7 @@ class DevicePrefetcher {
   struct Part {
     at::Tensor images;
     at::Tensor bytes;                   // the images, or packed samples
-    std::vector<int64_t> packed_bytes;  // each sample's
+    std::vector<int64_t> packed_bytes;  // size of each packed sample
     bool is_packed = false;
   };
   static Part part_of(const loader::Batch& batch,
@@ -94,9 +94,9 @@ class DevicePrefetcher {
   const devices::ComputeDevice device_;
   const FollowingBatch following_;
   std::optional<c10::Stream> copies_;  // undefined on the CPU
-  at::Tensor staging_buffer_;          // bytes
+  at::Tensor staging_buffer_;          // uint8
   at::Tensor staging_;                 // packed samples that are being rendered
-  at::Tensor content_;  // host bytes that the buffer holds or will hold
+  at::Tensor content_;  // host bytes whose copy the buffer holds or will hold
   struct Copy {
     c10::Event done;
     at::Tensor bytes;

@@ -16,7 +16,7 @@ namespace {
 // has index 0, which is never read.
 at::Tensor places_of(model::LayerGraph& model,
                      const data_parallel::FlatBuffer& statistics) {
-  std::map<const at::Tensor*, int64_t> begins;  // each running statistic's
+  std::map<const at::Tensor*, int64_t> begins;  // first index in the sums
   for (const model::LayerGraph::BatchNorm& norm : model.batch_norms()) {
     begins[norm.running_mean] = norm.sums_offset;
     begins[norm.running_var] = norm.sums_offset + norm.channels;

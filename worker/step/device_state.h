@@ -29,10 +29,10 @@ namespace headroom::step {
 
 class DeviceState {
  public:
-  // One range, in each of the buffers that an optimizer step changes.
+  // The same range of each buffer that an optimizer step changes.
   struct Piece {
     kernels::FlatBuffers buffers;
-    // The parts that learn, by parameter group; offsets within the piece.
+    // The trained parts, by parameter group; offsets within the piece.
     std::vector<optim::Segment> segments;
   };
   // `statistics`: the model's running statistics; `average`: their average.
@@ -42,7 +42,7 @@ class DeviceState {
               const at::Tensor& average, const at::Tensor& sums,
               std::span<const Piece> pieces);
 
-  // Packs the numbers on the host; `step` counts only if
+  // Packs the numbers on the host; `step` is used only if
   // numbers.steps_optimizer.
   static at::Tensor packed(kernels::CommitNumbers numbers,
                            optim::OptimizerKind kind,
@@ -52,8 +52,8 @@ class DeviceState {
                   optim::OptimizerStep());
   }
 
-  // `numbers`: packed(), copied to the device. `items`: double [3] on the
-  // device; undefined: zeros.
+  // `numbers`: packed(), copied to the device. `items`: the loss items, double
+  // [3] on the device; undefined means zeros.
   void measure(const at::Tensor& numbers, const at::Tensor& items);
   void apply(const at::Tensor& numbers);
   kernels::CommitOutcome outcome() const;

@@ -1,10 +1,10 @@
 // FaultInjection: triggers the faults of --inject on this rank, each once.
 //
-//   begin(phase, step);  what the phase does;  end()
+//   begin(phase, step);  ... the work of the phase ...  end()
 //
-// Ownership: holds ballasts until its end.
-// Threads: any, one at a time in a phase. begin() arms the fault for the
-// calling thread, which also calls end().
+// Ownership: keeps ballasts until it is destroyed.
+// Threads: any, but a phase runs on one thread at a time. begin() arms the
+// fault for the calling thread, which also calls end().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,7 +24,7 @@ namespace headroom::step {
 struct FaultReport {
   configs::Fault fault;
   bool fired = false;
-  int64_t allocations = 0;  // the phase's allocations while armed
+  int64_t allocations = 0;  // allocations while the fault was armed
 };
 
 // "oom@…", "oom@…: not reached, 7 allocations".
@@ -35,7 +35,7 @@ class FaultInjection {
   // Ballasts and failing allocations are on `device`. `first_step`: the step at
   // which this process replaced another one; -1 if it did not. Kills, hangs,
   // pauses and device errors up to that step are not repeated. Throws Error
-  // (exit 2) if a fault asks for a device error that this run cannot have.
+  // (exit 2) if a fault is a device error that this run cannot produce.
   FaultInjection(std::vector<configs::Fault> faults,
                  const devices::ComputeDevice& device, int rank,
                  int64_t first_step = -1, bool has_device_collectives = false);
@@ -57,9 +57,10 @@ class FaultInjection {
   bool is_not_a_number() const;
 
  private:
-  std::mutex mutex_;                              // guards faults_
-  std::vector<configs::Fault> faults_;            // this rank's, not armed yet
-  static std::optional<configs::Fault>& armed();  // the calling thread's
+  std::mutex mutex_;                    // guards faults_
+  std::vector<configs::Fault> faults_;  // faults of this rank, not armed yet
+  // The fault that is armed for the calling thread.
+  static std::optional<configs::Fault>& armed();
   // Makes the n-th allocation fail: on the device, or on the host in phases
   // that allocate there.
   void fail_allocation(configs::Fault::Phase phase, int64_t n) const;

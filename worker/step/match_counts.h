@@ -1,7 +1,8 @@
-// MatchCounts: the matches of each level in a step's global batch, by which the
-// loss divides. A rank counts its own from the labels. The sum over all ranks
-// mostly arrives with the vote of the step before (step_reports.h); otherwise
-// it is exchanged when the step begins. Borrows the mesh.
+// MatchCounts: the number of matches of each level in a step's global batch, by
+// which the loss divides. A rank counts its own matches from the labels. The
+// sum over all ranks usually arrives with the vote of the previous step
+// (step_reports.h); otherwise it is exchanged when the step begins. Borrows the
+// mesh.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,8 +24,8 @@ class MatchCounts {
       : mesh_(mesh),
         sums_(at::zeros({static_cast<int64_t>(num_levels)}, at::kLong)) {}
 
-  // This rank's own counts: 0 except on the last stage, and there on one of the
-  // ranks that share an image.
+  // This rank's own counts. Only ranks of the last stage count; of ranks that
+  // share an image, only one. The others return zeros.
   std::vector<int64_t> own(const loader::Batch& batch) const;
   // Collective if the batch's sum has not arrived yet.
   loss::GlobalCounts of(const loader::Batch& batch);
@@ -32,12 +33,12 @@ class MatchCounts {
   void note(int64_t step, std::vector<int64_t> matches) {
     following_ = {step, std::move(matches)};
   }
-  // Discards all sums, because some ranks may lack them. of() sums again.
+  // Discards all sums, because some ranks may lack them. of() then sums anew.
   void forget() { newest_ = following_ = {}; }
 
  private:
   struct Sums {
-    int64_t step = -1;  // no step yet
+    int64_t step = -1;  // -1 before the first sums
     std::vector<int64_t> matches = {};
   };
 

@@ -4,7 +4,8 @@
 // group in the micro-batch, the ranks that share the group's statistics, this
 // rank's rows of a split image, and the runner of the layers.
 //
-// Ownership: borrows the mesh and the runner; its contexts borrow it.
+// Ownership: borrows the mesh and the runner; the contexts that it returns
+// borrow it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,9 +26,10 @@
 namespace headroom::step {
 
 // The batch-norm groups of a global batch, for one micro-batch of one rank.
-// They follow from the size of the batch alone (parallel/plan/batch_split.h).
-// If no group spans two ranks, a micro-batch has its own groups and nothing is
-// exchanged; otherwise every rank lists all groups and sums are exchanged.
+// The groups depend only on the size of the batch
+// (parallel/plan/batch_split.h). If no group spans two ranks, a micro-batch has
+// its own groups and no sums are exchanged; otherwise every rank lists all
+// groups and sums are exchanged.
 struct GroupRequest {
   plan::BatchCut cut;
   int64_t global_size = 0;            // samples of this global batch
@@ -40,7 +42,7 @@ struct StepGroups {
 };
 
 // `micro_batch` in samples of the global batch; may be empty.
-// REQUIRES: it is one of part_of() for some rank.
+// REQUIRES: `micro_batch` is one of part_of() for some rank.
 StepGroups groups_of(const GroupRequest& request,
                      plan::SampleRange micro_batch);
 

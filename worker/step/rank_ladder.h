@@ -2,7 +2,7 @@
 // (worker/memory/memory_ladder.h has the rules), and how a step runs there: the
 // activation policies of its layers and its micro-batches.
 //
-// Ownership: owns what runs the layers. Threads: the one that trains.
+// Ownership: owns the runners of the layers. Threads: the training thread.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace headroom::step {
 class RankLadder {
  public:
   // `host_memory_limit`: most bytes to offload; 0 means no limit. `can_cut`:
-  // micro-batches may become smaller than the plan's. `state`: from an earlier
-  // generation under the same plan.
+  // micro-batches may become smaller than the plan's. `state`: the ladder's
+  // state in an earlier generation under the same plan.
   RankLadder(const plan::Plan& plan, int data_parallel_rank,
              int64_t global_batch_size, const model::LayerGraph& model,
              int64_t host_memory_limit, bool can_cut,
@@ -45,8 +45,8 @@ class RankLadder {
   bool allows_capture() const;
 
   // --- moves ---
-  // Moves to the lowest rung of any rank. Returns the lowest rank that has no
-  // leaner rung left, if any. Collective.
+  // Moves to the lowest rung of any rank. Returns the lowest rank that
+  // has used up all settings that need less memory, if any. Collective.
   std::optional<int> agree(collectives::Communicator& world);
   memory::LadderDecision after_failure() {
     return moved(memory::after_failure(all_, state_));
@@ -70,7 +70,7 @@ class RankLadder {
   const plan::BatchCut cut_;
   const int64_t stride_;  // the model's largest stride
   const ActivationRungs rungs_;
-  const memory::LadderRungs all_;  // the above and smaller micro-batches
+  const memory::LadderRungs all_;  // rungs_, then smaller micro-batches
   memory::LadderState state_;
 };
 

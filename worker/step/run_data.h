@@ -1,8 +1,8 @@
-// RunData: the files that a run's configuration names, read: the model table,
-// the classes, the data sets and their faults.
+// RunData: the content of the files that a run's configuration names: the model
+// table, the classes, the data sets and their faults.
 //
-// Reads labels and image headers, never pixels. Every rank reads for itself.
-// Errors: Error (exit 2 for the request, exit 4 for the data).
+// Reads labels and image headers, never pixels. Every rank reads the files.
+// Errors: Error (exit 2 if the request is wrong, exit 4 if the data is).
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -24,14 +24,15 @@
 namespace headroom::step {
 
 struct RunData {
-  // --cfg; otherwise the model of --weights; otherwise yolov5s.
+  // The model of --cfg; without --cfg, that of --weights; without both,
+  // yolov5s.
   std::string model;
   layers::ModelTable table;
   std::vector<std::string> class_names;
   std::optional<labels::Dataset> training;    // not set with synthetic input
   std::optional<labels::Dataset> validation;  // not set with synthetic input
   std::vector<labels::DataReport> reports;
-  std::optional<configs::RangeWish> range;  // range in data.yaml
+  std::optional<configs::RangeWish> range;  // value range in data.yaml
 
   int64_t num_classes() const {
     return static_cast<int64_t>(class_names.size());
@@ -43,17 +44,17 @@ RunData read_data(const configs::RunConfig& config);
 
 labels::Split split_of(const configs::RunConfig& config);
 
-// The next functions return messages for the run's start; "" if there is none.
-
-// hyp.copy_paste has no effect with this data or these flags.
+// A message if hyp.copy_paste has no effect with this data or these flags;
+// otherwise "".
 std::string note_on_copy_paste(const configs::RunConfig& config,
                                const RunData& inputs);
 
-// Colour augmentations are set, but the images have bands or 16 bits.
+// A message if colour augmentations are set, but the images have bands or 16
+// bits; otherwise "".
 std::string note_on_colours(const configs::RunConfig& config,
                             const RunData& inputs);
 
-// --image-weights never draws some images.
+// A message if --image-weights never draws some images; otherwise "".
 std::string note_on_image_weights(const configs::RunConfig& config,
                                   const RunData& inputs);
 
@@ -66,8 +67,8 @@ at::ScalarType map_type_of(configs::Precision precision);
 // of its weights. Throws Error (exit 2).
 ValueRanges value_ranges(const configs::RunConfig& config);
 
-// data.yaml has another range than the run, or none although files have more
-// than 8 bits.
+// A message if data.yaml and the run have different value ranges, or if there
+// is no range although files have more than 8 bits; otherwise "".
 std::string note_on_range(const configs::RunConfig& config,
                           const RunData& inputs);
 

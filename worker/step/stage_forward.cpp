@@ -135,7 +135,8 @@ std::vector<at::Tensor> StageForward::run(const loader::Batch& batch) {
   }
 }
 
-// Called outside the catch, where the failed attempt's memory is free again.
+// Returns a failure instead of throwing, so that the caller retries outside the
+// catch, where the failed attempt's memory is free again.
 StageForward::Attempt StageForward::attempt(const loader::Batch& batch) {
   Attempt result;
   try {
@@ -204,7 +205,7 @@ std::vector<at::Tensor> StageForward::run_layers(const at::Tensor& pixels) {
   return evaluation.take_heads();
 }
 
-// Allocates everything for the messages before the first is sent.
+// Allocates all tensors for the messages before the first message is sent.
 std::vector<at::Tensor> StageForward::gather_rows(
     const loader::Batch& batch, const std::vector<at::Tensor>& heads) {
   const int ranks = mesh_.layout.spatial_parallel_size;

@@ -1,15 +1,15 @@
-// StageForward: the network without gradients, over the ranks that share it.
+// StageForward: runs the network without gradients, on the ranks that share it.
 //
 // All stages and image parts of one model replica call it for the same batch.
-// The whole heads arrive on one rank: of the last pipeline stage, the one with
-// the first part of the image.
+// One rank receives the whole heads: the rank of the last pipeline stage that
+// has the first part of the image.
 //
 // A rank that has the whole network and runs out of memory tries the batch once
 // more, then in two parts, four, and so on. Ranks that share the network or its
 // weights cannot retry alone: the failure is thrown, and the next generation
 // begins with num_parts_after_failure().
 //
-// Ownership: borrows everything.
+// Ownership: borrows its constructor arguments.
 // Threads: one. Collective over the ranks that share the network or its
 // weights. Errors: CommunicationError; c10::OutOfMemoryError; Error (exit 5)
 // if one image does not fit.
@@ -35,8 +35,8 @@
 namespace headroom::step {
 
 // Runs one stage's layers, in training and evaluation. `received`: the maps of
-// routes.received, in that order. Returns those of routes.sent, or the heads
-// where the last layer is kept.
+// routes.received, in that order. Returns the maps of routes.sent, or the heads
+// if the stage has the last layer.
 std::vector<at::Tensor> run_stage_layers(model::LayerGraph& model,
                                          const pipeline::StageRoutes& routes,
                                          std::vector<at::Tensor> received,
@@ -44,7 +44,7 @@ std::vector<at::Tensor> run_stage_layers(model::LayerGraph& model,
                                          const model::StepContext& context);
 
 // Sizes of the map of `layer` for `samples` images. `pixels` [n, rows, W, 3]:
-// the image rows that are here.
+// this rank's rows of the images.
 std::vector<int64_t> stage_map_sizes(const model::LayerGraph& model, int layer,
                                      int64_t samples, const at::Tensor& pixels);
 
@@ -56,19 +56,20 @@ class StageForward {
                const at::TensorOptions& map_options,
                GatherLayerExecutor* gathered);
 
-  // Returns the heads of whole images where holds_heads(), otherwise nothing.
+  // Returns the heads of whole images if holds_heads(), otherwise an empty
+  // list.
   std::vector<at::Tensor> run(const loader::Batch& batch);
   // How often a batch had to be cut into more parts than before.
   int64_t num_halvings() const { return num_halvings_; }
-  // `retry` reports every failure.
+  // `retry` reports every failure and repeats work that does not communicate.
   void set_retry(memory::MemoryRetry retry) { retry_ = std::move(retry); }
-  // Sets the least number of parts of every batch, the same on all ranks that
+  // Sets the least number of parts of every batch, equal on all ranks that
   // run the network together: 0 at first, 1 after the first failure that was
   // thrown (freed memory may suffice), then twice as many each time.
   void set_num_parts(int64_t parts) { first_num_parts_ = parts; }
-  // The argument of set_num_parts() after a failure that was thrown.
+  // The argument for set_num_parts() in the generation after run() has thrown.
   int64_t num_parts_after_failure() const {
-    if (!has_thrown_) return first_num_parts_;  // other work failed
+    if (!has_thrown_) return first_num_parts_;  // run() has not failed
     return first_num_parts_ == 0 ? 1 : 2 * first_num_parts_;
   }
   // Replaces run() on a replica that has no batch left while others have one:
@@ -83,10 +84,10 @@ class StageForward {
  private:
   struct Attempt {
     std::vector<at::Tensor> heads;
-    std::string failure;  // this rank's; "" for none
+    std::string failure;  // why this rank's attempt failed; "" if not
   };
-  // Prepares the next attempt after a failure at `samples`. Throws if this rank
-  // cannot retry alone or nothing smaller is left.
+  // Prepares the next attempt after a failure with a batch of `samples`. Throws
+  // if this rank cannot retry alone or no smaller part is left.
   void prepare_retry(const std::string& failure, int64_t samples);
   Attempt attempt(const loader::Batch& batch);
   std::vector<at::Tensor> run_context(const loader::Batch& batch);
@@ -108,14 +109,14 @@ class StageForward {
   pipeline::PipelineExecutor executor_;
   memory::MemoryRetry retry_;
   int64_t num_halvings_ = 0;
-  bool has_thrown_ = false;  // failed for memory; more parts may help
+  bool has_thrown_ = false;  // run() threw because memory ran out
   int64_t first_num_parts_ = 0;
-  // How the present batch is cut.
-  int64_t num_parts_ = 1;
+  int64_t num_parts_ = 1;  // parts of the current batch
   bool was_tried_again_ = false;
 };
 
-// The forward of a world in which every rank holds the whole model.
+// A StageForward, with all that it borrows, for ranks that each hold the whole
+// model.
 struct ReplicaForward {
   ReplicaForward(model::LayerGraph& model, collectives::Communicator& world,
                  const at::TensorOptions& map_options);

@@ -5,7 +5,7 @@
 // that is plain gradient accumulation.
 //
 // Ownership: borrows all constructor arguments.
-// Threads: the one that trains.
+// Threads: the training thread.
 #pragma once
 
 #include <functional>
@@ -45,13 +45,14 @@ struct StepOptions {
   // Assigns targets to micro-batches that are smaller than the plan's. Without
   // it micro-batches are never made smaller.
   loader::AssignTargets assign = {};
-  // The run's request to the memory model; without it nothing is predicted.
+  // The run's request to the memory model; without it no memory is predicted.
   std::optional<predict::MemoryRequest> memory = {};
   Teacher* teacher = nullptr;  // borrowed; may be null
   DevicePrefetcher::FollowingBatch following = {};
   bool captures_micro_batches = false;  // on a device (cuda_graph_runner.h)
   predict::LabelBound labels = {};      // bounds the targets of captured graphs
-  // The rung of this rank in an earlier generation under the same plan.
+  // The memory settings that this rank had reached in an earlier generation
+  // under the same plan.
   memory::LadderState ladder = {};
 };
 
@@ -62,8 +63,8 @@ class StageStep final : public pipeline::StageWork {
     const loader::Batch* batch = nullptr;
     // The batch's own micro-batches, or smaller ones that tile them.
     std::vector<plan::SampleRange> micro_batches;
-    loss::GlobalCounts counts;  // of the global batch
-    double loss_scale = 1;      // the loss is multiplied by it for backward
+    loss::GlobalCounts counts;  // counts of the global batch
+    double loss_scale = 1;      // factor of the loss in backward
 
     const plan::SampleRange& samples(int64_t micro_batch) const {
       return micro_batches[static_cast<size_t>(micro_batch)];
@@ -71,14 +72,14 @@ class StageStep final : public pipeline::StageWork {
     bool is_last(int64_t micro_batch) const {
       return micro_batch + 1 == static_cast<int64_t>(micro_batches.size());
     }
-    // Whether smaller micro-batches replace those of the batch.
+    // Whether smaller micro-batches replace the batch's own.
     bool is_cut() const { return micro_batches != batch->micro_batches; }
   };
 
   StageStep(const StepOptions& options, TrainingState& state,
             const collectives::Mesh& mesh, ParallelContext& context);
 
-  // Called before the executor runs a step. `part.batch` must outlive it.
+  // Called before the executor runs a step. `part.batch` must outlive the step.
   // `graphs` captures the micro-batches; null if none is captured.
   void begin(Part part, CudaGraphRunner* graphs, StepCommit& commit);
   // Copies the inputs of the next step's first forward() into the graph's
@@ -104,8 +105,8 @@ class StageStep final : public pipeline::StageWork {
   at::Tensor images_of(const Part& part, int64_t micro_batch,
                        const std::optional<at::Tensor>& into = {});
   CudaGraphRunner::MicroBatch for_graph(const Part& part, int64_t micro_batch);
-  // Targets and counts of this rank's rows of the images. A device's loss gets
-  // them packed, and as scales, from the host.
+  // Targets and counts of this rank's rows of the images. For a loss on a
+  // device, the host packs the targets and converts the counts to scales.
   std::vector<loss::LevelTargets> targets_of(
       const Part& part, int64_t micro_batch,
       const std::vector<loss::HeadSize>& heads) const;
@@ -118,8 +119,8 @@ class StageStep final : public pipeline::StageWork {
                        const std::vector<loss::HeadSize>& heads) const;
   std::vector<loss::HeadSize> head_sizes(const Part& part,
                                          int64_t micro_batch) const;
-  // Room for matches per level in a captured micro-batch; 0 outside of graphs,
-  // where the targets have exactly the room they need.
+  // Room for matches per level in a captured micro-batch; 0 without a graph:
+  // then the targets get exactly the room that they need.
   int64_t match_capacity(const Part& part) const;
   at::Tensor loss_of(int64_t micro_batch, const std::vector<at::Tensor>& heads,
                      const std::vector<at::Tensor>& teacher);
@@ -137,7 +138,8 @@ class StageStep final : public pipeline::StageWork {
   const pipeline::StageRoutes routes_;
   DevicePrefetcher images_;
   const at::Tensor items_;
-  Part part_;  // the newest step's, like the members below
+  // The following members belong to the newest step.
+  Part part_;
   CudaGraphRunner* graphs_ = nullptr;
   StepCommit* commit_ = nullptr;
   std::optional<pipeline::Instruction> begun_;

@@ -1,20 +1,21 @@
 // StepCommit: how a step ends on this rank, once its gradient is complete.
 //
 //                  HostCommit                 DeviceCommit
-//   used by        every other rank           a rank alone on a device
-//   who decides    the vote of all ranks      the device, by its own numbers
-//   state changes  after the vote             before it, in the captured graph
-//                                             if there is one
+//   used by        all other ranks            a rank without peers on a device
+//   decided by     the vote of all ranks      the device's own numbers
+//   state changes  after the vote             before the vote; in the captured
+//                                             graph if there is one
 //   the host       waits before the vote      reads the result afterwards
 //
 // The trainer makes the same four calls in each attempt at a step:
 //
 //   begin()             sets the numbers that a commit applies
-//   numbers_in_graph()  for each micro-batch that a graph runs
-//   measure()           after backward: losses, norm, and if they are finite
-//   finish()            after the vote
+//   numbers_in_graph()  returns them for each micro-batch that a graph runs
+//   measure()           after backward: losses, norm, and whether the step is
+//                       finite
+//   finish()            after the vote: commits the step if it counts
 //
-// Ownership: borrows everything. Threads: the one that trains.
+// Ownership: borrows its arguments. Threads: the training thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,14 +32,14 @@ namespace headroom::step {
 
 class StepCommit {
  public:
-  // `faults`: null if there are none.
+  // `faults`: null if no faults are injected.
   StepCommit(TrainingState& state, StepReports& reports,
              const FaultInjection* faults)
       : state_(state), reports_(reports), faults_(faults) {}
   virtual ~StepCommit() = default;
 
-  // `planned`: everything but the gradient's norm. `loss_scale`: factor of the
-  // loss in backward, if it was scaled.
+  // `planned`: the commit's arguments without the gradient norm. `loss_scale`:
+  // the factor of the loss in backward, if the loss was scaled.
   void begin(const CommitArguments& planned, std::optional<double> loss_scale) {
     planned_ = planned;
     loss_scale_ = loss_scale;
@@ -94,7 +95,7 @@ class DeviceCommit final : public StepCommit {
   at::Tensor numbers();
 
   const CudaGraphRunner* graphs_;
-  bool has_committed_ = false;  // of the newest attempt
+  bool has_committed_ = false;  // whether the newest attempt was committed
 };
 
 }  // namespace headroom::step

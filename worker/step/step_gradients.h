@@ -4,7 +4,8 @@
 //   begin_step()
 //   begin_forward()             before the forward of each micro-batch
 //   begin_micro_batch(is_last)  before its backward
-//   finish(extra)               once: sums the rest, and small tensors
+//   finish(extra)               once per step: sums the remaining gradients and
+//                               the small tensors `extra`
 //
 //   ZeRO 0, 1   all-reduced in buckets, in the last backward
 //   ZeRO 2, 3   each layer reduce-scattered in every backward
@@ -12,7 +13,7 @@
 // A step that fails on any rank is dropped on all of them: abandon().
 //
 // Ownership: borrows the flat buffer and the ranks.
-// Errors: CommunicationError; c10::OutOfMemoryError out of backward.
+// Errors: CommunicationError; c10::OutOfMemoryError in backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,7 +30,7 @@
 
 namespace headroom::step {
 
-// Which tensors a rank holds in slices: the table's columns in
+// Which tensors a rank holds as slices: the columns of the table in
 // training_state.h.
 struct Slices {
   explicit Slices(int zero_stage)
@@ -61,11 +62,11 @@ class StepGradients {
   // rank is alone.
   void abandon();
 
-  // The summed gradient that this rank holds, flat: whole, or its slices.
+  // The summed gradient as a flat tensor: whole, or this rank's slices.
   const at::Tensor& own() {
     return sharded_ ? sharded_->gradient_shard() : parameters_.gradients();
   }
-  // ZeRO 2 and 3; null otherwise.
+  // The sharded layers under ZeRO 2 and 3; null otherwise.
   zero::ShardedLayers* sharded() { return sharded_.get(); }
 
  private:
@@ -74,7 +75,8 @@ class StepGradients {
   data_parallel::FlatBuffer& parameters_;
   std::unique_ptr<collectives::Communicator> alone_;
   collectives::Communicator& replicas_;
-  std::unique_ptr<data_parallel::GradientReducer> reducer_;  // ZeRO 0 and 1
+  // Null under ZeRO 2 and 3.
+  std::unique_ptr<data_parallel::GradientReducer> reducer_;
   std::unique_ptr<zero::ShardedLayers> sharded_;
 };
 

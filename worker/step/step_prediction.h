@@ -1,5 +1,5 @@
-// StepPrediction: the bytes that this rank needs for a step, predicted from
-// the step's own shapes before it runs, and a warning where it needed more.
+// StepPrediction: predicts from a step's own shapes, before it runs, the bytes
+// that this rank needs for it, and warns if the step needed more.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ class StepPrediction {
                   std::vector<plan::ActivationPolicy> policies);
 
   // Whether the workspaces of all convolutions were known before the step, on a
-  // device. Otherwise nothing was predicted.
+  // device. If not, the step's prediction does not count.
   bool knew_workspaces() const;
 
   // A warning if the step needed more than the newest predict(), once for each

@@ -55,7 +55,7 @@ class StepReports {
   double squared_norm() const;
   std::vector<int64_t> bytes_of_all_ranks(Bytes which) const;
   data_parallel::Verdict verdict() const;
-  // Matches of each level in the next global batch; nothing if a rank had not
+  // Matches of each level in the next global batch; nullopt if a rank had not
   // loaded its part.
   std::optional<std::vector<int64_t>> following_matches() const;
 

@@ -54,7 +54,7 @@ void Trainer::run_layers_by_policy() {
 }
 
 std::optional<int> Trainer::begin_generation() {
-  // Frees the memory of a failed step, and caches that nothing needs.
+  // Frees the memory of a failed step, and unused caches.
   state_.abandon_step();
   release_graphs();
   kernels::release_freed_memory();
@@ -86,7 +86,7 @@ StepResult Trainer::train_step(const loader::Batch& batch,
 
 bool Trainer::attempt_step(const loader::Batch& batch,
                            const AskForRequests& requests, StepResult& result) {
-  // ---- forward and backward: nothing that lasts changes ----
+  // ---- forward and backward: no lasting state changes ----
   result.out_of_memory.clear();
   begin_fault(configs::Fault::Phase::kStep, batch.step);
   const loss::GlobalCounts counts = matches_.of(batch);
@@ -190,8 +190,8 @@ const loader::Batch* Trainer::following(const loader::Batch& batch) const {
 }
 
 // Copies the next step's first inputs to the device while it still runs this
-// step. Only if the next micro-batches replay the same graph. The rank is
-// alone, so it has counted all matches.
+// step, if the next micro-batches replay the same graph. The rank is alone, so
+// it has counted all matches.
 void Trainer::prepare_following(const loader::Batch& batch,
                                 const StepResult& result) {
   const loader::Batch* const next = following(batch);

@@ -1,20 +1,20 @@
 // Trainer: the training step as a transaction.
 //
-//   forward and backward of the rank's part   nothing lasting changes
-//   vote      one small all-reduce (step_reports.h): losses, gradient norm; ok
-//             or not finite; stop?
+//   forward and backward of the rank's part   no lasting state changes
+//   vote      one small all-reduce (step_reports.h): losses, gradient norm,
+//             whether the step is finite, requests to stop
 //   commit    accumulate, running statistics, and on an optimizer step clip,
 //             optimizer, EMA: no allocation, no communication except ZeRO's
 //             gather of new parameters (step_commit.h)
 //
-// A rank that runs out of memory moves down its ladder. Alone it tries the step
-// again at once. With peers it leaves the generation, as if it were lost: they
-// fail in their next exchange, all ranks form the next generation, and there
-// the step is tried again. Nothing is lost: the state is that of the step
-// before.
+// A rank that runs out of memory moves down its memory ladder. A rank without
+// peers tries the step again at once. With peers it leaves the generation, as
+// if it were lost: the peers fail in their next exchange, all ranks form the
+// next generation and try the step again there. No committed work is lost: the
+// state is the one before the step.
 //
 // Ownership: borrows its constructor arguments; owns the gradient hooks.
-// Errors: CommunicationError when a peer is lost or left; Error otherwise.
+// Errors: CommunicationError when a peer is lost or has left; Error otherwise.
 #pragma once
 
 #include <cstdint>
@@ -41,30 +41,32 @@
 
 namespace headroom::step {
 
-// The result of a step. If it was voted on, all but `events` is the same on
-// every rank.
+// The result of a step. If the ranks voted on the step, all members except
+// `events` are equal on every rank.
 struct StepResult {
   data_parallel::Verdict verdict;
   bool committed = false;
-  // Why this rank ran out of memory and did not vote; otherwise "". Ranks with
-  // peers try the step again after begin_generation(), a lone rank cannot.
+  // If this rank ran out of memory and did not vote: the reason; otherwise "".
+  // Ranks with peers try the step again after begin_generation(); a rank
+  // without peers cannot.
   std::string out_of_memory;
   bool optimizer_stepped = false;
   double loss = 0, box = 0, obj = 0, cls = 0;  // of the global batch
   double gradient_norm = 0;                    // of the loss before scaling
-  std::optional<double> loss_scale;            // set in float16
-  bool lowered_scale = false;                  // the update was skipped as well
+  std::optional<double> loss_scale;            // set only in float16
+  bool lowered_scale = false;  // the scale was lowered, the update skipped
   optim::StepSettings settings;
   std::vector<int64_t> measured_peak_bytes;  // per rank, of the last attempt
-  // The predicted peak of the same attempt; 0 if none: micro-batches had to be
-  // cut, or a device met a convolution of a new shape.
+  // The predicted peak of the last attempt, per rank; 0 if there is none,
+  // because micro-batches had to be cut or a device ran a convolution of a new
+  // shape.
   std::vector<int64_t> predicted_peak_bytes;
-  // Bytes per rank after the attempt has freed its own: the state and all else
-  // that stays between steps. A commit allocates nothing.
+  // Bytes per rank once the attempt's own tensors are freed: the state and all
+  // other tensors kept between steps. A commit allocates nothing.
   std::vector<int64_t> live_bytes;
-  int64_t attempt = 1;  // number of the attempt that counted, from 1
-  // This rank's messages: attempts that did not fit, rungs that were taken
-  // back, injected faults, more memory than predicted.
+  int64_t attempt = 1;  // number of the last attempt, from 1
+  // This rank's messages: attempts that did not fit, moves back up the memory
+  // ladder, injected faults, more memory used than predicted.
   std::vector<memory::StepEvent> events;
 };
 
@@ -74,27 +76,28 @@ class Trainer {
 
   Trainer(Options options, TrainingState& state, collectives::Mesh& mesh);
 
-  // Moves to the rung of all ranks, and drops the rest of a failed step.
-  // Returns the lowest rank that has no leaner rung left, if any: then the step
-  // cannot be done under this plan. Collective; called at the start of every
+  // Moves to the lowest rung of any rank, and drops the rest of a failed step.
+  // If a rank has no lower rung left, the step cannot be done under this plan:
+  // returns the lowest such rank. Collective; called at the start of every
   // generation, also if the trainer is kept.
   std::optional<int> begin_generation();
 
-  // One step over `batch`, this rank's part of global batch `batch.step`.
-  // `requests` is called at the vote and returns what this rank wants to happen
-  // after the step; may be empty. If the result is not committed, the state is
-  // that before the step.
+  // This rank's requests for the time after the step.
   struct Requests {
     bool stop = false;        // end the run
     bool leave = false;       // end the generation
     bool save = false;        // save, then end: the agent of all ranks is lost
-    bool checkpoint = false;  // write one while training goes on
+    bool checkpoint = false;  // write a checkpoint while training goes on
   };
   using AskForRequests = std::function<Requests()>;
+  // Runs one step over `batch`, this rank's part of global batch `batch.step`.
+  // `requests` is called at the vote; may be empty. If the result is not
+  // committed, the state is the one before the step.
   StepResult train_step(const loader::Batch& batch,
                         const AskForRequests& requests);
 
-  // The rung of this rank, which outlives the trainer.
+  // This rank's place on the memory ladder. The caller keeps it for the next
+  // trainer.
   const memory::LadderState& ladder() const { return ladder_.state(); }
   void set_validation_parts(int64_t parts) {
     ladder_.set_validation_parts(parts);
@@ -110,11 +113,11 @@ class Trainer {
   // Returns false if this rank ran out of memory.
   bool attempt_step(const loader::Batch& batch, const AskForRequests& requests,
                     StepResult& result);
-  // Returns nothing if this rank ran out of memory.
+  // Returns nullopt if this rank ran out of memory.
   std::optional<data_parallel::Outcome> forward_and_backward(
       const loader::Batch& batch, const loss::GlobalCounts& counts,
       StepResult& result);
-  // The batch after this one; null if it is not loaded yet.
+  // The batch after `batch`; null if it is not loaded yet.
   const loader::Batch* following(const loader::Batch& batch) const;
   void prepare_following(const loader::Batch& batch, const StepResult& result);
   void report_memory(const loader::Batch& batch, StepResult& result);

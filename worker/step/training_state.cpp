@@ -287,7 +287,7 @@ model::LayerExecutor* TrainingState::layer_executor(
 bool TrainingState::counts_norm() const {
   const collectives::Mesh* mesh = options_.mesh;
   if (mesh == nullptr) return true;
-  // Only one of the ranks with equal copies counts them.
+  // Of the ranks with equal copies, only one counts the elements.
   return mesh->here.spatial_rank == 0 &&
          (slices_.rest || mesh->here.data_parallel_rank == 0);
 }
@@ -431,7 +431,8 @@ void TrainingState::move_running_statistics(int64_t num_groups) {
   }
 }
 
-// Under ZeRO 1 and 2 every rank has changed its slices of the weights.
+// Under ZeRO 1 and 2 a commit changes only a rank's own slices of the weights,
+// so the slices are gathered.
 void TrainingState::gather_parameters() {
   if (!sent_slice_.defined()) return;
   for (int64_t layer = 0; layer < shards_->num_layers(); ++layer) {

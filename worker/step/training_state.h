@@ -1,4 +1,4 @@
-// TrainingState: everything that a committed step changes, and nothing else.
+// TrainingState: exactly the data that committed steps change.
 //
 // Weights, moments, accumulated gradients and averaged weights are ranges of
 // flat buffers with one layout, so that an optimizer step, a snapshot and a
@@ -20,7 +20,7 @@
 // Invariants:
 //   1. between two steps this is the state after counters.committed_steps
 //      steps; a step that fails before its commit does not change it;
-//   2. commit() allocates nothing; under ZeRO 1 and 2 it gathers the weights.
+//   2. commit() allocates no memory; under ZeRO 1 and 2 it gathers the weights.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -51,7 +51,7 @@
 namespace headroom::step {
 
 // The training set of a run. Checkpoints store it, so that a resumed run can
-// report that it has changed.
+// report that the training set has changed.
 struct TrainingData {
   int64_t images = 0;   // 0 if unknown, as in old checkpoints
   uint64_t digest = 0;  // Dataset::digest(): independent of the folder
@@ -75,38 +75,38 @@ struct EpochMeter {
 struct TrainingCounters {
   int64_t committed_steps = 0;
   int64_t optimizer_steps = 0;       // also the EMA's update count
-  int64_t last_optimizer_step = -1;  // its number
+  int64_t last_optimizer_step = -1;  // newest step that ran the optimizer
   double best_fitness = -1;          // 0.1 mAP50 + 0.9 mAP50-95
   int64_t best_epoch = -1;
   int64_t recorded_epochs = 0;  // validated and written to results.csv
-  EpochMeter meter;             // the epoch that has begun
-  optim::LossScale loss_scale;  // float16's
+  EpochMeter meter;             // means of the current epoch
+  optim::LossScale loss_scale;  // used in float16 only
   // mAP50-95 by class in the newest validation, with --image-weights; empty
   // before the first one.
   std::vector<double> class_maps;
-  TrainingData data;  // as of the newest start
+  TrainingData data;  // the training set at the newest start of the run
 };
 
 // The numbers that one commit applies.
 struct CommitArguments {
   int64_t step = 0;
   int64_t num_groups = 1;    // batch-norm groups of the global batch
-  double gradient_norm = 0;  // with this step's gradient added
+  double gradient_norm = 0;  // of the accumulated and this step's gradient
   optim::StepSettings settings;
-  double weight_decay = 0;  // group 1's
+  double weight_decay = 0;  // of parameter group 1 (convolution weights)
 };
 
 struct TrainingStateOptions {
   int64_t num_classes = 80;
   at::ScalarType scalar_type = at::kFloat;
   // The type of the network's maps in training; scalar_type if not set.
-  // bfloat16 and float16 go with a float32 state.
+  // bfloat16 and float16 require a float32 state.
   std::optional<at::ScalarType> map_type = {};
   uint64_t seed = 0;
   int64_t freeze = 0;  // layers [0, freeze) are not trained
   optim::OptimizerKind optimizer = optim::OptimizerKind::kSgd;
   int zero_stage = 0;
-  devices::ComputeDevice device = {};  // holds all tensors
+  devices::ComputeDevice device = {};  // the device of all tensors
   // The layers of this pipeline stage; all layers if not set.
   std::optional<model::LayerGraph::LayerRange> layers;
   collectives::Mesh* mesh = nullptr;  // null for one process
@@ -127,7 +127,8 @@ class TrainingState {
     return options_.map_type.value_or(options_.scalar_type);
   }
   const devices::ComputeDevice& device() const { return options_.device; }
-  // Options of the maps between layers in training, and of all other tensors.
+  // map_options(): for the maps between layers in training. state_options():
+  // for all other tensors.
   at::TensorOptions map_options() const {
     return options_.device.options(map_type());
   }
@@ -148,8 +149,9 @@ class TrainingState {
   // device.
   double squared_norm_share() const;
 
-  // Divides the gradients by `scale`, the power of two of the scaled loss. On a
-  // device the norm and the commit do so when they read them.
+  // Divides the gradients by `scale`, the power of two by which the loss was
+  // scaled. On a device the division takes place when the norm and the commit
+  // read the gradients.
   void unscale_gradients(double scale);
 
   // --- the step's end on a device (device_state.h) ---
@@ -159,19 +161,20 @@ class TrainingState {
   at::Tensor commit_numbers(const CommitArguments& arguments,
                             bool may_commit) const;
   // Norm, decision and commit of a rank that is alone. Allocates nothing, and
-  // the host does not wait. `numbers`, `items`: as DeviceState::measure.
+  // the host does not wait. `numbers`, `items`: as in DeviceState::measure().
   void end_on_device(const at::Tensor& numbers, const at::Tensor& items);
   // Counts a step that the device has committed. Returns whether the optimizer
   // stepped.
   bool note_commit(const CommitArguments& arguments);
 
   // Drops a step or validation that failed on any rank.
-  // REQUIRES: the mesh has been disconnected since, unless this rank is alone.
+  // REQUIRES: the mesh has been disconnected since the failure, unless this
+  // rank is alone.
   void abandon_step();
 
   // --- the step's commit ---
-  // Sets a callback that commits call before they change anything: it waits
-  // until readers of the present state are done. May be empty.
+  // Sets a callback that commits call before they change the state. The
+  // callback waits until readers of the current state are done. May be empty.
   void set_before_change(std::function<void()> callback) {
     before_change_ = std::move(callback);
   }
@@ -201,8 +204,8 @@ class TrainingState {
   // The EMA starts as a copy of the weights.
   void reset_average();
 
-  // Whether a layer of an earlier pipeline stage learns. If none does,
-  // gradients of the maps from there are not needed.
+  // Whether a layer of an earlier pipeline stage learns. If not, gradients of
+  // the maps from earlier stages are not needed.
   bool has_learners_before() const {
     return options_.freeze < model_->kept_layers().begin;
   }
@@ -212,7 +215,7 @@ class TrainingState {
   // A buffer of the state, for checkpoints.
   struct Buffer {
     std::string name;                        // "parameters", "momentum", …
-    data_parallel::FlatBuffer* flat_buffer;  // its entries, by layers
+    data_parallel::FlatBuffer* flat_buffer;  // the buffer's entries by layer
     at::Tensor* flat;  // [flat_buffer->size()], or this rank's slices
     const zero::ShardMap* shards;  // null if `flat` is whole
   };
@@ -242,7 +245,7 @@ class TrainingState {
   TrainingStateOptions options_;
   std::function<void()> before_change_;
   bool is_torn_ = false;
-  double gradient_scale_ = 1;  // used only on a device
+  double gradient_scale_ = 1;  // factor that unscales gradients on a device
   const Slices slices_;
   std::unique_ptr<model::LayerGraph> model_;
   std::unique_ptr<model::LayerGraph> average_model_;
@@ -255,8 +258,8 @@ class TrainingState {
   std::unique_ptr<zero::LayerGather> average_layers_;  // null if not sharded
   std::unique_ptr<ZeroLayerExecutor> runner_;          // null below ZeRO 3
   std::unique_ptr<GatherLayerExecutor> average_runner_;
-  // The parameters in the maps' type; undefined if that is their own type, and
-  // under ZeRO 3, which casts each layer while it is whole.
+  // The parameters in the maps' type; undefined if they have that type already,
+  // and under ZeRO 3, which casts each layer while it is whole.
   at::Tensor compute_weights_;
   at::Tensor accumulated_;
   std::vector<at::Tensor> moments_;

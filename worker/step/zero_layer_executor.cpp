@@ -17,8 +17,8 @@ struct ShardedPart final : torch::CustomClassHolder {
   const int64_t part;
 };
 
-// The identity. Its backward runs before that of the layer that made `output`
-// and makes the layer's parameters whole.
+// The identity. Its backward runs before the backward of the layer that made
+// `output`, and makes the layer's parameters whole.
 struct UseAgain : torch::autograd::Function<UseAgain> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& output,
                             const c10::intrusive_ptr<ShardedPart>& part) {

@@ -6,7 +6,7 @@
 //   backward:  the node added to the outputs     use(layer)
 //              the layer's own nodes               gradients; then released
 //
-// Ownership: borrows all it is given; autograd graphs refer to it, so it must
+// Ownership: borrows its arguments; autograd graphs refer to it, so it must
 // outlive the step.
 #pragma once
 
@@ -45,8 +45,8 @@ class ZeroLayerExecutor final : public model::LayerExecutor {
 // Makes a layer of the averaged weights whole while it runs, in evaluation
 // under ZeRO.
 //
-// Every gather is collective: ranks run the network equally often, or take part
-// with skip(). Borrows the layers.
+// Every gather is collective: a rank that runs the network less often than
+// others calls skip() instead. Borrows the layers.
 class GatherLayerExecutor final : public model::LayerExecutor {
  public:
   GatherLayerExecutor(zero::LayerGather& layers,
@@ -60,7 +60,7 @@ class GatherLayerExecutor final : public model::LayerExecutor {
                               const model::StepContext& context) override {
     const int64_t part = part_of_layer_.at(static_cast<size_t>(index));
     if (part >= 0) {
-      // Counts as done only if the gather did not run out of memory.
+      // The layer counts as gathered only if gather() has not thrown.
       layers_.gather(part);
       next_ = index + 1;
     }
@@ -69,7 +69,7 @@ class GatherLayerExecutor final : public model::LayerExecutor {
     return outputs;
   }
 
-  // Takes part in a forward for which this rank has nothing to run.
+  // Takes part in the gathers of a forward that this rank does not run.
   void skip() {
     begin();
     while (next_layer() < static_cast<int64_t>(part_of_layer_.size())) {

@@ -31,7 +31,7 @@ using configs::RunConfig;
 
 // The range of scales by which training changes an image's size.
 constexpr double kLeastScale = 0.9, kLargestScale = 1.1;
-constexpr uint64_t kScaleEpoch = 1;  // 0 is the search's
+constexpr uint64_t kScaleEpoch = 1;  // the search for anchors uses 0
 
 void check_number(const RunConfig& run, const layers::ModelTable& table) {
   if (run.hyp.anchors == 0) return;
@@ -44,10 +44,11 @@ void check_number(const RunConfig& run, const layers::ModelTable& table) {
       cat("use --set hyp.anchors=", has, ", or a --cfg with another number"));
 }
 
-// Weights without --cfg bring their own anchors.
+// Whether the anchors come from the weights: without --cfg they do.
 bool brings_anchors(const RunConfig& run) { return run.cfg.empty(); }
 
-// Weights may be of a model that has no name to be found by.
+// The model of the run. Without --cfg it is read from the weights, whose model
+// may have no name.
 layers::ModelTable table_of(const RunConfig& run) {
   layers::ModelTable table =
       brings_anchors(run)
@@ -159,7 +160,7 @@ std::string data_answer_json(const std::vector<std::string>& words) {
         indexed && !run.noautoanchor
             ? judge(indexed->dataset, run, *table, threads)
             : keep(run, *table);
-    // Those of a model file need not be said.
+    // Anchors that the model file already has are not repeated.
     const bool is_own = !brings_anchors(run) && !choice.found;
     answer["anchors"] = is_own ? "" : layers::to_text(choice.anchors);
     answer["anchors_reason"] = choice.reason;

@@ -7,8 +7,8 @@
 // are equal on every rank, for every layout and after a resume.
 //
 // Reads label files, image headers if anchors are judged, and the pixels of
-// some images if percentiles are measured. Errors: Error (exit 2 for the
-// request, exit 4 for the data); the launcher gets it through the refusal
+// some images if percentiles are measured. Errors: Error (exit 2 if the request
+// is wrong, exit 4 if the data is), which the launcher gets through the refusal
 // channel (proto/refusal_channel.h).
 #pragma once
 
@@ -17,8 +17,8 @@
 
 namespace headroom::tools {
 
-// Returns one line of JSON with the keys that were asked for; anchors_reason
-// comes with the anchors. `words` are FD and the keys.
+// Returns one line of JSON with the requested keys; with anchors also
+// anchors_reason. `words`: FD and the keys.
 std::string data_answer_json(const std::vector<std::string>& words);
 
 }  // namespace headroom::tools

@@ -16,7 +16,7 @@ std::string shown(const std::filesystem::path& file) {
   return short_line(file.string(), kLongestName);
 }
 
-// A digest of the parts' positions, from which the seams follow.
+// A digest of the parts' positions, which determine the seams.
 int64_t place_digest(const detect::Mosaic& mosaic) {
   RecordWriter parts;
   for (const detect::MosaicPart& part : mosaic.parts) {

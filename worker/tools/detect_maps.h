@@ -1,9 +1,9 @@
-// DetectedMaps: writes detections in GeoTIFFs with coordinates, and each object
-// on the seams of a mosaic (worker/detect/mosaic.h) once.
+// DetectedMaps: writes the detections in GeoTIFFs with coordinates. An object
+// on the seam of a mosaic (worker/detect/mosaic.h) is written once.
 //
 // Mosaics exist only with --tile: seams of whole pictures are not examined. The
-// boxes of a mosaic are written after the last of its images. Until then the
-// findings in its tiles are kept in memory.
+// boxes of a mosaic are written after its last image has been examined. Until
+// then the findings in its tiles are kept in memory.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,8 @@ class DetectedMaps {
     codecs::ImageLimits limits;
     LookAtSeam look;
   };
-  // Keeps references to all but the options. `images` are the run's images.
+  // Keeps references to all arguments but the options. `images`: the run's
+  // images.
   DetectedMaps(maps::MapApi& api, detect::DetectionFolder& folder,
                const std::vector<std::string>& class_names,
                const std::vector<std::filesystem::path>& images,
@@ -60,7 +61,8 @@ class DetectedMaps {
  private:
   void find_mosaics();
   void write(const detect::ImageDetections& found);
-  // Merges the findings of its parts and seams, without left-out images.
+  // Merges and writes the findings in the mosaic's parts and seams. Images that
+  // could not be read are not parts.
   void end_mosaic(size_t index);
   void look_at_seams(size_t index, const detect::Mosaic& mosaic,
                      detect::MosaicFindings& findings);
@@ -69,9 +71,9 @@ class DetectedMaps {
   ToolProgress& progress_;
   const Options options_;
   detect::MapLayers layers_;
-  bool has_begun_ = false;  // the first image was added
+  bool has_begun_ = false;  // whether the first image was added
   std::vector<detect::Mosaic> mosaics_;
-  std::map<size_t, size_t> mosaic_of_;  // images that are parts of a mosaic
+  std::map<size_t, size_t> mosaic_of_;  // image -> the mosaic it is a part of
   // The findings in parts of unfinished mosaics, by image.
   std::map<size_t, detect::TileFindings> unmerged_;
 };

@@ -28,7 +28,7 @@ bool begins_with_one_of(const std::string& word,
       flags, [&](const char* flag) { return word.starts_with(flag); });
 }
 
-// The options on which boxes and files depend, besides weights and sources.
+// The options on which boxes and files depend, except weights and sources.
 std::vector<std::string> options_of(std::vector<std::string> words) {
   std::erase_if(words, [](const std::string& word) {
     return begins_with_one_of(
@@ -83,7 +83,7 @@ detect::ImageSources without(detect::ImageSources sources,
   return sources;
 }
 
-// Refuses to write results over their own sources.
+// Throws Error if the run could overwrite its own sources.
 void refuse_own_sources(const detect::ImageSources& sources,
                         const DetectRequest& request) {
   if (!request.folder.may_exist) return;
@@ -103,7 +103,7 @@ void refuse_own_sources(const detect::ImageSources& sources,
   }
 }
 
-// A journal may contain text from another user.
+// A text from a journal, made safe to print: another user may have written it.
 std::string shown(const std::string& text) {
   constexpr size_t kLongest = 8192;
   return short_line(text, kLongest);
@@ -171,7 +171,7 @@ void ResumableDetection::go_on_with(
                   "out");
     }
     journal_ = detect::DetectionJournal::go_on(run.journal, run.digest);
-    if (!journal_) continue;  // it has ended in the meantime
+    if (!journal_) continue;  // that run has ended in the meantime
     sources = std::move(others);
     folder_.go_on_in(results);
     goes_on_ = true;

@@ -5,8 +5,8 @@
 // other files, and removed when the results are complete.
 //
 // Errors: Error (exit 2) if --resume finds only unfinished runs with other
-// weights, options or sources, if another process runs the same command now, or
-// if results could overwrite sources.
+// weights, options or sources, if another process is running the same command,
+// or if results could overwrite sources.
 #pragma once
 
 #include <memory>
@@ -23,23 +23,25 @@ namespace headroom::tools {
 
 class ResumableDetection {
  public:
-  // Prints on standard error which run is continued or could be. `folder`
-  // becomes the folder of the run that is continued, and files that it wrote
-  // are removed from `sources`.
+  // Prints on standard error which run is continued, or which one --resume
+  // could continue. If a run is continued, `folder` becomes its folder, and
+  // files that the run wrote are removed from `sources`.
   ResumableDetection(const DetectRequest& request,
                      detect::ImageSources& sources,
                      detect::DetectionFolder& folder);
 
-  // The next record of the unfinished run, if it has that kind and unit.
+  // The next record of the unfinished run if it has this kind and unit;
+  // otherwise nullopt.
   std::optional<detect::JournalRecord> next(
       detect::JournalRecord::Kind kind, int64_t unit,
       const detect::DetectionJournal::Check& check = {});
-  // Call it before anything is written into the folder.
+  // Creates the journal. Call it before any other file of the folder is
+  // written.
   void begin();
   void append(const detect::JournalRecord& record);
   bool goes_on() const { return goes_on_; }
 
-  // Call it when the results are complete.
+  // Removes the journal. Call it when the results are complete.
   void finish();
   // The command that continues the run; "" if there is nothing to continue.
   std::string command() const;
@@ -51,7 +53,7 @@ class ResumableDetection {
   const bool has_files_;
   detect::DetectionFolder& folder_;
   detect::JournalSubject subject_;
-  std::unique_ptr<detect::DetectionJournal> journal_;  // nullptr at first
+  std::unique_ptr<detect::DetectionJournal> journal_;  // nullptr without one
   bool goes_on_ = false;
 };
 

@@ -149,14 +149,13 @@ class DetectRun {
   void check_videos(const DetectRequest& request);
   void provide_maps(const detect::MapLayers::Formats& formats);
   void look_at_image(size_t index);
-  // `pixels` is empty if the image is too large to be held in memory.
   struct Picture {
     detect::TileFindings tiles;
-    cv::Mat pixels;
-    std::string reason;  // why it is left out
-    bool is_whole = false;
+    cv::Mat pixels;         // empty if the image is too large for memory
+    std::string reason;     // why the image is left out; "" if it is not
+    bool is_whole = false;  // whether all tiles were examined
   };
-  // An unfinished run's findings in the image's tiles, if there are any.
+  // The findings of an unfinished run in an image's tiles, if there are any.
   using KnownTiles = std::optional<detect::TileFindings>;
   Picture look_in(size_t index, const KnownTiles& known);
   detect::OnTile note_tiles(size_t index, const detect::TileFindings& tiles);
@@ -164,7 +163,8 @@ class DetectRun {
                                 const KnownTiles& known) const;
   // The image's tiles without findings; nullopt if it cannot be read.
   KnownTiles unknown_tiles(size_t index) const;
-  // Takes the journal's findings for the image; returns if it was complete.
+  // Takes the journal's findings for the image. Returns whether they are
+  // complete; otherwise they are in `tiles`.
   bool take_known(size_t index, KnownTiles& tiles);
   int64_t classes() const {
     return static_cast<int64_t>(weights_.class_names.size());
@@ -172,14 +172,15 @@ class DetectRun {
   std::optional<std::vector<metrics::Detection>> look_at_seam(
       const SeamTile& tile);
   void look_at_video(size_t index, int64_t stride);
-  // Takes the journal's findings for the video. Returns whether they are
+  // Takes the journal's findings for the video. Returns whether these are
   // complete; otherwise they are in `known`.
   bool take_known_video(size_t index, std::deque<JournalRecord>& known);
   std::string place_among_images(size_t index) const;
   // Prints "image 1/3 FILE" or "video 1/2 (12/300) FILE".
   void say(const std::string& which, const detect::ImageDetections& found,
            double seconds);
-  // Reports continued work before the first image is examined.
+  // Before the first image is examined, reports how much work an unfinished run
+  // has done.
   void say_what_is_known();
   void count(const detect::ImageDetections& found) {
     ++pictures_;
@@ -193,12 +194,12 @@ class DetectRun {
   detect::ImageSources sources_;
   detect::DetectionFolder folder_;
   std::optional<ResumableDetection> journal_;  // set after sources_
-  std::optional<DetectedMaps> maps_;           // set if they are wanted
+  std::optional<DetectedMaps> maps_;           // set if map files are wanted
   codecs::ImageLimits limits_;
   int64_t pictures_ = 0, boxes_ = 0;
-  int64_t known_pictures_ = 0, known_tiles_ = 0;  // from an unfinished run
+  int64_t known_pictures_ = 0, known_tiles_ = 0;  // counts of an unfinished run
   bool has_said_known_ = false, has_said_full_ = false;
-  bool has_own_bar_ = false;  // the last image had several tiles
+  bool has_own_bar_ = false;  // whether the last image had several tiles
   double seconds_ = 0;
   ToolProgress progress_{beside_lines()};
 };
@@ -210,7 +211,8 @@ void DetectRun::check_range(const DetectRequest& request) const {
               "use other weights: these contradict themselves");
 }
 
-// A named video is examined or refused; others may be left out.
+// A video that --source names is examined or refused; videos in a folder may be
+// left out.
 void DetectRun::check_videos(const DetectRequest& request) {
   const std::string first = sources_.videos.front().string();
   std::string why, remedy = "take its frames first, for example ffmpeg -i " +

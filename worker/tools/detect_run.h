@@ -1,5 +1,5 @@
-// The work of headroom detect: images and videos one after another, the files
-// with their detections, and the continuation of an unfinished run.
+// The work of headroom detect: examines images and videos one after another,
+// writes the files with their detections, and continues an unfinished run.
 #pragma once
 
 #include <cstdint>

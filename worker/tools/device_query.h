@@ -1,6 +1,7 @@
-// headroom-worker devices: lists the devices of the plugin, for agents, which
-// do not load LibTorch. Agents use it only for plugins other than CUDA's. For
-// CUDA they query NVIDIA's driver (parallel/nvml), which is faster.
+// headroom-worker devices: lists the devices of the device plugin, for agents,
+// which do not load LibTorch. Agents use it only for plugins other than the one
+// for CUDA. For CUDA they query NVIDIA's driver (parallel/nvml), which is
+// faster.
 #pragma once
 
 #include <string>

@@ -24,8 +24,9 @@
 namespace headroom::tools {
 namespace {
 
-// `count` training images, evenly spaced over the split, letterboxed to the
-// network's size as in validation.
+// Returns a function that passes on `count` training images, evenly spaced over
+// the split and letterboxed to the network's size as in validation. Sets
+// `num_used` to the number of these images.
 exporter::CalibrationImages calibration_images(
     const validation::ImagesToScore& images, int64_t count, int64_t* num_used) {
   configs::RunConfig config = validation::val_config(images);

@@ -16,7 +16,7 @@
 namespace headroom::tools {
 namespace {
 
-// The spelling that stands among the arguments.
+// The spelling of the option that the user typed.
 std::string typed_spelling(const configs::Option& option,
                            const std::vector<std::string>& words) {
   for (const std::string& word : words) {

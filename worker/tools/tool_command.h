@@ -1,7 +1,7 @@
 // The commands of headroom that run in headroom-worker, because they need
 // tensors, data sets or weights: `headroom COMMAND FLAGS` becomes
-// `headroom-worker COMMAND FLAGS`. Each has its own file and runs alone,
-// without a coordinator or a run.
+// `headroom-worker COMMAND FLAGS`. Each command has its own file and needs no
+// coordinator and no run.
 //
 // A command returns the exit code and writes its result to standard output. It
 // throws Error, which main() prints.
@@ -18,25 +18,28 @@ namespace headroom::tools {
 
 struct ToolCommand {
   std::string_view name;
-  int (*run)(int argc, char** argv);  // argv[0] is the name
+  int (*run)(int argc, char** argv);  // argv[0] is the command's name
 };
 
-// Returns a tool of this folder, or nullptr. worker/more_tools has the others.
+// Returns the tool of this folder with that name, or nullptr. The other tools
+// are in worker/more_tools.
 const ToolCommand* find_tool_command(std::string_view name);
 
 int detect_command(int argc, char** argv);
 int export_command(int argc, char** argv);
 int score_command(int argc, char** argv);  // val --detections
 
-// The variable that receives the value of an option (configs/command_options.cpp).
+// The variable that receives the value of an option
+// (configs/command_options.cpp).
 struct FlagBinding {
-  std::string flag;  // its first spelling
+  std::string flag;  // the option's first spelling
   configs::Option::Member target;
 };
 
 // Parses the arguments that headroom passes on; argv[0] is the command. A flag
-// that is not given has its declared default, or else leaves its target alone.
-// Throws Error (exit 2) of one line for missing or wrong arguments.
+// that is not given sets its target to the declared default; without a default
+// the target is not changed. Throws Error (exit 2) of one line for missing or
+// wrong arguments.
 void parse_arguments(const std::vector<FlagBinding>& bindings, int argc,
                      char** argv);
 
@@ -47,8 +50,9 @@ struct PixelSize {
 // Parses "640" or "480 640". Throws Error (exit 2) that shows the correct form.
 PixelSize read_image_size(const std::string& flag, const std::string& text);
 
-// The size of the network's input: from --img, else the size with which the
-// weights were trained (printed on standard error if `counts`), else 640.
+// The size of the network's input: from --img; without it the size with which
+// the weights were trained (printed on standard error if `counts`); if that is
+// unknown, 640.
 PixelSize network_size(const std::string& image_size,
                        const std::string& weights, bool counts);
 

@@ -1,8 +1,8 @@
 // The progress of a tool on standard error. On a terminal it is one bar, which
-// is redrawn and removed at the end, also after an error. Otherwise it is a
-// line per finished tenth, but none in the first ten seconds, so a quick tool
-// prints nothing. A tool that prints its own lines gets a progress line only
-// after ten seconds without one.
+// is redrawn and removed at the end, also after an error. Otherwise a line is
+// printed for each finished tenth, but not in the first ten seconds, so a quick
+// tool prints no progress. For a tool that prints its own lines, a progress
+// line appears only after ten seconds without such a line.
 #pragma once
 
 #include <cstdint>
@@ -31,18 +31,20 @@ class ToolProgress {
   static Output standard_error();
 
   // Starts the phase `what`, of which `known` items are already done and do not
-  // count for the rate. Does nothing in the phase `what`.
+  // count for the rate. Has no effect if this phase has already started.
   void begin(const std::string& what, int64_t known);
-  // One more of `total` images is done in the phase `what`. From any thread.
+  // Call it, from any thread, when one more of `total` images is done in the
+  // phase `what`.
   void step(const std::string& what, int64_t total);
-  // `done` of `total` items are done in the phase `what`; total may be 0
-  // (unknown).
+  // Call it when `done` of `total` items are done in the phase `what`. `total`
+  // is 0 if unknown.
   void reach(const std::string& what, int64_t done, int64_t total,
              const std::string& noun = "image");
 
   // Removes the bar from the terminal before other output.
   void clear() { terminal_.clear_live(); }
-  // Calls `print`, which writes whole lines to the terminal, above the bar.
+  // Calls `print`, which writes whole lines to the terminal; they appear above
+  // the bar.
   void above(const std::function<void()>& print);
 
  private:
@@ -57,7 +59,7 @@ class ToolProgress {
   std::mutex mutex_;  // guards the following members
   std::string what_;
   int64_t done_ = 0;
-  Pace pace_;  // of the phase what_
+  Pace pace_;  // the rate in the phase what_
   double said_at_ = 0;
   int64_t said_tenths_ = 0;
 };

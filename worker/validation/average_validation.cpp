@@ -18,7 +18,7 @@
 namespace headroom::validation {
 namespace {
 
-// The largest estimate over the shapes that went through the network.
+// The largest estimate over all shapes on which the network has run.
 class Prediction {
  public:
   Prediction(predict::MemoryRequest request, const plan::MeshCoordinates& rank)
@@ -89,7 +89,7 @@ ValidatedAverage validate_average(const AverageValidation& of) {
   options.retry = of.retry;
   options.passes_per_batch =
       divided_up(input.global_batch_size, input.micro_batch_size);
-  // Equal on every rank, whichever rank draws the pictures.
+  // The options must be equal on all ranks; only one rank draws the pictures.
   if (!of.config.noplots) options.pictured = pictures::pictured_samples(input);
   options.keeps_curves = !of.config.noplots;
   options.before_part = [&](const loader::Batch& part) {

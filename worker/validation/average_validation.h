@@ -21,28 +21,30 @@ namespace headroom::validation {
 
 struct AverageValidation {
   const configs::RunConfig& config;
-  const predict::MemoryRequest& memory;  // of the run, with its plan
+  const predict::MemoryRequest& memory;  // the run's request, with its plan
   const labels::Dataset& dataset;
   const std::vector<std::string>& class_names;
   const loss::LossGains& gains;
   step::TrainingState& state;
   collectives::Mesh& mesh;
-  // StageForward::set_num_parts; raised if this rank runs out of memory.
+  // For StageForward::set_num_parts(); raised if this rank runs out of memory.
   int64_t& num_parts;
   memory::MemoryRetry retry;
-  int64_t host_memory_limit = 0;  // limit of its loader; 0 for the default
-  // Called with the number of images that all ranks have processed, and of all.
+  int64_t host_memory_limit = 0;  // bytes of the loader; 0 means the default
+  // Called with the number of images that all ranks have processed, and with
+  // the number of all images.
   std::function<void(int64_t images, int64_t all)> images_done = {};
 };
 
 struct ValidatedAverage {
   ValidationResult result;
-  memory::MemoryComparison memory;  // of this rank
+  memory::MemoryComparison memory;  // this rank's memory
 };
 
 ValidatedAverage validate_average(const AverageValidation& of);
 
-// The shape from which the memory model predicts a pass of these images.
+// The shape from which the memory model predicts a pass of the images in
+// `part`.
 predict::ValidationShape validation_shape(const loader::Batch& part);
 
 }  // namespace headroom::validation

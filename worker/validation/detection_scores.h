@@ -1,7 +1,7 @@
 // Scores and writes detections. `headroom val --detections FILE --ground-truth
-// FILE` compares a file of detections with a file of objects, by both
-// definitions of average precision. `headroom val` writes its detections as one
-// text file per image and as COCO's result file.
+// FILE` compares a file of detections with a file of objects, by YOLOv5's and
+// by COCO's definition of average precision. `headroom val` writes its
+// detections as one text file per image and as COCO's result file.
 //
 // Errors: Error (exit 4) if a detection names an image or a category that the
 // ground truth does not have; Error (exit 5) if files cannot be written.
@@ -25,7 +25,7 @@ namespace headroom::validation {
 struct DetectionScores {
   int64_t images = 0, objects = 0, crowds = 0, detections = 0;
   std::vector<std::string> class_names;  // sorted by category id
-  metrics::AveragePrecision yolov5;      // without crowds
+  metrics::AveragePrecision yolov5;      // YOLOv5's definition, no crowds
   metrics::CocoEvaluation coco;  // at most 100 boxes per image and class
   metrics::CocoEvaluation coco_300;
 };
@@ -33,13 +33,13 @@ struct DetectionScores {
 DetectionScores score_detections(const std::filesystem::path& detections,
                                  const std::filesystem::path& ground_truth);
 
-// Tables for people, and one JSON document for programs.
+// Tables for users, and one JSON document for programs.
 std::string scores_text(const DetectionScores& scores);
 std::string scores_json(const DetectionScores& scores);
 nlohmann::ordered_json scores_object(const DetectionScores& scores);
 
 // Writes labels/NAME.txt (--save-txt) and predictions.json (--save-json) into
-// `folder`. If the split is one COCO JSON, its ids are used.
+// `folder`. If the split is one COCO JSON file, the file's ids are used.
 void write_found(const configs::RunConfig& config,
                  const std::filesystem::path& folder,
                  const labels::Dataset& dataset,
@@ -47,8 +47,8 @@ void write_found(const configs::RunConfig& config,
                  std::vector<ImageFindings> found);
 
 // The figures of score_detections() for the detections of a validation. Labels
-// have no outlines and no crowds: an object's area is its box's. REQUIRES: the
-// result keeps all detections and the curves.
+// have no outlines and no crowds: the area of an object is the area of its box.
+// REQUIRES: the result keeps all detections and the curves.
 DetectionScores scores_of(const ValidationResult& result,
                           const std::vector<std::string>& class_names);
 

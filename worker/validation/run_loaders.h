@@ -1,6 +1,6 @@
-// The options of a training run's loaders on this rank, and their shares of the
-// host's memory. Errors: Error (exit 3) if --host-memory-limit is too small for
-// one batch of each.
+// The options of a training run's loaders on this rank, and the loaders' shares
+// of the host's memory. Errors: Error (exit 3) if --host-memory-limit is too
+// small for one batch of each loader.
 #pragma once
 
 #include "configs/run_config.h"
@@ -13,9 +13,9 @@
 
 namespace headroom::validation {
 
-// The caller adds the first step, hooks and a memory limit. With
-// --image-weights images are drawn with the weights of a run before its first
-// validation.
+// The caller adds the first step, hooks and a memory limit to the options. With
+// --image-weights, images are drawn by the weights that images have before the
+// first validation.
 loader::LoaderOptions training_options(const configs::RunConfig& config,
                                        const plan::Plan& plan,
                                        const step::RunData& inputs,
@@ -27,14 +27,14 @@ loader::LoaderOptions validation_options(const configs::RunConfig& config,
                                          const model::LayerGraph& model,
                                          const collectives::Mesh& mesh);
 
-// Uses the image sizes of the data set. `layers` are those of the model.
-// REQUIRES: both data sets in `inputs`.
+// Uses the image sizes of the data sets. `layers`: the model's layers.
+// REQUIRES: `inputs` has a training and a validation set.
 predict::HostMemory host_memory_of(
     const configs::RunConfig& config, const plan::Plan& plan,
     const step::RunData& inputs, const model::LayerGraph& model,
     const collectives::Mesh& mesh,
     const std::vector<layers::LayerCost>& layers);
-// A text for people: "the loader may take 2.1 GiB of the host's memory (8
+// A text for users: "the loader may take 2.1 GiB of the host's memory (8
 // threads, ...".
 std::string describe(const predict::HostMemory& memory);
 

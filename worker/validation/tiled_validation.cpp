@@ -45,7 +45,8 @@ std::vector<metrics::LabelledBox> labels_of_image(
   return boxes;
 }
 
-// An image that cannot be decoded now counts as without boxes.
+// Examines one image. An image that can no longer be decoded counts as one
+// without boxes.
 BatchFindings examine(detect::Detector& detector,
                       const labels::Dataset& dataset, int64_t sample,
                       const codecs::ImageLimits& limits,

@@ -30,8 +30,8 @@ loss::GlobalCounts counts_of(const loader::Batch& batch) {
   return counts;
 }
 
-// The parts of a batch that go through the network at once: one for each
-// micro-batch. They share the batch's pixels, and do not contain its faults.
+// The parts of a batch on which the network runs at once: one per micro-batch.
+// The parts share the batch's pixels, but do not contain its faults.
 std::vector<loader::Batch> parts_of(const loader::Batch& batch) {
   std::vector<loader::Batch> parts;
   for (size_t i = 0; i < batch.micro_batches.size(); ++i) {

@@ -1,9 +1,9 @@
 // validate: computes mean average precision over a split, on all ranks.
 //
-// Every replica of the model takes its share of a fixed list of batches and
-// runs the network. The rank that has the network's output does non-maximum
-// suppression and matching. The results of single images are gathered, because
-// an average of averages would be wrong. No image is counted twice.
+// Every replica of the model runs the network on its share of a fixed list of
+// batches. The rank that has the network's output does non-maximum suppression
+// and matching. The results of single images are gathered, because an average
+// of averages would be wrong. No image is counted twice.
 //
 // Collective; the result is equal on every rank.
 #pragma once
@@ -32,32 +32,32 @@
 namespace headroom::validation {
 
 struct ValidationOptions {
-  // A higher value is faster, but lowers mAP, which also counts detections of
-  // low confidence.
+  // A higher threshold is faster, but lowers mAP, which also counts detections
+  // of low confidence.
   double confidence_threshold = 0.001;
   double nms_iou_threshold = 0.6;
   int64_t max_detections = 300;
   loss::LossGains gains;
   std::vector<std::string> class_names;
   at::ScalarType scalar_type = at::kFloat;
-  memory::MemoryRetry retry = {};  // retries the work after the network
+  memory::MemoryRetry retry = {};  // retries the work that follows the network
   // Keep the curves and the counts of the confusion matrix.
   bool keeps_curves = false;
-  // The samples whose labels and detections are kept; of the detections only
-  // those above kConfusionConfidence. keeps_all keeps everything of all
-  // samples.
+  // The samples whose labels, and detections above kConfusionConfidence, are
+  // kept. With keeps_all, all labels and detections of all samples are kept.
   std::set<int64_t> pictured = {};
   bool keeps_all = false;
-  // How often the network runs for a full batch, once for each micro-batch;
-  // must be equal on all ranks.
+  // How often the network runs for a full batch: the number of micro-batches.
+  // Must be equal on all ranks.
   int64_t passes_per_batch = 1;
-  // Called before each part goes through the network; may be empty.
+  // Called before the network runs on each part of a batch; may be empty.
   std::function<void(const loader::Batch&)> before_part = {};
-  // Called with the number of this rank's images that are done; may be empty.
+  // Called with the number of images that this rank has validated so far; may
+  // be empty.
   std::function<void(int64_t images)> images_done = {};
 };
 
-// The loss gains of `model` for images of the size in `input`.
+// The loss gains of `model` for images of the size that `input` has.
 loss::LossGains loss_gains(const configs::RunConfig& config,
                            const model::LayerGraph& model,
                            const loader::LoaderOptions& input);
@@ -79,8 +79,8 @@ BatchDetections detect(const model::LayerGraph& model,
                        const loader::Batch& batch,
                        const ValidationOptions& options);
 
-// `source` yields this rank's share of the split (LoaderMode::kValidation), in
-// the micro-batches that go through the network at once.
+// Validates `network` on this rank's share of the split, which `source` yields
+// (LoaderMode::kValidation). The network runs on one micro-batch at a time.
 ValidationResult validate(step::StageForward& network,
                           loader::BatchSource& source,
                           collectives::Communicator& world,
@@ -97,9 +97,9 @@ ValidationResult validate_heads(const model::LayerGraph& model,
                                 const ValidationOptions& options);
 
 // Mean average precision of a network on a data set's val split, in one
-// process. The commands that make smaller models print it. The numbers are
-// those of `headroom val` with the same images, size and batch. Errors: Error
-// (exit 2, 4).
+// process, for the commands that make smaller models. The numbers equal those
+// of `headroom val` with the same images, size and batch. Errors: Error (exit
+// 2, 4).
 
 struct ImagesToScore {
   std::string data;          // data.yaml
@@ -113,7 +113,7 @@ struct ImagesToScore {
 // The configuration of `headroom val` for these images.
 configs::RunConfig val_config(const ImagesToScore& images);
 
-// Without `heads_of` the model's own heads are used.
+// Scores the heads that `heads_of` computes; if it is empty, the model's own.
 ValidationResult score_network(model::LayerGraph& model,
                                const ImagesToScore& images,
                                HeadsOf heads_of = nullptr);

@@ -47,8 +47,8 @@ void append(std::vector<T>& all, const std::vector<T>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
-// Keeps an image if it was asked for. REQUIRES: detections in descending
-// confidence.
+// Keeps an image's findings if the options ask for them. REQUIRES: detections
+// in descending confidence.
 void keep(ImageFindings image, const ValidationOptions& options,
           BatchFindings& findings) {
   if (!options.keeps_all && !options.pictured.contains(image.sample)) return;

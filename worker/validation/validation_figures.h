@@ -2,8 +2,9 @@
 // findings may come from batches (validate.h) or from tiles
 // (tiled_validation.h).
 //
-// Batch b is examined by rank b % ranks. Gathered batches are put back in their
-// order, so that equal confidences rank the same for any number of ranks.
+// Batch b is examined by rank b % ranks. Gathered batches are sorted by b, so
+// that detections of equal confidence have the same order for any number of
+// ranks.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace headroom::validation {
 
 struct ValidationOptions;  // validate.h
 
-// The boxes found in one image and its labels, both in pixels of the image.
+// The detections in one image and its labels, both in pixels of the image.
 struct ImageFindings {
   int64_t sample = 0;  // index in the data set
   std::vector<metrics::Detection> detections;
@@ -33,13 +34,14 @@ struct BatchFindings {
   std::vector<metrics::DetectionRecord> records;       // by YOLOv5's matching
   std::vector<metrics::DetectionRecord> coco_records;  // pycocotools' matching
   std::vector<metrics::ConfusionCount> confusions;
-  std::vector<ImageFindings> found;  // images that were asked for
+  std::vector<ImageFindings> found;  // images that the options keep
   std::vector<std::string> faults;   // images that could not be read
 
   void add(const BatchFindings& other);
 };
 
-// Returns the batches of all ranks, in their order, on every rank. Collective.
+// Returns the batches of all ranks, sorted by their number, on every rank.
+// Collective.
 std::vector<BatchFindings> gather_findings(
     collectives::Communicator& communicator,
     const std::vector<BatchFindings>& mine);
@@ -57,12 +59,12 @@ struct ValidationResult {
   double precision = 0, recall = 0, map50 = 0, map = 0;
   // pycocotools' definition: at most 100 detections per image and class.
   double coco_map50 = 0, coco_map = 0;
-  // Means over batches of the loss terms, including their gains.
+  // The loss terms with their gains, as means over batches.
   double box = 0, obj = 0, cls = 0;
   std::vector<ClassResult> classes;  // classes with labels
   std::vector<std::string> faults;   // images that could not be read
   double seconds = 0;
-  // Set only if the options ask for them; they are drawn or written.
+  // Data for pictures and files; set only if the options ask for it.
   metrics::AveragePrecision curves;
   std::vector<metrics::ConfusionCount> confusions;
   std::vector<ImageFindings> found;  // in the order of batches
@@ -76,7 +78,7 @@ struct ValidationResult {
 void add_image(ImageFindings image, const ValidationOptions& options,
                BatchFindings& findings);
 
-// The figures of all batches, in their order. `seconds` stays 0.
+// The figures of all batches, which must be in order. `seconds` stays 0.
 ValidationResult summarise(const std::vector<BatchFindings>& batches,
                            const ValidationOptions& options);
 

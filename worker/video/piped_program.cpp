@@ -31,8 +31,8 @@ std::string message_of(std::string line) {
 PipedProgram::PipedProgram(std::vector<std::string> words,
                            std::chrono::seconds patience)
     : name_(words.front()), patience_(patience) {
-  // The launcher of a bundle makes our libraries come first. Other programs
-  // need the former path (deploy/bundle/launcher.sh).
+  // The launcher of a bundle puts our libraries first in LD_LIBRARY_PATH. Other
+  // programs need its former value (deploy/bundle/launcher.sh).
   if (const char* former = std::getenv("HEADROOM_FORMER_LIBRARY_PATH")) {
     words.insert(words.begin(), {"env", cat("LD_LIBRARY_PATH=", former)});
   }
@@ -40,8 +40,8 @@ PipedProgram::PipedProgram(std::vector<std::string> words,
 }
 
 void PipedProgram::start(std::vector<std::string>& words) {
-  // A socket instead of a pipe: it has time limits, and writing to a program
-  // that has ended raises no signal.
+  // A socket is used instead of a pipe: it has time limits, and writing to a
+  // program that has ended raises no signal.
   int ends[2], errors[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     failure_ = cat(name_, " cannot be started: ", std::strerror(errno));
@@ -96,7 +96,7 @@ void PipedProgram::read_errors(int descriptor) {
   std::fclose(stream);
 }
 
-// A time limit of the socket is EAGAIN.
+// If errno is EAGAIN, the socket's time limit has passed.
 void PipedProgram::end_if_it_stalls() {
   if (errno != EAGAIN || pid_ < 0) return;
   failure_ =

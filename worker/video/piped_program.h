@@ -2,8 +2,8 @@
 // pipe, which is both its standard input and its standard output.
 //
 // It is started without a shell, in a process group of its own, so that Ctrl-C
-// reaches this process alone. When this process ends, the pipe breaks, and the
-// program ends too. Its standard error is read all the time by a thread.
+// reaches only this process. When this process ends, the pipe breaks, and the
+// program ends too. A thread reads its standard error all the time.
 //
 // Use it from one thread. Errors: nothing is thrown; finish() returns them.
 #pragma once
@@ -28,16 +28,16 @@ class PipedProgram {
   PipedProgram(const PipedProgram&) = delete;
   PipedProgram& operator=(const PipedProgram&) = delete;
 
-  // Returns the number of bytes read: fewer than `size` at the end.
+  // Returns the number of bytes read, which is less than `size` at the end.
   size_t read(uint8_t* bytes, size_t size);
-  // Returns false when the program takes no more.
+  // Returns false when the program accepts no more data.
   bool write(const uint8_t* bytes, size_t size);
-  // Closes the pipe and waits until the program ends. Returns why it failed, ""
-  // if it did not.
+  // Closes the pipe and waits until the program ends. Returns why the program
+  // failed, "" on success.
   std::string finish();
 
-  // The number of lines on its standard error, and the first one, which names
-  // the cause of the others. REQUIRES: finish().
+  // The number of lines that the program wrote to its standard error, and the
+  // first line, which names the cause of the others. REQUIRES: finish().
   int64_t error_lines() const { return error_lines_; }
   const std::string& first_error() const { return first_error_; }
 
@@ -48,10 +48,10 @@ class PipedProgram {
 
   const std::string name_;
   const std::chrono::seconds patience_;
-  std::string failure_;  // why it could not be started, or was ended
+  std::string failure_;  // why the program could not be started, or was killed
   int pipe_ = -1;
   pid_t pid_ = -1;
-  int status_ = 0;  // as waitpid() returns it
+  int status_ = 0;  // the program's exit status from waitpid()
   std::thread errors_;
   int64_t error_lines_ = 0;
   std::string first_error_;

@@ -1,8 +1,8 @@
 // Reads and writes videos through FFmpeg's programs ffprobe and ffmpeg.
 //
-// Pictures are RGB, 8 bits, row after row without gaps. A file is a regular
-// file on this machine: its name is never taken for an option or an address,
-// and a list of other files is refused.
+// Pictures are RGB, 8 bits, row after row without gaps. Only regular files on
+// this machine are read and written. A file name is never interpreted as an
+// option or an address, and files that list other files are refused.
 //
 // Errors: nothing is thrown; the reason is returned as a sentence.
 #pragma once
@@ -16,9 +16,9 @@
 namespace headroom::video {
 
 struct VideoFormat {
-  int width = 0, height = 0;                // of upright pictures
+  int width = 0, height = 0;                // size of a picture turned upright
   int64_t rate = 25, rate_denominator = 1;  // pictures per second
-  int64_t pictures = 0;  // as the file states; 0 if it does not
+  int64_t pictures = 0;  // as stated in the file; 0 if unknown
 
   size_t picture_bytes() const {
     constexpr size_t kBytesOfRgb = 3;
@@ -28,12 +28,13 @@ struct VideoFormat {
 };
 
 struct ReadOptions {
-  int64_t max_pixels = 0;  // of a picture; files with larger ones are refused
-  // n: pictures 1, n+1, 2n+1, … are read. The others are decoded too, because
-  // later ones refer to them.
+  // The limit for one picture. Files with larger pictures are refused.
+  int64_t max_pixels = 0;
+  // With stride n, pictures 1, n+1, 2n+1, … are returned. The others are
+  // decoded too, because later pictures refer to them.
   int64_t stride = 1;
-  // FFmpeg is ended if it gives no picture for this time. A longer time helps
-  // only if the disk is very slow.
+  // FFmpeg is killed if it outputs no picture for this time. A longer time
+  // helps only if the disk is very slow.
   std::chrono::seconds patience{60};
 };
 
@@ -43,26 +44,27 @@ class VideoReader {
   virtual const VideoFormat& format() const = 0;
   // Reads the next picture into `rgb`. Returns false at the end.
   virtual bool next(uint8_t* rgb) = 0;
-  // After the end: the file's fault; "" if there was none.
+  // A description of the errors in the file, "" if there were none. Call it
+  // after next() has returned false.
   virtual std::string fault() const = 0;
 };
 
 class VideoWriter {
  public:
   virtual ~VideoWriter() = default;
-  // Both return why they failed; "" on success.
+  // Both functions return the reason of a failure, "" on success.
   virtual std::string write(const uint8_t* rgb) = 0;
   virtual std::string finish() = 0;  // completes the file
 };
 
-// Why FFmpeg's programs cannot be used; "" if they can.
+// Returns why FFmpeg's programs cannot be used, "" if they can.
 std::string check_programs();
 inline constexpr const char* kInstallPrograms =
     "install FFmpeg, for example with apt-get install ffmpeg";
 
-// Opens a file of a supported container and codec, whatever its name. A damaged
-// picture is used as the decoder repairs it; a truncated file ends with its
-// last picture. Returns nullptr and sets `reason` on failure.
+// Opens a file of a supported container and codec; its name does not matter. A
+// damaged picture is used as the decoder repairs it; a truncated file ends with
+// its last picture. Returns nullptr and sets `reason` on failure.
 std::unique_ptr<VideoReader> open_video(const std::string& file,
                                         const ReadOptions& options,
                                         std::string& reason);

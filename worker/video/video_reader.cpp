@@ -25,7 +25,7 @@ using Words = std::vector<std::string>;
 // that list other files (HLS, concat, SDP, image sequences) are left out.
 constexpr const char* kContainers =
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,asf,gif";
-// As ffprobe names them.
+// The codecs that are read, by ffprobe's names.
 const std::set<std::string> kCodecs = {
     "h264",       "hevc", "mpeg4", "msmpeg4v1", "msmpeg4v2",  "msmpeg4v3",
     "mpeg1video", "vp8",  "vp9",   "av1",       "mpeg2video", "mjpeg",
@@ -33,7 +33,7 @@ const std::set<std::string> kCodecs = {
 constexpr int64_t kMostRate = 65535;  // the limit of MPEG-4's clock
 constexpr size_t kLongestAnswer = 1 << 16;
 
-// Returns why this is no regular file that can be read; "" if it is.
+// Returns why `file` is not a regular file that can be opened, "" if it is.
 std::string check_file(const std::string& file) {
   // O_NONBLOCK: opening a pipe would otherwise wait for its other end.
   const int descriptor =
@@ -51,8 +51,9 @@ std::string check_size(int64_t width, int64_t height, int64_t max_pixels) {
              max_pixels, " are read");
 }
 
-// The words that open `file` in either program: as a file, in one of the known
-// containers. Larger pictures are not decoded, but decoders need borders.
+// Adds the arguments with which ffprobe and ffmpeg open `file`: only as a local
+// file, and only in one of kContainers. The limit for a picture is above
+// `max_pixels`, because decoders add borders.
 void add_input(Words& words, const std::string& file, int64_t max_pixels) {
   constexpr int64_t kBorders = 1 << 20;
   words.insert(words.end(),
@@ -77,7 +78,7 @@ double value_of(const std::pair<int64_t, int64_t>& ratio) {
 }
 
 // A stream's base rate may count half pictures, or be guessed from the clock's
-// ticks: then the average is far smaller, and right.
+// ticks. In these cases the average rate is far smaller, and is the right one.
 void read_rate(const nlohmann::json& stream, VideoFormat& format) {
   auto rate = ratio_of(stream, "r_frame_rate");
   const auto average = ratio_of(stream, "avg_frame_rate");
@@ -98,8 +99,8 @@ void read_rate(const nlohmann::json& stream, VideoFormat& format) {
   format.rate_denominator = rate.second;
 }
 
-// The clockwise quarter turns, 0 to 3, until pictures are upright. Telephones
-// store them as the camera was held.
+// The number of clockwise quarter turns, 0 to 3, that make pictures upright.
+// Telephones store pictures as the camera was held.
 int quarter_turns(const nlohmann::json& stream) {
   double counter_clockwise = 0;
   for (const auto& data :
@@ -110,8 +111,9 @@ int quarter_turns(const nlohmann::json& stream) {
   return static_cast<int>((turns + 4) % 4);
 }
 
-// The option that passes pictures on as they come: FFmpeg 5.1 (whose libavutil
-// is 57.28) renamed it, and later versions drop the former name.
+// The name of ffmpeg's option for neither dropping nor repeating pictures.
+// FFmpeg 5.1 (libavutil 57.28) renamed it, and later versions do not accept the
+// former name.
 const char* rate_option(const nlohmann::json& answer) {
   for (const auto& library : answer.at("library_versions")) {
     if (library.value("name", "") == "libavutil" &&
@@ -127,22 +129,22 @@ class Reader final : public VideoReader {
  public:
   explicit Reader(const ReadOptions& options) : options_(options) {}
 
-  // Returns why it cannot be read; "" if it can.
+  // Returns why `file` cannot be read, "" if it can.
   std::string open(const std::string& file);
   const VideoFormat& format() const override { return format_; }
   bool next(uint8_t* rgb) override;
   std::string fault() const override;
 
  private:
-  // Fills `answer` by ffprobe.
+  // Sets `answer` to ffprobe's output. Returns why that failed, "" on success.
   std::string ask(const std::string& file, nlohmann::json& answer) const;
   std::string start(const std::string& file, const nlohmann::json& answer);
 
   const ReadOptions options_;
   VideoFormat format_;
   std::unique_ptr<PipedProgram> program_;
-  int64_t pictures_ = 0;  // that were read
-  std::string failure_;   // of the program, after the end
+  int64_t pictures_ = 0;  // number of pictures read
+  std::string failure_;   // ffmpeg's failure; set at the end
 };
 
 std::string Reader::open(const std::string& file) {
@@ -205,10 +207,10 @@ std::string Reader::start(const std::string& file,
   format_.pictures = parse_whole(stream.value("nb_frames", ""), 0).value_or(0);
   read_rate(stream, format_);
 
-  // The filter `crop` changes nothing: it fails, under a name that users read,
-  // if a later picture has another size. ffmpeg would scale that picture. The
-  // times, which nothing reads, keep ffmpeg from reporting equal times in the
-  // file as errors.
+  // The filter `crop` leaves pictures unchanged. It fails if a later picture
+  // has another size, which ffmpeg would otherwise scale; users see the
+  // filter's name in the message. `setpts` replaces the times, because ffmpeg
+  // would report equal times in the file as errors.
   std::string filters =
       cat("crop@all_pictures_have_one_size=w='if(eq(in_w,", width, ")*eq(in_h,",
           height, "),in_w,0)':h=in_h:exact=1");
@@ -227,7 +229,7 @@ std::string Reader::start(const std::string& file,
   words.insert(words.end(),
                {"-map", "0:V:0", "-vf", filters, rate_option(answer),
                 "passthrough", "-threads", "1", "-f", "rawvideo", "pipe:1"});
-  // Decoding a picture that is left out takes far less than a second.
+  // Allow one second for each skipped picture; decoding it takes far less.
   program_ = std::make_unique<PipedProgram>(
       words, options_.patience + std::chrono::seconds(options_.stride - 1));
   return "";

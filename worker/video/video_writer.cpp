@@ -12,7 +12,7 @@
 namespace headroom::video {
 namespace {
 
-constexpr int kMostSide = 8191;  // MPEG-4 writes sides in 13 bits
+constexpr int kMostSide = 8191;  // MPEG-4 stores sides in 13 bits
 
 class Writer final : public VideoWriter {
  public:
@@ -24,8 +24,8 @@ class Writer final : public VideoWriter {
   std::string finish() override;
 
  private:
-  int descriptor_ = -1;  // of the file that ffmpeg writes
-  size_t bytes_ = 0;     // of a picture
+  int descriptor_ = -1;  // the file that ffmpeg writes
+  size_t bytes_ = 0;     // bytes of one picture
   int64_t pictures_ = 0;
   std::unique_ptr<PipedProgram> program_;
 };
@@ -46,11 +46,11 @@ std::string Writer::open(const std::string& file, const VideoFormat& format) {
   bytes_ = format.picture_bytes();
   const std::vector<std::string> words = {
       "ffmpeg", "-v", "repeat+error", "-nostdin",
-      // What is read: pictures from the pipe.
+      // Input: pictures from the pipe.
       "-protocol_whitelist", "pipe", "-f", "rawvideo", "-pixel_format", "rgb24",
       "-video_size", cat(format.width, "x", format.height), "-framerate",
       cat(format.rate, "/", format.rate_denominator), "-i", "pipe:0",
-      // What is written. At quality 3 (of 1 to 31) no loss is visible.
+      // Output. At quality 3 (of 1 to 31) no loss is visible.
       "-vf", "scale=flags=bilinear+accurate_rnd+full_chroma_int,format=yuv420p",
       "-c:v", "mpeg4", "-q:v", "3", "-g", "25", "-bf", "0", "-threads", "1",
       "-f", "mp4", "-y", "file:" + file};

@@ -13,9 +13,9 @@
 namespace headroom::weights {
 namespace {
 
-// A table of a few bytes may ask for terabytes. So the model may have at most
-// twice as many parameters as the file has numbers. This lets incomplete files
-// through to the loader, which names each missing tensor.
+// A table of a few bytes may define a model of terabytes. So the model may have
+// at most twice as many parameters as the file has numbers. This accepts
+// incomplete files, for which the loader reports each missing tensor.
 void check_parameters(const std::filesystem::path& path,
                       layers::ModelTable table, int64_t classes,
                       const Safetensors& file) {

@@ -20,7 +20,7 @@ namespace headroom::weights {
 
 struct OpenedWeights {
   layers::ModelTable table;
-  std::unique_ptr<model::LayerGraph> model;  // CPU
+  std::unique_ptr<model::LayerGraph> model;  // on the CPU
   std::vector<std::string> class_names;      // "class3" if names are not known
   // "model" and "table"; also "names", "imgsz", "stride", "range" and
   // "value_range" if the file has them.
@@ -28,7 +28,7 @@ struct OpenedWeights {
   ValueRanges ranges;  // value range of images in training; empty for 8 bits
 };
 
-// `cfg` is the model; "" for the one that the file names.
+// `cfg` is the model; "" means the model that the file names.
 OpenedWeights open_weights(const std::filesystem::path& path,
                            const std::string& cfg,
                            at::ScalarType scalar_type = at::kFloat);

@@ -38,8 +38,8 @@ constexpr std::array<TypeName, 10> kTypes = {{{"F64", 8},
                                               {"U8", 1},
                                               {"BOOL", 1}}};
 
-// Reads the header token by token and accepts only its exact form, so that
-// neither nesting nor length can make it build anything larger than the text.
+// Reads the header token by token and accepts only its exact form, so that the
+// result is never larger than the text, however nested or long the text is.
 class HeaderReader {
  public:
   using Json = nlohmann::json;
@@ -178,8 +178,9 @@ class HeaderReader {
   std::set<std::string> seen_in_entry_;
 };
 
-// Computes the bytes of a shape. Returns false if the product overflows, or the
-// product of the strides, which a tensor computes even for empty shapes.
+// Computes the bytes of a shape. Returns false if the product of the sizes
+// overflows, or the product of the strides, which a tensor computes even for
+// empty shapes.
 bool shape_bytes(const SafetensorsEntry& entry, uint64_t* bytes) {
   int64_t strides = size_of(entry.type);
   bool empty = false;

@@ -1,5 +1,5 @@
-// Reads and writes safetensors files tensor by tensor, for states that are
-// never in one place as a whole.
+// Reads and writes safetensors files tensor by tensor, for states that are too
+// large or too distributed to be in memory as a whole.
 //
 // Tensors that are read own their memory (CPU). A path may have one writer at a
 // time. Errors: reading throws Error with the file and its fault; writing
@@ -29,10 +29,10 @@ namespace headroom::weights {
 //    "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
 // Offsets count from the end of the header. Data is row-major, little-endian.
 //
-// Files may come from untrusted sources. So parsing checks everything before
-// anything is allocated by it: known dtypes, shapes whose product does not
-// overflow, sizes that agree with the offsets, and data that is covered without
-// gaps or overlaps. Memory: a small multiple of the text.
+// Files may come from untrusted sources. So parsing checks the whole header
+// before memory is allocated by its values: known dtypes, shapes whose product
+// does not overflow, sizes that agree with the offsets, and data without gaps
+// or overlaps. Memory: a small multiple of the header's size.
 
 inline constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
@@ -48,7 +48,7 @@ enum class SafetensorsType {
   kU8,
   kBool
 };
-// "F32", and the size of one element in bytes.
+// to_string() returns "F32"; size_of() the size of one element in bytes.
 const char* to_string(SafetensorsType type);
 int64_t size_of(SafetensorsType type);
 
@@ -85,7 +85,7 @@ struct TensorDescription {
 at::ScalarType scalar_type_of(SafetensorsType type);
 
 // Sorts tensors by element size, largest first, so that every tensor in the
-// file is aligned. Equal ones keep their order.
+// file is aligned. Tensors of equal element size keep their order.
 void order_for_file(std::vector<TensorDescription>& tensors);
 
 class SafetensorsWriter {
@@ -98,8 +98,8 @@ class SafetensorsWriter {
 
   // Writes the next tensor row-major, whatever its memory layout.
   void write(const at::Tensor& tensor);
-  // Makes the complete file visible, or nothing (atomic_file.h). REQUIRES: all
-  // tensors are written.
+  // Makes the complete file visible under its name; if this fails, the old file
+  // stays (atomic_file.h). REQUIRES: all tensors are written.
   void commit();
 
   // Number of bytes written so far; after commit(), of the whole file.
@@ -145,7 +145,7 @@ struct Safetensors {
   std::map<std::string, at::Tensor> tensors;
   std::map<std::string, std::string> metadata;
 
-  // Throws Error with the name if there is no such tensor.
+  // Returns the tensor `name`. Throws Error with the name if it is missing.
   const at::Tensor& at(const std::string& name) const;
 };
 
@@ -154,10 +154,9 @@ Safetensors read_safetensors(const std::filesystem::path& path);
 // Reads only names, shapes and metadata.
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 
-// Writes the complete file or nothing (atomic_file.h). In the file, larger
-// elements are first, so that every tensor is aligned; equal ones keep their
-// order. REQUIRES: distinct names other than "__metadata__"; dtypes that
-// SafetensorsType has.
+// Writes the complete file or none (atomic_file.h). In the file, tensors are
+// ordered as by order_for_file(). REQUIRES: distinct names other than
+// "__metadata__"; dtypes that SafetensorsType has.
 void write_safetensors(
     const std::filesystem::path& path,
     const std::vector<std::pair<std::string, at::Tensor>>& tensors,

@@ -8,8 +8,8 @@
 // others keep their values. Values are converted to the model's type; float16
 // and bfloat16 files load into float32 and float64.
 //
-// Errors: Error with the file, the tensor and both shapes; the model is not
-// changed then.
+// Errors: Error with the file, the tensor and both shapes. After an error the
+// model is unchanged.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ enum class LoadMode { kStrict, kTransfer };
 
 struct LoadOptions {
   LoadMode mode = LoadMode::kStrict;
-  // kTransfer: keep the model's own anchors.
+  // Used with kTransfer: keep the model's own anchors.
   bool keep_anchors = false;
 };
 
@@ -43,25 +43,27 @@ struct LoadReport {
   int64_t transferred = 0;
   int64_t total = 0;                 // number of entries in the model's state
   std::vector<std::string> skipped;  // entries that kept their values
-  // The reason for each: "model.24.m.0.bias is [255] there and [24] here".
+  // The reason for each skipped entry: "model.24.m.0.bias is [255] there and
+  // [24] here".
   std::vector<std::string> differences;
   std::map<std::string, std::string> metadata;
 };
-// A text with the first three: "Transferred 343/349 items from yolov5s.pt; left
-// as they were: model.24.m.0.bias is [255] there and [24] here, ...".
+// A text with at most three differences: "Transferred 343/349 items from
+// yolov5s.pt; left as they were: model.24.m.0.bias is [255] there and [24]
+// here, ...".
 std::string to_string(const LoadReport& report,
                       const std::filesystem::path& path);
 
 // With kStrict the file must have exactly the model's entries and shapes.
 LoadReport load_weights(const std::filesystem::path& path,
                         model::LayerGraph& graph, const LoadOptions& options);
-// As above, for a file that has been read already; `path` is used in errors.
+// Loads a file that has been read already; `path` is used in errors.
 LoadReport load_weights(const std::filesystem::path& path,
                         const Safetensors& file, model::LayerGraph& graph,
                         const LoadOptions& options);
 
-// The number of classes of these weights' head if the model is that of `table`;
-// nullopt if they have no head that it could have.
+// The number of classes of the head in the weights, if they are of the model
+// `table`; nullopt if that model cannot have such a head.
 std::optional<int64_t> head_classes(const Safetensors& file,
                                     const layers::ModelTable& table);
 

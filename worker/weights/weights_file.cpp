@@ -40,7 +40,7 @@ at::ScalarType scalar_type_of(Type type) {
       return at::kInt;
     case Type::kLong:
       return at::kLong;
-    case Type::kBool:  // a file may hold values other than zero and one
+    case Type::kBool:  // the file may contain values other than 0 and 1
       return at::kByte;
   }
   return at::kFloat;

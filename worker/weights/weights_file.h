@@ -1,10 +1,10 @@
 // weights_file: reads the named tensors of a file of weights of any format.
 //
-// The content decides, not the suffix. Supported are safetensors and
-// checkpoints of torch.save (the .pt files of YOLOv5 and ultralytics), which
-// are read without executing anything (worker/pytorch_file). If a checkpoint
-// has the model, class names and epoch, they are returned as metadata, under
-// the keys that Headroom's files use.
+// The format is recognised by the content, not the suffix. Supported are
+// safetensors and checkpoints of torch.save (the .pt files of YOLOv5 and
+// ultralytics), which are read without executing code (worker/pytorch_file). A
+// checkpoint's model, class names and epoch are returned as metadata, under the
+// keys that Headroom's files use.
 //
 // Errors: Error with the file and its fault.
 #pragma once
@@ -36,9 +36,9 @@ std::optional<layers::AnchorList> anchors_in_weights(
 std::vector<std::string> class_names_of(
     const std::map<std::string, std::string>& metadata);
 
-// A warning for people if data and weights have equally many classes with other
-// names, or in another order: every box would be judged as another class.
-// Returns "" if the names are equal or the weights have none. `weights` and
+// A warning for users if data and weights have equally many classes, but with
+// other names or in another order: boxes would be compared with other classes.
+// Returns "" if the names are equal or the weights have no names. `weights` and
 // `data` are the file names.
 std::string class_name_note(const std::vector<std::string>& of_weights,
                             const std::vector<std::string>& of_data,

@@ -67,7 +67,7 @@ class Parser {
         find_absent(beginning) != nullptr) {
       return word;
     }
-    std::set<std::string> meant;  // a flag counts once in any spelling
+    std::set<std::string> meant;  // each flag once, whatever its spelling
     std::vector<std::string> all;
     for (const std::string& name : configs::published_flags(line_.command)) {
       if (!name.starts_with(beginning)) continue;
@@ -153,8 +153,8 @@ class Parser {
       }
     }
     if (find_option("--config") != nullptr) {
-      // Explains flags of other commands and programs. Does not return: flags
-      // that are only ignored were accepted before.
+      // Throws with an explanation of a flag of another command or program.
+      // Flags that are only ignored were accepted before.
       configs::answer_unknown_flag(
           line_.command == "coordinator" ? "train" : line_.command, name,
           known);
@@ -166,7 +166,7 @@ class Parser {
   CommandLine& line_;
   const CommandSummary& summary_;
   std::string last_;                         // the previous option, as typed
-  std::map<std::string, std::string> uses_;  // flags, as typed
+  std::map<std::string, std::string> uses_;  // each flag as first typed
   std::set<std::string> set_before_;  // keys of --set, programs of --on-event
 };
 

@@ -2,7 +2,7 @@
 //
 //   headroom COMMAND [flags]
 //
-// configs/options.h declares the flags; this file only sorts the words.
+// configs/options.h declares the flags; this file only splits the arguments.
 #pragma once
 
 #include <map>
@@ -18,9 +18,10 @@ struct CommandLine {
   std::vector<std::string> words;  // words typed after the command
   bool help = false;
   bool version = false;
-  std::vector<configs::FlagUse> run_flags;  // as they were given
-  // Flags that are no keys of a run, and their values; a switch has "". Values
-  // of a flag that was repeated are lines.
+  // Flags of the run's configuration, in the order given.
+  std::vector<configs::FlagUse> run_flags;
+  // The other flags of the command with their values; "" for a switch. Several
+  // values of a repeated flag are separated by line ends.
   std::map<std::string, std::string> command_flags;
   std::vector<std::string> notes;  // messages to print
   // Folders that are named without a flag: status RUN_DIR, report RUN_DIR...

@@ -23,7 +23,8 @@ const std::vector<CommandSummary>& command_summaries();
 // Returns nullptr if there is no such command.
 const CommandSummary* find_command(const std::string& name);
 
-// The exit code of a program error; headroom::ExitCode has the others.
+// The exit code of a program error; headroom::ExitCode has the other exit
+// codes.
 inline constexpr int kInternalError = 1;
 
 struct ExitCodeSummary {

@@ -3,7 +3,7 @@
 // As in YOLOv5: runs/train/exp, then exp2, exp3, …; --exist-ok uses exp again.
 // The process that starts the coordinator chooses the name, once. The
 // supervisor of the run creates the folder (process/run_folder.h) and removes
-// it again where the run is refused.
+// it again if the run is refused.
 #pragma once
 
 #include <filesystem>

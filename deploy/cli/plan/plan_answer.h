@@ -19,12 +19,12 @@ std::string train_command(const CommandLine& plan,
                           const std::optional<PlanMachines>& machines,
                           bool knows_data);
 
-// Whether it fits, with the bytes that are needed and available.
+// Whether the plan fits, with the bytes that are needed and available.
 std::string plan_verdict(const PlanReport& report,
                          const std::optional<PlanMachines>& machines);
 
 // The whole answer. Lines are at most `columns` wide (0: any width), except the
-// `command` (from train_command), which is to be copied.
+// `command` (from train_command), which stays one line for copying.
 std::string plan_answer_text(const PlanReport& report,
                              const std::optional<PlanMachines>& machines,
                              const std::string& command, size_t columns = 0);

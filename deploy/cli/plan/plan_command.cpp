@@ -106,7 +106,7 @@ bool names_machines(const CommandLine& line) {
   return line.has("--cluster") || line.has("--gpu") || line.has("--gpu-memory");
 }
 
-// A run would use this machine's cards, so the plan does too.
+// Plans for this machine's cards if the flags name no others, as a run would.
 CommandLine with_cards_here(CommandLine line) {
   const configs::RunConfig asked =
       configs::run_config_from_flags("train", line.run_flags);
@@ -118,7 +118,7 @@ CommandLine with_cards_here(CommandLine line) {
   std::vector<wire::NodeCard> cards = find_node_cards().cards;
   int64_t wanted = asked.layout ? asked.layout->world_size() : asked.processes;
   if (wanted == 0) wanted = std::ssize(cards);
-  // With too few cards the request is refused as a run's would be.
+  // With too few cards the request is refused later, as for a run.
   if (cards.empty() || wanted > std::ssize(cards)) return line;
   cards.resize(static_cast<size_t>(wanted));
   std::erase_if(line.run_flags, [](const configs::FlagUse& use) {
@@ -165,7 +165,7 @@ int plan_command(const CommandLine& asked) {
                 "leave one of them out");
   }
   if (!sweep.empty()) check_beside_sweep(given);
-  // At once: the planning may take a while.
+  // Checked first, as the planning may take a while.
   if (line.has("--report")) check_plan_page(line.value_of("--report"));
   // must_fit is false because the plan is made below.
   RunRequest request =

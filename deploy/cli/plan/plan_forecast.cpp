@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// Shared memory between processes on a current server CPU.
+// Assumed for shared memory between processes on a current server CPU.
 constexpr predict::Link kSharedMemory{.bytes_per_second = 1e9,
                                       .latency_seconds = 2e-4};
 
@@ -84,7 +84,7 @@ predict::Link link_inside(const std::optional<PlanMachines>& machines) {
 }
 
 // The link between machines from the catalogue, used without --network. Refuses
-// several machines if the catalogue does not have it.
+// several machines if the catalogue does not have the link's speed.
 predict::Link link_between(const std::optional<PlanMachines>& machines,
                            int64_t number) {
   const configs::Instance instance =
@@ -170,7 +170,7 @@ std::string links_text(const PlanForecast& forecast) {
   return text;
 }
 
-// How the gradients are summed, and why that way.
+// How the gradients are summed, and the reason for this choice.
 std::string sum_text(const PlanForecast& forecast) {
   const predict::StepForecast& step = forecast.step;
   const predict::SumTime& sum = step.gradient_sum;
@@ -200,7 +200,7 @@ std::optional<PlanForecast> forecast_of(
   basis.images_per_second = measured_rate(line);
   const bool is_known = machines && machines->instance &&
                         machines->instance->tensor_teraflops > 0;
-  // Without the network of the machines the plan has no forecast.
+  // If the speed of the network is unknown, the plan has no forecast.
   const bool is_link_known =
       !machines || machines->nodes <= 1 || line.has("--network") ||
       (machines->instance &&

@@ -1,6 +1,6 @@
 // The speed of a run in `headroom plan`: the forecast of a step
-// (parallel/predict/forecast.h) on the planned machines, for people and as
-// JSON. It states what was measured and what is assumed.
+// (parallel/predict/forecast.h) on the planned machines, as text and as JSON.
+// The output distinguishes measurements from assumptions.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,11 @@ namespace headroom::cli {
 struct PlanForecast {
   planner::ForecastBasis basis;
   predict::StepForecast step;
-  int64_t images = 0;  // of one step
+  int64_t images = 0;  // images of one step
   std::string card;    // "NVIDIA H100 80GB"; "process" on a CPU
   bool is_link_measured = false;
-  double loaded_images_per_second = 0;  // of a machine's loaders; or 0
+  // By one machine's loaders; 0: not counted.
+  double loaded_images_per_second = 0;
 
   double images_per_second() const {
     return static_cast<double>(images) / step.seconds();

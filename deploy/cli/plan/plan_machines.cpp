@@ -156,7 +156,8 @@ CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
         {"--processes", {std::to_string(machines.num_gpus())}});
   }
   if (!is_here) {
-    // Bytes on a card differ from those on a CPU, but not between cards.
+    // A tensor's bytes on a card differ from its bytes on a CPU, but not
+    // between cards, so any card serves for the plan.
     std::erase_if(line.run_flags, [](const configs::FlagUse& use) {
       return use.spelling == "--device";
     });

@@ -1,8 +1,9 @@
-// The GPUs for which `headroom plan` plans: those of other machines (--cluster
-// NAME:NODES, --gpu CARD:N, --gpu-memory SIZE), or of this one (--device 0,1).
+// The GPUs for which `headroom plan` plans: GPUs of other machines (--cluster
+// NAME:NODES, --gpu CARD:N, --gpu-memory SIZE), or of this machine (--device
+// 0,1).
 //
-// The plan has one process per GPU. Its tensors must fit into the memory that
-// remains beside the CUDA context, the workspaces and other programs.
+// The plan has one process per GPU. Each process's tensors must fit into the
+// memory that the CUDA context, the workspaces and other programs leave.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,14 @@
 namespace headroom::cli {
 
 struct PlanMachines {
-  // The flag that named them, for messages.
+  // The flag that named the GPUs, for messages.
   std::string flag;
   // The machine named by --cluster; for --gpu a machine with one such card.
   std::optional<configs::Instance> instance;
   int64_t nodes = 0;
-  std::vector<nvml::Card> cards;  // --device
-  // The memory of a GPU, or what is left of it: the minimum over all cards.
+  std::vector<nvml::Card> cards;  // this machine's cards, with --device
+  // The memory of a GPU; with --device, the least memory free on any of the
+  // cards.
   int64_t gpu_memory_bytes = 0;
   int64_t budget_bytes = 0;  // bytes for a process's tensors
 
@@ -54,8 +56,8 @@ CommandLine with_machines(CommandLine line, const PlanMachines& machines);
 void check_layout(const PlanMachines& machines,
                   const configs::RunConfig& config);
 
-// Limits remedies for a request with machines to their number, or to the memory
-// of their GPUs if no machine is named.
+// Limits what remedies may change: the number of machines; with --gpu-memory
+// the number of processes and the memory of a GPU; with --device neither.
 void bound_remedies(planner::RemedyScope& remedies,
                     const PlanMachines& machines,
                     const configs::RunConfig& config);

@@ -138,7 +138,7 @@ struct Cell {
   yaml::SourcePlace place;
 };
 
-// REQUIRES: no quotes; names and numbers need none.
+// REQUIRES: the line has no quotation marks.
 std::vector<Cell> cells_of(const std::string& line, const std::string& file,
                            int number) {
   std::vector<Cell> cells;
@@ -294,7 +294,7 @@ AskData asked_once(const AskData& ask, KnownCounts& known) {
 struct Fit {
   std::string refusal;
   int64_t predicted_peak_bytes = 0;
-  int64_t images = 0;  // the data set's; 0 without one
+  int64_t images = 0;  // images of the data set; 0 without a data set
 };
 
 Fit fit_of(const CommandLine& line, const PlanMachines& machines,
@@ -369,7 +369,7 @@ PriceAnswer price_plans(const CommandLine& given, const AskData& ask) {
   const AskData once = asked_once(ask, known);
   std::map<std::tuple<int64_t, int64_t, int>, Fit> fits;
   int64_t in_data = 0;
-  bool has_epoch_price = false;  // a machine with a known speed fits
+  bool has_epoch_price = false;  // the run fits a machine of known speed
   for (PricedMachine& machine :
        parse_prices(yaml::read_config_file(file, "plan"), file)) {
     PricedPlan plan{.machine = std::move(machine)};

@@ -23,7 +23,7 @@ struct PricedMachine {
   bool is_card = false;
   int64_t number = 1;         // "NAME:2": two machines, or two cards
   double price_per_hour = 0;  // of one machine, in any currency
-  // Measured on all of them together; nullopt if unknown.
+  // Measured on all `number` machines or cards together; nullopt if unknown.
   std::optional<double> images_per_second = {};
 };
 
@@ -40,14 +40,14 @@ struct PricedPlan {
   int64_t num_gpus = 0;
   int64_t gpu_memory_bytes = 0;
   std::string refusal = {};          // "" if the run fits
-  int64_t predicted_peak_bytes = 0;  // of the fullest process, if it fits
+  int64_t predicted_peak_bytes = 0;  // of the fullest process, if the run fits
 
   double price_per_hour() const {
     return machine.price_per_hour * static_cast<double>(machine.number);
   }
   // The price per hour of one GiB of GPU memory.
   double price_per_gibibyte() const;
-  // nullopt if the speed is unknown.
+  // nullopt if the speed is unknown or the run does not fit.
   std::optional<double> epoch_seconds(int64_t images) const;
   std::optional<double> epoch_price(int64_t images) const;
 };
@@ -59,7 +59,7 @@ void rank_by_price(std::vector<PricedPlan>& plans, int64_t images);
 
 struct PriceAnswer {
   std::vector<PricedPlan> plans = {};  // ranked
-  int64_t images = 0;                  // of an epoch; 0 if not needed
+  int64_t images = 0;                  // images of an epoch; 0 if not needed
 };
 
 // Plans for each machine of the list that --prices names. Throws Error (exit 2)

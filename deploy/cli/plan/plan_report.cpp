@@ -24,9 +24,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Cells = std::vector<std::vector<std::string>>;
 
-// The most lines of a table; the JSON document has all.
+// The most lines of a table; the JSON document has all lines.
 constexpr size_t kMostLines = 16;
-// The most data ranks whose samples are listed: each walks over all groups.
+// The most data ranks whose samples are listed: for each one, all groups are
+// visited.
 constexpr int kMostParts = 256;
 
 // Both ends are included: "0-7", "3"; "none" if the range is empty.
@@ -174,7 +175,7 @@ const plan::PhaseBytes& phases_of_stage(const PlanReport& report,
       static_cast<size_t>(plan::rank_of(report.plan.layout, first)));
 }
 
-// The items that matter to most readers; the JSON document has all of them.
+// The items that matter to most readers; the JSON document has all items.
 std::string memory_table(const PlanReport& report) {
   return cut_table({"stage", "model state", "images", "kept", "transient",
                     "communication", "rest", "predicted"},
@@ -245,7 +246,7 @@ Json other_phases_json(const PlanReport& report, size_t stage) {
        memory_json(predict::estimate_checkpoint(request, first))}};
 }
 
-// Warns if the stages cannot overlap, which needs several micro-batches.
+// Warns if the stages cannot overlap, as there is only one micro-batch.
 std::string pipeline_note(const PlanReport& report) {
   if (report.plan.layout.pipeline_parallel_size == 1 ||
       report.parts.front().micro_batches.size() > 1) {

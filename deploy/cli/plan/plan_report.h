@@ -1,6 +1,5 @@
 // The full report of `headroom plan`: the plan that train would use, the
-// reason, and its bytes per stage and rank; for people, and as one JSON
-// document.
+// reason, and its bytes per stage and rank; as text, and as one JSON document.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +33,7 @@ struct PlanReport {
   int64_t one_stage_bytes = 0;
   // The parts of a full batch for the first 256 data ranks.
   std::vector<plan::BatchPart> parts;
-  std::vector<plan::SampleRange> groups;  // of a full batch
+  std::vector<plan::SampleRange> groups;  // batch-norm groups of a full batch
   std::vector<planner::OtherLayout> others;
   // Set if groups are smaller than usual.
   std::optional<std::string> groups_warning;
@@ -43,20 +42,19 @@ struct PlanReport {
   std::optional<PlanForecast> forecast;  // set if a speed is known
 };
 
-// Makes the report from the request alone. Throws Error (exit 2 or 3) if train
-// would refuse it.
+// Throws Error (exit 2 or 3) if train would refuse the request.
 PlanReport make_plan_report(const configs::RunConfig& config, int world_size,
                             bool with_schedule,
                             const planner::RemedyScope& remedies = {});
 
-// A step's memory, grouped for people.
+// Two items of a step's memory that the tables show as sums.
 struct MemoryParts {
   int64_t model_state = 0;  // weights, gradients, optimizer, averages
   int64_t rest = 0;         // targets and workspaces
 };
 MemoryParts memory_parts(const predict::MemoryEstimate& memory);
 
-// A line about the assumed number of classes and boxes if there is no data set.
+// Lines about the numbers of classes and boxes: of the data set, or assumed.
 std::string assumptions_text(const configs::RunConfig& config);
 
 std::string plan_report_text(const PlanReport& report);

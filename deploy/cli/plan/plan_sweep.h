@@ -1,4 +1,5 @@
-// headroom plan --sweep: a table of what fits, by image size and batch.
+// headroom plan --sweep: a table of image sizes and batches that shows which of
+// them fit.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ struct Sweep {
   std::vector<int64_t> batches;      // "batch"
 };
 
-// Parses "img=416,640 batch=8..64": lists, or a range that doubles. An axis
-// that is not named has the request's value. Throws Error (exit 2).
+// Parses "img=416,640 batch=8..64": lists, or a range whose values double. An
+// axis that is not named has the request's value. Throws Error (exit 2).
 Sweep parse_sweep(const std::string& text, const configs::RunConfig& config);
 
 // Refuses flags that a sweep would have to ignore: a flag of an axis that the
@@ -27,11 +28,12 @@ struct SweepCell {
   int64_t image_size = 0;
   int64_t batch = 0;
   bool fits = false;
-  std::string policy;  // this and the next three only if it fits
+  // This and the next three members are set only if the run fits.
+  std::string policy;
   int64_t micro_batch = 0;
   int zero_stage = 0;
   int64_t predicted_peak_bytes = 0;
-  // Sizes of groups if smaller than usual; "" if usual.
+  // The sizes of the batch-norm groups if they are smaller than usual, else "".
   std::string smaller_groups;
   std::string refusal;
 };

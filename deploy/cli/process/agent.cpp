@@ -60,7 +60,8 @@ class Agent {
         client_->register_node(registration(), options_.registration_timeout);
     place_workers({run.slot_cards().begin(), run.slot_cards().end()});
     const interrupts::Watch watch_interrupts;
-    // The rank, because a launcher may start several agents on a machine.
+    // The file's name has the rank, because a launcher may start several agents
+    // on a machine.
     log_ = std::make_unique<LineLog>(
         run.run_directory(),
         cat("workers-", host_name(), "-", options_.launcher_rank));
@@ -81,7 +82,7 @@ class Agent {
  private:
   struct Slot {
     std::string worker_id;
-    std::optional<wire::NodeCard> card;     // nullopt: the CPU, or unknown
+    std::optional<wire::NodeCard> card;     // nullopt: on the CPU, or unknown
     std::unique_ptr<ChildProcess> process;  // nullptr: it did not start
     std::string failure;                    // why it could not be started
     bool reported = false;
@@ -91,7 +92,7 @@ class Agent {
     bool ended() const { return process == nullptr || process->exit_code(); }
   };
 
-  // Only the first agent of a machine prints this.
+  // Only the first agent of a machine prints this warning.
   void say_unused_network(const configs::RunConfig& config) const {
     if (options_.first_local_rank > 0) return;
     const bool speaks_nccl =
@@ -140,7 +141,8 @@ class Agent {
     }
   }
 
-  // The cores near the worker's card, or on the CPU those of its share.
+  // The cores near the worker's card; for a worker on the CPU, its share of the
+  // cores.
   Cores cores_of(size_t k) const {
     const Cores allowed = allowed_cores();
     const int threads = static_cast<int>(threads_);
@@ -179,7 +181,7 @@ class Agent {
       log_->add(process, line);
       if (line.is_shown_at_once()) log::pass_on(*line.record);
     };
-    child.death_signal = SIGUSR1;  // it saves its state, if it has one
+    child.death_signal = SIGUSR1;  // the worker saves its state, if it has one
     slot.reported = false;
     try {
       auto [own, workers] = wire::BeatChannel::make_pair();
@@ -208,7 +210,8 @@ class Agent {
               Clock::now() + std::chrono::milliseconds(order.delay_ms());
         }
       } catch (const CommunicationError&) {
-        return;  // retried at the next tick, until the silence limit
+        // The report is retried at the next tick, until the silence limit.
+        return;
       }
     }
   }
@@ -279,8 +282,9 @@ class Agent {
     return true;
   }
 
-  // Repeated every 5 s while the coordinator does not answer; a notice arrives
-  // early enough for that. Never blocks the loop that watches the workers.
+  // Passes a notice on to the coordinator, and tries again every 5 s while the
+  // coordinator does not answer: a notice arrives early enough for that. Never
+  // blocks the loop that watches the workers.
   void answer_notice() {
     if (!options_.notice || is_leaving() || Clock::now() < next_notice_) return;
     next_notice_ = Clock::now() + std::chrono::seconds(5);
@@ -373,7 +377,7 @@ class Agent {
 
   const AgentOptions& options_;
   const std::string node_id_;
-  const std::string advertise_host_;  // the address of its workers
+  const std::string advertise_host_;  // the address of this agent's workers
   std::unique_ptr<coordinator::ControlClient> client_;
   std::unique_ptr<LineLog> log_;  // must outlive the workers
   NodeCards cards_;
@@ -381,10 +385,10 @@ class Agent {
   int64_t threads_ = 1;
   bool shares_devices_ = false;
   int answered_interrupts_ = 0;
-  Clock::time_point next_notice_{};  // earliest time of the next look
+  Clock::time_point next_notice_{};  // earliest time to look for a notice again
   bool has_shown_notice_ = false;
   bool is_taken_away_ = false;  // the coordinator accepted the notice
-  bool is_forsaken_ = false;    // asked to stop, without an answer
+  bool is_forsaken_ = false;    // no answer to a request to stop
   // When the workers were asked to save because the coordinator is silent.
   std::optional<Clock::time_point> asked_to_save_;
 };

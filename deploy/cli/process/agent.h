@@ -1,14 +1,14 @@
 // Agent: the process that manages one node's workers. It registers the node
 // with the coordinator, starts the workers, sends their heartbeats and reports
-// each exit at once, with the last lines that the process wrote. It starts
-// successors when the coordinator orders them and kills workers that the
+// each exit at once, with the last lines that the worker wrote. It starts new
+// workers when the coordinator orders them, and kills workers that the
 // coordinator has declared lost.
 //
-// The agent ends with the run. If it is asked to stop before, its workers leave
-// at a committed step; the run continues with the other nodes.
+// The agent ends with the run. If it is asked to stop earlier, its workers
+// leave at a committed step; the run continues with the other nodes.
 //
-// Threads: call run_agent from main. The kernel signals a worker when the
-// thread that started it ends.
+// Threads: call run_agent from the main thread. The kernel signals a worker
+// when the thread that started it ends.
 #pragma once
 
 #include <chrono>
@@ -41,13 +41,14 @@ struct SecurityFiles {
 
 struct AgentOptions {
   std::string coordinator;  // HOST:PORT
-  // The network interface for tensors; "" means the coordinator's route.
+  // The network interface for tensors; "": the one that leads to the
+  // coordinator.
   std::string interface;
   SecurityFiles security;
   int processes = 1;  // workers to start
   int launcher_rank = 0;
-  int launcher_size = 0;     // started by the launcher; 0 without one
-  int first_local_rank = 0;  // the first rank of its workers on this host
+  int launcher_size = 0;     // agents that the launcher started, or 0
+  int first_local_rank = 0;  // local rank of this agent's first worker
   // The number of workers of all agents on this host; 0 for a single agent.
   int local_workers = 0;
   std::filesystem::path worker_program;
@@ -60,7 +61,7 @@ struct AgentOptions {
   // busy would make mpirun report the whole run as failed.
   std::chrono::milliseconds grace = std::chrono::seconds(5);
   std::chrono::milliseconds grace_after_success = std::chrono::seconds(60);
-  // Prints a line for people; called from several threads.
+  // Prints a line for the user; called from several threads.
   std::function<void(const std::string&)> print;
   // The number of requests to stop this process. The first one drains this
   // node, the second ends its workers at once.
@@ -68,7 +69,8 @@ struct AgentOptions {
   // The reason why this machine will be taken away soon, which drains this
   // node; "" if it will not. nullptr if there is no source of such notices.
   std::function<std::string()> notice;
-  // The coordinator is on this machine too, so a notice ends the whole run.
+  // Whether the coordinator also runs on this machine, so that a notice ends
+  // the whole run.
   bool has_coordinator = false;
   // The agent's exit code when its workers have left a run that continues.
   int exit_code_of_leaver = 0;

@@ -1,9 +1,9 @@
 // Reads a child's output line by line; decides which lines are shown at once.
 //
 // Log records (parallel/base/log.h) of level warning or above are shown when
-// they arrive. Everything else that a dying process writes is kept as its last
-// words and appears once, in the reason for the end of the run. A refusal does
-// not use the output (see proto/refusal_channel.h).
+// they arrive. The last lines of all output are kept; they explain the end of
+// the run if the process fails. A refusal does not use the output (see
+// proto/refusal_channel.h).
 #pragma once
 
 #include <deque>
@@ -47,7 +47,7 @@ class LineReader {
 // A line of a child: a record of its log, or any other output.
 struct ChildLine {
   std::optional<log::Record> record;
-  std::string text;  // the text that people read
+  std::string text;  // the text to show to the user
 
   bool is_shown_at_once() const {
     return record && record->level >= log::Level::kWarn;

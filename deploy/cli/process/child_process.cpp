@@ -70,7 +70,7 @@ void become(char** command, char** environment, int input_fd, int output_fd,
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   dup2(input_fd >= 0 ? input_fd : open("/dev/null", O_RDONLY), STDIN_FILENO);
-  dup2(output_fd, STDOUT_FILENO);  // the supervisor prints the results
+  dup2(output_fd, STDOUT_FILENO);  // only the supervisor prints results
   dup2(output_fd, STDERR_FILENO);
   for (int fd : passed_fds) fcntl(fd, F_SETFD, 0);
   execve(command[0], command, environment);
@@ -104,7 +104,7 @@ struct ChildProcess::State {
   void ended(int wait_status) {
     exit_code = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
                                          : WEXITSTATUS(wait_status);
-    reader.reset();  // reads the rest
+    reader.reset();  // reads the rest of the output
     if (refusal_fd >= 0) refusal = wire::read_refusal(refusal_fd);
   }
 };

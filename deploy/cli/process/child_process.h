@@ -1,4 +1,5 @@
-// ChildProcess: starts a process, watches it and ends it with this one.
+// ChildProcess: starts a process, watches it, and ends it when this process
+// ends.
 //
 // The child runs in its own process group, so that Ctrl-C reaches only the
 // supervisor. When its parent dies, the kernel sends it `death_signal`. Its
@@ -27,12 +28,12 @@ namespace headroom::cli {
 struct ChildOptions {
   std::string name;                  // "worker 1" in messages
   std::vector<std::string> command;  // command[0] is a path
-  Environment extra_environment;     // added to this process's own
-  int input = -1;                    // its standard input; -1: nothing to read
+  Environment extra_environment;     // added to this process's environment
+  int input = -1;                    // its standard input; -1: /dev/null
   std::vector<int> passed_fds;       // open in the child under the same number
   std::vector<int> cores;            // cores it may run on; empty: its parent's
   int death_signal = SIGKILL;        // sent to it when this process ends
-  bool may_refuse = false;           // it has a refusal channel
+  bool may_refuse = false;           // the child gets a refusal channel
   std::function<void(const ChildLine&)> on_line;
 };
 
@@ -50,10 +51,10 @@ class ChildProcess {
   const std::string& name() const;
   int pid() const;
 
-  // nullopt while it runs. Then its exit code, or 128 + the signal that killed
-  // it; from then on last_words() is complete.
+  // nullopt while the child runs; then its exit code, or 128 + the signal that
+  // killed it. Once it is set, last_words() is complete.
   std::optional<int> exit_code();
-  // Whether a signal ended it.
+  // Whether a signal ended the child.
   bool was_killed() { return exit_code().value_or(0) > 128; }
   std::optional<int> wait(std::chrono::milliseconds timeout);
 
@@ -62,12 +63,14 @@ class ChildProcess {
   // SIGTERM, then SIGKILL after `grace`; returns the exit code.
   int terminate(std::chrono::milliseconds grace);
 
-  // Why it ended, if it `may_refuse` and did. REQUIRES: exit_code() is set.
+  // The refusal that ended the child, if it sent one. REQUIRES: exit_code() is
+  // set.
   const std::optional<wire::Refusal>& refusal() const;
 
-  // The last lines it wrote, with line ends; "" if it wrote nothing.
+  // The last lines that the child wrote, with line ends; "" if it wrote
+  // nothing.
   std::string last_words() const;
-  // The line of last_words() that best explains why it ended.
+  // The line of last_words() that best explains why the child ended.
   std::string telling_line() const;
 
  private:
@@ -88,7 +91,7 @@ class Offspring {
   Offspring(const Offspring&) = delete;
   Offspring& operator=(const Offspring&) = delete;
 
-  // Returns whether all of them have ended.
+  // Returns whether all these processes have ended.
   bool wait(std::chrono::milliseconds timeout) const;
   void kill() const;
 

@@ -3,13 +3,13 @@
 // Memory is allocated on the NUMA node that touches it first, so a worker that
 // the kernel moves to another node computes on remote memory. On the CPU each
 // worker is therefore bound to the node or nodes that contain its share of this
-// machine's cores. A worker with a card is bound to the card's node, which its
-// copies and NCCL's threads use too. Within a node the kernel may move it, so
-// that idle cores are used.
+// machine's cores. A worker with a card is bound to the card's node, near which
+// its copies and NCCL's threads also run. Within a node the kernel may move a
+// worker, so that idle cores are used.
 //
 // mpirun binds each process of a small job to one core by default, and its
-// children inherit that: all workers would share one core. A binding that the
-// user did not ask for is removed.
+// children inherit this binding: all workers would share one core. A binding
+// that the user did not ask for is removed.
 #pragma once
 
 #include <filesystem>
@@ -45,7 +45,7 @@ Cores cores_near_device(
     const std::filesystem::path& folder = "/sys/bus/pci/devices");
 
 // Returns the allowed cores for a worker whose card is near `near`.
-// nullopt: unknown, or no core near it is allowed; bind as on the CPU.
+// nullopt: the near cores are unknown, or none is allowed; bind as on the CPU.
 // Empty: do not bind, because all cores are near, or there are fewer than
 // `threads`.
 std::optional<Cores> cores_of_card_worker(const Cores& near,

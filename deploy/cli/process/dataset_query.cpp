@@ -30,7 +30,7 @@ bool brings_anchors(const configs::RunConfig& config) {
 // A child process that is restarted if it was killed, and that answers with one
 // line of JSON on standard output.
 struct DataReader {
-  std::string run_yaml;           // the run in question
+  std::string run_yaml;           // the run whose data set is read
   std::vector<std::string> keys;  // the keys that the answer sets
   std::string doing;              // "labels were read", for an interrupt
   std::string remedy;             // advice if the child fails silently

@@ -23,7 +23,8 @@ struct WantedFacts {
 };
 
 // Fills in the wanted facts: label_counts; value_range; anchors and
-// anchors_reason. REQUIRES: config.data; for anchors wants_anchors(config).
+// anchors_reason. REQUIRES: config.data is set; for anchors,
+// wants_anchors(config) is true.
 using AskData =
     std::function<void(configs::RunConfig& config, WantedFacts wanted)>;
 
@@ -38,8 +39,8 @@ void forget_found_anchors(configs::RunConfig& config);
 // must be measured first.
 bool take_value_range(configs::RunConfig& config);
 
-// Returns false if the run is resumed, validates, names its anchors, has judged
-// them already or has no data set.
+// Returns false if the run is resumed, only validates, was given anchors, has
+// judged its anchors already, or has no data set.
 bool wants_anchors(const configs::RunConfig& config);
 
 // Whether anchors were judged at this start, not by the resumed run.

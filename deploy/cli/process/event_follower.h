@@ -18,13 +18,14 @@ namespace headroom::cli {
 class EventFollower {
  public:
   explicit EventFollower(const std::string& coordinator);
-  // Waits for the stream to end, so stop the coordinator first. Until then a
-  // broken stream is opened again and continues after the last event.
+  // Waits for the stream to end, so stop the coordinator first. A stream that
+  // breaks before the destructor is called is opened again and continues after
+  // the last event.
   ~EventFollower();
 
   // Returns the events since the last call, oldest first.
   std::vector<wire::EventRecord> take();
-  // The status at the end of the run; nullopt until then.
+  // The status at the end of the run; nullopt before the end.
   std::optional<coordinator::RunStatus> final_status() const;
 
  private:

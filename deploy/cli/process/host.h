@@ -10,12 +10,12 @@ namespace headroom::cli {
 
 std::string host_name();
 
-// The number of cores that this process may use, with respect to its affinity
-// mask and mpirun's binding.
+// The number of cores that this process may use within its affinity mask, which
+// mpirun may have set.
 int usable_cores();
 
-// An IPv4 address at which other hosts reach this one: that of the host name,
-// else that of the first interface that is up. Throws Error if there is none.
+// An IPv4 address at which other hosts reach this one: the address of the host
+// name, else of the first interface that is up. Throws Error if there is none.
 std::string host_address();
 
 // Whether the host name resolves to an address now.

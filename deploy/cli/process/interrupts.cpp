@@ -38,7 +38,7 @@ int64_t clock_ms() {
 void receive(int signal) {
   if (watches == 0) {
     std::signal(signal, SIG_DFL);
-    raise(signal);  // delivered when this returns
+    raise(signal);  // delivered when this handler returns
     return;
   }
   const int64_t now_ms = clock_ms();
@@ -51,7 +51,8 @@ void receive(int signal) {
   errno = before;
 }
 
-// One request when the parent is gone (leave in order), two after 15 s (stop).
+// Returns 1 once the parent has ended (asks for an orderly stop), 2 after 15 s
+// (asks to stop at once).
 int requests_of_lost_parent() {
   if (parent == 0 || getppid() == parent) return 0;
   const int64_t now_ms = clock_ms();

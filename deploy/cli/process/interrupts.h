@@ -6,7 +6,8 @@
 // request, because timeout(1) and some launchers signal both the process and
 // its group. A signal that was ignored at start-up (nohup) stays ignored.
 //
-// Threads: install() once, from main; the rest from any thread.
+// Threads: call install() once, from the main thread; the other functions from
+// any thread.
 #pragma once
 
 #include <chrono>
@@ -16,8 +17,8 @@ namespace headroom::interrupts {
 void install();
 int count();
 
-// Requests a stop without a signal, for example from a button. It counts once
-// however often it is called, and not at all after another request.
+// Requests a stop without a signal, for example from a button. Repeated calls
+// count once; a call after another request does not count.
 void request();
 
 // Waits at most `patience` for a request. Returns whether there is one; returns
@@ -25,7 +26,7 @@ void request();
 bool wait(std::chrono::milliseconds patience);
 
 // From now on the death of the parent (a killed launcher) counts as a request,
-// and after 15 s as a second one.
+// and 15 s later as a second request.
 void watch_parent();
 
 class Watch {

@@ -51,7 +51,8 @@ int new_socket() {
   return fd;
 }
 
-// Every user of this machine may bind or connect to the name.
+// Whether the peer has this process's user: every user of this machine may bind
+// or connect to the name.
 bool is_own_user(int fd) {
   ucred peer{};
   socklen_t size = sizeof peer;
@@ -82,7 +83,7 @@ class Connection {
     const interrupts::Watch watch;
     while (interrupts::count() < 2) {
       pollfd event{fd_, POLLIN, 0};
-      if (poll(&event, 1, -1) < 0) continue;  // a signal
+      if (poll(&event, 1, -1) < 0) continue;  // a signal interrupted poll()
       unsigned char exit_code = 0;
       if (read(fd_, &exit_code, 1) == 1) return exit_code;
       throw no_agent("was killed");

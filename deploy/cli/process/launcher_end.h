@@ -6,7 +6,7 @@
 // exit code. They connect to an abstract Unix socket, which has no file and
 // which the kernel closes however the agent ends.
 //
-// Threads: use them from main.
+// Threads: use these functions from the main thread.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ std::string torchelastic_error(const std::string& reason,
                                std::chrono::system_clock::time_point at);
 
 // Writes the reason of a failure to the file that the job's launcher reads, if
-// it has one. Never throws: the exit code is enough.
+// there is such a file. Never throws: the exit code is enough.
 void leave_failure(const LauncherJob& job, const std::string& reason) noexcept;
 
 // The agent's end of the socket; the agent holds it from its start.
@@ -34,7 +34,7 @@ class LocalVerdict {
   LocalVerdict& operator=(const LocalVerdict&) = delete;
 
   // Sends the exit code to the other processes. Waits at most `patience` for
-  // those that have not connected yet.
+  // processes that have not connected yet.
   void tell(int exit_code, std::chrono::milliseconds patience);
 
  private:

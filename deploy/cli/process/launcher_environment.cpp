@@ -19,7 +19,7 @@
 namespace headroom::cli {
 namespace {
 
-// More processes than any job has; small enough that a product of two fits.
+// More processes than any job has.
 constexpr int kMostRanks = 1 << 20;
 constexpr int kLastPort = 65535;
 // SageMaker's list of hosts, for images without its Python toolkit.
@@ -244,7 +244,8 @@ class Reader {
                     job.local_workers);
       return;
     }
-    // Without any of these each process counts as the only one on its host.
+    // Without any of these variables each process counts as the only one on its
+    // host.
     const bool has_local = set_among(environment_, row_.local_rank) ||
                            set_among(environment_, row_.local_size) ||
                            !row_.node.empty() || !row_.nodes.empty();
@@ -280,7 +281,8 @@ class Reader {
   }
 
   void read_devices(LauncherPlace& place) const {
-    // Slurm may write the kind first: "h100:2". A list has no single number.
+    // Slurm may write the kind first: "h100:2". A list of kinds has no single
+    // number.
     const std::string text = text_of(row_.devices);
     const auto number =
         text.find(',') == std::string::npos
@@ -291,8 +293,8 @@ class Reader {
     place.promises_cards = row_.promises_cards && place.workers > 0;
   }
 
-  // The name of the row's variable. If the name contains '*', the matching
-  // variable whose list contains this pod.
+  // The name of the variable with the row's hosts. If the row's name contains
+  // '*', the matching variable whose list contains this pod.
   std::string hosts_name() const {
     const size_t star = row_.hosts.find('*');
     if (star == std::string_view::npos) return std::string(row_.hosts);

@@ -5,7 +5,7 @@
 // The same command runs alone, under mpirun, srun, torchrun and others; only
 // environment variables differ. launcher_table.h has a row for each launcher. A
 // launcher that does not name rank 0's machine needs a shared folder
-// (rendezvous.h), in which the file is named after the job's name found here.
+// (rendezvous.h), in which a file is named after LauncherPlace::job_id.
 #pragma once
 
 #include <chrono>
@@ -20,26 +20,27 @@ namespace headroom::cli {
 
 // The position of an agent among the agents of its job.
 struct LauncherPlace {
-  std::string launcher;  // its name, for messages
+  std::string launcher;  // the launcher's name, for messages
   int rank = 0;
   int size = 1;
   int local_rank = 0;  // its rank among the agents of this host
   int local_size = 1;
-  // Unique among the jobs of all users of a shared folder, also over time. Only
-  // letters, digits, '.', '_' and '-'. "" if the launcher names no job.
+  // Differs from the job_id of every other job that uses a shared folder, also
+  // of other users and at other times. Only letters, digits, '.', '_' and '-'.
+  // "" if the launcher names no job.
   std::string job_id;
   // The number of this agent's workers, from the launcher's number of devices;
   // 0 if the launcher does not count them.
   int workers = 0;
-  // The devices are cards; a run on the CPU ignores their number.
+  // Whether the devices are cards; a run on the CPU ignores their number.
   bool counts_cards = false;
-  bool promises_cards = false;  // a machine without them is broken
+  bool promises_cards = false;  // a machine without cards is an error
 
   bool one_host() const { return local_size == size; }
 };
 
 struct LauncherJob {
-  const Launcher* launcher = nullptr;  // its row in the table
+  const Launcher* launcher = nullptr;  // the launcher's row in the table
   LauncherPlace place;
   // False if the number of agents is unknown (the pods of an Indexed Job). Only
   // the rank in `place` is valid then.
@@ -48,7 +49,8 @@ struct LauncherJob {
   // (Started::kWorkers): 0 becomes the agent, the others wait for its end.
   int local_worker = 0;
   int local_workers = 1;
-  // Equal in all of these; different for every other start of a job here.
+  // Equal in all processes that share an agent; different for every other start
+  // of a job on this machine.
   std::string local_key;
   // For a launcher that restarts its processes: `starter` is equal in all
   // starts by one launcher process; `run_key` is equal in all starts of the
@@ -57,11 +59,12 @@ struct LauncherJob {
   std::string starter;
   std::string run_key;
   // HOST:PORT of rank 0's coordinator, and the variable that it was read from.
-  // ":PORT" on rank 0 if the launcher gives the address only to the others. ""
-  // if the launcher names no machine.
+  // ":PORT" on rank 0 if the launcher gives the address only to the other
+  // ranks. "" if the launcher names no machine.
   std::string coordinator;
   std::string coordinator_from;
-  // Other launchers whose variables are set too, because they started this one.
+  // Other launchers whose variables are also set, because they started this
+  // launcher.
   std::vector<std::string> around;
   // The file for the reason of a failure; "" if there is none.
   std::string error_file;
@@ -69,11 +72,12 @@ struct LauncherJob {
   // The exit code of an agent whose workers have left a run that continues.
   int exit_code_of_leaver() const;
   // For example "torchrun inside srun: torchrun's variables count"; "" if no
-  // launcher is around this one.
+  // other launcher started this launcher.
   std::string around_text() const;
 };
 
-// Facts about the machine that are read besides the variables.
+// Properties of the machine that are read in addition to the environment
+// variables.
 struct LauncherMachine {
   std::string name;  // the host name
   // Reads a file; nullopt if it cannot be read.
@@ -89,8 +93,9 @@ std::optional<LauncherJob> read_launcher(
     const LauncherMachine& machine = this_machine());
 
 // Every process of a job finds the same mistake, but only rank 0 reports it.
-// Its end makes the launcher interrupt the others. Waits at most `patience` for
-// that interrupt and returns whether it came. Returns false at once for rank 0.
+// Rank 0's end makes the launcher interrupt the other processes. Waits at most
+// `patience` for that interrupt and returns whether it came. Returns false at
+// once for rank 0.
 bool wait_for_rank_zero(const LauncherPlace& place,
                         std::chrono::milliseconds patience);
 

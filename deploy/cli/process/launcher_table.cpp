@@ -8,7 +8,7 @@ namespace headroom::cli {
 namespace {
 
 // Slurm also sets SLURM_PROCID and SLURM_NTASKS in the batch script and in an
-// interactive shell. Their steps have special numbers or none.
+// interactive shell. There the number of the step is a special one, or missing.
 bool is_task_of_srun(const Environment& environment) {
   constexpr int64_t kFirstSpecialStep = 0xfffffff0;
   return parse_whole(environment.at("SLURM_STEP_ID"), 0, kFirstSpecialStep - 1)
@@ -42,8 +42,9 @@ constexpr Launcher kLaunchers[] = {
      .exit = WhoseExit::kEveryProcess,
      .error_form = ErrorFile::kTorchelastic,
      .error_file = "TORCHELASTIC_ERROR_FILE"},
-    // The name space is a 16-bit hash and repeats. The transport key is random
-    // and equal in all processes of a job, so both together are unique.
+    // PMIX_NAMESPACE is a 16-bit hash, so its values repeat. The transport key
+    // is random and equal in all processes of a job, so both together are
+    // unique.
     {.name = "mpirun",
      .recognised_by = {"OMPI_COMM_WORLD_RANK"},
      .started = Started::kAgents,
@@ -96,7 +97,8 @@ constexpr Launcher kLaunchers[] = {
      .rank = "PMIX_RANK",
      .job = "PMIX_NAMESPACE",
      .exit = WhoseExit::kEveryProcess},
-    // Trainer's variables are options of torchrun; for jobs without torchrun.
+    // Kubeflow Trainer sets torchrun's options as variables. This row is for
+    // its jobs that do not start torchrun.
     {.name = "Kubeflow Trainer",
      .recognised_by = {"PET_NNODES", "PET_NODE_RANK"},
      .rank = "PET_NODE_RANK",

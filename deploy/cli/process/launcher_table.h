@@ -35,8 +35,9 @@ enum class HostList {
   kFileOfSlots,  // the name of a file: a name per line, repeated for each slot
 };
 
-// Whose exit code decides the result of the job. It determines the exit code of
-// an agent whose workers have left a run that continues.
+// The processes whose exit codes decide the result of the job. An agent whose
+// workers have left a run that continues ends with the code that keeps the job
+// alive.
 enum class WhoseExit {
   kEveryProcess,  // any failure fails the job: the agent ends with 0
   kRankZero,      // only rank 0 counts: the agent ends with 0
@@ -55,12 +56,13 @@ enum class ErrorFile {
 // launcher has no such variable.
 struct Launcher {
   std::string_view name{};  // for messages
-  // Recognised if all of these are set, `absent` is not, and `is_meant` agrees.
+  // The launcher is recognised if all these variables are set, `absent` is not
+  // set, and `is_meant` is nullptr or returns true.
   std::array<std::string_view, 4> recognised_by{};
   std::string_view absent{};
   bool (*is_meant)(const Environment&) = nullptr;
-  // Other launchers set these variables too. Then a launcher further out that
-  // gives the same rank and a number of ranks replaces this row.
+  // Whether other launchers set these variables too. Then an outer launcher
+  // that gives the same rank and a number of ranks replaces this row.
   bool gives_way = false;
   Started started = Started::kNodes;
   // The rank and number of processes (kAgents) or of machines (otherwise).
@@ -78,11 +80,11 @@ struct Launcher {
   // The number of devices of an agent, which is its number of workers unless a
   // flag gives it. A value that is not a number, such as "auto", is ignored.
   std::string_view devices{};
-  // The devices are cards. A machine without cards is then refused as broken
+  // Whether the devices are cards. A machine without cards is then refused
   // instead of training on the CPU.
   bool promises_cards = false;
-  // All machines in the order of their ranks. If the row has no `rank`, it is
-  // the position of `own_host` (or of this machine's name) in the list.
+  // All machines in the order of their ranks. If the row has no `rank`, the
+  // rank is the position of `own_host` (or of this machine's name) in the list.
   std::string_view hosts{};
   HostList host_list = HostList::kNone;
   std::string_view own_host{};
@@ -95,8 +97,8 @@ struct Launcher {
   // How often the launcher has restarted the same processes.
   std::string_view restarts{};
   std::string_view run_id{};  // the job's name, equal in all its restarts
-  // Together these identify the job among all jobs, also over time. Needed by
-  // launchers that name no machine: their processes meet in a folder.
+  // These two values identify the job among all jobs, also earlier ones. Only
+  // launchers that name no machine need them: their processes meet in a folder.
   std::string_view job{};
   std::string_view job_again{};
   WhoseExit exit = WhoseExit::kEveryProcess;

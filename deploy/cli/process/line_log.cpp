@@ -92,7 +92,7 @@ void LineLog::write(const std::string& record) {
     rotate();
   }
   out_ << record << std::flush;
-  out_.clear();  // the disk may have room again later
+  out_.clear();  // a later line is tried again: the disk may have space then
   written_bytes_ += bytes;
 }
 

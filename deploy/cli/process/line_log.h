@@ -34,8 +34,9 @@ struct LineLogLimits {
 
 class LineLog {
  public:
-  // The run may not have begun to write to `run_directory` yet. One process at
-  // a time owns a `name`; the next one with it writes to NAME-2.jsonl.
+  // The run may not have begun to write to `run_directory` yet. Only one
+  // process at a time writes to NAME.jsonl; a second one with the same name
+  // writes to NAME-2.jsonl.
   LineLog(std::filesystem::path run_directory, std::string name,
           const LineLogLimits& limits = {});
   ~LineLog();
@@ -54,7 +55,7 @@ class LineLog {
   std::string name_;
   const LineLogLimits limits_;
   std::mutex mutex_;
-  std::deque<std::string> waiting_;  // records
+  std::deque<std::string> waiting_;  // JSON lines for the file
   std::ofstream out_;
   int64_t written_bytes_ = 0;
   int lock_ = -1;

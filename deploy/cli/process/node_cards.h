@@ -20,7 +20,7 @@ struct NodeCards {
   std::string no_card_reason;  // "" if there is a card
   // Cards that the driver lists but no worker can use, and why; "" if none.
   std::string unusable_cards;
-  std::vector<std::string> lines;  // for people: "card 0: NVIDIA H200, …"
+  std::vector<std::string> lines;  // for the user: "card 0: NVIDIA H200, …"
 };
 
 NodeCards find_node_cards();

@@ -43,7 +43,8 @@ bool is_address_file(const fs::path& file) {
          name.find(".address") != std::string::npos;
 }
 
-// The locked folder; -1 if there is none, or it is locked otherwise.
+// Returns a descriptor of the locked folder; -1 if the folder does not exist or
+// the lock is not free.
 int locked(const fs::path& folder, int operation) {
   const int opened =
       open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -75,10 +76,11 @@ void remove_left_behind(const fs::path& parent, unsigned user_id) {
   }
 }
 
-// Throws unless the folder is a private one of this user, without other files.
+// Throws unless this is a private folder of this user without other files.
 void require_private(const RendezvousFolder& folder, unsigned user_id) {
   struct stat found {};
-  if (lstat(folder.path.c_str(), &found) != 0) return;  // removed just now
+  // Another process has just removed it.
+  if (lstat(folder.path.c_str(), &found) != 0) return;
   if (!S_ISDIR(found.st_mode)) refuse_folder(folder, "is no folder");
   if (found.st_uid != user_id) {
     refuse_folder(folder, cat("belongs to user ", found.st_uid,
@@ -185,7 +187,7 @@ void withdraw_address(const RendezvousFolder& folder,
                       const std::string& job_id) noexcept {
   std::error_code ignored;
   fs::remove(file_of(folder, job_id), ignored);
-  // Leaves a folder that is not empty.
+  // rmdir() fails for a folder that is not empty, which then stays.
   if (folder.is_private) rmdir(folder.path.c_str());
 }
 

@@ -11,8 +11,9 @@
 //
 // A private folder has mode 0700. Each process of the job holds a lock on it,
 // which the kernel releases when the process ends. A folder with an address and
-// without a lock belongs to a job that was killed; the next job removes both.
-// No other file is ever removed, and no folder that has another file.
+// without a lock belongs to a job that was killed; the next job removes the
+// address and the folder. No other file is ever removed, and no folder that has
+// another file.
 #pragma once
 
 #include <filesystem>
@@ -32,7 +33,7 @@ struct RendezvousFolder {
 };
 
 // The folder in which the job's processes meet: `flag` (--rendezvous) if given,
-// else a private one under `temporary_directory` if all processes are on one
+// else a private folder under `temporary_directory` if all processes are on one
 // host. Otherwise throws Error (exit 2) with the remedy. Pure.
 RendezvousFolder rendezvous_folder(
     const LauncherPlace& place, const std::string& flag,
@@ -49,13 +50,14 @@ RendezvousFolder rendezvous_folder(
 // The data that rank 0 publishes, in a file that only its user may read.
 struct MeetingPoint {
   std::string address;  // HOST:PORT
-  std::string token;    // rank 0's token; "" if it made none
+  std::string token;    // rank 0's token; "" if it drew none
 };
 
 void publish_address(const RendezvousFolder& folder, const std::string& job_id,
                      const MeetingPoint& meeting);
 
-// Returns nullopt until the file exists. Throws Error if it is invalid.
+// Returns nullopt until the file exists. Throws Error if its content is
+// invalid.
 std::optional<MeetingPoint> read_address(const RendezvousFolder& folder,
                                          const std::string& job_id);
 

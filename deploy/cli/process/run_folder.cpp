@@ -25,7 +25,8 @@ Error unmade(const fs::path& folder, const std::error_code& why) {
                "choose a writable one with --project DIR");
 }
 
-// Removes a log that a killed run left. A file that is not such a log is kept.
+// Removes a log that a killed run left. Throws if another run still writes to
+// it, or if the file is no such log.
 void remove_stale_log(const fs::path& file) {
   const fs::path lock_file = file.string() + run_files::kLogLockSuffix;
   const int lock = ::open(lock_file.c_str(),
@@ -87,7 +88,7 @@ RunFolder::~RunFolder() {
 
 void RunFolder::write_token(const std::string& token) const {
   std::error_code ignored;
-  fs::remove(token_file(), ignored);  // left by a killed run
+  fs::remove(token_file(), ignored);  // a killed run may have left one
   const std::string line = token + "\n";
   const int file =
       ::open(token_file().c_str(),

@@ -19,7 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kPrefix = "headroom-sockets-";
-// The path of a socket has at most 107 characters, and names are added.
+// The path of a socket has at most 107 characters, which must also suffice for
+// the socket's name.
 constexpr size_t kLongestFolder = 64;
 
 fs::path parent_folder() {
@@ -31,7 +32,8 @@ fs::path parent_folder() {
   return is_usable ? temporary : fs::path("/tmp");
 }
 
-// Returns -1 if another process holds it, or it is not this user's folder.
+// Locks the folder and returns its descriptor. Returns -1 if another process
+// holds the lock, or if it is not this user's folder.
 int hold(const fs::path& folder) {
   const int handle =
       ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

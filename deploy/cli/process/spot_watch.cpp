@@ -57,7 +57,7 @@ MetadataAnswer ask_service(const sockaddr_in& service, milliseconds limit,
       fd.get(), reinterpret_cast<const sockaddr*>(&service), sizeof service);
   if (connected != 0 && (errno != EINPROGRESS || !wait_for(POLLOUT))) return {};
   // A new connection's buffer has room for the whole request. If the connection
-  // failed, this fails.
+  // failed, send() fails.
   if (send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(text.size())) {
     return {};
@@ -141,7 +141,7 @@ SpotNews SpotPoll::advance(const AskMetadata& ask) {
   SpotNews news;
   if (token_.empty() && !take_token(ask)) return news;
   MetadataAnswer action = get(kAction);
-  if (action.status == kUnauthorized) {  // the token has ended
+  if (action.status == kUnauthorized) {  // the token has expired
     if (!take_token(ask)) return news;
     action = get(kAction);
   }
@@ -221,7 +221,7 @@ bool is_amazon_machine(const std::filesystem::path& dmi) {
   return begins("sys_vendor", "amazon ec2") ||
          begins("board_vendor", "amazon ec2") ||
          begins("bios_vendor", "amazon ec2") ||
-         // Older machines have it here, readable by root only.
+         // Older machines have the name here, readable by root only.
          begins("product_uuid", "ec2");
 }
 

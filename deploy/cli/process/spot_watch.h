@@ -38,15 +38,15 @@ using AskMetadata = std::function<MetadataAnswer(const std::string& request,
 struct SpotNews {
   // Why this machine's workers must leave; "" if there is no notice.
   std::string notice = {};
-  // A line for people; set only the first time that there is a warning.
+  // A line for the user; set only the first time that there is a warning.
   std::string warning = {};
   bool is_answered = false;  // a metadata service answered
 };
 
-// What to ask next, and what the answers mean.
+// Chooses the requests and interprets the answers.
 class SpotPoll {
  public:
-  // Calls `ask` at most four times, and once if there is no answer.
+  // Calls `ask` at most five times, and only once if there is no answer.
   SpotNews advance(const AskMetadata& ask);
 
  private:
@@ -83,7 +83,7 @@ class SpotWatch {
   mutable std::mutex mutex_;  // guards notice_
   std::condition_variable_any changed_;
   std::string notice_;
-  std::jthread thread_;  // last: it uses the other members
+  std::jthread thread_;  // declared last: it uses the other members
 };
 
 // Whether the firmware identifies this machine as Amazon EC2. `dmi` is a folder
@@ -95,7 +95,8 @@ bool is_amazon_machine(const std::filesystem::path& dmi);
 void require_spot_choice(const std::string& choice);
 
 // The watch that `choice` asks for. "auto" watches on a machine of Amazon EC2.
-// Returns nullptr if there is nothing to watch. Throws as above.
+// Returns nullptr if there is nothing to watch. Throws Error (exit 2) like
+// require_spot_choice().
 std::unique_ptr<SpotWatch> watch_spot(
     const std::string& choice, std::function<void(const std::string&)> print,
     const std::filesystem::path& dmi = "/sys/class/dmi/id");

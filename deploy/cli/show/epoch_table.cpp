@@ -36,7 +36,7 @@ struct ColumnShape {
   int rank;      // columns of the highest rank are left out first
 };
 
-// In the order of the table.
+// The columns in the order of the table.
 constexpr std::array<ColumnShape, 14> kColumns = {{
     {Column::kEpoch, "Epoch", 0, 0},
     {Column::kMemory, "Memory", 10, 5},
@@ -55,7 +55,7 @@ constexpr std::array<ColumnShape, 14> kColumns = {{
 }};
 constexpr int kHighestRank = 11;
 
-// The narrowest useful bar, with its count.
+// The width of the narrowest useful bar with its count.
 constexpr size_t kFewestBarColumns = 24;
 
 // The width of "100/100" with its margin.
@@ -136,7 +136,8 @@ Progress bar_of_epoch(const wire::RunProgress& progress,
   return bar;
 }
 
-// Starts the bar below the matching header columns if there is room.
+// The epoch's cells below their headings, as far as there is room, then the
+// bar.
 std::string epoch_in_progress(const coordinator::RunStatus& status,
                               std::optional<double> eta_seconds, size_t columns,
                               const TerminalStyle& style) {

@@ -8,7 +8,7 @@
 // 12/13  58.3 img/s
 //
 // A wide terminal shows more columns, a narrow one fewer; lines never wrap. The
-// memory is that of the rank that needs most. Pure functions.
+// column Memory is for the rank that needs most. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,8 @@ struct EpochLine {
 std::string epoch_header(int64_t num_epochs, size_t columns);
 std::string epoch_table_line(const EpochLine& line, size_t columns);
 
-// The live line: an epoch, the validation after it, or a validation alone.
+// The live line of an epoch, of the validation after it, or of a run that only
+// validates.
 std::string live_line(const coordinator::RunStatus& status,
                       std::optional<double> eta_seconds, size_t columns,
                       const TerminalStyle& style);

@@ -135,7 +135,7 @@ class Check {
     return true;
   }
 
-  // Checks that samples rise with their draws over an epoch.
+  // Checks that the sample indices rise with their draws over an epoch.
   void check_draws(const records::StepLine& entry,
                    const sampling::EpochStep& at) {
     const std::vector<int64_t>& samples = entry.samples;
@@ -214,9 +214,9 @@ class Check {
   LedgerReport report_;
   int64_t line_ = 0;
   int64_t next_step_ = 0;
-  uint64_t generation_ = 0;  // of the previous line
+  uint64_t generation_ = 0;  // the generation of the previous line
   int64_t epoch_ = 0;
-  bool epoch_has_ended_ = false;  // its last positions were used
+  bool epoch_has_ended_ = false;  // the epoch's last positions were used
   std::vector<int64_t> used_;     // the line that used each sample; 0 if unused
   int64_t num_used_ = 0;
   // With image weights: the epoch's samples, ordered by their draws.

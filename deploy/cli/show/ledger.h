@@ -3,9 +3,9 @@
 //
 // The samples of step n are a function of (seed, n, global batch, size of the
 // data set) (worker/data/sampling/sampler.h). steps.jsonl lists the samples
-// that each committed step used; run.yaml has the other values. Both are
-// compared sample by sample, so a line that was lost, duplicated, reordered or
-// altered is found and named. These rules are checked:
+// that each committed step used; run.yaml has the other values. The computed
+// and the listed samples are compared one by one, so a line that was lost,
+// duplicated, reordered or altered is found and named. These rules are checked:
 //
 //   steps      0, 1, 2, ... each once; generations never decrease, except to
 //              1 when a resumed run begins
@@ -19,8 +19,8 @@
 // sample index rises with the number. So other rules replace the sampler's
 // order:
 //
-//   a step     as many samples as it has positions
-//   an epoch   n samples, rising with their draws
+//   a step     as many samples as the step has positions
+//   an epoch   n samples, whose indices rise with their draws
 //
 // This finds lines that were lost, duplicated, reordered or altered, except a
 // sample that was replaced by one that its neighbours' draws also allow.
@@ -36,18 +36,19 @@ namespace headroom::cli {
 struct LedgerRules {
   uint64_t seed = 0;
   int64_t global_batch_size = 1;
-  bool order_is_known = true;  // false: --rect
-  bool by_weight = false;      // --image-weights
+  bool order_is_known = true;  // false with --rect
+  bool by_weight = false;      // with --image-weights
 };
 
 struct LedgerReport {
-  int64_t num_steps = 0;    // lines
+  int64_t num_steps = 0;    // lines of steps.jsonl
   int64_t num_samples = 0;  // the data set's size; 0 before the first line
   int64_t complete_epochs = 0;
   int64_t used_in_open_epoch = 0;  // samples of the unfinished epoch
-  uint64_t generations = 0;        // the newest
+  uint64_t generations = 0;        // the newest generation
   bool by_weight = false;          // samples may repeat
-  // The last line is incomplete: the run was killed there, or still writes.
+  // The last line is incomplete: the run was killed while it wrote this line,
+  // or is still writing it.
   bool torn_last_line = false;
   std::vector<std::string> problems;  // the first kMaxProblems, in line order
   int64_t num_problems = 0;

@@ -41,11 +41,12 @@ bool is_validation(const coordinator::RunStatus& status);
 std::optional<double> remaining_seconds(const wire::RunProgress& progress,
                                         coordinator::TimePoint now, Pace& pace);
 
-// The whole run: its steps, or the images of a validation.
+// The progress of the whole run, in steps, or in images of a validation.
 Progress progress_of_run(const coordinator::RunStatus& status,
                          std::optional<double> eta_seconds);
 
-// The line of a training; its memory is that of the rank that needs most.
+// The line of a training or of a validation. The memory of a training is that
+// of the rank that needs most.
 std::string progress_line(const coordinator::RunStatus& status,
                           std::optional<double> eta_seconds);
 

@@ -13,9 +13,9 @@ constexpr int64_t kLinesAHeader = 20;
 
 }  // namespace
 
-// Keeps the lines of a log in the order of the events: no line of an epoch
-// before the lines of the epoch before it. A resumed run starts in an epoch
-// whose predecessor gets no line.
+// Whether a line about the current epoch is due. Log lines keep the order of
+// the events: an epoch gets no line before the lines of the previous epoch. A
+// resumed run starts in an epoch whose predecessor gets no line.
 bool ProgressReporter::is_time_for_a_line(const wire::RunProgress& progress,
                                           coordinator::TimePoint now) const {
   const bool is_next =
@@ -107,7 +107,7 @@ ProgressReporter::Output ProgressReporter::event(const wire::EventRecord& event,
   Output output;
   const bool is_word_for_word =
       event.event == EventKind::kWeights || event.event == EventKind::kNetwork;
-  if (is_word_for_word && !event.warning) {  // transferred; measured
+  if (is_word_for_word && !event.warning) {  // the reason is the whole line
     output.lines.push_back(event.reason);
     return output;
   }

@@ -8,7 +8,7 @@
 // Warnings are printed at once. A fault is printed too, unless it ends the run:
 // its text is then the run's last line and is not printed twice.
 //
-// Threads: one. Time is an argument.
+// Threads: call the functions from one thread. Time is an argument.
 #pragma once
 
 #include <cstddef>
@@ -54,13 +54,13 @@ class ProgressReporter {
   coordinator::RunStatus last_;
   std::optional<double> eta_seconds_;
   int64_t told_steps_ = 0;  // steps up to the end of the newest printed epoch
-  int64_t first_step_ = 0;  // the first one that was seen
+  int64_t first_step_ = 0;  // the first step that was seen
   std::optional<coordinator::TimePoint> first_step_time_, last_line_;
   // On a terminal: a trained epoch whose line waits for its validation.
   std::optional<EpochLine> waiting_;
   int64_t waiting_step_ = 0;  // committed steps at the end of that epoch
   coordinator::TimePoint waiting_since_;
-  std::string header_;  // the newest one that was shown
+  std::string header_;  // the newest header that was shown
   int64_t lines_since_header_ = 0;
 };
 

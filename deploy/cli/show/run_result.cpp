@@ -35,7 +35,7 @@ std::string text_of(const Json& json) {
 std::string metric(const Json& summary, const char* key, const char* name) {
   if (!summary.contains(key) || !summary[key].is_number()) return "";
   const double value = summary[key].get<double>();
-  // COCO's -1: there are no such objects.
+  // COCO reports -1 if there are no objects to evaluate.
   return std::string("  ") + name + " " +
          (value < 0 ? "    -" : fixed_text(value, 3));
 }
@@ -44,7 +44,7 @@ std::string row(const std::string& name, const Json& result) {
   std::string text = "          " + padded(name, 16);
   text += metric(result, "precision", "P") + metric(result, "recall", "R") +
           metric(result, "map50", "mAP50") + metric(result, "map", "mAP");
-  // headroom val adds COCO's AP by object size; -1 means that there are none.
+  // headroom val adds COCO's AP by object size; -1: no objects of that size.
   if (result.contains("coco") && result["coco"].is_object()) {
     const auto by_size = [&](const char* size, const char* name) {
       return result["coco"].contains(size)
@@ -173,7 +173,7 @@ wire::EventRecord event_of(const records::EventLine& line) {
           .time = line.time};
 }
 
-// A number that a step may lack.
+// Returns 0 for a number that a step lacks.
 double known(double number) { return std::isfinite(number) ? number : 0; }
 
 int64_t bytes_of(double bytes) {
@@ -182,8 +182,9 @@ int64_t bytes_of(double bytes) {
 
 struct FolderState {
   configs::RunConfig config;
-  std::optional<records::EventLine> end;  // run_over, once it is written
-  std::optional<records::StepLine> step;  // the last one
+  // The run_over event, if it is written.
+  std::optional<records::EventLine> end;
+  std::optional<records::StepLine> step;  // the last step
   bool is_live = false;
   Json summary;
 
@@ -206,7 +207,7 @@ FolderState read_folder(const std::string& run_directory) {
   FolderState state;
   state.config =
       configs::parse_run_config(yaml::read_config_file(file, "status"), file);
-  // A run that was resumed still has the end of the run before it.
+  // The files of a resumed run still contain the end of its earlier start.
   state.is_live = is_live(run_directory);
   for (records::EventLine& newest : records::last_events(run_directory, 1)) {
     if (newest.kind == to_string(EventKind::kRunOver) && !state.is_live) {

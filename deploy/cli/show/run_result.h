@@ -1,6 +1,6 @@
-// The output at a run's end, for people and as one JSON document. The content
-// of summary.json arrives as text in RunStatus::result_json; members that it
-// lacks are not shown.
+// The output at a run's end, as text and as one JSON document. The content of
+// summary.json arrives as text in RunStatus::result_json; members that it lacks
+// are not shown.
 #pragma once
 
 #include <filesystem>
@@ -21,16 +21,16 @@ std::string result_text(const configs::RunConfig& config,
 std::string result_json(const RunExit& end, const std::string& run_directory,
                         const std::string& summary_json);
 
-// The command that resumes a run that stopped early; "" if it saved nothing or
-// its reason contains the command already.
+// The command that resumes a run that stopped early; "" if the run saved
+// nothing or its reason contains the command already.
 std::string resume_hint(const RunExit& end, const std::string& run_directory);
 
-// A summary of a run directory, for people or as one JSON document: progress,
-// end and results. Throws Error (exit 2) if the folder is not a run's.
+// A summary of a run directory, as text or as one JSON document: progress, end
+// and results. Throws Error (exit 2) if the folder is not a run's.
 std::string folder_summary(const std::string& run_directory);
 std::string folder_summary_json(const std::string& run_directory);
 
-// The state of a live run, as far as its files have it: progress, memory of
+// The state of a live run, as far as its files contain it: progress, memory of
 // each rank, newest events. The number of steps per epoch is known only after
 // the first epoch. Throws as folder_summary() does.
 coordinator::RunStatus folder_status(const std::string& run_directory);

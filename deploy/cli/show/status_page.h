@@ -1,7 +1,7 @@
 // Formats a run for `headroom status --watch`: on a terminal a page that is
 // redrawn in place, on a pipe only lines with news.
 //
-// Threads: one. Time is an argument.
+// Threads: call the functions from one thread. Time is an argument.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ class StatusPage {
   std::vector<std::string> lines(const coordinator::RunStatus& status,
                                  TerminalSize size, coordinator::TimePoint now);
 
-  // Lines for what happened since the last call: a changed state, each event,
-  // and the progress after each tenth of an epoch or validation.
+  // Lines for the news since the last call: a changed state, each event, and
+  // the progress after each tenth of an epoch or validation.
   std::vector<std::string> news(const coordinator::RunStatus& status,
                                 coordinator::TimePoint now);
 
@@ -38,14 +38,15 @@ class StatusPage {
   const TerminalStyle style_;
   Pace pace_;
   std::optional<double> eta_seconds_;
-  std::optional<ValidatedEpoch> validated_;  // the newest one that was seen
+  // The newest validation that was seen.
+  std::optional<ValidatedEpoch> validated_;
   std::string told_state_;
   int64_t told_sequence_ = 0;
   int64_t told_tenths_ = -1;  // tenths of epochs since the start
 };
 
 // "|██████░░░   |": filled up to the measured bytes, shaded up to the predicted
-// ones. The bar's end is the limit, if there is one.
+// bytes. The bar's end is the limit, if there is one.
 std::string memory_cells(int64_t measured, int64_t predicted, int64_t limit,
                          size_t cells, const TerminalStyle& style);
 

@@ -1,4 +1,4 @@
-// Formats a RunStatus as a table for people, and as JSON.
+// Formats a RunStatus as a text table, and as JSON.
 #pragma once
 
 #include <string>

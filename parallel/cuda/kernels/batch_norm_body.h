@@ -47,7 +47,7 @@ HEADROOM_HD Pack<T, V> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, V>*>(from);
 }
 
-// BatchNormArguments with their types, and the grid.
+// BatchNormArguments with typed pointers, and the grid.
 template <typename T, typename Activation>
 struct BatchNormMap {
   using A = Accumulator<T>;
@@ -86,7 +86,7 @@ HEADROOM_HD BlockPlace block_place(const Map& map, unsigned block,
   place.begin = map.groups.begin[group] + place.chunk * map.chunk_pixels;
   place.end = place.begin + map.chunk_pixels;
   if (place.end > end) place.end = end;
-  // this group is smaller than the largest
+  // Groups smaller than the largest have fewer chunks.
   if (place.end < place.begin) place.end = place.begin;
   return place;
 }
@@ -143,7 +143,8 @@ struct ColumnSums {
 
 // --- results from the sums of one channel of one group -----------------------
 
-// Converts sums relative to the shift (the first pixel) to those of y and y^2.
+// Converts the sums of y - shift and of its square, where shift is the first
+// pixel, to the sums of y and of y^2.
 template <typename Map>
 HEADROOM_HD void finish_value_sums(const Map& map, int group, int64_t channel,
                                    double (&sums)[2]) {

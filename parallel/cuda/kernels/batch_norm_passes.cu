@@ -73,7 +73,8 @@ __device__ void write_partial(const Map& map, const BlockPlace& place,
   map.partial[(chunk * 2 + which) * map.channels + channel] = total;
 }
 
-// True in the last block of its tile to arrive: all other sums are written.
+// Returns true in the last of a tile's blocks to arrive. The sums of all its
+// other blocks are then written.
 template <typename Map>
 __device__ bool is_last_of_tile(const Map& map, const SumTargets& to,
                                 const BlockPlace& place) {
@@ -346,7 +347,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   });
 }
 
-// One thread per channel; there are few numbers.
+// Runs one thread per channel, which is enough for the few sums.
 __global__ void use_sums(const double* sums, const SumTargets to, int groups,
                          int64_t channels) {
   const int64_t channel =
@@ -421,8 +422,8 @@ cudaError_t launch(const BatchNormArguments& a, const SumTargets* to,
   }
 }
 
-// The fast variants are compiled for each activation: whole vectors, for the
-// types that networks are trained in.
+// For speed, the variants for whole vectors are compiled for each activation,
+// except those for double.
 template <Pass kPass, typename T>
 cudaError_t launch_typed(const BatchNormArguments& a, const SumTargets* to,
                          cudaStream_t stream) {

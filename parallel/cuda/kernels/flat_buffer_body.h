@@ -1,6 +1,7 @@
 // The end of a step over a flat buffer as CUDA threads run it, in plain C++; a
-// test runs the same code on the CPU. It has the gradient norm; accumulation,
-// clipping, optimizer and EMA in one pass; and the running statistics.
+// test runs the same code on the CPU. It consists of the gradient norm;
+// accumulation, clipping, optimizer and EMA in one pass; and the running
+// statistics.
 //
 // The flat buffer is divided into pieces, each within one parameter group; a
 // block of threads processes one piece. Elements in no group (frozen layers,
@@ -30,7 +31,7 @@ struct FlatBufferArguments {
   void* parameters = nullptr;
   const void* gradients = nullptr;  // of this step
   void* accumulated = nullptr;
-  void* first_moment = nullptr;   // SGD's momentum
+  void* first_moment = nullptr;   // of Adam, or SGD's momentum
   void* second_moment = nullptr;  // of Adam; nullptr for SGD
   void* average = nullptr;        // EMA; nullptr if there is none
   const FlatBufferPiece* pieces = nullptr;
@@ -54,7 +55,7 @@ struct RunningArguments {
   bool is_double = false;
   void* statistics = nullptr;
   void* average = nullptr;
-  const double* sums = nullptr;     // of the step's groups
+  const double* sums = nullptr;     // over the step's groups
   const int64_t* places = nullptr;  // index into `sums` for each element
   int64_t size = 0;
   double momentum = 0;
@@ -70,8 +71,7 @@ HEADROOM_HD T whole_gradient(const FlatBufferArguments& arguments, T scale,
          static_cast<const T*>(arguments.gradients)[i] * scale;
 }
 
-// Sums the squares of elements first, first + step, ... of `piece`. The
-// functions below use the same range.
+// Sums the squares of elements first, first + step, ... of `piece`.
 template <typename T>
 HEADROOM_HD double squares_of_piece(const FlatBufferArguments& arguments,
                                     FlatBufferPiece piece, int first,
@@ -208,7 +208,7 @@ int headroom_gradient_squares(
     const headroom::cuda::FlatBufferArguments* arguments, void* stream);
 int headroom_decide(const headroom::cuda::DecisionArguments* arguments,
                     void* stream);
-// Also does nothing if the outcome does not commit.
+// The next two also do nothing if `outcome->commits` is 0.
 int headroom_commit(const headroom::cuda::FlatBufferArguments* arguments,
                     void* stream);
 int headroom_move_running(const headroom::cuda::RunningArguments* arguments,

@@ -14,9 +14,9 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kBytes = 16;  // per thread: one load
 
-// Level / largest level, with the bits of a float32 division for every level:
-// the remainder of the product is exact and corrects it. A division would take
-// more instructions, and a branch per level.
+// Level / largest level, with the same bits as a float32 division for every
+// level: the remainder of the product is exact and corrects it. A division
+// would take more instructions, and a branch per level.
 template <typename T, typename Level>
 __device__ T scaled(Level level) {
   constexpr float kMost = sizeof(Level) == 1 ? 255.0f : 65535.0f;

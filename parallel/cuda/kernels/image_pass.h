@@ -12,7 +12,7 @@ struct ImageArguments {
   ElementType type = ElementType::kFloat32;  // the input's type
   const void* images = nullptr;
   bool is_deep = false;     // true: uint16, false: uint8
-  void* input = nullptr;    // level / largest level, in the same order
+  void* input = nullptr;    // level / largest level, ordered like `images`
   int64_t size = 0;         // in elements
   bool is_aligned = false;  // both pointers are aligned to 16 bytes
 };

@@ -1,5 +1,5 @@
-// The kernels' launchers. They take plain pointers, so that nvcc compiles none
-// of LibTorch's headers, and g++ none of the kernels'.
+// The kernels' launchers. They take plain pointers, so that nvcc need not
+// compile LibTorch's headers, and g++ need not compile the kernels.
 //
 // All work is queued on `stream`, and nothing waits. Pointers are device
 // pointers. Each launcher returns a cudaError_t; 0 is success.
@@ -26,15 +26,17 @@ struct PixelGroups {
 struct BatchNormArguments {
   ElementType type = ElementType::kFloat32;
   const void* y = nullptr;
-  const void* gradient = nullptr;  // of the output; nullptr in forward
-  int64_t gradient_stride = 0;     // elements between two adjacent pixels of it
-  void* result = nullptr;          // nullptr if a pass only sums
+  // gradient of the output; nullptr in forward
+  const void* gradient = nullptr;
+  int64_t gradient_stride = 0;         // elements from one pixel to the next
+  void* result = nullptr;              // nullptr if a pass only sums
   const double* statistics = nullptr;  // [groups, 2, C]: mean, 1 / deviation
   const void* weight = nullptr;        // [C]
   const void* bias = nullptr;
-  const double* means = nullptr;  // [groups, 2, C]: dz, dz * n; nullptr: zeros
-  const double* sums = nullptr;   // [groups, 2, C]: for headroom_use_sums
-  void* partial = nullptr;        // partial_bytes()
+  // [groups, 2, C]: means of dz and of dz * n; nullptr means zeros
+  const double* means = nullptr;
+  const double* sums = nullptr;  // [groups, 2, C]: for headroom_use_sums
+  void* partial = nullptr;       // memory of partial_bytes() bytes
   PixelGroups groups;
   int64_t channels = 0;
   layers::ActivationFunction activation;
@@ -42,7 +44,7 @@ struct BatchNormArguments {
 };
 
 // Results computed from a map's sums, by the last of the blocks that add them
-// up. Each is nullptr if it is not wanted.
+// up. A pointer is nullptr if its result is not needed.
 struct SumTargets {
   double* sums = nullptr;        // [groups, 2, C]: the sums
   double* statistics = nullptr;  // [groups, 2, C]: mean, 1 / deviation
@@ -52,9 +54,9 @@ struct SumTargets {
   void* weight_gradient = nullptr;  // [C], in the weights' type
   void* bias_gradient = nullptr;
   bool adds_gradients = false;  // true: add to the two gradients
-  double epsilon = 0;           // of the statistics
+  double epsilon = 0;           // added to the variance in `statistics`
   double values[kMostGroups];   // number of values per channel in a whole group
-  uint64_t counted = 0;         // bit set of groups
+  uint64_t counted = 0;         // bit g: group g counts for `running`
   unsigned* arrivals = nullptr;  // kMostTiles zeros; zero again afterwards
 };
 
@@ -67,12 +69,12 @@ struct MapGrid {
   int size_x = 1;
   int size_y = 1;
   int64_t tiles = 1;
-  int64_t chunks = 1;  // of the largest group
+  int64_t chunks = 1;  // number of chunks of the largest group
   int64_t chunk_pixels = 1;
 };
 // Uses enough blocks for all multiprocessors if the map is large enough. For
-// sums it uses no more than that, because the last block of a tile adds up the
-// results of all others.
+// sums it uses no more blocks than that, because the last block of a tile adds
+// up the results of all others.
 MapGrid map_grid(const BatchNormArguments& arguments, bool sums);
 
 // Bytes of `partial` that the two summing passes need.
@@ -81,7 +83,7 @@ int64_t partial_bytes(const BatchNormArguments& arguments);
 // Where a launcher's work runs.
 struct LaunchPlace {
   void* stream = nullptr;
-  void* partial = nullptr;       // for a summing pass, and `arrivals`
+  void* partial = nullptr;       // null except in a summing pass
   unsigned* arrivals = nullptr;  // kMostTiles zeros; zero again afterwards
 };
 

@@ -57,7 +57,8 @@ struct LossSums {
   double of[kLossSums] = {};
 };
 
-// Plain cross-entropy uses the logits' own type, the focal form double.
+// Plain cross-entropy is computed in the logits' type, the focal form in
+// double.
 template <typename T>
 HEADROOM_HD kernels::EntropyTerm entropy_of(T x, double target,
                                             const kernels::EntropyRule& rule) {
@@ -99,7 +100,7 @@ HEADROOM_HD double cell_loss(const LossArguments& a, const LossLevel& level,
   return entropy_of(x, 0, a.obj_rule).value;
 }
 
-// One lane's share of a match.
+// One lane's share of a match's sums.
 template <typename T>
 HEADROOM_HD LossSums match_loss(const LossArguments& a, const LossLevel& level,
                                 int64_t match, int lane) {

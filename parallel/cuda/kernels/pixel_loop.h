@@ -38,8 +38,9 @@ __device__ int64_t first_channel(const BlockPlace& place) {
   return static_cast<int64_t>(place.tile) * tile_width<V>();
 }
 
-// Returns 0 in a way that the compiler cannot predict, so that data at an index
-// with it is read again in each iteration, which costs less than registers.
+// Returns 0, which the compiler cannot predict. Data at an index to which it is
+// added is read again in each iteration, which costs less than keeping the data
+// in registers.
 __device__ inline int zero_anew() {
   int zero = 0;
   asm volatile("" : "+r"(zero));
@@ -48,7 +49,7 @@ __device__ inline int zero_anew() {
 
 // Calls body(left, are_all_here) for every kAtOnce of this thread's pixels,
 // which are blockDim.y apart. In the last call some pixels may be missing:
-// those that are `left` or more pixels after the first.
+// those that are `left` or more pixels after the first pixel of the call.
 template <int kAtOnce, typename Body>
 __device__ void for_own_pixels(const BlockPlace& place, const Body& body) {
   const int step = static_cast<int>(blockDim.y);

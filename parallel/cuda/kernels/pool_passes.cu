@@ -20,7 +20,8 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kBlocks = 4;        // minimum number of blocks per multiprocessor
 constexpr int kMostColumns = 32;  // threads for the channels of a cell
-// Number of loads of a row in flight together: all of the most common window.
+// Number of cells of a row that are loaded together: a row of the most common
+// window.
 constexpr int kAtOnce = 5;
 
 __device__ inline int smaller(int a, int b) { return a < b ? a : b; }
@@ -31,10 +32,10 @@ struct PoolPlace {
   bool is_inside;
   int64_t channel;
   int64_t sample;
-  int row, column;  // of the first cell
+  int row, column;  // position of the first cell
   int count;        // number of cells
-  // Rows and columns that it reads, clipped at the map's edge. `top` and `left`
-  // are where they would begin without clipping.
+  // Rows and columns that the thread reads, clipped at the map's edge. `top`
+  // and `left` are the first row and column without clipping.
   int top, row_begin, row_end;
   int left, column_begin, column_end;
 };
@@ -88,9 +89,9 @@ __device__ void store_choices(const Pack<uint8_t, V>& choices, uint8_t* to) {
   }
 }
 
-// The largest values so far, and their positions. An equal later value does not
-// replace one; a NaN does, and after it only another NaN (as LibTorch on the
-// CPU).
+// The largest values so far, and their positions. A value is replaced by a
+// larger one and by NaN, and NaN only by another NaN, as by LibTorch on the
+// CPU.
 template <typename A, int V>
 struct Largest {
   A value[V];
@@ -191,8 +192,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       }
       from += kAtOnce * a.from_stride;
       chosen += kAtOnce * a.channels;
-      // Position of the thread's first cell in the first of these windows. For
-      // a cell above or below a window it is a number that no choice has.
+      // Position of the thread's first cell in the first of these windows. If
+      // the cell is above or below the window, this is a number that no choice
+      // has.
       const int cell =
           (at.top + a.window - row) * a.window - 1 - (column - at.left);
       HEADROOM_UNROLL

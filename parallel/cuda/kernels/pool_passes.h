@@ -13,13 +13,13 @@ inline constexpr int kPoolRows = 4;  // vertically adjacent cells per thread
 // Both passes read one channels-last map and write another with the same
 // samples, columns and channels: pooling reads a map and writes the largest
 // cell of each window; its gradient reads the windows' gradients and writes the
-// map's. A written cell depends on `window` rows of the map that is read, of
-// which the first is `rows_before` rows above its own, and on `window` columns
-// centred on its own.
+// gradient of the map. A written cell depends on `window` rows of the map that
+// is read, of which the first is `rows_before` rows above the cell's own row,
+// and on `window` columns centred on its own column.
 struct PoolArguments {
   ElementType type = ElementType::kFloat32;
   const void* from = nullptr;
-  int64_t from_stride = 0;  // elements between two adjacent pixels of it
+  int64_t from_stride = 0;  // elements from one pixel of `from` to the next
   void* to = nullptr;
   // The position of each window's chosen cell, counted row by row. Pooling
   // writes them if this is not nullptr; the gradient reads them.

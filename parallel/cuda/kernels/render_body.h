@@ -13,7 +13,7 @@ namespace headroom::cuda {
 
 // `Level` is the type of one band of a pixel: uint8_t or uint16_t.
 
-// The four pixels from which one is blended; nullptr means gray.
+// The four pixels from which one pixel is blended; nullptr means gray.
 template <typename Level>
 struct FetchedPlace {
   const Level* around[4];

@@ -8,8 +8,8 @@
 //
 // Pixels are interpolated bilinearly, and pixels outside the source are gray
 // 114. A box becomes the bounding box of its four transformed corners, clipped
-// to the picture. It is dropped if the result is too small, too thin, or too
-// small a part of the former box. Geometry is computed in double.
+// to the picture. The box is dropped if the result is too small, too thin, or
+// covers too little of the original box's area. Geometry is computed in double.
 #pragma once
 
 #include <opencv2/core/matx.hpp>
@@ -36,15 +36,15 @@ Warp draw_warp(const configs::Hyperparameters& hyp, codecs::ImageSize source,
 bool is_identity(const Warp& warp);
 
 // The rows of `picture` from which rows `rows` of the warped picture, `width`
-// pixels wide, are computed. May be empty.
+// pixels wide, are computed. The range may be empty.
 codecs::PixelRows rows_to_warp(const Warp& warp, int width,
                                codecs::PixelRows rows,
                                const PlacedPicture& picture);
 
-// Computes rows `rows` of the warped picture of tiles that do not overlap, on a
-// gray background. The bytes are those of the same rows of the whole picture.
-// Tiles have type `type` or are empty. REQUIRES: of each tile, the rows that
-// are read (rows_to_warp) are in memory.
+// Warps a picture that consists of tiles on a gray background, and returns rows
+// `rows` of the result. Their bytes are the same as if all rows were computed.
+// Tiles do not overlap. Tiles have type `type` or are empty. REQUIRES: of each
+// tile, the rows that are read (rows_to_warp) are in memory.
 cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
                    int width, codecs::PixelRows rows, int type = CV_8UC3);
 
@@ -52,7 +52,7 @@ cv::Mat warp_tiles(const std::vector<PlacedTile>& tiles, const Warp& warp,
 codecs::PixelRows rows_to_warp(const Warp& warp, int width,
                                codecs::PixelRows rows, codecs::ImageSize size);
 
-// If there is nothing to do, the result shares its pixels with `image`.
+// If the warp changes nothing, the result shares its pixels with `image`.
 labels::BoxedImage apply_warp(const labels::BoxedImage& image, const Warp& warp,
                               codecs::ImageSize target);
 

@@ -23,7 +23,7 @@ sampling::RandomStream stream_of(
   return {id.seed, static_cast<uint64_t>(id.epoch), id.stream(), purpose};
 }
 
-// The steps that follow the geometric ones.
+// The drawn parameters of the steps that follow warp and mixup.
 struct Finish {
   PixelChanges changes;
   HsvGains gains{1, 1, 1};
@@ -41,8 +41,8 @@ Finish draw_finish(const configs::Hyperparameters& hyp,
   return finish;
 }
 
-// Rows of a sample of that height, before flipping: the rows that are kept, and
-// the rows that have to be computed to get them.
+// Rows of a sample, counted before flipping: the rows that are kept, and the
+// rows that have to be computed to get them.
 struct FinishedRows {
   codecs::PixelRows kept, made;
 };
@@ -54,8 +54,8 @@ FinishedRows rows_before(const Finish& finish, codecs::PixelRows rows,
                                                 : rows};
 }
 
-// Fills in the rest of the sample and its recipe. `boxes` are all visible boxes
-// in pixels of the sample.
+// Fills in the boxes of the sample and the remaining fields of its recipe.
+// `boxes` are all visible boxes in pixels of the sample.
 void finish_plan(std::vector<labels::PixelBox> boxes, codecs::ImageSize size,
                  const Finish& finish, const FinishedRows& rows,
                  const ImageSource& images, PlannedSample& planned) {
@@ -93,8 +93,8 @@ PlannedPicture letterboxed(int64_t sample, codecs::ImageSize target,
   const Letterbox geometry =
       letterbox_geometry(loaded, target.height, target.width, options);
   PlacedPicture picture = placed_picture(geometry);
-  // An image that is resized here is read whole. So is one of which all rows
-  // are needed, because the store caches whole images only.
+  // Images that are resized here are read whole. Images of which all rows are
+  // needed are read whole too, because the store caches only whole images.
   if (picture.size == loaded && rows.size() < target.height) {
     picture.held = is_identity(warp)
                        ? picture.own_rows(rows)
@@ -170,7 +170,7 @@ PlannedPicture load_mosaic(const WarpedMosaic& mosaic, codecs::ImageSize target,
 struct MosaicDraws {
   WarpedMosaic first;
   std::optional<WarpedMosaic> second;
-  double ratio = 1;  // weight of the first one
+  double ratio = 1;  // weight of `first`
   Finish finish;
 };
 
@@ -246,7 +246,7 @@ PlannedSample plan_rect_sample(const SampleId& id, int64_t height,
                                const configs::Hyperparameters& hyp,
                                ImageSource& images) {
   sampling::RandomStream draws = stream_of(id);
-  draws.uniform();  // the draw that decides about a mosaic
+  draws.uniform();  // skip the draw that decides about a mosaic
   const codecs::ImageSize target = size_of(height, width);
   const Warp warp = draw_warp(hyp, target, target, draws);
   const Finish finish = draw_finish(hyp, draws);

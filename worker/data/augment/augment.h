@@ -9,11 +9,11 @@
 // Images that are not 8-bit colours (ImageSource::has_colours) skip HSV, gray
 // and CLAHE. The draws for these are made in any case.
 //
-// Every draw comes from the sample's own random streams (seed, epoch, sample;
-// if samples are drawn by weight, the place in the epoch), so the result
-// depends on nothing else. Copy-paste has a separate stream: the number of its
-// draws depends on the number of objects, which is known only after loading the
-// images.
+// Every draw comes from the sample's own random streams, so the draws depend
+// only on the seed, the epoch and the sample (if samples are drawn by weight,
+// on its place in the epoch). Copy-paste has a separate stream: the number of
+// its draws depends on the number of objects, which is known only after loading
+// the images.
 //
 // A sample can be computed in part: only rows `rows` of its height x width
 // pixels, with the bytes that they have in the whole sample, reading as few
@@ -35,9 +35,9 @@
 namespace headroom::augment {
 
 struct NetworkSample {
-  cv::Mat pixels;  // the rows asked for x width; not shared
+  cv::Mat pixels;  // [requested rows, width]; owns its memory
   std::vector<labels::NormalizedBox> boxes;
-  // The letterbox of the source image. Not meaningful after augmentation.
+  // The geometry of the source image's letterbox. Not valid after augmentation.
   codecs::ImageSize source;
   double ratio = 1;
   double pad_x = 0, pad_y = 0;
@@ -55,7 +55,7 @@ struct SampleId {
   int64_t epoch = 0;
   int64_t sample = 0;
   // Set if samples are drawn by weight. A sample may then occur several times
-  // in an epoch, so its draws follow from its place in the epoch.
+  // in an epoch, so its draws depend on its place in the epoch.
   const sampling::WeightedSampler* weights = nullptr;
   int64_t place = 0;
 
@@ -65,9 +65,9 @@ struct SampleId {
   }
 };
 
-// Makes the draws and loads the images. With probability hyp.mosaic the sample
-// is a mosaic. Its partners are drawn from all `num_samples` samples, or by
-// weight from the epoch's draws.
+// Makes the random draws and loads the images. With probability hyp.mosaic the
+// sample is a mosaic. The mosaic's other samples are drawn from all
+// `num_samples` samples, or by weight from the epoch's draws.
 PlannedSample plan_mosaic_sample(const SampleId& id, int64_t num_samples,
                                  int64_t height, int64_t width,
                                  codecs::PixelRows rows,
@@ -88,10 +88,10 @@ PlannedSample plan_validation_sample(int64_t sample, int64_t height,
                                      int64_t width, codecs::PixelRows rows,
                                      ImageSource& images);
 
-// Computes the pixels.
+// Returns the sample with its pixels computed.
 NetworkSample with_pixels(PlannedSample planned);
 
-// These plan a sample and compute its pixels in one call.
+// These functions plan a sample and compute its pixels in one call.
 NetworkSample make_mosaic_sample(const SampleId& id, int64_t num_samples,
                                  int64_t height, int64_t width,
                                  codecs::PixelRows rows,

@@ -20,15 +20,16 @@ double covered_share(const labels::PixelBox& box,
          (hidden.width() * hidden.height() + kNoArea);
 }
 
-// The sorted x positions at which the horizontal line at `y` crosses.
+// The sorted x positions at which the horizontal line at `y` crosses the
+// outline.
 std::vector<double> crossings(const PixelOutline& outline, double y) {
   std::vector<double> result;
   for (size_t i = 0; i < outline.size(); ++i) {
     const cv::Point2d* above = &outline[i];
     const cv::Point2d* below = &outline[(i + 1) % outline.size()];
     if ((above->y <= y) == (below->y <= y)) continue;
-    // Order the ends of an edge, so that an edge that runs forth and back gives
-    // exactly the same position twice.
+    // Order the ends of an edge, so that an edge that an outline passes in both
+    // directions gives exactly the same position twice.
     if (above->y > below->y) std::swap(above, below);
     result.push_back(above->x + (y - above->y) / (below->y - above->y) *
                                     (below->x - above->x));
@@ -55,7 +56,7 @@ std::vector<PixelOutline> draw_pastes(double share, double width,
   const auto count = static_cast<size_t>(
       std::nearbyint(share * static_cast<double>(objects.size())));
   std::vector<PixelOutline> pastes;
-  // Fisher and Yates, only as far as needed
+  // A Fisher-Yates shuffle of the first `count` elements.
   for (size_t i = 0; i < count; ++i) {
     const auto rest = static_cast<int64_t>(order.size() - i);
     std::swap(order[i], order[i + static_cast<size_t>(draws.below(rest))]);

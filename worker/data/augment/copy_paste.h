@@ -4,8 +4,9 @@
 // 2021).
 //
 // A mirrored object is pasted only if it hides less than kMostHidden of the
-// area of every box, including those pasted before it. A mirrored pixel stays
-// in its row, so some rows of a picture can be computed alone.
+// area of every box, including boxes of objects pasted before it. A mirrored
+// pixel stays in its row, so some rows of a picture can be computed without the
+// others.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@
 
 namespace headroom::augment {
 
-// Objects that hide this share or more are not pasted.
+// Objects that hide this share of a box's area, or more, are not pasted.
 inline constexpr double kMostHidden = 0.3;
 
 // An outline in pixels of the picture. The last point connects to the first.
@@ -32,8 +33,9 @@ struct OutlinedBox {
 };
 
 // Draws round(share x objects) objects without repetition, with one draw for
-// each. Returns the mirrored outlines of those that are pasted, and appends
-// their boxes. REQUIRES: 0 <= share <= 1.
+// each. Returns the mirrored outlines of the drawn objects that are to be
+// pasted, and appends their mirrored boxes to `boxes`. REQUIRES: 0 <= share <=
+// 1.
 std::vector<PixelOutline> draw_pastes(double share, double width,
                                       std::span<const OutlinedBox> objects,
                                       std::vector<labels::PixelBox>& boxes,
@@ -41,8 +43,8 @@ std::vector<PixelOutline> draw_pastes(double share, double width,
 
 // `pixels` are consecutive rows of the picture that begin at row `first_row`.
 // Each pixel whose centre is inside an outline takes the value that its mirror
-// pixel had before. A centre is inside if the line to it crosses the outline an
-// odd number of times.
+// pixel had before. A centre is inside if a line to it from outside crosses the
+// outline an odd number of times.
 void paste_mirrored(cv::Mat& pixels, int64_t first_row,
                     std::span<const PixelOutline> outlines);
 

@@ -72,7 +72,7 @@ Letterbox letterbox_geometry(codecs::ImageSize source, int64_t height,
 }
 
 PlacedPicture placed_picture(const Letterbox& geometry) {
-  // A very flat image may be rounded to no rows; it still gets one.
+  // Rounding may leave a very thin image no rows or columns: keep at least one.
   const int64_t height = std::max<int64_t>(geometry.resized_height, 1);
   const int64_t width = std::max<int64_t>(geometry.resized_width, 1);
   PlacedPicture picture;

@@ -16,11 +16,13 @@
 namespace headroom::augment {
 
 struct LoadedImage {
-  // RGB or bands, of 8 or 16 bits. Read only, because a cache may share them.
+  // RGB or bands, of 8 or 16 bits. Must not be written, because a cache may
+  // share them.
   cv::Mat pixels;
   codecs::ImageSize source;  // size before resizing
   std::span<const labels::BoxLabel> labels;
-  // Owns `labels` if they are not the data set's own (cropped images).
+  // Owns the memory of `labels` if it is not the data set's (for cropped
+  // images).
   std::shared_ptr<const std::vector<labels::BoxLabel>> own_labels;
   labels::Outlines outlines;  // outlines of the labels
   std::string fault;  // if not empty, pixels are gray and there are no labels

@@ -58,7 +58,7 @@ MosaicTile mosaic_tile(int quarter, cv::Point centre, codecs::ImageSize image,
       top ? centre.y : std::min(centre.y + image.height, canvas.height);
   MosaicTile tile;
   tile.canvas = {x1, y1, x2 - x1, y2 - y1};
-  // The inner corner is kept and the outer one is cut off.
+  // The image's corner at the centre is kept; its opposite sides are cut off.
   tile.image = tile.canvas;
   tile.image.x = left ? image.width - tile.canvas.width : 0;
   tile.image.y = top ? image.height - tile.canvas.height : 0;
@@ -69,8 +69,9 @@ MosaicTile mosaic_tile_of_nine(int place, cv::Point corner,
                                codecs::ImageSize image,
                                codecs::ImageSize canvas) {
   const int height = canvas.height / 2, width = canvas.width / 2;
-  // Aligns an image within its place: before the middle to the far end, in the
-  // middle centred, after it to the near end.
+  // The offset of an image within its place: at the far end in a place before
+  // the middle, centred in the middle place, at the near end in a place after
+  // it.
   const auto pushed = [](int which, int side, int size) {
     constexpr int kMiddle = 1;
     if (which == kMiddle) return (side - size) / 2;
@@ -108,7 +109,7 @@ MosaicPlan draw_mosaic(int64_t sample, const DrawPartner& partner,
   while (plan.samples.size() < count) {
     plan.samples.push_back(partner());
   }
-  for (size_t i = count - 1; i > 0; --i) {  // Fisher and Yates
+  for (size_t i = count - 1; i > 0; --i) {  // Fisher-Yates shuffle
     const auto other =
         static_cast<size_t>(draws.below(static_cast<int64_t>(i) + 1));
     std::swap(plan.samples[i], plan.samples[other]);

@@ -9,8 +9,9 @@
 //        +------------------+   2H x 2W, filled with gray 114
 //
 // Nine images are placed in a square of 3 x 3 places, each of the network's
-// size. Each image is moved towards the middle place, where one is centred. The
-// canvas is a random part of this square, 2H x 2W.
+// size. Within its place, each image is moved towards the middle of the square;
+// the middle image is centred. The canvas is a random part of this square, 2H x
+// 2W.
 //
 // The random perspective that follows takes H x W out of the canvas.
 #pragma once
@@ -50,8 +51,9 @@ MosaicTile mosaic_tile_of_nine(int place, cv::Point corner,
                                codecs::ImageSize canvas);
 
 struct MosaicPlan {
-  cv::Point centre;  // for nine tiles: corner of the canvas
-  // The samples of the tiles: 4 by quarter or 9 by place.
+  cv::Point centre;  // with nine tiles: mosaic_tile_of_nine's `corner`
+  // The samples of the tiles: 4 in the order of quarters, or 9 in the order of
+  // places.
   std::vector<int64_t> samples = std::vector<int64_t>(4);
 };
 
@@ -60,7 +62,7 @@ using DrawPartner = std::function<int64_t()>;
 
 // Plans a mosaic of `sample` and three others, drawn with replacement, in
 // random order; with probability `nine` there are eight others. `partner` must
-// take its numbers from `draws`.
+// take its random numbers from `draws`.
 MosaicPlan draw_mosaic(int64_t sample, const DrawPartner& partner,
                        int64_t height, int64_t width, double nine,
                        sampling::RandomStream& draws);
@@ -68,7 +70,7 @@ MosaicPlan draw_mosaic(int64_t sample, const DrawPartner& partner,
 // A mosaic: tiles that do not overlap, and the boxes on them.
 struct Mosaic {
   std::vector<PlacedTile> tiles;
-  int type = CV_8UC3;                   // type of their pixels
+  int type = CV_8UC3;                   // type of the tiles' pixels
   std::vector<labels::PixelBox> boxes;  // clipped to the canvas
   // The boxes that have an outline; outlines are clipped to the canvas.
   std::vector<OutlinedBox> outlines;
@@ -80,8 +82,8 @@ Mosaic build_mosaic(const MosaicPlan& plan, int64_t height, int64_t width,
                     codecs::PixelRows rows, const LoadImage& load,
                     std::vector<std::string>& faults);
 
-// Replaces the mosaic's tiles by a single one of that width. It has rows `rows`
-// of the canvas with the objects pasted into them (copy_paste.h).
+// Replaces the mosaic's tiles by a single tile, `width` pixels wide, of rows
+// `rows` of the canvas with the objects pasted into them (copy_paste.h).
 void paste_objects(Mosaic& mosaic, std::span<const PixelOutline> outlines,
                    int width, codecs::PixelRows rows);
 

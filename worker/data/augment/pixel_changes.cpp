@@ -11,7 +11,7 @@
 namespace headroom::augment {
 namespace {
 
-constexpr int kClaheTiles = 8;  // along each side
+constexpr int kClaheTiles = 8;  // tiles along each side
 
 int draw_side(double probability, sampling::RandomStream& draws) {
   if (probability <= 0 || draws.uniform() >= probability) return 0;
@@ -38,7 +38,8 @@ cv::Mat luma_of(const cv::Mat& pixels) {
   return result;
 }
 
-// Applies CLAHE to the brightness; all colours get each pixel's gain.
+// Applies CLAHE to the brightness, and adds each pixel's gain to its three
+// colours.
 void spread_brightness(cv::Mat& pixels, double clip_limit) {
   const cv::Mat before = luma_of(pixels);
   cv::Mat after;
@@ -69,9 +70,10 @@ uint16_t median_of(std::vector<uint16_t>& levels) {
   return *middle;
 }
 
-// For 16 bits, because OpenCV has no 16-bit median with side 7 and its mean
-// uses floating point. `border` is OpenCV's constant for values beyond the
-// edges. The cost per value grows with side x side, and it is not vectorised.
+// Replaces each 16-bit value by `reduce` of its neighbourhood. OpenCV is not
+// used because it has no 16-bit median with side 7 and its mean uses floating
+// point. `border` is OpenCV's constant for values beyond the edges. The cost
+// per value grows with side x side, and it is not vectorised.
 template <typename Reduce>
 void change_levels(cv::Mat& pixels, int side, int border,
                    const Reduce& reduce) {

@@ -1,5 +1,6 @@
-// Changes of pixels that move nothing: mean and median of a neighbourhood,
-// conversion to gray, and equalised brightness (CLAHE), in this order.
+// Changes of pixel values that do not move objects: mean and median of a
+// neighbourhood, conversion to gray, and equalised brightness (CLAHE), in this
+// order.
 //
 // Uses only OpenCV operators whose 8-bit results are the same on every
 // processor, so that a sample has the same bytes everywhere.
@@ -37,18 +38,18 @@ struct PixelChanges {
 PixelChanges draw_pixel_changes(const configs::Hyperparameters& hyp,
                                 sampling::RandomStream& draws);
 
-// Changes pixels of 8 or 16 bits in place. Without colours, and with 16 bits,
-// only mean and median apply. REQUIRES: the whole sample if needs_all_rows();
-// colours are RGB.
+// Changes pixels of 8 or 16 bits in place. Pictures without colours or with 16
+// bits get only mean and median. REQUIRES: the whole sample if
+// needs_all_rows(); colours are RGB.
 void change_pixels(cv::Mat& pixels, const PixelChanges& changes,
                    bool has_colours = true);
 
-// Move boxes as flipping the picture moves its objects.
+// Flip the boxes of a picture that is flipped.
 void flip_left_right(std::vector<labels::NormalizedBox>& boxes);
 void flip_up_down(std::vector<labels::NormalizedBox>& boxes);
 
-// HSV jitter: hue, saturation and value each times 1 + U(-1, 1) x gain, on
-// 8-bit HSV (hue in 0..179, modulo 180), rounded to the nearest level.
+// HSV jitter: multiplies hue, saturation and value each by 1 + U(-1, 1) x gain,
+// on 8-bit HSV (hue in 0..179, modulo 180), rounded to the nearest level.
 using HsvGains = std::array<double, 3>;
 
 // Always takes three draws.

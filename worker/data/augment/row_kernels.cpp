@@ -11,16 +11,16 @@
 namespace headroom::augment {
 namespace {
 
-// The source of a pixel in the row: gray, several tiles or gray at a border, or
-// for k > 0 tile k - 1 alone.
-enum Kind : int { kGray = 0, kBorder = -1 };  // k > 0: tile k - 1 alone
+// The kind of a pixel of the row. kGray: outside all tiles. kBorder: near the
+// border of a tile. A number k > 0: all four source pixels are in tile k - 1.
+enum Kind : int { kGray = 0, kBorder = -1 };
 
 // Selects without a branch, so that the compiler can vectorise loops.
 inline int all_bits(bool condition) { return -static_cast<int>(condition); }
 inline int pick(int mask, int yes, int no) {
   return (mask & yes) | (~mask & no);
 }
-// Determines the kind of each place from its pixel and the neighbours to the
+// Determines the kind of each position from its pixel and the neighbours to the
 // right and below.
 void find_kinds(const int* __restrict xs, const int* __restrict ys, int count,
                 const TileView* tiles, int num_tiles, int* __restrict kinds) {
@@ -31,7 +31,7 @@ void find_kinds(const int* __restrict xs, const int* __restrict ys, int count,
     const auto height = static_cast<unsigned>(view.end_y - view.begin_y);
     if (width == 0 || height == 0) continue;
     // fetch_inner reads eight bytes, more than two pixels, from the left pixel
-    // on, so the last two columns do not count as inner.
+    // on, so pixels in the last two columns are handled as border pixels.
     const unsigned inner_width = width > 2 ? width - 2 : 0;
     const unsigned inner_height = height - 1;
     const int number = tile + 1;
@@ -107,7 +107,7 @@ constexpr Weights make_weights() {
 }
 constexpr Weights kWeights = make_weights();
 
-// Writes four bytes: the pixel's three, and one to be overwritten.
+// Writes four bytes: three of the pixel, and one that the caller overwrites.
 inline void fetch_inner(const uint8_t* upper, const uint8_t* lower, int along_x,
                         int along_y, uint8_t* target) {
   const auto load = [](const void* bytes) {
@@ -116,7 +116,7 @@ inline void fetch_inner(const uint8_t* upper, const uint8_t* lower, int along_x,
   const auto weights = [](const void* of_place) {
     return _mm_load_si128(static_cast<const __m128i*>(of_place));
   };
-  // r g b r' g' b' . .  of both rows, weighted: at most 32 * 255
+  // r g b r' g' b' . . as weighted sums of both rows: at most 32 * 255
   const __m128i columns =
       _mm_maddubs_epi16(_mm_unpacklo_epi8(load(upper), load(lower)),
                         weights(kWeights.rows[along_y]));

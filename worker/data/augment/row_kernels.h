@@ -1,7 +1,8 @@
 // row_kernels: the inner loops of augmentation over one row of pixels.
 //
-// row_kernels.cpp is compiled once per instruction set; the fastest is chosen
-// at run time. All use pixel_math.h's arithmetic and give the same bytes.
+// row_kernels.cpp is compiled once per instruction set; the fastest version is
+// chosen at run time. All versions use pixel_math.h's arithmetic and give the
+// same bytes.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +12,10 @@
 
 namespace headroom::augment {
 
-// A tile as RowKernels read it: pixels (RGB uint8 for RowKernels) and the part
-// of them that is visible in a larger picture. Coordinates are those of the
-// larger picture.
+// A tile of a larger picture: its pixels (RGB uint8 for RowKernels) and the
+// part of them that is visible. Coordinates are those of the larger picture.
 struct TileView {
-  const uint8_t* pixels = nullptr;  // first row and column
+  const uint8_t* pixels = nullptr;  // pixel of the first row and column
   // Bytes between rows; all rows together are less than 2 GiB.
   ptrdiff_t step = 0;
   int left = 0, top = 0;  // position of the first pixel

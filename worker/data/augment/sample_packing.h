@@ -12,11 +12,11 @@
 
 namespace headroom::augment {
 
-// Whether a device can render the whole recipe. It cannot do changes that need
-// neighbouring pixels, nor gray.
+// Whether a device can render the whole recipe. Devices support neither changes
+// that need neighbouring pixels nor conversion to gray.
 bool can_be_packed(const SampleRecipe& recipe);
 
-// The recipe of a sample whose pixels are computed already.
+// The recipe of a sample whose pixels are already computed.
 SampleRecipe recipe_of(const cv::Mat& pixels);
 
 class SamplePacking {
@@ -24,17 +24,18 @@ class SamplePacking {
   // REQUIRES: can_be_packed(recipe).
   explicit SamplePacking(SampleRecipe recipe);
 
-  // A multiple of kPackedAlignment.
+  // Size of the packed recipe, a multiple of kPackedAlignment.
   int64_t bytes() const { return bytes_; }
 
-  // REQUIRES: room for bytes() at `target`, aligned to kPackedAlignment.
+  // REQUIRES: `target` has room for bytes() bytes and is aligned to
+  // kPackedAlignment.
   void write(uint8_t* target) const;
 
  private:
   void add(const PictureRecipe& picture);
 
   struct Tile {
-    cv::Mat pixels;  // the rectangle that is included
+    cv::Mat pixels;  // only the rectangle that is packed
     cv::Rect place;
     int64_t offset = 0;
   };

@@ -21,8 +21,8 @@
 
 namespace headroom::augment {
 
-// Tiles that do not overlap, on gray. They contain all pixels that the computed
-// rows can read.
+// Tiles that do not overlap, on a gray background. They contain all pixels that
+// the computed rows can read.
 struct PictureRecipe {
   std::vector<PlacedTile> tiles;
   Warp warp;
@@ -30,7 +30,7 @@ struct PictureRecipe {
 
 struct SampleRecipe {
   int64_t width = 0;        // width of the sample
-  int type = CV_8UC3;       // type of its pixels
+  int type = CV_8UC3;       // type of the sample's pixels
   bool has_colours = true;  // if false: no gray, CLAHE or HSV
   // The rows that are computed, and the part of them that is kept, both counted
   // before the sample is turned upside down.
@@ -44,7 +44,7 @@ struct SampleRecipe {
   bool mirrored = false;
 };
 
-// Computes the rows `kept` of the sample on the CPU, into memory of their own.
+// Computes the rows `kept` of the sample on the CPU, in newly allocated memory.
 // Frees each picture's tiles as soon as they have been used.
 cv::Mat render_sample(SampleRecipe recipe);
 

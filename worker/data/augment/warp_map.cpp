@@ -141,7 +141,7 @@ bool WarpMap::may_wrap(codecs::PixelRows rows) const {
     return std::abs(at[3 * row]) * columns + std::abs(at[3 * row + 1]) * last +
            std::abs(at[3 * row + 2]);
   };
-  // Written as a negation so that NaN also counts as too far.
+  // Written as a negation so that NaN also returns true.
   return !(reach(0) < kFarAway && reach(1) < kFarAway);
 }
 

@@ -34,24 +34,25 @@ class WarpMap {
   // numbers.
   void place_row(int64_t y, int* xs, int* ys) const;
 
-  // The rows that rows `rows` of the target read from a source picture of that
-  // size whose first pixel is at (origin_x, origin_y) of the map.
+  // The rows of a source picture that rows `rows` of the target are computed
+  // from. The picture has size `source`, and its first pixel is at (origin_x,
+  // origin_y) of the map.
   codecs::PixelRows touched_rows(codecs::PixelRows rows, int origin_x,
                                  int origin_y, codecs::ImageSize source) const;
 
   // A rectangle that contains all source pixels that rows `rows` of the target
-  // read, whatever the size of the source. REQUIRES: rows that are not empty.
+  // read, independent of the source's size. REQUIRES: `rows` is not empty.
   PixelBounds bounds(codecs::PixelRows rows) const;
 
  private:
   void place_affine(double y, int* xs, int* ys) const;
   void place_perspective(double y, int* xs, int* ys) const;
-  // Whether affine positions of those rows may overflow an int.
+  // Whether affine positions of rows `rows` may overflow an int.
   bool may_wrap(codecs::PixelRows rows) const;
 
   int width_;
   kernels::WarpInverse inverse_;
-  std::vector<int> along_x_, along_y_;  // affine: by column, in 1024ths
+  std::vector<int> along_x_, along_y_;  // affine: for each column, in 1024ths
 };
 
 }  // namespace headroom::augment

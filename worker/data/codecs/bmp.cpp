@@ -31,7 +31,7 @@ struct Bitmap {
   uint32_t bits = 0;  // bits of a pixel
   int64_t pixel_offset = 0;
   int64_t row_bytes = 0;
-  std::array<uint32_t, 3> masks{};  // red, green, blue; 16 and 32 bits
+  std::array<uint32_t, 3> masks{};  // red, green, blue; for 16 and 32 bits
   std::vector<std::array<uint8_t, 3>> palette;
 };
 
@@ -46,7 +46,8 @@ void read_masks(ImageFile& file, uint32_t compression, Bitmap& bitmap) {
                      ? std::array<uint32_t, 3>{0x7C00, 0x03E0, 0x001F}
                      : std::array<uint32_t, 3>{0xFF0000, 0x00FF00, 0x0000FF};
   if (compression == kUncompressed) return;
-  // The masks are inside newer headers, or directly after the common one.
+  // The masks are inside newer headers, or directly after a 40-byte header:
+  // both at this offset.
   std::array<uint8_t, 12> stored{};
   read_exactly(file, kFileHeaderBytes + 40, stored);
   for (size_t c = 0; c < 3; ++c) {
@@ -81,7 +82,7 @@ Bitmap read_bitmap(ImageFile& file, const ImageLimits& limits) {
   }
   Bitmap bitmap;
   bitmap.pixel_offset = u32(head.data() + 10);
-  // Signed 32 bits; the oldest header has unsigned 16.
+  // Sizes are signed 32-bit numbers, in the oldest header unsigned 16-bit ones.
   bitmap.width = core ? int64_t{u16(info + 4)} : i32(info + 4);
   bitmap.height = core ? int64_t{u16(info + 6)} : i32(info + 8);
   bitmap.top_down = bitmap.height < 0;
@@ -143,7 +144,7 @@ void convert_row(const Bitmap& bitmap, const uint8_t* row, uint8_t* rgb) {
   }
 }
 
-// Reads as many rows from `first` on as `pixels` has.
+// Reads rows from `first` on into `pixels`, as many as it has.
 void read_rows(ImageFile& file, const Bitmap& bitmap, int64_t first,
                cv::Mat& pixels) {
   std::vector<uint8_t> row(static_cast<size_t>(bitmap.row_bytes));
@@ -198,7 +199,7 @@ std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
                                       read_bitmap(file, streamed(limits)));
 }
 
-// read_header has already compared the file's length with the size.
+// read_header has already compared the file's length with the picture's size.
 bool ends_well(ImageFile&) { return true; }
 
 }  // namespace

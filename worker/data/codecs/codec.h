@@ -4,9 +4,9 @@
 //
 // A decoder throws ImageRefusal for a bad file and frees everything it
 // allocated. It does not apply the orientation; image.cpp does that for all
-// formats. It may keep more rows than were asked for. It refuses the same
-// damage whichever rows are wanted, because ranks that share an image must
-// agree on whether the image is sound.
+// formats. It may keep more rows than requested. It refuses a damaged file
+// whichever rows are requested, because ranks that share an image must agree on
+// whether the image is sound.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct ImageHeader {
 struct RawImage {
   ImageHeader header;
   PixelRows kept;  // range of rows in stored order
-  cv::Mat pixels;  // those rows: RGB, or the bands of a TIFF
+  cv::Mat pixels;  // pixels of the kept rows: RGB, or a TIFF's bands
 };
 
 class ScanlineReader;
@@ -43,7 +43,7 @@ struct Codec {
   // A cheap test: whether the end of the file looks complete. If it does not,
   // the caller decodes the file to find out whether it is damaged.
   bool (*ends_well)(ImageFile& file);
-  // Reads only headers. `file` must outlive the returned reader.
+  // Opening reads only headers. `file` must outlive the returned reader.
   std::unique_ptr<ScanlineReader> (*open_rows)(ImageFile& file,
                                                const ImageLimits& limits);
 };
@@ -55,20 +55,21 @@ extern const Codec kBmpCodec;
 extern const Codec kTiffCodec;
 extern const Codec kWebpCodec;
 
-// How the samples of a TIFF are read. All other formats have colours.
+// Returns the number and kind of a TIFF's samples. Files of all other formats
+// have colours.
 ImageSamples tiff_samples(ImageFile& file, const ImageLimits& limits);
 
 // Looks for a page of a TIFF that shows the whole picture at a smaller size.
-// Returns the smallest one whose longer side has at least `longest` pixels, or
-// 0 if there is none or the file's name asks for a page.
+// Returns the number of the smallest such page whose longer side has at least
+// `longest` pixels, or 0 if there is none or the file's name asks for a page.
 int tiff_overview(ImageFile& file, const ImageLimits& limits, int64_t longest);
 
 // Throws ImageRefusal unless width and height are positive and their product is
-// within the limit. Call it before allocating anything by size.
+// within the limit. Call it before allocating memory for the pixels.
 void check_pixels(int64_t width, int64_t height, const ImageLimits& limits);
 
 // Allocates pixels for the stored rows that make up rows `wanted` of the
-// upright image. If the orientation swaps the axes, these are all rows.
+// upright image. If the orientation swaps the axes, the result has all rows.
 RawImage allocate_rows(const ImageHeader& header, PixelRows wanted,
                        int type = CV_8UC3);
 

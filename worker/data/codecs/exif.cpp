@@ -15,8 +15,8 @@ constexpr uint16_t kOrientationTag = 0x0112;
 constexpr uint16_t kShortType = 3;
 constexpr size_t kEntryBytes = 12;
 
-// Reading past the end returns 0, which means no tag, no entry or no
-// orientation.
+// Reading past the end returns 0, which is neither a valid tag nor a valid
+// orientation, and means no entries.
 class TiffReader {
  public:
   explicit TiffReader(std::span<const uint8_t> bytes)

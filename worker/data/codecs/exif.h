@@ -12,7 +12,7 @@
 namespace headroom::codecs {
 
 // `exif` is a TIFF structure ("II*" or "MM*"), with or without "Exif" and two
-// zero bytes before it. Returns 1 if it has no valid orientation.
+// zero bytes before it. Returns 1 if the structure has no valid orientation.
 int exif_orientation(std::span<const uint8_t> exif);
 
 // Whether the orientation swaps height and width.

@@ -33,8 +33,8 @@ const std::array<TIFFFieldInfo, 7> kFields = {
 constexpr size_t kTiePointSize = 6, kTransformationSize = 16;
 
 // The content of a tag that libtiff does not define itself. Another library in
-// this process may have registered the tag with a count of another width, so
-// both widths are handled.
+// this process may have registered the tag with a 16-bit count instead of a
+// 32-bit one, so both are handled.
 template <typename Value>
 std::vector<Value> numbers_of(TIFF* tiff, uint32_t tag, TIFFDataType type) {
   const TIFFField* const field = TIFFFindField(tiff, tag, TIFF_ANY);

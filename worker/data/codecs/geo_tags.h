@@ -1,7 +1,7 @@
 // GeoTags: the tags of a GeoTIFF that give the position of its pixels on Earth.
 // They are copied as they are in the file, so that a tile cut from a map is
-// itself a map. This needs no map library and loses nothing of the reference
-// system.
+// itself a map. Copying needs no map library and keeps the reference system
+// complete.
 //
 // Throws nothing for a bad file: tags of an unexpected type, or too long to be
 // copied into every tile, count as missing.
@@ -28,18 +28,20 @@ struct GeoTags {
   std::string key_text;
   std::string no_data;  // GDAL's tag: the value that marks a pixel without data
 
-  // The tags of a part of the picture whose first pixel is at (row, column).
+  // Returns the tags for a part of the picture. The first pixel of that part is
+  // at (row, column).
   GeoTags moved(int64_t row, int64_t column) const;
 };
 
 // Returns nullopt if the file is not a TIFF or its tags give no map position.
 std::optional<GeoTags> read_geo_tags(const std::filesystem::path& file);
 
-// The value that marks pixels without data; the file need not be a map. Returns
-// nullopt if the file names no such number.
+// The number in GDAL's tag that marks pixels without data. The file need not
+// have a map position. Returns nullopt if the tag is missing or is not a
+// number.
 std::optional<double> no_data_of(const std::filesystem::path& file);
 
-// Writes the tags. REQUIRES: a file open for writing, without rows yet.
+// Writes the tags. REQUIRES: `tiff` is open for writing and has no rows yet.
 void set_geo_tags(TIFF* tiff, const GeoTags& tags);
 
 }  // namespace headroom::codecs

@@ -120,7 +120,7 @@ namespace {
 constexpr std::array<const Codec*, 5> kCodecs{
     &kJpegCodec, &kPngCodec, &kBmpCodec, &kTiffCodec, &kWebpCodec};
 
-// Names common kinds of files that people have in place of images.
+// Describes a file that is not a supported image, by its content.
 std::string describe_foreign(std::span<const uint8_t> head) {
   const ForeignKind kind =
       foreign_kind({reinterpret_cast<const char*>(head.data()), head.size()});
@@ -151,8 +151,8 @@ const Codec& find_codec(ImageFile& file, const ImageLimits& limits) {
   throw ImageRefusal(describe_foreign(head));
 }
 
-// Runs `body` and returns why it failed, "" if it succeeded. Running out of
-// memory is no fault of the image, so std::bad_alloc is passed on.
+// Runs `body` and returns why it failed, "" if it succeeded. std::bad_alloc is
+// passed on, because running out of memory is not a fault of the image.
 template <typename Body>
 std::string reason_of(Body&& body) {
   try {
@@ -166,14 +166,14 @@ std::string reason_of(Body&& body) {
   }
 }
 
-// Limits that accept whatever samples a file has.
+// Limits that accept any kind of samples.
 ImageLimits any_samples() { return {.bands = kAnyBands, .as_stored = true}; }
 
 bool turns_upside_down(int orientation) {
   return orientation == 3 || orientation == 4;
 }
 
-// Cuts and turns `raw` to the wanted rows of the upright picture.
+// Returns the wanted rows of the upright picture, cut and turned from `raw`.
 cv::Mat finished(RawImage& raw, PixelRows wanted, ImageSize size) {
   const int orientation = raw.header.orientation;
   PixelRows held = raw.kept;
@@ -200,7 +200,7 @@ std::unique_ptr<ScanlineReader> open_rows(const Codec& codec, ImageFile& file,
                                           const ImageLimits& limits) {
   auto rows = codec.open_rows(file, limits);
   const ImageHeader& header = rows->header();
-  constexpr int64_t kMaxSide = 1 << 28;  // offsets in a row are int in OpenCV
+  constexpr int64_t kMaxSide = 1 << 28;  // OpenCV's offsets in a row are int
   if (std::max(header.width, header.height) > kMaxSide) {
     throw ImageRefusal(cat(header.width, " x ", header.height,
                            " pixels have a side above the limit of ",

@@ -3,8 +3,8 @@
 // The decoder is chosen by the content of a file, never by its name. The result
 // is 8-bit RGB with the EXIF orientation applied, to pixels and size alike.
 // Gray is repeated, alpha is dropped, and 16 bits are reduced to 8. Of an
-// animation or a multi-page file the first picture is taken, or the page of a
-// TIFF that the name asks for. If another number of bands is wanted, a TIFF's
+// animation or a multi-page file, the first picture is read, or the page of a
+// TIFF that the name asks for. If ImageLimits::bands is not kColours, a TIFF's
 // samples are kept (tiff.cpp). If a range of values is given, the result has 16
 // bits (level_reader.h).
 //
@@ -13,9 +13,9 @@
 // checked before anything is allocated for them, and a file that is too short
 // for the pixels its header claims is refused after reading the header.
 //
-// Decoding a range of rows needs memory for those rows only, in JPEG, PNG, BMP
-// and TIFF. Even so the file is read to its end, so that the decision whether
-// it is damaged does not depend on the rows asked for.
+// Decoding a range of rows needs memory only for these rows, in JPEG, PNG, BMP
+// and TIFF. The file is still read to its end, so that the decision whether it
+// is damaged does not depend on the requested rows.
 //
 // Errors: a bad file gives a result with a reason, not an exception.
 #pragma once
@@ -48,7 +48,7 @@ class ImageRefusal : public std::runtime_error {
 bool names_page(std::string_view image);
 struct ImagePage {
   std::string file;
-  int page = 0;  // 0 if the name asks for none
+  int page = 0;  // 0 if the name contains no page
 };
 ImagePage image_page(const std::filesystem::path& image);
 
@@ -62,12 +62,12 @@ class ImageFile {
   ImageFile& operator=(const ImageFile&) = delete;
 
   int64_t size() const { return size_; }
-  // The page that the name asks for; 0 if it asks for none.
+  // The page that the name asks for; 0 if the name contains no page.
   int page() const { return page_; }
 
-  // Reads into `buffer` from `offset` on and returns the number of bytes. It is
-  // smaller than the buffer only if the file ends or cannot be read. Never
-  // throws, because C libraries call it.
+  // Reads into `buffer` from `offset` on and returns the number of bytes read.
+  // That number is smaller than the buffer only if the file ends or cannot be
+  // read. Never throws, because C libraries call it.
   size_t read_at(int64_t offset, std::span<uint8_t> buffer) noexcept;
 
   // The whole content. Throws ImageRefusal if it cannot be read.
@@ -95,11 +95,11 @@ struct PixelRows {
 };
 inline constexpr PixelRows kAllRows{0, INT64_MAX};
 
-// Limits `rows` to a picture of that height. An empty range becomes an empty
-// range at the picture's edge.
+// Limits `rows` to the rows of a picture with height `height`. An empty range
+// becomes an empty range at the picture's edge.
 PixelRows clamp_rows(PixelRows rows, int64_t height);
 
-// The rows at the same place after the picture is turned upside down.
+// The rows at which `rows` are after turning the picture upside down.
 inline PixelRows mirror_rows(PixelRows rows, int64_t height) {
   return {height - rows.end, height - rows.begin};
 }
@@ -109,16 +109,17 @@ inline constexpr int kAnyBands = 0;  // colours, or a file's own bands
 
 // Limits on the cost of a file, and the form in which its pixels are wanted.
 struct ImageLimits {
-  int64_t max_pixels = 178'956'970;  // Pillow's limit, and so YOLOv5's
+  int64_t max_pixels = 178'956'970;  // limit of Pillow, which YOLOv5 uses
   int64_t max_file_bytes = 1LL << 30;
   int max_jpeg_scans = 100;  // a crafted 1 MB file can take 30 s
-  // The wanted number of bands of a pixel: kColours, to which every picture is
-  // converted; another number; or kAnyBands.
+  // The wanted number of bands of a pixel: kColours (every picture is converted
+  // to RGB), another number, or kAnyBands.
   int bands = kColours;
   // The values that become level 0 and level kMostLevel of 16 bits. If empty,
   // pixels have 8 bits.
   ValueRanges ranges = {};
-  // Keep samples in the type that the file has, also signed and floating ones.
+  // Whether samples keep the type that they have in the file, even a signed or
+  // floating-point type.
   bool as_stored = false;
 
   // The type of pixels. REQUIRES: bands != kAnyBands.
@@ -131,19 +132,19 @@ struct ImageLimits {
 
 inline constexpr int kMostLevel = 65'535;
 
-// The samples of a file, whatever a caller wants of them.
+// The number and kind of a file's samples, independent of ImageLimits.
 struct ImageSamples {
-  int bands = kColours;     // number of bands read for kAnyBands
-  int with_alpha = 0;       // all samples if a TIFF calls some alpha; else 0
-  bool are_colours = true;  // a model with ch 3 or 1 can use them
+  int bands = kColours;     // bands that are read with kAnyBands
+  int with_alpha = 0;       // number of all samples if some are alpha, else 0
+  bool are_colours = true;  // whether a model with ch 3 or 1 can use them
   auto operator<=>(const ImageSamples&) const = default;
 };
 
 struct ImageResult {
   // RGB, or bands, of ImageLimits::type(). Continuous. Empty if refused.
   cv::Mat pixels;
-  ImageSize size;      // of the whole image, whatever rows `pixels` has
-  std::string reason;  // why refused; empty if not
+  ImageSize size;      // size of the whole image, not of `pixels`
+  std::string reason;  // why the file was refused; empty if it was not
   bool ok() const { return reason.empty(); }
 };
 
@@ -156,7 +157,7 @@ struct ImageSizeResult {
 ImageResult decode_image(const std::filesystem::path& file,
                          const ImageLimits& limits = {});
 
-// Decodes the given rows only. Rows beyond the picture are left out.
+// Decodes only rows `rows`. Rows beyond the picture are left out.
 ImageResult decode_rows(const std::filesystem::path& file, PixelRows rows,
                         const ImageLimits& limits = {});
 

@@ -1,4 +1,4 @@
-// Pictures as the bytes of image files.
+// Encodes pictures as the bytes of image files.
 //
 // Throws only std::bad_alloc unless a comment says otherwise.
 #pragma once

@@ -60,7 +60,8 @@ Reader& reader_of(j_decompress_ptr info) {
   std::longjmp(reader.jump, 1);
 }
 
-// Warnings about headers, after which the pixels are still correct.
+// Whether a warning concerns only headers, so that the pixels are still
+// correct.
 bool is_harmless(int code, bool in_header) {
   return (code == JWRN_EXTRANEOUS_DATA && in_header) ||
          code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR ||
@@ -129,7 +130,7 @@ bool guarded_header(Reader& reader) {
 }
 
 // Each ink reduces the light that the paper reflects; Adobe's programs store
-// inks inverted. The integer formula is OpenCV's, and so YOLOv5's.
+// inks inverted. OpenCV, and therefore YOLOv5, uses the same integer formula.
 void cmyk_to_rgb(const JSAMPLE* cmyk, uint8_t* rgb, JDIMENSION width,
                  bool inverted) {
   for (JDIMENSION x = 0; x < width; ++x, cmyk += 4, rgb += 3) {
@@ -152,7 +153,8 @@ bool guarded_start(Reader& reader) {
   return true;
 }
 
-// Where rows are written, and space for one row in the library's colours.
+// The memory that rows are written to, and space for one row in the library's
+// colours.
 struct Target {
   uint8_t* pixels = nullptr;
   size_t stride = 0;
@@ -178,7 +180,7 @@ bool guarded_read(Reader& reader, const Target& target, JDIMENSION rows) {
 
 // The entropy-coded data of skipped rows is still read, so that damage is
 // found. The last row of the picture is decoded, not skipped: after skipping it
-// the library would assume the end of the file and check nothing more.
+// the library would assume the end of the file and stop checking.
 bool guarded_skip(Reader& reader, JSAMPLE* scratch, JDIMENSION rows) {
   if (setjmp(reader.jump) != 0) return false;
   jpeg_decompress_struct* info = &reader.info;
@@ -195,7 +197,7 @@ bool guarded_skip(Reader& reader, JSAMPLE* scratch, JDIMENSION rows) {
   return true;
 }
 
-// Reads up to the end marker: left-over data is damage too.
+// Reads up to the end marker: data left over before it counts as damage.
 bool guarded_finish(Reader& reader) {
   if (setjmp(reader.jump) != 0) return false;
   jpeg_finish_decompress(&reader.info);
@@ -243,7 +245,8 @@ ImageHeader header_of(const Reader& reader) {
   return header;
 }
 
-// Huffman coding uses at least one bit for each 8x8 block.
+// Refuses a file that is too short for its pixels: Huffman coding uses at least
+// one bit for each 8x8 block.
 void check_length(const Reader& reader, int64_t file_bytes) {
   if (reader.info.arith_code != FALSE) return;
   int64_t blocks = 0;
@@ -296,7 +299,8 @@ class JpegRows : public ScanlineReader {
   }
 
  private:
-  // At the first wanted row only: it reads progressive files to the end.
+  // Called at the first wanted row and not earlier, because starting reads
+  // progressive files to the end.
   void start() {
     if (!started_ && !guarded_start(*reader_)) refuse(*reader_);
     started_ = true;
@@ -323,7 +327,8 @@ std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
                                           const ImageLimits& limits) {
   auto reader = open_reader(file, streamed(limits));
   check_length(*reader, file.size());
-  // Several scans: all coefficients are held, two bytes each.
+  // If there are several scans, libjpeg holds all coefficients in memory, two
+  // bytes each.
   if (jpeg_has_multiple_scans(&reader->info) != FALSE) {
     check_pixels(reader->info.image_width, reader->info.image_height, limits);
   }

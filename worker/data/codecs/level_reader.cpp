@@ -12,7 +12,8 @@
 namespace headroom::codecs {
 namespace {
 
-// Gray becomes three bands if colours are wanted.
+// The number of bands after reading: gray becomes three bands if colours are
+// wanted.
 int bands_of(const ScanlineReader& stored, const ImageLimits& limits) {
   const int channels = CV_MAT_CN(stored.type());
   return channels == 1 && limits.bands == kColours ? kColours : channels;
@@ -90,8 +91,8 @@ void LevelReader::read_slice(cv::Mat& rows) {
   next_ += rows.rows;
 }
 
-// Floating-point rows are converted even if skipped, so that a NaN refuses the
-// file whichever rows are wanted.
+// Floating-point rows are converted even if skipped, so that a file with a NaN
+// is refused whichever rows are wanted.
 void LevelReader::skip(int64_t rows) {
   if (CV_MAT_DEPTH(stored_->type()) == CV_32F) {
     ScanlineReader::skip(rows);

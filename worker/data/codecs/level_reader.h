@@ -57,7 +57,7 @@ class LevelReader : public ScanlineReader {
   std::unique_ptr<ScanlineReader> stored_;
   std::vector<LevelScale> scales_;  // one for each band
   cv::Mat samples_;
-  int64_t next_ = 0;  // the next row
+  int64_t next_ = 0;  // number of the next row
 };
 
 }  // namespace headroom::codecs

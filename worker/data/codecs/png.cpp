@@ -67,10 +67,11 @@ bool guarded_header(Reader& reader, const ImageLimits& limits) {
   return true;
 }
 
-// Where wanted rows are written, and one scratch row for all others.
+// The memory that wanted rows are written to, and one scratch row for all
+// others.
 struct Rows {
   png_uint_32 begin = 0, end = 0;
-  uint8_t* pixels = nullptr;  // row `begin`
+  uint8_t* pixels = nullptr;  // points to row `begin`
   size_t stride = 0;
   uint8_t* scratch = nullptr;
   size_t row_bytes = 0;
@@ -153,9 +154,9 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
 RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
   Reader reader;
   open_reader(reader, file, limits);
-  // The orientation is read before the pixels, as in read_header. One that
-  // follows the pixels in the file is ignored, because the size has been
-  // reported by then.
+  // The orientation is read before the pixels, as in read_header. An
+  // orientation that follows the pixels in the file is ignored, because
+  // read_header has reported the size without it.
   RawImage image = allocate_rows(header_of(reader), wanted);
   Rows rows;
   rows.row_bytes = size_t{3} * static_cast<size_t>(image.header.width);

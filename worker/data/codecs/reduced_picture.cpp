@@ -50,7 +50,8 @@ bool reduce(ScanlineReader& reader, cv::Size size, const GoOn& go_on,
   return true;
 }
 
-// The size whose longer side is `longest`, or the image's if smaller.
+// The reduced size, whose longer side is `longest`, or the image's own size if
+// that is smaller.
 cv::Size reduced_size(const ImageHeader& image, int64_t longest) {
   const int64_t longer = std::max(image.height, image.width);
   const int64_t side = std::min(longer, longest);
@@ -81,8 +82,8 @@ ReducedPicture reduced_picture(const fs::path& file, const ImageLimits& limits,
                                int64_t longest, const GoOn& go_on) {
   if (const int page = overview_page(file, limits, longest); page > 0) {
     const std::string overview = cat(file.native(), "#", page);
-    // A page can be named only if its file has a TIFF's suffix, and another
-    // file may have exactly the name that is formed here.
+    // The formed name does not mean a page if it has no TIFF suffix, or if a
+    // file with exactly this name exists.
     std::error_code none;
     if (names_page(overview) && !fs::exists(overview, none)) {
       ReducedPicture result = reduced_from(overview, limits, longest, go_on);

@@ -7,14 +7,14 @@
 //   WebP             whole
 //
 // A picture that has to be held whole is refused above ImageLimits::max_pixels,
-// others only above kMaxStreamedPixels. Rows arrive as stored: the caller
-// applies the orientation.
+// others only above kMaxStreamedPixels. Rows are returned in stored order: the
+// caller applies the orientation.
 //
-// PNG, and gray or RGB TIFF, keep 16 bits; everything else has 8. Colours
-// become RGB. Gray PNG and 16-bit gray TIFF keep one channel. Alpha is dropped.
-// If the limits ask for bands (ImageLimits::bands), the bands are kept with 8
-// or 16 bits. Signed 16 bits and float32 are read from TIFFs if the limits
-// accept any samples. If the limits give ranges, rows are levels
+// PNG, and gray or RGB TIFF, keep 16 bits; all other files are read with 8.
+// Colours become RGB. Gray PNG and 16-bit gray TIFF keep one channel. Alpha is
+// dropped. If the limits ask for bands (ImageLimits::bands), the bands are kept
+// with 8 or 16 bits. Signed 16 bits and float32 are read from TIFFs if the
+// limits accept any samples. If the limits give ranges, rows are levels
 // (level_reader.h).
 //
 // Errors: throws ImageRefusal, which read_image_rows turns into a reason.
@@ -49,14 +49,14 @@ class ScanlineReader {
   int type() const { return type_; }
 
   // Reads the next rows.rows rows. REQUIRES: `rows` has the picture's width and
-  // type(), and that many rows are left.
+  // type(), and the file has that many rows left.
   virtual void read(cv::Mat& rows) = 0;
 
-  // Skips that many rows. Damage in them is still found.
+  // Skips the next `rows` rows. Damage in them is still found.
   virtual void skip(int64_t rows);
 
-  // Skips that many rows without looking for damage, without decoding them
-  // where the format allows it.
+  // Skips the next `rows` rows without checking them for damage. They are not
+  // decoded if the format allows that.
   virtual void pass(int64_t rows) { skip(rows); }
 
   // Throws ImageRefusal if the file is damaged after its last row. REQUIRES: no
@@ -68,7 +68,8 @@ class ScanlineReader {
   int type_;
 };
 
-// For formats without parts: decodes the whole picture at the first row.
+// For formats that can only be decoded whole: decodes the picture when the
+// first row is read.
 class WholeRows : public ScanlineReader {
  public:
   WholeRows(const ImageHeader& header, std::function<RawImage()> decode)
@@ -84,8 +85,8 @@ class WholeRows : public ScanlineReader {
 // Raises the pixel limit in `limits` for a reader that works row by row.
 ImageLimits streamed(ImageLimits limits);
 
-// Throws ImageRefusal if a file of that length, which has to be read whole, is
-// above the limit.
+// Throws ImageRefusal if `bytes`, the length of a file that has to be read
+// whole, is above the limit.
 void check_held_file(int64_t bytes, const ImageLimits& limits);
 
 // Opens a file and calls `use` with its rows; `use` may leave rows unread.
@@ -99,13 +100,13 @@ std::string read_image_rows(const std::filesystem::path& file,
 int overview_page(const std::filesystem::path& file, const ImageLimits& limits,
                   int64_t longest);
 
-// Facts from the headers alone. Refuses the files that read_image_rows refuses
-// because of their headers.
+// Properties of a file that are read from its headers alone. A file that
+// read_image_rows refuses because of its headers is refused here too.
 struct StreamedImage {
-  ImageSize size;  // upright
+  ImageSize size;  // size of the upright image
   bool is_jpeg = false;
-  bool is_upright = true;  // Pixels are stored in upright order.
-  bool has_alpha = false;  // a TIFF with samples that it calls alpha
+  bool is_upright = true;  // whether pixels are stored upright
+  bool has_alpha = false;  // whether a TIFF has samples marked alpha
   std::string reason;
   bool ok() const { return reason.empty(); }
 };

@@ -1,6 +1,7 @@
-// Reads TIFF and BigTIFF through libtiff, in strips or tiles. Any compression
-// and colour space that libtiff can turn into RGBA is read, or bands as they
-// are. Takes the first page, or the one that the file's name asks for.
+// Reads TIFF and BigTIFF through libtiff, in strips or tiles. Supports any
+// compression and colour space that libtiff can convert to RGBA, and bands,
+// which are read as they are stored. Reads the first page, or the page that the
+// file's name asks for.
 #include <tiffio.h>
 
 #include <algorithm>
@@ -49,7 +50,7 @@ struct TiffLayout {
   bool is_planar = false;
 
   int bands() const { return samples - alphas; }
-  // OpenCV's depth for a sample; kNoDepth if it has none that is read here.
+  // OpenCV's depth for a sample; kNoDepth if samples of this kind are not read.
   static constexpr int kNoDepth = -1;
   int depth() const;
   bool has_whole_samples(bool takes_any) const {
@@ -62,7 +63,7 @@ class TiffBandReader {
  public:
   // Reads the first `bands` samples of each pixel. Throws ImageRefusal if a
   // strip or tile is larger than the limits allow. REQUIRES:
-  // has_whole_samples() and at least that many samples in the layout.
+  // has_whole_samples(), and the layout has at least `bands` samples.
   TiffBandReader(TIFF* tiff, const TiffLayout& layout,
                  const ImageHeader& header, int bands,
                  const ImageLimits& limits);
@@ -85,14 +86,14 @@ class TiffBandReader {
   TiffLayout layout_;
   int64_t width_;
   int bands_;
-  int64_t part_width_ = 0;  // a tile's or the picture's
+  int64_t part_width_ = 0;  // width of a tile, or of the picture for strips
   int64_t part_bytes_ = 0;
-  // Only the part that is read into becomes resident.
+  // Not cleared, so that only the bytes that libtiff writes become resident.
   std::unique_ptr<uint8_t[]> part_;
 };
 
-// One further sample, beside RGB or beside two that are gray, is dropped when
-// colours are made.
+// The most samples of an RGB picture that can be read as colours; the fourth is
+// dropped. For gray pictures the limit is one lower.
 constexpr int kMostColours = 4;
 
 int trailing_alphas(TIFF* tiff) {
@@ -221,9 +222,9 @@ bool TiffBandReader::read(int64_t first_row, cv::Mat& rows) {
   return true;
 }
 
-// libtiff reads an uncompressed part without checking how many of its bytes are
-// stored. For a part that was never written, as in sparse files, it would
-// return the beginning of the file.
+// Refuses an uncompressed part of which fewer than `wanted` bytes are stored.
+// libtiff does not check that: for a part that was never written, as in sparse
+// files, it would return the beginning of the file.
 void TiffBandReader::check_stored(uint32_t part, int64_t wanted) const {
   uint16_t compression = COMPRESSION_NONE;
   TIFFGetFieldDefaulted(tiff_, TIFFTAG_COMPRESSION, &compression);
@@ -349,7 +350,7 @@ class RgbaReader {
   TIFFRGBAImage image_{};
 };
 
-// `raster` holds the rows `rows`. Copies those of them that `image` keeps.
+// `raster` contains rows `rows`. Copies the rows that `image` keeps into it.
 void copy_kept(const uint32_t* raster, PixelRows rows, RawImage& image) {
   const int64_t begin = std::max(rows.begin, image.kept.begin);
   const int64_t end = std::min(rows.end, image.kept.end);
@@ -391,7 +392,7 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
   refuse_tiff(source.error.empty() ? "pixels cannot be read" : source.error);
 }
 
-// Calls `take` for every chunk, also for those of which no row is kept: damage
+// Calls `take` for every chunk, also for chunks of which no row is kept: damage
 // is found only in data that is decoded.
 template <typename Take>
 void for_each_chunk(TIFF* tiff, const ImageHeader& header, const Take& take) {
@@ -409,7 +410,8 @@ RawImage decode_colours(OpenTiff& opened, const ImageHeader& header,
   source.reading_pixels = true;
   source.error.clear();
   RawImage image = allocate_rows(header, wanted);
-  // Not cleared, so that only the part that is decoded into becomes resident.
+  // Not cleared, so that only the memory that rows are decoded into becomes
+  // resident.
   const auto raster = std::make_unique_for_overwrite<uint32_t[]>(
       static_cast<size_t>(tiff_chunk_rows(tiff, header.height) * header.width));
   for_each_chunk(tiff, header, [&](PixelRows rows) {
@@ -469,7 +471,8 @@ RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows wanted) {
 
 class TiffRows : public ScanlineReader {
  public:
-  // `bands` reads samples as stored; empty: libtiff makes colours.
+  // `bands` reads the samples as stored; if it is nullopt, libtiff converts
+  // them to colours.
   TiffRows(std::unique_ptr<OpenTiff> opened, const ImageHeader& header,
            int64_t chunk_rows, std::optional<TiffBandReader> bands)
       : ScanlineReader(header, bands ? bands->type() : CV_8UC3),
@@ -541,7 +544,8 @@ std::unique_ptr<ScanlineReader> open_rows(ImageFile& file,
                                     std::move(reader));
 }
 
-// The directory may be anywhere in the file, so its end proves nothing.
+// The directory may be anywhere in the file, so the end of the file does not
+// show whether it is complete.
 bool ends_well(ImageFile&) { return true; }
 
 }  // namespace

@@ -152,7 +152,8 @@ std::array<uint16_t, 3> sample_tags(TIFF* tiff) {
   return tags;
 }
 
-// Sides of an overview are rounded to whole pixels.
+// Whether the aspect ratios are equal, except that sides of an overview are
+// rounded to whole pixels, and the orientations are equal.
 bool has_shape_of(const ImageHeader& small, const ImageHeader& whole) {
   const auto product = [](int64_t a, int64_t b) {
     return static_cast<double>(a) * static_cast<double>(b);
@@ -177,7 +178,7 @@ std::optional<ImageHeader> header_if_sound(TIFF* tiff,
 
 int tiff_overview(ImageFile& file, const ImageLimits& limits, int64_t longest) {
   constexpr int kMostPages = 64;
-  constexpr int64_t kMostAtOnce = int64_t{1} << 24;  // pixels
+  constexpr int64_t kMostAtOnce = int64_t{1} << 24;  // pixels decoded together
   if (file.page() > 0) return 0;
   const ImageLimits any_size = streamed(limits);
   const auto opened = open_tiff_header(file, limits);
@@ -190,7 +191,8 @@ int tiff_overview(ImageFile& file, const ImageLimits& limits, int64_t longest) {
        ++page) {
     uint32_t kind = 0;
     TIFFGetFieldDefaulted(tiff, TIFFTAG_SUBFILETYPE, &kind);
-    // This page is a different picture; overviews that follow belong to it.
+    // This page is a different picture, and the overviews after it belong to
+    // it.
     if ((kind & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK)) == 0) break;
     if ((kind & FILETYPE_MASK) != 0) continue;
     const auto small = header_if_sound(tiff, any_size);

@@ -1,7 +1,7 @@
-// A TIFF or BigTIFF opened through libtiff: its header, its parts.
+// Opens a TIFF or BigTIFF through libtiff and reads its header.
 //
 // Messages go to the open file's own handlers, because libtiff's global ones
-// are shared by all threads. Errors: ImageRefusal.
+// are shared by all threads. Errors: throws ImageRefusal.
 #pragma once
 
 #include <tiffio.h>
@@ -18,9 +18,9 @@ namespace headroom::codecs {
 struct TiffSource {
   ImageFile* file = nullptr;
   int64_t offset = 0;
-  std::string error;  // the first one reported
+  std::string error;  // the first error that libtiff reported
   bool reading_pixels = false;
-  std::vector<uint8_t> bytes;  // whole file if libtiff must map it
+  std::vector<uint8_t> bytes;  // the whole file if libtiff needs it mapped
 };
 
 struct CloseTiff {
@@ -45,7 +45,8 @@ std::unique_ptr<OpenTiff> open_tiff_header(ImageFile& file,
 // The size, checked against the limits, and the orientation.
 ImageHeader tiff_header(TIFF* tiff, const ImageLimits& limits);
 
-// The number of rows that libtiff decodes together: those of a strip or a tile.
+// The number of rows that libtiff decodes together: the rows of a strip or a
+// tile.
 int64_t tiff_chunk_rows(TIFF* tiff, int64_t height);
 
 [[noreturn]] void refuse_tiff(const std::string& message);

@@ -1,4 +1,5 @@
-// WebP through libwebp. Of an animation, the first frame on black is read.
+// WebP through libwebp. Of an animation, the first frame is read, on a black
+// background.
 #include <webp/decode.h>
 #include <webp/demux.h>
 
@@ -67,8 +68,8 @@ ImageHeader read_header(ImageFile& file, const ImageLimits& limits) {
 }
 
 // Decodes all rows, whichever are wanted. If libwebp crops, it stops after the
-// last row of the crop and does not see damage behind it, and the colours along
-// the cut differ from those of the whole picture.
+// last row of the crop and does not detect damage after it, and the colours
+// along the cut differ from those of the whole picture.
 RawImage decode(ImageFile& file, const ImageLimits& limits, PixelRows) {
   const Container container = open_container(file, limits);
   RawImage image;

@@ -58,7 +58,7 @@ PixelRing cut_at(const PixelRing& ring, size_t axis, double edge,
 }
 
 // After cutting, a ring that left the image several times runs along the
-// image's edge and back again. Removes these parts.
+// image's edge and back again. Removes such parts of the ring.
 void drop_ways_back(PixelRing& ring) {
   const auto turns_back = [](const auto& a, const auto& b, const auto& c) {
     for (const size_t axis : {0, 1}) {
@@ -155,7 +155,7 @@ std::vector<PixelRing> parts_in(const std::vector<PixelRing>& rings,
 
 bool shows_enough(const std::vector<PixelRing>& parts,
                   const std::vector<PixelRing>& rings) {
-  constexpr double kLeastSide = 1;  // pixel
+  constexpr double kLeastSide = 1;  // in pixels
   if (parts.empty()) return false;
   const BoxExtent left = extent_of(parts), whole = extent_of(rings);
   if (left.x1 == whole.x1 && left.y1 == whole.y1 && left.x2 == whole.x2 &&
@@ -206,7 +206,8 @@ void BoxRules::add(int32_t class_index, const BoxExtent& extent,
       extent.x2 <= 1 + kLabelTolerance && extent.y2 <= 1 + kLabelTolerance;
   BoxLabel box{class_index, 0, 0, 0, 0};
   if (inside && as_written) {
-    // Kept as written: going through corners would change the last bits.
+    // Kept as written: converting it to corners and back would change the last
+    // bits.
     box = *as_written;
   } else {
     const BoxExtent clipped{

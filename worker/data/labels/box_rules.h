@@ -22,15 +22,16 @@ struct BoxExtent {
   double x1 = 0, y1 = 0, x2 = 0, y2 = 0;
 };
 
-// The value with six significant digits: "0.25".
+// The value as text with up to six significant digits, for example "0.25".
 std::string short_number(double value);
 
-// Parses a number with spaces around it. Returns nullopt for any other text.
+// Parses a number that may have spaces around it. Returns nullopt for any other
+// text.
 std::optional<double> parse_number(std::string_view text);
 
-// Joins the parts of one outline into one ring. Each part holds x and y in
-// turn, in pixels. The connecting lines run forth and back over the same
-// points, so that paste_mirrored() is not affected by them. REQUIRES: every
+// Joins the parts of one outline into one ring. Each part holds alternating x
+// and y, in pixels. The connecting lines run over the same points in both
+// directions, so that paste_mirrored() is not affected by them. REQUIRES: every
 // part has 3 or more pairs.
 Outline joined_outline(const std::vector<std::vector<double>>& parts,
                        codecs::ImageSize size);
@@ -38,19 +39,21 @@ Outline joined_outline(const std::vector<std::vector<double>>& parts,
 // The outer ring of a polygon in pixels, without repeating its first vertex.
 using PixelRing = std::vector<std::array<double, 2>>;
 
-// REQUIRES: there is a ring, and none is empty.
+// REQUIRES: there is at least one ring, and no ring is empty.
 BoxExtent extent_of(std::span<const PixelRing> rings);
 
-// Cuts the rings at the image's edges. Empty if no part is inside.
+// Cuts the rings at the image's edges. Returns an empty list if no part is
+// inside.
 std::vector<PixelRing> parts_in(const std::vector<PixelRing>& rings,
                                 double width, double height);
 
-// The default of `headroom tile`.
+// The least share of an object's area that must be visible. Also the default of
+// `headroom tile`.
 inline constexpr double kLeastVisible = 0.3;
 
-// Whether a polygon that the image's edges cut is still worth a box. It needs
-// at least kLeastVisible of its area and one pixel on each side. `tile` knows
-// only boxes and uses the area of the box.
+// Whether enough of a polygon remains for a box after cutting it at the image's
+// edges: at least kLeastVisible of its area, and one pixel along each axis.
+// (`headroom tile` has no polygons and compares areas of boxes.)
 bool shows_enough(const std::vector<PixelRing>& parts,
                   const std::vector<PixelRing>& rings);
 
@@ -59,27 +62,27 @@ class BoxRules {
   explicit BoxRules(LabelFile& result) : result_(result) {}
 
   // Sets the place that is named in faults of the next boxes: "a.txt:3". `box`
-  // names one of several boxes of that place.
+  // names one of several boxes at that place.
   void at(std::string where, std::string box = "");
 
   void fault(DataFaultKind kind, std::string what, std::string fix);
   void drop(DataFaultKind kind, std::string what);
 
-  // The class that a label gives as a number. Reports a number that is no
-  // class. One that is not below `num_classes` becomes the file's unknown
-  // class.
+  // Converts a label's number to a class. Returns nullopt and reports the
+  // number if it is not valid as a class. Returns nullopt and stores the class
+  // as the file's unknown class if it is not below `num_classes`.
   std::optional<int32_t> class_of(double number, int64_t line,
                                   int64_t num_classes);
 
   // Adds a box, or reports why it is dropped. If the box needs no repair,
-  // `as_written` is kept to the bit. The outline is clipped like its box.
-  // `said_before` is the text of a duplicate's fault.
+  // `as_written` is stored unchanged. The outline is clipped like its box.
+  // `said_before` is the text of the fault that a duplicate gets.
   void add(int32_t class_index, const BoxExtent& extent,
            const std::optional<BoxLabel>& as_written,
            std::string_view said_before, Outline outline = {});
 
-  // Adds a box with corners in pixels of an image of that size; the outline is
-  // in fractions of the image.
+  // Adds a box with corners in pixels of an image of size `size`; the outline
+  // is in fractions of the image.
   void add_pixels(int32_t class_index, const BoxExtent& pixels,
                   codecs::ImageSize size, Outline outline = {});
 

@@ -5,7 +5,7 @@
 // may be any whole numbers, also written as text; records may be in any order.
 // Unknown keys are skipped.
 //
-// Errors: Error (exit 4), one line with file:line.
+// Errors: throws Error (exit 4) with one line that names file:line.
 #pragma once
 
 #include <array>
@@ -30,15 +30,15 @@ struct CocoAnnotation {
   int64_t image_id = 0;
   int64_t category_id = 0;
   std::array<double, 4> bbox{};  // x, y, w, h in pixels
-  int num_bbox = 0;  // number of values of bbox in the file; valid only if 4
+  int num_bbox = 0;  // number of values in the file; bbox is valid if 4
   std::optional<double> area;
   bool crowd = false;
   // Whether `segmentation` is a list that is not empty. Masks are not lists.
   bool has_outline = false;
   // Whether a part of the outline is not a list of 3 or more pairs of numbers.
   bool has_bad_outline = false;
-  // The parts of the outline, x and y in turn, in pixels. Empty unless the
-  // caller asked for outlines.
+  // The parts of the outline, each with alternating x and y, in pixels. Empty
+  // unless the caller asked for outlines.
   std::vector<std::vector<double>> outline;
   double score = 0;  // used only in results
   int64_t line = 0;
@@ -55,14 +55,14 @@ struct CocoFile {
   std::vector<CocoCategory> categories;     // sorted by id
 };
 
-// Throws for a missing file, one over 4 GiB, text that is not JSON, a file
+// Throws for a missing file, a file over 4 GiB, text that is not JSON, a file
 // without lists of images and categories, records without their ids, and
 // repeated ids.
 CocoFile read_coco_annotations(const std::filesystem::path& file,
                                bool keep_outlines = false);
 
-// Reads a list of {image_id, category_id, bbox, score}. Throws for records
-// without one of these.
+// Reads a list of {image_id, category_id, bbox, score}. Throws for records that
+// lack one of these fields.
 std::vector<CocoAnnotation> read_coco_results(
     const std::filesystem::path& file);
 

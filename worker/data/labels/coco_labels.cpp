@@ -1,6 +1,7 @@
-// Categories are matched to `names` by name, whatever their ids are. Boxes are
-// in pixels of the upright image; the image sizes stated in the file are not
-// used. Crowds are regions, not objects, so they are not trained on.
+// Reads COCO's annotations. Categories are matched to `names` by name; their
+// ids do not matter. Boxes are in pixels of the upright image; the image sizes
+// stated in the file are not used. Crowds are regions, not objects, so they are
+// not trained on.
 //
 // If `segmentation` is a list, it becomes the outline of its box.
 

@@ -1,12 +1,13 @@
-// One box per line, as the tutorials of TensorFlow's detectors write them:
+// Reads tables with one box per line, as in the tutorials of TensorFlow's
+// detectors:
 //
 //   filename,width,height,class,xmin,ymin,xmax,ymax
 //   a.jpg,640,480,cat,10,20,110,220
 //
 // Corners are pixels of the upright image. The columns width and height are
 // often stale and are not read. If the data file names the table, an image
-// without a line is not part of the data set. If the table was only found
-// beside the images, such an image is background.
+// without a line is not part of the data set. If the table is not named but was
+// found beside the images, an image without a line is background.
 
 #include <algorithm>
 #include <array>
@@ -70,16 +71,17 @@ struct CsvBox {
   std::array<Field, 4> corners = {};  // xmin, ymin, xmax, ymax as written
 };
 
-// Finds the image that a file name of a table means.
+// Finds the image for a file name in a table.
 class ImageNames {
  public:
   virtual ~ImageNames() = default;
-  // Returns nullopt and sets `why` if there is no such image.
+  // Returns nullopt and sets `why` if the name does not identify one image.
   virtual std::optional<std::string> find(const std::string& name,
                                           std::string& why) const = 0;
 };
 
-// Looks in folders and takes the first that contains the name.
+// Looks for the file in several folders. If no folder contains it, returns its
+// path in the first folder.
 class NamesInFolders : public ImageNames {
  public:
   NamesInFolders(const fs::path& file, const fs::path& images) {
@@ -107,7 +109,8 @@ class NamesInFolders : public ImageNames {
   std::vector<fs::path> folders_;
 };
 
-// Looks among the images of a split. The name must match exactly one of them.
+// Looks for the name among the images of a split. It must match exactly one
+// image.
 class NamesOfImages : public ImageNames {
  public:
   explicit NamesOfImages(const std::vector<std::string>& images) {
@@ -136,8 +139,8 @@ class NamesOfImages : public ImageNames {
   std::map<std::string, std::vector<std::string>> by_name_;
 };
 
-// Indices of the images that the table has named so far. Several names may mean
-// the same image.
+// Indices of the images whose names were read from the table so far. Several
+// names may refer to the same image.
 struct NamedImages {
   std::map<std::string, std::optional<size_t>> by_name;
   std::map<std::string, size_t> by_path;
@@ -190,7 +193,7 @@ class CsvLabels : public TableLabels {
   }
 
  private:
-  // A place as compilers print it: "train_labels.csv:7:12".
+  // A place in the format of compiler messages: "train_labels.csv:7:12".
   std::string place(int64_t line, size_t column) const {
     return cat(TableLabels::place(line), ":", column);
   }

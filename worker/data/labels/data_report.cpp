@@ -45,8 +45,8 @@ std::string_view to_string(DataFaultKind kind) {
   return "fault";
 }
 
-// File names and quoted text may contain anything, so both are shortened to one
-// printable line.
+// File names and quoted text may contain any bytes, so both are shortened to
+// one printable line.
 std::string to_string(const DataFault& fault) {
   constexpr size_t kLongest = 8192;
   std::string text = short_line(fault.where, kLongest) + ": ";

@@ -15,11 +15,11 @@ enum class DataFaultKind {
   kBadClass,   // negative or not a whole number
   kZeroSize,   // no width or height
   kNegativeSize,
-  kOutOfRange,        // sticks out by more than the rounding of 6 decimals
+  kOutOfRange,        // exceeds the image by more than rounding to 6 decimals
   kOutside,           // entirely outside the image
   kInPixels,          // too large to be fractions of the image
   kDuplicate,         // the same row twice
-  kExtraValue,        // a sixth value, as detectors write
+  kExtraValue,        // a sixth value, which detectors append
   kUnreadableLabels,  // the label file exists and cannot be read
   kUnreadableImage,   // not an image, damaged, too large
   kUnsupportedImage,  // a format that is not decoded here
@@ -34,20 +34,20 @@ struct DataFault {
   DataFaultKind kind = DataFaultKind::kBadLine;
   std::string where;  // file or file:line of the fault
   std::string what;   // the offending values
-  std::string fix;    // how it was handled
+  std::string fix;    // how the fault was handled
 };
 
 // "labels/a.txt:3: zero size (w 0, h 0.1): box dropped"
 std::string to_string(const DataFault& fault);
 
 struct DataReport {
-  std::string split;  // "train"
+  std::string split;  // for example "train"
   // A table of labels that was found and used although the data file does not
   // name it; "" if there is none.
   std::string table;
-  int64_t images = 0;      // kept
+  int64_t images = 0;      // images kept
   int64_t background = 0;  // kept images without a box
-  int64_t boxes = 0;       // kept
+  int64_t boxes = 0;       // boxes kept
   // Number of label files with a class that is not in `names`.
   int64_t files_of_unknown_classes = 0;
   int64_t largest_class = -1;  // largest class number in the label files
@@ -56,7 +56,7 @@ struct DataReport {
   // Faults in the order of files and lines; at most kMaxDataFaults are kept,
   // but all are counted.
   std::vector<DataFault> faults;
-  // Notes of label readers and the file index (folder_index.h), a line each.
+  // Notes of label readers and the file index (folder_index.h), one line each.
   std::vector<std::string> notes;
 
   void add(DataFault fault);
@@ -67,8 +67,8 @@ struct DataReport {
   int64_t num_faults() const;
   // The counts by kind: "3 bad line, 1 duplicate".
   std::string counts_text() const;
-  // One line of totals, then the first `max_lines` faults, then the number of
-  // faults left out.
+  // One line of totals, then the notes, then the first `max_lines` faults, then
+  // the number of faults left out.
   std::vector<std::string> lines(int64_t max_lines) const;
 };
 

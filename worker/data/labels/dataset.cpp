@@ -19,16 +19,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An image of a split, and what was found out about it.
+// An image of a split, and the results of examining it.
 struct Examined {
-  std::string_view path;                         // of a file
-  std::shared_ptr<const packs::PackIndex> pack;  // nullptr for a file
-  int64_t number = 0;                            // in its pack
+  std::string_view path;                         // for an image file
+  std::shared_ptr<const packs::PackIndex> pack;  // nullptr for an image file
+  int64_t number = 0;  // number of the image in its pack
 
   codecs::ImageSizeResult size;
   int64_t file_bytes = 0;
   ImageLabels labels;
-  // The counts if the labels can be read, also of an image that cannot be.
+  // Set if the labels can be read, even if the image cannot be decoded.
   std::optional<ImageBoxes> boxes;
   packs::SeenFiles files;
   bool knew_labels = false;  // the labels were taken from the index
@@ -38,11 +38,13 @@ ImageBoxes boxes_of(const LabelFile& labels) {
   return {static_cast<int64_t>(labels.boxes.size()), labels.num_polygons};
 }
 
-// What to examine: training opens every image that is not known.
+// What to examine. Training uses kImagesAndLabels, which opens every image that
+// is new or changed.
 enum class Depth : uint8_t { kLabels, kImagesAndLabels };
 
-// Sets the labels of an image. If its label file is unchanged, they are those
-// of the index; else the file is read. `size` is 0 if it is not known.
+// Sets the labels of an image. If its label file is unchanged, the labels are
+// taken from the index; else the file is read. `size` is 0 if the image's size
+// is not known.
 void examine_labels(const SplitImage& image, codecs::ImageSize size,
                     const KnownImage& known, const ClassRules& classes,
                     bool keep_outlines, Examined& result) {
@@ -58,7 +60,7 @@ void examine_labels(const SplitImage& image, codecs::ImageSize size,
     return;
   }
   result.files.labels = *stamp;
-  // Boxes in pixels depend on the image, too.
+  // Boxes in pixels depend on the image's size as well as on the label file.
   const bool is_same_image =
       !image.reader->is_in_pixels() || known.has_size_of(result.files.image);
   if (is_same_image && known.has_labels_of(*stamp)) {
@@ -72,7 +74,8 @@ void examine_labels(const SplitImage& image, codecs::ImageSize size,
   const auto text = read_label_text(file, reason);
   result.labels = text ? image.reader->read_text(image.index, size, file, *text)
                        : unreadable_labels(file, std::move(reason));
-  // Thousands of images are in memory at once, so long labels are not kept.
+  // Thousands of images are in memory at once, so long labels are not kept for
+  // the index.
   constexpr size_t kMostHeld = size_t{64} << 10;
   result.files.believes_labels = text && text->size() <= kMostHeld &&
                                  !result.labels.fault &&
@@ -113,7 +116,8 @@ Examined examine(const SplitImage& image, const IndexOptions& options,
   if (is_usable) {
     result.files.believes_image = result.file_bytes >= 0;
   } else {
-    // Their boxes are counted, but nothing else is said of them.
+    // The boxes of an unusable image are counted, but its labels are not
+    // reported or used.
     result.labels = {};
     result.files.labels = {};
     result.files.believes_labels = 0;
@@ -225,7 +229,7 @@ class DatasetBuilder {
 namespace {
 
 // Throws if a label has a class that is not in `names`. `first` is the first
-// such label file, nullptr if there is none.
+// label file with an unknown class, nullptr if there is none.
 void refuse_unknown_class(const configs::DataConfig& config,
                           const ImageLabels* first, const DataReport& report) {
   if (first == nullptr) return;
@@ -299,12 +303,12 @@ void refuse_unknown_class(const configs::DataConfig& config,
               ExitCode::kData);
 }
 
-// Adds an image to the report. Returns whether it is kept.
+// Adds an image to the report. Returns whether the image is kept.
 bool report_image(const Examined& image, DataReport& report) {
   if (image.pack == nullptr || image.size.ok()) {
     return add_image(image.path, image.size.reason, image.labels, report);
   }
-  // The images of a shard that is missing are reported together.
+  // The images of a missing shard are reported together elsewhere.
   add_classes(image.labels.labels, report);
   return false;
 }
@@ -336,7 +340,7 @@ Outlines Dataset::outlines(int64_t index) const {
 
 namespace {
 
-// Calls `take` for each image of a pack with what the pack's index says of it.
+// Calls `take` for each image of a pack, examined through the pack's index.
 // Images whose shard is missing or too short get a reason instead of a size. No
 // image is opened.
 template <typename Take>
@@ -383,9 +387,10 @@ void each_packed_image(const packs::Pack& pack, const ClassRules& classes,
   }
 }
 
-// Opens the packs of a split. Returns an empty list if the packs' indexes are
-// not enough: if the model reads bands other than colours, or an image has
-// other bands, the headers of the images have to be read.
+// Opens the packs of a split. Returns an empty list if the split is not packed,
+// or if the packs' indexes are not enough: if the model reads bands other than
+// colours, or an image has other bands, the headers of the images have to be
+// read.
 std::vector<packs::Pack> packs_of(const configs::DataConfig& config,
                                   Split split, const IndexOptions& options) {
   std::vector<packs::Pack> packs;
@@ -403,8 +408,9 @@ std::vector<packs::Pack> packs_of(const configs::DataConfig& config,
   return packs;
 }
 
-// Calls `take` for each image of a split, in order of the data set. Whatever
-// describes the split, its images reach training only through here.
+// Calls `take` for each image of a split, in the order of the data set.
+// Training receives the images of a split only from this function, for every
+// kind of source.
 template <typename Take>
 void each_image(const configs::DataConfig& config, Split split,
                 const IndexOptions& options, Depth depth, DataReport& report,
@@ -421,7 +427,7 @@ void each_image(const configs::DataConfig& config, Split split,
   const bool is_scan = depth == Depth::kImagesAndLabels;
   codecs::ImageLimits limits = options.limits;
   // The number of boxes does not depend on bands, so counting uses the index
-  // that most models write.
+  // that training most models has written.
   if (!is_scan && limits.bands == codecs::kAnyBands) {
     limits.bands = codecs::kColours;
   }

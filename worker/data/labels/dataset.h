@@ -1,8 +1,8 @@
 // Dataset: the index of one split: paths, sizes and boxes, never pixels.
 //
-// Built once in each process when it starts. A faulty line costs its box, a
-// faulty image itself. Faults are repaired where possible and named in the
-// report (data_report.h).
+// Built once in each process when it starts. A faulty label is repaired if
+// possible, otherwise its box is left out. A faulty image is left out. The
+// report lists all faults (data_report.h).
 //
 // Memory: about the path and 16 bytes per image, and 20 bytes per box. Outlines
 // add 8 bytes per box and per point. An image in a pack takes 76 bytes and its
@@ -32,14 +32,14 @@ namespace headroom::labels {
 
 struct IndexOptions {
   bool single_cls = false;     // all classes become class 0
-  bool keep_outlines = false;  // outlines of polygon labels
-  int64_t num_threads = 8;     // for headers; more help on slow disks
+  bool keep_outlines = false;  // whether to keep outlines of polygon labels
+  int64_t num_threads = 8;     // for reading headers; slow disks need more
   codecs::ImageLimits limits;
-  // Folder in which facts about files are kept for the next start
-  // (folder_index.h); "" to keep none.
+  // Folder of the index that makes the next start faster (folder_index.h); ""
+  // for no index.
   std::filesystem::path kept_in = {};
-  // A tool calls this after each image, from any thread, with the split and its
-  // number of images.
+  // Tools call this function after each image, from any thread, with the split
+  // and its total number of images.
   std::function<void(const std::string& split, int64_t images)> image_done = {};
 };
 
@@ -63,14 +63,15 @@ class Dataset {
   int64_t num_polygons() const { return num_polygons_; }
 
   // A hash of names, relative paths, file lengths, sizes and boxes: equal on
-  // every node that holds the same data set, wherever it is mounted.
+  // every node that holds the same data set, independent of where it is
+  // mounted.
   uint64_t digest() const { return digest_; }
 
  private:
   friend class DatasetBuilder;
 
   std::string path_text_;               // all paths, one after another
-  std::vector<uint64_t> path_offsets_;  // size() + 1
+  std::vector<uint64_t> path_offsets_;  // size() + 1 entries
   // Used in place of paths for images in packs: the pack and the image's number
   // in its index.
   struct PackedImage {
@@ -80,8 +81,9 @@ class Dataset {
   std::vector<PackedImage> packed_;
   std::vector<codecs::ImageSize> sizes_;
   std::vector<BoxLabel> labels_;         // all boxes, image after image
-  std::vector<uint64_t> label_offsets_;  // size() + 1
-  // The points of all outlines, box after box, and where each box's end.
+  std::vector<uint64_t> label_offsets_;  // size() + 1 entries
+  // The points of all outlines, box after box, and for each box the index after
+  // its last point.
   std::vector<IndexedPoint> points_;
   std::vector<uint64_t> point_ends_;
   std::vector<std::string> class_names_;
@@ -102,8 +104,9 @@ struct IndexedDataset {
   std::vector<ImageBoxes> undecodable;
 };
 
-// Throws Error with exit 4: the split is empty or unreadable, no image or no
-// box is left, or a label has a class beyond `names` (file:line).
+// Throws Error (exit 4) if the split is empty or unreadable, if no image or no
+// box is left, or if a label has a class beyond `names` (the message has
+// file:line).
 IndexedDataset index_dataset(const configs::DataConfig& config, Split split,
                              const IndexOptions& options = {});
 
@@ -113,16 +116,16 @@ struct BoxCounts {
   int64_t polygons = 0;  // boxes that are polygons
 };
 
-// Counts boxes from the labels alone and opens no image, so that thousands of
-// images take a fraction of a second. (If boxes are in pixels, image headers
+// Counts boxes using only the labels, without opening images, so that thousands
+// of images take a fraction of a second. (If boxes are in pixels, image headers
 // are read.) Images that cannot be decoded are counted although training leaves
-// them out. The order is that of the data set. Throws Error (exit 4) if the
-// split is empty.
+// them out. Counts are in the order of the data set. Throws Error (exit 4) if
+// the split is empty.
 BoxCounts count_boxes(const configs::DataConfig& config, Split split,
                       const IndexOptions& options);
 
-// The same counts of a data set that was indexed; images that cannot be decoded
-// are listed last.
+// Returns the counts of a data set that is already indexed; images that cannot
+// be decoded are listed last.
 BoxCounts count_boxes(const IndexedDataset& indexed);
 
 }  // namespace headroom::labels

@@ -30,7 +30,8 @@ constexpr std::array<std::string_view, 12> kDecodedSuffixes{
 constexpr std::array<std::string_view, 13> kOtherSuffixes{
     ".dng", ".pfm", ".gif", ".heic", ".heif", ".avif", ".jp2",
     ".dcm", ".jxl", ".tga", ".ppm",  ".pgm",  ".exr"};
-// Labels and other files that are usual beside images: not examined.
+// Suffixes of labels and other files that are often stored beside images. These
+// files are not examined.
 constexpr std::array<std::string_view, 11> kForeignSuffixes{
     ".txt", ".xml", ".json",  ".geojson", ".csv", ".yaml",
     ".yml", ".md",  ".cache", ".npy",     ".zip"};
@@ -72,7 +73,8 @@ class Lister {
   }
 
   std::vector<std::string> take() {
-    // The files of one folder are sorted; those of several may not be.
+    // The files of one folder are already sorted; files of lists or of several
+    // sources may not be.
     if (!std::ranges::is_sorted(files_, path_precedes)) {
       std::ranges::sort(files_, path_precedes);
     }
@@ -90,7 +92,7 @@ class Lister {
 
  private:
   void add_directory(const fs::path& directory) {
-    // Links may lead back to a parent: each directory is entered once.
+    // Links may lead back to a parent, so each directory is entered only once.
     struct stat status {};
     if (::stat(directory.c_str(), &status) != 0 ||
         !entered_.insert({status.st_dev, status.st_ino}).second) {
@@ -111,15 +113,15 @@ class Lister {
       errno = 0;
     }
     if (errno != 0) refuse(errno);
-    // A folder's files are sorted in at the place of the folder's name:
-    // path_precedes().
+    // A subfolder's files are placed where the subfolder's name is in the
+    // order, as path_precedes() requires.
     std::ranges::sort(entries);
     const std::string inside = (directory / "").string();
     for (const auto& [name, type] : entries) add_entry(inside + name, type);
   }
 
   void add_entry(std::string path, unsigned char type) {
-    std::error_code ignored;  // a dangling link is not a directory
+    std::error_code ignored;  // is_directory() is false for a dangling link
     const bool may_lead_on = type == DT_LNK || type == DT_UNKNOWN;
     if (type == DT_DIR || (may_lead_on && fs::is_directory(path, ignored))) {
       add_directory(path);
@@ -180,8 +182,8 @@ class Lister {
   std::set<std::pair<dev_t, ino_t>> entered_;
 };
 
-// The position at which a path's suffix begins: ".jpg" in "a/b.jpg". The end of
-// the path if it has none.
+// The position at which a path's suffix begins: ".jpg" in "a/b.jpg". Returns
+// the end of the path if it has no suffix.
 size_t suffix_begin(std::string_view file) {
   const size_t slash = file.rfind('/');
   const size_t name = slash == std::string_view::npos ? 0 : slash + 1;
@@ -194,7 +196,7 @@ size_t suffix_begin(std::string_view file) {
 bool path_precedes(std::string_view a, std::string_view b) {
   const size_t length = std::min(a.size(), b.size());
   size_t at = 0;
-  // Neighbours share long beginnings, so compare in large steps.
+  // Neighbouring paths have long common beginnings, so compare in large steps.
   constexpr size_t kStep = 16;
   while (at + kStep <= length &&
          std::memcmp(a.data() + at, b.data() + at, kStep) == 0) {

@@ -1,8 +1,8 @@
 // file_list: turns the sources of a split into a sorted list of image files.
 //
 // Sources are directories (searched recursively), .txt lists of paths, or
-// single images; a list or source may name a page (codecs::ImagePage). Order
-// does not depend on the file system.
+// single images; a list or source may name a page (codecs::ImagePage). The
+// order of the images does not depend on the file system.
 #pragma once
 
 #include <filesystem>
@@ -21,8 +21,8 @@ bool path_precedes(std::string_view a, std::string_view b);
 
 // Returns absolute paths, sorted, without duplicates. They are strings because
 // millions of std::filesystem::path take gigabytes. Files of image formats that
-// are not decoded, and files listed twice, go to the report. Throws Error (exit
-// 4) for a source that cannot be read.
+// are not decoded, and files listed twice, are added to the report. Throws
+// Error (exit 4) for a source that cannot be read.
 std::vector<std::string> list_images(
     const std::vector<std::filesystem::path>& sources, DataReport& report);
 
@@ -30,8 +30,9 @@ std::vector<std::string> list_images(
 std::string lower_suffix(std::string_view file);
 
 // The label file of an image. It is the path with its last "/images/" replaced
-// by "/labels/" and the extension .txt, or, if that does not exist, the .txt
-// beside the image. Returns the first of the two if neither exists.
+// by "/labels/" and the extension .txt, or, if that file does not exist, the
+// .txt file beside the image. If neither exists, the first of the two paths is
+// returned.
 std::string label_path(std::string_view image);
 
 // The candidates for label_path(), whether they exist or not.
@@ -43,15 +44,16 @@ std::string with_suffix(std::string_view file, std::string_view suffix);
 
 bool file_exists(const std::string& file);
 
-// The first of these files that exists; the first of all if none does.
-// REQUIRES: there is one.
+// The first of `files` that exists; files[0] if none exists. REQUIRES: `files`
+// is not empty.
 std::string first_existing(const std::vector<std::string>& files);
 
-// The names in a folder, sorted; empty if it cannot be listed.
+// The names in a folder, sorted. Returns an empty list if the folder cannot be
+// read.
 std::vector<std::string> names_in(const std::string& folder);
 
-// The file's stem, or STEM_2, STEM_3 and so on if it is in `taken` already.
-// Adds it to `taken`.
+// The file's stem, or STEM_2, STEM_3 and so on if `taken` already contains the
+// stem. Adds the returned name to `taken`.
 std::string unique_stem(const std::filesystem::path& file,
                         std::set<std::string>& taken);
 

@@ -17,7 +17,7 @@ using packs::FileStamp;
 std::optional<FileStamp> stamp_of(const std::string& file);
 
 // Whether a file system of this type (f_type of statfs(2)) sets the time of the
-// last status change itself.
+// last status change itself, so that programs cannot set it.
 bool keeps_status_times(int64_t filesystem_type);
 
 }  // namespace headroom::labels

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 // Part of the key. Raise it when a change of the code makes a usable image be
 // refused or have another size, or labels be read in another way.
 constexpr int kVerdicts = 3;
-// A block ends when its images' data reaches this size.
+// A block that is being written ends when its data reaches this size.
 constexpr uint64_t kBlockBytes = uint64_t{4} << 20;
 
 uint64_t digest_of(std::string_view text) {
@@ -33,7 +33,7 @@ uint64_t digest_of(const ClassRules& classes) {
   return digest_of(text);
 }
 
-// Faults as bytes: the kind, then three texts, each after its length.
+// Faults as bytes: the kind, then three texts, each preceded by its length.
 std::string bytes_of(const std::vector<DataFault>& faults) {
   std::string bytes;
   for (const DataFault& fault : faults) {
@@ -208,7 +208,7 @@ const FolderIndex::Chunk& FolderIndex::next() {
       while (in_block_ < end && path_precedes(first_left(), path)) {
         forget_next();
       }
-      // The next block may have this image.
+      // The next block of the index may contain this image.
       if (in_block_ == end && end > 0) break;
       const bool is_known = in_block_ < end && first_left() == path;
       chunk_.known.push_back(is_known ? KnownImage{&block_, in_block_++}
@@ -343,7 +343,7 @@ void FolderIndex::open_new_index() {
   }
   if (!lock_->is_held()) return lock_.reset();
   out_.emplace(place_.file);
-  // Nothing differed before the newest block.
+  // Copy the old index up to the newest block; nothing before that differs.
   std::vector<char> bytes(size_t{1} << 20);
   const uint64_t end = had_index_ ? reader_->begin() : 0;
   for (uint64_t at = 0; at < end;) {
@@ -373,7 +373,7 @@ std::vector<std::string> FolderIndex::finish() {
     part_ = {};
     chunk_ = {chunk_.end, chunk_.end, {}};
     covers_block_ = false;
-    write_part();  // without images: the end
+    write_part();  // a part without images marks the end
   }
   if (out_) {
     try {

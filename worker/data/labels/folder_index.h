@@ -1,28 +1,31 @@
-// FolderIndex: remembers facts about the image files of a split between starts.
-// The next start then asks the file system only for the dates of files, and
-// opens only new and changed ones.
+// FolderIndex: keeps the properties of a split's image files from one start to
+// the next. The next start then asks the file system only for the dates of
+// files, and opens only new and changed files.
 //
-// For an image it holds the size, and the boxes, outlines and faults of its
-// label file. For both files it holds a stamp: the length, the times of the
-// last change of content and of status, and the inode. No program can set the
-// time of the last status change, so a file with other content has another
+// For each image, the index holds its size, and the boxes, outlines and faults
+// of its label file. For both files, it holds a stamp: the length, the times of
+// the last change of content and of status, and the inode. No program can set
+// the time of the last status change, so a file with other content has another
 // stamp even if its length and date are equal. If a stamp differs, the file is
 // read; if the index itself is not valid, all files are read. So an index saves
-// time and never changes the content of a data set. File systems that do not
-// keep that time, or accept it from programs on the client, are not trusted:
-// all their files are read.
+// time and never changes the content of a data set. If a file system does not
+// keep the time of the last status change, or accepts it from programs on the
+// client, all files on it are read.
 //
 // A file that changed less than kYoung before it was read might change again
-// within the same tick of the file system's clock. Its facts are not trusted.
-// Nor are those of refused images and of labels that training refuses.
+// within the same tick of the file system's clock. So its entry is not used by
+// the next start. Entries of refused images, and of labels that training
+// refuses, are not used either.
 //
-// The file has the layout of every index (packs/image_index.h): parts, here
-// called blocks, of at most kMostImages images by rising path.
+// The file has the same layout as other indexes (packs/image_index.h): it
+// consists of parts, here called blocks, of at most kMostImages images, in the
+// order of their paths.
 //
-// One thread at a time. Several processes may use the same index: the one that
-// holds the lock beside it writes a new file, which replaces the old one.
+// Use it from one thread at a time. Several processes may use the same index:
+// the process that holds the lock (index_cache.h) writes a new file, which
+// replaces the old one.
 //
-// Errors: none are thrown; finish() returns a note for each problem.
+// Errors: nothing is thrown; finish() returns a note for each problem.
 #pragma once
 
 #include <chrono>
@@ -45,12 +48,12 @@
 
 namespace headroom::labels {
 
-// The facts that an earlier start found out about an image.
+// The entry of an image in the index that an earlier start wrote.
 struct KnownImage {
-  const packs::IndexPart* part = nullptr;  // nullptr if nothing is known
-  size_t number = 0;                       // of the image in the part
+  const packs::IndexPart* part = nullptr;  // nullptr if the index has no entry
+  size_t number = 0;                       // number of the image in the part
 
-  // Whether the file is still the one that was read.
+  // Whether the file is unchanged, so that size() or labels() is valid for it.
   bool has_size_of(const std::optional<FileStamp>& image) const;
   bool has_labels_of(const FileStamp& labels) const;
   codecs::ImageSize size() const;
@@ -66,9 +69,9 @@ class FolderIndex {
   static constexpr size_t kLeastImages = 256;
 
   struct Place {
-    std::filesystem::path file;  // "" if nothing is known or kept
+    std::filesystem::path file;  // "" if no index is used
     std::string key;
-    std::string split;  // "train"; used in notes
+    std::string split;  // for example "train"; used in notes
   };
   // `images`: the split's images, sorted by path; they must outlive this
   // object. If `is_kept` is false, nothing is written and keep() must not be
@@ -79,24 +82,25 @@ class FolderIndex {
   FolderIndex(const FolderIndex&) = delete;
   FolderIndex& operator=(const FolderIndex&) = delete;
 
-  // Images [begin, end), with the known facts of each.
+  // Images [begin, end), and the entry of each in the index.
   struct Chunk {
     size_t begin = 0, end = 0;
     std::vector<KnownImage> known;  // valid until next()
     size_t size() const { return end - begin; }
   };
-  // Returns the images that follow the last chunk; an empty chunk at the end.
+  // Returns the images that follow the last chunk; returns an empty chunk at
+  // the end.
   const Chunk& next();
-  // Stores the facts found about the next image of the chunk: once for each, in
-  // order. `labels` are those of the image's own label file; `are_known` says
-  // that they were taken from the index. The index is rewritten if something
-  // differs.
+  // Stores the properties of the next image of the chunk. Call it once for each
+  // image, in order. `labels` are those of the image's own label file;
+  // `are_known` is true if they were taken from the index. The index is
+  // rewritten if any entry differs.
   void keep(packs::SeenFiles files, codecs::ImageSize size,
             const LabelFile& labels, bool are_known);
 
-  // Writes the new index after the last chunk. Returns notes for people: which
-  // images changed, and problems with the index. Removes indexes that no start
-  // has used for kUnused.
+  // Writes the new index after the last chunk. Returns notes for the user:
+  // which images changed, and problems with the index. Removes indexes that no
+  // start has used for kUnused.
   std::vector<std::string> finish();
 
  private:
@@ -124,27 +128,28 @@ class FolderIndex {
 
   const Place place_;
   const std::vector<SplitImage>& images_;
-  const uint64_t key_, rules_;  // see packs::IndexSeal
-  const int64_t begin_;         // start of the scan, nanoseconds since 1970
-  std::unique_ptr<packs::IndexReader> reader_;  // nullptr without a place
-  packs::IndexPart block_;                      // the newest block read
-  size_t in_block_ = 0;        // number of its images already handled
-  bool covers_block_ = false;  // whether the chunk is exactly the block
+  const uint64_t key_, rules_;  // as in packs::IndexSeal
+  const int64_t begin_;  // when this object was made, nanoseconds since 1970
+  std::unique_ptr<packs::IndexReader> reader_;  // nullptr if Place::file is ""
+  packs::IndexPart block_;                      // the last block read
+  size_t in_block_ = 0;        // number of images of block_ already handled
+  bool covers_block_ = false;  // whether chunk_ is exactly block_
   bool had_index_ = false, has_ended_ = false, is_damaged_ = false;
   const bool is_kept_;
   bool may_write_;
   std::optional<IndexLock> lock_;
-  // The new index, while something differs. Declared after lock_, so that an
-  // uncommitted file is removed while the lock is still held.
+  // The new index; set after the first difference from the old one. Declared
+  // after lock_, so that an uncommitted file is removed while the lock is still
+  // held.
   std::optional<AtomicFile> out_;
-  packs::IndexPart part_;  // images kept that are not written yet
-  size_t kept_ = 0;        // images of the chunk that were kept
+  packs::IndexPart part_;  // images passed to keep(), not written yet
+  size_t kept_ = 0;        // number of images of the chunk passed to keep()
   Chunk chunk_;
   Difference changed_, touched_, added_, removed_, untimed_;
   std::vector<std::string> notes_;
 };
 
-// The file of a split's index in that folder, and its key.
+// The file of a split's index in `folder`, and its key.
 FolderIndex::Place index_place(const std::filesystem::path& folder,
                                const configs::DataConfig& config, Split split,
                                const codecs::ImageLimits& limits);

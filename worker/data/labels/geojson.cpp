@@ -16,7 +16,8 @@ namespace headroom::labels {
 namespace {
 
 constexpr const char* kCollection = "FeatureCollection";
-constexpr size_t kMostShownOfGeoJson = 80;  // bytes shown of a word from a file
+// The number of bytes of a word from a file that messages show.
+constexpr size_t kMostShownOfGeoJson = 80;
 
 // Accepts only names of reference systems that cannot refer to a file or a
 // network address.
@@ -230,7 +231,7 @@ class GeoJsonHandler {
     return GeoPlace::kElsewhere;
   }
 
-  // A value of a type that is not expected at this place.
+  // Handles a value of a type that is not expected at this place.
   bool other_value() {
     if (place() == GeoPlace::kFeatures) return add_foreign_feature();
     if (place() == GeoPlace::kCoordinates) has_bad_coordinates_ = true;
@@ -333,8 +334,8 @@ class GeoJsonHandler {
     }
   }
 
-  // Adds a member of `features` that is not an object. Returns false if there
-  // are too many, which refuses the text.
+  // Adds a member of `features` that is not an object. If there are too many,
+  // refuses the text and returns false.
   bool add_foreign_feature() {
     begin_feature();
     end_feature();
@@ -348,7 +349,7 @@ class GeoJsonHandler {
   int64_t& line_;
   GeoJson result_;
   std::vector<GeoPlace> places_;  // open objects and lists, from the root
-  std::string key_;               // the newest key
+  std::string key_;               // the last key read
   std::string root_type_, crs_name_;
   bool has_features_ = false, has_crs_ = false;
   int64_t crs_line_ = 0;
@@ -361,8 +362,8 @@ class GeoJsonHandler {
   std::string geometry_type_;
   bool has_bad_coordinates_ = false;
   size_t level_ = 0;               // number of open lists of coordinates
-  size_t level_of_positions_ = 0;  // level of positions; 0 before any
-  size_t numbers_ = 0;             // count of numbers in the newest list
+  size_t level_of_positions_ = 0;  // level of positions; 0 before the first one
+  size_t numbers_ = 0;             // count of numbers in the last list opened
   size_t rings_of_polygon_ = 0;
   std::array<double, 2> position_{};
 };
@@ -403,7 +404,7 @@ class KindHandler {
 
  private:
   int64_t depth_ = 0;
-  std::string key_;  // the newest key of the root
+  std::string key_;  // the last key read in the root
 };
 
 }  // namespace

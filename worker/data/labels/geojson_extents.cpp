@@ -10,7 +10,7 @@ namespace {
 // Returns true if may_meet() is true of any box inside `extent`. may_meet()
 // moves an extent by whole turns to where it is nearest to the picture, so a
 // larger extent reaches the picture whenever a box inside it does, except for
-// rounding. The margin below allows for rounding.
+// rounding. The margin kRounding allows for that.
 bool may_hold_some(BoxExtent extent, const MapBounds& bounds) {
   // kFarthest is in turns: coordinates further out lose too much precision.
   constexpr double kFarthest = 1e6, kRounding = 1e-6;

@@ -37,13 +37,13 @@ class ExtentTree {
   explicit ExtentTree(std::vector<Entry> entries);
 
   // The numbers of the entries that may_meet() a picture, in no particular
-  // order; all entries if the picture has no bounds.
+  // order; the numbers of all entries if `bounds` is nullopt.
   std::vector<size_t> meeting(const std::optional<MapBounds>& bounds) const;
 
  private:
   struct Node {
     BoxExtent extent;
-    size_t begin = 0, end = 0;  // range of its entries
+    size_t begin = 0, end = 0;  // range of the node's entries
     // Index of the node of the second half, 0 for a leaf. The node of the first
     // half directly follows this one.
     size_t second = 0;

@@ -3,8 +3,8 @@
 // direction of a ring do not matter. If one file serves many images, each image
 // gets the part of a polygon that is inside its edges.
 //
-// The class is the property `class`, a name or a number. If `name` is present
-// beside a number, as `detect` writes them, `name` is used.
+// The class is the property `class`, a name or a number. If there is a property
+// `name` in addition to a number, as `detect` writes, `name` is used.
 
 #include <algorithm>
 #include <cmath>
@@ -39,7 +39,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMostOfClassName = 1000;  // bytes
 
 // The map position of an image whose pixels are stored upright. Returns nullopt
-// and sets `reason` if it has none.
+// and sets `reason` if the image has no such position.
 std::optional<maps::MapPlace> place_of_upright(maps::MapApi& maps,
                                                const std::string& image,
                                                codecs::ImageSize size,
@@ -69,8 +69,8 @@ std::optional<maps::MapPlace> place_of_upright(maps::MapApi& maps,
 }
 
 // Coordinates with nine decimals of a degree miss the image's edge by rounding,
-// and libraries differ in the last digits. So values near an edge become the
-// edge, and others are rounded.
+// and libraries differ in the last digits. So values near an edge are set to
+// the edge, and others are rounded.
 double rounded(double pixel, double edge) {
   constexpr double kBesideEdge = 0.01, kSteps = 1024, kFarthest = 1e12;
   for (const double side : {0.0, edge}) {
@@ -79,7 +79,8 @@ double rounded(double pixel, double edge) {
   return std::round(std::clamp(pixel, -kFarthest, kFarthest) * kSteps) / kSteps;
 }
 
-// Outer rings in pixels; empty if a vertex cannot be converted.
+// The outer rings of a feature in pixels. Returns an empty list if a vertex
+// cannot be converted.
 std::vector<PixelRing> rings_in_pixels(const GeoFeature& feature,
                                        maps::MapPoints& points, double width,
                                        double height) {
@@ -118,8 +119,8 @@ class FeatureReader {
         rules_(labels) {}
 
   // If `cut` is set, a polygon beyond the image's edge is clipped without a
-  // fault, and one that is hardly visible is skipped, because another image
-  // shows it.
+  // fault, and a polygon that is hardly visible is skipped, because another
+  // image shows it.
   void add(size_t index, bool cut) {
     const GeoFeature& feature = content_.features[index];
     rules_.at(cat(file_, ":", feature.line), cat("feature ", feature.number));
@@ -196,7 +197,7 @@ class FeatureReader {
   BoxRules rules_;
 };
 
-// One fault for all features beyond the number kept one by one.
+// One fault for all faulty features beyond kMostFaultyFeatures.
 DataFault fault_of_rest(const std::string& file, const GeoJson& content) {
   return {DataFaultKind::kBadLine, file,
           counted(content.other_faults, "feature") +
@@ -276,7 +277,7 @@ class GeoJsonTable : public TableLabels {
       throw Error("data", place(content_.reason_line) + ": " + content_.reason,
                   "export the layer again as GeoJSON", ExitCode::kData);
     }
-    DataReport ignored;  // files that are no images do not matter
+    DataReport ignored;  // files that are not images need no report
     const std::vector<std::string> all = list_images({folder}, ignored);
     std::vector<Candidate> candidates = features_by_image(all);
     std::vector<bool> is_used(content_.features.size());
@@ -321,18 +322,20 @@ class GeoJsonTable : public TableLabels {
   }
 
  private:
-  // A feature used in an image, by its position or because it names the image.
+  // A feature that is used in an image because of its position or because it
+  // names the image.
   struct Use {
     size_t feature = 0;
     bool is_named = false;
   };
   struct Candidate {
     std::vector<Use> features;
-    std::vector<size_t> touched;  // features that are visible, but too little
-    std::string reason;           // why it has no coordinates; "" if it has
+    std::vector<size_t> touched;  // features of which too little is visible
+    std::string reason;           // why the image has no coordinates, else ""
   };
 
-  // For each feature the image that it names, nullopt if there is none.
+  // Returns for each feature the index of the image that it names, nullopt if
+  // it does not name exactly one.
   std::vector<std::optional<size_t>> named_images(
       const std::vector<std::string>& all) const {
     std::map<std::string, std::vector<size_t>> by_name;
@@ -380,8 +383,9 @@ class GeoJsonTable : public TableLabels {
     }
     const ExtentTree tree(std::move(unnamed));
     // GDAL caches one transformation between two systems. If it is in use, a
-    // second has to be created, which takes as long as this many polygons. So
-    // the lock is released only for images with more polygons.
+    // second has to be created, which takes as long as converting kWorthASecond
+    // polygons. So the lock is released only for images with at least that many
+    // polygons.
     constexpr size_t kWorthASecond = 1000;
     std::mutex transforming;
     constexpr int64_t kThreads = 8;

@@ -1,5 +1,5 @@
-// Where the indexes of files are stored (folder_index.h), the lock for writing
-// one, and the removal of those long unused.
+// Chooses the folder for indexes of image files (folder_index.h), locks an
+// index for writing, and removes indexes that have not been used for long.
 //
 // An index INDEX has a lock INDEX.lock beside it.
 #pragma once
@@ -10,11 +10,12 @@
 namespace headroom::labels {
 
 // The folder for indexes: $XDG_CACHE_HOME/headroom/folders, else
-// ~/.cache/headroom/folders; "" if neither variable is set.
+// ~/.cache/headroom/folders; "" if neither XDG_CACHE_HOME nor HOME is an
+// absolute path.
 std::filesystem::path index_folder();
 
-// Holds the lock of an index while it exists, unless another process has it:
-// see is_held().
+// Takes the lock of an index and holds it during the lifetime of this object.
+// If another process has the lock, is_held() is false.
 class IndexLock {
  public:
   explicit IndexLock(const std::filesystem::path& index);
@@ -23,7 +24,7 @@ class IndexLock {
   IndexLock& operator=(const IndexLock&) = delete;
 
   bool is_held() const { return is_held_; }
-  // The errno if the lock cannot be used; 0 if another process holds it.
+  // errno if taking the lock failed; 0 if this or another process holds it.
   int error() const { return error_; }
 
  private:
@@ -32,7 +33,7 @@ class IndexLock {
   int error_ = 0;
 };
 
-// Marks `used` as used now. Removes the other indexes of this user in its
+// Marks `used` as used now. Removes the other indexes of this user in the same
 // folder that no start has used for `unused` and that no process is writing.
 void remove_unused_beside(const std::filesystem::path& used,
                           std::chrono::hours unused);

@@ -16,12 +16,12 @@ namespace headroom::labels {
 inline constexpr int64_t kMostJsonBytes = int64_t{4} << 30;
 
 // Reads a whole JSON file. Throws Error (exit 4) if it does not exist, is over
-// 4 GiB or is another kind of file. `what` names the expected kind: "COCO's
-// JSON".
+// 4 GiB or has another file format. `what` names the expected format, for
+// example "COCO's JSON".
 std::string read_json_text(const std::filesystem::path& file,
                            const std::string& what);
 
-// Says in a few words why a text is not JSON.
+// Describes in a few words why a text is not JSON.
 std::string json_error_text(const nlohmann::json::exception& error);
 
 // Iterates over a text and counts its lines.

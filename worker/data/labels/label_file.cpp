@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kMaxLabelFileBytes = int64_t{64} << 20;
 constexpr size_t kBoxValues = 5;
 // A box may extend beyond its image, but by at most the image's own size.
-// Larger numbers are taken for pixels.
+// Larger numbers are taken to be pixels.
 constexpr double kMostFraction = 2;
 
 std::string quoted(std::string_view line) {
@@ -37,7 +37,8 @@ bool is_space(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v';
 }
 
-// The numbers of a line; nullopt if any part of it is not a number.
+// The numbers of a line. Returns nullopt if any part of the line is not a
+// number.
 std::optional<std::vector<double>> parse_numbers(std::string_view line) {
   std::vector<double> values;
   size_t at = 0;
@@ -51,8 +52,8 @@ std::optional<std::vector<double>> parse_numbers(std::string_view line) {
     const auto next = static_cast<size_t>(end - line.data());
     const bool ends = next == line.size() || is_space(line[next]);
     if (end == line.data() + at || !ends) return std::nullopt;
-    // No valid coordinate is beyond the range of double, so a value that is too
-    // small or too large becomes infinite and is rejected later.
+    // No valid coordinate is beyond the range of double, so a value that a
+    // double cannot hold becomes infinite and is rejected later.
     if (status == std::errc::result_out_of_range) value = HUGE_VAL;
     values.push_back(value);
     at = next;

@@ -48,10 +48,10 @@ struct LabelFile {
     std::string class_name;  // "7", or the text in the file
   };
   std::vector<BoxLabel> boxes;
-  std::vector<Outline> outlines;  // one for each box, empty if it has none
+  std::vector<Outline> outlines;  // one for each box; empty if the box has none
   std::vector<DataFault> faults;
-  std::optional<UnknownClass> unknown_class;  // the first
-  int64_t largest_class = -1;                 // largest number in the file
+  std::optional<UnknownClass> unknown_class;  // the first one found
+  int64_t largest_class = -1;  // largest class number in the file
   bool has_class_zero = false;
   int64_t num_polygons = 0;
 };
@@ -69,14 +69,14 @@ void add_classes(const LabelFile& labels, DataReport& report);
 std::optional<std::string> read_label_text(const std::string& file,
                                            std::string& reason);
 
-// The lines of a label file, with all digits: reading them gives the same boxes
-// to the bit. A box with an outline is written as a polygon. `outlines` has one
+// The lines of a label file, with all digits: reading them gives exactly the
+// same boxes. A box with an outline is written as a polygon. `outlines` has one
 // entry per box or is empty.
 std::string label_text(std::span<const BoxLabel> boxes,
                        std::span<const Outline> outlines = {});
 
 // The text of a data.yaml whose splits are the folders images/SPLIT beside it.
-// `range` is an extra line, or "".
+// `range` is an extra line of the text, or "".
 std::string data_yaml_text(const std::vector<std::string>& class_names,
                            const std::vector<std::string>& splits,
                            const std::string& range = "");
@@ -84,19 +84,19 @@ std::string data_yaml_text(const std::vector<std::string>& class_names,
 // A point of an outline, in fractions of the image's width and height.
 using IndexedPoint = std::array<float, 2>;
 
-// The outlines of one image's boxes, for labels that are polygons. It refers to
-// memory of the data set, which must outlive it.
+// The outlines of one image's boxes, for labels that are polygons. The object
+// refers to memory of the data set, which must outlive it.
 class Outlines {
  public:
-  Outlines() = default;  // without any outline
+  Outlines() = default;  // without outlines
 
-  // `ends` has the end of each box's points. Ends count from the start of the
-  // data set, where `begin` is the position of `points`.
+  // `ends` has for each box the index after its last point. Indices count the
+  // points of the whole data set; `points` begins at index `begin`.
   Outlines(std::span<const uint64_t> ends, uint64_t begin,
            const IndexedPoint* points)
       : ends_(ends), begin_(begin), points_(points) {}
 
-  // The outline of box number `box` of the image; empty if it has none.
+  // The outline of box number `box` of the image; empty if the box has none.
   std::span<const IndexedPoint> of(size_t box) const {
     if (box >= ends_.size()) return {};
     const uint64_t from = box == 0 ? begin_ : ends_[box - 1];

@@ -64,8 +64,8 @@ class YoloLabels : public OwnFileLabels {
 };
 
 // Tests whether files exist by listing their folders: one request per folder
-// instead of one per file. Only the newest folder is cached, so it is fast only
-// if files arrive folder by folder.
+// instead of one per file. Only the newest folder is cached, so this is fast
+// only if files are tested folder by folder.
 class FolderLists {
  public:
   bool has(const std::string& file) {
@@ -135,7 +135,7 @@ std::vector<fs::path> folders_of_tables(const configs::DataConfig& config,
   return folders;
 }
 
-// Returns "" if there is none.
+// Returns "" if no folder contains a file with one of the names.
 fs::path find_table(const std::vector<fs::path>& folders,
                     const std::vector<std::string>& names) {
   for (const fs::path& folder : folders) {

@@ -17,7 +17,7 @@
 //   a .index                          packs (packed_labels.cpp)
 //
 // Threads: read() and read_text() may be called from any number of threads, all
-// else from one.
+// other functions from one thread.
 #pragma once
 
 #include <cstdint>
@@ -47,42 +47,42 @@ namespace headroom::labels {
 // One of the three parts of a data set that a data.yaml names.
 enum class Split : uint8_t { kTrain, kVal, kTest };
 
-// The name of a split as in data.yaml: "train".
+// The name of a split as in data.yaml, for example "train".
 std::string split_name(Split split);
 
-// train, val and, if the data file names it, test.
+// Returns train, val and, if the data file names it, test.
 std::vector<Split> named_splits(const configs::DataConfig& config);
 
-// The folders and lists of a split. Throws Error (exit 4) if the data.yaml
-// names none.
+// The folders and lists of a split. Throws Error (exit 4) if the data file
+// names none for the split.
 const std::vector<std::filesystem::path>& split_sources(
     const configs::DataConfig& config, Split split);
 
-// The folder that file names of a COCO JSON are relative to; empty for the
-// JSON's own folder.
+// The folder that the data file names for the images of a COCO JSON, GeoJSON or
+// CSV; empty if it names none.
 const std::filesystem::path& split_images(const configs::DataConfig& config,
                                           Split split);
 
 struct ImageLabels {
-  std::string file;  // path of the labels, whether it exists or not
+  std::string file;  // path of the label file, even if it does not exist
   LabelFile labels;  // empty if `fault` is set
   std::optional<DataFault> fault;  // a fault of the file as a whole
 };
 
 // Adds an image with its labels to the report of its split; call it in the
-// order of the files. `reason` says why the image cannot be read, "" if it can.
-// Returns whether the image is kept.
+// order of the files. `reason` is the reason why the image cannot be read, ""
+// if it can. Returns whether the image is kept.
 bool add_image(std::string_view image, const std::string& reason,
                const ImageLabels& labels, DataReport& report);
 
-// Labels that cannot be read. Their image is left out.
+// The result for labels that cannot be read; their image is left out.
 ImageLabels unreadable_labels(const std::string& file, std::string reason);
 
 class LabelReader {
  public:
   virtual ~LabelReader() = default;
 
-  // Absolute paths in any order; they need not exist.
+  // Absolute paths in any order; the files need not exist.
   virtual const std::vector<std::string>& images() const = 0;
 
   // Whether boxes are in pixels. Then read() needs the image's size.
@@ -92,7 +92,7 @@ class LabelReader {
   virtual ImageLabels read(size_t index, codecs::ImageSize size) const = 0;
 
   // The candidates for this image's own label file; the first that exists is
-  // used. Empty if many images share a file.
+  // used. Returns an empty list if many images share a file.
   virtual std::vector<std::string> label_files(size_t) const { return {}; }
 
   // As read(), for a label file with the given text. `file` is one of
@@ -118,7 +118,7 @@ class OwnFileLabels : public LabelReader {
 
 // An image of a split, and the reader of its boxes.
 struct SplitImage {
-  std::string_view path;  // stored in the reader
+  std::string_view path;  // its text is stored in the reader
   const LabelReader* reader = nullptr;
   size_t index = 0;
 
@@ -141,8 +141,8 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
                        bool keep_outlines = false);
 
 // Finds a table of labels at a usual place, beside the data file or in a folder
-// of the images, that is not in use. It serves the message for a split without
-// boxes. Returns "" if there is none.
+// of the images, that is not in use. Used in the error message for a split
+// without boxes. Returns "" if no table is found.
 std::string unused_table(const configs::DataConfig& config,
                          const std::string& split,
                          const std::vector<SplitImage>& images);
@@ -173,7 +173,7 @@ class TableLabels : public LabelReader {
     return file_ + ":" + std::to_string(line);
   }
   // Whether the name that the table has for an image stays in the folder of the
-  // images. If not, reports a fault; `key` is the table's word for the name.
+  // images. If not, reports a fault; `key` is the table's key for such names.
   static bool check_name(const std::string& key, const std::string& name,
                          std::string where, DataReport& report);
 
@@ -182,15 +182,16 @@ class TableLabels : public LabelReader {
   std::vector<std::string> images_;
 };
 
-// The folder that names in such a file are relative to: `images`, or the file's
-// own if that is "".
+// The folder that file names in `file` are relative to: `images`, or the folder
+// of `file` if `images` is empty.
 std::filesystem::path folder_of_images(const std::filesystem::path& file,
                                        const std::filesystem::path& images);
 
 // The images and boxes of a COCO JSON. File names are relative to `images`, or
-// to the file's folder if that is "". Without `keep_outlines` outlines are only
-// counted. Throws Error (exit 4) if the file is not such a JSON. A box of an
-// unknown image, and an image whose name leads out of its folder, are faults.
+// to the file's folder if `images` is empty. Without `keep_outlines` outlines
+// are only counted. Throws Error (exit 4) if the file is not a COCO JSON. A box
+// of an unknown image, and an image whose name leads out of its folder, are
+// faults.
 std::unique_ptr<LabelReader> open_coco_labels(
     const std::filesystem::path& file, const std::filesystem::path& images,
     const ClassRules& classes, DataReport& report, bool keep_outlines);
@@ -206,22 +207,22 @@ std::unique_ptr<LabelReader> open_voc_labels(const std::filesystem::path& split,
 // a folder beside its images folder.
 std::vector<std::string> voc_files_of(std::string_view image);
 
-// Reads images whose boxes are in such files.
+// Reads images whose boxes are in the files of voc_files_of().
 std::unique_ptr<LabelReader> open_voc_files(std::vector<std::string> images,
                                             const ClassRules& classes);
 
 // The images and boxes of a CSV. Its first line must name the columns filename,
 // class, xmin, ymin, xmax and ymax, in any order and among others. File names
-// are relative to `images`. If that is "", they are relative to the CSV's
-// folder or to one beside it (train for train_labels.csv). Throws Error (exit
-// 4) if a column is missing.
+// are relative to `images`. If `images` is empty, they are relative to the
+// CSV's folder or to a folder in it (train for train_labels.csv). Throws Error
+// (exit 4) if a column is missing.
 std::unique_ptr<LabelReader> open_csv_labels(
     const std::filesystem::path& file, const std::filesystem::path& images,
     const ClassRules& classes, DataReport& report);
 
-// As open_csv_labels, but for those of `images` that the table names. A name
-// that matches none or several of them is a fault. If the file is not such a
-// table, reports a fault and returns nullptr.
+// As open_csv_labels, but only for images in `images` that the table names. A
+// name that matches none or several of `images` is a fault. If the file is not
+// a valid table, reports a fault and returns nullptr.
 std::unique_ptr<LabelReader> open_csv_labels_of(
     const std::filesystem::path& file, const std::vector<std::string>& images,
     const ClassRules& classes, DataReport& report);
@@ -229,34 +230,35 @@ std::unique_ptr<LabelReader> open_csv_labels_of(
 // The candidates for an image's GeoJSON: label_paths() with .geojson.
 std::vector<std::string> geojson_paths(std::string_view image);
 
-// Reads images whose boxes are in such files. Each image must have map
-// coordinates of its own. `maps` must outlive the reader.
+// Reads images whose boxes are in the files of geojson_paths(). Each image must
+// have map coordinates of its own. `maps` must outlive the reader.
 std::unique_ptr<LabelReader> open_geojson_files(std::vector<std::string> images,
                                                 const ClassRules& classes,
                                                 maps::MapApi& maps);
 
-// The images below the folder `images`, or below the file's own folder if that
-// is "", that show polygons of the file. Each image gets the polygons as boxes,
-// clipped as in tiles. A polygon whose property `image` names one of the images
-// belongs to that image only. A polygon of which every image shows too little
-// is a fault; polygons outside all images are counted in a note. Throws Error
-// (exit 4) if the file is not GeoJSON. `maps` must outlive the reader.
+// The images below the folder `images`, or below the file's own folder if
+// `images` is empty, that show polygons of the file. Each image gets the
+// polygons as boxes, clipped as in tiles. A polygon whose property `image`
+// names one of the images belongs to that image only. A polygon of which every
+// image shows too little is a fault; polygons outside all images are counted in
+// a note. Throws Error (exit 4) if the file is not GeoJSON. `maps` must outlive
+// the reader.
 std::unique_ptr<LabelReader> open_geojson_labels(
     const std::filesystem::path& file, const std::filesystem::path& images,
     const ClassRules& classes, DataReport& report, maps::MapApi& maps);
 
-// Whether all of these sources are indexes of packs.
+// Whether all sources are indexes of packs.
 bool is_packed(const std::vector<std::filesystem::path>& sources);
 
 // Reports a fault for every image whose entry in the pack is damaged.
 void report_damage(const packs::Pack& pack, DataReport& report);
 
-// The boxes of an image as an index holds them (packs/image_index.h).
+// Converts the boxes that an index holds for an image (packs/image_index.h).
 LabelFile labels_of(const packs::ImageLabels& own, const ClassRules& classes,
                     bool keep_outlines);
 
-// The images and boxes of an index of packs. Throws Error (exit 4) if it is
-// unreadable.
+// The images and boxes of an index of packs. Throws Error (exit 4) if the index
+// is unreadable.
 std::unique_ptr<LabelReader> open_packed_labels(
     const std::filesystem::path& index, const ClassRules& classes,
     DataReport& report, bool keep_outlines);

@@ -20,12 +20,13 @@ namespace {
 // The values of each band; finite numbers only.
 using BandValues = std::vector<std::vector<double>>;
 
-// Element `number` of `most` positions that are spread evenly over `length`.
+// Position number `number` of `most` positions that are spread evenly over
+// `length`.
 int64_t spread_place(int64_t number, int64_t most, int64_t length) {
   return number * length / std::min(most, length);
 }
 
-// Compares as float32 too, because the text that names a value may have fewer
+// Also compares as float32, because the text that names a value may have fewer
 // digits than the pixels.
 bool is_same(double value, double named) {
   return value == named ||
@@ -52,7 +53,7 @@ void take_row(const cv::Mat& row, int64_t most, std::optional<double> no_data,
   }
 }
 
-// The sampled values of an image; empty if it cannot be read.
+// The sampled values of an image; empty if the image cannot be read.
 BandValues values_of(const std::filesystem::path& file) {
   constexpr int64_t kMostLines = 64;
   const codecs::ImageLimits limits{.bands = codecs::kAnyBands,

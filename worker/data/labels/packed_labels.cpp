@@ -1,4 +1,4 @@
-// A split in packs. The boxes are in the packs' index.
+// Reads the labels of a split in packs. The boxes are in the packs' index.
 #include <algorithm>
 #include <utility>
 

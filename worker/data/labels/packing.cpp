@@ -50,8 +50,8 @@ std::vector<MemberNames> names_of(const Dataset& dataset,
   return names;
 }
 
-// Checks the lengths of all images first, so that one that is too long is not
-// found after gigabytes have been written.
+// Checks the lengths of all images first, so that an image that is too long is
+// reported before gigabytes have been written.
 std::vector<uint64_t> lengths_of(const Dataset& dataset, int64_t num_threads) {
   std::vector<uint64_t> lengths(static_cast<size_t>(dataset.size()));
   parallel_for(dataset.size(), num_threads, [&](int64_t i) {

@@ -22,7 +22,8 @@ namespace headroom::labels {
 
 struct PackingRequest {
   std::filesystem::path output;  // must not exist, or be an empty folder
-  // Larger archives mean fewer files; smaller ones are easier to copy.
+  // The largest length of an archive. Larger archives mean fewer files; smaller
+  // archives are easier to copy.
   uint64_t shard_bytes = uint64_t{1} << 30;
   IndexOptions index;
   std::function<bool()> stopped;
@@ -32,7 +33,7 @@ struct PackedSplit {
   DataReport report;
   int64_t shards = 0;
   uint64_t bytes = 0;   // total bytes of the shards
-  std::string refusal;  // why a test split was not packed; "" if it was
+  std::string refusal;  // why the test split was not packed; "" if it was
 };
 
 // The name of an image in its pack: its path relative to the data file's

@@ -35,7 +35,7 @@ struct BoxedImage {
 };
 
 // The position of a picture inside a larger one: it is scaled to width x
-// height, then moved by (x, y), all in pixels of the larger one.
+// height, then moved by (x, y), all in pixels of the larger picture.
 struct Placement {
   double width = 0, height = 0;
   double x = 0, y = 0;
@@ -45,8 +45,8 @@ std::vector<PixelBox> place_boxes(std::span<const BoxLabel> labels,
 
 void clip_boxes(std::vector<PixelBox>& boxes, double width, double height);
 
-// Clips to the image less a thousandth of a pixel, so that no centre falls into
-// the first cell beyond the image.
+// Clips boxes to the image minus a thousandth of a pixel at its right and lower
+// edge, so that no centre falls into the first cell beyond the image.
 std::vector<NormalizedBox> normalize_boxes(std::vector<PixelBox> boxes,
                                            int64_t width, int64_t height);
 

@@ -130,7 +130,7 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
   return result;
 }
 
-// The values of `ch` with which a model reads such images.
+// The values of `ch` with which a model reads images with these samples.
 std::string channels_text(const codecs::ImageSamples& samples) {
   std::vector<std::string> channels;
   if (samples.are_colours) channels = {std::to_string(codecs::kColours), "1"};
@@ -142,7 +142,7 @@ std::string channels_text(const codecs::ImageSamples& samples) {
   return "ch: " + either_of(channels);
 }
 
-// One line; "" if all images have colours and no other samples.
+// One line about the bands of the images; "" if all images have only colours.
 std::string text_of_bands(const VerifiedSplit& split) {
   std::string text;
   for (const auto& [samples, images] : split.images_by_samples) {
@@ -198,8 +198,8 @@ void copy_image(const NewFolder& copy, const fs::path& image,
 std::vector<VerifiedSplit> verify_data(const configs::DataConfig& config,
                                        const IndexOptions& given) {
   IndexOptions options = given;
-  // The range does not decide which images can be read, so any range will do
-  // where it is measured later.
+  // The range does not decide which images can be read, so if it is measured
+  // later, any range is used here.
   if (config.range) {
     options.limits.ranges = config.range->is_measured()
                                 ? ValueRanges{ValueRange()}

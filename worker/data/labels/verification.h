@@ -1,9 +1,10 @@
 // Verification: finds every fault of a data set before training. It uses the
-// readers and rules that training uses, so that both report and do the same.
+// readers and rules that training uses, so that both report and repair the same
+// faults.
 //
 // Training reads only headers and file ends when it starts; verification
 // decodes every image. It changes no file: a corrected copy is written to a
-// folder of its own.
+// separate folder.
 //
 // Errors: throws Error (exit 4) if a source cannot be read. Faults are
 // returned, not thrown.
@@ -23,9 +24,9 @@ namespace headroom::labels {
 
 struct ImageVerdict {
   std::filesystem::path image;
-  std::string reason;            // why it is left out; "" if it is not
-  codecs::ImageSize size;        // upright; 0 if it is left out
-  codecs::ImageSamples samples;  // bands of its pixels
+  std::string reason;            // why the image is left out; "" if it is kept
+  codecs::ImageSize size;        // size when upright; 0 if it cannot be decoded
+  codecs::ImageSamples samples;  // kind of the image's samples
   std::vector<BoxLabel> boxes;   // boxes after repairs
   // One for each box, if IndexOptions::keep_outlines is set.
   std::vector<Outline> outlines;
@@ -34,8 +35,8 @@ struct ImageVerdict {
 struct VerifiedSplit {
   DataReport report;
   std::vector<ImageVerdict> images;
-  // The number of images for each kind of samples. Training uses those that its
-  // model reads (`ch`).
+  // The number of images for each kind of samples. Training uses only the
+  // images that its model reads (`ch`).
   std::map<codecs::ImageSamples, int64_t> images_by_samples;
   // The message with which training would refuse the split; "" if it would not.
   std::string refusal;

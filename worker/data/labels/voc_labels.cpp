@@ -1,7 +1,9 @@
-//   FOLDER/ImageSets/Main/train.txt   one stem per line; the rest is ignored
+// Reads labels in the format of Pascal VOC:
+//
+//   FOLDER/ImageSets/Main/train.txt   one stem per line; the rest is unused
 //   FOLDER/Annotations/STEM.xml       object: name, bndbox: xmin ymin xmax ymax
-//   FOLDER/JPEGImages/**/STEM.*       the image; else
-//   FOLDER/../images/**/STEM.*
+//   FOLDER/JPEGImages/**/STEM.*       the image, or if there is none here:
+//   FOLDER/../images/**/STEM.*        the image
 //
 // or an annotation beside its image, STEM.xml, with the same content.
 //
@@ -37,12 +39,13 @@ namespace fs = std::filesystem;
 // The parsed tree can take twenty times as much memory as the text.
 constexpr size_t kMostBytes = size_t{4} << 20;
 
-// All images below the folder by stem; of equal stems the first.
+// All images below the folder by stem; if several have the same stem, the
+// first.
 std::map<std::string, std::string> images_by_stem(const fs::path& folder) {
   std::map<std::string, std::string> result;
   std::error_code error;
   if (!fs::is_directory(folder, error)) return result;
-  DataReport ignored;  // files that are no images do not matter
+  DataReport ignored;  // files that are not images need no report
   for (const std::string& image : list_images({folder}, ignored)) {
     result.emplace(fs::path(image).stem().string(), image);
   }
@@ -112,7 +115,7 @@ void read_objects(const pugi::xml_document& document, std::string_view text,
   }
 }
 
-// XML may be UTF-16.
+// Whether the text looks like XML, which may also be UTF-16.
 bool is_markup(std::string_view text) {
   const ForeignKind kind = foreign_kind(text.substr(0, kFileHeadBytes));
   return kind == ForeignKind::kMarkup || kind == ForeignKind::kUtf16;
@@ -148,7 +151,7 @@ ImageLabels read_annotation_text(const std::string& file, std::string_view text,
   return result;
 }
 
-// Annotations beside their images, as labelling programs write them.
+// Reads annotations beside their images, where labelling programs write them.
 class VocFiles : public OwnFileLabels {
  public:
   VocFiles(std::vector<std::string> images, ClassRules classes)
@@ -158,7 +161,7 @@ class VocFiles : public OwnFileLabels {
 
   ImageLabels read(size_t index, codecs::ImageSize size) const override {
     const std::string file = first_existing(label_files(index));
-    // An empty file is no annotation, but a missing one is background.
+    // An empty file is a fault, but a missing file means background.
     if (file_exists(file)) return OwnFileLabels::read(index, size);
     return {.file = file, .labels = {}, .fault = std::nullopt};
   }

@@ -13,7 +13,8 @@ at::Tensor make_image_tensor(int64_t n, int64_t height, int64_t width,
                              at::ScalarType type) {
   constexpr int64_t kAlignment = 64;
   const auto sample = static_cast<int64_t>(c10::elementSize(type));
-  // aligned_alloc requires whole multiples, and a batch may be empty.
+  // aligned_alloc requires multiples of the alignment, and a batch may be
+  // empty.
   const int64_t bytes =
       (n * height * width * bands * sample / kAlignment + 1) * kAlignment;
   const at::TensorOptions options = at::TensorOptions().dtype(type);

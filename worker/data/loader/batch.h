@@ -20,8 +20,8 @@ class WeightedSampler;
 
 namespace headroom::loader {
 
-// Allocates the memory for pixels; malloc is used if it is empty. Throws
-// std::bad_alloc or Error.
+// Allocates the memory for pixels. If the function is empty, aligned_alloc is
+// used. Throws std::bad_alloc or Error.
 using AllocateImages = std::function<std::shared_ptr<void>(int64_t bytes)>;
 
 // Allocates [n, height, width, bands] without initialising it. Does not use
@@ -40,8 +40,8 @@ inline at::ScalarType image_type(bool has_range) {
 struct Batch {
   int64_t step = 0;  // training only
   int64_t epoch = 0;
-  int64_t global_size = 0;  // samples of the global batch
-  int64_t local_begin = 0;  // place of the first local sample in it
+  int64_t global_size = 0;  // number of samples in the global batch
+  int64_t local_begin = 0;  // number of global samples before the local ones
   // Ranges of local samples, counted from the first sample of the global batch.
   std::vector<plan::SampleRange> micro_batches;
   // [n, rows, W, 3] RGB, or with another number of bands. uint8, or uint16 if
@@ -49,8 +49,8 @@ struct Batch {
   // that this rank works on: all rows, unless images are split.
   at::Tensor images;
   // Set only if a device renders the images: [n, room] uint8. The first
-  // packed_bytes[i] bytes of row i are a PackedSample. `images` then has sizes
-  // only (on LibTorch's `meta`).
+  // packed_bytes[i] bytes of row i are a PackedSample. `images` then has only
+  // sizes and no memory (device `meta`).
   at::Tensor packed;
   std::vector<int64_t> packed_bytes;
   int64_t image_height = 0, image_width = 0;  // size of whole images
@@ -61,7 +61,7 @@ struct Batch {
   std::vector<int64_t> global_samples;
   // The letterbox of each sample, to map boxes back to the source (validation).
   struct Geometry {
-    int64_t height = 0, width = 0;  // of the source image, EXIF applied
+    int64_t height = 0, width = 0;  // of the upright source image
     double ratio = 1;               // network pixels per source pixel
     double pad_x = 0, pad_y = 0;
   };
@@ -81,7 +81,7 @@ struct Batch {
 using AssignTargets = std::function<std::vector<loss::LevelTargets>(
     const std::vector<loss::LabelRow>& labels, int64_t height, int64_t width)>;
 
-// Packs a micro-batch's targets for a device, on loader threads too.
+// Packs a micro-batch's targets for a device. Also called on loader threads.
 using PackTargets = std::function<loss::PackedTargets(
     const std::vector<loss::LevelTargets>& targets, int64_t images,
     int64_t height, int64_t width)>;
@@ -103,13 +103,13 @@ class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  // Returns this rank's part of the next batch. In training it never ends: one
-  // epoch follows the other. Rethrows exceptions of worker threads. REQUIRES:
-  // in validation, at most batches_per_epoch() calls.
+  // Returns this rank's part of the next batch. In training, there is always a
+  // next batch: one epoch follows the other. Rethrows exceptions of worker
+  // threads. REQUIRES: in validation, at most batches_per_epoch() calls.
   virtual Batch next() = 0;
 
-  // The batch that next() will return if it is ready already, else nullptr.
-  // Valid until the same thread calls next().
+  // The batch that next() will return if that batch is ready, else nullptr. The
+  // pointer is valid until the next call of next().
   virtual const Batch* made_ahead() { return nullptr; }
 
   // The number of next() calls in one pass over the data. In training it is the

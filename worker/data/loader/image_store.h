@@ -1,13 +1,14 @@
-// ImageStore: decodes samples, resizes them to fit the network, caches some.
+// ImageStore: decodes samples, resizes them to fit the network, and caches some
+// of them.
 //
 // A mosaic needs four images, so each image is used about four times an epoch.
-// The first images that fit into `cache_bytes` stay in the cache for ever: in
-// random order, evicting would gain nothing, and a full cache of half the data
-// set saves half of the decoding.
+// The first images that fit into `cache_bytes` stay in the cache for ever:
+// because samples come in random order, replacing them would save nothing, and
+// a full cache of half the data set saves half of the decoding.
 //
-// If a sample needs no resizing, only the rows asked for are decoded, and they
+// If a sample needs no resizing, only the requested rows are decoded, and they
 // are not cached: augmentation will need other rows the next time, and ranks
-// that share an image have no memory for the whole of it.
+// that share an image have no memory for the whole image.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ class ImageStore : public augment::ImageSource {
  public:
   struct Options {
     int64_t height = 0, width = 0;  // the network's input size
-    bool training = true;           // selects how images are made smaller
-    int64_t cache_bytes = 0;        // 0 disables the cache; more saves decoding
+    bool training = true;           // whether images are shrunk as for training
+    int64_t cache_bytes = 0;  // 0 for no cache; a larger one saves decoding
     codecs::ImageLimits limits;
   };
   ImageStore(const labels::Dataset& dataset, const Options& options);

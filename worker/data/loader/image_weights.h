@@ -1,10 +1,10 @@
-// image_weights: the probability with which --image-weights draws each image.
+// image_weights: the weights by which --image-weights draws images.
 //
-//   of a class   (1 / labels of it) / (the sum of these over all classes)
-//                x (1 - its mAP50-95 in the newest validation)^2; a class
-//                without labels counts as if it had one label
-//   of an image  the sum of the weights of its labels' classes; 0
-//                without labels
+//   weight of a class   (1 / labels) / (sum of 1 / labels over all classes)
+//                       x (1 - mAP50-95 in the newest validation)^2, where
+//                       `labels` is its number of labels, at least 1
+//   weight of an image  sum of the weights of its labels' classes; 0 without
+//                       labels
 //
 // As in YOLOv5, before the first validation every mAP is 0.
 #pragma once
@@ -16,8 +16,8 @@
 
 namespace headroom::loader {
 
-// `class_maps` is the mAP50-95 of each class; if it is empty, all are 0.
-// REQUIRES: it has as many entries as `labels_per_class`, or none.
+// `class_maps` is the mAP50-95 of each class; if it is empty, all mAPs are 0.
+// REQUIRES: `class_maps` is empty or has as many entries as `labels_per_class`.
 std::vector<double> class_weights(const std::vector<int64_t>& labels_per_class,
                                   const std::vector<double>& class_maps);
 

@@ -44,8 +44,8 @@ constexpr uint64_t kMostReadAhead = uint64_t{8} << 20;
 struct PendingBatch {
   BatchPlan plan;
   Batch batch;
-  std::vector<augment::NetworkSample> made;  // pixels are in `batch`
-  int64_t next_sample = 0;  // the next one for a thread to claim
+  std::vector<augment::NetworkSample> made;  // their pixels are in `batch`
+  int64_t next_sample = 0;  // index of the next sample for a thread to claim
   int64_t unfinished = 0;
   bool ready = false;
 
@@ -62,7 +62,7 @@ int64_t image_bytes(const at::Tensor& images) {
 }
 
 // Copies the pixels, or resizes them bilinearly if the batch has another size.
-// Pixels count as areas, as in YOLOv5, and results are rounded to levels.
+// Pixels are treated as areas, as in YOLOv5, and results are rounded to levels.
 void fit_pixels(const cv::Mat& pixels, cv::Mat& target) {
   if (target.size() == pixels.size()) {
     pixels.copyTo(target);
@@ -113,8 +113,8 @@ class Loader::Implementation {
               return packs::warm(options_.dataset->path(sample),
                                  kMostReadAhead);
             }) {
-    // The loader's threads already use all cores; OpenCV's own threads would
-    // come on top.
+    // The loader's threads already use all cores; OpenCV's own threads would be
+    // in addition.
     cv::setNumThreads(0);
     for (int64_t i = 0; i < budget_.num_threads; ++i) {
       threads_.emplace_back([this] {
@@ -187,9 +187,9 @@ class Loader::Implementation {
     return result;
   }
 
-  // Returns a batch with unclaimed samples. If there is none and the queue has
-  // room, opens a new batch. Returns nullptr if there is nothing to do now.
-  // Call with the lock held.
+  // Returns a batch with unclaimed samples. If there is no such batch and the
+  // queue has room, opens a new batch. Returns nullptr if there is nothing to
+  // do now. Call with the lock held.
   PendingBatch* find_work() {
     for (const auto& pending : pending_) {
       if (pending->next_sample < pending->size()) return pending.get();
@@ -369,8 +369,8 @@ class Loader::Implementation {
     if (hooks.targets_end) hooks.targets_end(batch.step);
   }
 
-  // Retries `work` when memory runs out: a loader can wait until the step has
-  // freed some. `work` may be called several times.
+  // Retries `work` when memory runs out: a loader can wait until the training
+  // step has freed memory. `work` may be called several times.
   template <typename Work>
   void when_there_is_memory(int64_t step, const Work& work) const {
     for (int attempt = 1;; ++attempt) {
@@ -393,7 +393,7 @@ class Loader::Implementation {
   }
 
   const LoaderOptions options_;
-  LoaderPlan plan_;  // guarded by mutex_ once there are threads
+  LoaderPlan plan_;  // guarded by mutex_ once the threads are started
   const int64_t batches_per_epoch_;
   const configs::LoaderBudget budget_;
   ImageStore store_;

@@ -1,6 +1,6 @@
 // Loader: prefetches this rank's batches of a data set with threads of its own.
 //
-// The content of a sample follows only from (seed, epoch, sample) and the data
+// The content of a sample depends only on (seed, epoch, sample) and the data
 // set (with --image-weights, also from the weights). The numbers of ranks and
 // threads decide which thread makes a sample, but never change its bytes.
 // Training can start at any step, so a resumed run continues with exactly the
@@ -19,11 +19,11 @@
 // used. Training continues, and the caller reports each file once.
 //
 // Ownership: the data set must outlive the loader. Pixels are in memory of the
-// loader, not of LibTorch's allocator, so that host memory has a limit apart
-// from the step's. Threads: call next() from one thread; the destructor stops
-// the loader's threads. Errors: throws Error for options that contradict each
-// other (exit 2). An exception in a thread is rethrown by next(), and by every
-// next() after it.
+// loader, not of LibTorch's allocator, so that its host memory is limited
+// separately from the step's memory. Threads: call next() from one thread; the
+// destructor stops the loader's threads. Errors: throws Error for options that
+// contradict each other (exit 2). An exception in a thread is rethrown by
+// next(), and by every later call of next().
 #pragma once
 
 #include <memory>
@@ -44,7 +44,8 @@ class Loader : public BatchSource {
   void draw_from(std::shared_ptr<const sampling::WeightedSampler> weights,
                  int64_t epochs) override;
 
-  // Prefetched batches, and threads, that the memory limit allows.
+  // The numbers of prefetched batches and of threads that the memory limit
+  // allows.
   int64_t queue_depth() const;
   int64_t num_threads() const;
 

@@ -28,15 +28,18 @@ namespace headroom::loader {
 
 enum class LoaderMode {
   kTrainMosaic,  // mosaic with probability hyp.mosaic, else letterbox
-  kTrainRect,    // batches of similar aspect, no mosaic, no shuffle
-  kValidation    // batches of similar aspect, padded by half a stride; one pass
+  kTrainRect,    // batches of like aspect ratio; no mosaic, no shuffle
+  // Batches of like aspect ratio, padded by half a stride; one pass.
+  kValidation
 };
 
-// Callbacks to the user of a loader, called on its threads. Each may be empty.
+// Callbacks into the code that uses a loader, called on its threads. Each may
+// be empty.
 struct LoaderHooks {
   // Called before and after assigning a batch's targets, on the same thread.
   std::function<void(int64_t step)> targets_begin, targets_end;
-  // Memory ran out while making a batch; the thread waits and tries again.
+  // Called if memory runs out while making a batch; then the thread waits and
+  // tries again.
   std::function<void(int64_t step, const std::string& why)> out_of_memory;
 };
 
@@ -52,11 +55,14 @@ struct LoaderOptions {
   int64_t stride = 32;  // the largest stride of the model
   int bands = 3;        // number of bands of an image: RGB, or those of a TIFF
   ValueRanges ranges = {};  // range of values used by the run; empty for 8 bits
-  configs::Hyperparameters hyp;       // augmentation; training only
-  bool random_crop = false;           // windows of larger images; training only
-  bool multi_scale = false;           // batches are resized; kTrainMosaic only
-  int64_t mosaic_epochs = INT64_MAX;  // epochs after this many have no mosaics
-  int64_t global_batch_size = 16;     // validation: images of one batch
+  configs::Hyperparameters hyp;  // augmentation; training only
+  // Whether windows of images larger than the input are used (random_crop.h);
+  // training only.
+  bool random_crop = false;
+  // Whether each batch is resized to a random size; kTrainMosaic only.
+  bool multi_scale = false;
+  int64_t mosaic_epochs = INT64_MAX;  // number of first epochs with mosaics
+  int64_t global_batch_size = 16;     // in validation: images in one batch
   // kTrainMosaic only: draws samples by these weights. They apply to epochs
   // below `weighted_epochs`; later epochs wait for Loader::draw_from(). If
   // nullptr, each sample is used once in an epoch.
@@ -68,7 +74,7 @@ struct LoaderOptions {
   int64_t micro_batch_size = 1;
   plan::BatchNormRule batch_norm_rule;
   // The rows [begin, end) of an image of that height that this rank works on.
-  // If empty, the rank works on all rows.
+  // If the function is empty, the rank works on all rows.
   std::function<plan::SampleRange(int64_t height)> own_rows;
   plan::BatchCut cut() const {
     return {global_batch_size, data_parallel_size, micro_batch_size,
@@ -92,18 +98,18 @@ struct LoaderOptions {
   // (Batch::packed).
   bool packs_samples = false;
 
-  PackTargets pack;                // if empty, the step packs targets itself
-  AssignTargets assign;            // if empty, Batch::targets stays empty
+  PackTargets pack;      // if empty, the training step packs the targets
+  AssignTargets assign;  // if empty, Batch::targets stays empty
   AllocateImages allocate_images;  // allocates the memory of batches
 
   LoaderHooks hooks;
 
-  int64_t num_threads = 1;  // more are faster, up to the cores; 0 means 1
-  // Called first on each of the threads; may be empty.
+  int64_t num_threads = 1;  // more help up to the number of cores; 0 means 1
+  // Called at the start of each of the loader's threads; may be empty.
   std::function<void()> begin_thread;
   // Limits prefetched batches, tiles in use and cached images together. More
   // memory allows more of each; one batch and one thread are used even if they
-  // exceed it. 0 means 1 GiB, divided between the ranks that share an
+  // exceed the limit. 0 means 1 GiB, divided between the ranks that share an
   // image.
   int64_t host_memory_limit_bytes = 0;
 };

@@ -119,7 +119,7 @@ int64_t LoaderPlan::batches_per_epoch() const {
   return divided_up(num_batches() - options_.data_parallel_rank, ranks);
 }
 
-// In validation ranks get whole batches, in training parts of every batch.
+// In validation a rank gets whole batches, in training a part of every batch.
 int64_t LoaderPlan::step_of(int64_t index) const {
   return is_validation()
              ? options_.data_parallel_rank + index * options_.data_parallel_size

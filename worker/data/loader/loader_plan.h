@@ -21,16 +21,16 @@ namespace headroom::loader {
 // --- Rectangular batches: groups images of similar shape, and makes each batch
 // just large enough for its images.
 //
-// YOLOv5's rule: sort images by height / width. The shape of a batch follows
-// from its flattest and its tallest image. Each is fitted into the network's
-// size; `pad` strides are added, and the result is rounded up to a multiple of
-// the stride. The same rule is applied to networks that are not square.
+// YOLOv5's rule: sort images by height / width. The shape of a batch depends on
+// its flattest and its tallest image. Both are fitted into the network's size;
+// `pad` strides are added, and the result is rounded up to a multiple of the
+// stride. The same rule is applied to networks that are not square.
 
 struct RectOptions {
   int64_t batch_size = 16;
   int64_t height = 640, width = 640;
   int64_t stride = 32;
-  double pad = 0;  // in strides: 0.5 in validation, 0 in training
+  double pad = 0;  // number of strides: 0.5 in validation, 0 in training
 };
 
 struct RectBatches {
@@ -53,15 +53,15 @@ struct BatchPlan {
 
   int64_t step = 0, epoch = 0;
   int64_t global_size = 0;
-  plan::BatchPart part;          // samples of the global batch
+  plan::BatchPart part;          // this rank's ranges of the global batch
   std::vector<int64_t> samples;  // samples of this rank
   int64_t first_place = 0;       // place of samples[0] in the epoch
   // nullptr if each sample is used once.
   std::shared_ptr<const sampling::WeightedSampler> weights;
   std::vector<int64_t> global_samples;  // training: samples of all ranks
-  int64_t height = 0, width = 0;  // size of whole images when they are made
-  configs::InputSize input;       // their size as network input
-  plan::SampleRange rows;         // this rank's rows of the images
+  int64_t height = 0, width = 0;        // size of whole images before resizing
+  configs::InputSize input;             // size of whole images as network input
+  plan::SampleRange rows;               // this rank's rows of the images
 };
 
 class LoaderPlan {
@@ -80,7 +80,8 @@ class LoaderPlan {
   // for its epoch must be set.
   bool is_known(int64_t index) const;
 
-  // Draws samples by these weights from now on, until epoch `epochs` - 1.
+  // Draws samples by these weights from now on, up to and including epoch
+  // `epochs` - 1.
   void draw_from(std::shared_ptr<const sampling::WeightedSampler> weights,
                  int64_t epochs);
 
@@ -93,10 +94,10 @@ class LoaderPlan {
   }
   int64_t step_of(int64_t index) const;
   int64_t num_batches() const;     // batches of one pass, over all ranks
-  int64_t own_rows() const;        // rows of an image of the network's size
+  int64_t own_rows() const;        // this rank's rows of an input-size image
   int64_t largest_pixels() const;  // pixels of the largest whole sample
   configs::InputSize draw_input(int64_t step) const;
-  int64_t largest_source_pixels() const;  // held while making a sample
+  int64_t largest_source_pixels() const;  // pixels held while making a sample
 
   LoaderOptions options_;
   RectBatches rect_;  // empty in mosaic mode

@@ -13,8 +13,8 @@ constexpr double kSlow = 1000;  // microseconds
 }  // namespace
 
 void ReadingPace::note(std::chrono::microseconds took) {
-  // An average, because one slow read does not mean a slow disk, nor one cached
-  // file a fast one.
+  // An average, because one slow read does not mean that the disk is slow, and
+  // one cached file does not mean that it is fast.
   mean_ +=
       (std::min(static_cast<double>(took.count()), 16 * kSlow) - mean_) / 8;
 }

@@ -3,10 +3,10 @@
 // The loader has only as many threads as cores. The content that is read here
 // is discarded.
 //
-// On a local disk that would not be worth a thread. So only one file in kProbe
-// is read as a sample. If the first bytes of these files take milliseconds to
-// arrive, as on shared and remote file systems, all files are read, by kThreads
-// threads at once.
+// On a local disk, reading ahead is not worth the threads. So only one file
+// in kProbe is read as a sample. If the first bytes of these files take
+// milliseconds to arrive, as on shared and remote file systems, all files are
+// read, by kThreads threads at once.
 //
 // Threads: want() may be called from any thread. Errors: none; if memory or
 // threads run out, less is read ahead.
@@ -38,7 +38,7 @@ class ReadAhead {
  public:
   static constexpr int kThreads = 32;
   static constexpr int kProbe = 16;
-  // If more are waiting, the oldest are dropped.
+  // If more samples are waiting, the oldest are dropped.
   static constexpr size_t kMostWaiting = 4096;
 
   // Reads the file of a sample into the system's cache. Returns the time to its

@@ -1,9 +1,9 @@
 // SyntheticInput: constant random images with 8 boxes each and 80 classes, for
 // benchmarks that must not measure files or decoders.
 //
-// One global batch is drawn from the seed, equal for any number of ranks. A
-// rank holds its share and returns the same tensors at every step. An epoch has
-// 1,000 steps.
+// One global batch is drawn from the seed; it is the same for any number of
+// ranks. A rank holds its part of it and returns the same tensors at every
+// step. An epoch has 1,000 steps.
 #pragma once
 
 #include "worker/data/loader/batch.h"

@@ -49,7 +49,8 @@ bool lies_within(uint64_t first, uint64_t count, uint64_t size) {
   return first <= size && count <= size - first;
 }
 
-// Numbers may exceed their range by the rounding of their text.
+// Whether the box is valid. Numbers may exceed their range slightly, because
+// their text was rounded.
 bool is_possible_box(const IndexedBox& box) {
   constexpr float kRounding = 1e-4F;
   const auto fits = [](float value) {

@@ -1,35 +1,35 @@
-// The layout of an index: what is known of the images of a split, so that a run
+// The layout of an index: properties of the images of a split, with which a run
 // starts without opening millions of files.
 //
-// Two kinds of files share it:
+// Two kinds of files have this layout:
 //
-//   a pack's index       says where in the archives each image is; written once
-//                        by `headroom pack` (pack_index.h)
-//   an index of files    says what the image files and label files looked like
-//                        when they were read, so that a later start opens only
-//                        those that changed (labels/folder_index.h)
+//   a pack's index       has the position of each image in the archives;
+//                        written once by `headroom pack` (pack_index.h)
+//   an index of files    has a stamp of each image file and label file that was
+//                        read, so that a later start opens only files that
+//                        changed (labels/folder_index.h)
 //
-// A file consists of parts. A pack has one. An index of files has many small
-// ones, by rising path, so that it is read and written in little memory; one
-// without images marks its end.
+// A file consists of parts. A pack's index has one part. An index of files has
+// many small parts, sorted by path, so that reading and writing it needs little
+// memory; a part without images marks its end.
 //
 //   section  element                          how many
 //   header   IndexHeader, 64 bytes            1
 //   shards   PackedShard, 16 bytes            header.shards
 //   images   IndexedImage, 80 bytes           header.images
 //   names    the names' bytes                 header.name_bytes
-//   by name  numbers of images, 4 bytes each, header.images; in packs alone
-//            by rising name
+//   by name  numbers of images, 4 bytes each, header.images; only in packs;
+//            sorted by name
 //   boxes    IndexedBox, 24 bytes             header.boxes
 //   points   x and y of outlines, 8 bytes     header.points
-//   files    SeenFiles, 80 bytes              header.images; in files alone
-//   faults   bytes, image after image         as SeenFiles says; in files alone
-//   seal     IndexSeal, 24 bytes              1; in files alone
+//   files    SeenFiles, 80 bytes              header.images; not in packs
+//   faults   bytes, image after image         sum of fault_bytes; not in packs
+//   seal     IndexSeal, 24 bytes              1; not in packs
 //
 // Numbers are little-endian. The sections follow each other without gaps. An
-// image's entry says where its name, boxes and points are. In a pack it also
-// has a checksum of them, so that damage affects only the images whose bytes it
-// hits; in an index of files the seal covers the whole part.
+// image's entry holds the positions of its name, boxes and points. In a pack it
+// also holds a checksum of them, so that damage affects only the images whose
+// bytes are damaged; in an index of files the seal covers the whole part.
 //
 // A file is read, not mapped: a mapped file that another machine replaces, or
 // that fails for a moment, ends the process.
@@ -54,24 +54,26 @@ struct PackedShard {
 };
 
 struct IndexedImage {
-  // Position of the image's first byte in its shard; 0 for a file of its own.
+  // Position of the image's first byte in its shard; 0 if the image is a file
+  // of its own.
   uint64_t offset = 0;
   uint64_t bytes = 0;
-  uint64_t digest = 0;  // XXH3 of the image's bytes; in packs alone
-  // Where the image's own name, boxes and points begin.
+  uint64_t digest = 0;  // XXH3 of the image's bytes; only in packs
+  // Positions in the sections at which the image's name, boxes and points
+  // begin.
   uint64_t first_name_byte = 0, first_box = 0, first_point = 0;
   uint32_t name_bytes = 0, num_boxes = 0, num_points = 0;
   uint32_t shard = 0;
-  int32_t height = 0, width = 0;  // upright
+  int32_t height = 0, width = 0;  // of the upright image
   // 1 if a model that reads colours can read it; 0 for a TIFF of bands.
   uint32_t has_colours = 1;
-  uint32_t check = 0;  // check_of(); in packs alone
+  uint32_t check = 0;  // check_of(); only in packs
 };
 
 struct IndexedBox {
   int32_t class_index = 0;
   float cx = 0, cy = 0, w = 0, h = 0;  // fractions of the image
-  uint32_t num_points = 0;             // of its outline; stored box after box
+  uint32_t num_points = 0;             // number of points of its outline
   bool operator==(const IndexedBox&) const = default;
 };
 using IndexedPoint = std::array<float, 2>;
@@ -82,7 +84,7 @@ struct ImageLabels {
 };
 
 struct IndexedLabels {
-  // REQUIRES: the entry is sound.
+  // REQUIRES: the image's entry is not damaged.
   ImageLabels of(const IndexedImage& image) const;
 
   std::vector<IndexedBox> boxes;
@@ -92,7 +94,7 @@ struct IndexedLabels {
 // The properties that show whether a file has changed.
 struct FileStamp {
   uint64_t bytes = 0;
-  int64_t modified = 0;  // nanoseconds
+  int64_t modified = 0;  // last change of content, in nanoseconds
   // Time of the last change of content, name, owner or permissions, in
   // nanoseconds; 0 if the file system does not keep it reliably.
   int64_t changed = 0;
@@ -106,34 +108,35 @@ struct FileStamp {
   }
 };
 
-// An image's own files as a start found them.
+// The files of an image at the start that wrote the index.
 struct SeenFiles {
-  FileStamp image, labels;     // labels: of its own label file, if it has one
-  int32_t largest_class = -1;  // largest number in the label file
+  FileStamp image, labels;     // `labels`: of its label file, if any
+  int32_t largest_class = -1;  // largest class number in the label file
   uint32_t first_fault_byte = 0, fault_bytes = 0;
-  // The rest is 0 or 1. `believes_image`, `believes_labels`: whether the size,
-  // or the boxes and faults, may be used while the file's stamp is equal.
+  // The remaining fields are 0 or 1. `believes_image`, `believes_labels`:
+  // whether the stored size, or the stored boxes and faults, may be used while
+  // the file's stamp is unchanged.
   uint8_t has_class_zero = 0, believes_image = 0, believes_labels = 0;
   uint8_t reserved = 0;
 };
 
-// What an index of files is an index of.
+// Identifies the data set and classes for which an index of files is valid.
 struct IndexSeal {
-  uint64_t key = 0;     // of the data set; an index with another is not used
-  uint64_t rules = 0;   // of the classes; with others, labels are read again
-  uint64_t digest = 0;  // of all sections before this field
+  uint64_t key = 0;    // hash for the data set; if it differs, no entry is used
+  uint64_t rules = 0;  // hash of the classes; if it differs, labels are reread
+  uint64_t digest = 0;  // hash of all sections before this field
   bool operator==(const IndexSeal&) const = default;
 };
 
 enum class IndexKind : uint32_t { kPack = 0, kFiles = 1 };
 
 struct IndexPart {
-  // Adds an image with its name and labels; sets the fields of `entry` that say
-  // where they are.
+  // Adds an image with its name and labels; sets the fields of `entry` that
+  // hold their positions.
   void add(std::string_view name, IndexedImage entry, const ImageLabels& own);
-  // Sets by_name if it is missing or not sorted.
+  // Sets by_name if it is empty or not sorted.
   void order_names();
-  // Empty if the entry is damaged and points beyond the end of the names.
+  // Returns "" if the entry is damaged and points beyond the end of the names.
   std::string_view name(size_t number) const;
   // REQUIRES: kind is kFiles.
   std::string_view faults_of(size_t number) const {
@@ -141,8 +144,8 @@ struct IndexPart {
     return std::string_view(faults).substr(own.first_fault_byte,
                                            own.fault_bytes);
   }
-  // Whether the entry's values are possible and its sections are inside this
-  // part.
+  // Whether the entry's values are valid and its name, labels and faults are
+  // inside this part.
   bool is_possible(size_t number) const;
 
   IndexKind kind = IndexKind::kPack;
@@ -165,13 +168,15 @@ class IndexReader {
  public:
   IndexReader(const std::filesystem::path& file, IndexKind kind);
 
-  // Returns the next part, or nullopt: then fault() says why.
+  // Returns the next part, or nullopt if it cannot be used: then fault() is the
+  // reason.
   std::optional<IndexPart> next();
 
-  // Why the file, or its next part, is not usable: "has a damaged header".
+  // Why the file, or its next part, is not usable, for example "has a damaged
+  // header".
   const std::string& fault() const { return fault_; }
   bool is_missing() const;
-  // Whether the fault is that another version wrote the file.
+  // Whether the file is refused because another version wrote it.
   bool has_other_version() const { return has_other_version_; }
   // The number of bytes before the part that next() returned or refused.
   uint64_t begin() const { return begin_; }
@@ -188,7 +193,7 @@ class IndexReader {
   const OpenFile file_;
   const IndexKind kind_;
   uint64_t length_ = 0, begin_ = 0, position_ = 0;
-  uint64_t digest_ = 0;  // of the sections read so far
+  uint64_t digest_ = 0;  // hash of the part's sections read so far
   std::string fault_;
   bool has_other_version_ = false;
 };

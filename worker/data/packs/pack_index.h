@@ -1,15 +1,16 @@
-// PackIndex: the index of a split in packs. It has the position and the known
-// facts of every image, so that a run starts without opening millions of files.
+// PackIndex: the index of a split in packs. It has the position, size and
+// labels of every image, so that a run starts without opening millions of
+// files.
 //
 //   packs/data.yaml         names, and an index for each split
 //   packs/train.index       this file
 //   packs/train-00000.tar   images, each with its labels as YOLO text beside
-//   it; packs/train-00001.tar   any program that reads tar can read them
+//   packs/train-00001.tar   it; any program that reads tar can read them
 //
 // An image in a pack has an ordinary path: packs/train-00000.tar/NAME
 // (packed_file.h), where NAME is its path in the data set that was packed.
 //
-// The layout of the file is that of every index (image_index.h).
+// The layout of the file is described in image_index.h.
 //
 // Errors: throws Error (exit 4) for a file that is not an index, is cut off, or
 // has a damaged header.
@@ -35,24 +36,24 @@ inline constexpr uint64_t kMostFileBytes = uint64_t{64} << 20;
 
 class PackIndex {
  public:
-  // `file` is the path of the index; the shards are in its folder. The labels
-  // are not used.
+  // `file` is the path of the index; the shards are in its folder.
+  // `content.labels` is not used.
   PackIndex(std::filesystem::path file, IndexPart content);
   PackIndex(const PackIndex&) = delete;
   PackIndex& operator=(const PackIndex&) = delete;
 
   const std::filesystem::path& file() const { return file_; }
   int64_t size() const { return static_cast<int64_t>(content_.images.size()); }
-  // The next three require 0 <= number < size().
+  // The next three functions require 0 <= number < size().
   const IndexedImage& image(int64_t number) const {
     return content_.images[static_cast<size_t>(number)];
   }
-  // Empty if the entry is damaged and points beyond the end of the names.
+  // Returns "" if the entry is damaged and points beyond the end of the names.
   std::string_view name(int64_t number) const {
     return content_.name(static_cast<size_t>(number));
   }
   std::filesystem::path path(int64_t number) const;
-  // The number of the image with that name.
+  // Returns the number of the image with that name, nullopt if there is none.
   std::optional<int64_t> find(std::string_view name) const;
 
   int64_t num_shards() const {
@@ -61,8 +62,8 @@ class PackIndex {
   std::filesystem::path shard(uint32_t number) const;
 
   struct ShardState {
-    uint64_t bytes = 0;  // actual length
-    std::string fault;   // missing or of another length; "" if neither
+    uint64_t bytes = 0;  // actual length of the file
+    std::string fault;   // why it is missing or has another length, else ""
   };
   ShardState shard_state(uint32_t number) const;
   // Reads a whole shard. Returns how it is damaged, "" if it is not.

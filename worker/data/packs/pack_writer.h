@@ -18,21 +18,21 @@ namespace headroom::packs {
 
 class PackWriter {
  public:
-  // A shard ends before it would exceed `shard_bytes`, but has at least one
-  // file. Larger shards mean fewer files; smaller ones are easier to copy and
-  // to replace.
+  // A shard ends before it would exceed `shard_bytes`, but contains at least
+  // one image. Larger shards mean fewer files; smaller shards are easier to
+  // copy and to replace.
   PackWriter(std::filesystem::path folder, std::string split,
              uint64_t shard_bytes);
   ~PackWriter();
 
   struct Image {
-    std::string name;        // path in the data set, without ".."
-    std::string_view bytes;  // content of the file; at most kMostFileBytes
+    std::string name;        // the image's path in the data set, without ".."
+    std::string_view bytes;  // the image file's content; at most kMostFileBytes
     int32_t height = 0, width = 0;
     bool has_colours = true;
     ImageLabels labels;
-    std::string label_name;  // name of its label file in the archive
-    std::string label_text;  // content of that file
+    std::string label_name;  // name of the label file in the archive
+    std::string label_text;  // content of the label file
   };
   // REQUIRES: the names have not been used before.
   void add(const Image& image);

@@ -51,21 +51,21 @@ std::string open_index_of(const fs::path& shard,
   }
 }
 
-// The image that a path in a pack means.
+// The image to which a path in a pack leads.
 struct Place {
   std::shared_ptr<const PackIndex> index;
   const IndexedImage* image = nullptr;
   std::string error;
 };
 
-// Returns nullopt if the path does not go through an archive.
+// Returns nullopt if the path does not lead into an archive.
 std::optional<Place> place_of(const fs::path& path) {
   const std::string& text = path.native();
   for (size_t at = text.find(kInArchive); at != std::string::npos;
        at = text.find(kInArchive, at + 1)) {
     const std::string shard = text.substr(0, at + kInArchive.size() - 1);
     Place place;
-    // For a known shard the file system need not be asked.
+    // If the shard is known, no file system call is needed.
     place.index = known_index(shard);
     if (place.index == nullptr && !is_file(shard)) continue;
     if (place.index == nullptr) {
@@ -94,7 +94,8 @@ std::chrono::microseconds since(Clock::time_point begin) {
                                                                begin);
 }
 
-// Calls `read` for one block after another. Returns the time of the first call.
+// Calls `read` for one block after another. Returns the duration of the first
+// call.
 template <typename Read>
 std::chrono::microseconds read_blocks(uint64_t num_bytes, const Read& read) {
   std::vector<char> bytes(std::min(num_bytes, kBlock));

@@ -1,10 +1,10 @@
 // Reads ordinary files and files in packs through the same functions. A path
-// that goes through an archive, packs/train-00000.tar/images/a.jpg, means the
-// file in it.
+// into an archive, packs/train-00000.tar/images/a.jpg, means the file inside
+// the archive.
 //
-// Shared and remote file systems sometimes fail for a short time. Errors that
-// may be temporary are retried a few times, within a few seconds, before they
-// count.
+// Shared and remote file systems sometimes fail for a short time. A call that
+// fails with an error that may be temporary is repeated a few times, within a
+// few seconds, before the error is reported.
 #pragma once
 
 #include <sys/stat.h>
@@ -45,7 +45,7 @@ auto with_patience(const Call& call) {
 // A file that is open for reading; closed by the destructor.
 class OpenFile {
  public:
-  // If it cannot be opened, error() has the errno.
+  // If the file cannot be opened, error() returns the errno.
   explicit OpenFile(const std::filesystem::path& file);
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
@@ -59,24 +59,24 @@ class OpenFile {
   int error_ = 0;
 };
 
-// Reads into `bytes` from `offset` on and returns the number of bytes read. It
-// is smaller than asked for only at the file's end (errno is 0) or after a
-// failure (errno says why).
+// Reads into `bytes` from `offset` on and returns the number of bytes read.
+// That number is smaller than `num_bytes` only at the file's end (errno is 0)
+// or after a failure (errno is the reason).
 uint64_t read_at(int descriptor, uint64_t offset, void* bytes,
                  uint64_t num_bytes) noexcept;
 
 struct PackedFile {
   std::vector<uint8_t> bytes;
-  std::string error;  // why it cannot be read; "" if it can
+  std::string error;  // why the file cannot be read; "" if it can
 };
-// Reads the file at `path` in a pack. Checks that the bytes are the packed
-// ones; otherwise `error` names the shard. Returns nullopt if the path does not
-// go through an archive.
+// Reads the file at `path` in a pack. Checks the bytes by their checksum; if it
+// does not match, `error` names the shard. Returns nullopt if the path does not
+// lead into an archive.
 std::optional<PackedFile> read_packed(const std::filesystem::path& path);
 
-// Reads the file that `path` means into the system's cache, unless it is longer
-// than `most` bytes. Returns the time to its first bytes, nullopt if it was not
-// read. Never throws.
+// Reads the file at `path`, also one in a pack, into the system's cache, unless
+// it is longer than `most` bytes. Returns the time until its first bytes
+// arrived, nullopt if the file was not read. Never throws.
 std::optional<std::chrono::microseconds> warm(const std::filesystem::path& path,
                                               uint64_t most) noexcept;
 

@@ -16,7 +16,8 @@ void put(std::string& block, size_t at, std::string_view text) {
             block.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-// Writes `digits` octal digits; the terminating zero is in the block already.
+// Writes `digits` octal digits; the block already contains the terminating
+// zero.
 void put_octal(std::string& block, size_t at, int digits, uint64_t number) {
   char text[24];
   std::snprintf(text, sizeof text, "%0*llo", digits,
@@ -32,7 +33,7 @@ std::string header_block(std::string_view name, uint64_t num_bytes, char kind) {
   put_octal(block, 116, 7, 0);  // group
   put_octal(block, 124, 11, num_bytes);
   put_octal(block, 136, 11, 0);  // date
-  put(block, 148, "        ");   // the sum is computed with blanks here
+  put(block, 148, "        ");   // blanks while the checksum is computed
   block[156] = kind;
   put(block, 257, std::string_view("ustar\00000", 8));
   uint64_t sum = 0;

@@ -1,4 +1,4 @@
-// Random numbers as a pure function of their purpose and position.
+// Random numbers that are a pure function of seed, purpose and position.
 //
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy
 // as 1, 2, 3", SC11) turns a counter and a key into 128 random bits without any

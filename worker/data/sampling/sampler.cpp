@@ -11,7 +11,7 @@ namespace headroom::sampling {
 namespace {
 
 // Four rounds are enough for large domains; small ones need more. The cost is
-// negligible beside decoding an image.
+// negligible compared with decoding an image.
 constexpr uint32_t kFeistelRounds = 12;
 
 }  // namespace
@@ -72,7 +72,7 @@ WeightedSampler::WeightedSampler(uint64_t seed,
 int64_t WeightedSampler::sample(int64_t epoch, int64_t position) const {
   const double drawn = weighted_draw(seed_, epoch, position) * sums_.back();
   // Rounding can make the product equal to the whole sum; then the last sample
-  // with a weight is taken.
+  // with a positive weight is taken.
   return std::upper_bound(sums_.begin(), sums_.begin() + last_, drawn) -
          sums_.begin();
 }

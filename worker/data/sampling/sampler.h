@@ -41,23 +41,23 @@ class Permutation {
 // WeightedSampler: draws the samples of an epoch with replacement, with
 // probabilities in proportion to their weights (--image-weights).
 //
-// Maps position to sample without storing a list. A number u in [0, 1) follows
-// from (seed, epoch, position), and the sample is found by looking u up in the
-// table of summed weights:
+// Maps position to sample without storing a list. A number u in [0, 1) is
+// computed from (seed, epoch, position), and the sample is found by looking u
+// up in the table of summed weights:
 //
 //   weights   2     0  1   3        u x 6 = 2.4 draws the third
 //   sums      2     2  3   6        a sample of weight 0 is never drawn
 //
 // So any rank can compute any position of any epoch in O(log n). The table
-// takes 8 bytes per sample. For one table, samples rise with u; a ledger can
-// check this without the weights.
+// takes 8 bytes per sample. With the same table, a larger u never gives an
+// earlier sample; a ledger can check this without the weights.
 //
-// Returns the number u.
+// weighted_draw() returns the number u.
 double weighted_draw(uint64_t seed, int64_t epoch, int64_t position);
 
 class WeightedSampler {
  public:
-  // REQUIRES: weights are finite and >= 0, and one is > 0.
+  // REQUIRES: weights are finite and >= 0, and at least one is > 0.
   WeightedSampler(uint64_t seed, const std::vector<double>& weights);
 
   // REQUIRES: 0 <= position < size().
@@ -68,7 +68,7 @@ class WeightedSampler {
  private:
   const uint64_t seed_;
   std::vector<double> sums_;
-  int64_t last_ = 0;  // index of the last sample with a weight
+  int64_t last_ = 0;  // index of the last sample with a positive weight
 };
 
 // REQUIRES: num_samples > 0, global_batch_size > 0.
@@ -77,8 +77,8 @@ int64_t steps_per_epoch(int64_t num_samples, int64_t global_batch_size);
 // The position of a run's step within its epoch.
 struct EpochStep {
   int64_t epoch = 0;
-  int64_t step = 0;             // number within the epoch
-  plan::SampleRange positions;  // positions of the epoch's order
+  int64_t step = 0;             // number of the step within the epoch
+  plan::SampleRange positions;  // positions in the epoch's order
 };
 EpochStep epoch_step(int64_t step, int64_t num_samples,
                      int64_t global_batch_size);

@@ -1,7 +1,8 @@
 // RandomCrops: replaces large images by windows of them. If an image is larger
 // than the network's input, the sample shows a window at a random place,
-// without scaling. The window has the input's size, or the image's own on a
-// side that is smaller. Other images are loaded as without windows.
+// without scaling. The window has the input's size; along a side where the
+// image is smaller, it has the image's length. Smaller images are loaded as
+// without windows.
 //
 //   +-----------------------+
 //   |      +-------+        |   All places are equally likely. A box is clipped
@@ -9,11 +10,12 @@
 //   |      +-------+        |   kLeastVisible of its area is in the window
 //   +-----------------------+   (tile_plan.h).
 //
-// The place follows from (seed, epoch, the sample that is made, the sample
-// whose image it is). So each part of a mosaic has its own window, which does
-// not depend on the number of threads and ranks and is the same after a resume.
-// (An image that occurs twice in one mosaic shows the same window twice.) Only
-// the window's rows of the file are kept in memory, and nothing is cached.
+// The place depends only on the seed, the epoch, the sample that is made and
+// the sample that the image belongs to. So each part of a mosaic has its own
+// window, which does not depend on the number of threads and ranks and is the
+// same after a resume. (An image that occurs twice in one mosaic shows the same
+// window twice.) Only the window's rows of the file are kept in memory, and
+// nothing is cached.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +27,7 @@
 
 namespace headroom::tiles {
 
-inline constexpr double kLeastVisible = 0.3;  // headroom tile's default
+inline constexpr double kLeastVisible = 0.3;  // default of `headroom tile`
 
 // The size of an image's window; the image's own size if it is not cut.
 codecs::ImageSize crop_size(codecs::ImageSize image, int64_t height,
@@ -33,9 +35,9 @@ codecs::ImageSize crop_size(codecs::ImageSize image, int64_t height,
 
 class RandomCrops : public augment::ImageSource {
  public:
-  // Crops the images that sample `made` consists of; `whole` loads those that
-  // are not cut. height x width is the network's input. A window whose rows
-  // have more pixels than the limit is a fault.
+  // Crops the images that sample `made` consists of; `whole` loads the images
+  // that are not cut. height x width is the network's input. A window whose
+  // rows have more pixels than the limit is a fault.
   RandomCrops(const labels::Dataset& dataset, augment::ImageSource& whole,
               const augment::SampleId& made, int64_t height, int64_t width,
               const codecs::ImageLimits& limits = {});

@@ -2,9 +2,9 @@
 // high as a tile moves over the picture; each file is read once, from top to
 // bottom.
 //
-//   memory   a band: the tile's height x the picture's width, besides what the
-//            format needs (scanline_reader.h); for pictures that are stored on
-//            their side, the tile's width x the picture's height
+//   memory   a band: the tile's height x the picture's width (for pictures that
+//            are stored on their side, the tile's width x the picture's
+//            height), and the memory of the format's reader (scanline_reader.h)
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,8 @@ inline constexpr const char* kOtherSize = "its size has changed";
 // Calls `take` for each tile, with its index and its upright pixels (valid
 // during the call), in the order of the file. Reads to the end of the file in
 // any case. Returns why the file is refused, or "" if it is sound; a file that
-// lacks a tile is refused. Even then `take` may have been called for some
-// tiles. Exceptions of `take` are passed on.
+// lacks a tile is refused. Even if the file is refused, `take` may have been
+// called for some tiles. Exceptions of `take` are passed on.
 std::string cut_tiles(const std::filesystem::path& file,
                       std::span<const TileRect> tiles,
                       const codecs::ImageLimits& limits,

@@ -9,7 +9,7 @@
 //          background it would teach the network to ignore the object
 //
 // A box that is no higher and no wider than the overlap is entirely in some
-// tile, because neighbours share at least that much along each side.
+// tile, because neighbouring tiles overlap by at least that much.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,12 @@ namespace headroom::tiles {
 //             |--------|
 
 struct TileRect {
-  int64_t y = 0, x = 0, height = 0, width = 0;  // pixels of the image
+  int64_t y = 0, x = 0, height = 0, width = 0;  // in pixels of the image
   bool operator==(const TileRect&) const = default;
 };
 
-// The rising start positions of tiles along one side. REQUIRES: as tile_grid.
+// The rising start positions of tiles along one side. REQUIRES: the same as for
+// tile_grid().
 std::vector<int64_t> tile_starts(int64_t length, int64_t tile, double overlap);
 
 // All tiles, row by row. REQUIRES: sizes > 0, 0 <= overlap < 1.
@@ -52,10 +53,12 @@ std::vector<TileRect> tile_grid(int64_t height, int64_t width,
 struct TileOptions {
   int64_t height = 640;  // pixels; a smaller image becomes one tile
   int64_t width = 640;
-  // Share of a tile's side, [0, 1); larger cuts fewer objects, adds tiles.
+  // Overlap of neighbouring tiles as a share of a tile's side, [0, 1). A larger
+  // overlap cuts fewer objects and makes more tiles.
   double overlap = 0;
-  double min_visible = 0;  // of a box's area; larger drops more cut boxes
-  double empty_share = 0;  // of empty tiles kept; larger adds background
+  // Share of a box's area that a tile must show to keep the box, [0, 1].
+  double min_visible = 0;
+  double empty_share = 0;  // share of tiles without boxes that are kept
 };
 
 struct PlannedTile {
@@ -68,7 +71,7 @@ struct TilePlan {
   std::vector<PlannedTile> tiles;  // row by row
   int64_t in_grid = 0;             // number of tiles in the grid
   int64_t without_box = 0;         // tiles of the grid with no part of a box
-  int64_t lost_boxes = 0;          // boxes of which no tile shows enough
+  int64_t lost_boxes = 0;          // boxes that are kept in no tile
 };
 
 // `name` identifies the image: its file name without the folder. REQUIRES:
@@ -77,14 +80,15 @@ TilePlan plan_tiles(codecs::ImageSize size,
                     std::span<const labels::BoxLabel> boxes,
                     std::string_view name, const TileOptions& options);
 
-// The boxes that are visible in one rectangle of the image, by the same rule.
+// The boxes that are visible in one rectangle of the image, by the same rule as
+// for tiles.
 std::vector<labels::BoxLabel> boxes_in(const TileRect& rect,
                                        codecs::ImageSize size,
                                        std::span<const labels::BoxLabel> boxes,
                                        double min_visible);
 
-// Whether to keep a tile without boxes. About `share` of many tiles are kept. A
-// tile that is kept for a small share is also kept for every larger one.
+// Whether to keep a tile without boxes. Of many tiles, about `share` are kept.
+// A tile that is kept for a small share is also kept for every larger share.
 bool keeps_empty_tile(std::string_view name, const TileRect& tile,
                       double share);
 

@@ -121,7 +121,8 @@ TileFile tile_file(const LargeImage& image, const TileRect& rect,
   return {".tif", codecs::encode_tiff_bytes(pixels)};
 }
 
-// Returns why the image is refused, then leaving no file; else "".
+// Returns why the image is refused, "" on success. Removes the tiles of a
+// refused image.
 std::string write_tiles(const configs::DataConfig& config,
                         const LargeImage& image, const std::string& split,
                         const NewFolder& folder, const TilingRequest& request) {
@@ -153,7 +154,8 @@ std::string write_tiles(const configs::DataConfig& config,
   return reason;
 }
 
-// Adds an image to the report, with its tiles or the `reason` against it.
+// Adds an image to the report, with its tiles or, if it is refused, with the
+// reason.
 void add_to(TiledSplit& split, const LargeImage& image,
             const std::string& reason) {
   if (!labels::add_image(image.path.native(), reason, image.labels,
@@ -194,7 +196,8 @@ void write_split(const configs::DataConfig& config, PlannedSplit& planned,
   }
 }
 
-// Training would refuse the split, so refuse it here.
+// Throws if no tile of the split has a box, because training would refuse the
+// split.
 void refuse_without_box(const configs::DataConfig& config,
                         const TiledSplit& split) {
   if (split.boxes > 0) return;

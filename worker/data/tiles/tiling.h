@@ -13,12 +13,13 @@
 //   DIR/data.yaml
 //
 // Y and X are the position of the tile's first pixel in the upright image.
-// Boxes follow the rules of training before they are cut (box_rules.h). An
-// image that cannot be read is left out with all its tiles and is reported.
+// Boxes are checked and repaired as in training before they are cut
+// (box_rules.h). An image that cannot be read is left out with all its tiles
+// and is reported.
 //
 // Everything is written into a folder beside DIR, which is renamed to DIR at
-// the end. If anything fails before that, DIR does not exist. The number of
-// threads changes no byte of the result.
+// the end. If anything fails before that, DIR does not exist. The result does
+// not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,8 @@ struct TilingRequest {
   std::filesystem::path output;  // must not exist, or be an empty folder
   TileOptions tiles;
   labels::IndexOptions index;
-  // Called before each tile is written; true throws Error (exit 130).
+  // Called before each tile is written; if it returns true, tile_data() throws
+  // Error (exit 130).
   std::function<bool()> stopped = [] { return false; };
 };
 
@@ -48,11 +50,11 @@ struct TiledSplit {
   labels::DataReport report;      // the images that were cut, and their faults
   int64_t in_grid = 0;            // tiles in the grids of these images
   int64_t without_box = 0;        // tiles of the grid with no part of a box
-  int64_t tiles = 0;              // written
+  int64_t tiles = 0;              // tiles written
   int64_t empty_tiles = 0;        // written tiles without a box
   int64_t boxes = 0;              // boxes in the tiles
   int64_t lost_boxes = 0;         // boxes of the images that are in no tile
-  int64_t images_with_alpha = 0;  // TIFFs with samples called alpha
+  int64_t images_with_alpha = 0;  // TIFFs with samples marked alpha
 };
 
 // Tiles train, val and, if the data file names it, test. Throws Error: exit 2

@@ -45,7 +45,7 @@ StoredOf<Element<T>>* stored(T* data) {
 // cache, and the largest maps still give every thread many chunks.
 constexpr int64_t kChunkElements = 1 << 16;
 
-// Elements that are gathered at a time.
+// The number of elements that are gathered at a time.
 constexpr int64_t kTileElements = 1 << 12;
 
 // Views pixels as rows of the vector kernels: `pixels_per_row` pixels each. The

@@ -45,9 +45,9 @@ void batch_norm_activation(const T* y, T* out, int64_t pixels,
                            const ChannelNorm& norm);
 
 // dz = dy * activation'(z). With n = (y - mean) * inverse_deviation, sets `sum`
-// to the sums of dz and `sum_normalised` to those of dz * n. `dy_stride` is the
-// distance of two pixels of dy in elements; it exceeds the channels if dy is a
-// slice of a wider map's gradient, as after a concatenation. dz may be dy.
+// to the sums of dz and `sum_normalised` to the sums of dz * n. `dy_stride` is
+// the distance of two pixels of dy in elements; it exceeds the channels if dy
+// is a slice of a wider map's gradient, as after a concatenation. dz may be dy.
 template <typename T>
 void batch_norm_activation_backward(const T* y, const T* dy, int64_t dy_stride,
                                     T* dz, int64_t pixels,

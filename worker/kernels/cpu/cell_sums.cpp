@@ -14,7 +14,7 @@
 namespace headroom::kernels {
 namespace {
 
-// Returns slices of wider maps without a copy.
+// Makes channels adjacent in memory; slices of wider maps are not copied.
 at::Tensor with_neighbouring_channels(const at::Tensor& map) {
   return map.size(1) == 1 || map.stride(1) == 1
              ? map

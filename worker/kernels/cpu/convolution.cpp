@@ -95,7 +95,7 @@ void note_workspace(const WorkspaceScope& scope, const at::Tensor& x,
   convolution_workspaces().note(key, scope.workspace_bytes());
 }
 
-// The folded inputs that the library gets instead, while it computes. The
+// The folded inputs that the library gets instead of the original ones. The
 // memory model accounts for them.
 struct Folded {
   Folded(const at::Tensor& unfolded_x, const at::Tensor& unfolded_weight,
@@ -124,7 +124,7 @@ at::Tensor as_convolved(const at::Tensor& tensor) {
   return tensor.contiguous();
 }
 
-// The result may be in plain layout.
+// Calls the library; the result may be in plain layout.
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight,
                     const ConvolutionShape& shape, const ConvolutionKey& key) {
   const WorkspaceScope scope(key.out_cells * key.out_channels *

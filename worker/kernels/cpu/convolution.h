@@ -2,8 +2,8 @@
 //
 // With a single thread and a batch below 16, LibTorch does not use oneDNN for
 // fp32 1x1 convolutions of stride 1, and is half as fast. For such a
-// convolution samples, rows and columns are all just pixels, so the same memory
-// is passed as 16 or more flat samples.
+// convolution the sample, row and column of a pixel do not matter, so the same
+// memory is passed as 16 or more flat samples.
 //
 // On a CPU whose oneDNN cannot convolve bfloat16 or float16, these are computed
 // in float32 and rounded once.
@@ -24,8 +24,8 @@ namespace headroom::kernels {
 
 struct ConvolutionShape {
   int64_t stride = 1;
-  // 0 if the map's rows are split over ranks: then the map includes the rows
-  // around it instead of padding.
+  // 0 if the map's rows are split over ranks: then the map includes
+  // neighbouring rows instead of padding.
   int64_t padding_height = 0;
   int64_t padding_width = 0;
   // Each group reads and computes its own share of the channels.

@@ -2,8 +2,8 @@
 //
 // The device's kernels do the passes over the map
 // (worker/kernels/device_kernels.h) and everything that follows from their
-// sums, so nothing waits for the device. Sums that are added over ranks are
-// passed to the exchange as device tensors.
+// sums, so the host does not wait for the device. Sums that are added over
+// ranks are passed to the exchange as device tensors.
 //
 // Shapes and results: as in grouped_batch_norm.h.
 #pragma once

@@ -22,7 +22,8 @@
 
 namespace headroom::kernels {
 
-// Whether this method applies: such a convolution, 16-bit maps, on a device.
+// Whether this method applies: few channels, stride 2, even sizes and 16-bit
+// maps on a device.
 bool can_be_folded(const at::Tensor& x, const at::Tensor& weight,
                    const ConvolutionShape& shape);
 

@@ -214,7 +214,8 @@ at::Tensor batch_statistics(const at::Tensor& y, const GroupedBatchNorm& norm,
     for (int64_t c = 0; c < channels; ++c) {
       const double mean = sums.first(g)[c] / n;
       const double squares = sums.second(g)[c] - n * mean * mean;
-      // Rounding may make a constant channel slightly negative; NaN stays NaN.
+      // Rounding may make a constant channel's sum slightly negative; NaN stays
+      // NaN.
       const double centred = squares < 0 ? 0 : squares;
       rows.first(g)[c] = mean;
       rows.second(g)[c] = 1 / std::sqrt(centred / n + epsilon);

@@ -3,18 +3,18 @@
 //
 // If groups span ranks, the sums of all groups are added over ranks by one call
 // of the exchange: [sum, sum of squares] in forward, [sum dz, sum dz * n] in
-// backward. Here n is the normalised value, z the scaled and shifted one, and
+// backward. Here n is the normalised value, z the scaled and shifted value, and
 // dz the gradient of z. Sums and statistics are in double.
 //
 // Shapes: maps [N, C, H, W] channels-last, N may be 0; statistics [groups, 2,
 // C], double: mean and inverse deviation. Maps are float32, float64, bfloat16
 // or float16; for 16-bit maps the affine parameters are float32. A map on a
-// device uses device_batch_norm.h; its other tensors are on the device too.
-// Functions are reentrant and use ATen's thread pool.
+// device uses device_batch_norm.h; the other tensors are then on the device
+// too. Functions are reentrant and use ATen's thread pool.
 //
-// Errors: HEADROOM_CHECK for groups that do not cover the samples, for fewer
-// than two values per channel, and for other element types; CommunicationError
-// from the exchange.
+// Errors: HEADROOM_CHECK fails for groups that do not cover the samples, for
+// fewer than two values per channel, and for other element types;
+// CommunicationError from the exchange.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,8 +34,8 @@ struct GroupedBatchNorm {
   // Running statistics do not depend on the samples: no gradient flows through
   // them, and nothing is exchanged.
   bool fixed_statistics = false;
-  // Height of the whole map if its rows are split over ranks; 0 if all are
-  // here. A group's numbers of values and samples are global.
+  // Height of the whole map if its rows are split over ranks; 0 if all rows are
+  // on this rank. A group's numbers of values and samples are global.
   int64_t global_rows = 0;
   layers::ActivationFunction activation = {};
 };
@@ -68,8 +68,8 @@ struct GroupedBatchNormGradients {
   at::Tensor dnorm_bias;
 };
 
-// Gradients to which a device's kernels add those of the affine parameters. If
-// undefined, new tensors are returned.
+// Gradients to which a device's kernels add the gradients of the affine
+// parameters. If undefined, new tensors are returned.
 struct AffineGradients {
   at::Tensor weight, bias;
 };
@@ -87,7 +87,7 @@ at::Tensor slice_of_pixels(const at::Tensor& map);
 
 // GradientBuffers: an incoming gradient and the buffer for the outgoing one.
 //
-// Both are the same memory if nothing else refers to it. That saves an
+// Both use the same memory if nothing else refers to it. This saves an
 // allocation, and reading every cache line before it is overwritten. Autograd
 // may pass one gradient to several consumers (an addition passes the same one
 // both ways), so the reference counts of the tensor and of its storage are

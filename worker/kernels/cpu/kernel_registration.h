@@ -1,6 +1,7 @@
 // The kernels of this process's device, for model and loss.
 //
-// Threads: call set_device_kernels before the other; that one is reentrant.
+// Threads: call set_device_kernels before device_kernels_for, which is
+// reentrant.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -15,7 +15,8 @@ namespace {
 //   Mish       z * tanh(log(1 + e^z))
 //
 // value(z, slope) and gradient(z, dy, slope) = dy * activation'(z); only leaky
-// uses the slope. A NaN in z gives a NaN value, one in dy a NaN gradient.
+// uses the slope. A NaN in z gives a NaN value; a NaN in dy gives a NaN
+// gradient.
 
 #define HEADROOM_INLINE static inline __attribute__((always_inline))
 
@@ -174,7 +175,8 @@ struct Format<Float16Element> {
       FloatVector value) {
     const IntVector bits = (IntVector)value;
     const IntVector magnitude = bits & 0x7fffffff;
-    // Near 0.5 a float's last bit is 2^-24, the smallest subnormal half.
+    // Adding 0.5 rounds to multiples of 2^-24, the smallest subnormal half:
+    // near 0.5 this is a float's last bit.
     const FloatVector half = 0.5f - FloatVector{};
     const IntVector subnormal =
         (IntVector)((FloatVector)magnitude + half) - (IntVector)half;
@@ -218,7 +220,8 @@ inline __attribute__((always_inline)) void store_elements(
 // --- Loops over rows
 
 // Number of rows that are added in T before their sum is added in double. So
-// rounding is that of a few additions, and a tile stays in the L1 cache.
+// the rounding error is that of a few additions, and a tile stays in the L1
+// cache.
 constexpr int64_t kTileRows = 32;
 
 template <typename T>

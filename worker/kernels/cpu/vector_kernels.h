@@ -6,8 +6,8 @@
 // multiple of `block`.
 //
 // With z = (y - mean) * scale + bias, the output is activation(z); `slope` is
-// that of ActivationFunction. 16-bit elements are computed in float;
-// per-channel arguments and the sums of tiles are then floats too.
+// ActivationFunction::slope. 16-bit elements are computed in float; per-channel
+// arguments and the sums of tiles are then floats too.
 #pragma once
 
 #include <cstdint>

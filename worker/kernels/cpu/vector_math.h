@@ -40,7 +40,7 @@ constexpr int64_t kLanes = HEADROOM_VECTOR_BYTES / sizeof(T);
 
 // Number of adjacent vectors that are processed together. The chain of
 // dependent operations of a single vector is too long for a processor to
-// overlap with the next one's.
+// overlap with the chain of the next vector.
 constexpr int kPackVectors = 4;
 
 template <typename T>
@@ -70,8 +70,8 @@ inline __attribute__((always_inline)) void store(T* to, const Pack<T>& pack) {
       pack.v[k];
 }
 
-// These instructions return `b` if either operand is NaN. Compilers do not
-// generate them from a comparison and a selection.
+// The max and min instructions below return `b` if either operand is NaN.
+// Compilers do not generate them from a comparison and a selection.
 #if HEADROOM_VECTOR_BYTES == 64
 #define HEADROOM_SIMD(name) _mm512_##name
 using Floats = __m512;
