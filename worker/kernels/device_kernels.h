@@ -171,8 +171,8 @@ class DeviceKernels {
 
   // --- copies ---
 
-  // Copies a contiguous CPU tensor to a device. The host tensor may be released
-  // at once.
+  // Copies a CPU tensor without gaps to a device, with its strides: weights may
+  // be in channels-last memory. The host tensor may be released at once.
   virtual at::Tensor upload(const at::Tensor& host,
                             const c10::Device& device) = 0;
   // Copies a contiguous CPU tensor into a device tensor of the same sizes and
