@@ -124,8 +124,7 @@ bool is_unix_socket(const std::string& address) {
 
 std::string unix_folder_of(const std::string& address) {
   if (!is_unix_socket(address)) return "";
-  const fs::path socket =
-      address.substr(std::string_view(kUnixPrefix).size());
+  const fs::path socket = address.substr(std::string_view(kUnixPrefix).size());
   return socket.parent_path().string();
 }
 

@@ -201,8 +201,8 @@ class Reader {
     if (size < 1)
       throw refusal(shown(row_.size) + " is no number of processes");
     if (!hosts.empty() && static_cast<int>(hosts.size()) != size) {
-      throw refusal(cat(row_.hosts, " lists ", hosts.size(),
-                        " machines, and ", shown(row_.size)));
+      throw refusal(cat(row_.hosts, " lists ", hosts.size(), " machines, and ",
+                        shown(row_.size)));
     }
     return size;
   }

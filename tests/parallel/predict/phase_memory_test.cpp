@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-
 #include "tests/parallel/predict/small_layers.h"
 
 namespace headroom::predict {
