@@ -170,6 +170,7 @@ class Results:
 class Client:
     """Sends requests to the server, each within a time limit, whatever the server does.
 
+    Only the look-up of the server's name takes as long as the system allows.
     Redirects are not followed, because they would send the credentials elsewhere.
     """
 
@@ -224,10 +225,12 @@ class Client:
             fault = ""
         except Late:
             fault = "no answer within {:.3g}s".format(limit)
-        except ssl.SSLCertVerificationError:
-            fault = "its certificate is not valid for this name and this machine's list of authorities"
-        except ssl.SSLError:
-            fault = "no TLS connection"
+        except (ssl.SSLError, ssl.CertificateError) as error:
+            # Python 3.6 has no SSLCertVerificationError. Its CertificateError means the name alone.
+            if isinstance(error, ssl.CertificateError) or "CERTIFICATE_VERIFY_FAILED" in str(error):
+                fault = "its certificate is not valid for this name and this machine's list of authorities"
+            else:
+                fault = "no TLS connection"
         except http.client.RemoteDisconnected:
             pass
         except OSError as error:
@@ -246,16 +249,23 @@ class Client:
         return answer.status, answer.headers, text
 
 
+def origin(address):
+    """Scheme and host of a server's redirect: the rest may be a secret."""
+    try:
+        parts = urllib.parse.urlsplit(address)
+    except ValueError:
+        return "another page"
+    return one_line(parts.scheme + "://" + parts.netloc, 200) if parts.netloc else "another page"
+
+
 def require_good(status, headers, text):
     """Raises Undelivered with the server's message unless the answer is good."""
     if 200 <= status < 300:
         return
     why = "HTTP {}".format(status)
     if 300 <= status < 400:
-        location = urllib.parse.urlsplit(headers.get("Location", ""))
-        # The rest of the address may be a secret.
-        where = one_line(location.scheme + "://" + location.netloc, 200) if location.netloc else "another page"
-        raise Undelivered(why + ", a redirect to " + where + ", which is not followed: give that address instead")
+        raise Undelivered("{}, a redirect to {}, which is not followed: give that address instead".format(
+            why, origin(headers.get("Location", ""))))
     if status in (401, 403):
         why += ", access denied"
     message = member(json_object(text), "message")
@@ -353,19 +363,22 @@ class Run:
                 if file.seek(0, os.SEEK_END) < self.next_event:
                     self.next_event = 0  # the folder was made again
                 file.seek(self.next_event)
-                lines = file.read().split(b"\n")[:-1]
+                for line in file:  # line by line: a long run's file is larger than MOST_MEMORY
+                    if not line.endswith(b"\n"):
+                        return  # not complete yet
+                    self.next_event += len(line)
+                    self.take_event(json_object(line.decode("utf-8", "replace")))
         except OSError:
             return
-        for line in lines:
-            self.next_event += len(line) + 1
-            event = json_object(line.decode("utf-8", "replace"))
-            kind, ended = member(event, "event"), milliseconds(member(event, "time"))
-            if kind == "epoch" and isinstance(event.get("epoch"), int) and ended is not None:
-                self.times[event["epoch"]] = ended
-            if kind == "generation" and isinstance(event.get("generation"), int):
-                self.tags["headroom.generation"] = str(event["generation"])
-            self.losses += kind == "loss_of_process"
-            self.retries += kind == "out_of_memory"
+
+    def take_event(self, event):
+        kind, ended = member(event, "event"), milliseconds(member(event, "time"))
+        if kind == "epoch" and isinstance(event.get("epoch"), int) and ended is not None:
+            self.times[event["epoch"]] = ended
+        if kind == "generation" and isinstance(event.get("generation"), int):
+            self.tags["headroom.generation"] = str(event["generation"])
+        self.losses += kind == "loss_of_process"
+        self.retries += kind == "out_of_memory"
 
     def read(self):
         self.results = Results(self.path("results.csv"))
@@ -656,8 +669,14 @@ class Follower:
                 self.server, left, " ({})".format(self.why_away) if self.why_away else ""))
 
 
+def limit_memory():
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    most = MOST_MEMORY if hard == resource.RLIM_INFINITY else min(hard, MOST_MEMORY)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
 def main():
-    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+    limit_memory()
     follower = Follower()
     try:
         follower.follow()

@@ -9,12 +9,15 @@ import json
 import os
 import pathlib
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import tracemalloc
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROGRAM = ROOT / "deploy/notify/mlflow.py"
@@ -181,6 +184,34 @@ class MlflowTest(unittest.TestCase):
         nobody = mlflow.Run(mlflow.Client("http://127.0.0.1:1", ""), "http://127.0.0.1:1", "x", self.start())
         self.assertEqual(self.fails(nobody), "no connection")
 
+    def test_a_redirect_to_no_address_is_a_refusal_too(self):
+        self.server.fault = lambda *_: (302, b"", {"Location": "http://["})
+        self.assertIn("a redirect to another page, which", self.fails(self.run_of()))
+
+    def test_faults_are_named_with_python_3_6_too(self):
+        cases = ((ssl.SSLError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] failed"), "its certificate is not valid"),
+                 (ssl.CertificateError("another name"), "its certificate is not valid"),
+                 (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER]"), "no TLS connection"),
+                 (ConnectionRefusedError(), "no connection"))
+        with unittest.mock.patch.object(ssl, "SSLCertVerificationError"):
+            del ssl.SSLCertVerificationError  # Python 3.7 brought it
+            for error, says in cases:
+                with unittest.mock.patch("http.client.HTTPConnection.connect", side_effect=error):
+                    self.assertIn(says, self.fails(self.run_of()))
+
+    def test_a_long_list_of_events_is_read_line_by_line(self):
+        with open(self.folder / "events.jsonl", "w") as events:
+            for _ in range(20):
+                events.write('{"event":"loss_of_process"' + " " * 1_000_000 + "}\n")
+            events.write('{"event":"loss_of_process"')
+        run = self.run_of()
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        run.read_events()
+        self.assertLess(tracemalloc.get_traced_memory()[1], 10_000_000)
+        run.read_events()
+        self.assertEqual(run.losses, 20)
+
     def test_refused_parameters_delay_nothing(self):
         self.server.fault = lambda method, path, headers, body: (
             (400, b'{"message":"too long"}') if b'"params"' in body else None)
@@ -247,9 +278,9 @@ class MlflowTest(unittest.TestCase):
 
     # --- The whole program
 
-    def program(self, address, **environment):
+    def program(self, address, *before, **environment):
         process = subprocess.Popen(
-            [sys.executable, "-I", str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [*before, sys.executable, "-I", str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, bufsize=1,
             env={**os.environ, "HEADROOM_MLFLOW": address, "HEADROOM_MLFLOW_EXPERIMENT": "headroom", **environment})
         self.addCleanup(process.__exit__, None, None, None)
@@ -268,6 +299,12 @@ class MlflowTest(unittest.TestCase):
         self.assertEqual((process.returncode, said), (0, f"MLflow: {self.server.address}/#/experiments/7/runs/run1\n"))
         self.assertEqual(self.server.only_run()["status"], "FINISHED")
         self.assertEqual(self.server.authorizations, {"Basic bWU6aHVudGVyMg=="})
+
+    def test_a_lower_limit_of_memory_stays(self):
+        process = self.program(self.server.address, "sh", "-c", 'ulimit -d 400000 && exec "$@"', "sh")
+        self.tell(process, self.start(), END)
+        said = process.communicate(timeout=30)[0]
+        self.assertEqual((process.returncode, said), (0, f"MLflow: {self.server.address}/#/experiments/7/runs/run1\n"))
 
     def test_a_run_that_never_began_is_not_shown(self):
         process = self.program(self.server.address)
