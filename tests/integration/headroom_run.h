@@ -46,13 +46,14 @@ ProgramResult run_program(const std::vector<std::string>& command,
 std::vector<std::string> joined(std::vector<std::string> words,
                                 const std::vector<std::string>& more);
 
-// The words of a line, which spaces separate.
+// Splits a command line at its spaces.
 std::vector<std::string> split_words(const std::string& line);
 
 // build/bin/NAME of the build under test.
 std::string program(const std::string& name);
 
-// build/bin/headroom with the words of a line: "train --img 96".
+// build/bin/headroom, and its arguments from one line such as
+// "train --img 96".
 std::vector<std::string> headroom_command(const std::string& line);
 
 // A new folder under the build's tests, named after the running test; removed

@@ -1,11 +1,10 @@
 // The text of a refusal, to be compared with the whole expected line.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <string>
 
 #include "parallel/base/check.h"
+#include "tests/support/error_text.h"
 
 namespace headroom::testing {
 
@@ -13,13 +12,8 @@ namespace headroom::testing {
 // "accepted" if it throws none.
 template <typename Act>
 std::string refusal_of(const Act& act, ExitCode code = ExitCode::kRequest) {
-  try {
-    act();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), code) << error.what();
-    return error.what();
-  }
-  return "accepted";
+  const std::string text = error_text(act, code);
+  return text.empty() ? "accepted" : text;
 }
 
 }  // namespace headroom::testing

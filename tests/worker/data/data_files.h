@@ -33,7 +33,7 @@ configs::DataConfig data_config(const TemporaryFolder& folder,
 labels::Dataset indexed_images(const TemporaryFolder& folder,
                                const std::string& images,
                                const labels::IndexOptions& options = {});
-// Those of write_data_set().
+// The images and labels of write_data_set(), indexed for training.
 labels::Dataset indexed_data_set(const TemporaryFolder& folder, int count);
 
 // ../shared/datasets/NAME, which may be missing.

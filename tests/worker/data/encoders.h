@@ -63,7 +63,7 @@ std::string encode_tiff(const cv::Mat& pixels, const TiffForm& form = {});
 // name for messages.
 std::map<std::string, std::string> encodings(const cv::Mat& rgb);
 
-// The same picture in 16 bits.
+// The picture in 16 bits: each value times 257, so that 255 becomes 65,535.
 cv::Mat times_257(const cv::Mat& pixels);
 
 // Bands: band b of the picture is channel b % 3 of test_picture(seed + b / 3).

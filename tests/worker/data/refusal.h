@@ -1,12 +1,11 @@
 // The message of a refusal.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <string>
 
 #include "parallel/base/check.h"
+#include "tests/support/error_text.h"
 
 namespace headroom {
 
@@ -14,13 +13,8 @@ namespace headroom {
 // Expects the exit code.
 inline std::string refusal_of(const std::function<void()>& action,
                               ExitCode code = ExitCode::kData) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), code);
-    return error.what();
-  }
-  return "not refused";
+  const std::string text = error_text(action, code);
+  return text.empty() ? "not refused" : text;
 }
 
 }  // namespace headroom

@@ -192,7 +192,7 @@ class GeoJsonLabels : public ::testing::Test {
   static std::string fault_of(const ImageLabels& labels) {
     return labels.fault ? to_string(*labels.fault) : "no fault";
   }
-  // The same of an image whose files are there already.
+  // The fault of an image whose label files exist already.
   std::string fault_of(const std::string& name,
                        codecs::ImageSize size = kSize) {
     return fault_of(
