@@ -87,7 +87,7 @@ void allow_many_descriptors() {
 
 // After a failure of the card, libraries would call it again while the process
 // exits, and abort. So the process ends without running their exit code.
-// `exit_code` is the result of the generations.
+// `exit_code` is the result of run_generations().
 int end_with(int exit_code, int wanted) {
   if (exit_code != headroom::kCardExitCode) return wanted;
   std::fflush(nullptr);
@@ -203,7 +203,7 @@ int main(int argc, char** argv) {
     std::puts(headroom::tools::data_answer_json(rest).c_str());
     return 0;
   } catch (const headroom::Error& error) {
-    std::fflush(stdout);  // so that it precedes the refusal in a shared log
+    std::fflush(stdout);  // so that earlier output precedes the error
     headroom::wire::tell_parent({error.text(), error.tag(), error.remedy()});
     std::fprintf(stderr, "%s%s\n", speaker,
                  headroom::printable(error.what()).c_str());

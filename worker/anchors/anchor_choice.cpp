@@ -21,7 +21,7 @@ double squared_distance(const Point& a, const Point& b) {
   return dx * dx + dy * dy;
 }
 
-// The standard deviation of one side, for use as a divisor: 1 instead of 0.
+// The standard deviation of one side; 1 instead of 0, as callers divide by it.
 double standard_deviation(const std::vector<BoxSize>& boxes,
                           float BoxSize::*side) {
   double sum = 0, squares = 0;
@@ -153,17 +153,17 @@ constexpr int64_t kMutations = 1000;
 constexpr double kMutationProbability = 0.9;
 constexpr double kMutationSize = 0.1;
 constexpr double kLeastFactor = 0.3, kLargestFactor = 3;
-// Index of the random stream of each part.
+// Indices of the random streams for k-means and for the mutations.
 constexpr uint64_t kClusterDraws = 0, kMutationDraws = 1;
 
-// Box, Muller, "A note on the generation of random normal deviates", 1958.
+// Draws from N(0, 1) by the Box-Muller method (1958).
 double normal(sampling::RandomStream& random) {
   const double radius = std::sqrt(-2 * std::log(1 - random.uniform()));
   return radius * std::cos(2 * std::numbers::pi * random.uniform());
 }
 
 double mutated(double side, sampling::RandomStream& random) {
-  // Both are drawn even if only one is used, so that later draws do not change.
+  // `drawn` is drawn even if unused, so that later draws do not change.
   const bool mutates = random.uniform() < kMutationProbability;
   const double drawn = 1 + kMutationSize * normal(random);
   const double factor =

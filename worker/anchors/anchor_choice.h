@@ -61,8 +61,8 @@ inline constexpr double kEnoughRecall = 0.98;
 struct AnchorQuestion {
   layers::AnchorList current;  // anchors of the model
   std::vector<BoxSize> boxes;  // boxes from which anchors are searched
-  // Boxes by which anchors are judged. Each image is enlarged or reduced a
-  // little, as in training.
+  // Boxes by which anchors are judged. Each image is scaled by a random factor
+  // near 1, as in training.
   std::vector<BoxSize> varied;
   double threshold = 4;    // hyp.anchor_t; larger accepts worse matches
   bool must_find = false;  // hyp.anchors: never keep the current ones

@@ -128,7 +128,7 @@ class Fonts {
   FT_Library library_ = nullptr;
   std::map<std::pair<std::string, int>, FT_Face> faces_;
   std::map<char32_t, FT_Face> face_of_;
-  std::set<std::string> named_packages_;  // already named in a warning
+  std::set<std::string> named_packages_;  // packages that a warning has named
 };
 
 // Loads a letter into the slot of its face; nullptr if that fails.
@@ -162,9 +162,8 @@ void blend(cv::Mat& picture, const FT_Bitmap& letter, cv::Point corner,
   }
 }
 
-// Draws, where there is a picture; returns the width in pixels. REQUIRES: the
-// fonts' mutex is held.
-// `picture` is nullptr if only the width is needed.
+// Draws the letters into `picture`, unless it is nullptr, and returns their
+// width in pixels. REQUIRES: the fonts' mutex is held.
 int set_letters(Fonts& fonts, cv::Mat* picture, const std::u32string& letters,
                 cv::Point left, double scale, const cv::Scalar& colour,
                 int stroke) {

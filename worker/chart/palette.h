@@ -11,9 +11,9 @@ namespace headroom::chart {
 inline const cv::Scalar kPaper{255, 255, 255};
 inline const cv::Scalar kInk{20, 20, 20};
 inline const cv::Scalar kGrid{225, 225, 225};
-inline const cv::Scalar kFaint{200, 200, 200};  // one line among very many
-inline const cv::Scalar kMark{120, 120, 120};   // a named moment
-inline const cv::Scalar kMean{0, 40, 200};      // the mean of many lines
+inline const cv::Scalar kFaint{200, 200, 200};  // for a line among very many
+inline const cv::Scalar kMark{120, 120, 120};   // for a line at a named time
+inline const cv::Scalar kMean{0, 40, 200};      // for the mean of many lines
 
 // Distinguishable colours, which repeat after nine. The first one is gray.
 inline cv::Scalar chart_colour(size_t index) {

@@ -47,7 +47,7 @@ bool BackgroundWriter::advance() {
 }
 
 void BackgroundWriter::finish() {
-  const LongWork writing;  // disks may be slow
+  const LongWork writing;  // the process counts as alive on a slow disk
   is_waited_for_ = true;
   if (thread_.joinable()) thread_.join();
   finish_here();

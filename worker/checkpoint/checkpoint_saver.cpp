@@ -245,7 +245,8 @@ CheckpointSaver::Answer CheckpointSaver::answer(
 
 void CheckpointSaver::copy_state() {
   copying_ = std::make_shared<StateCopy>(parts_of(state_, ""), copy_);
-  // Streams order work on a device and belong to this thread, so copy here.
+  // A state on a device is copied on this thread, because only this thread's
+  // stream runs the copy after the kernels of the commit.
   if (!state_.device().is_cpu()) finish_copy();
   write({copy_});
 }

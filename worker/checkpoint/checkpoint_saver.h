@@ -113,7 +113,7 @@ class CheckpointSaver {
   struct Options {
     std::filesystem::path checkpoints;
     std::string plan_json;
-    int64_t keep = 2;      // checkpoints on disk; more need more space
+    int64_t keep = 2;      // checkpoints to keep; each takes disk space
     bool may_copy = true;  // false if rank 0's host has no room for a copy
   };
 

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kAlignment = 64;  // bytes; of each part in a message
+constexpr int64_t kAlignment = 64;  // in bytes, of each packed part
 
 int64_t aligned(int64_t bytes) { return round_up(bytes, kAlignment); }
 

@@ -30,7 +30,7 @@ struct HeldPart {
 
 struct HostStateSnapshot {
   step::TrainingCounters counters;
-  std::string newest_line;  // last of steps.jsonl; "" before the first step
+  std::string newest_line;  // last line of steps.jsonl; "" at step 0
   std::vector<HeldPart> parts;
 };
 

@@ -2,7 +2,7 @@
 // ZeRO shards or the layers of a pipeline stage.
 //
 //   after each commit   a rank packs its part and sends it to its buddy; the
-//                       transfer has time until the next step
+//                       transfer may last until the next step begins
 //   two versions        of the rank's own part and of the received part are
 //                       kept, so that all ranks can go back to the same step
 //

@@ -65,8 +65,8 @@ std::vector<HeldRange> ranges_needed(const StateStream& stream) {
   return needed;
 }
 
-// The decision of rank 0 that all ranks carry out: counters, newest line, and
-// for each piece its rank, snapshot and range.
+// The decision of rank 0 that all ranks carry out: counters, the last line of
+// steps.jsonl, and for each piece its rank, snapshot and range.
 Json choose(const StateStream& stream, const std::vector<Json>& ranks,
             int64_t at_least) {
   const std::vector<StateOffer> offers = offers_of(ranks);

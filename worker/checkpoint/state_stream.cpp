@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 using Block = StateStream::Block;
 
-constexpr int64_t kAlignmentBytes = 64;  // as in flat_buffer.h
+constexpr int64_t kAlignmentBytes = 64;  // equals that of flat_buffer.h
 
 Json to_json(const Block& block) {
   Json entries = Json::array();
@@ -54,7 +54,7 @@ Block block_from_json(const Json& json) {
   return block;
 }
 
-// The order of the file. Layers keep the order in which they were added.
+// The order of the file; blocks with equal keys keep the order of add().
 bool comes_before(const Block& a, const Block& b) {
   const auto key = [](const Block& block) {
     return std::tuple(-static_cast<int64_t>(c10::elementSize(block.type)),

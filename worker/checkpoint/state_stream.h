@@ -39,7 +39,7 @@ class StateStream {
     std::string name;   // name of the buffer; "" for a constant
     int64_t layer = 0;  // number in the model's table
     int stage = 0;
-    int64_t buffer = 0;  // orders blocks in the file, before stage
+    int64_t buffer = 0;  // number of the add() call; sorts before stage
     int64_t size = 0;    // in elements
     bool sharded = false;
     at::ScalarType type = at::kFloat;
@@ -89,7 +89,7 @@ class StateStream {
   collectives::Mesh* mesh_;
   int64_t num_buffers_ = 0;
   std::vector<Block> own_;
-  std::vector<at::Tensor> parts_;  // parts of own_: whole, or this rank's slice
+  std::vector<at::Tensor> parts_;  // values of own_: whole or this rank's slice
   std::vector<Block> all_;         // blocks of all stages only at the root
 };
 

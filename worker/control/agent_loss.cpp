@@ -12,7 +12,7 @@ namespace {
 constexpr unsigned kSecondsToSave = 30;
 
 std::atomic<bool> is_lost = false;
-// Number of Reprieves that count even if the agent is killed.
+// Number of Reprieves with holds_all, which also count if the agent is killed.
 std::atomic<int> reprieves = 0;
 std::atomic<int> savers = 0;  // number of all Reprieves
 static_assert(std::atomic<bool>::is_always_lock_free &&
@@ -22,8 +22,8 @@ pid_t agent = 0;
 
 // Handles SIGUSR1. Launchers may send it too, so its sender is checked.
 void take(int, siginfo_t* about, void*) {
-  // The signal of the system also names the agent as sender, but it arrives
-  // after the agent has stopped being the parent.
+  // The kernel's signal about the agent's death also names the agent as sender,
+  // but when it arrives the agent is not the parent any more.
   const bool is_there = getppid() == agent;
   const bool is_asked =
       is_there && about->si_code == SI_USER && about->si_pid == agent;

@@ -250,7 +250,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     wire::ReportEventRequest request;
     *request.mutable_stamp() = current_stamp();
     *request.mutable_event() = wire::to_wire(event);
-    // The lock makes the numbers of reports follow the order of sending.
+    // The lock makes reports be sent in the order of their numbers.
     std::lock_guard lock(report_mutex_);
     request.mutable_event()->set_report(++num_reports_);
     reports_.add([this, request](grpc::ClientContext& context) {
@@ -507,7 +507,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::condition_variable changed_;
   wire::Stamp stamp_;
   std::deque<Assignment> assignments_;
-  int64_t last_order_ = 0;  // the coordinator's number of the newest assignment
+  int64_t last_order_ = 0;      // order number of the newest assignment
   std::exception_ptr failure_;  // why no further assignment will arrive
   grpc::ClientContext* watch_context_ = nullptr;
   std::optional<wire::RunProgress> progress_;

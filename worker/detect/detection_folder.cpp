@@ -313,8 +313,8 @@ std::string DetectionFolder::name_of(const fs::path& image) {
   return name;
 }
 
-// Whether an image already has a name like NAME_12, with which the files of
-// pictures of the video NAME would collide.
+// Whether an image already has a name like NAME_12, which a picture of the
+// video NAME would get, too.
 bool DetectionFolder::is_taken_by_a_picture(const std::string& name) const {
   const std::string begin = name + "_";
   for (auto taken = names_.lower_bound(begin);

@@ -36,7 +36,7 @@ namespace headroom::detect {
 // Draws boxes with their class names and confidences into a picture.
 
 struct AnnotateOptions {
-  int line_width = 0;  // pixels; 0 means a width by the picture's size
+  int line_width = 0;  // in pixels; 0: chosen from the picture's size
   bool labels = true;
   bool confidences = true;
 };
@@ -98,7 +98,7 @@ struct FolderOptions {
   bool json = false;
   CocoIds coco_ids;  // ids for the JSON; if empty, usual_categories
   bool crops = false;
-  bool may_exist = false;  // the folder may exist and keeps its name
+  bool may_exist = false;  // true: write into the folder even if it exists
   AnnotateOptions annotate;
 };
 
@@ -176,7 +176,7 @@ class DetectionFolder {
   const FolderOptions options_;
   std::filesystem::path path_;
   std::map<std::string, int> names_;
-  std::unique_ptr<AtomicFile> csv_, json_;  // open if they are wanted
+  std::unique_ptr<AtomicFile> csv_, json_;  // nullptr before the first write
   bool json_has_records_ = false;
 };
 

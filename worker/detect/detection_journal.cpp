@@ -141,7 +141,7 @@ std::optional<Header> read_header(int descriptor) {
   return Header{*text, crc, static_cast<int64_t>(kHeaderBytes) + size};
 }
 
-// Returns false if the member is missing or not a text.
+// Returns false if the member is missing or not a string.
 bool take_text(const Json& json, const char* name, std::string& text) {
   const auto at = json.find(name);
   if (at == json.end() || !at->is_string()) return false;
@@ -252,7 +252,7 @@ std::string JournalSubject::difference_to(const JournalSubject& other) const {
 
 std::string sources_digest(const std::vector<fs::path>& files) {
   StreamDigest digest;
-  fs::path newest;  // the last file; many images may be in one pack
+  fs::path newest;  // file of the previous image; a pack has many
   std::string about;
   for (const fs::path& image : files) {
     const fs::path file = file_behind(image);

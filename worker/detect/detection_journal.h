@@ -72,7 +72,7 @@ struct JournalRecord {
   int64_t unit = 0;    // the index of an image, mosaic or video
   int64_t number = 0;  // index of the tile or picture in the unit
   int64_t height = 0, width = 0;
-  int64_t place = 0;  // of a seam's tile: a digest of the parts' positions
+  int64_t place = 0;  // for kSeamTile: a digest of the mosaic's parts
   std::vector<metrics::Detection> detections;
 };
 

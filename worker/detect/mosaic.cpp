@@ -65,8 +65,8 @@ TileRect turned(const TileRect& rect) {
   return {rect.x, rect.y, rect.width, rect.height};
 }
 
-// Whether both maps have the same pixel grid: over the longest side, their
-// pixel sizes differ by less than a twentieth of a pixel.
+// Whether both maps have the same pixel grid: the difference of their pixel
+// sizes adds up to less than 0.05 pixels over the longest side.
 bool have_one_grid(const MapPlace& a, const MapPlace& b) {
   if (a.reference_system != b.reference_system) return false;
   const auto longest =
@@ -390,7 +390,7 @@ cv::Mat MosaicReader::read(const TileRect& rect) {
     cv::Mat from, to;
     const std::vector<int>& no_data;
   };
-  std::vector<Piece> pieces;  // in reverse order of the parts
+  std::vector<Piece> pieces;  // last part first; earlier parts overwrite it
   std::set<size_t> used;
   for (size_t i = mosaic_.parts.size(); i-- > 0;) {
     const TileRect part = mosaic_.parts[i].rect();
@@ -429,7 +429,8 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
     all.push_back({one, is_cut_in(mosaic, one.box, tile, x, y), x, y});
     owners.push_back(owner);
   };
-  // The first part that `suits` and has the box's centre within kTolerance.
+  // The first part that satisfies `suits` and contains the box's centre (if
+  // there is none, within kTolerance); parts.size() if no part does.
   const auto part_with = [&](const TileDetection& one, const auto& suits) {
     const Corners& box = one.detection.box;
     const double column = one.x + (box.x1 + box.x2) / 2.0;
@@ -459,7 +460,7 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
     for (const metrics::Detection& one : findings.on_seams[i]) {
       const size_t part =
           part_with({one, false, x, y}, [](size_t) { return true; });
-      if (part == mosaic.parts.size()) continue;  // found in the gray area
+      if (part == mosaic.parts.size()) continue;  // centre in the gray area
       add(one, {0, 0, tile.height, tile.width}, x, y, part);
     }
   }
@@ -469,8 +470,8 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
   };
   for (const size_t index : kept_boxes(all, options)) {
     const TileDetection& one = all[index];
-    // If its own part is full, the box goes to another part that contains it: a
-    // box of that part may have been dropped in favour of this one.
+    // If its own part has max_detections boxes, the box goes to another part
+    // that contains its centre: that part may have lost a box to this one.
     const size_t part =
         has_room(owners[index]) ? owners[index] : part_with(one, has_room);
     if (part == mosaic.parts.size()) continue;

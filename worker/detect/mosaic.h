@@ -35,7 +35,7 @@ namespace headroom::detect {
 
 struct MosaicPart {
   size_t image = 0;     // index of the part's image
-  double x = 0, y = 0;  // the part's corner; whole unless the maps are skewed
+  double x = 0, y = 0;  // corner; whole numbers unless maps are skewed
   int64_t height = 0, width = 0;
 
   tiles::TileRect rect() const;  // rounded to whole pixels
@@ -76,9 +76,10 @@ std::vector<tiles::TileRect> seam_tiles(const Mosaic& mosaic,
 
 // Reads rectangles of a mosaic from the files of its parts. A pixel comes from
 // the first part that has data at this position (by its GDAL_NODATA), and is
-// gray outside all parts. Parts that overlap by more than tiles do have no seam
-// tiles, so an object on the edge of their data is found as two objects. The
-// reader keeps the rows of each part that the last rectangle needed.
+// gray outside all parts. Two parts that overlap by at least as much as two
+// adjacent tiles have no seam tiles, so an object on the edge of their data is
+// found as two objects. The reader keeps the rows of each part that the last
+// rectangle needed.
 class MosaicReader {
  public:
   // `files`: the files of all images, by MosaicPart::image.

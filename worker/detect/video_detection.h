@@ -30,7 +30,7 @@ struct VideoPicture {
 
 struct VideoOptions {
   int64_t stride = 1;
-  int64_t max_pixels = 0;  // most pixels of one picture
+  int64_t max_pixels = 0;  // larger pictures are refused
   std::function<bool()> stopped;
   // Returns the findings of an unfinished run in the next picture, if there are
   // any.

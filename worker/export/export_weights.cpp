@@ -31,8 +31,8 @@ namespace fs = std::filesystem;
 
 }  // namespace
 
-// A text that names the program which makes another of YOLOv5's export formats;
-// "" if none is known.
+// The command or program that makes another of YOLOv5's export formats, as text
+// for users; "" if none is known.
 std::string converter_of(const std::string& format) {
   constexpr std::array<std::array<std::string_view, 2>, 9> kConverters{
       {{"engine", "trtexec --onnx=FILE.onnx --saveEngine=FILE.engine"},

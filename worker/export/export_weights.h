@@ -21,8 +21,8 @@
 
 namespace headroom::exporter {
 
-// Passes images [N, C, H, W], 0..1, whose sides are multiples of `stride`, to
-// its last argument. Every call must pass the same images.
+// Calls its second argument with images [N, C, H, W], 0..1, whose sides are
+// multiples of `stride`. It is called twice and must give the same images.
 using CalibrationImages = std::function<void(
     int64_t stride, const std::function<void(const at::Tensor&)>&)>;
 // Computes the heads of calibration images, as LayerGraph::forward does.
@@ -34,7 +34,7 @@ struct ExportRequest {
   std::vector<std::string> include;
   std::string output;  // the files' stem; "" means the weights' stem
   int64_t height = 640, width = 640, batch = 1;
-  bool dynamic = false;  // any batch, height and width
+  bool dynamic = false;  // the network takes any batch and image size
   bool raw = false;
   bool nms = false;
   bool half = false;

@@ -40,7 +40,7 @@ class NetworkEmitter {
   virtual ~NetworkEmitter() = default;
 
   // `name` is the prefix of weight and bias in the state, "model.2.cv1.conv.".
-  // If `shape` is_transposed, it has no padding.
+  // A transposed convolution (shape.is_transposed) has no padding.
   virtual Value convolution(const Value& x, const std::string& name,
                             const at::Tensor& weight, const at::Tensor& bias,
                             const layers::LayerProgram::Block& shape) = 0;
@@ -55,8 +55,8 @@ class NetworkEmitter {
   virtual Value scale(const Value& x, const Value& factors) = 0;
   virtual Value concat(const std::vector<Value>& maps) = 0;  // along channels
   virtual Value upsample(const Value& x) = 0;
-  // Every second row and column from (row, column) on. Only concat() reads the
-  // result.
+  // Takes every second row and column of x, beginning at (row, column). Only
+  // concat() reads the result.
   virtual Value every_second(const Value& x, int64_t row, int64_t column) = 0;
   virtual Value slice(const Value& x, int64_t begin, int64_t end) = 0;
   virtual Value shuffle(const Value& x, int64_t groups, int64_t channels) = 0;

@@ -41,7 +41,7 @@ struct OnnxNode {
 struct OnnxValue {
   std::string name;
   OnnxType type = OnnxType::kFloat;
-  std::vector<std::variant<int64_t, std::string>> dims;  // text means any size
+  std::vector<std::variant<int64_t, std::string>> dims;  // a name: any size
 };
 
 struct OnnxGraph {

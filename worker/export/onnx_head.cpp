@@ -77,8 +77,8 @@ class Head {
         {size_or(options_.batch, "batch"), size_or(num_rows, "rows"), fields_});
   }
 
-  // Follows worker/metrics/nms.h: every class of a box whose score exceeds the
-  // threshold counts, and classes are separate.
+  // As in worker/metrics/nms.h with multi_label: each class whose score exceeds
+  // the threshold gives a detection, and classes do not suppress each other.
   void add_detections(const std::string& boxes) {
     const auto parts = graph_.add_many(
         "Split", {boxes, graph_.integers({2, 2, 1, options_.num_classes})}, 4,

@@ -18,7 +18,7 @@ constexpr double kLargestInt8 = 127, kLargestUint8 = 255;
 // need no precision.
 const std::map<std::string, double>& zero_below() {
   static const std::map<std::string, double> all = {
-      {"Sigmoid", -8},  // SiLU is 0 within 0.003
+      {"Sigmoid", -8},  // SiLU is within 0.003 of 0
       {"HardSwish", -3},
       {"Relu", 0}};
   return all;

@@ -24,7 +24,7 @@
 
 namespace headroom::exporter {
 
-// `ranges` has every value of `body` except its heads.
+// `ranges` has the range of every value of `body` except its heads.
 OnnxBody quantised(const OnnxBody& body,
                    const std::map<std::string, ValueRange>& ranges);
 

@@ -43,8 +43,8 @@ template <typename T>
 struct AdamCoefficients {
   T step_size = 0, root_of_correction = 1, one_minus_beta1 = 0, beta2 = 0,
     one_minus_beta2 = 0, epsilon = 0, clip = 1;
-  T weight_decay = 0;  // decay that is part of the gradient
-  T shrink = 1;        // factor of the parameter before the update
+  T weight_decay = 0;  // Adam's decay, added to the gradient
+  T shrink = 1;        // AdamW's decay: factor of the parameter
 };
 
 // g = clip*gradient + weight_decay*p; p *= shrink; m += one_minus_beta1*(g -

@@ -68,7 +68,7 @@ struct LossCall {
     at::Tensor head;    // [n, H, W, anchors, 5 + classes], float32 or float64
     int64_t begin = 0;  // offset of its matches in `targets`
     int64_t capacity = 0;
-    // Kept by forward for backward; of the head's type except `fit`:
+    // Forward stores these for backward, in the head's type except `fit`.
     at::Tensor objectness;  // logits of all cells
     // [capacity, classes]: class logits of the matches; [capacity, 0] for one
     // class

@@ -69,14 +69,14 @@ DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
                              const GlobalCounts& counts, const LossGains& gains,
                              const std::vector<at::Tensor>& teacher = {});
 
-// Variant for a device. The numbers of the step are already in device memory
-// (device_loss.h), so no argument of a launch depends on the step. A loss scale
-// in `scales` multiplies the total, not the items.
+// Variant for a device. `scales`, the factors of the step (device_loss.h), are
+// already in device memory, so no argument of a launch depends on the step. A
+// loss scale in `scales` multiplies the total, not the items.
 DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
                              const PackedTargets& targets,
                              const at::Tensor& scales, const LossGains& gains);
 
-// The numbers of a step for the device's variant (`scales`), on the host.
+// Makes `scales` for the device's variant, on the host.
 at::Tensor detection_scales(const std::vector<HeadSize>& heads,
                             const GlobalCounts& counts, const LossGains& gains,
                             double loss_scale = 1);

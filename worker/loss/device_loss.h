@@ -3,10 +3,10 @@
 // (worker/kernels/loss_call.h).
 //
 // The host packs everything that follows from the labels (which cells match,
-// and which match of a cell is the last; packed_targets.h). The numbers of a
-// step are in device memory too. So no launch waits for the host, and the whole
-// loss can be captured in a graph. For backward it keeps the objectness logits
-// and the matches, not the heads.
+// and which match of a cell is the last; packed_targets.h). The factors of a
+// step (step_scales()) are in device memory too. So no launch waits for the
+// host, and the whole loss can be captured in a graph. For backward it keeps
+// the objectness logits and the matches, not the heads.
 //
 // Results: as in level_loss.h; total and items are on the device. May be called
 // on any thread.
@@ -22,7 +22,7 @@
 
 namespace headroom::loss {
 
-// The numbers of a step, on the host: double [levels * 3 + 2]
+// The factors of a step, on the host: double [levels * 3 + 2]
 // (kernels::LossCall). `loss_scale` multiplies the total, not the items.
 at::Tensor step_scales(const std::vector<LevelScales>& levels,
                        double loss_scale);

@@ -40,7 +40,7 @@ double entropy_sum(const at::Tensor& logits, double target,
 at::Tensor entropy_derivative(const at::Tensor& logits, double target,
                               const kernels::EntropyRule& rule);
 
-// The factor of each sum, and the rules of the two entropies.
+// The factor of each sum, and the rules of the obj and cls entropies.
 struct LevelScales {
   double box = 0;     // factor for one match
   double obj = 0;     // factor for one cell

@@ -57,7 +57,7 @@ struct Field {
   const char* name;
   OGRFieldType type;
 };
-// In the order in which write() sets them.
+// The layer's fields, in the order in which write() sets them.
 constexpr std::array<Field, 8> kFields = {{{"class", OFTInteger},
                                            {"name", OFTString},
                                            {"confidence", OFTReal},
@@ -230,7 +230,7 @@ class LayerWriter final : public MapLayerWriter {
   const std::string memory_file_;  // "" for a file on disk
   bool has_transaction_ = false;
   OGRLayerH layer_ = nullptr;       // the only layer; nullptr before begin()
-  ReferenceSystem system_;          // system of the layer
+  ReferenceSystem system_;          // reference system of the layer
   std::array<double, 6> pixels_{};  // transform passed to the last begin()
   std::string from_;     // reference system passed to the last begin()
   double farthest_ = 0;  // largest valid coordinate in that system

@@ -23,9 +23,9 @@ bool is_word(std::string_view text) {
   });
 }
 
-// Whether the authority code of each part of the system is registered for that
-// kind of part. PROJ 9.1 looks codes up, and crashes if the geographic part has
-// the code of another kind of part.
+// Returns false if the projected or the geographic part of the system has an
+// authority code that is registered for another kind of system. PROJ 9.1 looks
+// codes up, and crashes on such a code in the geographic part.
 bool has_codes_of_its_kind(OGRSpatialReferenceH system) {
   const auto is_right = [system](const char* part, auto is_kind) {
     const char* const authority = OSRGetAuthorityName(system, part);

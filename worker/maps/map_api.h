@@ -44,8 +44,8 @@ struct MapBox {
 class MapLayerWriter {
  public:
   virtual ~MapLayerWriter() = default;
-  // Call it before writing the boxes of a picture at that place. Returns why
-  // they cannot be converted to the layer's coordinates, "" if they can.
+  // Call it before writing the boxes of the picture at `place`. Returns why the
+  // boxes cannot be converted to the layer's coordinates, "" if they can.
   virtual std::string begin(const MapPlace& place) = 0;
   struct Written {
     bool has_place = true;  // false if the box is outside the system's bounds

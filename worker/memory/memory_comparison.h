@@ -19,7 +19,7 @@ namespace headroom::memory {
 struct MemoryItem {
   std::string name;
   int64_t predicted = 0;
-  int64_t measured = 0;  // largest value; items reach theirs at different times
+  int64_t measured = 0;  // own peak; items peak at different times
 };
 
 MemoryItem item_to_blame(const predict::MemoryEstimate& estimate,

@@ -32,8 +32,8 @@ std::vector<double> by_recall(const PrecisionCurve& curve) {
   return values;
 }
 
-// A figure along the ranking, read at evenly spaced confidences. `above` is the
-// value beyond the highest confidence.
+// Reads `figure`, which has one value per ranked detection, at evenly spaced
+// confidences. `above` is the value beyond the highest confidence.
 ConfidenceCurve by_confidence(std::span<const DetectionRecord> records,
                               const std::vector<size_t>& ranking,
                               const std::vector<double>& figure, double above) {

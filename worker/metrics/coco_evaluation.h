@@ -1,4 +1,4 @@
-// COCO's twelve figures as pycocotools' COCOeval computes them for boxes, in
+// COCO's twelve metrics as pycocotools' COCOeval computes them for boxes, in
 // float64, with crowds and object sizes.
 //
 //   matching   per image and class, detections in descending score; each takes
@@ -26,7 +26,7 @@ namespace headroom::metrics {
 // best object is taken may take another, and at most 100 detections count per
 // image and class. Curve: step-wise precision at 101 recalls, 0 beyond the
 // last; a perfect class has 1. YOLO's label format has no crowds, so nothing is
-// ignored. evaluate_coco() below has all twelve figures, with crowds.
+// ignored. evaluate_coco() below has all twelve metrics, with crowds.
 
 struct PrecisionCurve;
 
@@ -89,7 +89,7 @@ inline constexpr size_t kNumCocoAreas = 4;
 inline constexpr std::array<const char*, kNumCocoAreas> kCocoAreaNames{
     "all", "small", "medium", "large"};
 
-// A figure is -1 if no object counts, as in pycocotools.
+// A metric is -1 if no object counts, as in pycocotools.
 struct CocoFigures {
   int64_t objects = 0;  // objects that count
   double ap = -1, ap50 = -1, ap75 = -1;

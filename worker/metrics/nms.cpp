@@ -15,9 +15,9 @@
 namespace headroom::metrics {
 namespace {
 
-// On a device, rows are selected only if at most one in kMostPicked is wanted,
-// because selecting needs memory there. Few rows are wanted once a network has
-// learned a little.
+// On a device, rows are selected only if at most 1 / kMostPicked of them are
+// wanted, because selecting needs memory there. Few rows are wanted once a
+// network has learned a little.
 constexpr int64_t kMostPicked = 8;
 
 Corners to_corners(const float* row) {

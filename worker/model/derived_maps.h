@@ -19,7 +19,7 @@ class DerivedMaps {
  public:
   virtual ~DerivedMaps() = default;
 
-  // Computes a map again, with the same bits. Called in backward with gradient
+  // Computes a map again, equal bit for bit. Called in backward with gradient
   // mode off; the layer's parameters may have been released by then.
   using Make =
       std::function<at::Tensor(const std::vector<at::Tensor>& sources)>;

@@ -107,11 +107,12 @@ class LayerGraph {
   int64_t num_classes() const;
   int64_t input_channels() const;
   int64_t max_stride() const;
-  int64_t num_layers() const;  // layers of the table, kept or dropped
+  int64_t num_layers() const;  // of the table, including dropped layers
 
   // The layers that each layer reads: earlier layers, or -1 for the images.
   const std::vector<std::vector<int>>& inputs() const;
-  // The output shape of each layer, kept or dropped; unset for the head.
+  // The output shape of each layer, including dropped layers; unset for the
+  // head.
   const std::vector<layers::MapShape>& map_shapes() const;
 
   // Stops the parameters of layers [0, num_layers_frozen) from learning.

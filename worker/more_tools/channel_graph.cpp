@@ -259,7 +259,7 @@ class Walk {
     return segments;
   }
 
-  // Whether `channel` is the channel of the segment with that index.
+  // Whether `channel` is channel number `index` of the segment.
   bool continues(const ChannelGraph::Segment& segment, const Channel& channel,
                  size_t index) {
     if (channel.size() != segment.sum.size()) return false;

@@ -21,7 +21,7 @@
 namespace headroom::tools {
 namespace {
 
-constexpr int64_t kLeastKept = 4;  // a unit keeps one channel in four
+constexpr int64_t kLeastKept = 4;  // a unit keeps at least 1 channel in 4
 
 using State = std::map<std::string, at::Tensor>;
 

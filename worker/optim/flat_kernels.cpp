@@ -32,7 +32,8 @@ template <typename T>
 void sgd_range(T* __restrict parameters, const T* __restrict gradients,
                T* __restrict buffer, int64_t size,
                const kernels::SgdCoefficients<T>& coefficients) {
-  // A copy cannot overlap the arrays; a loop per case can be vectorised.
+  // The compiler knows that a local copy of the coefficients does not overlap
+  // the arrays. Without a branch per element the loops can be vectorised.
   kernels::SgdCoefficients<T> c = coefficients;
   if (c.first_step) {
     for (int64_t i = 0; i < size; ++i)

@@ -76,7 +76,8 @@ SmallImage read_small(const std::filesystem::path& file,
   return image;
 }
 
-// The greatest window: pictures may use 64 MiB.
+// The most pixels of a window with 8-bit colours: 48 MiB of the 64 MiB that
+// pictures may use.
 constexpr int64_t kMostPixels = int64_t{1} << 24;
 
 codecs::ImageLimits limits_of_pictures(const loader::LoaderOptions& options) {
@@ -228,7 +229,7 @@ void PictureGrid::add(const cv::Mat& pixels, const std::string& text,
   pixels.copyTo(cell);
   detect::AnnotateOptions options;
   options.confidences = boxes.confidences;
-  options.line_width = 1;  // also makes letters small: there may be many boxes
+  options.line_width = 1;  // small letters too, because boxes may be many
   detect::annotate(cell, boxes.boxes, class_names, options);
   const std::string shown = chart::shortened(text, kTextLetters);
   const cv::Size size = chart::text_size(shown, 0.4);

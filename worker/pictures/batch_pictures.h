@@ -39,7 +39,7 @@ class SmallImages : public augment::ImageSource {
 
   bool has_colours() const override { return limits_.type() == CV_8UC3; }
   codecs::ImageSize loaded_size(int64_t sample) const override;
-  // A file that cannot be read is gray and without labels, and a fault is set.
+  // A file that cannot be read gives a gray image with a fault and no labels.
   augment::LoadedImage load(int64_t sample, codecs::PixelRows rows) override;
 
  private:
@@ -52,8 +52,8 @@ class SmallImages : public augment::ImageSource {
 // reduced for a picture of many samples.
 class SmallCrops : public augment::ImageSource {
  public:
-  // A sample of the network's size is reduced to height x width. `whole` loads
-  // the images that are not cropped, at this reduced size.
+  // Crops as for the network's input size, then reduces the crop in proportion
+  // to height x width. `whole` loads the images that are not cropped, reduced.
   SmallCrops(const loader::LoaderOptions& options, augment::ImageSource& whole,
              const augment::SampleId& made, int64_t height, int64_t width);
 
@@ -85,7 +85,7 @@ class PictureGrid {
 
   struct Boxes {
     std::vector<metrics::Detection> boxes;  // in pixels of the cell
-    bool confidences = false;               // write them beside the names
+    bool confidences = false;               // written beside the class names
   };
   // Adds the next image. REQUIRES: `pixels` has the cell's size; the grid is
   // not full.

@@ -121,7 +121,7 @@ std::vector<CurveKind> kinds(const MetricFigures& figures) {
        [](const metrics::ClassCurves& c) { return c.f1(); }, none, highest}};
 }
 
-constexpr size_t kNumColumns = 10;  // columns of losses and metrics
+constexpr size_t kNumColumns = 10;  // losses and metrics in results.csv
 constexpr int kPanelWidth = 440, kPanelHeight = 360, kLegendHeight = 30;
 constexpr double kSmoothing = 3;  // the width of the Gaussian, in epochs
 // Indices for chart_colour().

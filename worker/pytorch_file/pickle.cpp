@@ -495,7 +495,7 @@ class PickleMachine {
       case 'j':
         recall(take_unsigned(4));
         return true;
-      // Names, and instructions that use them.
+      // Names of classes and functions, and instructions that use them.
       case 'c': {
         const std::string module = take_line();
         push_global(module, take_line());

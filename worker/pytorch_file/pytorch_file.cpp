@@ -134,9 +134,9 @@ size_t length(const PickleValue* value) {
   return value != nullptr && value->is(Kind::kList) ? value->items.size() : 0;
 }
 
-// The name of the shipped model with the factors and the number of layers in
-// the module's `yaml`, which has no name itself. The later comparison of tensor
-// names and shapes detects a wrong result.
+// A module's `yaml` does not name the model. Returns the name of the shipped
+// model with the same factors and number of layers. The later comparison of
+// tensor names and shapes detects a wrong result.
 std::string model_name(const PickleValue* yaml) {
   struct Factors {
     double depth, width;

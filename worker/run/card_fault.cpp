@@ -63,7 +63,7 @@ std::optional<CardFault> card_fault_behind(
     return error.fault();
   } catch (const c10::AcceleratorError& error) {
     words = error_words(error);
-  } catch (...) {  // the driver is queried below
+  } catch (...) {  // other failures: the code below asks the driver
   }
   if (!device || device->is_cpu()) return std::nullopt;
   if (auto now = device->api()->failure(device->device().index())) {

@@ -289,7 +289,7 @@ void prepare_training(const control::Assignment& assignment,
     process.training->enter(assignment);
     return;
   }
-  if (process.training) {  // keep only its state
+  if (process.training) {  // keep the committed state, free everything else
     process.training->hold_committed();
     process.training.reset();
     step::release_failed_graph();
@@ -328,7 +328,7 @@ void take_part(const control::Assignment& assignment,
   }
   const RunOutcome end =
       run_connected(assignment, config, client, options, process);
-  // All ranks arrive here, so all connections are closed in an orderly way.
+  // Without a failure every rank reaches this line and closes its connections.
   process.communicator.reset();
   if (end.left) {
     leave_generation(client, *end.left, process.carried.device->memory(),

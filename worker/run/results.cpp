@@ -142,7 +142,7 @@ std::string to_event_json(const EpochRecord& record) {
 namespace {
 
 constexpr size_t kThresholds = 101;
-// A curve takes 2.5 kB in every epoch.
+// With more classes, only their common curve is written: one takes 2.5 kB.
 constexpr size_t kMostClassCurves = 20;
 
 // The curve of several classes together, from their counts at IoU 0.5.

@@ -48,8 +48,8 @@ struct RunContext {
   const int64_t num_steps;  // steps of the whole run
   const optim::ScheduleOptions schedule;
 
-  // Whether the run continues from a checkpoint of an earlier start, or from
-  // the state of an earlier generation.
+  // Whether the run continues: from a checkpoint (--resume), or from the state
+  // of an earlier generation.
   bool continues() const {
     return !config.resume.empty() || assignment.generation > 1;
   }

@@ -35,7 +35,7 @@ void set_arithmetic(const configs::RunConfig& config) {
   if (!config.deterministic) return;
   context.setDeterministicCuDNN(true);
   context.setDeterministicAlgorithms(true, /*warn_only=*/false);
-  // Memory that is always written before it is read need not be filled.
+  // Do not fill new tensors: all memory is written before it is read.
   context.setDeterministicFillUninitializedMemory(false);
 }
 
@@ -50,7 +50,7 @@ void require_code(const devices::DeviceInfo& device) {
               "CMAKE_CUDA_ARCHITECTURES");
 }
 
-// The first call of the process that reaches the card itself.
+// Creates the context, by the process's first call that uses the card itself.
 void make_context(const devices::ComputeDevice& device,
                   const devices::DeviceInfo& info) {
   try {

@@ -170,7 +170,7 @@ void RunDirectory::remove_older_run() const {
     if (!configs::is_weights_of_run(name)) continue;
     if (are_weights_of_ours(entry.path())) {
       fs::remove(entry.path(), error);
-      // Another file whose name this run may need.
+      // The file is not from the older run, and this run may need its name.
     } else if (!name.starts_with(run_files::kEpochPrefix)) {
       set_aside(entry.path());
     }

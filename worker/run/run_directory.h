@@ -33,7 +33,7 @@ class RunDirectory {
   void make_sub_folders() const;
 
   // A new run may start in the folder of an older run (--exist-ok). The older
-  // run is kept whole, with a mark, until the new run commits a step.
+  // run is kept, and marked by a small file, until the new run commits a step.
   void mark_older_run() const;   // no effect without an older run
   bool holds_older_run() const;  // whether the mark exists
   void keep_older_run() const;   // removes the mark

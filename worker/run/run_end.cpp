@@ -66,8 +66,8 @@ std::optional<std::string> RunEnd::reason() const {
   auto reason =
       reason_to_end(run_.config, run_.steps_in_epoch, state_.counters);
   if (reason && !is_between_epochs()) {
-    // The run's own limit was reached; with that limit a resumed run would stop
-    // at once.
+    // The run ended by its --max-steps; with that limit a resumed run would
+    // stop at once.
     *reason += "; " + resume_hint() + " --max-steps 0";
   }
   return reason;

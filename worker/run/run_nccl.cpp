@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kFirstBytes = int64_t{4} << 20, kBytes = int64_t{64} << 20;
 constexpr int kSums = 3;
-// If the large sums would take longer than this, only small sums are measured.
+// If large all-reduces would take longer, only a small one is measured.
 constexpr double kLongestSeconds = 1;
 // A device with less free memory is not measured: memory matters more.
 constexpr int64_t kRoom = int64_t{1} << 30;
@@ -39,7 +39,7 @@ constexpr const char* kCauses =
     "EFA; NCCL_SOCKET_IFNAME or NCCL_IB_HCA names a slow device; the security "
     "group or fabric blocks it; NCCL_DEBUG=INFO says what NCCL has found";
 
-// Seconds that the slowest rank needs for `times` sums.
+// Seconds that the slowest rank needs for `times` all-reduces.
 double seconds_of_sums(collectives::Communicator& ranks,
                        const at::Tensor& tensor, int times) {
   ranks.synchronize();
@@ -59,7 +59,7 @@ double rate_of(collectives::Communicator& ranks, c10::Device device) {
   };
   const at::Tensor tensor = at::zeros({kBytes / 4}, at::TensorOptions(device));
   const at::Tensor small = tensor.narrow(0, 0, kFirstBytes / 4);
-  seconds_of_sums(ranks, small, 1);  // the first sum also connects
+  seconds_of_sums(ranks, small, 1);  // the first one also connects the ranks
   const double first = seconds_of_sums(ranks, small, 1);
   if (first * kSums * (kBytes / kFirstBytes) > kLongestSeconds) {
     return rate(kFirstBytes, 1, first);

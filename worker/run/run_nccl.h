@@ -1,5 +1,5 @@
-// Measures NCCL at a run's start: sums of 64 MiB over all ranks, and over the
-// ranks of each machine.
+// Measures NCCL's speed when a run starts: all-reduces of 64 MiB over all
+// ranks, and over the ranks of each machine.
 //
 // If NCCL does not find the fast network, it silently uses TCP. The reported
 // rate shows this to the user, and a warning if the rate is far below the
@@ -19,11 +19,11 @@
 namespace headroom::run {
 
 struct NcclRates {
-  std::string transport;  // between machines: "AWS Libfabric"
+  std::string transport;  // network between machines: "AWS Libfabric"
   int64_t machines = 1;
-  int64_t cards_of_machine = 1;  // largest number on a machine
-  // Bytes per second over the slowest link, counted as 2 (n - 1) / n of a sum's
-  // bytes (NCCL's "bus bandwidth"); 0 if there is no link of that kind.
+  int64_t cards_of_machine = 1;  // on the machine with the most
+  // Bytes per second over the slowest link, counted as 2 (n - 1) / n of the
+  // bytes of an all-reduce (NCCL's "bus bandwidth"); 0 without such a link.
   double between_machines = 0;
   double inside_machine = 0;
 };

@@ -4,10 +4,9 @@
 //                     lowest priority
 //   at the end        results.png; P, R, F1 and PR curves,
 //                     confusion_matrix.png, val_batch0..2_labels.jpg and
-//                     val_batch0..2_pred.jpg of the best validation of this
-//                     start. If no validation of this start was the best of
-//                     the run: of the newest one, unless an earlier start has
-//                     drawn these pictures
+//                     val_batch0..2_pred.jpg of the run's best validation; if
+//                     this object did not get it by note(), of the newest one
+//                     that it got, unless these pictures exist already
 //
 // Drawing changes no batch, number or random draw of the run. A picture that
 // cannot be drawn or written is reported in one line.
@@ -43,7 +42,7 @@ class RunPictures {
   RunPictures(const RunPictures&) = delete;
   RunPictures& operator=(const RunPictures&) = delete;
 
-  // Draws the pictures of the run's start, unless they exist.
+  // Starts to draw labels.jpg and train_batch0..2.jpg, unless they exist.
   void begin();
   void note(const validation::ValidationResult& result,
             const std::string& title, bool is_best);

@@ -19,7 +19,7 @@
 namespace headroom::run {
 namespace {
 
-// Number of data set faults to print at the start; data_report.txt has all.
+// Faults of the data to print when a run starts; data_report.txt has all.
 constexpr int64_t kFaultsShown = 5;
 
 double steady_seconds() {
@@ -148,8 +148,8 @@ void RunRecorder::open(const std::string& newest_line) {
   try {
     open_files(newest_line);
   } catch (const Error& error) {
-    // Before the first step the run cannot be resumed, so the failure is
-    // reported as a wrong request.
+    // Before the first step the run cannot be resumed, so kResource, which
+    // promises that, becomes kRequest.
     const bool is_begun = run_.assignment.generation > 1;
     ExitCode exit_code = error.exit_code();
     if (exit_code == ExitCode::kResource && !is_begun) {
@@ -172,7 +172,8 @@ void RunRecorder::open_files(const std::string& newest_line) {
   const int64_t needed =
       checkpoints * checkpoint::checkpoint_bytes(run_.layers, config.optimizer,
                                                  state_.scalar_type());
-  constexpr std::chrono::seconds kTimeToDie(20);  // for an earlier rank 0
+  // A lost rank 0 may hold the folder's lock until its process has ended.
+  constexpr std::chrono::seconds kTimeToDie(20);
   directory_.create(
       config.exist_ok || resumed, needed,
       run_.assignment.generation > 1 ? kTimeToDie : std::chrono::seconds(0));
@@ -218,7 +219,7 @@ void RunRecorder::make_folder_again() const {
   try {
     directory_.make_sub_folders();
     write_definition(true);
-  } catch (const Error& error) {  // another file has a folder's name
+  } catch (const Error& error) {  // a file has a sub-folder's name
     run_.report(EventKind::kRunDirectory, state_.counters.committed_steps,
                 std::string(error.what()) + "; training goes on",
                 /*warning=*/true);
@@ -236,7 +237,7 @@ void RunRecorder::begin_files(int64_t first_step,
   const bool replaces = directory_.holds_older_run();
   const bool goes_on = !replaces && run_.continues();
   if (replaces) directory_.remove_older_run();
-  // A later generation can use an earlier one's files.
+  // In a later generation a full disk is no error here: the files exist.
   const bool may_wait = run_.assignment.generation > 1 && !replaces;
   write_or_say(run_files::kRun, /*is_end=*/!may_wait, [&] {
     write_definition(!goes_on || !layers::recorded_model(directory_.root()));
@@ -349,7 +350,8 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
     write_or_say(name, is_end, [&] { save_average(name, record.epoch); });
   }
   if (!records_) return;
-  // After all collective work, because a failed write may be repeated.
+  // Write the results after all collective work: if that fails, the next
+  // generation records the epoch again.
   write_or_say(run_files::kResults, is_end, [&] {
     if (!results_) {
       results_ = std::make_unique<Results>(directory_.root(), record.epoch);

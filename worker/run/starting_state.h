@@ -29,11 +29,11 @@ namespace headroom::run {
 // State that a worker keeps between generations. The generation loop owns it;
 // one training run at a time borrows it.
 struct CrossGenerationState {
-  // Set at the first assignment; the footprint grows with connections and
-  // steps.
+  // Both are set at the first assignment; the footprint grows when ranks
+  // connect and when steps run.
   std::optional<devices::ComputeDevice> device;
   memory::DeviceFootprint footprint;
-  // Each fault fires once in the life of the worker. Null before training.
+  // Faults of --inject; each happens once per process. Null before training.
   std::unique_ptr<step::FaultInjection> faults;
   // Read once, because reading labels is slow.
   std::unique_ptr<step::RunData> data;
@@ -42,7 +42,7 @@ struct CrossGenerationState {
   // Copies of committed states of the last generation, or of parts of these
   // states, kept until the next generation has a state.
   std::vector<checkpoint::HostStateSnapshot> held;
-  // This rank's rung, and the plan to which its ladder belongs.
+  // The plan to which the memory ladder belongs, and this rank's rung of it.
   std::pair<plan::Plan, memory::LadderState> ladder;
 
   // The rung on which a generation under `plan` starts.

@@ -39,8 +39,8 @@ void move_state(model::LayerGraph& model,
   }
 }
 
-// The metrics of a validation within training, plus COCO's twelve figures by
-// size and by class.
+// The metrics of a validation within training, plus COCO's twelve metrics and
+// metrics by object size and by class.
 std::string results_json(const validation::ValidationResult& result,
                          const validation::DetectionScores& scores) {
   using Json = nlohmann::ordered_json;

@@ -71,8 +71,8 @@ std::vector<at::Tensor> recompute_and_replay(
         model::StepContext inside = context;
         inside.runner = nullptr;
         inside.replay_log = replay_log.get();
-        // No derivations in the first pass: they would keep their own inputs
-        // alive.
+        // In the first pass no derivation is recorded, because derivations keep
+        // their input maps in memory.
         inside.derived = nullptr;
         if (pass == activations::Pass::kAgain) {
           replay_log->start_replay();
@@ -104,7 +104,8 @@ std::vector<at::Tensor> ActivationRunner::run(
   if (!c10::GradMode::is_enabled()) return layer.forward(inputs, context);
   switch (options_.policies.at(static_cast<size_t>(index))) {
     case plan::ActivationPolicy::kKeep: {
-      // Later layers may derive the maps that this layer keeps.
+      // Records how maps are derived from each other, for the use of later
+      // layers with another policy.
       model::StepContext inside = context;
       if (maps_are_derived_) inside.derived = &noted_maps;
       return layer.forward(inputs, inside);

@@ -32,7 +32,7 @@ struct CudaGraphRunner::Graph {
   Graph& operator=(const Graph&) = delete;
 
   devices::DeviceMemory& memory;
-  bool& has_ended_step;  // member of the runner
+  bool& has_ended_step;  // CudaGraphRunner::has_ended_step_
   std::unique_ptr<devices::DeviceGraph> work;
   MicroBatch inputs;
   at::Tensor total;
@@ -186,8 +186,8 @@ at::Tensor CudaGraphRunner::run(MicroBatch inputs,
   return Replay::apply(anchor_, graph_.get());
 }
 
-// Throws if memory is refused, which the ladder handles. After another failure
-// no capture is tried again.
+// Throws c10::OutOfMemoryError, which the memory ladder handles. After any
+// other failure no capture is tried again.
 bool CudaGraphRunner::captures(const MicroBatch& inputs, const Forward& forward,
                                const End& end) {
   try {

@@ -6,12 +6,12 @@
 //
 // Data that changes from step to step is copied into the graph's buffers: the
 // images, the packed targets (with room for the most matches that the labels
-// allow), the numbers of the loss (worker/loss/device_loss.h) and of the step's
-// end (worker/step/device_state.h).
+// allow), the factors of the loss (worker/loss/device_loss.h) and the arguments
+// of the step's end (worker/step/device_state.h).
 //
 //   prepare()  copies the next micro-batch into the buffers while the device
-//              still computes, except the numbers of the step's end, which are
-//              not known yet
+//              still computes, except the arguments of the step's end, which
+//              are not known yet
 //   run()      copies the inputs that are missing; returns a loss that autograd
 //              can differentiate
 //   backward   replays the graph, which adds the gradients to the flat buffer
@@ -82,9 +82,9 @@ class CudaGraphRunner {
   at::Tensor run(MicroBatch inputs, const model::StepContext& context,
                  const Forward& forward, const End& end);
 
-  // Copies the inputs that the next run() is expected to have, except its end,
-  // into the graph's buffers. Does nothing if that run would not replay the
-  // graph. Takes no memory of the device.
+  // Copies the expected inputs of the next run() into the graph's buffers,
+  // except the arguments of the step's end. Does nothing if that run would not
+  // replay the graph. Takes no memory of the device.
   void prepare(const MicroBatch& inputs, const model::StepContext& context);
 
   // Called before the first micro-batch of a step.

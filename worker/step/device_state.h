@@ -42,7 +42,7 @@ class DeviceState {
               const at::Tensor& average, const at::Tensor& sums,
               std::span<const Piece> pieces);
 
-  // Packs the numbers on the host; `step` is used only if
+  // Returns the bytes of a CommitNumbers, on the host. `step` is used only if
   // numbers.steps_optimizer.
   static at::Tensor packed(kernels::CommitNumbers numbers,
                            optim::OptimizerKind kind,

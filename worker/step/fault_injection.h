@@ -40,8 +40,9 @@ class FaultInjection {
                  const devices::ComputeDevice& device, int rank,
                  int64_t first_step = -1, bool has_device_collectives = false);
 
-  // Arms the first unused fault for this phase and step. Allocates a ballast,
-  // if it fits. A kill or hang does not return; a pause returns late.
+  // Arms the first unused fault for this phase and step. Allocates a ballast
+  // (memory that nothing uses), if it fits. A kill or hang does not return; a
+  // pause returns late.
   void begin(configs::Fault::Phase phase, int64_t step);
   // Kills, hangs or pauses this worker, breaks its device, or lets its
   // allocations fail from here on, if there is such a fault for this phase and

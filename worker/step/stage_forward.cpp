@@ -171,8 +171,8 @@ void StageForward::prepare_retry(const std::string& failure, int64_t samples) {
   ++num_halvings_;
 }
 
-// All ranks of a replica cut the batch alike, so ranks that gather weights
-// gather equally often.
+// All ranks of a replica cut the batch into the same number of parts, so ranks
+// that gather weights gather equally often.
 std::vector<at::Tensor> StageForward::run_context(const loader::Batch& batch) {
   const int64_t samples = batch.images.size(0);
   const int64_t own_parts = std::max<int64_t>(1, std::min(num_parts_, samples));

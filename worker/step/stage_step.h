@@ -128,7 +128,7 @@ class StageStep final : public pipeline::StageWork {
                             const loss::PackedTargets& targets,
                             const at::Tensor& scales);
 
-  // Announces the next pass over the layers to the gradients.
+  // Called before each pass over the layers. Prepares the gradients for it.
   void begin_pass(const pipeline::Instruction& instruction);
 
   const StepOptions& options_;

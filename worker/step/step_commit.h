@@ -2,15 +2,15 @@
 //
 //                  HostCommit                 DeviceCommit
 //   used by        all other ranks            a rank without peers on a device
-//   decided by     the vote of all ranks      the device's own numbers
+//   decided by     the vote of all ranks      the device's own norm, losses
 //   state changes  after the vote             before the vote; in the captured
 //                                             graph if there is one
 //   the host       waits before the vote      reads the result afterwards
 //
 // The trainer makes the same four calls in each attempt at a step:
 //
-//   begin()             sets the numbers that a commit applies
-//   numbers_in_graph()  returns them for each micro-batch that a graph runs
+//   begin()             sets the arguments of the commit
+//   numbers_in_graph()  packs them for each micro-batch that a graph runs
 //   measure()           after backward: losses, norm, and whether the step is
 //                       finite
 //   finish()            after the vote: commits the step if it counts
@@ -44,7 +44,7 @@ class StepCommit {
     planned_ = planned;
     loss_scale_ = loss_scale;
   }
-  // Packed numbers (device_state.h) for a graph that ends the step after the
+  // Packed arguments (device_state.h) for a graph that ends the step after the
   // backward of a micro-batch; undefined if graphs end no step.
   virtual at::Tensor numbers_in_graph(bool is_last) = 0;
   // Reports this rank's losses, `items`, and its share of the squared norm. The

@@ -52,7 +52,7 @@ struct StepResult {
   std::string out_of_memory;
   bool optimizer_stepped = false;
   double loss = 0, box = 0, obj = 0, cls = 0;  // of the global batch
-  double gradient_norm = 0;                    // of the loss before scaling
+  double gradient_norm = 0;                    // without the loss scale
   std::optional<double> loss_scale;            // set only in float16
   bool lowered_scale = false;  // the scale was lowered, the update skipped
   optim::StepSettings settings;
@@ -86,7 +86,7 @@ class Trainer {
   struct Requests {
     bool stop = false;        // end the run
     bool leave = false;       // end the generation
-    bool save = false;        // save, then end: the agent of all ranks is lost
+    bool save = false;        // the agent is lost: save the state, then end
     bool checkpoint = false;  // write a checkpoint while training goes on
   };
   using AskForRequests = std::function<Requests()>;

@@ -84,14 +84,14 @@ struct TrainingCounters {
   // mAP50-95 by class in the newest validation, with --image-weights; empty
   // before the first one.
   std::vector<double> class_maps;
-  TrainingData data;  // the training set at the newest start of the run
+  TrainingData data;  // training set when the run last began or resumed
 };
 
-// The numbers that one commit applies.
+// The arguments of one commit().
 struct CommitArguments {
   int64_t step = 0;
   int64_t num_groups = 1;    // batch-norm groups of the global batch
-  double gradient_norm = 0;  // of the accumulated and this step's gradient
+  double gradient_norm = 0;  // of this step's plus the accumulated gradient
   optim::StepSettings settings;
   double weight_decay = 0;  // of parameter group 1 (convolution weights)
 };
@@ -157,7 +157,8 @@ class TrainingState {
   // --- the step's end on a device (device_state.h) ---
   // Null on the CPU.
   DeviceState* device_state() { return device_state_.get(); }
-  // Numbers of the commit for DeviceState, packed on the host.
+  // The commit's settings for DeviceState: a packed kernels::CommitNumbers, on
+  // the host.
   at::Tensor commit_numbers(const CommitArguments& arguments,
                             bool may_commit) const;
   // Norm, decision and commit of a rank that is alone. Allocates nothing, and
@@ -184,9 +185,9 @@ class TrainingState {
   }
   // Clears the accumulated gradient and the epoch's means.
   void start_epoch();
-  // Adds the step's reduced gradient, moves the running statistics, and, where
-  // the schedule says so, clips, steps the optimizer and moves the EMA. Returns
-  // whether the optimizer stepped. Collective under ZeRO 1 and 2.
+  // Adds the step's reduced gradient, updates the running statistics, and,
+  // where the schedule says so, clips, steps the optimizer and updates the EMA.
+  // Returns whether the optimizer stepped. Collective under ZeRO 1 and 2.
   bool commit(const CommitArguments& arguments);
   // Counts a step whose update is skipped.
   void commit_without_update(int64_t step);
@@ -201,7 +202,7 @@ class TrainingState {
   void renew_compute_weights();
   // The copy of the weights in the maps' type; undefined if there is none.
   const at::Tensor& compute_weights() const { return compute_weights_; }
-  // The EMA starts as a copy of the weights.
+  // Sets the EMA to a copy of the weights.
   void reset_average();
 
   // Whether a layer of an earlier pipeline stage learns. If not, gradients of

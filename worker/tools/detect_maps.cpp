@@ -43,7 +43,7 @@ DetectedMaps::DetectedMaps(maps::MapApi& api, detect::DetectionFolder& folder,
 void DetectedMaps::find_mosaics() {
   detect::MosaicFinder finder;
   for (size_t i = 0; i < images_.size(); ++i) {
-    std::string ignored;  // reported with the image's boxes
+    std::string ignored;  // the reason is reported with the boxes
     if (const auto place = layers_.place_of(images_[i], ignored)) {
       finder.add(i, *place);
     }

@@ -31,7 +31,7 @@ struct SeamTile {
   int64_t place = 0;                // a digest of the parts' positions
   std::function<cv::Mat()> pixels;  // reads the pixels
 };
-// Returns the detections in the tile, in its pixels; nullopt ends the work.
+// Returns the detections in pixels of the tile; nullopt stops the command.
 using LookAtSeam = std::function<std::optional<std::vector<metrics::Detection>>(
     const SeamTile&)>;
 

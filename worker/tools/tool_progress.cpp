@@ -7,8 +7,8 @@ namespace headroom::tools {
 namespace {
 
 constexpr double kSecondsOnTerminal = 0.1;
-// Without a terminal: no progress line in this time after the start or after a
-// line of the tool.
+// Without a terminal, no progress line is printed in the first kQuietSeconds,
+// nor within this time after a line of the tool.
 constexpr double kQuietSeconds = 10;
 constexpr double kLongestSilence = 60;
 

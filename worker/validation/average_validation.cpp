@@ -18,7 +18,7 @@
 namespace headroom::validation {
 namespace {
 
-// The largest estimate over all shapes on which the network has run.
+// The largest memory estimate over all shapes on which the network has run.
 class Prediction {
  public:
   Prediction(predict::MemoryRequest request, const plan::MeshCoordinates& rank)

@@ -30,7 +30,7 @@ struct AverageValidation {
   // For StageForward::set_num_parts(); raised if this rank runs out of memory.
   int64_t& num_parts;
   memory::MemoryRetry retry;
-  int64_t host_memory_limit = 0;  // bytes of the loader; 0 means the default
+  int64_t host_memory_limit = 0;  // of the loader, in bytes; 0: default
   // Called with the number of images that all ranks have processed, and with
   // the number of all images.
   std::function<void(int64_t images, int64_t all)> images_done = {};

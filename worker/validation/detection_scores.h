@@ -46,7 +46,7 @@ void write_found(const configs::RunConfig& config,
                  const configs::DataConfig& data, labels::Split split,
                  std::vector<ImageFindings> found);
 
-// The figures of score_detections() for the detections of a validation. Labels
+// The metrics of score_detections() for the detections of a validation. Labels
 // have no outlines and no crowds: the area of an object is the area of its box.
 // REQUIRES: the result keeps all detections and the curves.
 DetectionScores scores_of(const ValidationResult& result,

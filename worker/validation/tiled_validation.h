@@ -1,7 +1,7 @@
 // validate_in_tiles: `headroom val --tile`. Each image is cut into tiles, and
 // the boxes of the tiles are merged to boxes of the image as in `headroom
 // detect --tile` (detect/detector.h). The merged boxes are compared with all
-// labels of the image, by the figures of validate.h.
+// labels of the image, by the metrics of validate.h.
 //
 // Image i is examined by rank i % ranks. No loss is computed, because a label
 // does not belong to a single tile.

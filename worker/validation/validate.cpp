@@ -18,7 +18,8 @@
 namespace headroom::validation {
 namespace {
 
-// Counts of the whole batch, because the loss terms are means over it.
+// Counts the images and matches of the whole batch, because the loss terms are
+// means over it.
 loss::GlobalCounts counts_of(const loader::Batch& batch) {
   loss::GlobalCounts counts{batch.images.size(0), {}};
   counts.matches.resize(batch.targets.front().size());

@@ -1,4 +1,4 @@
-// Computes the figures of a validation from the findings in single images. The
+// Computes the metrics of a validation from the findings in single images. The
 // findings may come from batches (validate.h) or from tiles
 // (tiled_validation.h).
 //
@@ -26,7 +26,7 @@ struct ImageFindings {
   std::vector<metrics::LabelledBox> labels;
 };
 
-// The contribution of one batch to the figures.
+// The contribution of one batch to the metrics.
 struct BatchFindings {
   int64_t images = 0;
   double box = 0, obj = 0, cls = 0;  // loss terms of the batch
@@ -78,7 +78,7 @@ struct ValidationResult {
 void add_image(ImageFindings image, const ValidationOptions& options,
                BatchFindings& findings);
 
-// The figures of all batches, which must be in order. `seconds` stays 0.
+// The metrics of all batches, which must be in order. `seconds` stays 0.
 ValidationResult summarise(const std::vector<BatchFindings>& batches,
                            const ValidationOptions& options);
 

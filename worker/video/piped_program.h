@@ -22,7 +22,7 @@ namespace headroom::video {
 class PipedProgram {
  public:
   // `words`: the program's name, which is searched for on PATH, and its
-  // arguments. The program is ended if a read or write waits for `patience`.
+  // arguments. The program is killed if a read or write waits for `patience`.
   PipedProgram(std::vector<std::string> words, std::chrono::seconds patience);
   ~PipedProgram();  // ends the program if it still runs
   PipedProgram(const PipedProgram&) = delete;

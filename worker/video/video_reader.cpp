@@ -30,7 +30,7 @@ const std::set<std::string> kCodecs = {
     "h264",       "hevc", "mpeg4", "msmpeg4v1", "msmpeg4v2",  "msmpeg4v3",
     "mpeg1video", "vp8",  "vp9",   "av1",       "mpeg2video", "mjpeg",
     "wmv1",       "wmv2", "wmv3",  "vc1",       "gif",        "prores"};
-constexpr int64_t kMostRate = 65535;  // the limit of MPEG-4's clock
+constexpr int64_t kMostRate = 65535;  // ticks per second, MPEG-4's limit
 constexpr size_t kLongestAnswer = 1 << 16;
 
 // Returns why `file` is not a regular file that can be opened, "" if it is.
@@ -77,8 +77,9 @@ double value_of(const std::pair<int64_t, int64_t>& ratio) {
   return static_cast<double>(ratio.first) / static_cast<double>(ratio.second);
 }
 
-// A stream's base rate may count half pictures, or be guessed from the clock's
-// ticks. In these cases the average rate is far smaller, and is the right one.
+// A stream's base rate may count fields (half pictures), or be guessed from the
+// clock's ticks. In these cases the average rate is far smaller, and is the
+// right one.
 void read_rate(const nlohmann::json& stream, VideoFormat& format) {
   auto rate = ratio_of(stream, "r_frame_rate");
   const auto average = ratio_of(stream, "avg_frame_rate");

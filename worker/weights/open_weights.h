@@ -21,7 +21,7 @@ namespace headroom::weights {
 struct OpenedWeights {
   layers::ModelTable table;
   std::unique_ptr<model::LayerGraph> model;  // on the CPU
-  std::vector<std::string> class_names;      // "class3" if names are not known
+  std::vector<std::string> class_names;  // "class3" if the file has no names
   // "model" and "table"; also "names", "imgsz", "stride", "range" and
   // "value_range" if the file has them.
   std::map<std::string, std::string> metadata;

@@ -10,10 +10,10 @@
 // and CLAHE. The draws for these are made in any case.
 //
 // Every draw comes from the sample's own random streams, so the draws depend
-// only on the seed, the epoch and the sample (if samples are drawn by weight,
-// on its place in the epoch). Copy-paste has a separate stream: the number of
-// its draws depends on the number of objects, which is known only after loading
-// the images.
+// only on the seed, the epoch and the sample (if samples are drawn by weight:
+// its place in the epoch). Copy-paste has a separate stream: the number of its
+// draws depends on the number of objects, which is known only after loading the
+// images.
 //
 // A sample can be computed in part: only rows `rows` of its height x width
 // pixels, with the bytes that they have in the whole sample, reading as few

@@ -28,8 +28,8 @@ std::vector<double> crossings(const PixelOutline& outline, double y) {
     const cv::Point2d* above = &outline[i];
     const cv::Point2d* below = &outline[(i + 1) % outline.size()];
     if ((above->y <= y) == (below->y <= y)) continue;
-    // Order the ends of an edge, so that an edge that an outline passes in both
-    // directions gives exactly the same position twice.
+    // Sort the two ends of an edge. If an outline contains the edge in both
+    // directions, both then give exactly the same position.
     if (above->y > below->y) std::swap(above, below);
     result.push_back(above->x + (y - above->y) / (below->y - above->y) *
                                     (below->x - above->x));

@@ -111,7 +111,7 @@ inline constexpr int kAnyBands = 0;  // colours, or a file's own bands
 struct ImageLimits {
   int64_t max_pixels = 178'956'970;  // limit of Pillow, which YOLOv5 uses
   int64_t max_file_bytes = 1LL << 30;
-  int max_jpeg_scans = 100;  // a crafted 1 MB file can take 30 s
+  int max_jpeg_scans = 100;  // else a crafted 1 MB file decodes for 30 s
   // The wanted number of bands of a pixel: kColours (every picture is converted
   // to RGB), another number, or kAnyBands.
   int bands = kColours;

@@ -27,8 +27,8 @@ namespace {
 
 // An ordinary encoder writes 2 scans plus 4 for each component.
 constexpr int64_t kOrdinaryScans = 20;
-// Above kOrdinaryScans, the limit for scans times pixels: every scan costs a
-// pass over all pixels, even if it has hardly any bytes.
+// The limit of scans x pixels for a file with more than kOrdinaryScans scans:
+// each scan costs a pass over all pixels, even if it has hardly any bytes.
 constexpr int64_t kScannedPixels = 200'000'000;
 
 struct Reader {

@@ -82,7 +82,7 @@ ReducedPicture reduced_picture(const fs::path& file, const ImageLimits& limits,
                                int64_t longest, const GoOn& go_on) {
   if (const int page = overview_page(file, limits, longest); page > 0) {
     const std::string overview = cat(file.native(), "#", page);
-    // The formed name does not mean a page if it has no TIFF suffix, or if a
+    // `overview` does not name a page if the file has no TIFF suffix, or if a
     // file with exactly this name exists.
     std::error_code none;
     if (names_page(overview) && !fs::exists(overview, none)) {

@@ -92,8 +92,8 @@ class TiffBandReader {
   std::unique_ptr<uint8_t[]> part_;
 };
 
-// The most samples of an RGB picture that can be read as colours; the fourth is
-// dropped. For gray pictures the limit is one lower.
+// An RGB picture with at most this number of samples can be read as colours;
+// the fourth sample is dropped. For gray pictures the limit is one lower.
 constexpr int kMostColours = 4;
 
 int trailing_alphas(TIFF* tiff) {

@@ -182,7 +182,7 @@ void BoxRules::drop(DataFaultKind kind, std::string what) {
 
 std::optional<int32_t> BoxRules::class_of(double number, int64_t line,
                                           int64_t num_classes) {
-  // Above this, the number is probably a value of another column.
+  // A larger number is probably not a class but the value of another column.
   constexpr double kMostClass = 1e6;
   if (!(number >= 0 && number <= kMostClass) || number != std::floor(number)) {
     drop(DataFaultKind::kBadClass, "class " + short_number(number));
@@ -206,8 +206,8 @@ void BoxRules::add(int32_t class_index, const BoxExtent& extent,
       extent.x2 <= 1 + kLabelTolerance && extent.y2 <= 1 + kLabelTolerance;
   BoxLabel box{class_index, 0, 0, 0, 0};
   if (inside && as_written) {
-    // Kept as written: converting it to corners and back would change the last
-    // bits.
+    // Store the box as written in the file: converting it to corners and back
+    // would change the last bits.
     box = *as_written;
   } else {
     const BoxExtent clipped{

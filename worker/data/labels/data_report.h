@@ -18,8 +18,8 @@ enum class DataFaultKind {
   kOutOfRange,        // exceeds the image by more than rounding to 6 decimals
   kOutside,           // entirely outside the image
   kInPixels,          // too large to be fractions of the image
-  kDuplicate,         // the same row twice
-  kExtraValue,        // a sixth value, which detectors append
+  kDuplicate,         // the same label twice in an image
+  kExtraValue,        // a sixth value: a detector's confidence
   kUnreadableLabels,  // the label file exists and cannot be read
   kUnreadableImage,   // not an image, damaged, too large
   kUnsupportedImage,  // a format that is not decoded here

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 // An image of a split, and the results of examining it.
 struct Examined {
-  std::string_view path;                         // for an image file
+  std::string_view path;                         // empty for an image in a pack
   std::shared_ptr<const packs::PackIndex> pack;  // nullptr for an image file
   int64_t number = 0;  // number of the image in its pack
 
@@ -74,8 +74,8 @@ void examine_labels(const SplitImage& image, codecs::ImageSize size,
   const auto text = read_label_text(file, reason);
   result.labels = text ? image.reader->read_text(image.index, size, file, *text)
                        : unreadable_labels(file, std::move(reason));
-  // Thousands of images are in memory at once, so long labels are not kept for
-  // the index.
+  // Thousands of images are in memory at once. To save memory, labels with a
+  // long text are not put into the index.
   constexpr size_t kMostHeld = size_t{64} << 10;
   result.files.believes_labels = text && text->size() <= kMostHeld &&
                                  !result.labels.fault &&
@@ -426,8 +426,8 @@ void each_image(const configs::DataConfig& config, Split split,
   const std::vector<SplitImage>& images = opened.images;
   const bool is_scan = depth == Depth::kImagesAndLabels;
   codecs::ImageLimits limits = options.limits;
-  // The number of boxes does not depend on bands, so counting uses the index
-  // that training most models has written.
+  // The number of boxes does not depend on bands. So counting uses the index
+  // for colours, which the training of most models has written.
   if (!is_scan && limits.bands == codecs::kAnyBands) {
     limits.bands = codecs::kColours;
   }

@@ -33,10 +33,10 @@ namespace headroom::labels {
 struct IndexOptions {
   bool single_cls = false;     // all classes become class 0
   bool keep_outlines = false;  // whether to keep outlines of polygon labels
-  int64_t num_threads = 8;     // for reading headers; slow disks need more
+  int64_t num_threads = 8;     // threads for headers; slow disks need more
   codecs::ImageLimits limits;
-  // Folder of the index that makes the next start faster (folder_index.h); ""
-  // for no index.
+  // Folder of the index with which the next process reads the data set faster
+  // (folder_index.h); "" for no index.
   std::filesystem::path kept_in = {};
   // Tools call this function after each image, from any thread, with the split
   // and its total number of images.

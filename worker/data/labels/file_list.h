@@ -16,7 +16,7 @@
 namespace headroom::labels {
 
 // The order of paths: folder by folder, like std::filesystem::path, so that
-// files in "a" precede "a.b". REQUIRES: both paths are normal.
+// files in "a" precede "a.b". REQUIRES: both paths are lexically normal.
 bool path_precedes(std::string_view a, std::string_view b);
 
 // Returns absolute paths, sorted, without duplicates. They are strings because

@@ -1,6 +1,6 @@
-// FolderIndex: keeps the properties of a split's image files from one start to
-// the next. The next start then asks the file system only for the dates of
-// files, and opens only new and changed files.
+// FolderIndex: keeps the properties of a split's image files on disk for later
+// processes. The next process that reads the data set asks the file system only
+// for the dates of files, and opens only new and changed files.
 //
 // For each image, the index holds its size, and the boxes, outlines and faults
 // of its label file. For both files, it holds a stamp: the length, the times of
@@ -14,7 +14,7 @@
 //
 // A file that changed less than kYoung before it was read might change again
 // within the same tick of the file system's clock. So its entry is not used by
-// the next start. Entries of refused images, and of labels that training
+// the next process. Entries of refused images, and of labels that training
 // refuses, are not used either.
 //
 // The file has the same layout as other indexes (packs/image_index.h): it
@@ -48,7 +48,7 @@
 
 namespace headroom::labels {
 
-// The entry of an image in the index that an earlier start wrote.
+// The entry of an image in the index that an earlier process wrote.
 struct KnownImage {
   const packs::IndexPart* part = nullptr;  // nullptr if the index has no entry
   size_t number = 0;                       // number of the image in the part
@@ -100,11 +100,11 @@ class FolderIndex {
 
   // Writes the new index after the last chunk. Returns notes for the user:
   // which images changed, and problems with the index. Removes indexes that no
-  // start has used for kUnused.
+  // process has used for kUnused.
   std::vector<std::string> finish();
 
  private:
-  // The number of images that differ in one way, and the path of the first.
+  // The number of images that are, for example, new; and the path of the first.
   struct Difference {
     int64_t count = 0;
     std::string first;

@@ -16,7 +16,7 @@ namespace headroom::labels {
 namespace {
 
 constexpr const char* kCollection = "FeatureCollection";
-// The number of bytes of a word from a file that messages show.
+// Messages shorten a text from the file to this number of bytes.
 constexpr size_t kMostShownOfGeoJson = 80;
 
 // Accepts only names of reference systems that cannot refer to a file or a

@@ -12,7 +12,7 @@ namespace {
 // larger extent reaches the picture whenever a box inside it does, except for
 // rounding. The margin kRounding allows for that.
 bool may_hold_some(BoxExtent extent, const MapBounds& bounds) {
-  // kFarthest is in turns: coordinates further out lose too much precision.
+  // Coordinates more than kFarthest turns round the Earth are too imprecise.
   constexpr double kFarthest = 1e6, kRounding = 1e-6;
   if (bounds.turn > 0) {
     if (std::max(-extent.x1, extent.x2) > kFarthest * bounds.turn) return true;

@@ -382,10 +382,10 @@ class GeoJsonTable : public TableLabels {
       unnamed.push_back({{west, south, east, north}, i});
     }
     const ExtentTree tree(std::move(unnamed));
-    // GDAL caches one transformation between two systems. If it is in use, a
-    // second has to be created, which takes as long as converting kWorthASecond
-    // polygons. So the lock is released only for images with at least that many
-    // polygons.
+    // GDAL caches one transformation between two systems. A thread that needs
+    // it while another thread uses it has to create a second one, which takes
+    // as long as converting kWorthASecond polygons. So the lock is released
+    // before the conversion only for images with at least that many polygons.
     constexpr size_t kWorthASecond = 1000;
     std::mutex transforming;
     constexpr int64_t kThreads = 8;

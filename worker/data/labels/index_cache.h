@@ -34,7 +34,7 @@ class IndexLock {
 };
 
 // Marks `used` as used now. Removes the other indexes of this user in the same
-// folder that no start has used for `unused` and that no process is writing.
+// folder that no process has used for `unused` and that none is writing.
 void remove_unused_beside(const std::filesystem::path& used,
                           std::chrono::hours unused);
 

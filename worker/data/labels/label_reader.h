@@ -172,8 +172,8 @@ class TableLabels : public LabelReader {
   std::string place(int64_t line) const {
     return file_ + ":" + std::to_string(line);
   }
-  // Whether the name that the table has for an image stays in the folder of the
-  // images. If not, reports a fault; `key` is the table's key for such names.
+  // Whether an image's name in the table is a path inside the images' folder.
+  // If not, reports a fault; `key` is the table's key or column for names.
   static bool check_name(const std::string& key, const std::string& name,
                          std::string where, DataReport& report);
 

@@ -1,7 +1,7 @@
 // measured_range: computes the range of values for `range: {percentiles: [p,
-// q]}` of a data.yaml. It is measured once, before a run starts. The run's
-// definition keeps the numbers (RunConfig::value_range), so that every rank,
-// layout and resume uses the same numbers.
+// q]}` of a data.yaml. It is measured once, before a run starts. The result is
+// stored in the run's configuration (RunConfig::value_range), so that every
+// rank, layout and resume uses the same range.
 //
 // Reads at most kMeasuredImages images, spread evenly over the split, and of
 // each at most kMeasuredPixels pixels of evenly spread rows. So a large data

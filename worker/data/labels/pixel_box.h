@@ -28,7 +28,7 @@ struct NormalizedBox {
   bool operator==(const NormalizedBox&) const = default;
 };
 
-// A picture with boxes in its pixels.
+// A picture, and boxes in pixel coordinates of it.
 struct BoxedImage {
   cv::Mat pixels;
   std::vector<PixelBox> boxes;

@@ -198,8 +198,8 @@ void copy_image(const NewFolder& copy, const fs::path& image,
 std::vector<VerifiedSplit> verify_data(const configs::DataConfig& config,
                                        const IndexOptions& given) {
   IndexOptions options = given;
-  // The range does not decide which images can be read, so if it is measured
-  // later, any range is used here.
+  // Which images can be read does not depend on the range of values. So if the
+  // range is still to be measured, a default one is used here.
   if (config.range) {
     options.limits.ranges = config.range->is_measured()
                                 ? ValueRanges{ValueRange()}

@@ -28,7 +28,7 @@ std::vector<double> image_weights(const labels::Dataset& dataset,
 
 int64_t images_without_labels(const labels::Dataset& dataset);
 
-// A hash of the numbers.
+// A hash of the weights.
 uint64_t digest_of(const std::vector<double>& numbers);
 
 }  // namespace headroom::loader

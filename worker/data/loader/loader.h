@@ -1,7 +1,7 @@
 // Loader: prefetches this rank's batches of a data set with threads of its own.
 //
 // The content of a sample depends only on (seed, epoch, sample) and the data
-// set (with --image-weights, also from the weights). The numbers of ranks and
+// set (with --image-weights, also on the weights). The numbers of ranks and
 // threads decide which thread makes a sample, but never change its bytes.
 // Training can start at any step, so a resumed run continues with exactly the
 // same sequence.

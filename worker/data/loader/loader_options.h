@@ -28,8 +28,8 @@ namespace headroom::loader {
 
 enum class LoaderMode {
   kTrainMosaic,  // mosaic with probability hyp.mosaic, else letterbox
-  kTrainRect,    // batches of like aspect ratio; no mosaic, no shuffle
-  // Batches of like aspect ratio, padded by half a stride; one pass.
+  kTrainRect,    // batches of similar aspect ratio; not shuffled, no mosaic
+  // Batches of similar aspect ratio, padded by half a stride; one pass.
   kValidation
 };
 
@@ -104,7 +104,7 @@ struct LoaderOptions {
 
   LoaderHooks hooks;
 
-  int64_t num_threads = 1;  // more help up to the number of cores; 0 means 1
+  int64_t num_threads = 1;  // useful up to the number of cores; 0 means 1
   // Called at the start of each of the loader's threads; may be empty.
   std::function<void()> begin_thread;
   // Limits prefetched batches, tiles in use and cached images together. More

@@ -6,7 +6,7 @@
 //   a pack's index       has the position of each image in the archives;
 //                        written once by `headroom pack` (pack_index.h)
 //   an index of files    has a stamp of each image file and label file that was
-//                        read, so that a later start opens only files that
+//                        read, so that a later process opens only files that
 //                        changed (labels/folder_index.h)
 //
 // A file consists of parts. A pack's index has one part. An index of files has
@@ -108,7 +108,7 @@ struct FileStamp {
   }
 };
 
-// The files of an image at the start that wrote the index.
+// An image's files as the process that wrote the index has read them.
 struct SeenFiles {
   FileStamp image, labels;     // `labels`: of its label file, if any
   int32_t largest_class = -1;  // largest class number in the label file

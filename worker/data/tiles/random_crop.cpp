@@ -42,8 +42,8 @@ codecs::ImageSize RandomCrops::loaded_size(int64_t sample) const {
 
 TileRect RandomCrops::window_of(int64_t sample) const {
   const auto epoch = static_cast<uint64_t>(made_.epoch);
-  // Make a stream that depends on both samples: bits of a stream for the made
-  // sample are the seed of the stream for the image.
+  // Make a stream of random numbers that depends on both samples: the stream of
+  // the made sample gives the seed of the stream for the image.
   sampling::RandomStream of_made(made_.seed, epoch, made_.stream(),
                                  sampling::RandomPurpose::kRandomCrop);
   sampling::RandomStream draws(of_made.bits(), epoch,

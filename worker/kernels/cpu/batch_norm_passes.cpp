@@ -14,7 +14,8 @@
 namespace headroom::kernels {
 namespace {
 
-// Maps an element type and its memory to the vector kernels' types.
+// Maps a tensor's element type to the vector kernels' types: Element, the Value
+// that is computed with, and StoredOf, the type in memory.
 template <typename T>
 struct ElementFor {
   using Type = T;
