@@ -50,7 +50,7 @@ std::string short_number(double number) {
 // Sets the option's variable.
 void set_variable(const Option& option, const std::string& name,
                   const std::string& text) {
-  RunConfig unused;  // not used: the option is no key of a run
+  RunConfig unused;  // set_from_text() sets the variable instead
   if (!option.choices.empty() &&
       std::ranges::count(option.choices, text) == 0) {
     refuse_words(name + " " + text + " is not known",

@@ -107,11 +107,11 @@ struct Fault {
 struct FaultDescription {
   Fault::Kind value;
   const char* name;  // "oom", before the '@'
-  // The name of the fault's number after rank and step: "allocation"; nullptr
+  // The name of the number that may follow rank and step: "allocation"; nullptr
   // if this kind has no such number.
   const char* number = nullptr;
   int64_t Fault::*number_member = nullptr;
-  bool needs_number = false;  // whether the number has no default
+  bool needs_number = false;  // whether the number must be given
   bool takes_phase = true;
   const char* example;
   const char* does;  // the effect for the help: "an allocation fails"

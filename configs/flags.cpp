@@ -39,7 +39,8 @@ void set_from_set_flag(RunConfig& config, const std::string& word) {
   }
 }
 
-// Turns the layer numbers 0 1 2, in any order, into their count, "3".
+// Returns how many layers a list names: "3" for 0 1 2 in any order. Refuses a
+// list with a gap.
 std::string length_of_row(const FlagUse& use) {
   std::vector<std::string> row = use.values;
   std::ranges::sort(row, {}, [](const std::string& word) {

@@ -56,7 +56,7 @@ int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height) {
       hyp.perspective != 0 || hyp.scale >= 1) {
     return height;
   }
-  // Neighbouring rows that are blended in, and rounding.
+  // Added for neighbouring rows that are blended in, and for rounding.
   constexpr int64_t kNeighbours = 3;
   const auto reached = static_cast<int64_t>(
       std::ceil(static_cast<double>(rows) / (1 - hyp.scale)));

@@ -29,9 +29,10 @@ struct LoaderShape {
   bool mosaic = true;          // a training sample may be a mosaic
   int64_t image_height = 640;  // The network's input size in training.
   int64_t image_width = 640;
-  int64_t own_rows = 640;         // rows of image_height that this rank holds
-  int64_t largest_pixels = 0;     // pixels of the largest whole sample
-  int64_t input_pixels = 0;       // pixels of an image in a batch, if larger
+  int64_t own_rows = 640;      // rows of image_height that this rank holds
+  int64_t largest_pixels = 0;  // pixels of the largest whole sample
+  // Pixels of an image in a batch; counts only if larger than largest_pixels.
+  int64_t input_pixels = 0;
   int64_t source_pixels = 0;      // pixels of a thread's source picture
   int64_t images_of_a_batch = 1;  // images of this rank in a batch
   int64_t most_threads = 1;

@@ -26,7 +26,7 @@ constexpr const auto& name_table() {
   }
 }
 
-// The field that a member refers to.
+// The field of `config`, or the variable, that an option sets.
 template <typename Config, typename Field>
 auto& field_of(Config& config, Field RunConfig::*member) {
   return config.*member;

@@ -42,7 +42,8 @@ struct OptionRules {
   // The key that a second value sets, as in --img HEIGHT [WIDTH]. A single
   // value sets both keys.
   std::string second_key = {};
-  // Most values of an option without a key; several are joined by spaces.
+  // The greatest number of values. If the option has no key, several values are
+  // joined by spaces.
   int most_values = 1;
   bool value_is_optional = false;  // --resume [DIR]
   bool may_repeat = false;         // each use adds values

@@ -113,7 +113,8 @@ struct RunConfig {
   Precision precision = Precision::kAuto;
   int64_t patience = 100;
   int64_t batch_norm_group_size = 0;  // 0 means chosen by the planner
-  // The rule of a resumed run's plan. If empty, batch_norm_group_size is used.
+  // The batch-norm groups of a resumed run's plan. If empty,
+  // batch_norm_group_size is used.
   std::optional<plan::BatchNormRule> batch_norm_rule;
   // The network's rates once the run has measured them. Not written to YAML.
   std::optional<plan::NetworkRates> network;
@@ -127,7 +128,7 @@ struct RunConfig {
   bool cuda_graphs = false;
   bool share_devices = false;
   int64_t full_mesh_ranks = 64;
-  double require_rate = 0;  // GB/s; 0 means any
+  double require_rate = 0;  // GB/s; 0 accepts any rate
   int64_t processes = 0;    // 0 means one per device, 1 on the CPU
   int64_t min_processes = 1;
   int64_t card_failure_steps = 1000;

@@ -282,7 +282,7 @@ void check_run_config(const RunConfig& config) {
 }
 
 void check_run_sources(const RunConfig& config) {
-  if (!config.resume.empty()) return;  // the saved run names its sources
+  if (!config.resume.empty()) return;  // run.yaml names data and weights
   if (config.data.empty() && !config.synthetic_input) {
     refuse_run("there is no data set",
                "give --data DATA.YAML (configs/data/own_images.yaml explains "

@@ -47,7 +47,7 @@ inline constexpr char kDevicesCommand[] = "devices";
 // descriptor FD has the run's run.yaml; KEY... are the keys to fill in.
 inline constexpr char kAnswerCommand[] = "answer";
 
-// The options of each request, bound to its fields.
+// The command-line options that set the fields of the request.
 std::vector<Option> options_of(WorkerStart& start);
 std::vector<Option> options_of(StandaloneRequest& request);
 

@@ -103,7 +103,7 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
                                             const ChannelSecurity& security,
                                             const MemberIdentity& identity) {
   quieten_grpc();
-  constexpr int kMaxAnswerBytes = 64 << 20;  // a status with its events
+  constexpr int kMaxAnswerBytes = 64 << 20;  // for a status with events
   grpc::ChannelArguments arguments;
   for (const auto& [name, value] : connection_settings()) {
     arguments.SetInt(name, value);

@@ -21,7 +21,7 @@
 
 namespace headroom::wire {
 
-// Largest request. Events and results may have kMaxReportBytes.
+// The largest request. Events and results may have kMaxReportBytes.
 inline constexpr int kMaxMessageBytes = 1 << 20;
 inline constexpr int kMaxReportBytes = 4 << 20;
 

@@ -1,8 +1,8 @@
 // LayerCost: the costs of each layer of a model table, from the table alone:
 // parameters, multiply-adds and elements kept for backward.
 //
-// The coordinator cuts a model into pipeline stages without tensors, so it
-// counts the layer programs that worker/model runs
+// The coordinator cuts a model into pipeline stages without tensors, so the
+// costs are computed from the layer programs that worker/model runs
 // (configs/layers/layer_modules.h). Only convolutions count as work: the other
 // operators need a few operations per element.
 //

@@ -39,7 +39,8 @@ class Composer {
       widths_.before = {static_cast<double>(block.kernel),
                         static_cast<double>(block.stride),
                         static_cast<double>(block.padding)};
-      // The width is the number of groups, which equals the channels.
+      // A depthwise convolution: its width is the number of groups, which
+      // equals the channels.
       widths_.blocks = {block.name};
     }
     return one_block(std::move(block));
@@ -343,8 +344,8 @@ class Composer {
     return {ActivationKind::kHardswish};
   }
 
-  // Squeezes to channels / ratio, rounded to a multiple of 8, but not down by
-  // more than a tenth, as in MobileNets.
+  // The squeezed width is channels / ratio, rounded to a multiple of 8.
+  // Rounding lowers it by at most a tenth, as in MobileNets.
   int squeeze_excite(const std::string& name, int x, int64_t ratio) {
     constexpr int64_t kMultiple = 8;
     const int64_t channels = channels_of(x);

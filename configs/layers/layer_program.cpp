@@ -68,7 +68,7 @@ int LayerProgram::run_block(size_t block, int x) {
   step.facts.input_gradients = InputGradients::kFromInputs;
   step.facts.sums_channels = !made.is_transposed;
   if (made.squeezed == 0) {
-    // One product per cell of the coarser map.
+    // Each weight is multiplied once per cell of the coarser map.
     step.facts.multiply_adds_per_pixel = elements_per_pixel(
         {made.weights(), std::max(shape_of(x).stride, step.output.stride)});
   }

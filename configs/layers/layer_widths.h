@@ -30,7 +30,7 @@
 namespace headroom::layers {
 
 struct LayerWidths {
-  // The present arguments between `channels` and the widths.
+  // The values of the arguments between `channels` and the widths.
   std::vector<ModelTable::Argument> before = {};
   // The names of the blocks (LayerProgram::Block::name) whose channels are
   // listed; empty if `channels` determines all widths.

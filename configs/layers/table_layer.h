@@ -19,7 +19,7 @@ namespace headroom::layers {
 
 inline constexpr const char* kDetectModule = "Detect";
 
-inline constexpr int kImageEdge = -1;  // the edge from the network's input
+inline constexpr int kImageEdge = -1;  // stands for the images in edges_of()
 
 // The absolute numbers of the layers that layer `index` reads; the first layer
 // may read the images.

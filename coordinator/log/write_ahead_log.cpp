@@ -264,7 +264,7 @@ bool WriteAheadLog::leads_here() const { return is_at(descriptor_, file_); }
 void WriteAheadLog::replace(const std::vector<std::string>& records) {
   std::error_code ignored;
   if (!leads_here() && fs::exists(file_, ignored)) {
-    errno = EEXIST;  // the file belongs to another process
+    errno = EEXIST;  // another process has created the file
     fail("replacing");
   }
   std::string bytes = log_header(number_);

@@ -57,7 +57,7 @@ CardDecision decide_card_failure(TimePoint now,
                     " was lost, and taken for a consequence: its "
                     "worker is started again")};
   }
-  std::vector<int64_t> steps;  // steps of the failures that count together
+  std::vector<int64_t> steps;  // steps of the card's recent failures
   for (const CardFailure& one : before) {
     if (one.is_charged && is_same_card(one, failure) &&
         failure.step - one.step <= within_steps) {

@@ -39,7 +39,7 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
 
 bool GenerationCycle::is_fruitless(const plan::Plan& next,
                                    const ResumePoint& begin) const {
-  // The restart budgets already limit how often processes end.
+  // A lost process does not count here: the restart budgets limit those.
   if (!regrouping_.has_loss || ending_.loss) return false;
   if (regrouping_.is_leaner) return false;
   const bool is_other_plan =
@@ -219,7 +219,7 @@ CycleDecision GenerationCycle::after_loss(TimePoint now,
                                           int64_t known_steps) const {
   using Kind = CycleDecision::Kind;
   const int count = membership_.num_available();
-  // All workers leave.
+  // No worker is available.
   if (count == 0) return {.kind = Kind::kStop, .reason = there};
   const planner::ElasticPlan next =
       planner::plan_for_workers(config_, *wanted_plan_, count, options_.layers);

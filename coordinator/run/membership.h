@@ -190,7 +190,7 @@ class Membership {
   std::optional<std::string> room_error(const Node& node) const;
   std::optional<std::string> add_node(TimePoint now, const Node& node);
   bool has_joined_workers(const Node& node) const;
-  // Forgets agents that became silent before open() and have no joined worker.
+  // Removes agents that became silent before open() and have no joined worker.
   void forget_silent();
 
   int expected_workers_;

@@ -63,7 +63,8 @@ std::vector<RankedMember> assign_ranks(std::vector<Member> members) {
 
 std::vector<RankedMember> assign_ranks(const std::vector<Member>& members,
                                        std::vector<Member> slots) {
-  std::map<std::string, int> first_rank;  // each machine's first rank
+  // The smallest launcher_rank of each machine.
+  std::map<std::string, int> first_rank;
   for (const Member& slot : slots) {
     const auto [entry, added] =
         first_rank.try_emplace(slot.hostname, slot.launcher_rank);

@@ -60,7 +60,8 @@ struct Regrouping {
   TimePoint begin;
   // A member was lost or has failed.
   bool has_loss = false;
-  // The generation was asked to end. If has_loss is false too, memory is short.
+  // The generation was asked to end. If neither this nor has_loss is set,
+  // memory is short.
   bool is_asked = false;
   // The failure of the first member that failed but continues, as a sentence:
   // "rank 1 ran out of memory".

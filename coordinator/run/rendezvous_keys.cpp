@@ -11,7 +11,7 @@ std::optional<std::string> RendezvousKeys::publish(const std::string& member,
                " characters, this one ", key.size());
   }
   Share all = all_;
-  Share before;  // the previous publisher's share without this key
+  Share before;  // the previous publisher's other keys, and their bytes
   const auto known = values_.find(key);
   const bool is_known = known != values_.end();
   const std::string publisher = is_known ? publishers_[key] : member;

@@ -116,8 +116,8 @@ EndingDecision decide_ending(TimePoint now, const RunEnding& ending,
 std::optional<Survivor> give_up_saver(TimePoint now, RunEnding& ending,
                                       const EndingOptions& options);
 
-// The lost worker's exit code if no step was committed and the cause of this
-// code would end every worker; else 5.
+// The lost worker's exit code if no step was committed and every worker would
+// end in the same way; else 5.
 ExitCode exit_code_of(const RunEnding& ending);
 
 // How the worker was lost, as a verb phrase for messages.

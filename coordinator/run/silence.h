@@ -29,7 +29,8 @@ struct SilenceLimits {
 // When messages of a node's agent and workers arrived.
 struct NodeVoice {
   TimePoint last_heard;
-  // From this time on, every process of the node has had time to send.
+  // After a gap, when every process of the node has had time to send again. The
+  // limit for one process counts from then at the earliest.
   TimePoint all_heard_from;
   bool has_hung_up = false;  // the agent's connection has ended
 

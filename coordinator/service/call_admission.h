@@ -23,7 +23,7 @@ namespace headroom::coordinator {
 using Answer = std::optional<Refusal>;
 
 grpc::Status status_of(const Answer& refusal);
-// A refusal of `kind` if there is a reason.
+// Returns a refusal of `kind` if there is a `reason`, else no value.
 Answer refuse_for(RefusalKind kind, const std::optional<std::string>& reason);
 // Refuses a caller of another version; `who` is "agent" or "worker".
 Answer check_version(const std::string& who, const std::string& version);

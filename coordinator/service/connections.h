@@ -66,7 +66,7 @@ class Connections {
   // or node.
   void note_heartbeat(const std::string& peer, const std::string& member);
 
-  // Closes connections that exceed a limit and forgets connections that have
+  // Closes connections that exceed a limit and removes connections that have
   // ended. Returns how many were closed since the last sweep, by reason.
   std::map<std::string, int64_t> sweep(TimePoint now);
 

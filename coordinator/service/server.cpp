@@ -293,7 +293,7 @@ std::unique_ptr<Server> Server::start(const ServerOptions& given,
       planner::layers_for_plan(options.config);
   RunOptions run = run_options(options, layers);
   if (has_begun) {
-    // The plan is in the log.
+    // The service reads the plan from the log.
   } else if (options.saved_plan) {
     const planner::SavedPlan saved =
         planner::read_saved_plan(options.run_directory, options.config,

@@ -20,7 +20,7 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// Cards' texts appear in log lines.
+// Makes the texts of the cards safe for a terminal: log lines contain them.
 std::vector<wire::NodeCard> printable_cards(std::vector<wire::NodeCard> cards) {
   for (wire::NodeCard& card : cards) {
     for (std::string* text :
@@ -172,7 +172,7 @@ ServerUnaryReactor* CoordinatorService::answer(CallbackServerContext& context,
       delivery_.deliver(clock_.now(), after);
     }
   } catch (const std::exception& error) {
-    // gRPC's threads would not catch it.
+    // Caught here because gRPC's threads do not catch exceptions.
     log::error(std::string("a call failed: ") + error.what());
     refusal = {RefusalKind::kFailed, error.what()};
   }

@@ -1,6 +1,6 @@
 // The parts of a run that do not train: its page, its report, and
 // notifications. deploy/page and deploy/notify do the work; in this folder only
-// these files include them.
+// run_page, page_command and notifications include them.
 //
 // A build with CMake's HEADROOM_ANNEX=OFF has annex_absent.cpp instead of
 // run_page.cpp, page_command.cpp, notifications.cpp and event_programs.cpp.
@@ -46,7 +46,7 @@ using Say = std::function<void(const std::string& line)>;
 
 // --- the page and the report ------------------------------------------------
 
-// Throws Error (exit 2) if the flags of a run's page contradict each other.
+// Throws Error (exit 2) if --page-controls is given together with --page off.
 void check_page_flags(const CommandLine& line);
 
 // Serves the page as --page asks, and prints its address. The page is served
@@ -69,7 +69,7 @@ struct PlanPage {
   std::string name;
   configs::RunConfig config;
   plan::Plan plan;
-  std::string verdict;  // whether the plan fits, and how
+  std::string verdict;  // whether the plan fits, with its bytes
   std::string command;  // the command that trains by this plan
   std::string numbers;  // the plan's numbers, as aligned text
 };

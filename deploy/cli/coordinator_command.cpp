@@ -30,8 +30,8 @@
 namespace headroom::cli {
 namespace {
 
-// Judges anchors if a worker and the data set are available here; a coordinator
-// that runs alone may have neither.
+// Judges the anchors if headroom-worker and the data set are on this machine;
+// where only a coordinator runs, both may be missing.
 void try_to_settle_anchors(configs::RunConfig& config) {
   if (!wants_anchors(config)) return;
   try {

@@ -59,7 +59,7 @@ std::optional<fs::file_time_type> written(const fs::path& file) {
   return time;
 }
 
-// One program and what it has not read yet.
+// A program and the lines that it has not read yet.
 class Follower {
  public:
   using Say = std::function<void(const std::string&)>;

@@ -1,4 +1,4 @@
-// Shared by the page of a run and `headroom page`.
+// Options that the page of a run and `headroom page` share.
 #pragma once
 
 #include <string>

@@ -345,7 +345,7 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   configs::RunConfig base = saved;
   // In older run files an empty device meant the CPU; today it means automatic.
   if (base.device.empty()) base.device = kCpuDevice;
-  base.inject.clear();  // an injected fault is for one start only
+  base.inject.clear();  // a resumed run does not repeat the fault
   const std::set<std::string> given = keys_given(uses);
   if (chooses_plan(uses)) {
     for (const configs::Option& option : configs::run_options()) {
@@ -385,7 +385,7 @@ configs::RunConfig resumed_config(const std::string& run_directory,
         (given.contains(option.key) ? shown(after) : "chosen anew"));
   }
   if (config.precision == configs::Precision::kAuto) {
-    // The saved run has no chosen precision either.
+    // Neither the flags nor the saved run have a precision.
     config.precision = configs::Precision::kFp32;
   }
   if (planner::chooses_batch_norm_groups(config)) {

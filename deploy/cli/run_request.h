@@ -1,6 +1,5 @@
-// RunRequest: the run that a command line asks for, with all questions about
-// its processes answered: how many agents, workers per agent and threads, and
-// which folder.
+// RunRequest: the run that a command line asks for, with its number of agents,
+// of workers per agent and of threads, and its folder.
 //
 // The functions throw Error (exit 2) with one line, and only read the file
 // system.

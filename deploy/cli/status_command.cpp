@@ -30,7 +30,8 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
-// Prints whole documents with --json, the essentials with --watch.
+// Prints a status as JSON with --json, as a page or lines of news with --watch,
+// otherwise as a table.
 class Shown {
  public:
   explicit Shown(const CommandLine& line)

@@ -37,10 +37,10 @@ constexpr auto kStartTimeout = std::chrono::seconds(30);
 // How long to wait for the message about the run's end after a child has ended:
 // the child may have ended because of the run's end, and be noticed first.
 constexpr auto kPatience = std::chrono::seconds(3);
-// Longer than the time that an agent gives its workers.
+// Longer than an agent waits for its workers to save and end (agent.h).
 constexpr auto kGrace = std::chrono::seconds(75);
-// How long to wait for workers that save (kTimeToSave), and how long before a
-// line reports it (kQuietTime).
+// How long to wait for workers that save (kTimeToSave), and after which time a
+// line reports this wait (kQuietTime).
 constexpr auto kTimeToSave = std::chrono::seconds(3);
 constexpr auto kQuietTime = std::chrono::milliseconds(200);
 // How long to look for a restarted coordinator.
@@ -251,7 +251,8 @@ class Supervisor {
   void show_news(Clock::time_point now) {
     const std::vector<wire::EventRecord> events = follower_->take();
     if (options_.on_events) options_.on_events(events);
-    // Before the events, prints how far the run was when they happened.
+    // Prints the progress first, so that the user sees at which step the events
+    // happened.
     if (!events.empty() || now - last_status_ >= kStatusInterval) {
       show_progress(now);
     }
@@ -386,9 +387,9 @@ class Supervisor {
     return kStoppedAtOnce;
   }
 
-  // Whether this start has committed no step, so that nothing needs saving.
-  // Always false with several agents: the other agents must first receive the
-  // run's end.
+  // Whether no step was committed since this command started or resumed the
+  // run, so that nothing needs saving. Always false with several agents: the
+  // other agents must first receive the run's end.
   bool nothing_is_committed() {
     if (options_.request.num_agents > 1) return false;
     try {

@@ -98,7 +98,7 @@ void LineFollower::take_bytes(
     }
     read_end_ += end + 1;
     if (is_skipping_) {
-      tail_.clear();  // the tail would lack the skipped bytes
+      tail_.clear();  // skipped bytes lie between it and this part
     } else if (half_line_.empty()) {
       take(part);
     } else {

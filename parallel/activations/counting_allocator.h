@@ -73,14 +73,14 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
     account().timeline = timeline;
   }
   int64_t allocations() const override { return account().allocations; }
-  // Limits live_bytes() exactly.
+  // Refuses allocations that would raise live_bytes() above `bytes`.
   void set_limit(int64_t bytes) override { account().limit = bytes; }
   int64_t limit() const override { return account().limit; }
 
   // Fault injection: the calling thread's n-th allocation of more than 0 bytes
   // (1: the next) throws, once. 0 disarms.
   static void fail_allocation(int64_t n) { countdown() = n; }
-  // Allocations up to and including the one that will fail; 0 if none is armed.
+  // Allocations left, including the one that will fail; 0 if none is armed.
   static int64_t pending_failure() { return countdown(); }
 
   // The calling thread's last refusal, if one occurred since the last call.

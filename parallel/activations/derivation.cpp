@@ -12,7 +12,7 @@ namespace headroom::activations {
 // A source of a map: a tensor, or the derivation that computes it.
 struct Source {
   at::Tensor tensor;
-  std::shared_ptr<Derivation> derivation;  // nullptr: use the tensor
+  std::shared_ptr<Derivation> derivation;  // nullptr: `tensor` is the source
   std::vector<int64_t> strides;
 };
 
@@ -90,7 +90,7 @@ class Derivation {
   const at::TensorOptions options_;
   const std::vector<int64_t> sizes_, strides_;
   const int64_t offset_;
-  // Sources until the first use, which moves them to sources_.
+  // The sources before the first use, which moves them to sources_.
   std::vector<Source> unused_;
   std::vector<KeptTensor> sources_;
   MakeAgain make_;

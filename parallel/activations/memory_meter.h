@@ -30,7 +30,7 @@ class MemoryMeter {
   // Also records allocations and releases in `timeline`; nullptr stops
   // recording.
   virtual void set_timeline(MemoryTimeline* timeline) = 0;
-  // Allocations of more than 0 bytes since the start.
+  // Number of allocations of more than 0 bytes so far.
   virtual int64_t allocations() const = 0;
   // Refuses allocations that would raise the memory in use above `bytes`.
   virtual void set_limit(int64_t bytes) = 0;

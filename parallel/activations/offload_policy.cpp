@@ -34,7 +34,8 @@ at::Tensor empty_in_main_memory(const at::Tensor& tensor) {
                            at::TensorOptions(tensor.scalar_type()));
 }
 
-// A copy in host memory with the same strides. Gaps are uninitialised.
+// The tensor itself if it is in host memory, else a copy there with the same
+// strides. Gaps of the copy are uninitialised.
 at::Tensor in_main_memory(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
   at::Tensor host = empty_in_main_memory(tensor);

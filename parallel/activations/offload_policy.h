@@ -31,8 +31,8 @@ class OffloadError : public Error {
       : Error("offload", std::move(what_happened), std::move(remedy)) {}
 };
 
-// Stores tensors in an unnamed temporary file, also those of the CPU, which has
-// no second memory to offload to.
+// Stores tensors in an unnamed temporary file. CPU tensors are written too,
+// because a CPU has no second memory to offload them to.
 //
 // The file is in the temporary directory (TMPDIR). It is unlinked at once, so
 // it disappears when it is closed, however the process ends. Released space is

@@ -29,7 +29,7 @@ struct CardFault {
   };
   Kind kind = Kind::kFailed;
   Card card;
-  std::string words;  // from the driver, or the check (kGone, kLeftOut)
+  std::string words;  // the reason; for kFailed the driver's message
 };
 
 }  // namespace headroom

@@ -17,10 +17,10 @@
 namespace headroom {
 
 struct ConvolutionKey {
-  bool is_backward = false;  // true: both gradients; false: the output
+  bool is_backward = false;  // computes both gradients, not the output
   int64_t in_channels = 0;
   int64_t out_channels = 0;
-  int64_t taps = 1;  // rows by columns of the kernel
+  int64_t taps = 1;  // rows x columns of the kernel
   int64_t stride = 1;
   int64_t groups = 1;
   int64_t samples = 0;

@@ -18,7 +18,7 @@ inline constexpr int64_t kStagedSamples = 4;
 // rendered image has `image_bytes`. The loader itself renders a sample whose
 // tiles take more than twice its pixels, so this is an upper bound.
 constexpr int64_t packed_room(int64_t image_bytes) {
-  constexpr int64_t kRecipe = 1024;  // a recipe with two times nine tiles
+  constexpr int64_t kRecipe = 1024;  // a recipe with two mosaics of nine tiles
   constexpr int64_t kAligned = 64;
   return round_up(2 * image_bytes + kRecipe, kAligned);
 }

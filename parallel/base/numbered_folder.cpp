@@ -61,8 +61,8 @@ NewFolder::NewFolder(const fs::path& folder, std::string tag,
   partial_ = folder_.parent_path() /
              (cat(".", folder_.filename().string(), ".partial-", getpid()));
   fs::create_directories(folder_.parent_path(), error);
-  // `error` also reports a file of that name; create_directory also returns
-  // false if the hidden folder exists already.
+  // If the hidden folder exists already, create_directory returns false without
+  // an error; if a file has its name, with an error.
   if (error || !fs::create_directory(partial_, error)) {
     throw Error(tag_,
                 partial_.string() + " cannot be made (" +
@@ -115,7 +115,7 @@ void NewFolder::remove(const fs::path& file) const {
 
 void NewFolder::finish() {
   std::error_code error;
-  fs::rename(partial_, folder_, error);  // replaces an empty folder too
+  fs::rename(partial_, folder_, error);  // also replaces an empty folder
   if (error) {
     throw Error(tag_,
                 partial_.string() + " cannot become " + folder_.string() +

@@ -15,7 +15,8 @@ namespace headroom {
 class PeerPatience {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // Bound on the total wait in limits: 10 minutes for a limit of two.
+  // Bound on the total wait, as a multiple of the limit: with a limit of 2
+  // minutes the wait ends after 10 minutes.
   static constexpr int kMostLimits = 5;
 
   PeerPatience(std::chrono::milliseconds limit, Time begin)

@@ -31,7 +31,8 @@ class PeerWait {
   static void end();
   // Records that the caller made progress.
   static void sign_of_life();
-  // Time since the last sign of life or wait; 0 during a wait or LongWork.
+  // Time since the last sign_of_life(), or the end of the last wait or
+  // LongWork; 0 during a wait or LongWork.
   static std::chrono::milliseconds quiet();
   // Returns true while any thread waits.
   static bool is_waiting();

@@ -148,7 +148,7 @@ std::string progress_bar(const Progress& progress, size_t columns,
                     display_width(head) + kAround + display_width(tail()));
   };
   while (parts.size() > 1 && cells() == 0) {
-    parts.erase(parts.begin() + 1);  // the time matters more than the rate
+    parts.erase(parts.begin() + 1);  // drops the rate before the time
   }
   if (cells() == 0) {
     return cut_line(head + "  " + tail(), columns, style.is_unicode);

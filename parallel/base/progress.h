@@ -25,7 +25,7 @@ struct Progress {
   std::string rate_unit = {};  // " img" makes "34.1 img/s"
   std::optional<double> seconds_left = {};
 
-  // Finished tenths; 0 if the total is unknown.
+  // The completed tenths of the total; 0 if the total is unknown.
   int64_t tenths() const { return total > 0 ? 10 * done / total : 0; }
 };
 

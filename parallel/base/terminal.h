@@ -1,5 +1,5 @@
 // The terminal: its abilities and width, text that fits it, and a live line at
-// its bottom. Also the end of the process when its output has no reader.
+// its bottom. Also ends the process when nothing reads its output.
 //
 // Threads: any, as long as the environment does not change.
 #pragma once

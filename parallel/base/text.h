@@ -46,7 +46,7 @@ std::optional<int64_t> parse_whole(
     std::string_view text, int64_t low = std::numeric_limits<int64_t>::min(),
     int64_t high = std::numeric_limits<int64_t>::max());
 
-// text_of() of each item, with `between` between two of them.
+// Joins text_of() of all items, separated by `between`.
 template <typename Items, typename TextOf>
 std::string joined(const Items& items, std::string_view between,
                    const TextOf& text_of) {

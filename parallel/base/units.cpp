@@ -69,7 +69,7 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
 std::optional<SizeFault> size_fault(const std::string& flag,
                                     const std::string& given) {
   constexpr int64_t kLeastBareBytes = int64_t{1} << 20;
-  constexpr double kMostGibibytes = 512;  // a larger number means MiB
+  constexpr double kMostGibibytes = 512;  // suggest MiB for larger numbers
   const std::string use = flag + " " + given;
   const std::optional<int64_t> bytes = parse_bytes(given);
   if (!bytes) return SizeFault{use + " is no size", "write it as 8GiB"};

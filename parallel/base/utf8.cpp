@@ -119,7 +119,7 @@ size_t display_width(std::string_view text) {
     wchar_t character = 0;
     const size_t length =
         std::mbrtowc(&character, &valid[at], valid.size() - at, &state);
-    at += std::clamp<size_t>(length, 1, 4);  // 0 is the character NUL
+    at += std::clamp<size_t>(length, 1, 4);  // length is 0 for NUL
     columns += static_cast<size_t>(std::max(0, wcwidth(character)));
   }
   uselocale(before);

@@ -109,8 +109,9 @@ class Chunks {
   size_t bytes_;
 };
 
-// Each chunk passes once round the ring, from rank to previous rank, and is
-// added up: rank r gets the sum of chunk r. Then the sums pass round the ring.
+// Each chunk passes once round the ring, from rank to previous rank, and every
+// rank adds its values: rank r gets the sum of chunk r. Then the sums pass
+// round the ring.
 void reduce_around_ring(NetworkGroup& group, const at::Tensor& tensor,
                         ReduceOp op) {
   const int rank = group.rank(), size = group.size();
@@ -290,8 +291,8 @@ class NetworkCommunicator final : public Communicator {
   void abandon() override { group_->fail("this rank left its peers"); }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
-    // Open the port before any rank knows its part: a rank that knows it
-    // connects at once.
+    // Open the port before the split: a rank connects as soon as it knows its
+    // part.
     const TensorPort::Opening opening(*members_.port);
     const SplitMembers part = split_members(*this, color, key);
     GroupMembers members = members_;

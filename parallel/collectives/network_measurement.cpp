@@ -61,7 +61,7 @@ class Meeting {
         const int64_t larger = std::min(kMostBytes, kGrowth * bytes);
         if (spent + kGrowth * took <= most) {
           bytes = larger;
-          best = 0;  // shorter messages only fill queues
+          best = 0;  // ignores shorter messages, which only fill queues
           continue;
         }
       }

@@ -54,8 +54,8 @@ class CudaGraph final : public devices::DeviceGraph {
     pool_ = before == nullptr ? at::cuda::graph_pool_handle()
                               : static_cast<CudaGraph*>(before)->pool_;
     try {
-      // Thread-local mode lets other threads call CUDA: the loader locks pages,
-      // and the watch thread checks NCCL.
+      // Thread-local mode lets other threads call CUDA: the loader page-locks
+      // memory, and the watch thread checks NCCL.
       graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     } catch (const std::exception&) {
       if (succeeds([this] { end_allocation(); })) release_pool();

@@ -33,8 +33,8 @@ namespace headroom::cuda {
 
 struct Launch {
   c10::Device device;
-  const char* name;           // under which launches are counted
-  int kernels = 1;            // number of kernels
+  const char* name;           // launches are counted by name
+  int kernels = 1;            // kernels that it launches
   int64_t partial_bytes = 0;  // size of LaunchPlace::partial
 };
 

@@ -11,12 +11,14 @@ namespace headroom::cuda {
 // detector's gradients. NCCL_MAX_CTAS in the environment overrides this.
 inline constexpr int kMostNcclChannels = 16;
 
-// Ranks connect through listening processes, one per this number of ranks.
+// Ranks connect through listening processes (NCCL's roots), one for every
+// kRanksOfRoot ranks.
 inline constexpr int kRanksOfRoot = 256;
 inline int roots_of(int ranks) {
   return std::max(1, (ranks + kRanksOfRoot - 1) / kRanksOfRoot);
 }
-// The first rank of root `root`. NCCL divides `ranks` evenly, in rank order.
+// The first of the ranks that connect through root number `root`. NCCL divides
+// the ranks among the roots in rank order, in nearly equal parts.
 inline int first_rank_of_root(int root, int ranks) {
   const int roots = roots_of(ranks);
   return root * (ranks / roots) + std::min(root, ranks % roots);

@@ -40,7 +40,8 @@ struct Verdict {
   bool operator==(const Verdict&) const = default;
 };
 
-// encode() a ballot; decode() the element-wise maxima of all ballots.
+// encode() turns a ballot into numbers; decode() gets the element-wise maxima
+// of all encoded ballots.
 using EncodedBallot = std::array<int64_t, 4>;
 EncodedBallot encode(const Ballot& ballot);
 Verdict decode(const EncodedBallot& maxima);

@@ -157,7 +157,7 @@ class DeviceMemory : public activations::MemoryMeter {
   // only be kept from adding segments treats every `n` as 1, and refuses the
   // next allocation that needs a segment.
   virtual void fail_allocation(int64_t n) = 0;
-  // Allocations up to and including the refused one; 0 if none is armed.
+  // Allocations left, including the one to be refused; 0 if none is armed.
   virtual int64_t pending_failure() const = 0;
 
  protected:

@@ -250,7 +250,7 @@ class Step {
   }
 
   at::Tensor gradient_to_send(MapGradient& gradient, size_t i) {
-    // All operations that read the map may be frozen or need no gradient.
+    // Undefined if no operation that reads the map needs its gradient: send 0.
     if (!gradient.value.defined()) {
       const std::vector<int64_t> sizes =
           work_.map_sizes(instruction().micro_batch, routes_.received[i].layer);

@@ -33,8 +33,8 @@ struct BatchNormRule {
   bool operator==(const BatchNormRule&) const = default;
 };
 
-// The default rule of a run: even groups of about 16 images, and at least one
-// group.
+// The default rule of a run: groups of nearly equal size (`even`), about 16
+// images each; at least one group.
 BatchNormRule usual_batch_norm_rule(int64_t global_batch_size);
 
 // The groups of a batch of `count` samples. If a group has fewer than two

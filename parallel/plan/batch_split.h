@@ -25,14 +25,14 @@ struct BatchCut {
 // Checks that the samples of each group can be in flight together. One of these
 // must hold: the micro-batch is a rank's whole share of a full batch (then
 // groups may span ranks, which exchange statistics); or it is a multiple of the
-// group size; or, with even groups, it is at least the largest group (in the
-// last two cases ranks get whole groups). Returns no value if one holds, else
-// the condition that fails.
+// group size; or, if groups have nearly equal sizes (BatchNormRule::even), it
+// is at least the largest group. In the last two cases ranks get whole groups.
+// Returns no value if one holds, else the condition that fails.
 std::optional<std::string> groups_error(const BatchCut& cut);
 
 // The largest share of a full batch that a rank has, if its whole share is one
-// micro-batch. Shares are nearly equal. With even groups they consist of whole
-// groups if the groups can be divided equally among the ranks.
+// micro-batch. Shares are nearly equal. With BatchNormRule::even they consist
+// of whole groups if the groups can be divided equally among the ranks.
 int64_t largest_share(int64_t global_batch_size, int data_parallel_size,
                       const BatchNormRule& groups);
 

@@ -51,7 +51,7 @@ struct Plan {
   // device better and needs more memory.
   int64_t micro_batch_size = 0;
   // Consecutive samples of the global batch that share batch-norm statistics:
-  // exactly this many, or about this many if groups are even.
+  // exactly this many, or about this many if groups have nearly equal sizes.
   int64_t batch_norm_group_size = 0;
   bool even_batch_norm_groups = false;
   BatchNormRule batch_norm_rule() const {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kMostStates = 4096;
 constexpr int kBoundsTried = 24;
-constexpr int kPasses = 3;  // passes that try faster policies
+constexpr int kPasses = 3;  // over the layers, to try faster policies
 
 using Choice = MixtureLayer::Choice;
 
@@ -96,8 +96,9 @@ void extend(const Frontier& before, const MixtureLayer& layer, int64_t bound,
   }
 }
 
-// If there are more than kMostStates states, keeps the first one and the
-// fastest one in each of kMostStates parts of the bound.
+// If there are more than kMostStates states, divides [0, bound] into
+// kMostStates parts, and keeps the first state and the fastest one with kept
+// bytes in each.
 Frontier thinned(const Frontier& states, int64_t bound) {
   if (states.size() <= kMostStates) return states;
   const int64_t width = bound / static_cast<int64_t>(kMostStates) + 1;

@@ -46,7 +46,8 @@ class BatchSearch {
   }
 
  private:
-  // One image, or enough for the requested batch-norm group.
+  // The smallest share of a rank: one image, or its part of one requested
+  // batch-norm group.
   int64_t least_share() const {
     return std::max<int64_t>(1,
                              divided_up(config_.batch_norm_group_size, data_));

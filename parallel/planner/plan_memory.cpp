@@ -49,8 +49,8 @@ class PlanMemory::Ranks {
     return question;
   }
 
-  // The numbers of the kind: pipeline stage; samples; blocks of image rows;
-  // whether the rank is the first part of an image, which joins the heads;
+  // What a rank's memory depends on: pipeline stage; samples; blocks of image
+  // rows; whether it has the first part of an image, and so joins the heads;
   // whether it is rank 0, which writes files.
   RankKind kind_of(int rank) const {
     const plan::MeshCoordinates at = plan::coordinates_of(layout(), rank);
@@ -118,7 +118,7 @@ void PlanMemory::set_bytes(const configs::RunConfig& config, plan::Plan& plan) {
     }
     return true;
   };
-  // All images of a validation batch at once, or as many as fit, at least 1.
+  // A whole validation batch at once, or as many images as fit, but at least 1.
   const int64_t most = predict::validation_batch_size(config);
   plan.validation_images = most == 0 || fits_validation(most)
                                ? most
@@ -144,7 +144,7 @@ void PlanMemory::set_bytes(const configs::RunConfig& config, plan::Plan& plan) {
 
 std::vector<plan::PhaseBytes> PlanMemory::phase_bytes(const Ranks& ranks) {
   std::vector<plan::PhaseBytes> all;
-  std::map<RankKind, plan::PhaseBytes> kinds;  // thousands of ranks are alike
+  std::map<RankKind, plan::PhaseBytes> kinds;  // each kind is predicted once
   for (int rank = 0; rank < ranks.count(); ++rank) {
     const auto [known, is_new] = kinds.try_emplace(ranks.kind_of(rank));
     plan::PhaseBytes& phases = known->second;
@@ -211,8 +211,8 @@ std::optional<std::string> host_shortage(
     const configs::RunConfig& config,
     const std::vector<layers::LayerCost>& layers, const plan::Plan& plan) {
   if (config.host_memory_limit == 0) return std::nullopt;
-  // Rank 0 needs most: it has the first, largest share of samples and rows, and
-  // it writes files.
+  // Rank 0 needs the most memory: it has the first, largest share of samples
+  // and rows, and it writes files.
   const int64_t least =
       predict::host_memory(config, plan, layers, {}).least_bytes();
   if (least <= config.host_memory_limit) return std::nullopt;

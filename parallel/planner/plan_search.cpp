@@ -81,7 +81,7 @@ class FitSearch {
   // only several micro-batches need accumulated gradients, so both a share in
   // one piece and the smallest pieces are tried.
   std::optional<PlanDecision> any() {
-    // The preferred candidate fits most requests.
+    // For most requests the preferred candidate fits.
     RunConfig first = config_;
     first.batch_norm_rule = rules_.front();
     first.activations = policies_.front();
@@ -128,7 +128,7 @@ class FitSearch {
         least = seconds;
         best = std::move(found);
       }
-      // A higher ZeRO stage would only communicate more.
+      // Nothing is recomputed: a higher ZeRO stage only communicates more.
       if (keeps) break;
     }
     return best;
@@ -148,7 +148,7 @@ class FitSearch {
   std::optional<PlanDecision> largest_micro_batch(RunConfig trial) {
     if (auto found = attempt(trial)) return found;
     if (config_.micro_batch_size > 0 || !last_) return std::nullopt;
-    // Bytes grow with the micro-batch.
+    // Bisection is possible because bytes grow with the micro-batch.
     const int64_t group = largest_group_of(*last_->plan);
     std::optional<PlanDecision> best;
     last_that_holds(0, divided_up(last_->plan->micro_batch_size, group),
@@ -238,8 +238,9 @@ class FitSearch {
     return std::nullopt;
   }
 
-  // Pairs of groups and micro-batch size, the smallest first. Groups determine
-  // each rank's images and the cuts between stages.
+  // Pairs of batch-norm rule and micro-batch size (0: the default), the
+  // smallest first. The rule determines each rank's images and the cuts between
+  // stages.
   std::vector<std::pair<plan::BatchNormRule, int64_t>> pieces() const {
     const int64_t micro_batch = config_.micro_batch_size;
     std::vector<std::pair<plan::BatchNormRule, int64_t>> all;
@@ -251,7 +252,7 @@ class FitSearch {
       all.emplace_back(rule, micro_batch);
     }
     if (micro_batch > 0) {
-      // Put rules whose whole groups hold fewer images at once first.
+      // Rules with fewer images in a micro-batch of whole groups come first.
       std::ranges::stable_sort(all, {}, [this](const auto& piece) {
         return images_at_once(piece.first);
       });
@@ -271,7 +272,8 @@ class FitSearch {
         .size();
   }
 
-  // Whether the plan with the least memory is so large that no other one fits.
+  // Whether the plan with the least memory exceeds the limit by more than 40 %:
+  // then no other plan is expected to fit.
   bool exceeds_by_far(const RunConfig& leanest, const plan::Plan& plan) {
     RunConfig relaxed = leanest;
     relaxed.memory_limit += relaxed.memory_limit / 5 * 2;
@@ -313,8 +315,8 @@ class FitSearch {
   const std::vector<plan::BatchNormRule> rules_;
   std::vector<std::string> policies_;
   bool wants_least_ = false;  // also predict candidates that do not fit
-  // The smallest candidate, the last one, and the refusal of the first
-  // candidate that is invalid rather than too large.
+  // The smallest candidate, the last one tried (unless invalid), and the
+  // refusal of the first invalid one.
   std::optional<PlanDecision> least_, last_, invalid_;
 };
 

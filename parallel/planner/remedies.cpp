@@ -257,8 +257,8 @@ class RemedySearch {
     }
   }
 
-  // The request as it is, and without its memory flags, with activations "auto"
-  // or "offload".
+  // The requests to vary: the given one (`frees_layout`: without its layout);
+  // then without all memory flags, with activations "auto" and with "offload".
   std::vector<RunConfig> bases(bool frees_layout) const {
     const RunConfig as_typed = with_open(config_, frees_layout ? kLayout : 0U);
     std::vector<RunConfig> all = {as_typed};
@@ -436,7 +436,7 @@ class RemedySearch {
                                             : config_.batch_norm_group_size;
     if (config_.micro_batch_size == 0) {
       group = largest_that_fits(1, group, with).value_or(0);
-    } else {  // only divisors are possible
+    } else {  // groups must divide the micro-batch: try each size
       while (--group >= 1 && !fits(with(group), world_size_)) {
       }
     }

@@ -36,7 +36,7 @@ enum class RemedyKind {
   kMicroBatch,
   kZero,
   kLayout,
-  kTogether,  // several of the flags above
+  kTogether,  // at least two of the four flags above
   kProcesses,
   kMemoryLimit,
   kHostMemoryLimit,
@@ -56,8 +56,8 @@ struct Remedy {
 
 // The names of a request's flags, and the values they may take.
 struct RemedyScope {
-  // The flag that sets the number of processes, agents or nodes: processes are
-  // its value times `processes_each`. "" if the number is fixed.
+  // The flag that sets the number of processes, agents or nodes, each of which
+  // counts as `processes_each` processes. "" if the number is fixed.
   std::string processes_flag = "--processes";
   // text before the value, as in "p4d.24xlarge:2"
   std::string processes_prefix = {};

@@ -32,7 +32,7 @@ namespace headroom::planner {
 struct MemoryShortage {
   int64_t step = 0;
   int rank = 0;
-  MemoryShortfall memory;  // room_bytes may be that of any rank
+  MemoryShortfall memory;  // room_bytes may be another rank's smaller one
 };
 
 // The shortage as text: "step 3, rank 1: out of memory with the leanest
@@ -71,7 +71,8 @@ struct ElasticPlan {
 // complete number of workers; it is used again when all of them are back.
 //
 //   more     `wanted` if --layout is given, else a plan for all workers
-//   fewer    a plan for as many workers as have one, even if --layout is given
+//   fewer    a plan for the largest possible number of workers, even if
+//            --layout is given
 //
 // The global batch and the batch-norm groups are kept: they are the run's
 // mathematics. ZeRO stage, micro-batches and policies are kept if requested.

@@ -116,7 +116,7 @@ HostMemory host_memory(const configs::RunConfig& config, const plan::Plan& plan,
       (shape.image_height + stride) * (shape.image_width + stride);
   validation.images_of_a_batch = validation_batch_size(config);
   configs::Hyperparameters hyp = config.hyp;
-  // Unknown labels may have outlines.
+  // If the labels are unknown, assume that copy-paste finds outlines.
   const LabelBound labels = label_bound(config);
   if (labels.statistics.is_known()) hyp.copy_paste = labels.copy_paste;
   const auto share_out = [&](const HostShares& shares) {

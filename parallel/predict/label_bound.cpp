@@ -22,14 +22,15 @@ double drawn_by_mixup(const LabelBound& labels) {
 constexpr int64_t kExactBelow = 64;
 constexpr std::string_view kOutlines = "outlines=";
 
-// Rounds up to six binary digits.
+// Rounds up to a number of at most six significant bits.
 int64_t rounded_up(int64_t boxes) {
   int64_t unit = 1;
   while (boxes / unit >= kExactBelow) unit *= 2;
   return round_up(boxes, unit);
 }
 
-// The sum of `count` independent, identically distributed numbers.
+// `count` independent, identically distributed numbers: the mean, variance and
+// largest value of each.
 struct Numbers {
   double count = 0;
   double mean = 0;
@@ -37,7 +38,8 @@ struct Numbers {
   double most = 0;
 };
 
-// The sum exceeds this bound with probability kMoreBoxesProbability at most.
+// A bound that the sum of the numbers exceeds with probability
+// kMoreBoxesProbability at most.
 double likely_sum(const Numbers& numbers) {
   const double log = -std::log(kMoreBoxesProbability);
   const double linear = log * (numbers.most - numbers.mean) / 3;

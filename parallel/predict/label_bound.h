@@ -66,8 +66,8 @@ struct LabelStatistics {
 };
 
 // `boxes` has the number of boxes of each image. Numbers above 64 are rounded
-// up to six binary digits, but not above the maximum, so there are few groups
-// and the numbers remain upper bounds.
+// up to six significant bits, but not above the maximum, so there are few
+// groups and the numbers remain upper bounds.
 LabelStatistics label_statistics(const std::vector<int64_t>& boxes);
 
 // The statistics as text. "0x12 3x40": 12 images without a box, 40 with three;

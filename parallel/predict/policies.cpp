@@ -89,7 +89,7 @@ class Segment final : public SavePolicy,
   Piece piece_;
   std::unique_ptr<Replay> replay_;
   std::vector<Kept> inputs_;
-  std::vector<Map> places_;  // the inputs, without memory
+  std::vector<Map> places_;  // the input maps, without their buffers
   size_t num_packed_ = 0;
   std::vector<Kept> produced_;
 };

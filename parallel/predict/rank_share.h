@@ -57,8 +57,8 @@ class RankShare {
 
  private:
   plan::BatchPart part_with(int64_t samples) const;
-  // The samples of the requested step; else of a full batch, or of an epoch's
-  // last batch if its even groups need more samples in flight.
+  // The samples of the requested step; without one, of a full batch, or of an
+  // epoch's last batch if its groups need more samples in flight.
   int64_t largest_batch() const;
   int64_t num_groups(const plan::SampleRange& micro_batch) const;
   // Bytes on a device for the largest loaded micro-batch, and for rendering its

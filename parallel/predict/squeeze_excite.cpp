@@ -28,7 +28,7 @@ Graph::Outcome backward(const OpContext& context, const Map& x,
   const int64_t bytes = context.shape.parameter_bytes();
   Graph::Outcome outcome;
   outcome.inputs.resize(1);
-  // Sums in double, their copy in the parameters' type, two masks.
+  // Allocates sums in double, their copy in the parameters' type, two masks.
   const Memory dz = buffers.allocate(samples * x.channels * bytes);
   buffers.touch(samples * x.channels * (kDoubleBytes + 2) +
                 copied_bytes(context.shape, x, /*is_product=*/true));

@@ -22,8 +22,8 @@
 
 namespace headroom::predict {
 
-// The limits of a GPU, for plans made without a GPU. A compute capability of
-// 8.0 is written 80.
+// Assumptions about a GPU, for plans made on a machine without one. A compute
+// capability of 8.0 is written 80.
 
 // Whether LibTorch from PyPI has code for this GPU. Its CUDA 13 builds have
 // code for 7.5, 8.0, 8.6, 9.0, 10.0 and 12.0; code also runs on later minor

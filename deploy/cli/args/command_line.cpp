@@ -153,8 +153,8 @@ class Parser {
       }
     }
     if (find_option("--config") != nullptr) {
-      // Throws with an explanation of a flag of another command or program.
-      // Flags that are only ignored were accepted before.
+      // Throws Error; the message explains a flag of another command or
+      // program. Ignored flags (configs/absent_flags.h) were accepted before.
       configs::answer_unknown_flag(
           line_.command == "coordinator" ? "train" : line_.command, name,
           known);

@@ -13,8 +13,8 @@ struct CommandSummary {
   std::string summary = {};
   std::vector<std::string> examples = {};
   std::string lesson = {};  // lines of the help before the flags
-  // Most run directories that may be named without a flag, and the word for
-  // them in the usage.
+  // The greatest number of run directories that may be named without a flag,
+  // and how the usage line shows them: "RUN_DIR...".
   size_t most_run_directories = 0;
   std::string run_directories_name = {};
 };

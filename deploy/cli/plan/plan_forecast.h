@@ -24,7 +24,7 @@ struct PlanForecast {
   int64_t images = 0;  // images of one step
   std::string card;    // "NVIDIA H100 80GB"; "process" on a CPU
   bool is_link_measured = false;
-  // By one machine's loaders; 0: not counted.
+  // What the loaders of one machine supply; 0 if loaders are not considered.
   double loaded_images_per_second = 0;
 
   double images_per_second() const {

@@ -218,7 +218,7 @@ void bound_remedies(planner::RemedyScope& remedies,
                         const plan::Plan& plan) {
     PlanMachines there = machines;
     if (changed.memory_limit > machines.budget_bytes) {
-      // A larger limit means a larger GPU.
+      // A remedy with a larger limit assumes a GPU with more memory.
       there.gpu_memory_bytes =
           (changed.memory_limit + predict::kGpuReserveBytes +
            there.communication_bytes(plan.layout, plan.zero_stage)) /

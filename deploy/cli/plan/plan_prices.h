@@ -39,8 +39,9 @@ struct PricedPlan {
   PricedMachine machine = {};
   int64_t num_gpus = 0;
   int64_t gpu_memory_bytes = 0;
-  std::string refusal = {};          // "" if the run fits
-  int64_t predicted_peak_bytes = 0;  // of the fullest process, if the run fits
+  std::string refusal = {};  // "" if the run fits
+  // Of the process that needs most memory; 0 unless the run fits.
+  int64_t predicted_peak_bytes = 0;
 
   double price_per_hour() const {
     return machine.price_per_hour * static_cast<double>(machine.number);

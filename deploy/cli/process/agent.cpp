@@ -32,7 +32,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::milliseconds(20);
-// Longer than workers may take for saving.
+// Longer than a worker may take to save (worker/control/agent_loss.h).
 constexpr auto kTimeToSave = std::chrono::seconds(35);
 
 std::string advertise_host(const AgentOptions& options) {
@@ -388,7 +388,7 @@ class Agent {
   Clock::time_point next_notice_{};  // earliest time to look for a notice again
   bool has_shown_notice_ = false;
   bool is_taken_away_ = false;  // the coordinator accepted the notice
-  bool is_forsaken_ = false;    // no answer to a request to stop
+  bool is_forsaken_ = false;    // a request to stop got no answer
   // When the workers were asked to save because the coordinator is silent.
   std::optional<Clock::time_point> asked_to_save_;
 };

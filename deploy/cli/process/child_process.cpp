@@ -153,7 +153,7 @@ ChildProcess::ChildProcess(ChildOptions options)
   if (state_->pid < 0) {
     error = fork_error;
   } else {
-    setpgid(state_->pid, state_->pid);  // either process may run first
+    setpgid(state_->pid, state_->pid);  // the child calls it too
     // A successful exec closes the pipe without writing to it.
     ssize_t count;
     do {

@@ -43,7 +43,7 @@ bool take_value_range(configs::RunConfig& config);
 // judged its anchors already, or has no data set.
 bool wants_anchors(const configs::RunConfig& config);
 
-// Whether anchors were judged at this start, not by the resumed run.
+// Whether anchors were judged for a new run; false if a run is resumed.
 bool has_judged_anchors(const configs::RunConfig& config);
 
 }  // namespace headroom::cli

@@ -24,10 +24,10 @@ std::string torchelastic_error(const std::string& reason,
 // there is such a file. Never throws: the exit code is enough.
 void leave_failure(const LauncherJob& job, const std::string& reason) noexcept;
 
-// The agent's end of the socket; the agent holds it from its start.
+// The agent's end of the socket, which exists as long as the agent runs.
 class LocalVerdict {
  public:
-  // Throws Error (exit 5) if another agent of the same start exists.
+  // Throws Error (exit 5) if the job already has an agent on this machine.
   explicit LocalVerdict(const LauncherJob& job);
   ~LocalVerdict();
   LocalVerdict(const LocalVerdict&) = delete;

@@ -281,8 +281,8 @@ class Reader {
   }
 
   void read_devices(LauncherPlace& place) const {
-    // Slurm may write the kind first: "h100:2". A list of kinds has no single
-    // number.
+    // Slurm may write the kind of card first: "h100:2". A list of several kinds
+    // has no single number.
     const std::string text = text_of(row_.devices);
     const auto number =
         text.find(',') == std::string::npos

@@ -49,8 +49,8 @@ struct LauncherJob {
   // (Started::kWorkers): 0 becomes the agent, the others wait for its end.
   int local_worker = 0;
   int local_workers = 1;
-  // Equal in all processes that share an agent; different for every other start
-  // of a job on this machine.
+  // Equal in all processes that share an agent. Other jobs on this machine, and
+  // earlier starts of this job, have other keys.
   std::string local_key;
   // For a launcher that restarts its processes: `starter` is equal in all
   // starts by one launcher process; `run_key` is equal in all starts of the

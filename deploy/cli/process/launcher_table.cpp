@@ -8,7 +8,7 @@ namespace headroom::cli {
 namespace {
 
 // Slurm also sets SLURM_PROCID and SLURM_NTASKS in the batch script and in an
-// interactive shell. There the number of the step is a special one, or missing.
+// interactive shell. There SLURM_STEP_ID has a reserved value, or is missing.
 bool is_task_of_srun(const Environment& environment) {
   constexpr int64_t kFirstSpecialStep = 0xfffffff0;
   return parse_whole(environment.at("SLURM_STEP_ID"), 0, kFirstSpecialStep - 1)

@@ -30,7 +30,7 @@ enum class HostList {
   kNone,
   kLines,        // a name or address on each line
   kJson,         // ["algo-1", "algo-2"]
-  kCommas,       // a,b; `hosts` may contain one '*' for the task's name
+  kCommas,       // "a,b"; a '*' in `hosts` stands for the task's name
   kCounts,       // "a 4 b 4": a name and its number of slots, repeated
   kFileOfSlots,  // the name of a file: a name per line, repeated for each slot
 };

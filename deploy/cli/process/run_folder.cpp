@@ -42,7 +42,8 @@ void remove_stale_log(const fs::path& file) {
   std::error_code error;
   const bool is_log = !fs::exists(file, error) || fs::is_empty(file, error) ||
                       start == run_files::kLogMagic;
-  // The lock's file stores the log's length; the next log starts at zero.
+  // The lock file has the number of the log's last record: clear it for the
+  // next log.
   const bool is_removed = is_free && is_log && ::ftruncate(lock, 0) == 0;
   if (is_removed) fs::remove(file, error);
   ::close(lock);

@@ -19,8 +19,8 @@ namespace headroom::cli {
 
 class RunFolder {
  public:
-  // Takes `wanted` itself if it `may_exist`, else the first free name among it
-  // and its numbered variants.
+  // Uses the folder `wanted` if it `may_exist`; otherwise creates `wanted`, or
+  // the first of its numbered variants that does not exist.
   RunFolder(const std::filesystem::path& wanted, bool may_exist);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;

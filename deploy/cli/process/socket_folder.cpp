@@ -19,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kPrefix = "headroom-sockets-";
-// The path of a socket has at most 107 characters, which must also suffice for
-// the socket's name.
+// The path of a socket has at most 107 characters, including the socket's name
+// in the folder.
 constexpr size_t kLongestFolder = 64;
 
 fs::path parent_folder() {

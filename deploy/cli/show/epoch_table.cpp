@@ -33,7 +33,7 @@ struct ColumnShape {
   Column column;
   const char* name;
   size_t width;  // includes the space before the column
-  int rank;      // columns of the highest rank are left out first
+  int rank;      // the largest ones are left out first
 };
 
 // The columns in the order of the table.

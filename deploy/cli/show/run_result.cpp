@@ -207,7 +207,7 @@ FolderState read_folder(const std::string& run_directory) {
   FolderState state;
   state.config =
       configs::parse_run_config(yaml::read_config_file(file, "status"), file);
-  // The files of a resumed run still contain the end of its earlier start.
+  // The run_over event of a live run was written before the run was resumed.
   state.is_live = is_live(run_directory);
   for (records::EventLine& newest : records::last_events(run_directory, 1)) {
     if (newest.kind == to_string(EventKind::kRunOver) && !state.is_live) {

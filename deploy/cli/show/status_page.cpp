@@ -59,7 +59,8 @@ std::vector<RankLine> ranks_of(const coordinator::RunStatus& status) {
   return ranks;
 }
 
-// Keeps the `most` fullest ranks, in rank order. Returns the number left out.
+// Keeps the `most` ranks that use most memory, in rank order. Returns the
+// number of ranks left out.
 size_t keep_fullest(std::vector<RankLine>& ranks, size_t most) {
   if (ranks.size() <= most) return 0;
   std::ranges::stable_sort(ranks, std::ranges::greater(), &RankLine::measured);

@@ -23,7 +23,7 @@ class StatusPage {
 
   // The page: state and reason, progress, losses, the newest validation, each
   // rank's memory and the newest five events. It fits into the terminal: if
-  // there are too many ranks, the fullest are shown.
+  // there are too many ranks, those that use most memory are shown.
   std::vector<std::string> lines(const coordinator::RunStatus& status,
                                  TerminalSize size, coordinator::TimePoint now);
 

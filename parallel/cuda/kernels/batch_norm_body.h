@@ -185,7 +185,7 @@ class ChannelTargets {
     const double n = to_.values[group];
     const double mean = sums[0] / n;
     const double squares = sums[1] - n * mean * mean;
-    // Rounding may make a constant channel slightly negative; NaN stays NaN.
+    // `squares` of a constant channel may round below 0; NaN stays NaN.
     const double centred = squares < 0 ? 0 : squares;
     put(to_.statistics, group, mean, 1 / std::sqrt(centred / n + to_.epsilon));
     if ((to_.counted >> group & 1) == 0) return;

@@ -100,7 +100,7 @@ __device__ void finish_tile(const Map& map, const SumTargets& to,
   constexpr int kWide = TileValues<A, V>::kWide;
   __shared__ double shared[kMapThreads * kWide];  // [rows, 2, width]
   const int width = tile_width<V>();
-  // Threads form columns; the rows of threads divide the chunks.
+  // The block has rows x columns threads; each row adds up part of the chunks.
   const int columns = 2 * width / kWide;
   const int rows = kMapThreads / columns;
   const int own = own_thread();
@@ -460,7 +460,7 @@ int launch_any(const BatchNormArguments& arguments, const SumTargets* to,
   return cudaErrorInvalidValue;
 }
 
-constexpr int kArrivalSlots = 32;  // number of streams
+constexpr int kArrivalSlots = 32;  // streams with counters of their own
 
 __device__ unsigned arrival_counters[kArrivalSlots][kMostTiles];
 

@@ -1,7 +1,6 @@
-// The end of a step over a flat buffer as CUDA threads run it, in plain C++; a
-// test runs the same code on the CPU. It consists of the gradient norm;
-// accumulation, clipping, optimizer and EMA in one pass; and the running
-// statistics.
+// What CUDA threads compute on a flat buffer at the end of a step, in plain
+// C++; a test runs the same code on the CPU: the gradient norm; accumulation,
+// clipping, optimizer and EMA in one pass; and the running statistics.
 //
 // The flat buffer is divided into pieces, each within one parameter group; a
 // block of threads processes one piece. Elements in no group (frozen layers,
@@ -24,8 +23,8 @@ struct FlatBufferPiece {
 };
 static_assert(sizeof(FlatBufferPiece) == kPieceBytes);
 
-// Pointers are device pointers, to arrays of the flat buffer's elements, float
-// or double, which do not overlap.
+// The `void` pointers are device arrays of float or double, with one element
+// per element of the flat buffer. They do not overlap.
 struct FlatBufferArguments {
   bool is_double = false;
   void* parameters = nullptr;
@@ -55,7 +54,7 @@ struct RunningArguments {
   bool is_double = false;
   void* statistics = nullptr;
   void* average = nullptr;
-  const double* sums = nullptr;     // over the step's groups
+  const double* sums = nullptr;     // over all groups of the step
   const int64_t* places = nullptr;  // index into `sums` for each element
   int64_t size = 0;
   double momentum = 0;

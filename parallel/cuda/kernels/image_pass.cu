@@ -12,11 +12,11 @@ namespace headroom::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBytes = 16;  // per thread: one load
+constexpr int kBytes = 16;  // that a thread loads at once
 
-// Level / largest level, with the same bits as a float32 division for every
-// level: the remainder of the product is exact and corrects it. A division
-// would take more instructions, and a branch per level.
+// Returns level / largest level: the product with the inverse, corrected by the
+// product's exact remainder. For every level it has the same bits as a float32
+// division, which would take more instructions and a branch.
 template <typename T, typename Level>
 __device__ T scaled(Level level) {
   constexpr float kMost = sizeof(Level) == 1 ? 255.0f : 65535.0f;

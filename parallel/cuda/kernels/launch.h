@@ -13,7 +13,7 @@ namespace headroom::cuda {
 
 enum class ElementType { kFloat64, kFloat32, kBFloat16, kFloat16 };
 
-inline constexpr int kMostGroups = 64;  // groups of one launch
+inline constexpr int kMostGroups = 64;  // most groups of one launch
 
 // Group g has the pixels [begin[g], begin[g + 1]).
 struct PixelGroups {

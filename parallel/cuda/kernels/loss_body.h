@@ -22,13 +22,13 @@ constexpr int kLanes = 32;
 constexpr int kLossParts = 2;  // cells and matches
 constexpr int kLossSums = 3;   // box, obj, cls
 constexpr int kLossLevels = 5;
-constexpr int kFit = 5;  // numbers kept for a match
+constexpr int kFit = 5;  // a match's box gradient (4) and objectness target
 
 struct LossLevel {
   const void* head = nullptr;  // [num_cells, fields]
   int64_t num_cells = 0;
   const int32_t* num_matches = nullptr;
-  const int32_t* cells = nullptr;  // cells of the matches, ascending
+  const int32_t* cells = nullptr;  // each match's cell, ascending
   const int32_t* classes = nullptr;
   const void* boxes = nullptr;
   const void* anchors = nullptr;

@@ -8,8 +8,8 @@ namespace {
 
 constexpr int kWarps = kLossThreads / kLanes;
 constexpr unsigned kAllLanes = 0xffffffffu;
-// Number of blocks that a multiprocessor runs at a time. To allow this, the
-// compiler keeps some numbers of the box loss in memory; more threads hide the
+// Number of blocks that a multiprocessor runs at a time. The compiler must then
+// spill some registers of the box loss to memory, but more threads hide the
 // latency of loading cells.
 constexpr int kBlocksAtATime = 4;
 

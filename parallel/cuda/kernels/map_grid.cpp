@@ -8,8 +8,8 @@
 namespace headroom::cuda {
 namespace {
 
-// Pixels per thread: at least as many as it loads at a time. If it writes them,
-// few enough that other blocks can compensate for a late block.
+// Pixels per thread: at least as many as a thread loads at a time. A pass that
+// writes a map gets few, so that other blocks can compensate for a late block.
 constexpr int64_t kLeastPixels = 4;
 constexpr int64_t kMostPixels = 32;
 

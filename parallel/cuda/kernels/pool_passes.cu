@@ -20,8 +20,8 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kBlocks = 4;        // minimum number of blocks per multiprocessor
 constexpr int kMostColumns = 32;  // threads for the channels of a cell
-// Number of cells of a row that are loaded together: a row of the most common
-// window.
+// Number of adjacent cells of a row that are loaded together: the width of the
+// most common window.
 constexpr int kAtOnce = 5;
 
 __device__ inline int smaller(int a, int b) { return a < b ? a : b; }
@@ -193,8 +193,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       from += kAtOnce * a.from_stride;
       chosen += kAtOnce * a.channels;
       // Position of the thread's first cell in the first of these windows. If
-      // the cell is above or below the window, this is a number that no choice
-      // has.
+      // the cell is above or below the window, no choice equals this number.
       const int cell =
           (at.top + a.window - row) * a.window - 1 - (column - at.left);
       HEADROOM_UNROLL

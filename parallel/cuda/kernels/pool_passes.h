@@ -34,7 +34,8 @@ struct PoolArguments {
   // True if channels can be loaded and stored 16 bytes at a time.
   bool is_aligned = false;
 
-  // Number of columns of kPoolRows cells; kernels count them in 31 bits.
+  // Number of strips, each of kPoolRows cells below each other. It must fit
+  // into 31 bits.
   int64_t strips() const {
     return samples * ((to_rows + kPoolRows - 1) / kPoolRows) * width;
   }

@@ -12,7 +12,7 @@ namespace headroom::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlocksPerMultiprocessor = 4;  // at 64 registers per thread
+constexpr int kBlocksPerMultiprocessor = 4;  // leaves 64 registers a thread
 
 // A row of blocks renders one sample, so all its threads read one recipe.
 template <typename Level>
