@@ -24,7 +24,7 @@ const std::vector<std::string> kTrainAndVal = {"train", "plan", "coordinator",
                                                "val"};
 const std::vector<std::string> kVal = {"val"};
 
-// A key with a flag.
+// A configuration key that a command-line flag can set too.
 Option flag(std::string name, Option::Member member, const std::string& form,
             std::vector<std::string> commands, std::string advice,
             OptionRules rules = {}) {
@@ -35,7 +35,7 @@ Option flag(std::string name, Option::Member member, const std::string& form,
   return made;
 }
 
-// A key without a flag, for --set and run.yaml only.
+// A configuration key without a flag, for --set and run.yaml only.
 Option key(std::string name, Option::Member member, std::string advice,
            OptionRules rules = {}) {
   return flag(std::move(name), member, "", {}, std::move(advice),

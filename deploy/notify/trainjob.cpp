@@ -85,7 +85,7 @@ class TrainJob final : public Delivery {
   }
 
   void send(const Post& post) override {
-    // The last report stays due until it has arrived.
+    // The last report is sent again until it has arrived.
     is_new_ = exit_code_.has_value();
     post({.body = Json{{"trainerStatus", status()}}.dump(),
           .authorization = "Bearer " + read_token(server_.token),

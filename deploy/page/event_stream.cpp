@@ -91,7 +91,8 @@ ssize_t EventStream::fill(Reader& reader, char* buffer, size_t max) {
     } else if (now - reader.last_sent >= sign_of_life_) {
       reader.sending = kAlive;
     } else {
-      // Without the suspension the server would call again at once.
+      // Without the suspension the server would call this function again at
+      // once.
       reader.waits = true;
       MHD_suspend_connection(reader.connection);
       return 0;

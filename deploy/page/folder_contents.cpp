@@ -105,7 +105,7 @@ std::vector<Picture> pictures_in(const fs::path& run_directory) {
 
 std::string stamp_of(const fs::path& run_directory) {
   std::string stamp;
-  // The folder's own time changes with its list of files.
+  // The folder's modification time changes with its list of files.
   for (const char* name :
        {".", run_files::kRun, run_files::kPlan, run_files::kEvents,
         run_files::kResults, run_files::kSummary, run_files::kCheckpoints}) {

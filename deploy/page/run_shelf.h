@@ -41,10 +41,11 @@ class RunShelf {
   // Throws what source.places() throws.
   explicit RunShelf(RunSource source, bool may_stop = false);
 
-  // The JSON text that the page follows: {"live": id, "may_stop", "status": of
-  // the live run, "runs": [{"id", "held", "stamp", "steps": bytes of
-  // steps.jsonl}]}. A run's document is new when its stamp or "held" has
-  // changed.
+  // The JSON text that is sent to the page when it changes: {"live": id,
+  // "may_stop", "status": of the live run, "runs": [{"id", "held": whether a
+  // coordinator writes the folder, "stamp": stamp_of(folder), "steps": size of
+  // steps.jsonl in bytes}]}. The page reads a run's document again when "stamp"
+  // or "held" changes.
   std::string news();
 
   // The text that `make` returns for a run, made once for all readers that ask

@@ -42,10 +42,10 @@ class CountingAllocator final : public c10::Allocator, public MemoryMeter {
   // exist already are not counted. May be called again.
   static void install();
 
-  // Gives the calling thread its own account: the thread's later allocations
-  // count there, and the other methods, called from this thread, refer to this
-  // account. A block counts for the thread that allocated it, until any thread
-  // frees it.
+  // Gives the calling thread its own counters and limit (an Account): its later
+  // allocations count there, and the other methods, called from this thread,
+  // refer to this account. A block counts for the thread that allocated it,
+  // until any thread frees it.
   static void count_separately();
 
   // From now on counts the calling thread's allocations as host memory, which

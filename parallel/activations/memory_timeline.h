@@ -1,5 +1,5 @@
-// MemoryTimeline: records every allocation and release of one account, with
-// time and category, and the phases of the steps.
+// MemoryTimeline: records every allocation and release that one MemoryMeter
+// counts, with time and category, and the phases of the steps.
 //
 // The capacity is fixed: when it is full, further events are dropped and
 // is_full() is true. Its own memory is not counted. It must outlive its use by

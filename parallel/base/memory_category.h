@@ -106,8 +106,9 @@ class WorkspaceScope final : public MemoryCategoryScope {
   explicit WorkspaceScope(int64_t result_bytes, int64_t other_result_bytes = 0)
       : MemoryCategoryScope(Results{result_bytes, other_result_bytes}) {}
 
-  // The largest number of workspace bytes between two results so far, on a
-  // device. REQUIRES: no scope inside this one is open.
+  // The largest value so far of this sum: workspace bytes allocated on a device
+  // before the first result, plus those allocated since the latest result.
+  // REQUIRES: no scope inside this one is open.
   int64_t workspace_bytes() const { return most_scratch(); }
 };
 

@@ -39,14 +39,14 @@ class Connection {
     }
   }
 
-  // Queues a sum. Returns its number.
+  // Queues an all-reduce. Returns its number.
   int64_t add_sum(at::Tensor flat, ReduceOp op) {
     throw_if_failed("all_reduce");
     waiting_.push_back({std::move(flat), op});
     return num_added_++;
   }
 
-  // Runs the queued sums up to and including number `last`.
+  // Runs the queued all-reduces up to and including number `last`.
   void carry_out(int64_t last) {
     throw_if_failed("all_reduce");
     guard([&] {
@@ -58,7 +58,7 @@ class Connection {
     });
   }
 
-  // Runs all queued sums, then body(group).
+  // Runs all queued all-reduces, then body(group).
   template <typename Body>
   void run(const char* operation, const Body& body) {
     throw_if_failed(operation);

@@ -54,8 +54,9 @@ class OperationWatch {
 
  private:
   const std::chrono::milliseconds timeout_;
-  std::deque<Operation> under_way_;       // only the first can have begun
-  std::optional<PeerPatience> patience_;  // set once the first has begun
+  // In the order of the stream: only the first operation can have begun.
+  std::deque<Operation> under_way_;
+  std::optional<PeerPatience> patience_;  // set once that operation has begun
 };
 
 }  // namespace headroom::cuda

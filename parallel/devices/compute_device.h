@@ -29,8 +29,8 @@ class ComputeDevice {
     return at::TensorOptions(device_).dtype(type);
   }
 
-  // The meter of the device's tensors. On the CPU it is the calling thread's
-  // account (counting_allocator.h).
+  // Counts and limits the memory of the device's tensors. On the CPU it refers
+  // to the counters that the calling thread uses (counting_allocator.h).
   activations::MemoryMeter& memory() const;
   // Returns nullptr on the CPU.
   kernels::DeviceKernels* kernels() const;

@@ -117,7 +117,7 @@ void time_layers(const configs::RunConfig& config, const plan::Plan& plan,
 
 // Assumed rates of unmeasured links. NVSwitch: nccl-tests on eight H200 sum 4
 // MiB at 107 GB/s and 128 MiB at 402 GB/s; these values agree within a tenth. A
-// data sheet adds up both directions.
+// data sheet gives the sum of both directions, twice the rate of one.
 constexpr double kLinkShare = 0.9;
 constexpr double kSwitchLatency = 4e-6;
 constexpr predict::Link kPcie{.bytes_per_second = 12e9,

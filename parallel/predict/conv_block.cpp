@@ -10,7 +10,7 @@ namespace {
 struct Block {
   Convolution convolution;
   int64_t around = 0;  // halo rows above and below together
-  Map x;               // the input map, without its buffer
+  Map x;               // the input map's shape and node; memory is null
   int64_t output_bytes = 0;
   int64_t norm_bytes = 0;  // bytes of one parameter per channel
 };

@@ -97,10 +97,10 @@ int64_t inputs_in_blocks(const Convolution& convolution) {
              : round_up(convolution.in_channels, 16);
 }
 
-// Weights are padded to blocks of 16 channels. Some shapes also have rows of
-// sums: without AVX-512 at most an eighth more bytes for 64 to 255 output
-// channels and a 32nd more from 256 on; otherwise at most a 32nd more for 1x1
-// kernels.
+// Weights are padded to blocks of 16 channels. For some shapes oneDNN also
+// stores rows of sums beside them. These rows add at most 1/8 of the weights'
+// bytes (AVX2, 64 to 255 output channels), 1/32 (AVX2, 256 or more) or 1/32
+// (other 1x1 kernels).
 int64_t blocked_weight_bytes(const Convolution& convolution,
                              const MicroBatchShape& shape) {
   if (is_depthwise(convolution))

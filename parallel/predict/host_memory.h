@@ -44,8 +44,9 @@ int64_t state_copy_bytes(const std::vector<layers::LayerCost>& layers,
 // Bytes that the writing rank needs to draw the largest picture.
 int64_t picture_bytes(const configs::RunConfig& config);
 
-// How a limit is divided. The training loader gets the bytes that the others
-// leave: at least its minimum and at most three quarters.
+// How the host memory limit is divided. Of the bytes that the state copy and
+// pictures leave, the training loader gets at most three quarters, and at least
+// its minimum if there is room.
 struct HostShares {
   int64_t training = 0;  // 0 if unlimited
   int64_t validation = 0;

@@ -175,8 +175,8 @@ StepTimeline step_timeline(const MemoryRequest& request,
   int64_t fullest = 0;
   for (const PartMemory& part : timeline.parts)
     fullest = std::max(fullest, part.kept_bytes + part.scratch_bytes);
-  // The rest of the peak counts as state: it is held during the whole step, for
-  // example by a captured graph.
+  // The remaining peak memory counts as state: it is held during the whole
+  // step, for example by a captured graph.
   timeline.state_bytes = timeline.peak_bytes - fullest;
   for (PartMemory& part : timeline.parts)
     part.kept_bytes += timeline.state_bytes;

@@ -38,7 +38,8 @@ MemoryEstimate estimate_start_up(const MemoryRequest& request,
                                  const plan::MeshCoordinates& rank);
 // Memory of a validation. If request.validation is not set, returns the plan's
 // bound: Plan::validation_images at the largest size of a validation batch.
-// Without a validation only the state between steps counts.
+// If there are no images to validate, returns the bytes held between steps and,
+// under ZeRO, those of the weights gathered from other ranks.
 MemoryEstimate estimate_validation(const MemoryRequest& request,
                                    const plan::MeshCoordinates& rank);
 MemoryEstimate estimate_checkpoint(const MemoryRequest& request,

@@ -3,9 +3,9 @@
 //
 // Needs two passes over the same images: first the extremes, then a histogram
 // of 2,048 bins between them. The chosen range has the least mean squared
-// error: an end is moved inwards as long as the error of the cut values (their
-// distance squared) is less than the gain from finer steps (a step squared over
-// 12).
+// error: an end is moved inwards as long as the error of the clipped values
+// (their distance squared) is less than the gain from finer steps (a step
+// squared over 12).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -66,8 +66,9 @@ struct StatisticsResult {
 struct GradientSumsResult {
   at::Tensor weight_gradient;
   at::Tensor bias_gradient;
-  at::Tensor sums;   // sums of dz and of dz * n; undefined if not wanted
-  at::Tensor means;  // sums / values; undefined if not wanted
+  at::Tensor sums;  // sums of dz and of dz * n; undefined if not wanted
+  // The sums divided by the number of values; undefined if not wanted.
+  at::Tensor means;
   // true: add to the two gradients instead of overwriting them
   bool adds_gradients = false;
 };

@@ -38,7 +38,7 @@ class ProgramLayer final : public Layer {
 
   const layers::LayerProgram program_;
   const std::vector<std::vector<int>> released_;
-  // One for each block of the program.
+  // One for each element of program_.blocks.
   std::vector<std::unique_ptr<ConvolutionModule>> modules_;
 };
 

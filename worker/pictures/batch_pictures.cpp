@@ -262,8 +262,8 @@ BatchPicture::BatchPicture(const loader::LoaderOptions& options, int64_t index)
   samples.resize(static_cast<size_t>(count));
   if (count == 0) return;
   grid_.emplace(count, batch_.height, batch_.width);
-  // Each image fits into the batch's size; the images of a mosaic are as large,
-  // in proportion, as in training.
+  // Each image is scaled to fit into a cell of the grid. In a mosaic it has the
+  // same size relative to the mosaic as in training.
   images_.emplace(*options_.dataset, grid_->cell_height(), grid_->cell_width(),
                   options_.image_limits());
 }

@@ -63,7 +63,7 @@ class Results {
 };
 
 // Counts of checkpoints in one session of a run. `skipped`: checkpoints that
-// became due while another one was being written.
+// were not written because another one was being written.
 struct CheckpointCounts {
   int64_t written = 0, skipped = 0, failed = 0;
   int64_t bytes = 0;  // size of the written checkpoints

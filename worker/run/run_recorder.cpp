@@ -164,8 +164,8 @@ void RunRecorder::open(const std::string& newest_line) {
 void RunRecorder::open_files(const std::string& newest_line) {
   const configs::RunConfig& config = run_.config;
   const bool resumed = run_.continues();
-  // A resumed run replaces existing checkpoints. A later generation may go on
-  // without free space.
+  // A resumed run replaces its checkpoints, so it needs space for only one
+  // more. A later generation continues even if the disk is full.
   const int64_t checkpoints = run_.assignment.generation > 1 ? 0
                               : resumed                      ? 1
                                         : config.keep_checkpoints + 1;

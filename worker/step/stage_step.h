@@ -42,10 +42,11 @@ struct StepOptions {
   bool skip_non_finite = false;
   FaultInjection* faults = nullptr;  // borrowed; may be null
   int64_t host_memory_limit = 0;     // most bytes to offload; 0 means no limit
-  // Assigns targets to micro-batches that are smaller than the plan's. Without
-  // it micro-batches are never made smaller.
+  // Assigns targets to micro-batches that are smaller than the plan's. If it
+  // is not set, micro-batches are never made smaller.
   loader::AssignTargets assign = {};
-  // The run's request to the memory model; without it no memory is predicted.
+  // The run's request to the memory model; if it is not set, no memory is
+  // predicted.
   std::optional<predict::MemoryRequest> memory = {};
   Teacher* teacher = nullptr;  // borrowed; may be null
   DevicePrefetcher::FollowingBatch following = {};

@@ -36,7 +36,7 @@ class StepPrediction {
                   std::vector<plan::ActivationPolicy> policies);
 
   // Whether the workspaces of all convolutions were known before the step, on a
-  // device. If not, the step's prediction does not count.
+  // device. If not, the step's memory is not compared with its prediction.
   bool knew_workspaces() const;
 
   // A warning if the step needed more than the newest predict(), once for each

@@ -28,10 +28,10 @@ enum class Started {
 // The form of the launcher's list of machines.
 enum class HostList {
   kNone,
-  kLines,        // a name or address on each line
-  kJson,         // ["algo-1", "algo-2"]
-  kCommas,       // "a,b"; a '*' in `hosts` stands for the task's name
-  kCounts,       // "a 4 b 4": a name and its number of slots, repeated
+  kLines,   // a name or address on each line
+  kJson,    // ["algo-1", "algo-2"]
+  kCommas,  // separated by commas; a '*' in `hosts` stands for the task's name
+  kCounts,  // "a 4 b 4": a name and its number of slots, repeated
   kFileOfSlots,  // the name of a file: a name per line, repeated for each slot
 };
 

@@ -13,9 +13,9 @@ constexpr int64_t kLinesAHeader = 20;
 
 }  // namespace
 
-// Whether a line about the current epoch is due. Log lines keep the order of
-// the events: an epoch gets no line before the lines of the previous epoch. A
-// resumed run starts in an epoch whose predecessor gets no line.
+// Whether to print a line about the current epoch now. Log lines keep the order
+// of the events: an epoch gets no line before the lines of the previous epoch.
+// A resumed run starts in an epoch whose predecessor gets no line.
 bool ProgressReporter::is_time_for_a_line(const wire::RunProgress& progress,
                                           coordinator::TimePoint now) const {
   const bool is_next =
@@ -56,7 +56,8 @@ ProgressReporter::Output ProgressReporter::update(
   return output;
 }
 
-// Adds the line of the waiting epoch, and the header if it is due.
+// Adds the line of the epoch in `waiting_`, if any. The header comes first if
+// it has changed or is kLinesAHeader lines back.
 void ProgressReporter::put_epoch(Output& output) {
   if (!waiting_) return;
   const std::string header = epoch_header(waiting_->trained.num_epochs, width_);

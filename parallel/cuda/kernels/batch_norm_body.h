@@ -158,7 +158,8 @@ HEADROOM_HD void finish_value_sums(const Map& map, int group, int64_t channel,
   sums[0] += n * shift;
 }
 
-// Converts sums of dz * (y - rounded mean) to sums of dz * n.
+// Converts sums of dz * (y - rounded mean) to sums of dz * n, where n is the
+// normalised value (y - mean) / deviation.
 template <typename Map>
 HEADROOM_HD void finish_gradient_sums(const Map& map, int group,
                                       int64_t channel, double (&sums)[2]) {

@@ -33,7 +33,8 @@ struct BatchNormArguments {
   const double* statistics = nullptr;  // [groups, 2, C]: mean, 1 / deviation
   const void* weight = nullptr;        // [C]
   const void* bias = nullptr;
-  // [groups, 2, C]: means of dz and of dz * n; nullptr means zeros
+  // [groups, 2, C]: means of dz and of dz * n, where n is the normalised value;
+  // nullptr means zeros
   const double* means = nullptr;
   const double* sums = nullptr;  // [groups, 2, C]: for headroom_use_sums
   void* partial = nullptr;       // memory of partial_bytes() bytes
@@ -50,7 +51,7 @@ struct SumTargets {
   double* statistics = nullptr;  // [groups, 2, C]: mean, 1 / deviation
   // [2, C]: mean and unbiased variance of each group in `counted` are added.
   double* running = nullptr;
-  double* means = nullptr;          // [groups, 2, C]: sums / values
+  double* means = nullptr;  // [groups, 2, C]: the sums divided by `values`
   void* weight_gradient = nullptr;  // [C], in the weights' type
   void* bias_gradient = nullptr;
   bool adds_gradients = false;  // true: add to the two gradients

@@ -39,8 +39,8 @@ __device__ int64_t first_channel(const BlockPlace& place) {
 }
 
 // Returns 0, which the compiler cannot predict. Data at an index to which it is
-// added is read again in each iteration, which costs less than keeping the data
-// in registers.
+// added is read again in each iteration. Otherwise the compiler would keep the
+// data in registers, which costs more than the reads.
 __device__ inline int zero_anew() {
   int zero = 0;
   asm volatile("" : "+r"(zero));

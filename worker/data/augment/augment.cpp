@@ -166,7 +166,7 @@ PlannedPicture load_mosaic(const WarpedMosaic& mosaic, codecs::ImageSize target,
           warp_boxes(built.boxes, mosaic.warp, target)};
 }
 
-// All draws of a sample that do not depend on the content of images.
+// All random values of a sample that do not depend on the content of images.
 struct MosaicDraws {
   WarpedMosaic first;
   std::optional<WarpedMosaic> second;

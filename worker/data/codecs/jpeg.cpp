@@ -197,7 +197,8 @@ bool guarded_skip(Reader& reader, JSAMPLE* scratch, JDIMENSION rows) {
   return true;
 }
 
-// Reads up to the end marker: data left over before it counts as damage.
+// Reads up to the end marker. Unread data before it means that the file is
+// damaged.
 bool guarded_finish(Reader& reader) {
   if (setjmp(reader.jump) != 0) return false;
   jpeg_finish_decompress(&reader.info);
