@@ -1,9 +1,9 @@
 #!/bin/sh
 # Starts the program of its own name with the libraries beside it and with
 # LibTorch. HEADROOM_LIBTORCH names the folder that contains torch/ 2.11.0; for
-# a pip installation that is site-packages. HEADROOM_NO_LIBTORCH is the message
-# to print if the caller (deploy/wheel) has searched for LibTorch without
-# success.
+# a pip installation that is site-packages. A caller that searches for LibTorch
+# (deploy/wheel) sets HEADROOM_PIP_LIBTORCH to the folder, or
+# HEADROOM_NO_LIBTORCH to the message to print if there is none.
 set -eu
 
 name="$(basename "$0")"
@@ -28,7 +28,7 @@ needs_libtorch() {
 }
 
 libraries="$here/lib"
-root="${HEADROOM_LIBTORCH:-}"
+root="${HEADROOM_LIBTORCH:-${HEADROOM_PIP_LIBTORCH:-}}"
 if [ -n "$root" ]; then
   [ -f "$root/torch/lib/libtorch_cpu.so" ] ||
     die "HEADROOM_LIBTORCH=$root holds no torch/lib/libtorch_cpu.so: name the folder that holds torch/"
@@ -51,8 +51,9 @@ if [ -n "$root" ]; then
 elif needs_libtorch "$@"; then
   die "${HEADROOM_NO_LIBTORCH:-HEADROOM_LIBTORCH is not set: name the folder that holds torch/ 2.11.0}"
 fi
-unset HEADROOM_NO_LIBTORCH
-# Other programs, such as ffmpeg, are started with the former path.
+unset HEADROOM_NO_LIBTORCH HEADROOM_PIP_LIBTORCH
+# Programs of the user, such as ffmpeg, are started with the former path
+# (parallel/base/environment.h).
 export HEADROOM_FORMER_LIBRARY_PATH="${HEADROOM_FORMER_LIBRARY_PATH-${LD_LIBRARY_PATH-}}"
 export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 exec "$here/libexec/$name" "$@"

@@ -19,6 +19,7 @@
 #include "deploy/cli/process/file_descriptor.h"
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/line_log.h"
+#include "deploy/records/bounded_lines.h"
 #include "deploy/records/line_follower.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
@@ -38,7 +39,8 @@ constexpr auto kProgressInterval = std::chrono::seconds(5);
 constexpr auto kTimeAtEnd = std::chrono::seconds(10);
 // How long a program may take to end when it is asked to.
 constexpr milliseconds kLastWords(500);
-constexpr size_t kMostWaiting = 256 << 10;
+constexpr size_t kMostLines = 4096;
+constexpr size_t kMostBytes = 256 << 10;
 // A program's output is read at 400 KB/s at most.
 constexpr size_t kOutputPart = 4096;
 constexpr milliseconds kOutputPause(10);
@@ -74,7 +76,7 @@ class Follower {
     ChildOptions options;
     options.name = program.name;
     options.command = program.command;
-    options.extra_environment = program.environment;
+    options.environment = program.environment;
     options.passed_fds = program.passed_fds;
     options.input = reading.get();
     options.on_line = [this](const ChildLine& line) { take_output(line); };
@@ -83,30 +85,34 @@ class Follower {
 
   // Sets the first line. Lines that were added earlier are sent after it.
   void begin(const std::string& line) {
-    waiting_.insert(0, line + "\n");
+    writing_ = line + "\n";
     has_begun_ = true;
   }
-  // `must_arrive` is for the line of the run's end, which is never dropped.
-  void add(const std::string& line, bool must_arrive = false) {
-    if (!input_) return;
-    if (waiting_.size() + line.size() > kMostWaiting && !must_arrive) {
-      ++dropped_;
-      return;
-    }
-    waiting_ += line + "\n";
+  void add(const std::string& line) {
+    if (input_) waiting_.add(line + "\n");
+  }
+  // Progress is left out for a program that has not read all other lines.
+  void add_progress(const std::string& line) {
+    if (input_ && has_read_all()) writing_ = line + "\n";
+  }
+  // `line` tells how many lines were dropped: it drops no further one.
+  void end(const std::string& line) {
+    is_ending_ = true;
+    if (input_) waiting_.add_beyond_limits(line + "\n");
   }
 
-  bool has_read_all() const { return waiting_.empty(); }
-  int64_t dropped() const { return dropped_; }
+  bool has_read_all() const { return writing_.empty() && waiting_.empty(); }
+  int64_t dropped() const { return waiting_.dropped(); }
   bool is_running() { return !child_->exit_code(); }
 
   // Writes as much as fits into the pipe, and closes it if the program has
   // ended.
   void write_waiting() {
-    while (has_begun_ && input_ && !waiting_.empty()) {
+    while (has_begun_ && input_ && !has_read_all()) {
+      if (writing_.empty()) writing_ = waiting_.take_oldest();
       const ssize_t count =
-          ::write(input_->get(), waiting_.data(), waiting_.size());
-      if (count > 0) waiting_.erase(0, static_cast<size_t>(count));
+          ::write(input_->get(), writing_.data(), writing_.size());
+      if (count > 0) writing_.erase(0, static_cast<size_t>(count));
       if (count < 0 && errno == EAGAIN) break;
       if (count < 0 && errno != EINTR) close_input();
     }
@@ -116,8 +122,7 @@ class Follower {
   }
 
   void close_input_when_read() {
-    is_ending_ = true;
-    if (waiting_.empty()) close_input();
+    if (has_read_all()) close_input();
   }
 
   void ask_to_end() {
@@ -133,16 +138,13 @@ class Follower {
     if (is_running()) child_->terminate(milliseconds(0));
   }
   void say_dropped() {
-    if (dropped_ == 0) return;
+    if (dropped() == 0) return;
     say_("warning: " + program_.name +
-         " reads too slowly: " + counted(dropped_, "event") + " were dropped");
+         " reads too slowly: " + counted(dropped(), "event") + " were dropped");
   }
 
  private:
-  void close_input() {
-    input_.reset();
-    waiting_.clear();
-  }
+  void close_input() { input_.reset(); }
 
   void say_end() {
     const int exit_code = *child_->exit_code();
@@ -170,9 +172,9 @@ class Follower {
   LineLog& log_;
   const Say say_;
   std::optional<FileDescriptor> input_;
-  std::string waiting_;
+  std::string writing_;  // the rest of the line that is being written
+  records::BoundedLines waiting_{kMostLines, kMostBytes};
   bool has_begun_ = false;
-  int64_t dropped_ = 0;
   bool is_end_said_ = false;
   // Used only by the thread that reads the program's output.
   size_t output_ = 0;
@@ -257,7 +259,7 @@ struct EventPrograms::State {
     last_progress = now;
     newest_progress = std::move(line);
     for (const auto& follower : followers) {
-      if (follower->has_read_all()) follower->add(newest_progress);
+      follower->add_progress(newest_progress);
     }
   }
 
@@ -318,12 +320,11 @@ void EventPrograms::finish(int exit_code, const std::string& reason) {
   const auto& followers = state_->followers;
   state_->pass_on(/*is_over=*/true);
   for (const auto& follower : followers) {
-    follower->add(dumped({{"event", "run_end"},
+    follower->end(dumped({{"event", "run_end"},
                           {"exit_code", exit_code},
                           {"reason", reason},
                           {"dropped", follower->dropped()},
-                          {"seconds", kTimeAtEnd.count()}}),
-                  /*must_arrive=*/true);
+                          {"seconds", kTimeAtEnd.count()}}));
   }
   const Clock::time_point deadline = Clock::now() + kTimeAtEnd;
   const int interrupts = interrupts::count();

@@ -14,9 +14,9 @@
 // that has not ended after `seconds` is killed. `dropped` is the number of
 // events that were left out because this program read too slowly.
 //
-// No program delays a step or ends the run: up to 256 KiB of lines wait for a
-// program that does not read, and a program that ends gets no more lines. The
-// output of --on-event's programs goes to logs/on-event.jsonl in the run's
+// No program delays a step or ends the run: the newest 256 KiB of lines wait
+// for a program that does not read, and a program that ends gets no more lines.
+// The output of --on-event's programs goes to logs/on-event.jsonl in the run's
 // folder; a program that writes without end is slowed down.
 //
 // Threads: all functions are called from the main thread. Only finish() blocks.
@@ -37,7 +37,7 @@ namespace headroom::cli {
 struct EventProgram {
   std::string name;  // in messages: "--on-event notify.py"
   std::vector<std::string> command;
-  Environment environment = {};
+  Environment environment;  // for a program of the user: users_environment()
   std::vector<int> passed_fds = {};
   // The program's output lines are messages to the user, printed unchanged.
   bool speaks_to_user = false;

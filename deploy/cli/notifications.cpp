@@ -11,10 +11,10 @@
 #include "deploy/cli/commands.h"
 #include "deploy/cli/event_programs.h"
 #include "deploy/cli/process/file_descriptor.h"
-#include "deploy/cli/process/launcher_environment.h"
 #include "deploy/notify/addressees.h"
 #include "deploy/notify/delivery.h"
 #include "parallel/base/check.h"
+#include "parallel/base/environment.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 
@@ -42,7 +42,8 @@ std::string find_program(const std::string& name) {
   return "";
 }
 
-EventProgram program_of_user(const std::string& name) {
+EventProgram program_of_user(const std::string& name,
+                             const Environment& environment) {
   const std::string shown = "--on-event " + name;
   const std::string path = find_program(name);
   if (path.empty()) {
@@ -54,7 +55,7 @@ EventProgram program_of_user(const std::string& name) {
     throw Error("command line", shown + ": the file may not be executed",
                 "chmod +x " + path);
   }
-  return {.name = shown, .command = {path}};
+  return {.name = shown, .command = {path}, .environment = environment};
 }
 
 // A `notify` command of this executable, in a process of its own, which may
@@ -63,6 +64,7 @@ EventProgram own_program(const std::string& service, const std::string& name) {
   return {.name = name,
           .command = {fs::read_symlink("/proc/self/exe").string(), "notify",
                       service},
+          .environment = process_environment(),
           .speaks_to_user = true};
 }
 
@@ -81,7 +83,7 @@ class RequestedNotifications final : public Notifications {
     take_trainjob();
     std::istringstream names(line.value_of("--on-event"));
     for (std::string name; std::getline(names, name, '\n');) {
-      programs_.push_back(program_of_user(name));
+      programs_.push_back(program_of_user(name, users_));
     }
   }
 
@@ -126,13 +128,15 @@ class RequestedNotifications final : public Notifications {
                   "leave out --mlflow");
     }
     script_ = memory_file(notify::mlflow_script());
+    Environment environment = users_;
+    environment["HEADROOM_MLFLOW"] = server.shown() + server.path;
+    environment["HEADROOM_MLFLOW_EXPERIMENT"] =
+        line.value_of("--mlflow-experiment");
     programs_.push_back(
         {.name = "MLflow's program",
          // -I: a folder named by PYTHONPATH must not replace Python's modules.
          .command = {python, "-I", cat("/proc/self/fd/", script_->get())},
-         .environment = {{"HEADROOM_MLFLOW", server.shown() + server.path},
-                         {"HEADROOM_MLFLOW_EXPERIMENT",
-                          line.value_of("--mlflow-experiment")}},
+         .environment = environment,
          .passed_fds = {script_->get()},
          .speaks_to_user = true});
   }
@@ -149,6 +153,8 @@ class RequestedNotifications final : public Notifications {
   }
 
   Terminal& terminal_;
+  // Read before the run draws a token for its own processes.
+  const Environment users_ = users_environment();
   std::unique_ptr<FileDescriptor> script_;  // holds mlflow.py
   std::vector<EventProgram> programs_;
   std::optional<EventPrograms> running_;

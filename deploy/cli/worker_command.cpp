@@ -14,6 +14,7 @@
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/agent.h"
 #include "parallel/base/check.h"
+#include "parallel/base/environment.h"
 
 namespace headroom::cli {
 namespace {
@@ -51,10 +52,7 @@ std::string results_folder(const CommandLine& line) {
 void become_worker(std::vector<std::string> words) {
   const std::string program = find_worker_program().string();
   words.insert(words.begin(), program);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  ::execv(program.c_str(), arguments.data());
+  ::execv(program.c_str(), pointers_to(words).data());
   throw Error("command line",
               program + " cannot be started (" + std::strerror(errno) + ")",
               "build headroom-worker, or free resources", ExitCode::kResource);

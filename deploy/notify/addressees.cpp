@@ -1,5 +1,7 @@
 #include "deploy/notify/addressees.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -57,10 +59,12 @@ void check_credentials(const WebAddress& address) {
 
 std::string WebAddress::shown() const {
   const int usual = is_encrypted ? 443 : 80;
-  const bool is_ipv6 = host.find(':') != std::string::npos;
-  return cat(is_encrypted ? "https://" : "http://",
-             is_ipv6 ? "[" + host + "]" : host,
+  return cat(is_encrypted ? "https://" : "http://", url_host(),
              port == usual ? "" : cat(":", port));
+}
+
+std::string WebAddress::url_host() const {
+  return host.find(':') != std::string::npos ? "[" + host + "]" : host;
 }
 
 bool WebAddress::is_loopback() const { return wire::is_loopback(host); }
@@ -88,15 +92,20 @@ WebAddress parse_web_address(const std::string& flag, const std::string& text) {
                   "secret");
   }
   address.port = address.is_encrypted ? 443 : 80;
-  const size_t colon = host.rfind(':');
-  if (colon != std::string::npos && !host.ends_with(']')) {
+  const size_t colon =
+      host.find(':', host.starts_with('[') ? host.rfind(']') : 0);
+  if (colon != std::string::npos) {
     const auto port = parse_whole(host.substr(colon + 1), 1, 65535);
     if (!port) throw refused(flag, "the address's port is no port");
     address.port = static_cast<int>(*port);
     host.resize(colon);
   }
-  if (host.starts_with('[') && host.ends_with(']')) {
-    host = host.substr(1, host.size() - 2);
+  const bool has_brackets = host.starts_with('[') && host.ends_with(']');
+  if (has_brackets) host = host.substr(1, host.size() - 2);
+  in6_addr ignored;
+  if (has_brackets ? inet_pton(AF_INET6, host.c_str(), &ignored) != 1
+                   : host.find_first_of("[]") != std::string::npos) {
+    throw refused(flag, "the address's brackets enclose no IPv6 address");
   }
   if (host.empty()) throw refused(flag, "the address has no host");
   address.host = host;

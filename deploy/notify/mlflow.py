@@ -237,7 +237,8 @@ class Client:
             if not fault.endswith("answer") and "timed out" in str(error):
                 fault += " in time"
         except (http.client.HTTPException, ValueError, MemoryError):
-            fault = "an answer that is no HTTP"
+            # A name that cannot be looked up is a ValueError.
+            fault = "an answer that is no HTTP" if fault == "no answer" else fault
         finally:
             self.is_asking = False
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -612,7 +613,8 @@ class Follower:
         if token:
             return "Bearer " + token
         password = os.environ.get("MLFLOW_TRACKING_PASSWORD", "")
-        return "Basic " + base64.b64encode((name + ":" + password).encode()).decode() if name else ""
+        # Their bytes may be no UTF-8.
+        return "Basic " + base64.b64encode(os.fsencode(name + ":" + password)).decode() if name else ""
 
     def stop(self, *_):
         raise Stopped()
@@ -660,7 +662,8 @@ class Follower:
 
     @staticmethod
     def experiment():
-        return os.environ["HEADROOM_MLFLOW_EXPERIMENT"]
+        # Its bytes may be no UTF-8, which the server would refuse.
+        return os.fsencode(os.environ["HEADROOM_MLFLOW_EXPERIMENT"]).decode("utf-8", "replace")
 
     def give_up(self):
         left = self.run.left(self.end) if self.run else ""
@@ -682,6 +685,9 @@ def main():
         follower.follow()
     except Stopped:
         follower.give_up()
+    except Exception as error:  # a fault of this program: one line instead of a traceback
+        say("MLflow: " + one_line(repr(error), 300))
+        os._exit(1)
     os._exit(0)  # the thread that reads is still waiting
 
 

@@ -18,6 +18,7 @@
 #include "deploy/notify/delivery.h"
 #include "deploy/records/run_lines.h"
 #include "parallel/base/check.h"
+#include "parallel/base/progress.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
@@ -25,7 +26,6 @@ namespace headroom::notify {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kLongestRequest(3);
 
@@ -76,7 +76,11 @@ class TrainJob final : public Delivery {
     if (kind == "progress" && whole(line, "num_steps") > 0) {
       progress_ = line;
       is_new_ = true;
-      note_pace();
+      // Validations are part of the pace.
+      pace_.note(whole(line, "step"),
+                 std::chrono::duration<double>(
+                     std::chrono::steady_clock::now().time_since_epoch())
+                     .count());
     }
     if (kind == "run_end") {
       exit_code_ = whole(line, "exit_code");
@@ -96,21 +100,6 @@ class TrainJob final : public Delivery {
   }
 
  private:
-  // The remaining time follows from the steps that this process has seen,
-  // including validations.
-  void note_pace() {
-    const int64_t step = whole(progress_, "step");
-    const Clock::time_point now = Clock::now();
-    if (!first_step_ || step < first_step_->second) first_step_ = {now, step};
-    const auto steps = static_cast<double>(step - first_step_->second);
-    const std::chrono::duration<double> passed = now - first_step_->first;
-    remaining_.reset();
-    if (steps <= 0) return;
-    remaining_ = passed.count() / steps *
-                 static_cast<double>(std::max<int64_t>(
-                     0, whole(progress_, "num_steps") - step));
-  }
-
   Json status() const {
     constexpr double kLongest = std::numeric_limits<int32_t>::max();
     const int64_t num_steps = whole(progress_, "num_steps");
@@ -121,9 +110,10 @@ class TrainJob final : public Delivery {
     status["progressPercentage"] = static_cast<int>(
         100.0 * static_cast<double>(std::clamp<int64_t>(step, 0, num_steps)) /
         static_cast<double>(num_steps));
-    std::optional<double> rest = exit_code_ ? std::nullopt : remaining_;
+    std::optional<double> rest;
+    if (!exit_code_) rest = pace_.seconds_left(num_steps);
     if (is_done) rest = 0;
-    if (rest && std::isfinite(*rest)) {
+    if (rest) {
       status["estimatedRemainingSeconds"] =
           static_cast<int64_t>(std::clamp(std::ceil(*rest), 0.0, kLongest));
     }
@@ -151,8 +141,7 @@ class TrainJob final : public Delivery {
   Json progress_;
   bool is_new_ = false;  // the progress, or the run's end, has not been sent
   std::optional<int64_t> exit_code_;
-  std::optional<std::pair<Clock::time_point, int64_t>> first_step_;
-  std::optional<double> remaining_;
+  Pace pace_;
 };
 
 }  // namespace

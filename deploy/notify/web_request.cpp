@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
 #include <system_error>
 
 #include "parallel/base/text.h"
@@ -27,7 +29,8 @@ constexpr size_t kLongestAnswer = 64 << 10;
 constexpr seconds kConnectLimit(5);
 // How long to wait for the rest of an answer once its status is known.
 constexpr seconds kBodyLimit(2);
-constexpr int64_t kLongestPause = 60;
+// The only status below 200 after which no further head follows.
+constexpr int64_t kSwitchingProtocols = 101;
 constexpr const char* kNoHttp = "an answer that is no HTTP";
 
 template <auto kFree>
@@ -65,7 +68,7 @@ class Connection {
              const std::function<bool()>& is_cancelled)
       : end_(Clock::now() + request.limit), is_cancelled_(is_cancelled) {
     stream_.reset(BIO_new(BIO_s_connect()));
-    BIO_set_conn_hostname(stream_.get(), address.host.c_str());
+    BIO_set_conn_hostname(stream_.get(), address.url_host().c_str());
     BIO_set_conn_port(stream_.get(), std::to_string(address.port).c_str());
     BIO_set_nbio(stream_.get(), 1);
     const Clock::time_point end =
@@ -165,7 +168,35 @@ std::string header(const std::string& head, const std::string& name) {
   if (begin == std::string::npos) return "";
   begin = lower.find_first_not_of(" \t", begin + name.size() + 3);
   const size_t end = lower.find("\r\n", begin);
-  return begin < end ? head.substr(begin, end - begin) : "";
+  const size_t last = lower.find_last_not_of(" \t", end - 1);
+  return begin < end ? head.substr(begin, last + 1 - begin) : "";
+}
+
+// The status in the first line of `head`: "HTTP/1.1 200 OK", or without the
+// words. nullopt if it is no such line.
+std::optional<int64_t> status_of(const std::string& head) {
+  if (!head.starts_with("HTTP/1.") || head.find_first_of(" \r") != 8 ||
+      head.find_first_of(" \r", 9) != 12) {
+    return std::nullopt;
+  }
+  return parse_whole(head.substr(9, 3), 100, 599);
+}
+
+// Reads until the head that begins at `begin` is complete. Returns the place
+// after it; npos if the answer or the time ends earlier, or if the answer is
+// too long.
+size_t read_head(Connection& connection, std::string& answer, size_t begin) {
+  constexpr std::string_view kEnd = "\r\n\r\n";
+  size_t searched = begin;
+  while (true) {
+    const size_t end = answer.find(kEnd, searched);
+    if (end != std::string::npos) return end + kEnd.size();
+    searched = std::max(begin + kEnd.size(), answer.size()) - kEnd.size();
+    if (answer.size() >= kLongestAnswer ||
+        !connection.read(answer, connection.end())) {
+      return std::string::npos;
+    }
+  }
 }
 
 // The "message" of the JSON object in `body`; "" if there is none.
@@ -211,27 +242,27 @@ void post(const WebAddress& address, const WebRequest& request,
           const std::function<bool()>& is_cancelled) {
   Connection connection(address, request, is_cancelled);
   connection.write(request_text(address, request));
-  std::string answer;
-  size_t head_end = std::string::npos;
-  while (head_end == std::string::npos && answer.size() < kLongestAnswer &&
-         connection.read(answer, connection.end())) {
-    head_end = answer.find("\r\n\r\n");
-  }
-  if (head_end == std::string::npos) {
-    if (is_cancelled()) throw Undelivered("the request was ended");
-    if (connection.is_late()) {
-      throw Undelivered(
-          "no answer within " +
-          format_seconds(std::chrono::duration<double>(request.limit).count()));
+  std::string answer, head;
+  std::optional<int64_t> status;
+  size_t head_end = 0;
+  do {
+    const size_t begin = head_end;
+    head_end = read_head(connection, answer, begin);
+    if (head_end == std::string::npos) {
+      if (is_cancelled()) throw Undelivered("the request was ended");
+      if (connection.is_late()) {
+        throw Undelivered(
+            "no answer within " +
+            format_seconds(
+                std::chrono::duration<double>(request.limit).count()));
+      }
+      throw Undelivered(answer.empty() ? "no answer" : kNoHttp);
     }
-    throw Undelivered(answer.empty() ? "no answer" : kNoHttp);
-  }
-  const auto status = answer.starts_with("HTTP/1.")
-                          ? parse_whole(answer.substr(9, 3), 100, 599)
-                          : std::nullopt;
-  if (!status) throw Undelivered(kNoHttp);
+    head = answer.substr(begin, head_end - begin - 2);
+    status = status_of(head);
+    if (!status) throw Undelivered(kNoHttp);
+  } while (*status < 200 && *status != kSwitchingProtocols);
   if (*status >= 200 && *status < 300) return;
-  const std::string head = answer.substr(0, head_end + 2);
   const std::string code = cat("HTTP ", *status);
   if (*status >= 300 && *status < 400) {
     throw Undelivered(code + ", a redirect to " +
@@ -246,8 +277,7 @@ void post(const WebAddress& address, const WebRequest& request,
       code + (is_denied ? ", access denied" : "") +
           message_in(answer.substr(head_end)),
       static_cast<int>(*status),
-      seconds(parse_whole(header(head, "retry-after"), 0, kLongestPause)
-                  .value_or(0)));
+      seconds(parse_whole(header(head, "retry-after"), 0).value_or(0)));
 }
 
 }  // namespace headroom::notify

@@ -1,5 +1,6 @@
 // One HTTP request to a server that is not trusted. At most 64 KiB of the
-// answer are read; only its status, two headers and a message are used.
+// answer are read; only its status, two headers and a message are used. Answers
+// below 200, such as 103 Early Hints, are skipped.
 //
 // Redirects are not followed, because they would send the credentials to
 // another server. Certificates are verified with the machine's list of

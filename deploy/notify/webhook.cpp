@@ -4,18 +4,18 @@
 //   {"event": "loss_of_process", "run": "exp3", "step": 12, "reason": "...",
 //    "time": "2026-11-21T08:23:00.123Z", "text": "exp3: ..."}
 //
-// A chat such as Slack shows "text". The queue is bounded: further messages are
-// counted and dropped, but never the end. A message that the server refuses
-// permanently is counted and dropped too.
+// A chat such as Slack shows "text". The queue is bounded: the oldest messages
+// are counted and dropped. A message that the server refuses permanently is
+// counted and dropped too.
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
-#include <deque>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "deploy/notify/delivery.h"
+#include "deploy/records/bounded_lines.h"
 #include "deploy/records/run_lines.h"
 #include "parallel/base/event_kinds.h"
 #include "parallel/base/text.h"
@@ -28,7 +28,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using records::text_member;
 
-constexpr size_t kLongestQueue = 100;
+constexpr size_t kMostMessages = 100;
+constexpr size_t kMostBytes = 256 << 10;
 // Slack refuses longer texts.
 constexpr size_t kLongestReason = 2000;
 
@@ -70,22 +71,18 @@ class Webhook final : public Delivery {
                              : 0;
     newest_step_ = std::max(newest_step_, step);
     if (kind == "run_end") {
-      queue_.push_back(message(to_string(EventKind::kRunOver), newest_step_,
-                               text_member(line, "reason"), utc_now()));
+      queue_.add(message(to_string(EventKind::kRunOver), newest_step_,
+                         text_member(line, "reason"), utc_now()));
     } else if (is_news(line)) {
-      if (queue_.size() < kLongestQueue) {
-        queue_.push_back(message(kind, step, text_member(line, "reason"),
-                                 text_member(line, "time")));
-      } else {
-        ++dropped_;
-      }
+      queue_.add(message(kind, step, text_member(line, "reason"),
+                         text_member(line, "time")));
     }
     has_end_ = has_end_ || kind == "run_end";
   }
 
   void send(const Post& post) override {
     try {
-      post({.body = queue_.front(), .limit = std::chrono::hours(1)}, address_);
+      post({.body = queue_.oldest(), .limit = std::chrono::hours(1)}, address_);
     } catch (const Undelivered& refusal) {
       if (!is_for_good(refusal.http_status())) throw;
       if (refused_++ == 0) {
@@ -93,10 +90,10 @@ class Webhook final : public Delivery {
                 refusal.what(), "): look at the address of --webhook"));
       }
     }
-    queue_.pop_front();
+    queue_.take_oldest();
     if (!has_end_ || !queue_.empty()) return;
-    if (dropped_ > 0) {
-      say("webhook: " + counted(dropped_, "message") +
+    if (queue_.dropped() > 0) {
+      say("webhook: " + counted(queue_.dropped(), "message") +
           " more than the queue holds were dropped");
     }
     if (refused_ > 1) {
@@ -107,8 +104,9 @@ class Webhook final : public Delivery {
 
   std::string left() const override {
     if (queue_.empty()) return "";
-    return counted(static_cast<int64_t>(queue_.size()) + dropped_ + refused_,
-                   "message");
+    return counted(
+        static_cast<int64_t>(queue_.size()) + queue_.dropped() + refused_,
+        "message");
   }
 
  private:
@@ -125,8 +123,8 @@ class Webhook final : public Delivery {
 
   const WebAddress address_;
   std::string run_;
-  std::deque<std::string> queue_;  // bodies of requests
-  int64_t dropped_ = 0;            // messages that did not fit
+  // Bodies of requests.
+  records::BoundedLines queue_{kMostMessages, kMostBytes};
   int64_t refused_ = 0;
   int64_t newest_step_ = 0;
   bool has_end_ = false;

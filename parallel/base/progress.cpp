@@ -76,8 +76,9 @@ std::string framed(const std::string& filled, Colour colour,
 }  // namespace
 
 void Pace::note(int64_t done, double now) {
+  if (!first_) first_ = newest_ = {done, now};
+  first_->done -= std::max<int64_t>(0, newest_.done - done);
   newest_ = {done, now};
-  if (!first_) first_ = newest_;
 }
 
 double Pace::per_second() const {

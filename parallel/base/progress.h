@@ -34,7 +34,9 @@ class Pace {
  public:
   // Notes that `done` units are done at `now`, in seconds of any clock. The
   // first call only marks the start: units that were done before, for example
-  // by the run that this one resumes, do not count for the rate.
+  // by the run that this one resumes, do not count for the rate. If `done` is
+  // lower than before, as after a recovery from a checkpoint, the units that
+  // are done again count twice.
   void note(int64_t done, double now);
 
   double per_second() const;  // 0 if unknown

@@ -29,6 +29,7 @@ sys.path.insert(0, str(CLIENT))
 
 import headroom
 from headroom.files import StepReader
+from headroom.process import TrainProcess
 from headroom.program import flag_words
 
 PROGRAM, SHAPES = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
@@ -232,7 +233,20 @@ def other_commands(run, data):
     assert all(path.stat().st_size > 1 << 20 for path in written.paths)
 
 
+def left_behind():
+    """A process that the program leaves behind holds its output: the end of the program counts."""
+    program = pathlib.Path("leaves.sh")
+    program.write_text("#!/bin/sh\nsleep 60 &\necho $! > left\necho why >&2\nexit 3\n")
+    program.chmod(0o755)
+    begin = time.monotonic()
+    with refused(3, "why"):
+        TrainProcess([str(program.resolve())], None).wait(20)
+    assert time.monotonic() - begin < 20
+    os.kill(int(pathlib.Path("left").read_text()), 9)
+
+
 def check_runs():
+    left_behind()
     data = draw_data()
     run = followed_to_its_end(data)
     resumed = stopped_and_resumed(data)

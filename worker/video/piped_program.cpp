@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <utility>
 
+#include "parallel/base/environment.h"
 #include "parallel/base/text.h"
 
 namespace headroom::video {
@@ -31,11 +31,6 @@ std::string message_of(std::string line) {
 PipedProgram::PipedProgram(std::vector<std::string> words,
                            std::chrono::seconds patience)
     : name_(words.front()), patience_(patience) {
-  // The launcher of a bundle puts our libraries first in LD_LIBRARY_PATH. Other
-  // programs need its former value (deploy/bundle/launcher.sh).
-  if (const char* former = std::getenv("HEADROOM_FORMER_LIBRARY_PATH")) {
-    words.insert(words.begin(), {"env", cat("LD_LIBRARY_PATH=", former)});
-  }
   start(words);
 }
 
@@ -51,7 +46,7 @@ void PipedProgram::start(std::vector<std::string>& words) {
   const timeval limit{static_cast<time_t>(patience_.count()), 0};
   ::setsockopt(pipe_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   ::setsockopt(pipe_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  if (::pipe2(errors, O_CLOEXEC) != 0) {
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, errors) != 0) {
     failure_ = cat(name_, " cannot be started: ", std::strerror(errno));
     ::close(ends[1]);
     return;
@@ -65,11 +60,10 @@ void PipedProgram::start(std::vector<std::string>& words) {
   posix_spawnattr_init(&own_group);
   posix_spawnattr_setpgroup(&own_group, 0);
   posix_spawnattr_setflags(&own_group, POSIX_SPAWN_SETPGROUP);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  if (const int error = ::posix_spawnp(&pid_, arguments.front(), &files,
-                                       &own_group, arguments.data(), environ);
+  std::vector<std::string> variables = assignments(users_environment());
+  if (const int error = ::posix_spawnp(&pid_, words.front().c_str(), &files,
+                                       &own_group, pointers_to(words).data(),
+                                       pointers_to(variables).data());
       error != 0) {
     pid_ = -1;
     failure_ = cat(name_, " cannot be started: ", std::strerror(error));
@@ -78,7 +72,8 @@ void PipedProgram::start(std::vector<std::string>& words) {
   posix_spawn_file_actions_destroy(&files);
   ::close(ends[1]);
   ::close(errors[1]);
-  errors_ = std::thread([this, errors] { read_errors(errors[0]); });
+  error_stream_ = ::fdopen(errors[0], "r");
+  errors_ = std::thread([this] { read_errors(); });
 }
 
 PipedProgram::~PipedProgram() {
@@ -86,19 +81,20 @@ PipedProgram::~PipedProgram() {
   finish();
 }
 
-void PipedProgram::read_errors(int descriptor) {
-  FILE* const stream = ::fdopen(descriptor, "r");
+void PipedProgram::read_errors() {
   char line[512];
-  while (std::fgets(line, sizeof line, stream) != nullptr) {
+  while (std::fgets(line, sizeof line, error_stream_) != nullptr) {
     const std::string message = message_of(line);
     if (!message.empty() && ++error_lines_ == 1) first_error_ = message;
   }
-  std::fclose(stream);
 }
 
 // If errno is EAGAIN, the socket's time limit has passed.
 void PipedProgram::end_if_it_stalls() {
-  if (errno != EAGAIN || pid_ < 0) return;
+  if (errno == EAGAIN && pid_ >= 0) end_stalled();
+}
+
+void PipedProgram::end_stalled() {
   failure_ =
       cat(name_, " did nothing for ", patience_.count(), " s and was ended");
   ::kill(pid_, SIGKILL);
@@ -131,10 +127,22 @@ bool PipedProgram::write(const uint8_t* bytes, size_t size) {
 std::string PipedProgram::finish() {
   if (pipe_ >= 0) ::close(pipe_);
   pipe_ = -1;
-  while (pid_ > 0 && ::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point end = Clock::now() + patience_;
+  while (pid_ > 0 && ::waitpid(pid_, &status_, WNOHANG) == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (Clock::now() < end) continue;
+    end_stalled();
+    end += patience_;
   }
   pid_ = -1;
-  if (errors_.joinable()) errors_.join();
+  if (error_stream_ != nullptr) {
+    // Ends the reader also if a process that the program has left behind holds
+    // the other end.
+    ::shutdown(::fileno(error_stream_), SHUT_RD);
+    errors_.join();
+    std::fclose(std::exchange(error_stream_, nullptr));
+  }
   std::string text = failure_;
   if (text.empty() && WIFSIGNALED(status_)) {
     text = cat(name_, " was ended by signal ", WTERMSIG(status_));

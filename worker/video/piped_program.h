@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,7 +23,8 @@ namespace headroom::video {
 class PipedProgram {
  public:
   // `words`: the program's name, which is searched for on PATH, and its
-  // arguments. The program is killed if a read or write waits for `patience`.
+  // arguments. The program is ended if a read, a write or its end takes longer
+  // than `patience`.
   PipedProgram(std::vector<std::string> words, std::chrono::seconds patience);
   ~PipedProgram();  // ends the program if it still runs
   PipedProgram(const PipedProgram&) = delete;
@@ -43,13 +45,15 @@ class PipedProgram {
 
  private:
   void start(std::vector<std::string>& words);
-  void read_errors(int descriptor);
+  void read_errors();
   void end_if_it_stalls();
+  void end_stalled();
 
   const std::string name_;
   const std::chrono::seconds patience_;
   std::string failure_;  // why the program could not be started, or was killed
   int pipe_ = -1;
+  FILE* error_stream_ = nullptr;
   pid_t pid_ = -1;
   int status_ = 0;  // the program's exit status from waitpid()
   std::thread errors_;

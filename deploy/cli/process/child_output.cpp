@@ -1,5 +1,6 @@
 #include "deploy/cli/process/child_output.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <string_view>
 #include <utility>
@@ -7,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "parallel/base/check.h"
@@ -14,7 +16,8 @@
 namespace headroom::cli {
 namespace {
 constexpr size_t kLongestLine = 8192;
-}
+constexpr size_t kAtOnce = 4096;
+}  // namespace
 
 LineReader::LineReader(int fd, std::function<void(std::string)> on_line)
     : fd_(fd), stop_fd_(eventfd(0, EFD_CLOEXEC)), on_line_(std::move(on_line)) {
@@ -31,26 +34,36 @@ LineReader::~LineReader() {
   close(stop_fd_);
 }
 
-bool LineReader::read_some() {
-  char buffer[4096];
-  ssize_t count;
-  while ((count = read(fd_, buffer, sizeof buffer)) > 0) {
-    for (char c : std::string_view(buffer, static_cast<size_t>(count))) {
-      if (c != '\n') partial_ += c;
-      if (c == '\n' || partial_.size() >= kLongestLine) {
-        on_line_(std::exchange(partial_, ""));
-      }
+int LineReader::read_some(size_t most) {
+  char buffer[kAtOnce];
+  const ssize_t count = read(fd_, buffer, std::min(most, sizeof buffer));
+  if (count <= 0) {
+    return count < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+  }
+  for (char c : std::string_view(buffer, static_cast<size_t>(count))) {
+    if (c != '\n') partial_ += c;
+    if (c == '\n' || partial_.size() >= kLongestLine) {
+      on_line_(std::exchange(partial_, ""));
     }
   }
-  return count < 0 && (errno == EAGAIN || errno == EINTR);
+  return static_cast<int>(count);
 }
 
 void LineReader::run() {
   pollfd waits[2] = {{fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
-  bool open = true;
-  while (open) {
+  bool is_open = true;
+  while (is_open && (waits[1].revents & POLLIN) == 0) {
     if (poll(waits, 2, -1) < 0 && errno != EINTR) break;
-    open = read_some() && (waits[1].revents & POLLIN) == 0;
+    is_open = read_some(kAtOnce) >= 0;
+  }
+  // Bytes that arrive from now on are not read: a grandchild may write without
+  // end.
+  int arrived = 0;
+  if (is_open) ioctl(fd_, FIONREAD, &arrived);
+  while (arrived > 0) {
+    const int count = read_some(static_cast<size_t>(arrived));
+    if (count <= 0) break;
+    arrived -= count;
   }
   if (!partial_.empty()) on_line_(std::exchange(partial_, ""));
 }

@@ -27,15 +27,16 @@ class LineReader {
   // Takes ownership of `fd`, the reading end.
   LineReader(int fd, std::function<void(std::string)> on_line);
   // Reads the data that has already arrived, then ends, even if another process
-  // (a grandchild) still holds the pipe open.
+  // (a grandchild) still holds the pipe open or writes on.
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
  private:
   void run();
-  // Returns false at the end of the pipe.
-  bool read_some();
+  // Reads at most `most` bytes, in one call. Returns their number; 0 if nothing
+  // has arrived, -1 at the end of the pipe.
+  int read_some(size_t most);
 
   int fd_;
   int stop_fd_;

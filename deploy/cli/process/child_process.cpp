@@ -41,13 +41,6 @@ struct Pipe {
   }
 };
 
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 // Runs in the child, between fork and exec: async-signal-safe calls only.
 // Returns only if the program could not be started.
 void become(char** command, char** environment, int input_fd, int output_fd,
@@ -113,11 +106,12 @@ ChildProcess::ChildProcess(ChildOptions options)
     : state_(std::make_unique<State>()) {
   state_->options = std::move(options);
   std::vector<std::string> command = state_->options.command;
-  Environment environment = process_environment();
+  Environment environment =
+      state_->options.environment.value_or(process_environment());
+  if (!state_->options.environment) environment[log::kRecordsVariable] = "1";
   for (const auto& [name, value] : state_->options.extra_environment) {
     environment[name] = value;
   }
-  environment[log::kRecordsVariable] = "1";
   std::optional<Pipe> refusal;
   if (state_->options.may_refuse) {
     refusal.emplace();
@@ -125,12 +119,9 @@ ChildProcess::ChildProcess(ChildOptions options)
     state_->options.passed_fds.push_back(refusal->writing);
     environment[wire::kRefusalVariable] = std::to_string(refusal->writing);
   }
-  std::vector<std::string> assignments;
-  for (const auto& [name, value] : environment) {
-    assignments.push_back(name + "=" + value);
-  }
+  std::vector<std::string> variables = assignments(environment);
   const std::vector<char*> command_pointers = pointers_to(command);
-  const std::vector<char*> environment_pointers = pointers_to(assignments);
+  const std::vector<char*> environment_pointers = pointers_to(variables);
   const pid_t parent = getpid();
   Pipe output, failure;
 

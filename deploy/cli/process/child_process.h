@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "deploy/cli/process/child_output.h"
-#include "deploy/cli/process/launcher_environment.h"
+#include "parallel/base/environment.h"
 #include "proto/refusal_channel.h"
 
 namespace headroom::cli {
@@ -28,12 +28,15 @@ namespace headroom::cli {
 struct ChildOptions {
   std::string name;                  // "worker 1" in messages
   std::vector<std::string> command;  // command[0] is a path
-  Environment extra_environment;     // added to this process's environment
-  int input = -1;                    // its standard input; -1: /dev/null
-  std::vector<int> passed_fds;       // open in the child under the same number
-  std::vector<int> cores;            // cores it may run on; empty: its parent's
-  int death_signal = SIGKILL;        // sent to it when this process ends
-  bool may_refuse = false;           // the child gets a refusal channel
+  // Its environment: for a program of the user that of users_environment(), for
+  // our own, which write log records, that of this process (nullopt).
+  std::optional<Environment> environment;
+  Environment extra_environment;  // added to its environment
+  int input = -1;                 // its standard input; -1: /dev/null
+  std::vector<int> passed_fds;    // open in the child under the same number
+  std::vector<int> cores;         // cores it may run on; empty: its parent's
+  int death_signal = SIGKILL;     // sent to it when this process ends
+  bool may_refuse = false;        // the child gets a refusal channel
   std::function<void(const ChildLine&)> on_line;
 };
 

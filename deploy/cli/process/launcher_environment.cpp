@@ -556,18 +556,6 @@ bool wait_for_rank_zero(const LauncherPlace& place,
   return interrupts::wait(patience);
 }
 
-Environment process_environment() {
-  Environment environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const size_t equals = text.find('=');
-    if (equals != std::string::npos) {
-      environment[text.substr(0, equals)] = text.substr(equals + 1);
-    }
-  }
-  return environment;
-}
-
 void require_descriptors() {
   constexpr rlim_t kLeast = 32;
   rlimit limit{};

@@ -99,9 +99,6 @@ std::optional<LauncherJob> read_launcher(
 bool wait_for_rank_zero(const LauncherPlace& place,
                         std::chrono::milliseconds patience);
 
-// The environment of this process.
-Environment process_environment();
-
 // Throws Error (exit 5) if this process may open fewer files than a run needs.
 // Without this check the run fails later, each time with another message.
 void require_descriptors();

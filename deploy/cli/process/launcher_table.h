@@ -9,14 +9,13 @@
 #pragma once
 
 #include <array>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 
-namespace headroom::cli {
+#include "parallel/base/environment.h"
 
-using Environment = std::map<std::string, std::string>;
+namespace headroom::cli {
 
 // Which processes the launcher starts, and therefore what each of them becomes.
 enum class Started {

@@ -92,7 +92,8 @@ class TrainProcess:
         Raises subprocess.TimeoutExpired if it still runs.
         """
         exit_code = self.popen.wait(timeout)
-        self._reader.join()
+        # Not longer: a process that it has left behind may hold the pipe.
+        self._reader.join(5)
         self._document.seek(0)
         document = document_of(self._document.read().decode(errors="replace"))
         if exit_code != 0:

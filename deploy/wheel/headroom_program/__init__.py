@@ -30,7 +30,7 @@ def _start(name: str) -> NoReturn:
         folder, reason = _libtorch()
         # Some commands need no tensors, so not an error here: the launcher
         # decides.
-        os.environ.update({"HEADROOM_LIBTORCH": folder, "HEADROOM_NO_LIBTORCH": reason})
+        os.environ.update({"HEADROOM_PIP_LIBTORCH": folder, "HEADROOM_NO_LIBTORCH": reason})
     launcher = pathlib.Path(__file__).resolve().parent / "bin" / name
     os.execv("/bin/sh", ["sh", str(launcher), *sys.argv[1:]])
 

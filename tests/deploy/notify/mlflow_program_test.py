@@ -102,6 +102,21 @@ class MlflowTest(unittest.TestCase):
                          {"7/run1/best.safetensors": b"w" * 300_000, "7/run1/results.png": b"png"})
         self.assertEqual(self.server.authorizations, {"Bearer secret"})
 
+    def test_a_name_and_a_password_may_have_any_bytes(self):
+        names = {"MLFLOW_TRACKING_USERNAME": os.fsdecode(b"\xff"), "MLFLOW_TRACKING_PASSWORD": "x"}
+        with unittest.mock.patch.dict(os.environ, names):
+            self.assertEqual(mlflow.Follower.authorization(), "Basic /zp4")
+
+    def test_an_experiment_may_have_any_bytes(self):
+        program = self.program(self.server.address, HEADROOM_MLFLOW_EXPERIMENT=os.fsdecode(b"\xff"))
+        said = program.communicate(json.dumps(self.start()) + "\n" + json.dumps(END) + "\n", timeout=30)[0]
+        self.assertEqual((program.returncode, self.server.experiments), (0, {"\ufffd"}), said)
+
+    def test_a_name_that_cannot_be_looked_up_is_no_connection(self):
+        client = mlflow.Client("http://ml..example", "")
+        with self.assertRaisesRegex(mlflow.Undelivered, "^no connection$"):
+            client.send("GET", "/", b"", 5, False)
+
     def test_exit_codes_are_states(self):
         for code, state in ((0, "FINISHED"), (5, "FAILED"), (130, "KILLED")):
             self.server.runs.clear()

@@ -21,8 +21,9 @@ import unittest
 sys.dont_write_bytecode = True
 import servers
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 HEADROOM, FAKE_WORKER = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(2))
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "KUBEFLOW_", "FAKE_"))}
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "KUBEFLOW_", "FAKE_", "HEADROOM_", "LD_LIBRARY_PATH"))}
 KEEPS = "#!/bin/sh\nexec cat > kept.jsonl\n"
 
 
@@ -131,6 +132,41 @@ class OnEventTest(unittest.TestCase):
                 pass
         return [words for words in found if words]
 
+    def test_what_a_program_leaves_behind_delays_no_end(self):
+        holds = self.program("holds.sh", "#!/bin/sh\nexec 3<&0\nsleep 90 <&3 &\necho $! > left\n"
+                             "exec 3<&-\nexec cat > kept.jsonl\n")
+        writes = self.program("writes.sh", "#!/bin/sh\nyes >&2 &\nexec cat > /dev/null\n")
+        begin = time.monotonic()
+        try:
+            said = self.finish(self.start(*holds, *writes))
+            self.assertLess(time.monotonic() - begin, 20)
+            self.assertNotIn("still runs", said)
+            self.assertEqual(self.kept()[-1]["event"], "run_end")
+            self.assertEqual(self.left_over(), [b"sleep\x0090\0"])
+        finally:
+            os.kill(int((self.folder / "left").read_text()), signal.SIGKILL)
+
+    def test_programs_get_the_environment_from_before_a_launcher(self):
+        (self.folder / "bin").rename(self.folder / "libexec")
+        (self.folder / "bin").mkdir()
+        shutil.copy(ROOT / "deploy/bundle/launcher.sh", self.folder / "bin/headroom")
+        for library in ("lib/some.so", "site/torch/lib/libtorch_cpu.so", "tools/python3"):
+            (self.folder / library).parent.mkdir(parents=True)
+        (self.folder / "site/torch/lib/libtorch_cpu.so").touch()
+        shows = "#!/bin/sh\nenv > $(basename $0).txt\nexec cat > /dev/null\n"
+        self.program("tools/python3", shows)
+        words = [*self.program("shows.sh", shows), "--mlflow", "http://127.0.0.1:1"]
+        for before in ({}, {"LD_LIBRARY_PATH": "/theirs"}):
+            shutil.rmtree(self.run_folder, ignore_errors=True)
+            self.finish(self.start(*words, PATH=f"{self.folder / 'tools'}:{CLEAN['PATH']}",
+                                   HEADROOM_PIP_LIBTORCH=str(self.folder / "site"), **before))
+            for program in ("shows.sh", "python3"):
+                lines = (self.folder / f"{program}.txt").read_text().splitlines()
+                self.assertEqual([line for line in lines if line.startswith("LD_LIBRARY_PATH=")],
+                                 [f"LD_LIBRARY_PATH={path}" for path in before.values()])
+                ours = [line for line in lines if line.startswith("HEADROOM_") and "MLFLOW" not in line]
+                self.assertEqual(ours, [])
+
     def test_a_program_that_reads_too_slowly_loses_events_and_not_the_end(self):
         slow = self.program("slow.sh", "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.1; done\nexec cat > kept.jsonl\n")
         process = self.start(*slow, FAKE_WORKER="talk")
@@ -153,7 +189,10 @@ class OnEventTest(unittest.TestCase):
         self.assertEqual(start["config"]["epochs"], "3")
         self.assertEqual((start["event"], end["event"], end["dropped"]), ("run_start", "run_end", dropped))
         written = len(events.read_text().splitlines())
-        self.assertEqual(len([event for event in passed if event["event"] != "progress"]) + dropped, written)
+        passed = [event for event in passed if event["event"] != "progress"]
+        self.assertEqual(len(passed) + dropped, written)
+        # The oldest are dropped.
+        self.assertEqual(passed[-1], json.loads(events.read_text().splitlines()[-1]))
 
     def wait_for(self, condition, seconds=30):
         deadline = time.monotonic() + seconds

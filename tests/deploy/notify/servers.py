@@ -129,10 +129,11 @@ class Hostile:
 
     KINDS = ("status line", "headers", "drip", "silence")
 
-    def __init__(self, kind):
+    def __init__(self, kind, host="127.0.0.1"):
         self.kind, self.is_over = kind, False
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        is_ipv6 = ":" in host
+        self.listener = socket.create_server((host, 0), family=socket.AF_INET6 if is_ipv6 else socket.AF_INET)
+        self.address = f"http://{f'[{host}]' if is_ipv6 else host}:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
@@ -163,3 +164,17 @@ class Hostile:
     def stop(self):
         self.is_over = True
         self.listener.close()
+
+
+class Fixed(Hostile):
+    """Sends these bytes to everybody, and closes the connection."""
+
+    def __init__(self, answer, host="127.0.0.1"):
+        self.answer, self.requests = answer, 0
+        super().__init__("", host)
+
+    def serve(self, peer):
+        with peer:
+            peer.recv(1 << 16)
+            self.requests += 1
+            peer.sendall(self.answer)

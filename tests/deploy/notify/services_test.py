@@ -127,7 +127,7 @@ class ServicesTest(unittest.TestCase):
                 self.assertIn(f"warning: the webhook at {server.address} has not got 2 messages (HTTP {status}", last)
                 self.assertNotIn("secret", first + last)
 
-    def test_a_full_queue_counts_what_it_drops_and_keeps_the_end(self):
+    def test_a_full_queue_drops_the_oldest_and_counts_them(self):
         server = self.serve(servers.Server())
         server.fault = lambda *_: (503, b"")
         process = self.webhook(server.address)
@@ -136,8 +136,8 @@ class ServicesTest(unittest.TestCase):
         server.fault = None
         said = self.finish(process, end())
         self.assertEqual(said, [f"the webhook at {server.address} is back",
-                                "webhook: 7 messages more than the queue holds were dropped"])
-        self.assertEqual(len(server.requests), 101)
+                                "webhook: 8 messages more than the queue holds were dropped"])
+        self.assertEqual([body["step"] for body in server.bodies()], [*range(8, 107), 106])
         self.assertEqual(server.bodies()[-1]["event"], "run_over")
 
     def test_what_a_hostile_server_sends_ends_nothing(self):
@@ -152,6 +152,49 @@ class ServicesTest(unittest.TestCase):
                 process.send_signal(signal.SIGTERM)
                 self.assertIn("has not got 2 messages", process.communicate(timeout=30)[1])
                 self.assertEqual(process.returncode, 0)
+
+    def test_answers_that_are_read_to_the_end_of_their_head(self):
+        early, no_http = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", "(an answer that is no HTTP)"
+        for answer, fault in (
+                (b"HTTP/1.1 204\r\n\r\n", None),
+                (b"HTTP/1.0 200 \r\nContent-Length: 9\r\n\r\n", None),
+                (early + b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", None),
+                (early, no_http),
+                (early * 2000, no_http),
+                (b"HTTP/1.1 200 OK\r\nLink: </a>", no_http),
+                (b"HTTP/1.1 2000\r\n\r\n", no_http),
+                (b"HTTP/1.1-200 OK\r\n\r\n", no_http),
+                (b"HTTP/1.\r\n\r\n", no_http),
+                (b"", "(no answer)"),
+                (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", "(HTTP 101)"),
+                (b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n14\r\n{\"message\": \"wait\"}\r\n0\r\n\r\n",
+                 "(HTTP 503: wait)"),
+                (b"HTTP/1.1 503\r\n\r\n" + b"x" * 200_000, "(HTTP 503)")):
+            with self.subTest(answer[:50]):
+                server = self.serve(servers.Fixed(answer))
+                process = self.webhook(server.address)
+                if fault is None:
+                    self.assertEqual(self.finish(process, START, end()), [])
+                    self.assertEqual(server.requests, 1)
+                else:
+                    self.tell(process, START, event("loss_of_process"))
+                    self.assertIn(fault, process.stderr.readline())
+
+    def test_a_server_that_asks_for_a_long_pause_gets_one(self):
+        server = self.serve(servers.Fixed(b"HTTP/1.1 429 Slow\r\nRetry-After: 3600 \r\n\r\n"))
+        process = self.webhook(server.address)
+        self.tell(process, START, event("loss_of_process"))
+        self.assertIn("HTTP 429", process.stderr.readline())
+        time.sleep(2.5)
+        self.assertEqual(server.requests, 1)
+
+    def test_a_server_of_ipv6_gets_the_message(self):
+        try:
+            server = self.serve(servers.Fixed(b"HTTP/1.1 200 OK\r\n\r\n", host="::1"))
+        except OSError:
+            self.skipTest("this machine has no IPv6")
+        self.assertEqual(self.finish(self.webhook(server.address), START, end()), [])
+        self.assertEqual(server.requests, 1)
 
     def test_it_ends_with_the_process_of_the_run(self):
         process = self.webhook("http://127.0.0.1:1")
@@ -272,10 +315,12 @@ class ServicesTest(unittest.TestCase):
 
     def test_an_invalid_address_is_refused_without_its_text(self):
         for address in ("ml.example", "ftp://ml.example", "https://", "https://:80", "https://name:hunter2@ml.example",
-                        "https://ml.example:99999", "https://ml.example/a b", "https://ml.example:x"):
+                        "https://ml.example:99999", "https://ml.example/a b", "https://ml.example:x", "https://[",
+                        "https://]", "https://[]", "https://[::1", "https://::1", "https://[::1]x", "https://[::1]x:80",
+                        "https://[::1]:", "https://[::1%lo]", "https://[ml.example]", "https://ml]example:80"):
             for flag in ("--mlflow", "--webhook"):
                 said = self.refusal(flag, address)
-                self.assertIn(flag + ": ", said)
+                self.assertRegex(said, r"\A\[command line\] " + flag + r": the address.*\n\Z")
                 self.assertNotIn("hunter2", said)
         self.assertIn("MLflow's interface cannot stand behind", self.refusal("--mlflow", "https://ml.example?x=1"))
         self.assertIn("counts with --mlflow alone", self.refusal("--mlflow-experiment", "x"))

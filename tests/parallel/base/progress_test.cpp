@@ -37,6 +37,23 @@ TEST(Pace, CountsFromTheFirstNote) {
   EXPECT_DOUBLE_EQ(*pace.seconds_left(40), 0.0);
 }
 
+TEST(Pace, AfterARecoveryTheRateIsThatOfAllStepsTaken) {
+  Pace pace;
+  pace.note(100, 0);  // a resumed run
+  pace.note(110, 10);
+  pace.note(80, 20);  // the newest checkpoint is older than the resume
+  EXPECT_DOUBLE_EQ(pace.per_second(), 0.5);
+  EXPECT_DOUBLE_EQ(*pace.seconds_left(100), 40.0);
+  pace.note(90, 30);
+  pace.note(100, 40);
+  EXPECT_DOUBLE_EQ(pace.per_second(), 0.75);
+  pace.note(95, 40);
+  EXPECT_DOUBLE_EQ(pace.per_second(), 0.75);
+  pace.note(101, 42);
+  EXPECT_DOUBLE_EQ(*pace.seconds_left(101), 0.0);
+  EXPECT_NEAR(pace.per_second(), 36.0 / 42, 1e-9);
+}
+
 TEST(ProgressBar, OfEightyAndOfAHundredAndSixtyColumns) {
   EXPECT_EQ(progress_bar(kHalf, 79, kUnicode),
             "train  45% |█████████████▌                | 90/200 images  30.0/s"

@@ -427,5 +427,21 @@ TEST(PipedPrograms, HaveTheLibraryPathFromBeforeTheLauncher) {
   unsetenv("LD_LIBRARY_PATH");
 }
 
+TEST(PipedPrograms, AreWaitedForAndNotWhatTheyLeaveBehind) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (const std::string left : {"sleep 30", "yes >&2"}) {
+    PipedProgram program(
+        {"sh", "-c", left + " </dev/null >/dev/null & echo cause >&2; exit 3"},
+        std::chrono::seconds(10));
+    EXPECT_THAT(program.finish(), HasSubstr("sh failed with code 3: "));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST(PipedPrograms, AreEndedIfTheyGoOnAfterTheEndOfTheirInput) {
+  PipedProgram program({"sleep", "30"}, std::chrono::seconds(1));
+  EXPECT_EQ(program.finish(), "sleep did nothing for 1 s and was ended");
+}
+
 }  // namespace
 }  // namespace headroom::video

@@ -184,6 +184,28 @@ TEST(ChildProcess, ItDiesWithItsParent) {
   close(report[1]);
 }
 
+TEST(ChildProcess, AProcessThatItLeavesBehindDoesNotDelayItsEnd) {
+  for (const std::string left : {"sleep 30", "yes"}) {
+    const auto begin = std::chrono::steady_clock::now();
+    ChildProcess child(shell("echo ready; " + left + " & exit 3"));
+    EXPECT_EQ(child.wait(seconds(20)), 3);
+    EXPECT_NE(child.last_words(), "");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(10));
+    kill(-child.pid(), SIGKILL);
+  }
+}
+
+TEST(ChildProcess, AProgramOfTheUserGetsItsEnvironmentAlone) {
+  ChildOptions options = shell("env");
+  options.environment = {{"THEIRS", "1"}};
+  ChildProcess child(options);
+  EXPECT_EQ(child.wait(seconds(20)), 0);
+  EXPECT_THAT(child.last_words(), ::testing::HasSubstr("THEIRS=1\n"));
+  EXPECT_THAT(child.last_words(),
+              ::testing::Not(::testing::HasSubstr(log::kRecordsVariable)));
+  EXPECT_THAT(child.last_words(), ::testing::Not(::testing::HasSubstr("PATH")));
+}
+
 TEST(Offspring, OutlivesItsParentAndIsWaitedFor) {
   ChildProcess parent(
       shell("sh -c 'sleep 30' & sh -c 'sleep 30' & echo ready; wait"));
