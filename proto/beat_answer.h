@@ -3,8 +3,9 @@
 
 #include <grpcpp/support/status.h>
 
-#include <cstdio>
+#include <string>
 
+#include "parallel/base/utf8.h"
 #include "proto/beat_channel.h"
 #include "proto/channel.h"
 #include "proto/coordinator.pb.h"
@@ -22,8 +23,9 @@ inline BeatAnswer answer_to(const Beat& beat, const grpc::Status& status,
     answer.peer_lost = response.peer_lost();
     answer.a_peer_works = response.a_peer_works();
   } else if (status.error_code() == grpc::StatusCode::ABORTED) {
-    std::snprintf(answer.refusal, sizeof answer.refusal, "%s",
-                  status.error_message().c_str());
+    const std::string text =
+        shortened(status.error_message(), sizeof answer.refusal - 1);
+    text.copy(answer.refusal, text.size());
   }
   return answer;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/utf8.h"
 
 namespace headroom::wire {
 namespace {
@@ -40,8 +41,8 @@ void tell_parent(const Refusal& refusal) {
   // A path may contain any bytes; JSON escapes make it up to six times as long.
   const std::string text =
       nlohmann::json{{"tag", refusal.tag},
-                     {"text", refusal.text.substr(0, kLongest / 16)},
-                     {"remedy", refusal.remedy.substr(0, kLongest / 16)}}
+                     {"text", shortened(refusal.text, kLongest / 16)},
+                     {"remedy", shortened(refusal.remedy, kLongest / 16)}}
           .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   [[maybe_unused]] const ssize_t written = write(fd, text.data(), text.size());
   close(fd);

@@ -79,7 +79,13 @@ void RunLog::save(wire::LogSnapshot&& snapshot) {
 }
 
 void RunLog::sync() {
-  if (unsynced_.exchange(false)) log_->sync();
+  if (!unsynced_.exchange(false)) return;
+  try {
+    log_->sync();
+  } catch (const Error&) {
+    unsynced_ = true;
+    throw;
+  }
 }
 
 bool RunLog::wants_compaction() const {

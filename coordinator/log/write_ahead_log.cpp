@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <system_error>
 
@@ -79,32 +77,21 @@ Error refusal(const fs::path& file, const std::string& what,
   return Error(kLogTag, file.string() + " " + what, remedy);
 }
 
-std::string all_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad()) {
-    throw refusal(file, std::string("cannot be read: ") + std::strerror(errno),
-                  "move it away");
-  }
-  return bytes;
-}
-
 }  // namespace
 
 std::unique_ptr<WriteAheadLog> WriteAheadLog::open(
     const fs::path& file, std::vector<std::string>* records) {
   const fs::path lock_file = file.string() + run_files::kLogLockSuffix;
-  const int lock =
-      ::open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock < 0) {
-    throw refusal(lock_file,
-                  std::string("cannot be opened: ") + std::strerror(errno),
-                  "name a file in a folder that can be written");
-  }
-  if (!lock_soon(lock)) {
-    ::close(lock);
+  const int lock = open_locked(lock_file, O_CREAT);
+  if (lock < 0 && errno == EWOULDBLOCK) {
     throw refusal(file, "belongs to a coordinator that is running",
                   "stop that one first, or name another log");
+  }
+  if (lock < 0) {
+    throw refusal(
+        lock_file,
+        std::string("cannot be opened and locked: ") + std::strerror(errno),
+        "name a file in a folder that can be written");
   }
   std::unique_ptr<WriteAheadLog> log(new WriteAheadLog(file, lock));
   log->load(records);
@@ -124,7 +111,7 @@ void WriteAheadLog::load(std::vector<std::string>* records) {
                   std::string("cannot be opened: ") + std::strerror(errno),
                   "name a file that can be written");
   }
-  const std::string bytes = all_of(file_);
+  const std::string bytes = read_file();
   const std::string_view magic = run_files::kLogMagic;
   const bool is_begun =
       bytes.size() < kHeaderBytes &&
@@ -157,6 +144,23 @@ void WriteAheadLog::load(std::vector<std::string>* records) {
   }
   bytes_ = static_cast<int64_t>(end);
   written_ = number_;
+}
+
+std::string WriteAheadLog::read_file() const {
+  std::string bytes;
+  std::vector<char> block(size_t{1} << 20);
+  for (;;) {
+    const ssize_t count = ::pread(descriptor_, block.data(), block.size(),
+                                  static_cast<off_t>(bytes.size()));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      throw refusal(file_,
+                    std::string("cannot be read: ") + std::strerror(errno),
+                    kRemedy);
+    }
+    if (count == 0) return bytes;
+    bytes.append(block.data(), static_cast<size_t>(count));
+  }
 }
 
 size_t WriteAheadLog::read_records(std::string_view bytes,
@@ -216,7 +220,13 @@ void WriteAheadLog::check_end(std::string_view bytes, size_t end) const {
 
 uint64_t WriteAheadLog::synced_number() const {
   char text[12];
-  if (::pread(lock_, text, sizeof(text), 0) != sizeof(text)) return 0;
+  const ssize_t count = ::pread(lock_, text, sizeof(text), 0);
+  if (count < 0) {
+    throw refusal(file_.string() + run_files::kLogLockSuffix,
+                  std::string("cannot be read: ") + std::strerror(errno),
+                  kRemedy);
+  }
+  if (count != sizeof(text)) return 0;
   const std::string_view bytes(text, sizeof(text));
   return number_at<uint32_t>(bytes, 8) == crc32c(bytes.substr(0, 8))
              ? number_at<uint64_t>(bytes, 0)
@@ -247,6 +257,7 @@ std::string WriteAheadLog::next_record(const std::string& payload) {
 void WriteAheadLog::append(const std::string& payload) {
   HEADROOM_CHECK(!payload.empty() && payload.size() <= kMaxRecordBytes,
                  cat(payload.size(), " bytes"));
+  require_no_failure();
   const std::string record = next_record(payload);
   if (!write_all(descriptor_, record)) fail("appending");
   written_ = number_;
@@ -254,6 +265,7 @@ void WriteAheadLog::append(const std::string& payload) {
 }
 
 void WriteAheadLog::sync() {
+  require_no_failure();
   const uint64_t number = written_;
   if (::fdatasync(descriptor_) != 0) fail("syncing");
   note_synced(number);
@@ -275,8 +287,7 @@ void WriteAheadLog::replace(const std::vector<std::string>& records) {
       next.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0600);
   if (descriptor < 0) fail("replacing");
   if (!write_all(descriptor, bytes) || ::fsync(descriptor) != 0 ||
-      ::rename(next.c_str(), file_.c_str()) != 0 ||
-      !sync_folder(file_.parent_path())) {
+      ::rename(next.c_str(), file_.c_str()) != 0) {
     const int why = errno;
     ::close(descriptor);
     ::unlink(next.c_str());
@@ -284,18 +295,31 @@ void WriteAheadLog::replace(const std::vector<std::string>& records) {
     fail("replacing");
   }
   const int old = descriptor_.exchange(descriptor);
-  if (old >= 0) ::close(old);
   bytes_ = static_cast<int64_t>(bytes.size());
+  const bool is_on_disk = sync_folder(file_.parent_path());
+  if (old >= 0) ::close(old);
+  if (!is_on_disk) fail("replacing");
   written_ = number_;
   note_synced(number_);
+  has_failed_ = false;
 }
 
 void WriteAheadLog::clear() noexcept {
-  if (::ftruncate(lock_, 0) != 0) return;
-  if (::ftruncate(descriptor_, 0) == 0) bytes_ = 0;
+  // The records first: with the lock's number alone the log is refused, but
+  // records without the number would be read.
+  if (::ftruncate(descriptor_, 0) != 0) return;
+  bytes_ = 0;
+  [[maybe_unused]] const int ignored = ::ftruncate(lock_, 0);
 }
 
-void WriteAheadLog::fail(const std::string& doing) const {
+void WriteAheadLog::require_no_failure() const {
+  if (!has_failed_) return;
+  throw Error(kLogTag, file_.string() + " could not be written before",
+              "name a log elsewhere", ExitCode::kResource);
+}
+
+void WriteAheadLog::fail(const std::string& doing) {
+  has_failed_ = true;
   throw Error(
       kLogTag, doing + " " + file_.string() + ": " + std::strerror(errno),
       "free some space there, or name a log elsewhere", ExitCode::kResource);

@@ -25,9 +25,10 @@
 // concurrently with append().
 //
 // Errors: open() throws Error (exit 2) naming the path if the log is in use, of
-// another version, or corrupt. append, sync and replace throw Error (exit 5) if
-// a system call fails. After a failed sync the log must be given up and not
-// synced again, because Linux drops the data that it could not write.
+// another version, corrupt, or cannot be read. append, sync and replace throw
+// Error (exit 5) if a system call fails. Afterwards only replace() may succeed:
+// the file may end inside a record, and Linux drops data that a sync could not
+// write and reports this once.
 #pragma once
 
 #include <atomic>
@@ -78,6 +79,9 @@ class WriteAheadLog {
   void load(std::vector<std::string>* records);
   // Frames `payload` as the next record and advances number and chain.
   std::string next_record(const std::string& payload);
+  // The whole file. Throws if a read fails: otherwise the records after it
+  // would be taken for a torn end and cut off.
+  std::string read_file() const;
   // Reads the records after the header. Returns the offset of their end.
   size_t read_records(std::string_view bytes,
                       std::vector<std::string>* records);
@@ -85,7 +89,8 @@ class WriteAheadLog {
   // The number stored in FILE.lock; 0 if there is none.
   uint64_t synced_number() const;
   void note_synced(uint64_t number);
-  [[noreturn]] void fail(const std::string& doing) const;
+  [[noreturn]] void fail(const std::string& doing);
+  void require_no_failure() const;
 
   std::filesystem::path file_;
   int lock_ = -1;
@@ -94,7 +99,8 @@ class WriteAheadLog {
   uint32_t chain_ = 0;   // the newest record's checksum
   // The newest record that is completely in the file. sync() reads it.
   std::atomic<uint64_t> written_ = 0;
-  int64_t bytes_ = 0;
+  std::atomic<bool> has_failed_ = false;  // until replace() succeeds
+  std::atomic<int64_t> bytes_ = 0;
   int64_t torn_bytes_ = 0;
 };
 

@@ -44,9 +44,12 @@ std::string metadata_of(const grpc::CallbackServerContext& context,
 }  // namespace
 
 grpc::Status status_of(const Answer& refusal) {
-  return refusal
-             ? grpc::Status(code_of(refusal->kind), valid_utf8(refusal->reason))
-             : grpc::Status::OK;
+  // gRPC sends the text in a header, where a byte that is not printable ASCII
+  // takes three bytes. Clients may drop an answer with 8 KiB of headers.
+  constexpr size_t kMaxRefusal = 2000;
+  return refusal ? grpc::Status(code_of(refusal->kind),
+                                shortened(refusal->reason, kMaxRefusal))
+                 : grpc::Status::OK;
 }
 
 Answer refuse_for(RefusalKind kind, const std::optional<std::string>& reason) {

@@ -106,9 +106,10 @@ void Delivery::deliver(TimePoint now, AfterUnlock& after) {
     add_event(record);
   for (Follower& follower : followers_) follower.stream->pump(after);
   if (state_.phase() != RunPhase::kRunning) {
-    end_lookups(after, grpc::Status(grpc::StatusCode::ABORTED,
-                                    "the run is " + to_string(state_.phase()) +
-                                        ": " + state_.reason()));
+    end_lookups(after,
+                status_of(Refusal{RefusalKind::kStale,
+                                  "the run is " + to_string(state_.phase()) +
+                                      ": " + state_.reason()}));
   }
   answer_lookups(after);
   end_late_lookups(now, after);

@@ -1,8 +1,8 @@
 #include "deploy/page/report.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -45,11 +45,10 @@ std::string base64(const std::string& bytes) {
 
 std::string data_address(const fs::path& folder, const Picture& picture) {
   std::ifstream in(folder / picture.name, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  // The file may have grown since it was listed.
-  if (bytes.empty() || static_cast<int64_t>(bytes.size()) != picture.bytes) {
-    return "";
-  }
+  std::string bytes(static_cast<size_t>(picture.bytes), '\0');
+  in.read(bytes.data(), picture.bytes);
+  // The file may have become shorter or longer since it was listed.
+  if (bytes.empty() || !in || in.peek() != EOF) return "";
   return std::string("data:image/") +
          (picture.name.ends_with(".png") ? "png" : "jpeg") + ";base64," +
          base64(bytes);

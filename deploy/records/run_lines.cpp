@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -18,6 +17,27 @@ using Json = nlohmann::ordered_json;
 constexpr int kDeepestJson = 64;
 // The number of bytes at a file's end that are read for its last lines.
 constexpr size_t kLastBytes = 4 << 20;
+constexpr uint64_t kMostFileBytes = 16 << 20;
+
+// 0 if there is no regular file: a pipe could block, and a device has no end.
+uint64_t size_of(const std::filesystem::path& file) {
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(file, error);
+  return error ? 0 : size;
+}
+
+// The bytes of a file from `begin` to `end`, even if it grows meanwhile; "" if
+// it cannot be read.
+std::string text_between(const std::filesystem::path& file, uint64_t begin,
+                         uint64_t end) {
+  if (begin == end) return "";
+  std::ifstream in(file, std::ios::binary);
+  in.seekg(static_cast<std::streamoff>(begin));
+  std::string text(end - begin, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(in.bad() ? 0 : static_cast<size_t>(in.gcount()));
+  return text;
+}
 
 std::optional<int64_t> whole_member(const Json& object, const char* key) {
   const auto member = object.find(key);
@@ -85,15 +105,16 @@ std::string text_member(const Json& object, const char* key) {
              : "";
 }
 
+std::string file_text(const std::filesystem::path& file) {
+  const uint64_t size = size_of(file);
+  return size > kMostFileBytes ? "" : text_between(file, 0, size);
+}
+
 std::string last_lines(const std::filesystem::path& file, size_t most_bytes) {
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
-  if (!in) return "";
-  const std::streamoff size = in.tellg();
+  const uint64_t size = size_of(file);
   // One byte more is read: it shows whether the first line is complete.
-  const std::streamoff begin = std::max<std::streamoff>(
-      0, size - static_cast<std::streamoff>(most_bytes) - 1);
-  in.seekg(begin);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const uint64_t begin = size > most_bytes ? size - most_bytes - 1 : 0;
+  std::string text = text_between(file, begin, size);
   text.erase(text.rfind('\n') + 1);
   if (begin > 0) text.erase(0, text.find('\n') + 1);
   return text;
@@ -119,8 +140,7 @@ std::string without_samples(std::string_view line) {
 }
 
 Json object_in(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  Json json = shallow_json(std::string{std::istreambuf_iterator<char>(in), {}});
+  Json json = shallow_json(file_text(file));
   return json.is_object() ? std::move(json) : Json::object();
 }
 

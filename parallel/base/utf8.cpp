@@ -93,17 +93,22 @@ std::string printable(std::string_view bytes) {
   return text;
 }
 
-std::string short_line(std::string_view bytes, size_t max_bytes) {
+std::string shortened(std::string_view bytes, size_t max_bytes) {
   constexpr std::string_view kCut = "...";
-  std::string text = printable(bytes.substr(0, max_bytes));
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  std::replace(text.begin(), text.end(), '\t', ' ');
+  const std::string text = printable(bytes.substr(0, max_bytes));
   if (bytes.size() <= max_bytes && text.size() <= max_bytes) return text;
   size_t length = std::min(text.size(), max_bytes - kCut.size());
   while (length > 0 && (static_cast<uint8_t>(text[length]) & 0xC0) == 0x80) {
     --length;
   }
   return text.substr(0, length).append(kCut);
+}
+
+std::string short_line(std::string_view bytes, size_t max_bytes) {
+  std::string text = shortened(bytes, max_bytes);
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::replace(text.begin(), text.end(), '\t', ' ');
+  return text;
 }
 
 size_t display_width(std::string_view text) {

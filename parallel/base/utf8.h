@@ -18,7 +18,10 @@ std::string valid_utf8(std::string_view bytes);
 // as "\x1b".
 std::string printable(std::string_view bytes);
 
-// printable() text on one line of at most `max_bytes`; "..." ends a cut text.
+// printable() text of at most `max_bytes`; "..." ends a cut text.
+std::string shortened(std::string_view bytes, size_t max_bytes);
+
+// shortened() text on one line.
 std::string short_line(std::string_view bytes, size_t max_bytes);
 
 // The number of terminal columns of UTF-8 text: 2 for a wide character such as

@@ -138,8 +138,10 @@ class MixtureSearch {
 
   // Returns whether the mixture fits.
   bool try_mixture(const ActivationPolicies& policies) {
-    const auto [known, is_new] = peaks_.try_emplace(policies, 0);
-    if (is_new) known->second = request_.peak_bytes(policies);
+    auto known = peaks_.find(policies);
+    if (known == peaks_.end()) {
+      known = peaks_.emplace(policies, request_.peak_bytes(policies)).first;
+    }
     if (known->second > request_.limit_bytes) return false;
     Mixture mixture{policies, 0, known->second};
     for (size_t layer = 0; layer < policies.size(); ++layer) {

@@ -92,17 +92,18 @@ size_t PlanMemory::Hash::operator()(const Question& question) const {
 }
 
 int64_t PlanMemory::bytes(const Ranks& ranks, Part part, int rank) {
-  const auto [known, is_new] =
-      bytes_.try_emplace(ranks.question(part, rank), 0);
-  if (!is_new) return known->second;
+  Question question = ranks.question(part, rank);
+  const auto known = bytes_.find(question);
+  if (known != bytes_.end()) return known->second;
   const plan::MeshCoordinates at = plan::coordinates_of(ranks.layout(), rank);
   const auto estimate =
       part == Part::kStartUp      ? predict::estimate_start_up
       : part == Part::kTraining   ? predict::estimate_rank_memory
       : part == Part::kValidation ? predict::estimate_validation
                                   : predict::estimate_checkpoint;
-  known->second = estimate(ranks.request(), at).total();
-  return known->second;
+  const int64_t total = estimate(ranks.request(), at).total();
+  bytes_.emplace(std::move(question), total);
+  return total;
 }
 
 void PlanMemory::set_bytes(const configs::RunConfig& config, plan::Plan& plan) {
@@ -197,9 +198,10 @@ std::vector<int64_t> PlanMemory::stage_begins(const configs::RunConfig& config,
       predict::memory_request(config, plan, layers_);
   Question question = {request, Part::kStages};
   question.request.layers.clear();
-  const auto [known, is_new] = stages_.try_emplace(std::move(question));
-  if (is_new) known->second = cut_stages(request);
-  return known->second;
+  const auto known = stages_.find(question);
+  if (known != stages_.end()) return known->second;
+  return stages_.emplace(std::move(question), cut_stages(request))
+      .first->second;
 }
 
 std::vector<int64_t> predicted_peak_bytes(

@@ -119,15 +119,15 @@ class RemedySearch {
   }
 
   bool fits(const RunConfig& trial, int world_size) {
-    const auto [place, is_new] =
-        known_.try_emplace(key_of(trial, world_size), false);
-    if (is_new) {
-      // `admits` must check the final plan, because it may reject another plan
-      // that fits.
-      place->second =
-          plan_of(trial, world_size, scope_.admits != nullptr).has_value();
-    }
-    return place->second;
+    auto key = key_of(trial, world_size);
+    const auto known = known_.find(key);
+    if (known != known_.end()) return known->second;
+    // `admits` must check the final plan, because it may reject another plan
+    // that fits.
+    const bool is_found =
+        plan_of(trial, world_size, scope_.admits != nullptr).has_value();
+    known_.emplace(std::move(key), is_found);
+    return is_found;
   }
 
   std::optional<Fit> final_fit(const RunConfig& trial, int world_size) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <thread>
 
+#include "proto/beat_answer.h"
+
 namespace headroom::wire {
 namespace {
 
@@ -32,6 +34,14 @@ TEST(BeatChannel, RecordsComeWholeAndInOrder) {
   }
   EXPECT_FALSE(agent.receive<Beat>({}));
   EXPECT_TRUE(agent.is_open());
+}
+
+TEST(BeatAnswer, ALongRefusalIsCutBetweenCharacters) {
+  std::string text;
+  while (text.size() < 1000) text += "\u20ac";  // three bytes
+  const BeatAnswer answer =
+      answer_to(beat_of(1), grpc::Status(grpc::StatusCode::ABORTED, text), {});
+  EXPECT_EQ(std::string(answer.refusal), text.substr(0, 396) + "...");
 }
 
 TEST(BeatChannel, ASlowReaderIsNotWaitedFor) {

@@ -262,7 +262,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   void report_failure(const WorkerFailure& failure) override {
     reports_.flush(milliseconds(1000));
     WorkerFailure shortened = failure;
-    shortened.message = failure.message.substr(0, kMaxFailure);
+    shortened.message = shortened(failure.message, kMaxFailure);
     auto request = wire::to_message<wire::ReportFailureRequest>(shortened);
     *request.mutable_stamp() = current_stamp();
     request.set_worker_id(worker_id_);

@@ -42,6 +42,11 @@ uintmax_t bytes_to_keep(const std::filesystem::path& path, int64_t first_step) {
     }
     keep += line.size() + 1;
   }
+  // Otherwise the lines that could not be read would be cut off.
+  if (!file.is_open() || file.bad()) {
+    throw Error("run", "cannot read " + path.string(),
+                "check its disk and its permissions", ExitCode::kResource);
+  }
   return keep;
 }
 

@@ -43,14 +43,15 @@ bool is_address_file(const fs::path& file) {
          name.find(".address") != std::string::npos;
 }
 
-// Returns a descriptor of the locked folder; -1 if the folder does not exist or
-// the lock is not free.
-int locked(const fs::path& folder, int operation) {
+// Returns the locked folder; null if it does not exist, its lock is not free,
+// or another process removed or replaced it before it was locked.
+std::unique_ptr<FileDescriptor> locked(const fs::path& folder, int operation) {
   const int opened =
       open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (opened < 0 || flock(opened, operation) == 0) return opened;
-  close(opened);
-  return -1;
+  if (opened < 0) return nullptr;
+  auto hold = std::make_unique<FileDescriptor>(opened);
+  if (flock(opened, operation) != 0 || !is_at(opened, folder)) return nullptr;
+  return hold;
 }
 
 // Removes the folders of jobs that were killed. A folder without an address may
@@ -68,11 +69,10 @@ void remove_left_behind(const fs::path& parent, unsigned user_id) {
     }
     const RendezvousFolder left{folder, true};
     const std::string job_id = name.substr(prefix.size());
-    if (!fs::exists(file_of(left, job_id), ignored)) continue;
-    const int lock = locked(folder, LOCK_EX | LOCK_NB);
-    if (lock < 0) continue;
-    withdraw_address(left, job_id);
-    close(lock);
+    const auto hold = locked(folder, LOCK_EX | LOCK_NB);
+    if (hold && fs::exists(file_of(left, job_id), ignored)) {
+      withdraw_address(left, job_id);
+    }
   }
 }
 
@@ -142,11 +142,12 @@ std::unique_ptr<FileDescriptor> prepare_folder(const RendezvousFolder& folder,
     if (mkdir(folder.path.c_str(), 0700) != 0 && errno != EEXIST) {
       refuse_folder(folder, std::string("cannot be made: ") + strerror(errno));
     }
+    // Before the lock, so that no lock of a foreign folder is waited for.
     require_private(folder, user_id);
-    const int lock = locked(folder.path, LOCK_SH);
-    if (lock < 0) continue;
-    auto hold = std::make_unique<FileDescriptor>(lock);
-    if (is_at(lock, folder.path)) return hold;
+    auto hold = locked(folder.path, LOCK_SH);
+    if (!hold) continue;
+    require_private(folder, user_id);
+    return hold;
   }
   refuse_folder(folder, "is removed again and again");
 }
@@ -156,15 +157,16 @@ void publish_address(const RendezvousFolder& folder, const std::string& job_id,
   const fs::path file = file_of(folder, job_id);
   const fs::path partial = cat(file.string(), ".", getpid());
   const std::string text = meeting.address + "\n" + meeting.token + "\n";
-  fs::remove(partial);
+  std::error_code error;
+  fs::remove(partial, error);
   const int out =
       open(partial.c_str(),
            O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   const bool is_written = out >= 0 && write(out, text.data(), text.size()) ==
                                           static_cast<ssize_t>(text.size());
   if (out >= 0) close(out);
-  if (!is_written) refuse_folder(folder, "cannot be written to");
-  fs::rename(partial, file);
+  if (is_written) fs::rename(partial, file, error);
+  if (!is_written || error) refuse_folder(folder, "cannot be written to");
 }
 
 std::optional<MeetingPoint> read_address(const RendezvousFolder& folder,

@@ -29,13 +29,18 @@ Error unmade(const fs::path& folder, const std::error_code& why) {
 // it, or if the file is no such log.
 void remove_stale_log(const fs::path& file) {
   const fs::path lock_file = file.string() + run_files::kLogLockSuffix;
-  const int lock = ::open(lock_file.c_str(),
-                          O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int lock = open_locked(lock_file, O_CREAT | O_NOFOLLOW);
+  if (lock < 0 && errno == EWOULDBLOCK) {
+    throw Error("run",
+                file.parent_path().string() +
+                    " is being written by another "
+                    "run",
+                "wait for its end, stop it, or choose another --name");
+  }
   if (lock < 0) {
     throw unmade(file.parent_path(),
                  std::error_code(errno, std::generic_category()));
   }
-  const bool is_free = lock_soon(lock);
   std::string start(run_files::kLogMagic.size(), '\0');
   std::ifstream(file, std::ios::binary)
       .read(start.data(), static_cast<std::streamsize>(start.size()));
@@ -44,16 +49,9 @@ void remove_stale_log(const fs::path& file) {
                       start == run_files::kLogMagic;
   // The lock file has the number of the log's last record: clear it for the
   // next log.
-  const bool is_removed = is_free && is_log && ::ftruncate(lock, 0) == 0;
+  const bool is_removed = is_log && ::ftruncate(lock, 0) == 0;
   if (is_removed) fs::remove(file, error);
   ::close(lock);
-  if (!is_free) {
-    throw Error("run",
-                file.parent_path().string() +
-                    " is being written by another "
-                    "run",
-                "wait for its end, stop it, or choose another --name");
-  }
   if (!is_log) {
     throw Error("run", file.string() + " is no log of a coordinator",
                 "move it away, or choose another --name");
@@ -129,11 +127,15 @@ bool is_live(const fs::path& run_directory) {
 }
 
 void remove_run_log(const fs::path& log_file) noexcept {
+  const int lock =
+      open_locked(log_file.string() + run_files::kLogLockSuffix, O_NOFOLLOW);
+  if (lock < 0 && errno == EWOULDBLOCK) return;
   std::error_code ignored;
   for (const char* suffix :
        {"", run_files::kNextLogSuffix, run_files::kLogLockSuffix}) {
     fs::remove(log_file.string() + suffix, ignored);
   }
+  if (lock >= 0) ::close(lock);
 }
 
 }  // namespace headroom::cli

@@ -49,8 +49,8 @@ class RunFolder {
 // Whether a coordinator on any machine holds the log of this run directory.
 bool is_live(const std::filesystem::path& run_directory);
 
-// Removes a coordinator's log and the files that belong to it. REQUIRES: no
-// coordinator writes there.
+// Removes a coordinator's log and the files that belong to it, unless a
+// coordinator of another run writes there by now.
 void remove_run_log(const std::filesystem::path& log_file) noexcept;
 
 }  // namespace headroom::cli

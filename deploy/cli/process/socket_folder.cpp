@@ -10,6 +10,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "proto/channel_security.h"
 
@@ -73,7 +74,10 @@ SocketFolder::SocketFolder() {
                 "name a folder with TMPDIR that this user may write to");
   }
   path_ = folder;
-  lock_ = hold(path_);
+  // Another program that looks for folders left behind may hold the lock for a
+  // moment. Without the lock a later program would remove this folder.
+  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ >= 0) lock_soon(lock_);
 }
 
 SocketFolder::~SocketFolder() {

@@ -61,6 +61,18 @@ TEST(RunLog, HoldsTheNewestOfEverythingAndTheKeysOfTheGeneration) {
   EXPECT_EQ(log->found()->keys.at("k"), "new");
 }
 
+// The number of the synced record cannot be written to a full device.
+TEST(RunLog, AFailedSyncIsNotTakenForOneThatSucceeded) {
+  const fs::path file = fresh_log();
+  { RunLog::open(file)->save(snapshot_of(1)); }
+  fs::remove(file.string() + ".lock");
+  fs::create_symlink("/dev/full", file.string() + ".lock");
+  const auto log = RunLog::open(file);
+  log->save(snapshot_of(2));
+  EXPECT_THROW(log->sync(), Error);
+  EXPECT_THROW(log->sync(), Error);
+}
+
 TEST(RunLog, ATornEndIsReported) {
   const fs::path file = fresh_log();
   {

@@ -14,6 +14,8 @@
 #include <thread>
 
 #include "parallel/base/check.h"
+#include "tests/support/descriptor_limit.h"
+#include "tests/support/file_size_limit.h"
 
 namespace headroom::coordinator {
 namespace {
@@ -258,6 +260,81 @@ TEST_F(WriteAheadLogTest, OthersCannotReadIt) {
   write({"secret"});
   EXPECT_EQ(fs::status(file()).permissions() & fs::perms::mask,
             fs::perms::owner_read | fs::perms::owner_write);
+}
+
+// The memory of a process has nothing at address 0: reading there fails with
+// EIO, as on a broken disk.
+TEST_F(WriteAheadLogTest, ALogThatCannotBeReadIsRefusedAndNotCut) {
+  fs::create_symlink("/proc/self/mem", file());
+  EXPECT_THAT(refusal(), HasSubstr("cannot be read: Input/output error"));
+}
+
+TEST_F(WriteAheadLogTest, ANumberThatCannotBeReadIsNotTakenForNone) {
+  write({"one", "two"});
+  const std::string whole = bytes();
+  set_bytes(whole.substr(0, whole.size() - record(whole, 1).size()));
+  fs::remove(file().string() + ".lock");
+  fs::create_symlink("/proc/self/mem", file().string() + ".lock");
+  EXPECT_THAT(refusal(),
+              HasSubstr("log.lock cannot be read: Input/output error"));
+}
+
+TEST_F(WriteAheadLogTest, AfterAFailedWriteOnlyANewLogIsWritten) {
+  write({"one"});
+  {
+    std::vector<std::string> found;
+    const auto log = WriteAheadLog::open(file(), &found);
+    {
+      const FileSizeLimit limit(fs::file_size(file()) + 25);
+      EXPECT_THROW(log->append("a record that is written in part"), Error);
+    }
+    EXPECT_THROW(log->append("behind it"), Error);
+    EXPECT_THROW(log->sync(), Error);
+    EXPECT_THAT(refusal(), HasSubstr("belongs to a coordinator"));
+    log->replace({"anew"});
+    log->append("next");
+    log->sync();
+  }
+  EXPECT_THAT(records(), ElementsAre("anew", "next"));
+}
+
+// The new file has the log's name already when syncing the folder fails, here
+// because no descriptor is left.
+TEST_F(WriteAheadLogTest, ALogThatWasReplacedInPartIsClearedAndWrittenAnew) {
+  write({"one"});
+  {
+    std::vector<std::string> found;
+    const auto log = WriteAheadLog::open(file(), &found);
+    {
+      const DescriptorLimit limit(/*more=*/1);
+      EXPECT_THROW(log->replace({"two"}), Error);
+    }
+    EXPECT_TRUE(log->leads_here());
+    log->clear();
+    EXPECT_EQ(fs::file_size(file()), 0u);
+    log->replace({"three"});
+  }
+  EXPECT_THAT(records(), ElementsAre("three"));
+}
+
+// A coordinator that ends removes its log while the next one waits for the
+// lock, which is then the lock of a file without a name.
+TEST_F(WriteAheadLogTest, ALockThatIsRemovedBeforeItIsTakenIsTakenAnew) {
+  write({"one"});
+  const fs::path lock_file = file().string() + ".lock";
+  const int ending = ::open(lock_file.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(ending, LOCK_EX | LOCK_NB), 0);
+  std::thread end([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    fs::remove(file());
+    fs::remove(lock_file);
+    ::close(ending);
+  });
+  std::vector<std::string> found;
+  const auto log = WriteAheadLog::open(file(), &found);
+  end.join();
+  EXPECT_THAT(found, IsEmpty());
+  EXPECT_THAT(refusal(), HasSubstr("belongs to a coordinator"));
 }
 
 TEST_F(WriteAheadLogTest, AFolderThatIsNotThereIsRefused) {

@@ -65,6 +65,25 @@ TEST(CallerRules, EveryStampedCallOfAnotherRunIsAborted) {
   EXPECT_EQ(run.state(), "running");
 }
 
+// gRPC would drop an answer whose headers are too long.
+TEST(CallerRules, ALongRefusalIsCutAndArrives) {
+  LocalRun run(1);
+  RawClient raw(run.server->address());
+  wire::ReportFailureRequest request;
+  request.mutable_stamp()->set_run_digest(run.registered.run_digest());
+  std::string name;
+  while (name.size() < 20'000) name += "\u20ac";
+  request.set_worker_id(name);
+  wire::ReportFailureResponse response;
+  const grpc::Status status =
+      raw.call(&Stub::ReportFailure, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(status.error_message(),
+              ::testing::StartsWith("only worker \u20ac"));
+  EXPECT_THAT(status.error_message(), ::testing::EndsWith("\u20ac..."));
+  EXPECT_LE(status.error_message().size(), 2000u);
+}
+
 // The first member's calls in the name of the second, or of no member.
 TEST(CallerRules, AWorkerMaySendOnlyForItself) {
   LocalRun run(2);

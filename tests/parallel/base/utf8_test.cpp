@@ -46,6 +46,13 @@ TEST(ShortLine, IsShortAndOneLine) {
   EXPECT_EQ(short_line("012345\xc3\xa4\xc3\xa4 ", 10), "012345...");
 }
 
+TEST(Shortened, KeepsTheLinesAndCutsBetweenCharacters) {
+  EXPECT_EQ(shortened("two\nlines", 100), "two\nlines");
+  EXPECT_EQ(shortened("two\nlines", 8), "two\nl...");
+  EXPECT_EQ(shortened("012345\xc3\xa4\xc3\xa4 ", 10), "012345...");
+  EXPECT_EQ(shortened("0123456\xc3\xa4\xc3\xa4", 10), "0123456...");
+}
+
 TEST(DisplayWidth, ColumnsOfATerminal) {
   EXPECT_EQ(display_width(""), 0u);
   EXPECT_EQ(display_width("car"), 3u);

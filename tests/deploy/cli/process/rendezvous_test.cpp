@@ -1,12 +1,16 @@
 #include "deploy/cli/process/rendezvous.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <functional>
 #include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "parallel/base/check.h"
@@ -177,6 +181,49 @@ TEST(Rendezvous, ProcessesThatStartAndEndTogetherFindEachOther) {
     ends.push_back(std::async(std::launch::async, come_and_go));
   }
   for (auto& end : ends) EXPECT_EQ(end.get(), "accepted");
+}
+
+// A job looks for folders left behind and is stopped at some place, mostly
+// between two system calls. Meanwhile the folder that it looks at is removed
+// and made anew.
+TEST(Rendezvous, TheFolderOfALivingJobIsNotTakenForOneLeftBehind) {
+  const TemporaryFolder root;
+  const auto folder_of = [&](const std::string& job) {
+    LauncherPlace place = place_of(2, 2);
+    place.job_id = job;
+    return rendezvous_folder(place, "", root.path(), geteuid());
+  };
+  const RendezvousFolder folder = folder_of("living");
+  const pid_t looking = fork();
+  if (looking == 0) {
+    for (;;) (void)prepare_folder(folder_of("looking"), geteuid());
+  }
+  int num_removed = 0;
+  for (int i = 0; i < 300; ++i) {
+    auto hold = prepare_folder(folder, geteuid());
+    publish_address(folder, "living", {"127.0.0.1:29500", ""});
+    kill(looking, SIGSTOP);
+    waitpid(looking, nullptr, WUNTRACED);
+    hold.reset();  // the job is killed and starts again
+    hold = prepare_folder(folder, geteuid());
+    publish_address(folder, "living", {"127.0.0.1:29500", ""});
+    kill(looking, SIGCONT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (!read_address(folder, "living")) ++num_removed;
+  }
+  kill(looking, SIGKILL);
+  waitpid(looking, nullptr, 0);
+  EXPECT_EQ(num_removed, 0);
+}
+
+TEST(Rendezvous, AnAddressThatCannotBePublishedIsRefusedInOneLine) {
+  const TemporaryFolder root;
+  root.write("headroom-job.address/file", "in the way");
+  EXPECT_EQ(refusal([&] {
+              publish_address({root.path(), false}, "job", {"a:1", ""});
+            }),
+            "[rendezvous] " + root.path().string() +
+                " cannot be written to: give another --rendezvous DIR");
 }
 
 TEST(Rendezvous, AFolderThatHeadroomDidNotMakeIsNotUsed) {

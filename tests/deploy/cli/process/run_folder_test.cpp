@@ -83,6 +83,19 @@ TEST(RunFolder, TheLogOfAKilledRunGoesAndThatOfARunningOneStays) {
   EXPECT_EQ(records.size(), 0u);
 }
 
+// The next run may begin in the folder while the earlier one still ends.
+TEST(RunFolder, AnEndingRunLeavesTheLogOfTheNextOne) {
+  const TemporaryFolder parent;
+  const fs::path file = parent.path() / "coordinator.log";
+  std::vector<std::string> records;
+  auto log = coordinator::WriteAheadLog::open(file, &records);
+  remove_run_log(file);
+  EXPECT_TRUE(log->leads_here());
+  log.reset();
+  remove_run_log(file);
+  EXPECT_TRUE(fs::is_empty(parent.path()));
+}
+
 TEST(RunFolder, OneThatCannotBeMadeIsNamed) {
   const TemporaryFolder parent;
   parent.write("file", "in the way");
