@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "worker/video/video.h"
 
@@ -15,11 +16,12 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Writes a video under a temporary name; finish() renames it to NAME.mp4.
+// Writes a video under a temporary name; finish() renames it to NAME.mp4. A
+// video that is not finished is removed.
 class AnnotatedVideo {
  public:
   AnnotatedVideo(fs::path path, const video::VideoFormat& format)
-      : path_(std::move(path)), partial_(path_.string() + ".partial") {
+      : path_(std::move(path)), partial_(path_.string() + kPartialSuffix) {
     std::string reason;
     writer_ = video::create_video(partial_.string(), format, reason);
     if (writer_) return;
@@ -28,7 +30,8 @@ class AnnotatedVideo {
                 "leave the annotated video out with --nosave");
   }
   ~AnnotatedVideo() {
-    if (writer_) remove();
+    writer_.reset();  // FFmpeg must not create the file again
+    remove();
   }
   AnnotatedVideo(const AnnotatedVideo&) = delete;
   AnnotatedVideo& operator=(const AnnotatedVideo&) = delete;
@@ -56,7 +59,7 @@ class AnnotatedVideo {
   }
 
   const fs::path path_, partial_;
-  std::unique_ptr<video::VideoWriter> writer_;  // nullptr when finished
+  std::unique_ptr<video::VideoWriter> writer_;
 };
 
 // The format of a video that has every `stride`th picture of the original and

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <utility>
 
 #include "parallel/base/environment.h"
 #include "parallel/base/text.h"
@@ -17,11 +17,21 @@
 namespace headroom::video {
 namespace {
 
-// "[mjpeg @ 0x55a219] overread 8\n" -> "[mjpeg] overread 8".
-std::string message_of(std::string line) {
+constexpr std::chrono::seconds kGrace{2};  // from SIGTERM to SIGKILL
+
+// "[mjpeg @ 0x55a219] [error] overread 8\n" -> "[mjpeg] overread 8". Sets
+// `is_error` if the line has the mark of an error.
+std::string message_of(std::string line, bool& is_error) {
   line.erase(line.find_last_not_of(" \r\n") + 1);
   for (size_t at; (at = line.find(" @ 0x")) != line.npos;) {
     line.erase(at, line.find(']', at) - at);
+  }
+  is_error = false;
+  for (const std::string mark : {"[error] ", "[fatal] ", "[panic] "}) {
+    const size_t at = line.find(mark);
+    if (at == line.npos) continue;
+    line.erase(at, mark.size());
+    is_error = true;
   }
   return line;
 }
@@ -46,7 +56,7 @@ void PipedProgram::start(std::vector<std::string>& words) {
   const timeval limit{static_cast<time_t>(patience_.count()), 0};
   ::setsockopt(pipe_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   ::setsockopt(pipe_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, errors) != 0) {
+  if (::pipe2(errors, O_CLOEXEC) != 0) {
     failure_ = cat(name_, " cannot be started: ", std::strerror(errno));
     ::close(ends[1]);
     return;
@@ -72,32 +82,33 @@ void PipedProgram::start(std::vector<std::string>& words) {
   posix_spawn_file_actions_destroy(&files);
   ::close(ends[1]);
   ::close(errors[1]);
-  error_stream_ = ::fdopen(errors[0], "r");
-  errors_ = std::thread([this] { read_errors(); });
+  errors_ = std::thread([this, errors] { read_errors(errors[0]); });
 }
 
 PipedProgram::~PipedProgram() {
-  if (pid_ > 0) ::kill(pid_, SIGKILL);
+  if (pid_ > 0) ::kill(-pid_, SIGKILL);
   finish();
 }
 
-void PipedProgram::read_errors() {
+void PipedProgram::read_errors(int descriptor) {
+  FILE* const stream = ::fdopen(descriptor, "r");
   char line[512];
-  while (std::fgets(line, sizeof line, error_stream_) != nullptr) {
-    const std::string message = message_of(line);
-    if (!message.empty() && ++error_lines_ == 1) first_error_ = message;
+  while (std::fgets(line, sizeof line, stream) != nullptr) {
+    bool is_error = false;
+    const std::string message = message_of(line, is_error);
+    if (is_error) ++error_lines_;
+    if (first_error_.empty() || (is_error && error_lines_ == 1)) {
+      first_error_ = message;
+    }
   }
+  std::fclose(stream);
 }
 
 // If errno is EAGAIN, the socket's time limit has passed.
-void PipedProgram::end_if_it_stalls() {
-  if (errno == EAGAIN && pid_ >= 0) end_stalled();
-}
-
-void PipedProgram::end_stalled() {
+void PipedProgram::note_a_stall() {
+  if (errno != EAGAIN || pid_ < 0) return;
   failure_ =
       cat(name_, " did nothing for ", patience_.count(), " s and was ended");
-  ::kill(pid_, SIGKILL);
 }
 
 size_t PipedProgram::read(uint8_t* bytes, size_t size) {
@@ -105,7 +116,7 @@ size_t PipedProgram::read(uint8_t* bytes, size_t size) {
   while (done < size) {
     const ssize_t got = ::recv(pipe_, bytes + done, size - done, 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) end_if_it_stalls();
+    if (got < 0) note_a_stall();
     if (got <= 0) break;
     done += static_cast<size_t>(got);
   }
@@ -117,32 +128,49 @@ bool PipedProgram::write(const uint8_t* bytes, size_t size) {
   while (done < size) {
     const ssize_t put = ::send(pipe_, bytes + done, size - done, MSG_NOSIGNAL);
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) end_if_it_stalls();
+    if (put < 0) note_a_stall();
     if (put < 0) return false;
     done += static_cast<size_t>(put);
   }
   return true;
 }
 
+// Returns whether the program ends within `time`. Its exit status remains to be
+// collected, so that no other process group can have its number meanwhile.
+bool PipedProgram::ends_within(std::chrono::seconds time) const {
+  const auto limit = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < limit) {
+    siginfo_t ended{};
+    const auto pid = static_cast<id_t>(pid_);
+    if (::waitid(P_PID, pid, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        ended.si_pid != 0) {
+      return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return false;
+}
+
 std::string PipedProgram::finish() {
   if (pipe_ >= 0) ::close(pipe_);
   pipe_ = -1;
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point end = Clock::now() + patience_;
-  while (pid_ > 0 && ::waitpid(pid_, &status_, WNOHANG) == 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    if (Clock::now() < end) continue;
-    end_stalled();
-    end += patience_;
+  if (pid_ > 0) {
+    if (failure_.empty() && !ends_within(patience_)) {
+      failure_ = cat(name_, " did not end within ", patience_.count(),
+                     " s and was ended");
+    }
+    if (!failure_.empty()) {
+      ::kill(-pid_, SIGTERM);
+      ends_within(kGrace);
+    }
+    // This also ends what the program has started: it may hold the standard
+    // error open, and the thread reads that to its end.
+    ::kill(-pid_, SIGKILL);
+    while (::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
   }
-  pid_ = -1;
-  if (error_stream_ != nullptr) {
-    // Ends the reader also if a process that the program has left behind holds
-    // the other end.
-    ::shutdown(::fileno(error_stream_), SHUT_RD);
-    errors_.join();
-    std::fclose(std::exchange(error_stream_, nullptr));
-  }
+  if (errors_.joinable()) errors_.join();
   std::string text = failure_;
   if (text.empty() && WIFSIGNALED(status_)) {
     text = cat(name_, " was ended by signal ", WTERMSIG(status_));

@@ -3,7 +3,12 @@
 //
 // It is started without a shell, in a process group of its own, so that Ctrl-C
 // reaches only this process. When this process ends, the pipe breaks, and the
-// program ends too. A thread reads its standard error all the time.
+// program ends too. A thread reads its standard error all the time, and keeps
+// one line of it.
+//
+// Every wait is bounded: a program that takes too long gets SIGTERM, and
+// SIGKILL 2 s later. Only a process that the kernel cannot end, for example
+// because a network disk does not answer, is waited for longer.
 //
 // Use it from one thread. Errors: nothing is thrown; finish() returns them.
 #pragma once
@@ -13,7 +18,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,8 +27,7 @@ namespace headroom::video {
 class PipedProgram {
  public:
   // `words`: the program's name, which is searched for on PATH, and its
-  // arguments. The program is ended if a read, a write or its end takes longer
-  // than `patience`.
+  // arguments. The program is killed if a read or write waits for `patience`.
   PipedProgram(std::vector<std::string> words, std::chrono::seconds patience);
   ~PipedProgram();  // ends the program if it still runs
   PipedProgram(const PipedProgram&) = delete;
@@ -34,26 +37,28 @@ class PipedProgram {
   size_t read(uint8_t* bytes, size_t size);
   // Returns false when the program accepts no more data.
   bool write(const uint8_t* bytes, size_t size);
-  // Closes the pipe and waits until the program ends. Returns why the program
-  // failed, "" on success.
+  // Closes the pipe and waits until the program ends, at most for `patience`.
+  // Returns why the program failed, "" on success.
   std::string finish();
 
-  // The number of lines that the program wrote to its standard error, and the
-  // first line, which names the cause of the others. REQUIRES: finish().
+  // The number of lines on standard error that FFmpeg's log marks as errors
+  // (option `-v level+error`). Other lines, such as a driver's warnings, do not
+  // count. REQUIRES: finish().
   int64_t error_lines() const { return error_lines_; }
+  // The first of these lines, which names the cause of the others. If there are
+  // none, the first line. REQUIRES: finish().
   const std::string& first_error() const { return first_error_; }
 
  private:
   void start(std::vector<std::string>& words);
-  void read_errors();
-  void end_if_it_stalls();
-  void end_stalled();
+  void read_errors(int descriptor);
+  void note_a_stall();
+  bool ends_within(std::chrono::seconds time) const;
 
   const std::string name_;
   const std::chrono::seconds patience_;
   std::string failure_;  // why the program could not be started, or was killed
   int pipe_ = -1;
-  FILE* error_stream_ = nullptr;
   pid_t pid_ = -1;
   int status_ = 0;  // the program's exit status from waitpid()
   std::thread errors_;

@@ -33,7 +33,7 @@ struct ReadOptions {
   // With stride n, pictures 1, n+1, 2n+1, … are returned. The others are
   // decoded too, because later pictures refer to them.
   int64_t stride = 1;
-  // FFmpeg is killed if it outputs no picture for this time. A longer time
+  // FFmpeg is ended if it outputs nothing for this time. A longer time
   // helps only if the disk is very slow.
   std::chrono::seconds patience{60};
 };
@@ -62,9 +62,11 @@ std::string check_programs();
 inline constexpr const char* kInstallPrograms =
     "install FFmpeg, for example with apt-get install ffmpeg";
 
-// Opens a file of a supported container and codec; its name does not matter. A
-// damaged picture is used as the decoder repairs it; a truncated file ends with
-// its last picture. Returns nullptr and sets `reason` on failure.
+// Opens a file of a supported container and codec; its name does not matter.
+// The largest video stream is read. A damaged picture is used as the decoder
+// repairs it. A truncated file ends with its last picture, and fault() reports
+// that; only MPEG streams (TS and PS) that are cut between two pictures cannot
+// be told from whole ones. Returns nullptr and sets `reason` on failure.
 std::unique_ptr<VideoReader> open_video(const std::string& file,
                                         const ReadOptions& options,
                                         std::string& reason);

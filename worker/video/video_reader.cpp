@@ -6,13 +6,14 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
 #include <utility>
 #include <vector>
 
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "worker/video/piped_program.h"
 #include "worker/video/video.h"
 
@@ -25,12 +26,14 @@ using Words = std::vector<std::string>;
 // that list other files (HLS, concat, SDP, image sequences) are left out.
 constexpr const char* kContainers =
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,asf,gif";
-// The codecs that are read, by ffprobe's names.
-const std::set<std::string> kCodecs = {
-    "h264",       "hevc", "mpeg4", "msmpeg4v1", "msmpeg4v2",  "msmpeg4v3",
-    "mpeg1video", "vp8",  "vp9",   "av1",       "mpeg2video", "mjpeg",
-    "wmv1",       "wmv2", "wmv3",  "vc1",       "gif",        "prores"};
-constexpr int64_t kMostRate = 65535;  // ticks per second, MPEG-4's limit
+// The decoders that may open a video stream: one or more for each codec that is
+// read, because FFmpeg's builds differ. The last four are for cover pictures,
+// which FFmpeg opens beside the film.
+constexpr const char* kDecoders =
+    "h264,libopenh264,hevc,mpeg4,msmpeg4v1,msmpeg4v2,msmpeg4,mpeg1video,"
+    "mpeg2video,vp8,libvpx,vp9,libvpx-vp9,libdav1d,libaom-av1,av1,mjpeg,wmv1,"
+    "wmv2,wmv3,vc1,gif,prores,png,bmp,tiff,webp";
+constexpr int64_t kMostRate = 65535;  // the limit of MPEG-4's clock
 constexpr size_t kLongestAnswer = 1 << 16;
 
 // Returns why `file` is not a regular file that can be opened, "" if it is.
@@ -52,14 +55,16 @@ std::string check_size(int64_t width, int64_t height, int64_t max_pixels) {
 }
 
 // Adds the arguments with which ffprobe and ffmpeg open `file`: only as a local
-// file, and only in one of kContainers. The limit for a picture is above
-// `max_pixels`, because decoders add borders.
+// file, only in one of kContainers, and with kDecoders for its video streams. A
+// list of decoders for all streams would refuse videos with sound. The limit
+// for a picture is above `max_pixels`, because decoders add borders.
 void add_input(Words& words, const std::string& file, int64_t max_pixels) {
   constexpr int64_t kBorders = 1 << 20;
-  words.insert(words.end(),
-               {"-protocol_whitelist", "file", "-format_whitelist", kContainers,
-                "-max_pixels", std::to_string(2 * max_pixels + kBorders), "-i",
-                "file:" + file});
+  words.insert(
+      words.end(),
+      {"-protocol_whitelist", "file", "-format_whitelist", kContainers,
+       "-codec_whitelist:v", kDecoders, "-max_pixels",
+       std::to_string(2 * max_pixels + kBorders), "-i", "file:" + file});
 }
 
 // "30000/1001" -> {30000, 1001}; {0, 1} if the file does not state it.
@@ -98,6 +103,42 @@ void read_rate(const nlohmann::json& stream, VideoFormat& format) {
   }
   format.rate = rate.first;
   format.rate_denominator = rate.second;
+}
+
+// The film among the video streams: the largest. A stream of a single picture,
+// such as a poster, is the film only if there is no other. ffprobe has left
+// cover pictures and thumbnails out. REQUIRES: there is a stream.
+const nlohmann::json& film_of(const nlohmann::json& streams) {
+  const auto rank = [](const nlohmann::json& stream) {
+    return std::pair(
+        stream.value("nb_frames", "") != "1",
+        stream.value("width", int64_t{0}) * stream.value("height", int64_t{0}));
+  };
+  return *std::ranges::max_element(streams, {}, rank);
+}
+
+// Sets how many pictures the file states. An edit list of an MP4 or MOV can
+// hide pictures at both ends. It states a duration, from which their number
+// follows only approximately. Returns the number that a whole file has at
+// least.
+int64_t read_count(const nlohmann::json& stream, const std::string& container,
+                   VideoFormat& format) {
+  format.pictures = parse_whole(stream.value("nb_frames", ""), 0).value_or(0);
+  const double seconds =
+      nlohmann::json::parse(stream.value("duration", "0")).get<double>();
+  const auto shown =
+      std::llround(seconds * value_of(ratio_of(stream, "avg_frame_rate")));
+  if (!container.starts_with("mov") || shown <= 0 || shown >= format.pictures) {
+    return format.pictures;
+  }
+  format.pictures = shown;
+  return shown - std::max<int64_t>(2, shown / 100);
+}
+
+// Returns whether a GIF has its last byte, the only sign that it is whole.
+bool has_end_of_gif(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return stream.seekg(-1, std::ios::end) && stream.get() == ';';
 }
 
 // The number of clockwise quarter turns, 0 to 3, that make pictures upright.
@@ -144,6 +185,8 @@ class Reader final : public VideoReader {
   const ReadOptions options_;
   VideoFormat format_;
   std::unique_ptr<PipedProgram> program_;
+  bool lacks_end_ = false;
+  int64_t stated_ = 0;    // number of pictures that a whole file has at least
   int64_t pictures_ = 0;  // number of pictures read
   std::string failure_;   // ffmpeg's failure; set at the end
 };
@@ -164,14 +207,15 @@ std::string Reader::ask(const std::string& file, nlohmann::json& answer) const {
   Words words = {
       "ffprobe",
       "-v",
-      "quiet",
+      "error",
       "-of",
       "json",
       "-show_error",
       "-select_streams",
-      "V:0",
+      "V",
       "-show_entries",
-      "stream=codec_name,width,height,nb_frames,r_frame_rate,avg_frame_rate:"
+      "format=format_name:stream=index,width,height,nb_frames,duration,"
+      "r_frame_rate,avg_frame_rate:"
       "stream_side_data=rotation:library_version=name,major,minor"};
   add_input(words, file, options_.max_pixels);
   PipedProgram program(words, options_.patience);
@@ -185,18 +229,17 @@ std::string Reader::ask(const std::string& file, nlohmann::json& answer) const {
                "): read are MP4, MOV, MKV, WebM, AVI, MPEG, ASF and GIF files "
                "that are whole");
   }
+  // ffprobe does not say in its answer which decoder is not in the list.
+  if (!failure.empty() && !program.first_error().empty()) {
+    return failure + "; convert it, for example to H.264";
+  }
   return failure;
 }
 
 std::string Reader::start(const std::string& file,
                           const nlohmann::json& answer) {
   if (answer.at("streams").empty()) return "there is no video in it";
-  const nlohmann::json& stream = answer.at("streams").front();
-  const std::string codec = stream.value("codec_name", "unknown");
-  if (!kCodecs.contains(codec)) {
-    return cat("its pictures are coded as ", codec,
-               ", which is not read: convert it, for example to H.264");
-  }
+  const nlohmann::json& stream = film_of(answer.at("streams"));
   const int width = stream.value("width", 0),
             height = stream.value("height", 0);
   std::string reason = check_size(width, height, options_.max_pixels);
@@ -205,7 +248,9 @@ std::string Reader::start(const std::string& file,
   format_.height = height;
   const int turns = quarter_turns(stream);
   if (turns % 2 == 1) std::swap(format_.width, format_.height);
-  format_.pictures = parse_whole(stream.value("nb_frames", ""), 0).value_or(0);
+  const std::string container = answer.at("format").value("format_name", "");
+  stated_ = read_count(stream, container, format_);
+  lacks_end_ = container == "gif" && !has_end_of_gif(file);
   read_rate(stream, format_);
 
   // The filter `crop` leaves pictures unchanged. It fails if a later picture
@@ -224,12 +269,12 @@ std::string Reader::start(const std::string& file,
       cat(",scale=flags=bilinear+accurate_rnd+full_chroma_int,"
           "format=rgb24",
           kTurns[turns], ",setpts=1000*N/TB");
-  Words words = {"ffmpeg",   "-v", "repeat+error", "-nostdin",
+  Words words = {"ffmpeg",   "-v", "repeat+level+error", "-nostdin",
                  "-threads", "1",  "-noautorotate"};
   add_input(words, file, options_.max_pixels);
-  words.insert(words.end(),
-               {"-map", "0:V:0", "-vf", filters, rate_option(answer),
-                "passthrough", "-threads", "1", "-f", "rawvideo", "pipe:1"});
+  words.insert(words.end(), {"-map", cat("0:", stream.at("index").get<int>()),
+                             "-vf", filters, rate_option(answer), "passthrough",
+                             "-threads", "1", "-f", "rawvideo", "pipe:1"});
   // Allow one second for each skipped picture; decoding it takes far less.
   program_ = std::make_unique<PipedProgram>(
       words, options_.patience + std::chrono::seconds(options_.stride - 1));
@@ -252,15 +297,17 @@ std::string Reader::fault() const {
   }
   std::string text;
   const int64_t passed = pictures_ * options_.stride;
-  if (passed + std::max<int64_t>(2, format_.pictures / 100) <
-      format_.pictures) {
+  if (passed < stated_) {
     text = cat("it ends after ", passed, " of ", format_.pictures, " pictures");
+  } else if (lacks_end_) {
+    text = cat("it lacks the end mark of a GIF, and ends after ",
+               counted(pictures_, "picture"));
   }
   if (program_->error_lines() > 0) {
     text += cat(text.empty() ? "" : "; ", "ffmpeg reports ",
-                program_->error_lines(),
-                " errors, the first: ", program_->first_error(),
-                "; pictures are used as far as they can be decoded");
+                counted(program_->error_lines(), "error"),
+                ", the first: ", program_->first_error(), "; ",
+                counted(pictures_, "picture"), " could be decoded");
   }
   return text;
 }

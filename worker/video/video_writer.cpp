@@ -45,7 +45,7 @@ std::string Writer::open(const std::string& file, const VideoFormat& format) {
   }
   bytes_ = format.picture_bytes();
   const std::vector<std::string> words = {
-      "ffmpeg", "-v", "repeat+error", "-nostdin",
+      "ffmpeg", "-v", "repeat+level+error", "-nostdin",
       // Input: pictures from the pipe.
       "-protocol_whitelist", "pipe", "-f", "rawvideo", "-pixel_format", "rgb24",
       "-video_size", cat(format.width, "x", format.height), "-framerate",

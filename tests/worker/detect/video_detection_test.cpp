@@ -9,6 +9,7 @@
 
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/video/clips.h"
 #include "worker/model/layer_graph.h"
@@ -146,6 +147,24 @@ TEST_F(VideoDetection, ATruncatedVideoGivesThePicturesItHas) {
   EXPECT_GE(outcome.pictures, 3);
   EXPECT_THAT(outcome.fault, HasSubstr("of 10 pictures"));
   EXPECT_EQ(annotated().first, outcome.pictures);
+}
+
+TEST_F(VideoDetection, AVideoThatCannotBeWrittenLeavesNoFile) {
+  fs::create_directories(folder_.path() / "out/clip.mp4/taken");
+  files_.may_exist = true;
+  {
+    DetectionFolder out = folder();
+    EXPECT_THROW(detect(out), Error);
+  }
+  EXPECT_THAT(names(""), IsEmpty());
+  fs::remove_all(folder_.path() / "out/clip.mp4");
+  numbers_.clear();
+  {
+    DetectionFolder out = folder();
+    const FileSizeLimit limit(2000);
+    EXPECT_THROW(detect(out), Error);
+  }
+  EXPECT_THAT(names(""), IsEmpty());
 }
 
 TEST_F(VideoDetection, NothingIsWrittenForAFileThatIsNoVideo) {

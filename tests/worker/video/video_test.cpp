@@ -51,6 +51,17 @@ class Video : public ::testing::Test {
     EXPECT_EQ(writer->finish(), "");
     return file;
   }
+  // A file that ffmpeg makes with these arguments.
+  fs::path made_by_ffmpeg(const std::string& name,
+                          const std::vector<std::string>& arguments) {
+    const fs::path file = folder_.path() / name;
+    std::vector<std::string> words = {"ffmpeg", "-v", "error", "-nostdin"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    words.insert(words.end(), {"-y", file});
+    PipedProgram program(words, std::chrono::seconds(20));
+    EXPECT_EQ(program.finish(), "");
+    return file;
+  }
   std::unique_ptr<VideoReader> open(const fs::path& file,
                                     const ReadOptions& options) {
     auto reader = open_video(file, options, reason_);
@@ -125,14 +136,11 @@ TEST_F(Video, AStrideLeavesPicturesOut) {
 // Two streams one after the other, as some recorders write them.
 TEST_F(Video, APictureOfAnotherSizeEndsTheVideo) {
   const auto stream = [&](int height, int width) {
-    const fs::path file = folder_.path() / "one.ts";
-    PipedProgram program(
-        {"ffmpeg", "-v", "error", "-nostdin", "-f", "lavfi", "-i",
+    return read_bytes(made_by_ffmpeg(
+        "one.ts",
+        {"-f", "lavfi", "-i",
          cat("testsrc=size=", width, "x", height, ":rate=25:duration=0.4"),
-         "-c:v", "mpeg2video", "-bf", "0", "-f", "mpegts", "-y", file},
-        std::chrono::seconds(20));
-    EXPECT_EQ(program.finish(), "");
-    return read_bytes(file);
+         "-c:v", "mpeg2video", "-bf", "0"}));
   };
   for (const auto& [height, width] :
        std::vector<std::pair<int, int>>{{48, 80}, {32, 64}, {64, 48}}) {
@@ -157,6 +165,125 @@ TEST_F(Video, OtherContainersAndCodecs) {
   EXPECT_EQ(reader->format().pictures, 12);
   EXPECT_EQ(pictures_of(*reader, 4), 12);
   EXPECT_EQ(reader->fault(), "");
+}
+
+// Arguments of ffmpeg for a film of 10 pictures of 64 x 48, for two streams
+// that are no film, and for sound.
+const std::vector<std::string> kFilm = {
+    "-f", "lavfi", "-i", "testsrc=size=64x48:rate=10:duration=1"};
+const std::vector<std::string> kSmallStream = {
+    "-f", "lavfi", "-i", "testsrc=size=16x16:rate=10:duration=1"};
+const std::vector<std::string> kPoster = {
+    "-f", "lavfi", "-i", "testsrc=size=200x200:rate=1:duration=1"};
+const std::vector<std::string> kSound = {"-f", "lavfi", "-i",
+                                         "sine=duration=1"};
+
+std::vector<std::string> all_of(
+    const std::vector<std::vector<std::string>>& lists) {
+  std::vector<std::string> all;
+  for (const auto& list : lists)
+    all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+TEST_F(Video, TheLargestStreamOfSeveralPicturesIsRead) {
+  const std::vector<std::vector<std::string>> cases = {
+      all_of({kSmallStream, kFilm, {"-map", "0", "-map", "1", "-c", "mjpeg"}}),
+      all_of({kFilm, kSmallStream, {"-map", "0", "-map", "1", "-c", "mjpeg"}}),
+      all_of({kPoster, kFilm, {"-map", "0", "-map", "1", "-c", "mjpeg"}}),
+      all_of({kPoster,
+              kFilm,
+              {"-map", "0", "-map", "1", "-c:v:0", "png", "-c:v:1", "mpeg4",
+               "-disposition:v:0", "attached_pic"}})};
+  for (const auto& arguments : cases) {
+    const auto reader = open(made_by_ffmpeg("streams.mp4", arguments));
+    ASSERT_TRUE(reader) << reason_;
+    EXPECT_EQ(reader->format().width, 64);
+    EXPECT_EQ(reader->format().height, 48);
+    EXPECT_EQ(reader->format().pictures, 10);
+    cv::Mat picture(48, 64, CV_8UC3);
+    int count = 0;
+    while (reader->next(picture.data)) ++count;
+    EXPECT_EQ(count, 10);
+    EXPECT_EQ(reader->fault(), "");
+  }
+  EXPECT_EQ(refusal(made_by_ffmpeg(
+                "cover.mp4", all_of({kPoster,
+                                     kSound,
+                                     {"-map", "0", "-map", "1", "-c:v", "mjpeg",
+                                      "-disposition:v", "attached_pic"}}))),
+            "there is no video in it");
+}
+
+TEST_F(Video, AVideoWithSoundIsRead) {
+  for (const std::string sound : {"pcm_s16le", "aac", "ac3"}) {
+    SCOPED_TRACE(sound);
+    const auto reader = open(made_by_ffmpeg(
+        "sound.mov",
+        all_of({kSound, kFilm, {"-c:v", "mpeg4", "-c:a", sound}})));
+    ASSERT_TRUE(reader) << reason_;
+    cv::Mat picture(48, 64, CV_8UC3);
+    int count = 0;
+    while (reader->next(picture.data)) ++count;
+    EXPECT_EQ(count, 10);
+    EXPECT_EQ(reader->fault(), "");
+  }
+}
+
+// Decoders have names of their own, which differ from those of the codecs.
+TEST_F(Video, OnlyListedDecodersOpenVideos) {
+  EXPECT_EQ(
+      refusal(made_by_ffmpeg("clip.avi", all_of({kFilm, {"-c:v", "msmpeg4"}}))),
+      "read");
+  EXPECT_THAT(
+      refusal(made_by_ffmpeg("clip.mkv", all_of({kFilm, {"-c:v", "ffv1"}}))),
+      AllOf(HasSubstr("Codec (ffv1) not on whitelist"),
+            HasSubstr("convert it, for example to H.264")));
+}
+
+// An MP4 that starts within a group of pictures has the group's first pictures
+// too, and a list that hides them.
+TEST_F(Video, HiddenPicturesAreNotMissing) {
+  const fs::path whole = written(48, 64, 20);
+  const auto reader = open(made_by_ffmpeg(
+      "later.mp4", {"-ss", "1", "-i", whole.string(), "-c", "copy"}));
+  ASSERT_TRUE(reader) << reason_;
+  EXPECT_EQ(reader->format().pictures, 10);
+  cv::Mat picture(48, 64, CV_8UC3);
+  int count = 0;
+  while (reader->next(picture.data)) ++count;
+  EXPECT_EQ(count, 10);
+  EXPECT_EQ(reader->fault(), "");
+}
+
+TEST_F(Video, ACutBetweenTwoPicturesIsReported) {
+  const auto fault_of = [&](const std::string& name, const std::string& bytes) {
+    const auto reader = open(folder_.write(name, bytes));
+    if (!reader) return reason_;
+    cv::Mat picture(48, 64, CV_8UC3);
+    while (reader->next(picture.data)) {
+    }
+    return reader->fault();
+  };
+  const std::string avi = avi_clip(48, 64, 30);
+  EXPECT_EQ(
+      fault_of("cut.avi", avi.substr(0, avi.rfind("00dc", avi.find("idx1")))),
+      "it ends after 29 of 30 pictures");
+  // Here the index comes first.
+  const std::string mov = read_bytes(made_by_ffmpeg(
+      "whole.mov",
+      all_of({kFilm, {"-c:v", "mjpeg", "-movflags", "faststart"}})));
+  EXPECT_EQ(fault_of("cut.mov", mov.substr(0, mov.rfind("\xff\xd8\xff"))),
+            "it ends after 9 of 10 pictures");
+  const std::string gif = read_bytes(made_by_ffmpeg("whole.gif", kFilm));
+  EXPECT_EQ(fault_of("cut.gif", gif), "");
+  EXPECT_EQ(fault_of("cut.gif", gif.substr(0, gif.size() - 1)),
+            "it lacks the end mark of a GIF, and ends after 10 pictures");
+  const std::string mkv = read_bytes(
+      made_by_ffmpeg("whole.mkv", all_of({kFilm, {"-c:v", "mjpeg"}})));
+  EXPECT_THAT(fault_of("cut.mkv", mkv.substr(0, mkv.size() / 2)),
+              AllOf(StartsWith("ffmpeg reports 1 error, the first: "),
+                    HasSubstr(" pictures could be decoded")));
 }
 
 TEST_F(Video, ATruncatedFileGivesThePicturesItHas) {
@@ -379,6 +506,39 @@ TEST_F(OddFfmpeg, ASignalIsReported) {
 TEST_F(OddFfmpeg, AStallIsEndedAndReported) {
   EXPECT_EQ(fault_with("/usr/bin/head -c 9216 /dev/zero\nexec /bin/sleep 60"),
             "after 1 pictures ffmpeg did nothing for 1 s and was ended");
+}
+
+TEST_F(OddFfmpeg, AProgramThatDoesNotEndIsEnded) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(fault_with("trap '' TERM\nexec <&- >&-\n"
+                       "while :; do /bin/sleep 60; done"),
+            "after 0 pictures ffmpeg did not end within 1 s and was ended");
+  // A process that the program started holds the pipe and standard error.
+  EXPECT_EQ(fault_with("/bin/sleep 60 &\nexit 0"),
+            "after 0 pictures ffmpeg did nothing for 1 s and was ended");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+}
+
+TEST_F(OddFfmpeg, OnlyLinesThatAreMarkedAsErrorsAreDamage) {
+  const std::string warnings =
+      "/usr/bin/head -c 46080 /dev/zero\necho 'libEGL warning: no screen' >&2\n"
+      "echo '[h264 @ 0x1] [warning] odd' >&2\n";
+  EXPECT_EQ(fault_with(warnings), "");
+  EXPECT_EQ(fault_with(warnings + "echo '[h264 @ 0x1] [error] bad' >&2"),
+            "ffmpeg reports 1 error, the first: [h264] bad; 5 pictures could "
+            "be decoded");
+}
+
+TEST_F(OddFfmpeg, AWarningIsNoFailureToWrite) {
+  place("ffmpeg", "/bin/cat >/dev/null\necho 'libEGL warning: no screen' >&2");
+  const ProgramFolder programs(folder_.path());
+  VideoFormat format;
+  format.width = format.height = 64;
+  std::string reason;
+  const auto writer = create_video(folder_.path() / "made.mp4", format, reason);
+  ASSERT_TRUE(writer) << reason;
+  EXPECT_EQ(writer->write(test_picture(64, 64, 1).data), "");
+  EXPECT_EQ(writer->finish(), "");
 }
 
 TEST_F(OddFfmpeg, AFailureToWriteIsReported) {
