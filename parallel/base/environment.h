@@ -3,6 +3,8 @@
 // Threads: any, as long as the environment does not change.
 #pragma once
 
+#include <unistd.h>
+
 #include <map>
 #include <string>
 #include <vector>
@@ -11,19 +13,49 @@ namespace headroom {
 
 using Environment = std::map<std::string, std::string>;
 
-Environment process_environment();
+inline Environment process_environment() {
+  Environment environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const size_t equals = text.find('=');
+    if (equals != std::string::npos) {
+      environment[text.substr(0, equals)] = text.substr(equals + 1);
+    }
+  }
+  return environment;
+}
 
 // For a program that is not part of Headroom, such as ffmpeg: the environment
 // of this process as it was before a bundle's launcher changed it
 // (deploy/bundle/launcher.sh). Our libraries may be older or newer than those
 // that such a program was built for.
-Environment users_environment();
+inline Environment users_environment() {
+  constexpr const char* kPath = "LD_LIBRARY_PATH";
+  Environment environment = process_environment();
+  const auto former = environment.extract("HEADROOM_FORMER_LIBRARY_PATH");
+  if (former.empty()) return environment;
+  environment[kPath] = former.mapped();
+  // The launcher does not distinguish an empty path from none.
+  if (former.mapped().empty()) environment.erase(kPath);
+  return environment;
+}
 
 // "NAME=VALUE".
-std::vector<std::string> assignments(const Environment& environment);
+inline std::vector<std::string> assignments(const Environment& environment) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : environment) {
+    texts.push_back(name + "=" + value);
+  }
+  return texts;
+}
 
 // The form in which exec() takes words or assignments. The pointers are valid
 // as long as `texts` does not change.
-std::vector<char*> pointers_to(std::vector<std::string>& texts);
+inline std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
 
 }  // namespace headroom

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "parallel/base/check.h"
-#include "parallel/base/peer_patience.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/text.h"
 

@@ -16,7 +16,6 @@
 #include <optional>
 
 #include "parallel/base/check.h"
-#include "parallel/base/peer_patience.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/text.h"
 #include "parallel/collectives/gather.h"

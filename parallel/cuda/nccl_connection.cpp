@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/base/peer_patience.h"
+#include "parallel/base/peer_wait.h"
 #include "parallel/base/text.h"
 #include "parallel/collectives/local_communication_error.h"
 #include "parallel/cuda/nccl_advice.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "parallel/base/peer_patience.h"
+#include "parallel/base/peer_wait.h"
 
 namespace headroom::cuda {
 

@@ -16,7 +16,6 @@
 #include "parallel/base/check.h"
 #include "parallel/base/key_value_store.h"
 #include "parallel/base/log.h"
-#include "parallel/base/peer_patience.h"
 #include "parallel/base/peer_wait.h"
 #include "parallel/base/text.h"
 #include "parallel/base/utf8.h"

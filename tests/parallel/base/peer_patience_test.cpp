@@ -1,5 +1,3 @@
-#include "parallel/base/peer_patience.h"
-
 #include <gtest/gtest.h>
 
 #include <thread>
