@@ -3,8 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -21,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kLongestEvent = 64 << 10;
 constexpr size_t kLongestStep = 4 << 20;
-constexpr size_t kMostFileBytes = 16 << 20;
+constexpr size_t kMostEventBytes = 16 << 20;
 constexpr size_t kMostPictures = 200;
 
 // The line of an event without its lists and objects; "" if the line is no JSON
@@ -40,17 +38,9 @@ std::string brief_event(const std::string& line) {
 
 }  // namespace
 
-std::string file_text(const fs::path& file) {
-  std::error_code error;
-  const auto size = fs::file_size(file, error);
-  if (error || size > kMostFileBytes) return "";
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 std::string events_text(const fs::path& run_directory, size_t most) {
   const std::string text =
-      records::last_lines(run_directory / run_files::kEvents, kMostFileBytes);
+      records::last_lines(run_directory / run_files::kEvents, kMostEventBytes);
   const std::vector<std::string_view> lines = records::lines_of(text);
   const std::string generation =
       "\"event\":\"" + to_string(EventKind::kGeneration) + "\"";

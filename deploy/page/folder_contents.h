@@ -12,9 +12,6 @@
 
 namespace headroom::page {
 
-// The text of a file of at most 16 MiB.
-std::string file_text(const std::filesystem::path& file);
-
 // The lines of events.jsonl that the page draws, oldest first: the first event,
 // the newest generation, and the newest `most` events. A line above 64 KiB
 // loses its lists and objects, except the line of the newest generation. Of a

@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kMostProcesses = 64;
 constexpr size_t kMostKnownTimelines = 64;
 constexpr size_t kMostStages = 32;
-// The error if the plan was made for another model than the files describe now.
+// The fault if the plan was made for another model than the files describe now.
 constexpr const char* kMismatch =
     "the run's plan and its model do not belong together";
 
@@ -136,10 +136,10 @@ const Json& PlanRecord::words() {
 
 const Json& PlanRecord::timeline(int rank) {
   if (timelines_.size() >= kMostKnownTimelines) timelines_.clear();
-  const auto [place, is_new] = timelines_.try_emplace(rank);
-  Json& timeline = place->second;
-  if (!is_new) return timeline;
-  timeline = {{"rank", rank}, {"peak", nullptr}, {"points", Json::array()}};
+  const auto known = timelines_.find(rank);
+  if (known != timelines_.end()) return known->second;
+  Json timeline = {
+      {"rank", rank}, {"peak", nullptr}, {"points", Json::array()}};
   const std::string why = why_not([&] {
     const predict::StepTimeline step = predict::step_timeline(
         predict::memory_request(config_, plan_, layers()),
@@ -160,7 +160,7 @@ const Json& PlanRecord::timeline(int rank) {
     add("commit", "", step.state_bytes, 0);
   });
   if (!why.empty()) timeline["why_not"] = why;
-  return timeline;
+  return timelines_.emplace(rank, std::move(timeline)).first->second;
 }
 
 }  // namespace headroom::page

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// The most points of the memory curves in one answer, for all ranks together.
+// The most points of memory in one answer, of all ranks together.
 constexpr size_t kMostShownMemory = 24'000;
 constexpr size_t kLeastShownMemory = 24;
 
@@ -96,7 +96,7 @@ void RunRecord::read_definition() {
   bool is_new = false;
   const fs::path run_file = place_.directory / run_files::kRun;
   const fs::path plan_file = place_.directory / run_files::kPlan;
-  if (std::string text = file_text(run_file);
+  if (std::string text = records::file_text(run_file);
       !text.empty() && text != run_text_) {
     run_text_ = std::move(text);
     try {
@@ -106,7 +106,7 @@ void RunRecord::read_definition() {
     } catch (const Error&) {
     }
   }
-  if (std::string text = file_text(plan_file);
+  if (std::string text = records::file_text(plan_file);
       !text.empty() && text != plan_text_) {
     plan_text_ = std::move(text);
     try {
@@ -166,8 +166,8 @@ std::string RunRecord::document(size_t most_events) const {
   json["resume"] = "headroom train --resume " + shell_word(folder.string());
   json["events"] = events_text(folder, most_events);
   if (!has_older_results()) {
-    json["results"] = file_text(folder / run_files::kResults);
-    json["summary"] = file_text(folder / run_files::kSummary);
+    json["results"] = records::file_text(folder / run_files::kResults);
+    json["summary"] = records::file_text(folder / run_files::kSummary);
     json["last_step"] = last_step_text(folder);
   }
   for (const Picture& picture : pictures()) {

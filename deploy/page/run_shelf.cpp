@@ -11,6 +11,11 @@ namespace {
 
 constexpr auto kBetweenLooks = std::chrono::seconds(5);
 constexpr size_t kMostAnswers = 16;
+// The most runs whose files are kept in memory, and the most bytes of their
+// answers, without the newest one. More of them save reading files again when
+// readers look at many runs in turn.
+constexpr size_t kMostReadRuns = 32;
+constexpr size_t kMostAnswerBytes = 64 << 20;
 
 std::string truth_text(bool value) { return value ? "true" : "false"; }
 
@@ -79,11 +84,34 @@ Text RunShelf::answer(
       known != entry->answers.end()) {
     return known->second;
   }
+  make_room(*entry);
   std::optional<std::string> text = make(entry->record);
   if (!text) return nullptr;
   if (entry->answers.size() >= kMostAnswers) entry->answers.clear();
   return entry->answers[question] =
              std::make_shared<const std::string>(std::move(*text));
+}
+
+void RunShelf::make_room(Entry& kept) {
+  for (;;) {
+    size_t runs = 0, bytes = 0;
+    std::unique_ptr<Entry>* oldest = nullptr;
+    for (auto& entry : entries_) {
+      if (entry->read == Clock::time_point()) continue;
+      ++runs;
+      for (const auto& [question, text] : entry->answers) bytes += text->size();
+      if (entry.get() != &kept &&
+          (oldest == nullptr || entry->read < (*oldest)->read)) {
+        oldest = &entry;
+      }
+    }
+    if (runs <= kMostReadRuns && bytes <= kMostAnswerBytes) return;
+    if (oldest == nullptr) {
+      kept.answers.clear();
+      return;
+    }
+    *oldest = std::make_unique<Entry>((*oldest)->record.place());
+  }
 }
 
 std::string RunShelf::news() {

@@ -1,6 +1,7 @@
 // RunShelf: the runs of a page. Each answer about a run is made at most once a
 // second, for all readers. Answers are shared texts, so a slow reader needs no
-// copy of its own.
+// copy of its own. The memory is bounded: a run that nobody has asked for
+// lately is forgotten, and read again when it is asked for.
 //
 // Threads: any; a mutex lets one thread at a time read.
 #pragma once
@@ -64,11 +65,14 @@ class RunShelf {
     explicit Entry(RunPlace place) : record(std::move(place)) {}
     RunRecord record;
     Clock::time_point read;
-    std::map<std::string, Text> answers;  // by question, since `read`
+    std::map<std::string, Text> answers;  // made from the files that were read
   };
 
   void look_for_runs();
   Entry* find(const std::string& id);
+  // Forgets what was read of the runs that were read the longest ago, while the
+  // runs take too much memory. Of `kept` it forgets only answers, and last.
+  void make_room(Entry& kept);
   std::optional<LiveStatus> live_of(const Entry& entry) const;
   bool is_held(const Entry& entry, bool has_live) const;
 

@@ -1,12 +1,11 @@
 #include "deploy/records/run_lines.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 
@@ -18,6 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kDeepestJson = 64;
 // The number of bytes at a file's end that are read for its last lines.
 constexpr size_t kLastBytes = 4 << 20;
+constexpr uint64_t kMostFileBytes = 16 << 20;
 
 std::optional<int64_t> whole_member(const Json& object, const char* key) {
   const auto member = object.find(key);
@@ -85,15 +85,16 @@ std::string text_member(const Json& object, const char* key) {
              : "";
 }
 
+std::string file_text(const std::filesystem::path& file) {
+  return text_of_file(file, kMostFileBytes, Links::kRefused).value_or("");
+}
+
 std::string last_lines(const std::filesystem::path& file, size_t most_bytes) {
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
-  if (!in) return "";
-  const std::streamoff size = in.tellg();
+  const RegularFile opened(file, Links::kRefused);
+  const uint64_t size = opened.size();
   // One byte more is read: it shows whether the first line is complete.
-  const std::streamoff begin = std::max<std::streamoff>(
-      0, size - static_cast<std::streamoff>(most_bytes) - 1);
-  in.seekg(begin);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const uint64_t begin = size > most_bytes ? size - most_bytes - 1 : 0;
+  std::string text = opened.read(begin, size - begin).value_or("");
   text.erase(text.rfind('\n') + 1);
   if (begin > 0) text.erase(0, text.find('\n') + 1);
   return text;
@@ -119,8 +120,7 @@ std::string without_samples(std::string_view line) {
 }
 
 Json object_in(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  Json json = shallow_json(std::string{std::istreambuf_iterator<char>(in), {}});
+  Json json = shallow_json(file_text(file));
   return json.is_object() ? std::move(json) : Json::object();
 }
 

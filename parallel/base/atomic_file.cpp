@@ -38,7 +38,8 @@ bool lock_soon(int descriptor) {
   constexpr auto kPause = std::chrono::milliseconds(5);
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-    if (std::chrono::steady_clock::now() >= end) return false;
+    const bool may_wait = errno == EWOULDBLOCK || errno == EINTR;
+    if (!may_wait || std::chrono::steady_clock::now() >= end) return false;
     std::this_thread::sleep_for(kPause);
   }
   return true;
@@ -50,6 +51,22 @@ bool is_at(int descriptor, const std::filesystem::path& file) {
   return ::fstat(descriptor, &opened) == 0 &&
          ::stat(file.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
          opened.st_ino == named.st_ino;
+}
+
+int open_locked(const std::filesystem::path& file, int flags) {
+  constexpr int kMostTries = 100;
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    const int opened = ::open(file.c_str(), O_RDWR | O_CLOEXEC | flags, 0600);
+    if (opened < 0) return -1;
+    const bool is_locked = lock_soon(opened);
+    if (is_locked && is_at(opened, file)) return opened;
+    const int reason = errno;
+    ::close(opened);
+    errno = reason;
+    if (!is_locked) return -1;
+  }
+  errno = ESTALE;  // the file is removed again and again
+  return -1;
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path)
@@ -171,7 +188,10 @@ bool LineFile::write() {
   const int reason = errno;
   // The write may have ended inside a line: cut the file to its size before.
   std::error_code ignored;
-  std::filesystem::resize_file(path_, no_file ? 0 : size, ignored);
+  const bool is_new = no_file == std::errc::no_such_file_or_directory;
+  if (!no_file || is_new) {
+    std::filesystem::resize_file(path_, is_new ? 0 : size, ignored);
+  }
   errno = reason;
   return false;
 }

@@ -27,12 +27,18 @@ bool sync_folder(const std::filesystem::path& folder);
 
 // Takes the exclusive flock of an open file. A process that only tests the lock
 // holds it shared for a moment, so this tries again for up to 200 ms. Returns
-// false if the lock is held longer.
+// false, with EWOULDBLOCK in errno if the lock is held longer.
 bool lock_soon(int descriptor);
 
 // Returns true if `file` still names the open file. The previous holder of its
 // lock may have removed or replaced the file meanwhile.
 bool is_at(int descriptor, const std::filesystem::path& file);
+
+// Opens `file` for reading and writing, with `flags` in addition, and takes its
+// lock by lock_soon(). If the file was removed or replaced before it was
+// locked, opens the file that has its name now. Returns the descriptor, or -1
+// with the reason in errno.
+int open_locked(const std::filesystem::path& file, int flags);
 
 inline constexpr const char* kPartialSuffix = ".partial";
 
@@ -81,7 +87,7 @@ std::string file_digest(const std::filesystem::path& path);
 // gap. The kept lines are not bounded. Use it from one thread.
 class LineFile {
  public:
-  // Each write opens or creates the file, which may be moved between writes.
+  // Each write opens or creates the file, because it may be moved meanwhile.
   explicit LineFile(std::filesystem::path path) : path_(std::move(path)) {}
 
   // `line` has no line feed at its end.

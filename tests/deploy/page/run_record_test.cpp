@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
 #include "deploy/page/run_places.h"
+#include "deploy/page/run_shelf.h"
 #include "parallel/base/check.h"
 #include "tests/deploy/page/run_directory_fixture.h"
 
@@ -254,6 +257,55 @@ TEST(RunsOf, AFolderWithoutRunsIsRefused) {
   const headroom::testing::TemporaryFolder folder;
   EXPECT_THROW(runs_of(folder.path()), Error);
   EXPECT_THROW(runs_of(folder.path() / "none"), Error);
+}
+
+RunShelf shelf_of(int runs) {
+  RunSource source;
+  source.places = [runs] {
+    std::vector<RunPlace> places;
+    for (int run = 0; run < runs; ++run) {
+      places.push_back({std::to_string(run), "/nowhere"});
+    }
+    return places;
+  };
+  source.refresh_interval = std::chrono::hours(1);
+  return RunShelf(std::move(source));
+}
+
+size_t num_kept(const std::vector<std::weak_ptr<const std::string>>& answers) {
+  return static_cast<size_t>(std::ranges::count_if(
+      answers, [](const auto& answer) { return !answer.expired(); }));
+}
+
+TEST(RunShelf, OnlyTheAnswersOfTheNewestRunsAreKept) {
+  RunShelf shelf = shelf_of(100);
+  std::vector<std::weak_ptr<const std::string>> answers;
+  for (int run = 0; run < 100; ++run) {
+    answers.push_back(shelf.answer(std::to_string(run), "short",
+                                   [](RunRecord&) { return "text"; }));
+  }
+  EXPECT_EQ(num_kept(answers), 32u);
+  EXPECT_FALSE(answers.back().expired());
+}
+
+TEST(RunShelf, LongAnswersTakeABoundedMemory) {
+  constexpr size_t kBytes = 10 << 20;
+  const auto make = [](RunRecord&) { return std::string(kBytes, ' '); };
+  RunShelf shelf = shelf_of(4);
+  std::vector<std::weak_ptr<const std::string>> answers;
+  for (int question = 0; question < 10; ++question) {
+    for (const char* run : {"0", "1"}) {
+      answers.push_back(shelf.answer(run, std::to_string(question), make));
+    }
+  }
+  EXPECT_LE(num_kept(answers), 7u);
+  // An answer that is longer than all that is kept is given, then forgotten.
+  answers.clear();
+  answers.push_back(shelf.answer(
+      "2", "long", [](RunRecord&) { return std::string(70 << 20, ' '); }));
+  EXPECT_EQ(answers.front().lock()->size(), size_t{70} << 20);
+  EXPECT_NE(shelf.answer("2", "next", make), nullptr);
+  EXPECT_EQ(num_kept(answers), 0u);
 }
 
 }  // namespace

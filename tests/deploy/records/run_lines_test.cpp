@@ -41,6 +41,17 @@ TEST(LastEvents, AreSearchedInTheLastMebibytes) {
   EXPECT_EQ(events[0].step, 2);
 }
 
+TEST(FileText, HasABoundAndIsOfARegularFile) {
+  const testing::TemporaryFolder folder;
+  EXPECT_EQ(file_text(folder.write("small", "text")), "text");
+  EXPECT_EQ(file_text(folder.write("large", std::string((16 << 20) + 1, ' '))),
+            "");
+  EXPECT_EQ(file_text(folder.path() / "none"), "");
+  EXPECT_EQ(file_text("/dev/zero"), "");
+  EXPECT_EQ(last_lines("/dev/zero", 100), "");
+  EXPECT_TRUE(object_in("/dev/zero").empty());
+}
+
 TEST(StepLine, HasItsNumbersAndTheMemoryOfItsRanks) {
   const std::string line =
       R"({"step":7,"epoch":2,"generation":3,"box":0.5,"obj":"a","lr":[0.1,0.2],)"
