@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
@@ -26,38 +28,36 @@ constexpr int64_t kLargestFile = 4 * 1024 * 1024;
 
 std::string read_config_file(const std::filesystem::path& file,
                              const std::string& tag) {
-  std::error_code error;
-  if (!std::filesystem::exists(file, error)) {
+  const RegularFile opened(file, Links::kFollowed);
+  if (!opened.is_open() && errno == ENOENT) {
     throw Error(tag, "there is no file " + file.string(), "check the path");
   }
-  if (!std::filesystem::is_regular_file(file, error)) {
+  if (!opened.is_open() && (errno == ENOTSUP || errno == ENXIO)) {
     throw Error(tag, file.string() + " is not a file", "name a .yaml file");
   }
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) {
-    throw Error(
-        tag, "cannot read " + file.string() + " (" + std::strerror(errno) + ")",
-        "check its permissions");
-  }
-  const auto size =
-      static_cast<int64_t>(std::filesystem::file_size(file, error));
-  if (error || size > kLargestFile) {
+  if (opened.size() > kLargestFile) {
     throw Error(tag,
-                file.string() + " has " + format_bytes(size) +
+                file.string() + " has " +
+                    format_bytes(static_cast<int64_t>(opened.size())) +
                     ", more than the " + format_bytes(kLargestFile) +
                     " that a YAML file of a run may have",
                 "name the right file");
   }
-  std::ostringstream text;
-  text << stream.rdbuf();
+  std::optional<std::string> text;
+  if (opened.is_open()) text = opened.read(0, kLargestFile);
+  if (!text) {
+    throw Error(
+        tag, "cannot read " + file.string() + " (" + std::strerror(errno) + ")",
+        "check its permissions");
+  }
   const std::string kind =
-      to_string(foreign_kind(text.view().substr(0, kFileHeadBytes)));
+      to_string(foreign_kind(std::string_view(*text).substr(0, kFileHeadBytes)));
   if (!kind.empty()) {
     throw Error(
         tag, file.string() + " is " + kind + ", not YAML in UTF-8",
         kind == "UTF-16 text" ? "save it as UTF-8" : "name the right file");
   }
-  return text.str();
+  return *std::move(text);
 }
 
 void require_mapping(const YamlValue& value, const std::string& what,

@@ -210,10 +210,8 @@ struct EventPrograms::State {
       return nullptr;
     }
     try {
-      std::ifstream in(file, std::ios::binary);
-      const std::string text{std::istreambuf_iterator<char>(in), {}};
-      const configs::RunConfig config =
-          configs::parse_run_config(text, file.string());
+      const configs::RunConfig config = configs::parse_run_config(
+          records::file_text(file), file.string());
       Json json;
       for (const configs::Option& option : configs::run_options()) {
         json[option.key] = configs::value_text(config, option);

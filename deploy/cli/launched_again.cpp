@@ -19,7 +19,9 @@ namespace fs = std::filesystem;
 constexpr const char* kJobFile = ".launcher-job";
 
 bool is_same_job(const LauncherJob& job, const fs::path& run) {
-  std::ifstream in(run / kJobFile);
+  constexpr uint64_t kMostBytes = 1 << 16;
+  std::istringstream in(
+      text_of_file(run / kJobFile, kMostBytes, Links::kRefused).value_or(""));
   std::string starter, key;
   if (!std::getline(in, starter) || !std::getline(in, key)) return false;
   if (!starter.empty() && starter == job.starter) return true;

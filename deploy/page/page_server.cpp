@@ -1,11 +1,9 @@
 #include "deploy/page/page_server.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <microhttpd.h>
 #include <netdb.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 #include "deploy/page/event_stream.h"
 #include "deploy/page/page_text.h"
 #include "parallel/base/check.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
 
 namespace headroom::page {
@@ -386,18 +385,12 @@ class PageServer::Server {
   Answer picture(const std::string& id, const std::string& name) {
     const auto file = shelf_.picture(id, name);
     if (!file) return not_found();
-    const int handle =
-        ::open(file->c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    struct stat status {};
-    if (handle < 0 || ::fstat(handle, &status) != 0 ||
-        !S_ISREG(status.st_mode)) {
-      if (handle >= 0) ::close(handle);
-      return not_found();
-    }
+    RegularFile opened(*file, Links::kRefused);
+    if (!opened.is_open()) return not_found();
     // The response reads the file as the browser takes it, and closes the file.
-    MHD_Response* const response = MHD_create_response_from_fd64(
-        static_cast<uint64_t>(status.st_size), handle);
-    if (response == nullptr) ::close(handle);
+    MHD_Response* const response =
+        MHD_create_response_from_fd64(opened.size(), opened.descriptor());
+    if (response != nullptr) opened.release();
     return {MHD_HTTP_OK, name.ends_with(".png") ? "image/png" : "image/jpeg",
             response};
   }

@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kMostProcesses = 64;
 constexpr size_t kMostKnownTimelines = 64;
 constexpr size_t kMostStages = 32;
-// The error if the plan was made for another model than the files describe now.
+// The fault if the plan was made for another model than the files describe now.
 constexpr const char* kMismatch =
     "the run's plan and its model do not belong together";
 

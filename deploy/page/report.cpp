@@ -1,15 +1,15 @@
 #include "deploy/page/report.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <fstream>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "deploy/page/page_text.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
@@ -44,14 +44,16 @@ std::string base64(const std::string& bytes) {
 }
 
 std::string data_address(const fs::path& folder, const Picture& picture) {
-  std::ifstream in(folder / picture.name, std::ios::binary);
-  std::string bytes(static_cast<size_t>(picture.bytes), '\0');
-  in.read(bytes.data(), picture.bytes);
+  const std::optional<std::string> bytes =
+      text_of_file(folder / picture.name, static_cast<uint64_t>(picture.bytes),
+                   Links::kRefused);
   // The file may have become shorter or longer since it was listed.
-  if (bytes.empty() || !in || in.peek() != EOF) return "";
+  if (!bytes || bytes->empty() || std::ssize(*bytes) != picture.bytes) {
+    return "";
+  }
   return std::string("data:image/") +
          (picture.name.ends_with(".png") ? "png" : "jpeg") + ";base64," +
-         base64(bytes);
+         base64(*bytes);
 }
 
 // JSON for a script element: '<' is escaped, so that nothing ends the element.
@@ -165,10 +167,8 @@ std::string planned_report_text(const PlannedRun& planned) {
 }
 
 bool is_report(const fs::path& file) {
-  std::string start(kWritten.size(), '\0');
-  std::ifstream in(file, std::ios::binary);
-  in.read(start.data(), static_cast<std::streamsize>(start.size()));
-  return in && start == kWritten;
+  const RegularFile opened(file, Links::kFollowed);
+  return opened.is_open() && opened.read(0, kWritten.size()) == kWritten;
 }
 
 void require_replaceable(const fs::path& file, const std::string& remedy) {

@@ -17,7 +17,8 @@ constexpr size_t kMostRuns = 200;
 
 bool is_run(const fs::path& folder) {
   std::error_code error;
-  return fs::is_regular_file(folder / run_files::kRun, error);
+  return fs::is_regular_file(
+      fs::symlink_status(folder / run_files::kRun, error));
 }
 
 void find_runs(const fs::path& folder, const std::string& below, int levels,

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// The most points of the memory curves in one answer, for all ranks together.
+// The most points of memory in one answer, of all ranks together.
 constexpr size_t kMostShownMemory = 24'000;
 constexpr size_t kLeastShownMemory = 24;
 

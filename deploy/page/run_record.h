@@ -42,7 +42,7 @@ struct PlannedRun {
   std::string name;
   configs::RunConfig config;
   plan::Plan plan;
-  std::string verdict;  // whether the plan fits, with its bytes
+  std::string verdict;  // whether the plan fits, and how
   std::string command;  // the command that starts it
   // A further text about the plan, shown in a monospaced font.
   struct Detail {

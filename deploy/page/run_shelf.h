@@ -65,7 +65,7 @@ class RunShelf {
     explicit Entry(RunPlace place) : record(std::move(place)) {}
     RunRecord record;
     Clock::time_point read;
-    std::map<std::string, Text> answers;  // by question, since `read`
+    std::map<std::string, Text> answers;  // made from the files that were read
   };
 
   void look_for_runs();

@@ -17,6 +17,10 @@
 #include <string_view>
 #include <utility>
 
+namespace headroom {
+class RegularFile;
+}  // namespace headroom
+
 namespace headroom::records {
 
 class LineFollower {
@@ -33,8 +37,8 @@ class LineFollower {
             const std::function<void(std::string_view)>& take);
 
  private:
-  bool goes_on(int descriptor, uint64_t size) const;
-  bool half_line_stands(int descriptor, uint64_t size) const;
+  bool goes_on(const RegularFile& file) const;
+  bool half_line_stands(const RegularFile& file) const;
   void forget_half_line();
   void forget();
   void take_bytes(std::string_view bytes,

@@ -1,11 +1,11 @@
 #include "deploy/records/run_lines.h"
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 
@@ -18,26 +18,6 @@ constexpr int kDeepestJson = 64;
 // The number of bytes at a file's end that are read for its last lines.
 constexpr size_t kLastBytes = 4 << 20;
 constexpr uint64_t kMostFileBytes = 16 << 20;
-
-// 0 if there is no regular file: a pipe could block, and a device has no end.
-uint64_t size_of(const std::filesystem::path& file) {
-  std::error_code error;
-  const uintmax_t size = std::filesystem::file_size(file, error);
-  return error ? 0 : size;
-}
-
-// The bytes of a file from `begin` to `end`, even if it grows meanwhile; "" if
-// it cannot be read.
-std::string text_between(const std::filesystem::path& file, uint64_t begin,
-                         uint64_t end) {
-  if (begin == end) return "";
-  std::ifstream in(file, std::ios::binary);
-  in.seekg(static_cast<std::streamoff>(begin));
-  std::string text(end - begin, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(in.bad() ? 0 : static_cast<size_t>(in.gcount()));
-  return text;
-}
 
 std::optional<int64_t> whole_member(const Json& object, const char* key) {
   const auto member = object.find(key);
@@ -106,15 +86,15 @@ std::string text_member(const Json& object, const char* key) {
 }
 
 std::string file_text(const std::filesystem::path& file) {
-  const uint64_t size = size_of(file);
-  return size > kMostFileBytes ? "" : text_between(file, 0, size);
+  return text_of_file(file, kMostFileBytes, Links::kRefused).value_or("");
 }
 
 std::string last_lines(const std::filesystem::path& file, size_t most_bytes) {
-  const uint64_t size = size_of(file);
+  const RegularFile opened(file, Links::kRefused);
+  const uint64_t size = opened.size();
   // One byte more is read: it shows whether the first line is complete.
   const uint64_t begin = size > most_bytes ? size - most_bytes - 1 : 0;
-  std::string text = text_between(file, begin, size);
+  std::string text = opened.read(begin, size - begin).value_or("");
   text.erase(text.rfind('\n') + 1);
   if (begin > 0) text.erase(0, text.find('\n') + 1);
   return text;

@@ -87,7 +87,7 @@ std::string file_digest(const std::filesystem::path& path);
 // gap. The kept lines are not bounded. Use it from one thread.
 class LineFile {
  public:
-  // Each write opens or creates the file, which may be moved between writes.
+  // Each write opens or creates the file, because it may be moved meanwhile.
   explicit LineFile(std::filesystem::path path) : path_(std::move(path)) {}
 
   // `line` has no line feed at its end.

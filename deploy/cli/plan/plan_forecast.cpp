@@ -48,10 +48,10 @@ std::optional<double> measured_rate(const CommandLine& line) {
 
 // Reads a run's measurement from its folder, or from the given file.
 predict::Link network_of_run(const fs::path& given) {
+  std::error_code error;
   const fs::path file =
-      fs::is_directory(given) ? given / run_files::kPlan : given;
-  std::ifstream in(file);
-  const std::string text((std::istreambuf_iterator<char>(in)), {});
+      fs::is_directory(given, error) ? given / run_files::kPlan : given;
+  const std::string text = records::file_text(file);
   const auto rates = plan::network_from_json(text, file.string());
   if (!rates) {
     throw bad_flag("--network " + given.string() + ": " + file.string() +

@@ -119,11 +119,9 @@ bool is_live(const fs::path& run_directory) {
   const fs::path lock_file =
       run_directory /
       (std::string(run_files::kCoordinatorLog) + run_files::kLogLockSuffix);
-  const int lock = ::open(lock_file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (lock < 0) return false;
-  const bool is_held = ::flock(lock, LOCK_SH | LOCK_NB) != 0;
-  ::close(lock);
-  return is_held;
+  const RegularFile lock(lock_file, Links::kRefused);
+  return lock.is_open() &&
+         ::flock(lock.descriptor(), LOCK_SH | LOCK_NB) != 0;
 }
 
 void remove_run_log(const fs::path& log_file) noexcept {

@@ -1,0 +1,79 @@
+// RegularFile: the one way to open a file that somebody else may have put
+// there, such as the files of a run folder that was copied or is shared.
+//
+// Only a regular file is opened: opening a pipe would block until another
+// process opens its other end, and a device such as /dev/zero has no end.
+// Reads are bounded by the size that the file had when it was opened.
+//
+// Threads: any for const members. Errors: nothing here throws. A file that
+// cannot be opened or read has the reason in errno: ENOTSUP if it is no regular
+// file, ELOOP for a link that is refused, EFBIG if it is too large.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+namespace headroom {
+
+// A symbolic link in a foreign run folder can name any file of the reader's, so
+// the page and the report, which show a file's text to others, refuse links.
+// The folders above the file may be links in both cases.
+enum class Links { kFollowed, kRefused };
+
+class RegularFile {
+ public:
+  RegularFile(const std::filesystem::path& path, Links links);
+  ~RegularFile();
+  RegularFile(const RegularFile&) = delete;
+  RegularFile& operator=(const RegularFile&) = delete;
+
+  bool is_open() const { return descriptor_ >= 0; }
+  uint64_t size() const { return size_; }      // when it was opened
+  uint64_t number() const { return number_; }  // the inode
+  // The bytes from `begin` on, at most `most`; fewer if the file is shorter.
+  // Returns nullopt if reading fails.
+  std::optional<std::string> read(uint64_t begin, uint64_t most) const;
+  int descriptor() const { return descriptor_; }
+  // Gives the descriptor away; the caller closes it.
+  int release();
+
+ private:
+  int descriptor_ = -1;
+  uint64_t size_ = 0;
+  uint64_t number_ = 0;
+};
+
+// The longest line of a run's file that is read. The largest lines are those of
+// steps with many samples.
+inline constexpr size_t kLongestLine = 16 << 20;
+
+// Calls `take` for each line, without its line feed, until it returns false.
+// `is_whole` is false for a last line without line feed. Returns false if a
+// line cannot be read, or is above kLongestLine.
+bool for_each_line(
+    const RegularFile& file,
+    const std::function<bool(std::string_view line, bool is_whole)>& take);
+
+// Opens a regular file for appending, and makes it if it is missing; a link is
+// refused. Returns the descriptor, or -1.
+int open_to_append(const std::filesystem::path& path);
+
+// The text of a regular file; nullopt if it cannot be read, or if it has more
+// than `most` bytes (EFBIG).
+std::optional<std::string> text_of_file(const std::filesystem::path& path,
+                                        uint64_t most, Links links);
+
+// The paths in a folder, in any order. `error` says why the list is empty or
+// ends early. Unlike a loop over std::filesystem::directory_iterator it never
+// throws: such a loop throws when a network file system fails in the middle.
+std::vector<std::filesystem::path> entries_of(
+    const std::filesystem::path& folder, std::error_code& error);
+
+}  // namespace headroom
