@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "parallel/base/check.h"
-#include "parallel/base/named_values.h"
 #include "parallel/base/text.h"
+#include "parallel/plan/named_values.h"
 
 namespace headroom::configs {
 namespace {

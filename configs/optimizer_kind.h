@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "parallel/base/named_values.h"
+#include "parallel/plan/named_values.h"
 
 namespace headroom::configs {
 

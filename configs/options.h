@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "configs/run_config.h"
-#include "parallel/base/named_values.h"
+#include "parallel/plan/named_values.h"
 
 namespace headroom::configs {
 

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/log.h"
 #include "parallel/base/numbered_folder.h"
+#include "parallel/base/regular_file.h"
 
 namespace headroom::wire {
 
@@ -41,8 +40,8 @@ void EventFile::add(const std::vector<std::string>& lines) {
 
 void EventFile::add_unwritten(std::vector<std::string> lines) {
   const std::filesystem::path& path = file_.path();
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text =
+      text_of_file(path, kLargestWhole, Links::kFollowed).value_or("");
   const size_t end = text.rfind('\n');
   if (!text.empty() && end + 1 != text.size()) {
     std::error_code ignored;

@@ -17,7 +17,6 @@ using Json = nlohmann::ordered_json;
 constexpr int kDeepestJson = 64;
 // The number of bytes at a file's end that are read for its last lines.
 constexpr size_t kLastBytes = 4 << 20;
-constexpr uint64_t kMostFileBytes = 16 << 20;
 
 std::optional<int64_t> whole_member(const Json& object, const char* key) {
   const auto member = object.find(key);
@@ -86,7 +85,7 @@ std::string text_member(const Json& object, const char* key) {
 }
 
 std::string file_text(const std::filesystem::path& file) {
-  return text_of_file(file, kMostFileBytes, Links::kRefused).value_or("");
+  return text_of_file(file, kLargestWhole, Links::kRefused).value_or("");
 }
 
 std::string last_lines(const std::filesystem::path& file, size_t most_bytes) {

@@ -23,8 +23,8 @@ nlohmann::ordered_json shallow_json(std::string_view text);
 // The text under `key`; "" if it is missing or no text.
 std::string text_member(const nlohmann::ordered_json& object, const char* key);
 
-// The text of a regular file of at most 16 MiB; "" if there is none, or if it
-// cannot be read.
+// The text of a regular file of at most kLargestWhole bytes; "" if there is
+// none, or if it cannot be read.
 std::string file_text(const std::filesystem::path& file);
 
 // The complete lines among the file's last `most_bytes`, each with its line

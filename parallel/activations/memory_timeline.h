@@ -12,8 +12,8 @@
 #include <mutex>
 #include <vector>
 
+#include "parallel/activations/step_phase.h"
 #include "parallel/base/memory_category.h"
-#include "parallel/base/step_phase.h"
 
 namespace headroom::activations {
 

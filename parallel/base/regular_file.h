@@ -50,8 +50,10 @@ class RegularFile {
   uint64_t number_ = 0;
 };
 
-// The longest line of a run's file that is read. The largest lines are those of
-// steps with many samples.
+// The largest file of a run that is read as a whole, and the longest line of
+// one that is read line by line. The longest lines are those of steps with many
+// samples.
+inline constexpr uint64_t kLargestWhole = 64 << 20;
 inline constexpr size_t kLongestLine = 16 << 20;
 
 // Calls `take` for each line, without its line feed, until it returns false.

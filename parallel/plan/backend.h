@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "parallel/base/named_values.h"
+#include "parallel/plan/named_values.h"
 
 namespace headroom::plan {
 

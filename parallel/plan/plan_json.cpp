@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/base/check.h"
-#include "parallel/base/named_values.h"
 #include "parallel/base/text.h"
+#include "parallel/plan/named_values.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::plan {

@@ -34,8 +34,8 @@
 
 #include "configs/layers/layer_cost.h"
 #include "parallel/activations/counting_allocator.h"
+#include "parallel/activations/step_phase.h"
 #include "parallel/base/check.h"
-#include "parallel/base/step_phase.h"
 #include "parallel/plan/plan.h"
 #include "tests/benchmarks/training_benchmark.h"
 #include "tests/support/plain_autograd.h"

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "parallel/base/atomic_file.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
@@ -158,11 +158,15 @@ void remove_step_folder(const fs::path& folder) {
 
 std::string read_manifest(const fs::path& folder) {
   const fs::path path = folder / run_files::kManifest;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw damaged_checkpoint(path, "is missing: it was never finished");
+  const std::optional<std::string> read =
+      text_of_file(path, kLargestWhole, Links::kFollowed);
+  if (!read) {
+    throw damaged_checkpoint(
+        path, errno == ENOENT
+                  ? "is missing: it was never finished"
+                  : cat("cannot be read (", std::strerror(errno), ")"));
   }
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string& text = *read;
   const OrderedJson manifest = OrderedJson::parse(text, nullptr, false);
   if (manifest.is_discarded() || !manifest.is_object() ||
       !manifest.contains("schema")) {

@@ -5,14 +5,15 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <opencv2/imgproc.hpp>
+#include <optional>
 #include <sstream>
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 #include "worker/chart/chart_text.h"
@@ -153,7 +154,8 @@ std::vector<std::string> cells_of(const std::string& line) {
 }
 
 Table read_table(const std::filesystem::path& csv) {
-  std::ifstream file(csv);
+  std::istringstream file(
+      text_of_file(csv, kLargestWhole, Links::kFollowed).value_or(""));
   Table table;
   std::string line;
   if (!std::getline(file, line)) return table;

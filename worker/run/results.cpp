@@ -1,17 +1,20 @@
 #include "worker/run/results.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <system_error>
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
@@ -59,8 +62,15 @@ double now() { return static_cast<double>(std::time(nullptr)); }
 // Removes the rows of epochs from `first_epoch` on. A file without such rows is
 // not rewritten: its disk may be full.
 void cut_rows(const fs::path& csv, int64_t first_epoch) {
-  std::ifstream file(csv, std::ios::binary);
-  const std::string all{std::istreambuf_iterator<char>(file), {}};
+  std::optional<std::string> read =
+      text_of_file(csv, kLargestWhole, Links::kFollowed);
+  if (!read && errno != ENOENT) {
+    throw Error("run",
+                cat("cannot read ", csv.string(), " (", std::strerror(errno),
+                    "): its rows would be lost"),
+                "check its disk and its permissions", ExitCode::kResource);
+  }
+  const std::string all = read.value_or("");
   std::istringstream rows(all);
   std::string kept = header_line();
   std::string line;
@@ -246,9 +256,9 @@ void Results::show_pictures() {
     if (error || (known != known_pictures_.end() && known->second == time)) {
       continue;
     }
-    std::ifstream stream(file, std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
-    tensorboard_.add_picture(epoch_, now(), file.stem(), bytes);
+    const auto bytes = text_of_file(file, kLargestWhole, Links::kFollowed);
+    if (!bytes) continue;
+    tensorboard_.add_picture(epoch_, now(), file.stem(), *bytes);
     known_pictures_[file.filename()] = time;
   }
 }
@@ -331,8 +341,9 @@ std::string to_json(const RunSummary& summary) {
 
 RunSummary read_summary(const fs::path& path) {
   RunSummary summary;
-  std::ifstream file(path);
-  Json json = Json::parse(file, nullptr, false);
+  Json json = Json::parse(
+      text_of_file(path, kLargestWhole, Links::kFollowed).value_or(""), nullptr,
+      false);
   if (!json.is_object()) return summary;
   summary.best_epoch = json.value("best_epoch", int64_t{-1});
   summary.wall_seconds = json.value("wall_seconds", 0.0);

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -18,6 +18,7 @@
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
@@ -156,7 +157,9 @@ void RunDirectory::record_files() const {
 void RunDirectory::remove_older_run() const {
   std::error_code error;
   std::set<std::string> recorded;
-  std::ifstream record(root_ / run_files::kFileRecord);
+  std::istringstream record(text_of_file(root_ / run_files::kFileRecord,
+                                         kLargestWhole, Links::kFollowed)
+                                .value_or(""));
   for (std::string name; std::getline(record, name);) recorded.insert(name);
   for (const std::string& name : replaced_files()) {
     if (recorded.contains(name)) {

@@ -4,11 +4,13 @@
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 
 #include "configs/layers/model_record.h"
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
@@ -31,19 +33,20 @@ double steady_seconds() {
 // Bytes of the leading lines with steps below `first_step`. The incomplete last
 // line of a killed run does not count.
 uintmax_t bytes_to_keep(const std::filesystem::path& path, int64_t first_step) {
-  std::ifstream file(path, std::ios::binary);
-  std::string line;
+  const RegularFile file(path, Links::kFollowed);
   uintmax_t keep = 0;
-  while (std::getline(file, line) && !file.eof()) {
+  const auto take = [&](std::string_view line, bool is_whole) {
     const auto record = nlohmann::json::parse(line, nullptr, false);
-    if (record.is_discarded() || !record.contains("step") ||
+    if (!is_whole || !record.is_object() ||
+        !record.value("step", nlohmann::json()).is_number_integer() ||
         record["step"].get<int64_t>() >= first_step) {
-      break;
+      return false;
     }
     keep += line.size() + 1;
-  }
+    return true;
+  };
   // Otherwise the lines that could not be read would be cut off.
-  if (!file.is_open() || file.bad()) {
+  if (!file.is_open() || !for_each_line(file, take)) {
     throw Error("run", "cannot read " + path.string(),
                 "check its disk and its permissions", ExitCode::kResource);
   }
@@ -118,8 +121,8 @@ namespace {
 std::optional<plan::NetworkRates> recorded_network(
     const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / run_files::kPlan;
-  std::ifstream in(file);
-  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  const std::string text =
+      text_of_file(file, kLargestWhole, Links::kFollowed).value_or("");
   if (text.empty()) return std::nullopt;
   try {
     return plan::network_from_json(text, file.string());

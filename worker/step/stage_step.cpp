@@ -4,9 +4,9 @@
 
 #include <utility>
 
+#include "parallel/activations/step_phase.h"
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
-#include "parallel/base/step_phase.h"
 #include "worker/loss/device_loss.h"
 #include "worker/step/apply_plan.h"
 #include "worker/step/stage_forward.h"

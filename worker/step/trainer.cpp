@@ -7,8 +7,8 @@
 #include <new>
 #include <utility>
 
+#include "parallel/activations/step_phase.h"
 #include "parallel/base/check.h"
-#include "parallel/base/step_phase.h"
 #include "worker/kernels/cpu/heap.h"
 
 namespace headroom::step {

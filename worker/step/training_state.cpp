@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <span>
 
+#include "parallel/activations/step_phase.h"
 #include "parallel/base/check.h"
 #include "parallel/base/memory_category.h"
-#include "parallel/base/step_phase.h"
 #include "parallel/base/text.h"
 #include "worker/model/conv_block.h"
 #include "worker/optim/optimizer.h"

@@ -1,7 +1,8 @@
 #include "deploy/cli/show/ledger.h"
 
 #include <algorithm>
-#include <fstream>
+#include <cerrno>
+#include <cstring>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include "configs/run_config.h"
 #include "deploy/records/run_lines.h"
 #include "parallel/base/check.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
@@ -26,31 +28,35 @@ std::string listed(const std::vector<int64_t>& numbers) {
                   [](int64_t number) { return std::to_string(number); });
 }
 
+// A data set has fewer. The check keeps 8 bytes for each sample, and a file may
+// claim any number.
+constexpr int64_t kMostSamples = 100'000'000;
+
 class Check {
  public:
   explicit Check(const LedgerRules& rules) : rules_(rules) {
     report_.by_weight = rules.by_weight;
   }
 
-  LedgerReport run(std::istream& in) {
-    std::string text;
-    while (std::getline(in, text)) {
-      if (in.eof()) {  // no line feed at the end
-        report_.torn_last_line = true;
-        break;
-      }
-      ++line_;
-      ++report_.num_steps;
-      const auto entry = records::step_line(text, records::Samples::kRead);
-      if (!entry || !entry->epoch || !entry->generation ||
-          !entry->epoch_samples || !entry->has_samples) {
-        problem(
-            "no record of a step (step, epoch, generation, samples, "
-            "epoch_samples)");
-        continue;
-      }
-      check(*entry);
+  void take(std::string_view text, bool is_whole) {
+    if (!is_whole) {
+      report_.torn_last_line = true;
+      return;
     }
+    ++line_;
+    ++report_.num_steps;
+    const auto entry = records::step_line(text, records::Samples::kRead);
+    if (!entry || !entry->epoch || !entry->generation ||
+        !entry->epoch_samples || !entry->has_samples) {
+      problem(
+          "no record of a step (step, epoch, generation, samples, "
+          "epoch_samples)");
+      return;
+    }
+    check(*entry);
+  }
+
+  LedgerReport finish() {
     close_epoch(/*is_last=*/true);
     return std::move(report_);
   }
@@ -65,7 +71,8 @@ class Check {
   }
 
   void check(const records::StepLine& entry) {
-    if (*entry.epoch_samples <= 0 || entry.step < 0) {
+    if (*entry.epoch_samples <= 0 || *entry.epoch_samples > kMostSamples ||
+        entry.step < 0) {
       problem(cat("step ", entry.step, " of a data set of ",
                   counted(*entry.epoch_samples, "sample")));
       return;
@@ -238,8 +245,21 @@ std::string verdict_text(const LedgerReport& report) {
 
 }  // namespace
 
-LedgerReport check_ledger(const LedgerRules& rules, std::istream& steps_jsonl) {
-  return Check(rules).run(steps_jsonl);
+LedgerReport check_ledger(const LedgerRules& rules,
+                          const std::filesystem::path& steps_jsonl) {
+  const RegularFile steps(steps_jsonl, Links::kFollowed);
+  Check check(rules);
+  if (!steps.is_open() ||
+      !for_each_line(steps, [&](std::string_view line, bool is_whole) {
+        check.take(line, is_whole);
+        return true;
+      })) {
+    throw Error("ledger",
+                cat("cannot read ", steps_jsonl.string(), " (",
+                    std::strerror(errno), ")"),
+                "name the run directory of a training");
+  }
+  return check.finish();
 }
 
 std::string ledger_text(const LedgerReport& report) {
@@ -276,17 +296,16 @@ std::string ledger_json(const LedgerReport& report) {
 
 LedgerReport check_ledger_of(const std::string& run_directory) {
   const std::string yaml_file = run_directory + "/" + run_files::kRun;
-  std::ifstream steps(run_directory + "/" + run_files::kSteps,
-                      std::ios::binary);
-  std::ifstream run(yaml_file, std::ios::binary);
-  if (!steps || !run) {
+  const std::string steps = run_directory + "/" + run_files::kSteps;
+  for (const std::string& file : {yaml_file, steps}) {
+    if (RegularFile(file, Links::kFollowed).is_open()) continue;
     throw Error("ledger",
                 run_directory + " has no " +
-                    (run ? run_files::kSteps : run_files::kRun),
+                    std::filesystem::path(file).filename().string(),
                 "name the run directory of a training");
   }
-  const std::string yaml{std::istreambuf_iterator<char>(run), {}};
-  const configs::RunConfig config = configs::parse_run_config(yaml, yaml_file);
+  const configs::RunConfig config =
+      configs::parse_run_config(records::file_text(yaml_file), yaml_file);
   if (config.synthetic_input) {
     throw Error("ledger", run_directory + " was trained on synthetic input",
                 "it has no samples to account for");

@@ -27,7 +27,7 @@
 #pragma once
 
 #include <cstdint>
-#include <istream>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -57,8 +57,10 @@ struct LedgerReport {
   bool exact() const { return num_problems == 0; }
 };
 
-// REQUIRES: rules.global_batch_size > 0.
-LedgerReport check_ledger(const LedgerRules& rules, std::istream& steps_jsonl);
+// Throws Error (exit 2) if the file cannot be read. REQUIRES:
+// rules.global_batch_size > 0.
+LedgerReport check_ledger(const LedgerRules& rules,
+                          const std::filesystem::path& steps_jsonl);
 
 // Text for people, and one JSON document for programs.
 std::string ledger_text(const LedgerReport& report);

@@ -44,8 +44,9 @@ TEST(LastEvents, AreSearchedInTheLastMebibytes) {
 TEST(FileText, HasABoundAndIsOfARegularFile) {
   const testing::TemporaryFolder folder;
   EXPECT_EQ(file_text(folder.write("small", "text")), "text");
-  EXPECT_EQ(file_text(folder.write("large", std::string((16 << 20) + 1, ' '))),
-            "");
+  EXPECT_EQ(
+      file_text(folder.write("large", std::string(kLargestWhole + 1, ' '))),
+      "");
   EXPECT_EQ(file_text(folder.path() / "none"), "");
   EXPECT_EQ(file_text("/dev/zero"), "");
   EXPECT_EQ(last_lines("/dev/zero", 100), "");

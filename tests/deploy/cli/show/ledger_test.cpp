@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "tests/support/temporary_folder.h"
 #include "worker/data/sampling/sampler.h"
 
 namespace headroom::cli {
@@ -43,8 +43,8 @@ std::string text_of(const std::vector<Json>& lines) {
 
 LedgerReport checked(const std::string& text,
                      const LedgerRules& rules = kRules) {
-  std::istringstream in(text);
-  return check_ledger(rules, in);
+  const testing::TemporaryFolder folder;
+  return check_ledger(rules, folder.write("steps.jsonl", text));
 }
 
 TEST(Ledger, ARunIsExactWithItsUnfinishedEpoch) {

@@ -1,4 +1,4 @@
-#include "parallel/base/named_values.h"
+#include "parallel/plan/named_values.h"
 
 #include <gtest/gtest.h>
 
