@@ -346,6 +346,9 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   // In older run files an empty device meant the CPU; today it means automatic.
   if (base.device.empty()) base.device = kCpuDevice;
   base.inject.clear();  // a resumed run does not repeat the fault
+  // The run's folder may be somebody else's: what is written outside it is
+  // named by flags only.
+  base.memory_trace.clear();
   const std::set<std::string> given = keys_given(uses);
   if (chooses_plan(uses)) {
     for (const configs::Option& option : configs::run_options()) {
@@ -368,6 +371,12 @@ configs::RunConfig resumed_config(const std::string& run_directory,
     const std::string before = configs::value_text(saved, option);
     const std::string after = configs::value_text(config, option);
     if (before == after || option.key == "resume" || option.key == "inject") {
+      continue;
+    }
+    if (option.key == "memory_trace" && after.empty()) {
+      notes.push_back(
+          "resume: no memory trace is written: give --memory-trace "
+          "FILE again for one");
       continue;
     }
     if (changes_state(option, before, after) ||

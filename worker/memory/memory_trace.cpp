@@ -12,6 +12,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "parallel/base/check.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/image_writer.h"
@@ -22,6 +23,8 @@ namespace {
 using Kind = activations::MemoryTimeline::Kind;
 
 constexpr double kMebibyte = 1 << 20;
+// How a trace begins, by which an earlier one is recognised.
+constexpr const char* kBegin = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 
 const char* category_name(int32_t index) {
   return name_of(static_cast<MemoryCategory>(index));
@@ -142,7 +145,7 @@ chart::AreaPanel panel_of(const MemoryRecord& record, size_t rank,
 
 std::string to_chrome_trace(const std::vector<MemoryRecord>& ranks) {
   const int64_t origin = first_time(ranks);
-  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+  std::string text = kBegin;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     TraceLines(rank, origin, text).add(ranks[rank]);
   }
@@ -224,6 +227,23 @@ MemoryRecord receive_record(collectives::Communicator& world, int from) {
 
 }  // namespace
 
+namespace {
+
+// Throws if writing a trace would replace files that are no earlier trace.
+void require_replaceable(const fs::path& file, const fs::path& picture) {
+  const std::string begin = kBegin;
+  const RegularFile old(file, Links::kFollowed);
+  if (old.is_open() && old.read(0, begin.size()) == begin) return;
+  for (const fs::path& path : {file, picture}) {
+    if (RegularFile(path, Links::kFollowed).size() == 0) continue;
+    throw Error("memory_trace",
+                path.string() + " is there, and is no memory trace",
+                "move it away, or name another file: --memory-trace FILE");
+  }
+}
+
+}  // namespace
+
 MemoryTracer::MemoryTracer(fs::path file, int64_t num_steps, int rank,
                            activations::MemoryMeter& memory)
     : file_(std::move(file)),
@@ -232,8 +252,11 @@ MemoryTracer::MemoryTracer(fs::path file, int64_t num_steps, int rank,
       memory_(memory) {
   HEADROOM_CHECK(num_steps > 0, "a trace of no steps");
   if (rank != 0) return;
-  write_text(file_, "");
+  require_replaceable(file_, picture_);
+  // In this order, so that a killed run never leaves a picture beside an empty
+  // trace.
   write_text(picture_, "");
+  write_text(file_, "");
 }
 
 MemoryTracer::~MemoryTracer() { pause(); }

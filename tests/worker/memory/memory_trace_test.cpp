@@ -5,6 +5,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "parallel/activations/counting_allocator.h"
+#include "parallel/base/check.h"
+#include "tests/support/temporary_folder.h"
+
 namespace headroom::memory {
 namespace {
 
@@ -41,6 +45,21 @@ std::vector<Json> events_of(const Json& trace, const std::string& phase,
       found.push_back(event);
   }
   return found;
+}
+
+TEST(MemoryTracer, ReplacesNothingButAnEarlierTrace) {
+  const testing::TemporaryFolder folder;
+  auto& memory = activations::CountingAllocator::instance();
+  const auto begin = [&](const std::filesystem::path& file) {
+    const MemoryTracer tracer(file, 1, 0, memory);
+  };
+  const auto text = folder.write("notes.json", "{}");
+  EXPECT_THROW(begin(text), Error);
+  EXPECT_EQ(folder.read("notes.json"), "{}");
+  folder.write("mine.png", "a picture");
+  EXPECT_THROW(begin(folder.path() / "mine.json"), Error);
+  EXPECT_EQ(folder.read("mine.png"), "a picture");
+  begin(folder.write("trace.json", to_chrome_trace({step_record(kOrigin)})));
 }
 
 TEST(MemoryTrace, HasSlicesPerPhaseAndCountersPerCategory) {
