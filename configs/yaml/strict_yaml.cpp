@@ -9,6 +9,7 @@
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/line_reader.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 
@@ -57,7 +58,7 @@ std::string read_config_file(const std::filesystem::path& file,
         tag, file.string() + " is " + kind + ", not YAML in UTF-8",
         kind == "UTF-16 text" ? "save it as UTF-8" : "name the right file");
   }
-  return text.str();
+  return plain_text(std::move(text).str());
 }
 
 void require_mapping(const YamlValue& value, const std::string& what,
