@@ -71,7 +71,7 @@ struct CsvBox {
   int64_t line = 0;
   Field class_name;
   std::array<Field, 4> corners = {};  // xmin, ymin, xmax, ymax as written
-  codecs::ImageSize stated = {};           // {0, 0} if the table states none
+  codecs::ImageSize stated = {};      // {0, 0} if the table states none
 
   // Returns nullopt if a corner is no number.
   std::optional<BoxExtent> extent() const {

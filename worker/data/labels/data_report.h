@@ -53,6 +53,7 @@ struct DataReport {
   // A table of labels that was found and used although the data file does not
   // name it; "" if there is none.
   std::string table;
+  std::string row_form;    // as SplitImages::row_form
   int64_t images = 0;      // images kept
   int64_t background = 0;  // kept images without a box
   int64_t boxes = 0;       // boxes kept

@@ -247,7 +247,8 @@ void refuse_unknown_class(const configs::DataConfig& config,
           " (label files with such a class: ", report.files_of_unknown_classes,
           from_one ? "; with class 0: none, so these labels count "
                      "classes from 1)"
-                   : ")"),
+                   : ")",
+          report.row_form.empty() ? "" : "; rows read as " + report.row_form),
       from_one ? "take 1 from the class of every line"
                : "complete names, or correct the label",
       ExitCode::kData);

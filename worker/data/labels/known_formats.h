@@ -33,8 +33,8 @@ struct NamedFormat {
 };
 std::optional<NamedFormat> named_format(std::span<const std::string> files);
 
-// A box may extend beyond its image, but by at most the image's own size. Larger
-// numbers are taken to be pixels.
+// A box may extend beyond its image, but by at most the image's own size.
+// Larger numbers are taken to be pixels.
 inline constexpr double kMostFraction = 2;
 
 // The way in which the rows of a split's label files are written.

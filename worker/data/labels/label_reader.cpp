@@ -527,7 +527,7 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
       result.readers.push_back(std::move(in_table));
     }
     const RowForm form = form_of_rows(images, config.has_keypoints, report);
-    result.row_form = form.text();
+    result.row_form = report.row_form = form.text();
     result.readers.push_back(
         std::make_unique<YoloLabels>(std::move(images), classes, form));
   }
