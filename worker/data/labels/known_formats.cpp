@@ -169,6 +169,9 @@ class RowCounts {
     }
   }
 
+  // Whether no row is anything but a box, and few can be corners.
+  bool are_plain() const { return boxes_ == rows_ && corners_ * 2 < rows_; }
+
   RowForm::Shape shape() const {
     using Shape = RowForm::Shape;
     if (rows_ == 0) return Shape::kYolo;
@@ -304,6 +307,12 @@ RowForm row_form(std::span<const std::string> texts, bool has_keypoints) {
   each_row(texts, [&](std::string_view line) { counts.add(line, form); });
   form.shape = has_keypoints ? RowForm::Shape::kKeypoints : counts.shape();
   return form;
+}
+
+bool are_plain_rows(std::span<const std::string> texts) {
+  RowCounts counts;
+  each_row(texts, [&](std::string_view line) { counts.add(line, RowForm()); });
+  return counts.are_plain();
 }
 
 const KnownFormat* known_format(std::string_view text) {

@@ -71,6 +71,10 @@ struct RowForm {
 // hold poses.
 RowForm row_form(std::span<const std::string> texts, bool has_keypoints);
 
+// Whether the rows can only be plain YOLO boxes, so that few are enough to know
+// it.
+bool are_plain_rows(std::span<const std::string> texts);
+
 // Whether a line of a label file holds no object: it is blank, a comment or a
 // header of DOTA.
 bool is_no_row(std::string_view line);

@@ -68,15 +68,13 @@ class YoloLabels : public OwnFileLabels {
   const RowForm form_;
 };
 
-// Finds out from a sample how the rows of the images' label files are written,
-// and says so. Throws Error (exit 4) if rows of that form are not read.
-RowForm form_of_rows(const std::vector<std::string>& images, bool has_keypoints,
-                     DataReport& report) {
-  constexpr size_t kMostFiles = 128, kMostTries = 1024;
+// The texts of at most `most` label files, evenly spread over the images.
+// `first` becomes the path of the first.
+std::vector<std::string> label_sample(const std::vector<std::string>& images,
+                                      size_t most, std::string& first) {
   std::vector<std::string> texts;
-  std::string first;
-  const size_t tries = std::min(images.size(), kMostTries);
-  for (size_t i = 0; i < tries && texts.size() < kMostFiles; ++i) {
+  const size_t tries = std::min(images.size(), most * 4);
+  for (size_t i = 0; i < tries && texts.size() < most; ++i) {
     const std::string file = label_path(images[i * images.size() / tries]);
     std::string reason;
     auto text = read_label_text(file, reason);
@@ -84,9 +82,21 @@ RowForm form_of_rows(const std::vector<std::string>& images, bool has_keypoints,
         foreign_kind(text->substr(0, kFileHeadBytes)) != ForeignKind::kNone) {
       continue;
     }
-    if (first.empty()) first = file;
+    if (texts.empty()) first = file;
     texts.push_back(std::move(*text));
   }
+  return texts;
+}
+
+// Finds out from a sample how the rows of the images' label files are written,
+// and says so. Most data sets are plain, which a few files show. Throws Error
+// (exit 4) if rows of that form are not read.
+RowForm form_of_rows(const std::vector<std::string>& images, bool has_keypoints,
+                     DataReport& report) {
+  constexpr size_t kFewFiles = 6, kManyFiles = 128;
+  std::string first;
+  std::vector<std::string> texts = label_sample(images, kFewFiles, first);
+  if (!are_plain_rows(texts)) texts = label_sample(images, kManyFiles, first);
   const RowForm form = row_form(texts, has_keypoints);
   if (!form.refusal().empty()) {
     throw Error("data",

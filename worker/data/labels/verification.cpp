@@ -13,6 +13,7 @@
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
+#include "worker/data/labels/measured_range.h"
 #include "worker/data/packs/pack_index.h"
 
 namespace headroom::labels {
@@ -92,6 +93,14 @@ void check_shards(const configs::DataConfig& config, Split split,
   }
 }
 
+std::vector<fs::path> sound_images(const VerifiedSplit& split) {
+  std::vector<fs::path> images;
+  for (const ImageVerdict& verdict : split.images) {
+    if (verdict.reason.empty()) images.push_back(verdict.image);
+  }
+  return images;
+}
+
 VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
                            const IndexOptions& options) {
   const std::string name = split_name(split);
@@ -111,6 +120,11 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
                  }
                });
   for (ExaminedImage& one : examined) add_to(result, one, config);
+  const std::string deep = note_on_deep_images(
+      sound_images(result), config.range
+                                ? "read with " + configs::to_yaml(*config.range)
+                                : "reduced to 8");
+  if (!deep.empty()) result.report.notes.push_back(name + ": " + deep);
   const DataReport& report = result.report;
   const bool from_one =
       report.counts_classes_from_one(static_cast<int64_t>(config.names.size()));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -217,6 +218,22 @@ const std::vector<Report>& reports() {
   return rows;
 }
 
+// A corrected copy holds what was understood, without a fault.
+void expect_same_copy(const fs::path& data, const Dataset& dataset) {
+  const TemporaryFolder folder;
+  const configs::DataConfig config = configs::load_data_config(data);
+  write_corrected_copy(verify_data(config, {}), config.names,
+                       folder.path() / "out");
+  const IndexedDataset copy =
+      index_dataset(configs::load_data_config(folder.path() / "out/data.yaml"),
+                    Split::kTrain);
+  EXPECT_EQ(copy.report.num_faults(), 0);
+  ASSERT_EQ(copy.dataset.size(), dataset.size());
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    EXPECT_TRUE(std::ranges::equal(copy.dataset.labels(i), dataset.labels(i)));
+  }
+}
+
 TEST(Reports, EachIsReadRightlyOrRefusedByName) {
   const fs::path root = shared_data_set("reports");
   if (!fs::exists(root)) GTEST_SKIP() << kSharedDataMissing;
@@ -231,6 +248,7 @@ TEST(Reports, EachIsReadRightlyOrRefusedByName) {
       EXPECT_TRUE(outcome.is_read) << outcome.text;
       EXPECT_EQ(outcome.dataset.num_labels(), row.boxes) << outcome.text;
     }
+    if (outcome.is_read) expect_same_copy(root / row.data, outcome.dataset);
     for (const char* part : row.said) {
       EXPECT_THAT(outcome.text, HasSubstr(part));
     }
