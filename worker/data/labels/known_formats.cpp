@@ -281,7 +281,8 @@ std::string RowForm::text() const {
     text += more;
   };
   if (has_decimal_commas) add("a decimal comma in their numbers");
-  if (has_commas && refusal().empty()) add("commas between their values");
+  if (has_commas && refusal().empty())
+    add("commas or semicolons between their values");
   return text;
 }
 
@@ -294,7 +295,8 @@ RowForm row_form(std::span<const std::string> texts, bool has_keypoints) {
   each_row(texts, [&](std::string_view line) {
     ++rows;
     if (line.find_first_of(",;") == std::string_view::npos) return;
-    if (is_row(line, decimal_commas)) {
+    if (line.find(',') != std::string_view::npos &&
+        is_row(line, decimal_commas)) {
       ++with_decimal_commas;
     } else if (is_row(line, commas)) {
       ++with_commas;
