@@ -5,7 +5,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "parallel/base/line_reader.h"
+#include "configs/yaml/line_reader.h"
 
 namespace headroom::configs {
 

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "configs/yaml/line_reader.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
-#include "parallel/base/line_reader.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 

@@ -22,9 +22,9 @@
 #include <utility>
 #include <vector>
 
+#include "configs/yaml/line_reader.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
-#include "parallel/base/line_reader.h"
 #include "parallel/base/text.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/label_reader.h"

@@ -16,9 +16,9 @@
 #include <system_error>
 #include <utility>
 
+#include "configs/yaml/line_reader.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
-#include "parallel/base/line_reader.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/image.h"

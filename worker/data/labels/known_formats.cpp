@@ -5,7 +5,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "parallel/base/line_reader.h"
+#include "configs/yaml/line_reader.h"
 #include "worker/data/labels/box_rules.h"
 
 namespace headroom::labels {

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "parallel/base/line_reader.h"
+#include "configs/yaml/line_reader.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/box_rules.h"

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "configs/voc_folder.h"
+#include "configs/yaml/line_reader.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
-#include "parallel/base/line_reader.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/file_list.h"

@@ -26,9 +26,9 @@
 #include <vector>
 
 #include "configs/voc_folder.h"
+#include "configs/yaml/line_reader.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
-#include "parallel/base/line_reader.h"
 #include "parallel/base/text.h"
 #include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/file_list.h"

@@ -1,4 +1,4 @@
-#include "parallel/base/line_reader.h"
+#include "configs/yaml/line_reader.h"
 
 #include <algorithm>
 #include <utility>
