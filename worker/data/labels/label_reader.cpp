@@ -253,36 +253,25 @@ class LabelFolder {
   LabelFolder(std::string folder, const std::vector<std::string_view>& images,
               bool is_beside)
       : folder_(std::move(folder)), names_(names_in(folder_)) {
-    std::set<std::string> read;
+    std::vector<bool> is_read(names_.size());
     for (const std::string_view image : images) {
       bool has_labels = false;
       for (const char* suffix : {".txt", ".xml", ".geojson"}) {
         const std::string name =
             with_suffix(image.substr(image.rfind('/') + 1), suffix);
-        has_labels = has_labels || has(name);
-        if (!read.insert(name).second && has(name)) shared_.push_back(name);
+        const auto found = std::ranges::lower_bound(names_, name);
+        if (found == names_.end() || *found != name) continue;
+        const auto at = static_cast<size_t>(found - names_.begin());
+        if (is_read[at]) shared_.push_back(name);
+        has_labels = is_read[at] = true;
       }
       if (!has_labels) unlabelled_.push_back(image);
     }
-    std::map<std::string, std::string_view> by_name;
-    for (const std::string_view image : unlabelled_) {
-      by_name.emplace(rough_name(image), image);
+    std::vector<std::string> unread;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (!is_read[i] && is_label_name(names_[i])) unread.push_back(names_[i]);
     }
-    std::optional<std::set<std::string>> of_others;
-    for (const std::string& name : names_) {
-      if (read.contains(name) || !is_label_name(name)) continue;
-      const auto near = by_name.find(rough_name(name));
-      if (near != by_name.end()) {
-        orphans_.emplace_back(name, near->second);
-        continue;
-      }
-      if (is_beside) continue;
-      // An image of another split may have these labels.
-      if (!of_others) of_others = stems_beside(images.front());
-      if (!of_others->contains(with_suffix(name, ""))) {
-        orphans_.emplace_back(name, std::string_view());
-      }
-    }
+    if (!unread.empty()) find_images_of(unread, images, is_beside);
   }
 
   void report_to(DataReport& report) const {
@@ -309,8 +298,27 @@ class LabelFolder {
   }
 
  private:
-  bool has(const std::string& name) const {
-    return std::ranges::binary_search(names_, name);
+  void find_images_of(const std::vector<std::string>& unread,
+                      const std::vector<std::string_view>& images,
+                      bool is_beside) {
+    std::map<std::string, std::string_view> by_name;
+    for (const std::string_view image : unlabelled_) {
+      by_name.emplace(rough_name(image), image);
+    }
+    // An image of another split may have these labels.
+    const std::set<std::string> of_others = stems_beside(images.front());
+    for (const std::string& name : unread) {
+      if (name.ends_with(lower_suffix(name)) &&
+          of_others.contains(with_suffix(name, ""))) {
+        continue;
+      }
+      const auto near = by_name.find(rough_name(name));
+      if (near != by_name.end()) {
+        orphans_.emplace_back(name, near->second);
+      } else if (!is_beside) {
+        orphans_.emplace_back(name, std::string_view());
+      }
+    }
   }
   static std::set<std::string> stems_beside(std::string_view image) {
     std::set<std::string> stems;
