@@ -1,6 +1,7 @@
 #include "configs/data_config.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -78,6 +79,42 @@ void add_once(std::vector<fs::path>& paths, const fs::path& path) {
   }
 }
 
+// Why a path that does not exist cannot be meant as written, and what to write;
+// "" for an ordinary path.
+std::string path_remedy(const std::string& path) {
+  const bool has_control = std::ranges::any_of(
+      path, [](unsigned char c) { return c < ' ' || c == 0x7F; });
+  if (has_control) {
+    return "it holds a tab or another control character, as \"\\t\" in double "
+           "quotes makes one: write / for \\";
+  }
+  if (path.size() > 1 && path[1] == ':' &&
+      std::isalpha(static_cast<unsigned char>(path[0])) != 0) {
+    return "it begins with a drive of Windows: write a path of this machine, "
+           "best relative to this file";
+  }
+  if (path.starts_with("~")) return "~ is not replaced: write the whole path";
+  if (path.find('$') != std::string::npos) {
+    return "a variable is not replaced: write the whole path";
+  }
+  for (const char quote : {'"', '\''}) {
+    if (path.starts_with(quote) || path.ends_with(quote)) {
+      return "remove the quote at its end";
+    }
+  }
+  if (path.ends_with(',')) return "remove the comma at its end";
+  return "";
+}
+
+// `path` as written, and with / for the \ of Windows.
+std::vector<std::string> spellings_of(const std::string& path) {
+  std::vector<std::string> spellings = {path};
+  if (path.find('\\') == std::string::npos) return spellings;
+  spellings.push_back(path);
+  std::ranges::replace(spellings.back(), '\\', '/');
+  return spellings;
+}
+
 class Reader {
  public:
   Reader(const fs::path& file, const yaml::YamlValue& root)
@@ -135,10 +172,12 @@ class Reader {
       add_once(bases_, fs::current_path());
       return;
     }
-    const fs::path path = yaml::as_text(*value, "path");
+    const std::string path = yaml::as_text(*value, "path");
     std::vector<fs::path> tried;
-    add_once(tried, folder_ / path);
-    add_once(tried, fs::current_path() / path);
+    for (const std::string& spelling : spellings_of(path)) {
+      add_once(tried, folder_ / spelling);
+      add_once(tried, fs::current_path() / spelling);
+    }
     for (const fs::path& base : tried) {
       std::error_code error;
       if (fs::is_directory(base, error)) {
@@ -147,31 +186,37 @@ class Reader {
       }
     }
     const bool has_download = root_.find("download") != nullptr;
+    const std::string remedy = path_remedy(path);
     throw Error("data",
-                yaml::to_string(value->place) + ": path: " + path.string() +
+                yaml::to_string(value->place) + ": path: " + path +
                     ": there is no folder " + list_paths(tried),
-                std::string("put the data set there or correct the path") +
+                (remedy.empty() ? "put the data set there or correct the path"
+                                : remedy) +
                     (has_download ? " ('download' is never run)" : ""));
   }
 
   // Finds one folder or list of images. A refusal names every path that was
   // tried.
   fs::path source(const yaml::YamlValue& value, const std::string& key) const {
-    const fs::path written = yaml::as_text(value, key);
+    const std::string text = yaml::as_text(value, key);
     std::vector<fs::path> tried;
-    for (const fs::path& base : bases_) {
-      add_once(tried, base / written);
-      // Roboflow writes ../train/images for a folder beside the yaml.
-      if (written.begin() != written.end() && *written.begin() == "..") {
-        add_once(tried, base / written.lexically_relative(".."));
+    for (const fs::path written : spellings_of(text)) {
+      for (const fs::path& base : bases_) {
+        add_once(tried, base / written);
+        // Roboflow writes ../train/images for a folder beside the yaml.
+        if (written.begin() != written.end() && *written.begin() == "..") {
+          add_once(tried, base / written.lexically_relative(".."));
+        }
       }
     }
     const auto found = std::find_if(tried.begin(), tried.end(), is_there);
     if (found == tried.end()) {
-      throw Error("data",
-                  yaml::to_string(value.place) + ": " + key + ": " +
-                      written.string() + ": there is no " + list_paths(tried),
-                  "put the images there or correct the path");
+      const std::string remedy = path_remedy(text);
+      throw Error(
+          "data",
+          yaml::to_string(value.place) + ": " + key + ": " + text +
+              ": there is no " + list_paths(tried),
+          remedy.empty() ? "put the images there or correct the path" : remedy);
     }
     std::error_code error;
     if (!fs::is_directory(*found, error) && found->extension() != ".txt" &&
@@ -274,6 +319,14 @@ void read_voc_splits(const fs::path& folder, DataConfig& config) {
   config.train = list("train.txt");
   config.val = list("val.txt");
   config.test = list("test.txt");
+  if (config.train.empty() && is_there(lists / "default.txt")) {
+    throw Error("data",
+                lists.string() +
+                    " has default.txt but no train.txt, as CVAT "
+                    "exports it",
+                "copy default.txt to train.txt and val.txt, or divide its "
+                "lines between them");
+  }
   if (config.train.empty() || config.val.empty()) {
     throw Error("data",
                 lists.string() + " has no " +
@@ -309,6 +362,24 @@ void require_split(const yaml::YamlValue& root, const std::string& key) {
     yaml::refuse(value.place, key + " is empty",
                  "name a folder or a .txt list");
   }
+}
+
+// A key that is nearly a known key is refused as a typing error. Other keys, of
+// other programs, are ignored and returned as notes.
+std::vector<std::string> notes_on_unknown_keys(const yaml::YamlValue& root) {
+  std::vector<std::string> notes, known = known_keys();
+  for (const yaml::YamlEntry& entry : root.entries) {
+    const bool is_known =
+        std::find(known.begin(), known.end(), entry.key) != known.end();
+    if (is_known || !yaml::nearest_name(entry.key, known_keys()).empty()) {
+      continue;
+    }
+    notes.push_back(yaml::to_string(entry.key_place) + ": the key '" +
+                    short_line(entry.key, 200) + "' is not used");
+    known.push_back(entry.key);
+  }
+  yaml::require_mapping(root, "a data file", known);
+  return notes;
 }
 
 void require_colour(const yaml::YamlValue& root) {
@@ -348,12 +419,18 @@ DataConfig load_data_config(const std::filesystem::path& given) {
                     ", val: ..., names: [...] (configs/data/own_images.yaml "
                     "explains its lines)");
   }
+  if (suffix == ".data" || suffix == ".names") {
+    throw Error("data", file.string() + " is of darknet",
+                "write a data.yaml: train: train.txt, val: valid.txt, names: "
+                "[the lines of its .names]");
+  }
   const std::string text = yaml::read_config_file(file, "data");
   const yaml::YamlValue root = yaml::parse_yaml(text, file.string());
-  yaml::require_mapping(root, "a data file", known_keys());
 
   DataConfig config;
   config.file = file;
+  config.notes = notes_on_unknown_keys(root);
+  config.has_keypoints = root.find("kpt_shape") != nullptr;
   config.range = range_wish_of(root);
   if (root.find("train") == nullptr && root.find("val") == nullptr) {
     if (const auto voc = Reader(file, root).voc_folder()) {

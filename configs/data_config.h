@@ -46,6 +46,10 @@ struct DataConfig {
   // Why `test` is empty although the file names test images; else "".
   std::string test_split_error;
   std::optional<RangeWish> range;
+  // Whether the labels are poses (`kpt_shape`): a class, a box and keypoints.
+  bool has_keypoints = false;
+  // Keys of the file that are not used, one line each.
+  std::vector<std::string> notes;
 };
 
 // `file` may also be a Pascal VOC folder, with Annotations/ and
@@ -55,8 +59,8 @@ struct DataConfig {
 // and val.
 //
 // Throws Error (exit 2) with file:line:column for a missing file, bad YAML,
-// unknown keys or wrong types (extra keys of Ultralytics are ignored), names
-// with a gap, a wrong nc, and missing train or val images.
+// keys that are nearly one of the known keys (others are noted and ignored),
+// wrong types, names with a gap, a wrong nc, and missing train or val images.
 DataConfig load_data_config(const std::filesystem::path& file);
 
 }  // namespace headroom::configs

@@ -2,7 +2,10 @@
 
 #include <pugixml.hpp>
 #include <set>
+#include <string_view>
 #include <system_error>
+
+#include "configs/yaml/line_reader.h"
 
 namespace headroom::configs {
 
@@ -41,6 +44,7 @@ std::vector<std::string> voc_class_names(const fs::path& folder) {
     std::error_code unreadable;
     const uintmax_t bytes = fs::file_size(file, unreadable);
     if (file.extension() != ".xml" || unreadable ||
+        file.filename().native().starts_with("._") ||
         bytes > kLargestAnnotation) {
       continue;
     }
@@ -48,8 +52,8 @@ std::vector<std::string> voc_class_names(const fs::path& folder) {
     if (!document.load_file(file.c_str())) continue;
     for (const pugi::xml_node object :
          document.child("annotation").children("object")) {
-      const std::string name = object.child("name").text().get();
-      if (!name.empty()) names.insert(name);
+      const std::string_view name = trimmed(object.child("name").text().get());
+      if (!name.empty()) names.emplace(name);
     }
   }
   return {names.begin(), names.end()};

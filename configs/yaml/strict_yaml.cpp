@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "configs/yaml/line_reader.h"
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
@@ -57,7 +58,7 @@ std::string read_config_file(const std::filesystem::path& file,
         tag, file.string() + " is " + kind + ", not YAML in UTF-8",
         kind == "UTF-16 text" ? "save it as UTF-8" : "name the right file");
   }
-  return *std::move(text);
+  return plain_text(*std::move(text));
 }
 
 void require_mapping(const YamlValue& value, const std::string& what,

@@ -36,6 +36,18 @@ void refuse_tabs(const std::string& text, const std::string& file) {
   }
 }
 
+// Replaces tabs before a comment or the end of a line by spaces: they separate
+// nothing.
+std::string without_trailing_tabs(std::string text) {
+  bool is_trailing = true;
+  for (auto c = text.rbegin(); c != text.rend(); ++c) {
+    if (*c == '\t' && is_trailing) *c = ' ';
+    is_trailing =
+        *c == '\n' || *c == '\r' || *c == '#' || (is_trailing && *c == ' ');
+  }
+  return text;
+}
+
 // Builds the tree from yaml-cpp's events: YAML::Node loses the order of equal
 // keys and whether a word was quoted.
 class TreeBuilder : public YAML::EventHandler {
@@ -158,7 +170,8 @@ const YamlValue* YamlValue::find(const std::string& key) const {
   return nullptr;
 }
 
-YamlValue parse_yaml(const std::string& text, const std::string& file) {
+YamlValue parse_yaml(const std::string& given, const std::string& file) {
+  const std::string text = without_trailing_tabs(given);
   refuse_tabs(text, file);
   // The end marker is needed because yaml-cpp accepts an unclosed quote at the
   // end of the file.

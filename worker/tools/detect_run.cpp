@@ -25,6 +25,7 @@
 #include "worker/data/codecs/image.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/data/codecs/scanline_reader.h"
+#include "worker/data/labels/measured_range.h"
 #include "worker/detect/detection_folder.h"
 #include "worker/detect/detector.h"
 #include "worker/detect/image_sources.h"
@@ -542,6 +543,12 @@ void DetectRun::look_at_video(size_t index, int64_t stride) {
 
 int DetectRun::run(const DetectRequest& request) {
   for (const std::string& line : sources_.left_out) leave_out(line);
+  const std::string deep = labels::note_on_deep_images(
+      sources_.images, limits_.ranges.empty()
+                           ? "reduced to 8, as the weights were trained"
+                           : "read with the range " + to_text(limits_.ranges) +
+                                 " of the weights");
+  if (!deep.empty()) std::fprintf(stderr, "%s\n", printable(deep).c_str());
   stop_signals::install();
   const size_t images = sources_.images.size();
   for (size_t i = 0; i < images && !stop_signals::requested(); ++i) {

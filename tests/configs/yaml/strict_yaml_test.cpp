@@ -56,6 +56,8 @@ TEST(StrictYaml, RefusesTabs) {
             "[config] f.yaml:1:3: a tab: YAML is indented with spaces; replace "
             "the tab");
   EXPECT_EQ(parse_yaml("a: 1  # one\ttab\n", "f.yaml").find("a")->scalar, "1");
+  EXPECT_EQ(parse_yaml("a: 1\t# one\t\nb: 2\n", "f.yaml").find("a")->scalar,
+            "1");
 }
 
 TEST(StrictYaml, RefusesDuplicateKeys) {

@@ -294,6 +294,17 @@ ImageSizeResult read_image_size(const std::filesystem::path& file,
   return result;
 }
 
+int stored_orientation(const std::filesystem::path& file) {
+  const ImageLimits limits = any_samples();
+  int orientation = 1;
+  reason_of([&] {
+    ImageFile opened(file, limits.max_file_bytes);
+    orientation =
+        find_codec(opened, limits).read_header(opened, limits).orientation;
+  });
+  return orientation;
+}
+
 ImageSizeResult inspect_image(const std::filesystem::path& file,
                               const ImageLimits& limits) {
   ImageSizeResult result;

@@ -172,6 +172,10 @@ bool has_deep_samples(const std::filesystem::path& file);
 ImageSizeResult read_image_size(const std::filesystem::path& file,
                                 const ImageLimits& limits = {});
 
+// How the stored pixels are turned (exif.h), read from the header; 1 if the
+// file cannot be read.
+int stored_orientation(const std::filesystem::path& file);
+
 // As read_image_size, but if the file's end seems to be missing, decodes the
 // file to check whether it is damaged.
 ImageSizeResult inspect_image(const std::filesystem::path& file,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "parallel/base/text.h"
+#include "worker/data/codecs/exif.h"
 
 namespace headroom::labels {
 
@@ -178,20 +179,139 @@ void BoxRules::fault(DataFaultKind kind, std::string what, std::string fix) {
 
 void BoxRules::drop(DataFaultKind kind, std::string what) {
   fault(kind, std::move(what), "box dropped");
+  result_.faults.back().costs_box = true;
+  ++result_.dropped;
+}
+
+bool are_fractions(std::span<const BoxExtent> boxes) {
+  bool has_parts = false;
+  for (const BoxExtent& box : boxes) {
+    for (const double value : {box.x1, box.y1, box.x2, box.y2}) {
+      if (!(value >= -kLabelTolerance && value <= 1 + kLabelTolerance)) {
+        return false;
+      }
+      has_parts = has_parts || (value > 0 && value < 1);
+    }
+  }
+  return has_parts;
+}
+
+void BoxRules::in_units_of(std::span<const BoxExtent> boxes,
+                           codecs::ImageSize stated, codecs::ImageSize image,
+                           const std::string& path) {
+  constexpr int32_t kLeastSide = 4;
+  if (image.width >= kLeastSide && image.height >= kLeastSide &&
+      are_fractions(boxes)) {
+    drawn_size_ = {1, 1};
+    scale_x_ = image.width;
+    scale_y_ = image.height;
+    return fault(DataFaultKind::kOtherSize, "all corners lie within 0 to 1",
+                 "boxes taken as fractions of the image");
+  }
+  labelled_at(stated, image, path, boxes);
+}
+
+void BoxRules::labelled_at(codecs::ImageSize stated, codecs::ImageSize image,
+                           const std::string& path,
+                           std::span<const BoxExtent> boxes) {
+  if (boxes.empty() || stated.width <= 0 || stated.height <= 0 ||
+      stated == image) {
+    return;
+  }
+  for (const BoxExtent& box : boxes) {
+    constexpr double kSlack = 1.01;
+    if (std::max(box.x1, box.x2) > stated.width * kSlack + 1 ||
+        std::max(box.y1, box.y2) > stated.height * kSlack + 1) {
+      return;
+    }
+  }
+  const auto is_scaled = [&](codecs::ImageSize from) {
+    const double x = static_cast<double>(image.width) / from.width;
+    const double y = static_cast<double>(image.height) / from.height;
+    return std::abs(x * from.height - image.height) <= 1 ||
+           std::abs(image.height / x - from.height) <= 1 ||
+           std::abs(image.width / y - from.width) <= 1;
+  };
+  codecs::ImageSize drawn = stated;
+  const codecs::ImageSize turned = {stated.width, stated.height};
+  if (!is_scaled(drawn) && is_scaled(turned)) {
+    const int orientation = codecs::stored_orientation(path);
+    if (codecs::swaps_axes(orientation)) {
+      orientation_ = orientation;
+      drawn = turned;
+    }
+  }
+  const std::string at =
+      cat("labelled at ", stated.width, " x ", stated.height);
+  const std::string has =
+      cat(", the image has ", image.width, " x ", image.height);
+  if (!is_scaled(drawn)) {
+    return fault(DataFaultKind::kOtherSize, at + has,
+                 "boxes taken as pixels of the image");
+  }
+  drawn_size_ = stated;
+  scale_x_ = static_cast<double>(image.width) / drawn.width;
+  scale_y_ = static_cast<double>(image.height) / drawn.height;
+  if (drawn == image) {
+    fault(DataFaultKind::kOtherSize,
+          at + cat(", as the image is stored; upright it has ", image.width,
+                   " x ", image.height),
+          "boxes turned");
+  } else {
+    fault(DataFaultKind::kOtherSize, at + has,
+          orientation_ == 1 ? "boxes scaled" : "boxes turned and scaled");
+  }
+}
+
+BoxExtent BoxRules::placed(const BoxExtent& drawn) const {
+  const auto place = [&](double x, double y) -> std::array<double, 2> {
+    const double w = drawn_size_.width, h = drawn_size_.height;
+    switch (orientation_) {
+      case 5:
+        return {y, x};
+      case 6:
+        return {h - y, x};
+      case 7:
+        return {h - y, w - x};
+      case 8:
+        return {y, w - x};
+      default:
+        return {x, y};
+    }
+  };
+  const auto [x1, y1] = place(drawn.x1, drawn.y1);
+  const auto [x2, y2] = place(drawn.x2, drawn.y2);
+  return {std::min(x1, x2) * scale_x_, std::min(y1, y2) * scale_y_,
+          std::max(x1, x2) * scale_x_, std::max(y1, y2) * scale_y_};
+}
+
+namespace {
+
+bool is_class(double number) {
+  // A larger number is probably not a class but the value of another column.
+  constexpr double kMostClass = 1e6;
+  return number >= 0 && number <= kMostClass && number == std::floor(number);
+}
+
+}  // namespace
+
+void BoxRules::note_class(double number) {
+  if (!is_class(number)) return;
+  const auto index = static_cast<int32_t>(number);
+  result_.largest_class = std::max<int64_t>(result_.largest_class, index);
+  result_.has_class_zero |= index == 0;
 }
 
 std::optional<int32_t> BoxRules::class_of(double number, int64_t line,
                                           int64_t num_classes) {
-  // A larger number is probably not a class but the value of another column.
-  constexpr double kMostClass = 1e6;
-  if (!(number >= 0 && number <= kMostClass) || number != std::floor(number)) {
+  if (!is_class(number)) {
     drop(DataFaultKind::kBadClass, "class " + short_number(number));
     return std::nullopt;
   }
+  note_class(number);
   const auto index = static_cast<int32_t>(number);
-  result_.largest_class = std::max<int64_t>(result_.largest_class, index);
-  result_.has_class_zero |= index == 0;
   if (index < num_classes) return index;
+  ++result_.dropped;
   if (!result_.unknown_class) {
     result_.unknown_class = {line, std::to_string(index)};
   }
@@ -236,16 +356,31 @@ void BoxRules::add(int32_t class_index, const BoxExtent& extent,
   result_.outlines.push_back(std::move(outline));
 }
 
-void BoxRules::add_pixels(int32_t class_index, const BoxExtent& pixels,
+void BoxRules::add_pixels(int32_t class_index, const BoxExtent& written,
                           codecs::ImageSize size, Outline outline) {
-  const std::string text = extent_text(pixels);
-  for (const double value : {pixels.x1, pixels.y1, pixels.x2, pixels.y2}) {
+  const std::string text = extent_text(written);
+  for (const double value : {written.x1, written.y1, written.x2, written.y2}) {
     if (!std::isfinite(value)) return drop(DataFaultKind::kNotFinite, text);
+  }
+  if (written.x1 == written.x2 || written.y1 == written.y2) {
+    return drop(DataFaultKind::kZeroSize, text);
+  }
+  if (written.x2 < written.x1 || written.y2 < written.y1) {
+    fault(DataFaultKind::kNegativeSize, text, "corners exchanged, box kept");
+  }
+  BoxExtent pixels = {
+      std::min(written.x1, written.x2), std::min(written.y1, written.y2),
+      std::max(written.x1, written.x2), std::max(written.y1, written.y2)};
+  if (drawn_size_.width > 0) {
+    pixels = placed(pixels);
+    for (OutlinePoint& point : outline) {
+      const double x = point.x * size.width, y = point.y * size.height;
+      const BoxExtent at = placed({x, y, x, y});
+      point = {at.x1 / size.width, at.y1 / size.height};
+    }
   }
   const double w = pixels.x2 - pixels.x1;
   const double h = pixels.y2 - pixels.y1;
-  if (w < 0 || h < 0) return drop(DataFaultKind::kNegativeSize, text);
-  if (w == 0 || h == 0) return drop(DataFaultKind::kZeroSize, text);
   const double width = size.width;
   const double height = size.height;
   const BoxLabel as_written{

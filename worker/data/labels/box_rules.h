@@ -57,6 +57,10 @@ inline constexpr double kLeastVisible = 0.3;
 bool shows_enough(const std::vector<PixelRing>& parts,
                   const std::vector<PixelRing>& rings);
 
+// Whether all boxes lie within 0 to 1, and not all at its ends: then they are
+// fractions of their images.
+bool are_fractions(std::span<const BoxExtent> boxes);
+
 class BoxRules {
  public:
   explicit BoxRules(LabelFile& result) : result_(result) {}
@@ -64,6 +68,20 @@ class BoxRules {
   // Sets the place that is named in faults of the next boxes: "a.txt:3". `box`
   // names one of several boxes at that place.
   void at(std::string where, std::string box = "");
+
+  // Finds out in which units `boxes`, all boxes of an image as a label file has
+  // them, are written, and reports other units than pixels of the upright image
+  // as a fault. add_pixels() converts boxes from these units.
+  //   All lie within 0 to 1: they are fractions.
+  //   `stated`, the size that the label file says, differs from the image's:
+  //   boxes are turned as the stored pixels are, or scaled if the ratio of the
+  //   sides is equal. {0, 0} states nothing, and a size into which the boxes do
+  //   not fit is out of date and not used.
+  void in_units_of(std::span<const BoxExtent> boxes, codecs::ImageSize stated,
+                   codecs::ImageSize image, const std::string& path);
+  // The same without the test for fractions, for boxes that are pixels.
+  void labelled_at(codecs::ImageSize stated, codecs::ImageSize image,
+                   const std::string& path, std::span<const BoxExtent> boxes);
 
   void fault(DataFaultKind kind, std::string what, std::string fix);
   void drop(DataFaultKind kind, std::string what);
@@ -74,6 +92,9 @@ class BoxRules {
   std::optional<int32_t> class_of(double number, int64_t line,
                                   int64_t num_classes);
 
+  // Records the class of a box that is dropped for another reason.
+  void note_class(double number);
+
   // Adds a box, or reports why it is dropped. If the box needs no repair,
   // `as_written` is stored unchanged. The outline is clipped like its box.
   // `said_before` is the text of the fault that a duplicate gets.
@@ -81,13 +102,19 @@ class BoxRules {
            const std::optional<BoxLabel>& as_written,
            std::string_view said_before, Outline outline = {});
 
-  // Adds a box with corners in pixels of an image of size `size`; the outline
-  // is in fractions of the image.
-  void add_pixels(int32_t class_index, const BoxExtent& pixels,
+  // Adds a box with corners in pixels of an image of size `size`, in any order;
+  // the outline is in fractions of the image.
+  void add_pixels(int32_t class_index, const BoxExtent& written,
                   codecs::ImageSize size, Outline outline = {});
 
  private:
+  // Moves a box from the image on which it was drawn to the image.
+  BoxExtent placed(const BoxExtent& drawn) const;
+
   LabelFile& result_;
+  int orientation_ = 1;  // of the image's pixels, if boxes follow them (exif.h)
+  codecs::ImageSize drawn_size_;
+  double scale_x_ = 1, scale_y_ = 1;
   std::set<std::tuple<int32_t, float, float, float, float>> seen_;
   std::string where_;
   std::string box_;

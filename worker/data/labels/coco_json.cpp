@@ -1,14 +1,18 @@
 #include "worker/data/labels/coco_json.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
+#include "worker/data/labels/box_rules.h"
 #include "worker/data/labels/json_text.h"
+#include "worker/data/labels/known_formats.h"
 
 namespace headroom::labels {
 namespace {
@@ -32,7 +36,7 @@ class Handler {
   CocoFile result;
   bool has_images = false, has_categories = false, is_list = false;
 
-  bool null() { return true; }
+  bool null() { return in_bbox_ ? number(NAN) : true; }
   bool boolean(bool value) { return number(value ? 1 : 0); }
   bool number_integer(int64_t value) { return whole(value); }
   bool number_unsigned(uint64_t value) {
@@ -43,6 +47,9 @@ class Handler {
   bool binary(Json::binary_t&) { return true; }
 
   bool string(std::string& value) {
+    if (in_bbox_ || in_outline_) {
+      return number(parse_number(value).value_or(NAN));
+    }
     if (!at_field()) return true;
     if (key_ == "file_name") image_.file_name = std::move(value);
     if (key_ == "name") category_.name = std::move(value);
@@ -156,6 +163,7 @@ class Handler {
       return true;
     }
     if (in_outline_ && depth_ == record_depth_ + 2) {
+      extend_outline_box(value, part_size_ % 2 == 0 ? 0 : 1);
       ++part_size_;
       if (!annotation_.outline.empty()) {
         annotation_.outline.back().push_back(value);
@@ -164,7 +172,9 @@ class Handler {
     }
     if (!at_field()) return true;
     if (key_ == "area") annotation_.area = value;
-    if (key_ == "iscrowd") annotation_.crowd = value != 0;
+    if (key_ == "iscrowd" || key_ == "ignore") {
+      annotation_.crowd = annotation_.crowd || value != 0;
+    }
     if (key_ == "width") image_.width = pixels(value);
     if (key_ == "height") image_.height = pixels(value);
     if (key_ == "score") {
@@ -172,10 +182,25 @@ class Handler {
       annotation_.score = value;
     }
     if (key_ == "id" || key_ == "image_id" || key_ == "category_id") {
+      constexpr double kMostWhole = 9e15;
+      if (value == std::floor(value) && std::abs(value) < kMostWhole) {
+        return whole(static_cast<int64_t>(value));
+      }
       refuse(file_, cat(":", line_), key_ + " is no whole number",
              "number images, annotations and categories");
     }
     return true;
+  }
+
+  // `axis` is 0 for x and 1 for y.
+  void extend_outline_box(double value, size_t axis) {
+    auto& box = annotation_.outline_box;
+    if (!std::isfinite(value)) return;
+    if (!box) {
+      box = {HUGE_VAL, HUGE_VAL, -HUGE_VAL, -HUGE_VAL};
+    }
+    (*box)[axis] = std::min((*box)[axis], value);
+    (*box)[axis + 2] = std::max((*box)[axis + 2], value);
   }
 
   static int64_t pixels(double value) {
@@ -232,18 +257,69 @@ class Handler {
   CocoCategory category_;
 };
 
-Handler parse(const fs::path& file, bool keep_outlines) {
-  const std::string text = read_json_text(file, "COCO's JSON");
+// Python writes NaN, Infinity and -Infinity, which are not JSON. Replaces them
+// by null, with blanks up to the same length.
+void replace_not_finite(std::string& text) {
+  constexpr std::string_view kWords[] = {"-Infinity", "Infinity", "NaN"};
+  if (text.find("NaN") == std::string::npos &&
+      text.find("Infinity") == std::string::npos) {
+    return;
+  }
+  std::string plain;
+  plain.reserve(text.size() + 1);
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') in_string = !in_string;
+    if (in_string && text[i] == '\\' && i + 1 < text.size()) {
+      plain += text[i++];
+    } else if (!in_string) {
+      const auto* const word =
+          std::ranges::find_if(kWords, [&](std::string_view w) {
+            return text.compare(i, w.size(), w) == 0;
+          });
+      if (word != std::end(kWords)) {
+        plain += "null";
+        i += word->size() - 1;
+        continue;
+      }
+    }
+    plain += text[i];
+  }
+  text = std::move(plain);
+}
+
+// Throws for a file of another program, with its name.
+void refuse_known_format(const fs::path& file, std::string_view text) {
+  const KnownFormat* const format = known_format(text);
+  if (format == nullptr) return;
+  refuse(file, "",
+         "it is of " + std::string(format->name) + ", not COCO's JSON",
+         std::string(format->remedy));
+}
+
+Handler parse(const fs::path& file, bool keep_outlines, bool wants_list) {
+  std::string text = read_json_text(file, "COCO's JSON");
+  replace_not_finite(text);
   int64_t line = 1;
   Handler handler(file, line, keep_outlines);
-  parse_json_events(text, line, handler);
+  try {
+    parse_json_events(text, line, handler);
+  } catch (const Error&) {
+    refuse_known_format(file, text);
+    throw;
+  }
+  const bool is_expected =
+      wants_list
+          ? handler.is_list
+          : !handler.is_list && handler.has_images && handler.has_categories;
+  if (!is_expected) refuse_known_format(file, text);
   return handler;
 }
 
 }  // namespace
 
 CocoFile read_coco_annotations(const fs::path& file, bool keep_outlines) {
-  Handler handler = parse(file, keep_outlines);
+  Handler handler = parse(file, keep_outlines, /*wants_list=*/false);
   if (handler.is_list || !handler.has_images || !handler.has_categories) {
     refuse(file, "",
            handler.is_list ? "a list, not annotations"
@@ -259,18 +335,21 @@ CocoFile read_coco_annotations(const fs::path& file, bool keep_outlines) {
            cat("category ", result.categories[i].id, " is there twice"),
            "give every category an id of its own");
   }
-  std::set<int64_t> seen;
-  for (const CocoImage& image : result.images) {
-    if (seen.insert(image.id).second) continue;
-    refuse(file, cat(":", image.line),
-           cat("image ", image.id, " is there twice"),
-           "give every image an id of its own");
-  }
+  std::map<int64_t, std::string> seen;
+  std::erase_if(result.images, [&](const CocoImage& image) {
+    const auto [first, is_new] = seen.emplace(image.id, image.file_name);
+    if (!is_new && first->second != image.file_name) {
+      refuse(file, cat(":", image.line),
+             cat("image ", image.id, " is there twice"),
+             "give every image an id of its own");
+    }
+    return !is_new;
+  });
   return result;
 }
 
 std::vector<CocoAnnotation> read_coco_results(const fs::path& file) {
-  Handler handler = parse(file, false);
+  Handler handler = parse(file, false, /*wants_list=*/true);
   if (!handler.is_list) {
     refuse(file, "", "no list of detections",
            "give a list of {image_id, category_id, bbox, score}");

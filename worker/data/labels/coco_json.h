@@ -1,9 +1,10 @@
 // COCO's JSON files: annotations of a data set, and results of a detector.
 //
 // A file is read in one pass without building a tree. Memory: the length of the
-// file, 120 bytes per box, and 16 bytes per point if outlines are wanted. Ids
+// file, 170 bytes per box, and 16 bytes per point if outlines are wanted. Ids
 // may be any whole numbers, also written as text; records may be in any order.
-// Unknown keys are skipped.
+// Unknown keys are skipped. NaN and Infinity, which Python writes, are read as
+// values that are not finite.
 //
 // Errors: throws Error (exit 4) with one line that names file:line.
 #pragma once
@@ -32,11 +33,13 @@ struct CocoAnnotation {
   std::array<double, 4> bbox{};  // x, y, w, h in pixels
   int num_bbox = 0;  // number of values in the file; bbox is valid if 4
   std::optional<double> area;
-  bool crowd = false;
+  bool crowd = false;  // `iscrowd` or `ignore`
   // Whether `segmentation` is a list that is not empty. Masks are not lists.
   bool has_outline = false;
   // Whether a part of the outline is not a list of 3 or more pairs of numbers.
   bool has_bad_outline = false;
+  // The corners of the outline's box: x1, y1, x2, y2; empty without outline.
+  std::optional<std::array<double, 4>> outline_box;
   // The parts of the outline, each with alternating x and y, in pixels. Empty
   // unless the caller asked for outlines.
   std::vector<std::vector<double>> outline;

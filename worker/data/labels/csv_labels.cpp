@@ -4,8 +4,9 @@
 //   filename,width,height,class,xmin,ymin,xmax,ymax
 //   a.jpg,640,480,cat,10,20,110,220
 //
-// Corners are pixels of the upright image. The columns width and height are
-// often stale and are not read. If the data file names the table, an image
+// Corners are pixels of the image, or fractions if all of the table lie within
+// 0 to 1. The columns width and height are compared with the image's size
+// (BoxRules::labelled_at). If the data file names the table, an image
 // without a line is not part of the data set. If the table is not named but was
 // found beside the images, an image without a line is background.
 
@@ -21,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "configs/yaml/line_reader.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
 #include "parallel/base/text.h"
@@ -69,6 +71,17 @@ struct CsvBox {
   int64_t line = 0;
   Field class_name;
   std::array<Field, 4> corners = {};  // xmin, ymin, xmax, ymax as written
+  codecs::ImageSize stated = {};      // {0, 0} if the table states none
+
+  // Returns nullopt if a corner is no number.
+  std::optional<BoxExtent> extent() const {
+    const auto x1 = parse_number(corners[0].text);
+    const auto y1 = parse_number(corners[1].text);
+    const auto x2 = parse_number(corners[2].text);
+    const auto y2 = parse_number(corners[3].text);
+    if (!x1 || !y1 || !x2 || !y2) return std::nullopt;
+    return BoxExtent{*x1, *y1, *x2, *y2};
+  }
 };
 
 // Finds the image for a file name in a table.
@@ -152,27 +165,46 @@ class CsvLabels : public TableLabels {
             DataReport& report)
       : TableLabels(file, std::move(classes)) {
     std::ifstream stream(file_, std::ios::binary);
-    std::string line;
-    std::getline(stream, line);
-    read_header(line);
+    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    LineReader lines(text);
+    read_header(lines.next() ? lines.line() : std::string_view());
     NamedImages known;
-    for (int64_t number = 2; std::getline(stream, line); ++number) {
-      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      add(fields_of(line), number, names, known, report);
+    while (lines.next()) {
+      if (trimmed(lines.line()).empty()) continue;
+      add(fields_of(lines.line()), lines.number(), names, known, report);
     }
+    std::vector<BoxExtent> corners;
+    for (const std::vector<CsvBox>& boxes : boxes_) {
+      for (const CsvBox& box : boxes) {
+        if (const auto extent = box.extent()) corners.push_back(*extent);
+      }
+    }
+    are_fractions_ = are_fractions(corners);
+    if (!are_fractions_) return;
+    report.notes.push_back(report.split + ": all corners in " + file_ +
+                           " lie within 0 to 1 and are taken as fractions of "
+                           "the images");
   }
 
   ImageLabels read(size_t index, codecs::ImageSize size) const override {
     ImageLabels result;
     result.file = file_;
     BoxRules rules(result.labels);
+    std::vector<BoxExtent> extents;
+    codecs::ImageSize stated;
     for (const CsvBox& box : boxes_[index]) {
-      std::array<double, 4> corners{};
+      if (const auto extent = box.extent()) extents.push_back(*extent);
+      stated = box.stated;
+    }
+    if (!are_fractions_ && !boxes_[index].empty()) {
+      rules.at(TableLabels::place(boxes_[index].front().line));
+      rules.labelled_at(stated, size, images_[index], extents);
+    }
+    for (const CsvBox& box : boxes_[index]) {
+      ++result.labels.objects;
       const Field* wrong = nullptr;
-      for (size_t i = corners.size(); i-- > 0;) {
-        const auto value = parse_number(box.corners[i].text);
-        if (!value) wrong = &box.corners[i];
-        corners[i] = value.value_or(0);
+      for (size_t i = box.corners.size(); i-- > 0;) {
+        if (!parse_number(box.corners[i].text)) wrong = &box.corners[i];
       }
       rules.at(place(box.line, (wrong ? *wrong : box.corners[0]).column));
       if (wrong != nullptr) {
@@ -186,8 +218,12 @@ class CsvLabels : public TableLabels {
       const auto class_index =
           classes_.find(box.class_name.text, box.line, result.labels);
       if (!class_index) continue;
-      rules.add_pixels(*class_index,
-                       {corners[0], corners[1], corners[2], corners[3]}, size);
+      BoxExtent extent = *box.extent();
+      if (are_fractions_) {
+        extent = {extent.x1 * size.width, extent.y1 * size.height,
+                  extent.x2 * size.width, extent.y2 * size.height};
+      }
+      rules.add_pixels(*class_index, extent, size);
     }
     return result;
   }
@@ -199,14 +235,20 @@ class CsvLabels : public TableLabels {
   }
 
   void read_header(std::string_view line) {
-    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-    if (line.starts_with(kByteOrderMark)) {
-      line.remove_prefix(kByteOrderMark.size());
-    }
-    const std::vector<Field> names = fields_of(line).all;
+    std::vector<Field> names = fields_of(line).all;
+    for (Field& name : names) name.text = std::string(trimmed(name.text));
+    const auto column_of = [&](std::string_view name) {
+      return static_cast<size_t>(std::ranges::find(names, name, &Field::text) -
+                                 names.begin());
+    };
+    stated_ = {column_of("width"), column_of("height")};
     for (size_t i = 0; i < kColumns.size(); ++i) {
       const auto found = std::ranges::find(names, kColumns[i], &Field::text);
       if (found == names.end()) {
+        if (const KnownFormat* format = known_format(line)) {
+          throw Error("data", file_ + " is of " + std::string(format->name),
+                      std::string(format->remedy), ExitCode::kData);
+        }
         const std::string kind = to_string(foreign_kind(line));
         throw Error("data",
                     file_ + " has no column '" + std::string(kColumns[i]) +
@@ -223,6 +265,8 @@ class CsvLabels : public TableLabels {
   void add(const Fields& line_fields, int64_t line, const ImageNames& names,
            NamedImages& known, DataReport& report) {
     const std::vector<Field>& fields = line_fields.all;
+    ++report.objects;
+    ++report.dropped;
     if (line_fields.open_quote > 0) {
       report.add({DataFaultKind::kBadLine, place(line, line_fields.open_quote),
                   "the quote is not closed", "box dropped"});
@@ -233,14 +277,26 @@ class CsvLabels : public TableLabels {
                   cat(fields.size(), " fields"), "box dropped"});
       return;
     }
-    const Field& name = fields[columns_[0]];
+    Field name = fields[columns_[0]];
+    name.text = std::string(trimmed(name.text));
     if (!check_name("filename", name.text, place(line, name.column), report)) {
       return;
     }
     const std::optional<size_t> at =
         index_of(name.text, place(line, name.column), names, known, report);
     if (!at) return;
+    --report.objects;  // counted again with its image
+    --report.dropped;
     CsvBox box = {.line = line, .class_name = fields[columns_[1]]};
+    const auto side = [&](size_t column) {
+      const auto value = column < fields.size()
+                             ? parse_number(fields[column].text)
+                             : std::nullopt;
+      return value && *value >= 1 && *value <= 1e9
+                 ? static_cast<int32_t>(*value)
+                 : 0;
+    };
+    box.stated = {side(stated_[1]), side(stated_[0])};
     for (size_t i = 0; i < box.corners.size(); ++i) {
       box.corners[i] = fields[columns_[i + 2]];
     }
@@ -272,6 +328,8 @@ class CsvLabels : public TableLabels {
   }
 
   std::array<size_t, kColumns.size()> columns_{};
+  std::array<size_t, 2> stated_{};  // columns of width and height
+  bool are_fractions_ = false;
   std::vector<std::vector<CsvBox>> boxes_;  // each image's boxes
 };
 

@@ -41,8 +41,51 @@ std::string_view to_string(DataFaultKind kind) {
       return "listed twice";
     case DataFaultKind::kUnknownImage:
       return "unknown image";
+    case DataFaultKind::kOtherSize:
+      return "labelled at another size";
+    case DataFaultKind::kNoBox:
+      return "no box";
+    case DataFaultKind::kUnreadLabels:
+      return "label file that no image reads";
+    case DataFaultKind::kSharedLabels:
+      return "label file of several images";
   }
   return "fault";
+}
+
+std::string_view remedy_of(DataFaultKind kind) {
+  switch (kind) {
+    case DataFaultKind::kBadLine:
+    case DataFaultKind::kNotFinite:
+    case DataFaultKind::kBadClass:
+    case DataFaultKind::kZeroSize:
+    case DataFaultKind::kOutside:
+      return "correct these labels, or go on without them";
+    case DataFaultKind::kInPixels:
+      return "write cx cy w h as fractions of the image's width and height";
+    case DataFaultKind::kNegativeSize:
+    case DataFaultKind::kOutOfRange:
+    case DataFaultKind::kDuplicate:
+    case DataFaultKind::kExtraValue:
+    case DataFaultKind::kNoBox:
+    case DataFaultKind::kListedTwice:
+      return "repaired here; verify --fix-to DIR writes a corrected copy";
+    case DataFaultKind::kOtherSize:
+      return "look at a few boxes (train_batch0.jpg of a run); verify --fix-to "
+             "DIR writes the labels as they are read here";
+    case DataFaultKind::kUnreadableLabels:
+    case DataFaultKind::kUnreadableImage:
+      return "get these files again, or go on without them";
+    case DataFaultKind::kUnsupportedImage:
+      return "convert these images to JPEG or PNG";
+    case DataFaultKind::kUnknownImage:
+      return "correct the names of the images, or remove these labels";
+    case DataFaultKind::kUnreadLabels:
+      return "name each label file as its image, with the suffix .txt";
+    case DataFaultKind::kSharedLabels:
+      return "give each image a name of its own without suffix";
+  }
+  return "";
 }
 
 // File names and quoted text may contain any bytes, so both are shortened to
@@ -80,6 +123,33 @@ std::string DataReport::counts_text() const {
   return text;
 }
 
+std::string DataReport::objects_text() const {
+  if (objects == boxes) return "";
+  std::string text = counted(objects, "object") + " = " + counted(boxes, "box");
+  if (crowds > 0) text += " + " + counted(crowds, "crowd");
+  if (dropped > 0) text += cat(" + ", dropped, " dropped");
+  if (left_out > 0) text += cat(" + ", left_out, " of images left out");
+  return text;
+}
+
+std::vector<std::string> DataReport::remedies() const {
+  constexpr size_t kPlaces = 3;
+  std::array<std::vector<std::string>, kNumDataFaultKinds> places;
+  for (const DataFault& fault : faults) {
+    auto& own = places[static_cast<size_t>(fault.kind)];
+    if (own.size() < kPlaces) own.push_back(short_line(fault.where, 8192));
+  }
+  std::vector<std::string> result;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    const auto kind = static_cast<DataFaultKind>(i);
+    result.push_back(cat(
+        split, ": ", counts[i], " ", std::string(to_string(kind)), ", first ",
+        joined(places[i], ", "), ": ", std::string(remedy_of(kind))));
+  }
+  return result;
+}
+
 std::vector<std::string> DataReport::lines(int64_t max_lines) const {
   std::string head =
       cat(split, ": ", counted(images, "image"), " (", background,
@@ -88,6 +158,7 @@ std::vector<std::string> DataReport::lines(int64_t max_lines) const {
   if (num_faults() > 0) {
     head += "; " + counted(num_faults(), "fault") + ": " + counts_text();
   }
+  if (objects != boxes) head += "; " + objects_text();
   std::vector<std::string> result{head};
   for (const std::string& note : notes) {
     result.push_back(short_line(note, 8192));

@@ -24,17 +24,25 @@ enum class DataFaultKind {
   kUnreadableImage,   // not an image, damaged, too large
   kUnsupportedImage,  // a format that is not decoded here
   kListedTwice,
-  kUnknownImage  // a box of an image that is not listed
+  kUnknownImage,  // a box of an image that is not listed
+  kOtherSize,     // labelled at another size than the image has
+  kNoBox,         // an outline without its box
+  kUnreadLabels,  // a label file that belongs to no image
+  kSharedLabels   // a label file that belongs to several images
 };
-inline constexpr int kNumDataFaultKinds = 15;
+inline constexpr int kNumDataFaultKinds = 19;
 
 std::string_view to_string(DataFaultKind kind);
 
+// What to do about faults of a kind: one sentence.
+std::string_view remedy_of(DataFaultKind kind);
+
 struct DataFault {
   DataFaultKind kind = DataFaultKind::kBadLine;
-  std::string where;  // file or file:line of the fault
-  std::string what;   // the offending values
-  std::string fix;    // how the fault was handled
+  std::string where;       // file or file:line of the fault
+  std::string what;        // the offending values
+  std::string fix;         // how the fault was handled
+  bool costs_box = false;  // whether one object was dropped for it
 };
 
 // "labels/a.txt:3: zero size (w 0, h 0.1): box dropped"
@@ -45,9 +53,16 @@ struct DataReport {
   // A table of labels that was found and used although the data file does not
   // name it; "" if there is none.
   std::string table;
+  std::string row_form;    // as SplitImages::row_form
   int64_t images = 0;      // images kept
   int64_t background = 0;  // kept images without a box
   int64_t boxes = 0;       // boxes kept
+  // Every object of the label files has one of four ends: objects = boxes +
+  // crowds + dropped + left_out.
+  int64_t objects = 0;
+  int64_t crowds = 0;    // regions that are not trained on
+  int64_t dropped = 0;   // each has a fault
+  int64_t left_out = 0;  // with their images
   // Number of label files with a class that is not in `names`.
   int64_t files_of_unknown_classes = 0;
   int64_t largest_class = -1;  // largest class number in the label files
@@ -67,6 +82,11 @@ struct DataReport {
   int64_t num_faults() const;
   // The counts by kind: "3 bad line, 1 duplicate".
   std::string counts_text() const;
+  // "8 objects = 6 boxes + 1 crowd + 1 dropped"; "" if all objects are kept.
+  std::string objects_text() const;
+  // For each kind of fault a line with its count, its first three places and
+  // its remedy.
+  std::vector<std::string> remedies() const;
   // One line of totals, then the notes, then the first `max_lines` faults, then
   // the number of faults left out.
   std::vector<std::string> lines(int64_t max_lines) const;

@@ -11,6 +11,7 @@
 #include "parallel/base/parallel_for.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
+#include "worker/data/labels/file_list.h"
 #include "worker/data/labels/folder_index.h"
 #include "worker/data/packs/pack_index.h"
 
@@ -77,9 +78,9 @@ void examine_labels(const SplitImage& image, codecs::ImageSize size,
   // Thousands of images are in memory at once. To save memory, labels with a
   // long text are not put into the index.
   constexpr size_t kMostHeld = size_t{64} << 10;
-  result.files.believes_labels = text && text->size() <= kMostHeld &&
-                                 !result.labels.fault &&
-                                 !result.labels.labels.unknown_class;
+  result.files.believes_labels =
+      text && text->size() <= kMostHeld && !result.labels.fault &&
+      result.labels.labels.crowds == 0 && !result.labels.labels.unknown_class;
 }
 
 Examined examine(const SplitImage& image, const IndexOptions& options,
@@ -116,9 +117,11 @@ Examined examine(const SplitImage& image, const IndexOptions& options,
   if (is_usable) {
     result.files.believes_image = result.file_bytes >= 0;
   } else {
-    // The boxes of an unusable image are counted, but its labels are not
+    // The objects of an unusable image are counted, but its labels are not
     // reported or used.
-    result.labels = {};
+    LabelFile counts;
+    counts.objects = result.labels.labels.objects;
+    result.labels = {.file = {}, .labels = std::move(counts), .fault = {}};
     result.files.labels = {};
     result.files.believes_labels = 0;
     result.knew_labels = false;
@@ -244,10 +247,31 @@ void refuse_unknown_class(const configs::DataConfig& config,
           " (label files with such a class: ", report.files_of_unknown_classes,
           from_one ? "; with class 0: none, so these labels count "
                      "classes from 1)"
-                   : ")"),
+                   : ")",
+          report.row_form.empty() ? "" : "; rows read as " + report.row_form),
       from_one ? "take 1 from the class of every line"
                : "complete names, or correct the label",
       ExitCode::kData);
+}
+
+// ", such as DIR/images" if a source of the split is the folder of labels
+// beside it; else "".
+std::string folder_of_images_beside(const configs::DataConfig& config,
+                                    const std::string& split) {
+  for (const auto& [name, sources] :
+       {std::pair("train", &config.train), std::pair("val", &config.val),
+        std::pair("test", &config.test)}) {
+    if (split != name) continue;
+    for (const fs::path& source : *sources) {
+      std::string folder = (source / "").string();
+      constexpr std::string_view kLabels = "/labels/";
+      const size_t at = folder.rfind(kLabels);
+      if (at == std::string::npos) continue;
+      folder.replace(at, kLabels.size(), "/images/");
+      if (file_exists(folder)) return ", such as " + folder;
+    }
+  }
+  return "";
 }
 
 [[noreturn]] void refuse_empty(const configs::DataConfig& config,
@@ -263,7 +287,8 @@ void refuse_unknown_class(const configs::DataConfig& config,
                   " left out, first " + to_string(report.faults[0]);
     throw Error("data", name + " has no image" + left_out,
                 "name folders or lists of .jpg, .png, .bmp, .tif or .webp "
-                "files",
+                "files" +
+                    folder_of_images_beside(config, report.split),
                 ExitCode::kData);
   }
   if (report.images == 0) {
@@ -274,17 +299,23 @@ void refuse_unknown_class(const configs::DataConfig& config,
                     " in " + name + " can be used" + why,
                 "replace them", ExitCode::kData);
   }
-  const int64_t in_pixels =
-      report.counts[static_cast<size_t>(DataFaultKind::kInPixels)];
   if (report.num_faults() > 0) {
+    const auto largest = static_cast<DataFaultKind>(
+        std::ranges::max_element(report.counts) - report.counts.begin());
+    const bool from_one = report.counts_classes_from_one(
+        static_cast<int64_t>(config.names.size()));
     throw Error("data",
                 "none of " + counted(report.images, "image") + " in " + name +
                     " has a box that can be used: " + report.counts_text() +
-                    ", first " + to_string(report.faults.front()),
-                in_pixels > 0 ? "write cx cy w h as fractions of the image's "
-                                "width and height"
-                              : "correct the labels",
-                ExitCode::kData);
+                    (from_one ? ", with classes from 1" : "") + ", first " +
+                    to_string(report.faults.front()),
+                std::string(remedy_of(largest)), ExitCode::kData);
+  }
+  if (const auto foreign = foreign_labels(config, images)) {
+    throw Error("data",
+                "none of " + counted(report.images, "image") + " in " + name +
+                    " has a box, but " + foreign->what,
+                foreign->remedy, ExitCode::kData);
   }
   const std::string table = unused_table(config, report.split, images);
   if (!table.empty()) {
@@ -431,8 +462,10 @@ void each_image(const configs::DataConfig& config, Split split,
   if (!is_scan && limits.bands == codecs::kAnyBands) {
     limits.bands = codecs::kColours;
   }
+  ClassRules rules = classes;
+  if (!opened.row_form.empty()) rules.names.push_back(opened.row_form);
   FolderIndex index(index_place(options.kept_in, config, split, limits), images,
-                    classes, /*is_kept=*/is_scan);
+                    rules, /*is_kept=*/is_scan);
   for (const FolderIndex::Chunk* chunk = &index.next(); chunk->size() > 0;
        chunk = &index.next()) {
     std::vector<Examined> examined(chunk->size());

@@ -9,15 +9,20 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "configs/yaml/line_reader.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "worker/data/codecs/image.h"
+#include "worker/data/labels/known_formats.h"
 
 namespace headroom::labels {
 namespace {
@@ -73,6 +78,12 @@ class Lister {
   }
 
   std::vector<std::string> take() {
+    if (hidden_ > 0) {
+      report_.notes.push_back(
+          report_.split + ": " +
+          cat(hidden_, hidden_ == 1 ? " hidden copy" : " hidden copies",
+              " of other programs skipped, first ", first_hidden_));
+    }
     // The files of one folder are already sorted; files of lists or of several
     // sources may not be.
     if (!std::ranges::is_sorted(files_, path_precedes)) {
@@ -117,7 +128,28 @@ class Lister {
     // order, as path_precedes() requires.
     std::ranges::sort(entries);
     const std::string inside = (directory / "").string();
-    for (const auto& [name, type] : entries) add_entry(inside + name, type);
+    for (const auto& [name, type] : entries) {
+      if (is_hidden_copy(name)) {
+        skip(inside + name);
+      } else {
+        add_entry(inside + name, type);
+      }
+    }
+  }
+
+  // Counts the images that are skipped.
+  void skip(const std::string& path) {
+    std::error_code error;
+    int64_t images = is_image_name(path) && fs::is_regular_file(path, error);
+    fs::recursive_directory_iterator entry(path, error);
+    for (; !error && entry != fs::recursive_directory_iterator();
+         entry.increment(error)) {
+      std::error_code ignored;
+      images += is_image_name(entry->path().native()) &&
+                entry->is_regular_file(ignored);
+    }
+    if (hidden_ == 0 && images > 0) first_hidden_ = path;
+    hidden_ += images;
   }
 
   void add_entry(std::string path, unsigned char type) {
@@ -149,7 +181,7 @@ class Lister {
   }
 
   void add_list(const fs::path& list) {
-    std::ifstream stream(list);
+    std::ifstream stream(list, std::ios::binary);
     if (!stream) refuse_source(list, "it cannot be opened");
     const std::string kind = to_string(foreign_kind(file_head(list)));
     if (!kind.empty()) {
@@ -157,29 +189,88 @@ class Lister {
                   list.string() + " is " + kind + ", not a list of images",
                   "write the path of an image into each line", ExitCode::kData);
     }
-    std::string line;
-    while (std::getline(stream, line)) {
-      while (!line.empty() &&
-             std::isspace(static_cast<unsigned char>(line.back())) != 0) {
-        line.pop_back();
-      }
-      if (line.empty()) continue;
-      fs::path file(line);
-      if (file.is_relative()) {
-        // "./x" is always relative to the list. Other relative paths are looked
-        // for beside the list first, then in the working directory.
-        const fs::path beside = list.parent_path() / file;
-        const bool in_list_folder =
-            line.starts_with("./") || image_exists(beside);
-        file = in_list_folder ? beside : fs::absolute(file);
-      }
-      files_.push_back(file.lexically_normal().string());
+    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    if (const KnownFormat* format = known_format(text)) {
+      throw Error("data", list.string() + " is of " + std::string(format->name),
+                  std::string(format->remedy), ExitCode::kData);
     }
+    LineReader lines(text);
+    while (lines.next()) {
+      const std::string line(unquoted(lines.line()));
+      if (line.empty()) continue;
+      if (line.front() == '#' && !image_exists(in_list(list, line))) continue;
+      files_.push_back(
+          listed(list, line, cat(list.string(), ":", lines.number())));
+    }
+  }
+
+  // The path of a line. "./x" is always relative to the list. Other relative
+  // paths are looked for beside the list first, then in the working directory.
+  static fs::path in_list(const fs::path& list, const fs::path& file) {
+    if (!file.is_relative()) return file;
+    const fs::path beside = list.parent_path() / file;
+    const bool in_list_folder =
+        file.native().starts_with("./") || image_exists(beside);
+    return in_list_folder ? beside : fs::absolute(file);
+  }
+
+  // The image of a line, in the spellings of several programs.
+  static std::string listed(const fs::path& list, const std::string& line,
+                            const std::string& where) {
+    const fs::path as_written = in_list(list, line);
+    constexpr std::string_view kData = "data/";
+    const bool is_plain = line.find_first_of("\\ \t:") == std::string::npos &&
+                          !line.starts_with(kData);
+    if (is_plain || image_exists(as_written)) {
+      return as_written.lexically_normal().string();
+    }
+    const bool has_drive = line.size() > 2 && line[1] == ':' &&
+                           std::isalpha(static_cast<unsigned char>(line[0])) &&
+                           (line[2] == '\\' || line[2] == '/');
+    if (has_drive) {
+      throw Error("data",
+                  where + ": " + line +
+                      " begins with a drive of Windows, "
+                      "which is not here",
+                  "write paths relative to the list", ExitCode::kData);
+    }
+    std::string slashes = line;
+    std::ranges::replace(slashes, '\\', '/');
+    std::vector<std::string> spellings = {slashes};
+    // darknet's lists begin at the folder above that of the list.
+    if (slashes.starts_with(kData)) {
+      spellings.push_back("./" + slashes.substr(kData.size()));
+    }
+    // An image and its label file.
+    const std::vector<std::string_view> words = words_of(slashes);
+    if (words.size() == 2) {
+      const fs::path image = in_list(list, fs::path(words[0]));
+      if (image_exists(image)) {
+        const auto labels = label_paths(image.lexically_normal().string());
+        const std::string named =
+            in_list(list, fs::path(words[1])).lexically_normal().string();
+        if (std::ranges::find(labels, named) == labels.end()) {
+          throw Error("data",
+                      where + ": pairs an image with " + named +
+                          ", but its labels are looked for in " + labels[0],
+                      "name only images, and put their labels there",
+                      ExitCode::kData);
+        }
+        spellings.emplace_back(words[0]);
+      }
+    }
+    for (const std::string& spelling : spellings) {
+      const fs::path file = in_list(list, spelling);
+      if (image_exists(file)) return file.lexically_normal().string();
+    }
+    return as_written.lexically_normal().string();
   }
 
   DataReport& report_;
   std::vector<std::string> files_;
   std::set<std::pair<dev_t, ino_t>> entered_;
+  int64_t hidden_ = 0;
+  std::string first_hidden_;
 };
 
 // The position at which a path's suffix begins: ".jpg" in "a/b.jpg". Returns
@@ -206,6 +297,18 @@ bool path_precedes(std::string_view a, std::string_view b) {
   if (at == length) return a.size() < b.size();
   if (a[at] == '/' || b[at] == '/') return a[at] == '/';
   return static_cast<unsigned char>(a[at]) < static_cast<unsigned char>(b[at]);
+}
+
+bool is_image_name(std::string_view file) {
+  return contains(kDecodedSuffixes, lower_suffix(file));
+}
+
+bool is_hidden_copy(std::string_view name) {
+  constexpr std::array<std::string_view, 8> kNames{
+      "@eaDir",   ".ipynb_checkpoints", "__MACOSX", "Thumbs.db",
+      "#recycle", ".AppleDouble",       ".Trashes", ".DS_Store"};
+  return name.starts_with("._") ||
+         std::ranges::find(kNames, name) != kNames.end();
 }
 
 std::string lower_suffix(std::string_view file) {

@@ -26,6 +26,14 @@ bool path_precedes(std::string_view a, std::string_view b);
 std::vector<std::string> list_images(
     const std::vector<std::filesystem::path>& sources, DataReport& report);
 
+// Whether the name has the suffix of an image format.
+bool is_image_name(std::string_view file);
+
+// Whether a program keeps this file or folder for itself: macOS's "._a.jpg",
+// "@eaDir" of a Synology server, ".ipynb_checkpoints" and others. Such copies
+// of images are no data.
+bool is_hidden_copy(std::string_view name);
+
 // The suffix in lower case: ".jpg" for "a/B.JPG".
 std::string lower_suffix(std::string_view file);
 

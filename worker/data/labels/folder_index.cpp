@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 // Part of the key. Raise it when a change of the code makes a usable image be
 // refused or have another size, or labels be read in another way.
-constexpr int kVerdicts = 3;
+constexpr int kVerdicts = 4;
 // A block that is being written ends when its data reaches this size.
 constexpr uint64_t kBlockBytes = uint64_t{4} << 20;
 
@@ -33,11 +33,15 @@ uint64_t digest_of(const ClassRules& classes) {
   return digest_of(text);
 }
 
+// In the byte of a fault's kind: the fault costs its box.
+constexpr uint8_t kCostsBox = 0x80;
+
 // Faults as bytes: the kind, then three texts, each preceded by its length.
 std::string bytes_of(const std::vector<DataFault>& faults) {
   std::string bytes;
   for (const DataFault& fault : faults) {
-    bytes += static_cast<char>(fault.kind);
+    bytes += static_cast<char>(static_cast<uint8_t>(fault.kind) |
+                               (fault.costs_box ? kCostsBox : 0));
     for (const std::string* text : {&fault.where, &fault.what, &fault.fix}) {
       const auto length = static_cast<uint32_t>(text->size());
       bytes.append(reinterpret_cast<const char*>(&length), sizeof length);
@@ -51,8 +55,10 @@ std::vector<DataFault> faults_in(std::string_view bytes) {
   std::vector<DataFault> faults;
   while (!bytes.empty()) {
     DataFault& fault = faults.emplace_back();
+    const auto kind = static_cast<uint8_t>(bytes[0]);
+    fault.costs_box = (kind & kCostsBox) != 0;
     fault.kind = static_cast<DataFaultKind>(
-        std::min<int>(static_cast<uint8_t>(bytes[0]), kNumDataFaultKinds - 1));
+        std::min<int>(kind & ~kCostsBox, kNumDataFaultKinds - 1));
     bytes.remove_prefix(1);
     for (std::string* text : {&fault.where, &fault.what, &fault.fix}) {
       uint32_t length = 0;
@@ -107,6 +113,9 @@ LabelFile KnownImage::labels(const ClassRules& classes,
   LabelFile result =
       labels_of(part->labels.of(part->images[number]), classes, keep_outlines);
   result.faults = faults_in(part->faults_of(number));
+  result.dropped =
+      std::ranges::count(result.faults, true, &DataFault::costs_box);
+  result.objects += result.dropped;
   result.largest_class = part->files[number].largest_class;
   result.has_class_zero = part->files[number].has_class_zero != 0;
   return result;

@@ -124,6 +124,7 @@ class FeatureReader {
   void add(size_t index, bool cut) {
     const GeoFeature& feature = content_.features[index];
     rules_.at(cat(file_, ":", feature.line), cat("feature ", feature.number));
+    ++labels_.objects;
     if (!feature.fault.empty()) {
       return rules_.drop(DataFaultKind::kBadLine, feature.fault);
     }
@@ -134,7 +135,10 @@ class FeatureReader {
     }
     if (cut) {
       std::vector<PixelRing> parts = parts_in(rings, size_.width, size_.height);
-      if (!shows_enough(parts, rings)) return;
+      if (!shows_enough(parts, rings)) {
+        --labels_.objects;
+        return;
+      }
       rings = std::move(parts);
     }
     const auto class_index = class_of(feature);
@@ -256,6 +260,8 @@ class GeoJsonFiles : public OwnFileLabels {
       reader.add(i, /*cut=*/false);
     }
     if (content.other_faults > 0) {
+      result.labels.objects += content.other_faults;
+      result.labels.dropped += content.other_faults;
       result.labels.faults.push_back(fault_of_rest(file, content));
     }
     return result;
@@ -437,6 +443,8 @@ class GeoJsonTable : public TableLabels {
       const GeoFeature& feature = content_.features[i];
       const std::string name = cat("feature ", feature.number, ": ");
       const std::string where = place(feature.line);
+      ++report.objects;
+      ++report.dropped;
       if (!feature.fault.empty()) {
         report.add({DataFaultKind::kBadLine, where, name + feature.fault,
                     "box dropped"});
@@ -449,7 +457,11 @@ class GeoJsonTable : public TableLabels {
         first_line = feature.line;
       }
     }
-    if (content_.other_faults > 0) report.add(fault_of_rest(file_, content_));
+    if (content_.other_faults > 0) {
+      report.objects += content_.other_faults;
+      report.dropped += content_.other_faults;
+      report.add(fault_of_rest(file_, content_));
+    }
     if (outside > 0) {
       report.notes.push_back(cat(
           counted(outside, "polygon"), " of ", file_, " in no image of ",

@@ -8,11 +8,15 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
+#include "configs/yaml/line_reader.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/box_rules.h"
+#include "worker/data/labels/known_formats.h"
+#include "worker/data/labels/label_reader.h"
 #include "worker/data/packs/packed_file.h"
 
 namespace headroom::labels {
@@ -20,9 +24,6 @@ namespace {
 
 constexpr int64_t kMaxLabelFileBytes = int64_t{64} << 20;
 constexpr size_t kBoxValues = 5;
-// A box may extend beyond its image, but by at most the image's own size.
-// Larger numbers are taken to be pixels.
-constexpr double kMostFraction = 2;
 
 std::string quoted(std::string_view line) {
   constexpr size_t kShown = 60;
@@ -62,38 +63,128 @@ std::optional<std::vector<double>> parse_numbers(std::string_view line) {
 
 class LineParser {
  public:
-  LineParser(std::string_view file, int64_t num_classes, bool single_cls,
-             LabelFile& result)
+  LineParser(std::string_view file, const ClassRules& classes,
+             const RowForm& form, codecs::ImageSize size, LabelFile& result)
       : file_(file),
-        num_classes_(num_classes),
-        single_cls_(single_cls),
+        classes_(classes),
+        num_classes_(static_cast<int64_t>(classes.names.size())),
+        single_cls_(classes.single_cls),
+        form_(form),
+        size_(size),
         result_(result),
         rules_(result) {}
 
   void parse(std::string_view line, int64_t line_number) {
     line_ = line;
+    line_number_ = line_number;
     rules_.at(cat(std::string(file_), ":", line_number));
-    const auto values = parse_numbers(line);
-    if (!values) {
-      return drop(DataFaultKind::kBadLine, "not numbers: " + quoted(line));
+    ++result_.objects;
+    std::string plain;
+    if (form_.has_commas || form_.has_decimal_commas) {
+      plain = form_.plain_row(line);
+      line = plain;
     }
-    if (values->empty()) return;
+    if (form_.has_names()) return parse_named(line);
+    auto values = parse_numbers(line);
+    if (!values) {
+      return drop(DataFaultKind::kBadLine, "not numbers: " + quoted(line_));
+    }
+    if (form_.shape == RowForm::Shape::kKeypoints &&
+        values->size() > kBoxValues) {
+      values->resize(kBoxValues);
+    }
     if (!check_count(values->size())) return;
     if (std::any_of(values->begin(), values->end(),
                     [](double value) { return !std::isfinite(value); })) {
       return drop(DataFaultKind::kNotFinite, quoted(line));
     }
+    const bool polygon = values->size() > kBoxValues + 1;
+    if (is_in_pixels(*values, polygon)) {
+      rules_.note_class(values->front());
+      return drop(DataFaultKind::kInPixels, quoted(line_));
+    }
     auto class_index = rules_.class_of(values->front(), line_number,
                                        single_cls_ ? INT64_MAX : num_classes_);
     if (!class_index) return;
     if (single_cls_) class_index = 0;
-    const bool polygon = values->size() > kBoxValues + 1;
     const auto corners =
         polygon ? polygon_corners(*values) : box_corners(*values);
     if (corners) add_box(*class_index, *corners, *values, polygon);
   }
 
  private:
+  static bool is_in_pixels(const std::vector<double>& values, bool polygon) {
+    const auto end =
+        polygon ? values.end()
+                : values.begin() + static_cast<std::ptrdiff_t>(kBoxValues);
+    return std::any_of(values.begin() + 1, end,
+                       [](double value) { return value > kMostFraction; });
+  }
+
+  // The numbers of the words [begin, end). Reports a word that is none.
+  std::optional<std::vector<double>> numbers_of(
+      std::span<const std::string_view> words) {
+    std::vector<double> numbers;
+    for (const std::string_view word : words) {
+      const auto number = parse_number(word);
+      if (!number) {
+        drop(DataFaultKind::kBadLine, "not numbers: " + quoted(line_));
+        return std::nullopt;
+      }
+      numbers.push_back(*number);
+    }
+    return numbers;
+  }
+
+  // A row with the name of its class, by RowForm::Shape.
+  void parse_named(std::string_view row) {
+    const std::vector<std::string_view> all = words_of(row);
+    const std::span<const std::string_view> words(all);
+    const bool is_dota = form_.shape == RowForm::Shape::kDota;
+    const bool is_kitti = form_.shape == RowForm::Shape::kKitti;
+    constexpr size_t kCorners = 4, kQuad = 8, kKittiBox = 4, kKitti = 15;
+    const size_t least = is_kitti ? kKitti : is_dota ? kQuad + 1 : kCorners + 1;
+    if (words.size() < least) {
+      return drop(
+          DataFaultKind::kBadLine,
+          cat(words.size(), " values instead of ", least, ": ", quoted(line_)));
+    }
+    const auto numbers =
+        numbers_of(is_dota    ? words.first(kQuad)
+                   : is_kitti ? words.subspan(kKittiBox, kCorners)
+                              : words.last(kCorners));
+    if (!numbers) return;
+    const std::string name =
+        is_dota    ? std::string(words[kQuad])
+        : is_kitti ? std::string(words[0])
+                   : joined(words.first(words.size() - kCorners), " ");
+    if (is_kitti && name == "DontCare") {
+      ++result_.crowds;
+      return;
+    }
+    const auto class_index = classes_.find(name, line_number_, result_);
+    if (!class_index) return;
+    if (form_.shape == RowForm::Shape::kNamed) {
+      std::vector<double> values = {0};
+      values.insert(values.end(), numbers->begin(), numbers->end());
+      if (is_in_pixels(values, false)) {
+        return drop(DataFaultKind::kInPixels, quoted(line_));
+      }
+      const auto corners = box_corners(values);
+      if (corners) add_box(*class_index, *corners, values, false);
+      return;
+    }
+    BoxExtent box{(*numbers)[0], (*numbers)[1], (*numbers)[2], (*numbers)[3]};
+    if (is_dota) {
+      PixelRing ring;
+      for (size_t i = 0; i < kQuad; i += 2) {
+        ring.push_back({(*numbers)[i], (*numbers)[i + 1]});
+      }
+      box = extent_of({&ring, 1});
+    }
+    rules_.add_pixels(*class_index, box, size_);
+  }
+
   void drop(DataFaultKind kind, std::string what) {
     rules_.drop(kind, std::move(what));
   }
@@ -112,22 +203,25 @@ class LineParser {
     return true;
   }
 
-  std::optional<BoxExtent> box_corners(const std::vector<double>& values) {
-    const double w = values[3];
-    const double h = values[4];
-    const std::string size = "w " + short_number(w) + ", h " + short_number(h);
-    if (w < 0 || h < 0) {
-      drop(DataFaultKind::kNegativeSize, size);
-      return std::nullopt;
+  // Sets the box in `values` right if it is written in another way.
+  std::optional<BoxExtent> box_corners(std::vector<double>& values) {
+    if (form_.shape == RowForm::Shape::kCorners) {
+      const auto [x1, y1, x2, y2] =
+          std::tie(values[1], values[2], values[3], values[4]);
+      values = {values[0], (x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1};
     }
+    double& w = values[3];
+    double& h = values[4];
+    const std::string size = "w " + short_number(w) + ", h " + short_number(h);
     if (w == 0 || h == 0) {
       drop(DataFaultKind::kZeroSize, size);
       return std::nullopt;
     }
-    if (std::any_of(values.begin() + 1, values.begin() + kBoxValues,
-                    [](double value) { return value > kMostFraction; })) {
-      drop(DataFaultKind::kInPixels, quoted(line_));
-      return std::nullopt;
+    if (w < 0 || h < 0) {
+      rules_.fault(DataFaultKind::kNegativeSize, size,
+                   "taken as positive, box kept");
+      w = std::abs(w);
+      h = std::abs(h);
     }
     if (values.size() > kBoxValues) {
       rules_.fault(DataFaultKind::kExtraValue, short_number(values[5]),
@@ -144,10 +238,6 @@ class LineParser {
       corners.x2 = std::max(corners.x2, values[i]);
       corners.y1 = std::min(corners.y1, values[i + 1]);
       corners.y2 = std::max(corners.y2, values[i + 1]);
-    }
-    if (std::max(corners.x2, corners.y2) > kMostFraction) {
-      drop(DataFaultKind::kInPixels, quoted(line_));
-      return std::nullopt;
     }
     if (corners.x1 == corners.x2 || corners.y1 == corners.y2) {
       drop(DataFaultKind::kZeroSize, "a polygon without area");
@@ -176,11 +266,15 @@ class LineParser {
   }
 
   std::string_view file_;
+  const ClassRules& classes_;
   int64_t num_classes_;
   bool single_cls_;
+  const RowForm& form_;
+  codecs::ImageSize size_;
   LabelFile& result_;
   BoxRules rules_;
   std::string_view line_;
+  int64_t line_number_ = 0;
 };
 
 template <typename Number>
@@ -195,17 +289,19 @@ std::string exact(Number value) {
 
 LabelFile parse_label_file(std::string_view text, std::string_view file,
                            int64_t num_classes, bool single_cls) {
+  const ClassRules classes{
+      std::vector<std::string>(static_cast<size_t>(num_classes)), single_cls};
+  return parse_label_file(text, file, classes, RowForm(), {});
+}
+
+LabelFile parse_label_file(std::string_view text, std::string_view file,
+                           const ClassRules& classes, const RowForm& form,
+                           codecs::ImageSize size) {
   LabelFile result;
-  LineParser parser(file, num_classes, single_cls, result);
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (text.starts_with(kByteOrderMark)) {
-    text.remove_prefix(kByteOrderMark.size());
-  }
-  int64_t line_number = 0;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    parser.parse(text.substr(0, end), ++line_number);
-    text.remove_prefix(std::min(end + 1, text.size()));
+  LineParser parser(file, classes, form, size, result);
+  LineReader lines(text);
+  while (lines.next()) {
+    if (!is_no_row(lines.line())) parser.parse(lines.line(), lines.number());
   }
   return result;
 }

@@ -3,6 +3,9 @@
 //   class cx cy w h             a box, normalised by image width and height
 //   class x1 y1 x2 y2 x3 y3 ..  a polygon: its bounding box, and its outline
 //
+// Rows of other programs are read by their form (known_formats.h). Blank lines
+// and lines that begin with # are skipped.
+//
 // Numbers are fractions of the image; a line with a number above 2 is taken to
 // be in pixels and is dropped. Whether a line is a box or a polygon is decided
 // for each line, so one file may contain both. Files written with six decimals
@@ -20,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/data/codecs/image.h"
 #include "worker/data/labels/data_report.h"
 
 namespace headroom::labels {
@@ -54,12 +58,23 @@ struct LabelFile {
   int64_t largest_class = -1;  // largest class number in the file
   bool has_class_zero = false;
   int64_t num_polygons = 0;
+  // objects = boxes + crowds + dropped
+  int64_t objects = 0, crowds = 0, dropped = 0;
 };
 
 // `file` is used only in faults. With `single_cls` every class becomes 0, so
 // that no class is unknown.
 LabelFile parse_label_file(std::string_view text, std::string_view file,
                            int64_t num_classes, bool single_cls);
+
+struct ClassRules;
+struct RowForm;
+
+// As above, for rows of another form (known_formats.h). `size` is the image's;
+// it is used only if the form is in pixels.
+LabelFile parse_label_file(std::string_view text, std::string_view file,
+                           const ClassRules& classes, const RowForm& form,
+                           codecs::ImageSize size);
 
 // Adds the classes of a file to the report of its split.
 void add_classes(const LabelFile& labels, DataReport& report);

@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <map>
 #include <set>
 #include <system_error>
 #include <utility>
 
 #include "configs/voc_folder.h"
+#include "configs/yaml/line_reader.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
+#include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/geojson.h"
 #include "worker/maps/map_plugin.h"
@@ -34,16 +39,17 @@ const Value& of_split(Split split, const Value& train, const Value& val,
 
 class YoloLabels : public OwnFileLabels {
  public:
-  YoloLabels(std::vector<std::string> images, const ClassRules& classes)
-      : OwnFileLabels(std::move(images)), classes_(classes) {}
+  YoloLabels(std::vector<std::string> images, const ClassRules& classes,
+             const RowForm& form)
+      : OwnFileLabels(std::move(images)), classes_(classes), form_(form) {}
 
-  bool is_in_pixels() const override { return false; }
+  bool is_in_pixels() const override { return form_.is_in_pixels(); }
 
   std::vector<std::string> label_files(size_t index) const override {
     return label_paths(images_[index]);
   }
 
-  ImageLabels read_text(size_t, codecs::ImageSize, const std::string& file,
+  ImageLabels read_text(size_t, codecs::ImageSize size, const std::string& file,
                         std::string_view text) const override {
     // An empty file means that its image has no box.
     const std::string kind =
@@ -53,15 +59,57 @@ class YoloLabels : public OwnFileLabels {
       return unreadable_labels(file, kind + ", not lines `class cx cy w h`");
     }
     return {.file = file,
-            .labels = parse_label_file(
-                text, file, static_cast<int64_t>(classes_.names.size()),
-                classes_.single_cls),
+            .labels = parse_label_file(text, file, classes_, form_, size),
             .fault = std::nullopt};
   }
 
  private:
   const ClassRules classes_;
+  const RowForm form_;
 };
+
+// The texts of at most `most` label files, evenly spread over the images.
+// `first` becomes the path of the first.
+std::vector<std::string> label_sample(const std::vector<std::string>& images,
+                                      size_t most, std::string& first) {
+  std::vector<std::string> texts;
+  const size_t tries = std::min(images.size(), most * 4);
+  for (size_t i = 0; i < tries && texts.size() < most; ++i) {
+    const std::string file = label_path(images[i * images.size() / tries]);
+    std::string reason;
+    auto text = read_label_text(file, reason);
+    if (!text || text->empty() ||
+        foreign_kind(text->substr(0, kFileHeadBytes)) != ForeignKind::kNone) {
+      continue;
+    }
+    if (texts.empty()) first = file;
+    texts.push_back(std::move(*text));
+  }
+  return texts;
+}
+
+// Finds out from a sample how the rows of the images' label files are written,
+// and says so. Most data sets are plain, which a few files show. Throws Error
+// (exit 4) if rows of that form are not read.
+RowForm form_of_rows(const std::vector<std::string>& images, bool has_keypoints,
+                     DataReport& report) {
+  constexpr size_t kFewFiles = 6, kManyFiles = 128;
+  std::string first;
+  std::vector<std::string> texts = label_sample(images, kFewFiles, first);
+  if (!are_plain_rows(texts)) texts = label_sample(images, kManyFiles, first);
+  const RowForm form = row_form(texts, has_keypoints);
+  if (!form.refusal().empty()) {
+    throw Error("data",
+                "the rows of " + first + " and the other label files are " +
+                    form.text(),
+                std::string(form.refusal()), ExitCode::kData);
+  }
+  if (!form.text().empty()) {
+    report.notes.push_back(report.split + ": the rows of the label files, " +
+                           "first " + first + ", are read as " + form.text());
+  }
+  return form;
+}
 
 // Tests whether files exist by listing their folders: one request per folder
 // instead of one per file. Only the newest folder is cached, so this is fast
@@ -169,6 +217,156 @@ fs::path table_of(const configs::DataConfig& config, Split split,
   return has_texts ? "" : fs::absolute(table).lexically_normal();
 }
 
+// The image's name in lower case without suffixes and blanks, by which label
+// files with similar names are found.
+std::string rough_name(std::string_view file) {
+  std::string name = with_suffix(file.substr(file.rfind('/') + 1), "");
+  if (is_image_name(name)) name = with_suffix(name, "");
+  std::string rough;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isspace(byte) == 0) rough += static_cast<char>(std::tolower(byte));
+  }
+  return rough;
+}
+
+// Whether a file in a folder of labels may hold labels of one image.
+bool is_label_name(const std::string& name) {
+  static const std::set<std::string> others = {
+      "classes.txt", "labels.txt", "names.txt", "notes.txt", "readme.txt",
+      "train.txt",   "val.txt",    "test.txt",  "valid.txt"};
+  const std::string suffix = lower_suffix(name);
+  std::string lower = name;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) {
+    return static_cast<char>(std::tolower(c));
+  });
+  return (suffix == ".txt" || suffix == ".xml") && !is_hidden_copy(name) &&
+         !others.contains(lower);
+}
+
+// Compares the label files in one folder with the images that may have labels
+// there.
+class LabelFolder {
+ public:
+  // `images` have the label folder `folder`. `is_beside`: the images are there
+  // too.
+  LabelFolder(std::string folder, const std::vector<std::string_view>& images,
+              bool is_beside)
+      : folder_(std::move(folder)), names_(names_in(folder_)) {
+    std::vector<bool> is_read(names_.size());
+    for (const std::string_view image : images) {
+      bool has_labels = false;
+      for (const char* suffix : {".txt", ".xml", ".geojson"}) {
+        const std::string name =
+            with_suffix(image.substr(image.rfind('/') + 1), suffix);
+        const auto found = std::ranges::lower_bound(names_, name);
+        if (found == names_.end() || *found != name) continue;
+        const auto at = static_cast<size_t>(found - names_.begin());
+        if (is_read[at]) shared_.push_back(name);
+        has_labels = is_read[at] = true;
+      }
+      if (!has_labels) unlabelled_.push_back(image);
+    }
+    std::vector<std::string> unread;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (!is_read[i] && is_label_name(names_[i])) unread.push_back(names_[i]);
+    }
+    if (!unread.empty()) find_images_of(unread, images, is_beside);
+  }
+
+  void report_to(DataReport& report) const {
+    for (const auto& [name, image] : orphans_) {
+      std::string fix = "not read";
+      if (!image.empty()) {
+        fix +=
+            ": for " + std::string(image.substr(image.rfind('/') + 1)) +
+            " name it " +
+            with_suffix(image.substr(image.rfind('/') + 1), lower_suffix(name));
+      }
+      report.add({DataFaultKind::kUnreadLabels, folder_ + name, "", fix});
+    }
+    for (const std::string& name : shared_) {
+      report.add({DataFaultKind::kSharedLabels, folder_ + name,
+                  "images differ only in their suffix",
+                  "each has these boxes"});
+    }
+  }
+
+  bool has_orphans() const { return !orphans_.empty(); }
+  const std::vector<std::string_view>& unlabelled() const {
+    return unlabelled_;
+  }
+
+ private:
+  void find_images_of(const std::vector<std::string>& unread,
+                      const std::vector<std::string_view>& images,
+                      bool is_beside) {
+    std::map<std::string, std::string_view> by_name;
+    for (const std::string_view image : unlabelled_) {
+      by_name.emplace(rough_name(image), image);
+    }
+    // An image of another split may have these labels.
+    const std::set<std::string> of_others = stems_beside(images.front());
+    for (const std::string& name : unread) {
+      if (name.ends_with(lower_suffix(name)) &&
+          of_others.contains(with_suffix(name, ""))) {
+        continue;
+      }
+      const auto near = by_name.find(rough_name(name));
+      if (near != by_name.end()) {
+        orphans_.emplace_back(name, near->second);
+      } else if (!is_beside) {
+        orphans_.emplace_back(name, std::string_view());
+      }
+    }
+  }
+  static std::set<std::string> stems_beside(std::string_view image) {
+    std::set<std::string> stems;
+    for (const std::string& name :
+         names_in(std::string(image.substr(0, image.rfind('/') + 1)))) {
+      if (is_image_name(name)) stems.insert(with_suffix(name, ""));
+    }
+    return stems;
+  }
+
+  const std::string folder_;  // with a slash at its end
+  const std::vector<std::string> names_;
+  std::vector<std::string> shared_;
+  std::vector<std::string_view> unlabelled_;
+  std::vector<std::pair<std::string, std::string_view>> orphans_;
+};
+
+// Reports label files that no image reads, and label files that several images
+// read.
+void report_unread_labels(const std::vector<std::string>& images,
+                          DataReport& report) {
+  std::map<std::string, std::vector<std::string_view>> by_folder;
+  for (const std::string& image : images) {
+    if (codecs::names_page(image)) continue;
+    const std::vector<std::string> paths = label_paths(image);
+    for (const std::string& path : paths) {
+      by_folder[path.substr(0, path.rfind('/') + 1)].push_back(image);
+    }
+  }
+  std::vector<std::string_view> unlabelled;
+  for (const auto& [folder, own] : by_folder) {
+    const bool is_beside = own.front().starts_with(folder) &&
+                           own.front().rfind('/') + 1 == folder.size();
+    const LabelFolder labels(folder, own, is_beside);
+    labels.report_to(report);
+    if (!labels.has_orphans()) continue;
+    unlabelled.insert(unlabelled.end(), labels.unlabelled().begin(),
+                      labels.unlabelled().end());
+  }
+  if (unlabelled.empty()) return;
+  report.notes.push_back(
+      report.split + ": " +
+      counted(static_cast<int64_t>(unlabelled.size()), "image") +
+      " without a label file, taken as background: " +
+      first_of(unlabelled, 3,
+               [](std::string_view image) { return std::string(image); }));
+}
+
 void keep_each_once(std::vector<SplitImage>& images, DataReport& report) {
   if (!std::ranges::is_sorted(images, path_precedes, &SplitImage::path)) {
     std::ranges::stable_sort(images, path_precedes, &SplitImage::path);
@@ -177,7 +375,9 @@ void keep_each_once(std::vector<SplitImage>& images, DataReport& report) {
   for (const SplitImage& image : images) {
     if (kept > 0 && images[kept - 1].path == image.path) {
       report.add({DataFaultKind::kListedTwice, std::string(image.path), "",
-                  "used once"});
+                  images[kept - 1].reader == image.reader
+                      ? "used once"
+                      : "used once, with the labels of the first source"});
     } else {
       images[kept++] = image;
     }
@@ -190,17 +390,21 @@ void keep_each_once(std::vector<SplitImage>& images, DataReport& report) {
 bool add_image(std::string_view image, const std::string& reason,
                const ImageLabels& labels, DataReport& report) {
   add_classes(labels.labels, report);
+  report.objects += labels.labels.objects;
   if (labels.fault) {
     report.add(*labels.fault);
     return false;
   }
   if (!reason.empty()) {
+    report.left_out += labels.labels.objects;
     report.add({DataFaultKind::kUnreadableImage, std::string(image), reason,
                 "image and its boxes left out"});
     return false;
   }
   for (const DataFault& fault : labels.labels.faults) report.add(fault);
   const auto boxes = static_cast<int64_t>(labels.labels.boxes.size());
+  report.crowds += labels.labels.crowds;
+  report.dropped += labels.labels.dropped;
   ++report.images;
   report.boxes += boxes;
   if (boxes == 0) ++report.background;
@@ -269,11 +473,14 @@ const fs::path& split_images(const configs::DataConfig& config, Split split) {
 std::optional<int32_t> ClassRules::find(const std::string& name, int64_t line,
                                         LabelFile& labels) const {
   if (single_cls) return 0;
-  const auto found = std::find(names.begin(), names.end(), name);
+  const auto found = std::find(names.begin(), names.end(), trimmed(name));
   if (found != names.end()) {
     return static_cast<int32_t>(found - names.begin());
   }
-  if (!labels.unknown_class) labels.unknown_class = {line, "'" + name + "'"};
+  ++labels.dropped;
+  if (!labels.unknown_class) {
+    labels.unknown_class = {line, "'" + std::string(trimmed(name)) + "'"};
+  }
   return std::nullopt;
 }
 
@@ -282,6 +489,10 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
                        bool keep_outlines) {
   const ClassRules classes{config.names, single_cls};
   SplitImages result;
+  if (split == Split::kTrain) {
+    report.notes.insert(report.notes.end(), config.notes.begin(),
+                        config.notes.end());
+  }
   std::vector<fs::path> folders_and_lists;
   for (const fs::path& source : split_sources(config, split)) {
     const fs::path suffix = source.extension();
@@ -305,7 +516,9 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
     }
   }
   if (!folders_and_lists.empty()) {
-    ImagesByForm forms = by_form(list_images(folders_and_lists, report));
+    std::vector<std::string> all = list_images(folders_and_lists, report);
+    report_unread_labels(all, report);
+    ImagesByForm forms = by_form(std::move(all));
     std::vector<std::string>& images = forms.yolo;
     const fs::path table = forms.voc.empty() && forms.geojson.empty()
                                ? table_of(config, split, images)
@@ -331,8 +544,10 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
       });
       result.readers.push_back(std::move(in_table));
     }
+    const RowForm form = form_of_rows(images, config.has_keypoints, report);
+    result.row_form = report.row_form = form.text();
     result.readers.push_back(
-        std::make_unique<YoloLabels>(std::move(images), classes));
+        std::make_unique<YoloLabels>(std::move(images), classes, form));
   }
   for (const auto& reader : result.readers) {
     for (size_t i = 0; i < reader->images().size(); ++i) {
@@ -341,6 +556,34 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
   }
   keep_each_once(result.images, report);
   return result;
+}
+
+std::optional<NamedFormat> foreign_labels(
+    const configs::DataConfig& config, const std::vector<SplitImage>& images) {
+  constexpr size_t kMostFiles = 64;
+  std::vector<std::string> files;
+  const fs::path image =
+      images.empty() ? fs::path() : fs::path(images.front().path);
+  const auto add_of = [&files](const fs::path& folder, int depth,
+                               const auto& self) -> void {
+    for (const std::string& name : names_in(folder.string())) {
+      if (name.starts_with(".") || files.size() >= kMostFiles) continue;
+      const std::string suffix = lower_suffix(name);
+      const std::string path = (folder / name).string();
+      std::error_code error;
+      if (suffix == ".json" || suffix == ".xml" || suffix == ".csv") {
+        files.push_back(path);
+      } else if (depth > 0 && suffix.empty() && fs::is_directory(path, error)) {
+        self(path, depth - 1, self);
+      }
+    }
+  };
+  if (!image.empty()) add_of(image.parent_path(), 0, add_of);
+  for (const fs::path& folder : folders_of_tables(config, image)) {
+    add_of(folder, 0, add_of);
+  }
+  add_of(config.file.parent_path(), 2, add_of);
+  return named_format(files);
 }
 
 std::string unused_table(const configs::DataConfig& config,

@@ -32,6 +32,7 @@
 #include "configs/data_config.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/labels/data_report.h"
+#include "worker/data/labels/known_formats.h"
 #include "worker/data/labels/label_file.h"
 
 namespace headroom::maps {
@@ -130,6 +131,9 @@ struct SplitImage {
 struct SplitImages {
   std::vector<std::unique_ptr<LabelReader>> readers;
   std::vector<SplitImage> images;  // sorted by path, each once
+  // RowForm::text() of the YOLO label files. Label files are read by it, so an
+  // index of them is valid only for it.
+  std::string row_form;
 };
 
 // Opens all sources of a split. Faults in lists go to `report`. Throws Error
@@ -246,6 +250,11 @@ std::unique_ptr<LabelReader> open_geojson_files(std::vector<std::string> images,
 std::unique_ptr<LabelReader> open_geojson_labels(
     const std::filesystem::path& file, const std::filesystem::path& images,
     const ClassRules& classes, DataReport& report, maps::MapApi& maps);
+
+// Looks for labels of other programs at their usual places: beside the images
+// and around the data file. Used in the refusal of a split without boxes.
+std::optional<NamedFormat> foreign_labels(
+    const configs::DataConfig& config, const std::vector<SplitImage>& images);
 
 // Whether all sources are indexes of packs.
 bool is_packed(const std::vector<std::filesystem::path>& sources);

@@ -85,16 +85,11 @@ double percentile(std::vector<double>& values, double percent) {
   return *place;
 }
 
-}  // namespace
-
-ValueRanges measured_range(const Dataset& dataset,
-                           const configs::RangeWish& wish,
-                           int64_t num_threads) {
-  const int64_t used = std::min(kMeasuredImages, dataset.size());
-  std::vector<BandValues> images(static_cast<size_t>(used));
-  parallel_for(used, num_threads, [&](int64_t i) {
-    images[static_cast<size_t>(i)] =
-        values_of(dataset.path(spread_place(i, used, dataset.size())));
+ValueRanges range_of(const std::vector<std::filesystem::path>& files,
+                     const configs::RangeWish& wish, int64_t num_threads) {
+  std::vector<BandValues> images(files.size());
+  parallel_for(static_cast<int64_t>(files.size()), num_threads, [&](int64_t i) {
+    images[static_cast<size_t>(i)] = values_of(files[static_cast<size_t>(i)]);
   });
   BandValues all;
   for (BandValues& image : images) {
@@ -126,6 +121,46 @@ ValueRanges measured_range(const Dataset& dataset,
     ranges.push_back(range);
   }
   return ranges;
+}
+
+}  // namespace
+
+ValueRanges measured_range(const Dataset& dataset,
+                           const configs::RangeWish& wish,
+                           int64_t num_threads) {
+  const int64_t used = std::min(kMeasuredImages, dataset.size());
+  std::vector<std::filesystem::path> files;
+  for (int64_t i = 0; i < used; ++i) {
+    files.push_back(dataset.path(spread_place(i, used, dataset.size())));
+  }
+  return range_of(files, wish, num_threads);
+}
+
+std::string note_on_deep_images(
+    const std::vector<std::filesystem::path>& images, const std::string& how) {
+  constexpr int64_t kLookedAt = 8;
+  const auto size = static_cast<int64_t>(images.size());
+  std::vector<std::filesystem::path> deep;
+  for (int64_t i = 0; i < std::min(kLookedAt, size); ++i) {
+    const std::filesystem::path& file =
+        images[static_cast<size_t>(spread_place(i, kLookedAt, size))];
+    if (codecs::has_deep_samples(file)) deep.push_back(file);
+  }
+  if (deep.empty()) return "";
+  std::string text = "images such as " + deep.front().string() +
+                     " have more than 8 bits and are " + how;
+  configs::RangeWish wish;
+  wish.low_percentile = 1;
+  wish.high_percentile = 99;
+  try {
+    const ValueRange measured = range_of(deep, wish, 1).front();
+    text += "; 98 % of their values lie in range: [" +
+            significant_text(measured.low, 9) + ", " +
+            significant_text(measured.high, 9) + "]";
+  } catch (const Error&) {
+    // They have one value only, so no range can be proposed.
+  }
+  return text;
 }
 
 }  // namespace headroom::labels

@@ -91,6 +91,7 @@ LabelFile labels_of(const packs::ImageLabels& own, const ClassRules& classes,
       outline.push_back({point[0], point[1]});
     }
   }
+  labels.objects = static_cast<int64_t>(labels.boxes.size());
   return labels;
 }
 

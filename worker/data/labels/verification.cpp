@@ -13,6 +13,7 @@
 #include "worker/data/labels/file_list.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
+#include "worker/data/labels/measured_range.h"
 #include "worker/data/packs/pack_index.h"
 
 namespace headroom::labels {
@@ -35,7 +36,14 @@ ExaminedImage examine_fully(const SplitImage& image,
   limits.bands = codecs::kAnyBands;
   const codecs::ImageResult decoded = codecs::decode_image(image.path, limits);
   result.verdict.reason = decoded.reason;
-  if (!decoded.ok()) return result;
+  if (!decoded.ok()) {
+    // The objects of an unusable image are counted, not used.
+    const auto header = codecs::read_image_size(image.path, limits);
+    if (header.ok() || !image.reader->is_in_pixels()) {
+      result.labels.labels.objects = image.labels(header.size).labels.objects;
+    }
+    return result;
+  }
   result.verdict.size = decoded.size;
   result.verdict.samples = codecs::read_samples(image.path);
   result.labels = image.labels(decoded.size);
@@ -85,6 +93,14 @@ void check_shards(const configs::DataConfig& config, Split split,
   }
 }
 
+std::vector<fs::path> sound_images(const VerifiedSplit& split) {
+  std::vector<fs::path> images;
+  for (const ImageVerdict& verdict : split.images) {
+    if (verdict.reason.empty()) images.push_back(verdict.image);
+  }
+  return images;
+}
+
 VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
                            const IndexOptions& options) {
   const std::string name = split_name(split);
@@ -104,6 +120,11 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
                  }
                });
   for (ExaminedImage& one : examined) add_to(result, one, config);
+  const std::string deep = note_on_deep_images(
+      sound_images(result), config.range
+                                ? "read with " + configs::to_yaml(*config.range)
+                                : "reduced to 8");
+  if (!deep.empty()) result.report.notes.push_back(name + ": " + deep);
   const DataReport& report = result.report;
   const bool from_one =
       report.counts_classes_from_one(static_cast<int64_t>(config.names.size()));
@@ -119,6 +140,8 @@ VerifiedSplit verify_split(const configs::DataConfig& config, Split split,
     result.refusal = "no image has a box";
     if (report.num_faults() > 0) {
       result.refusal += " that can be used: " + report.counts_text();
+    } else if (const auto foreign = foreign_labels(config, images.images)) {
+      result.refusal += ", but " + foreign->what + ": " + foreign->remedy;
     } else if (const std::string table =
                    unused_table(config, name, images.images);
                !table.empty()) {
@@ -245,6 +268,9 @@ std::string verification_text(const std::vector<VerifiedSplit>& splits,
     for (const std::string& line : split.report.lines(kMaxDataFaults)) {
       text += line + "\n";
     }
+    for (const std::string& line : split.report.remedies()) {
+      text += line + "\n";
+    }
     text += text_of_bands(split);
     for (const ImageVerdict& verdict : split.images) {
       if (!all) break;
@@ -272,11 +298,12 @@ std::string verification_json(const std::vector<VerifiedSplit>& splits) {
   for (const VerifiedSplit& split : splits) {
     const DataReport& report = split.report;
     num_faults += report.num_faults();
-    OrderedJson entry = {{"split", report.split},
-                         {"images", report.images},
-                         {"background", report.background},
-                         {"boxes", report.boxes},
-                         {"refusal", split.refusal}};
+    OrderedJson entry = {
+        {"split", report.split},           {"images", report.images},
+        {"background", report.background}, {"boxes", report.boxes},
+        {"objects", report.objects},       {"crowds", report.crowds},
+        {"dropped", report.dropped},       {"left_out", report.left_out},
+        {"notes", report.notes},           {"refusal", split.refusal}};
     entry["faults"] = OrderedJson::array();
     for (const DataFault& fault : report.faults) {
       entry["faults"].push_back(fault_json(fault));

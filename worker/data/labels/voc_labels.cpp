@@ -8,12 +8,14 @@
 // or an annotation beside its image, STEM.xml, with the same content.
 //
 // Corners are taken as written, without the offset of one pixel that the first
-// tools for this format had. `filename`, `path` and `size` are often stale and
-// are not read. `difficult` objects count as ordinary boxes. An image without
-// an annotation is background.
+// tools for this format had. `filename` and `path` are often stale and are not
+// read; `size` is compared with the image's (BoxRules::in_units_of).
+// `difficult` objects count as ordinary boxes. An image without an annotation
+// is background.
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <pugixml.hpp>
@@ -24,6 +26,7 @@
 #include <vector>
 
 #include "configs/voc_folder.h"
+#include "configs/yaml/line_reader.h"
 #include "parallel/base/check.h"
 #include "parallel/base/file_kind.h"
 #include "parallel/base/text.h"
@@ -52,22 +55,30 @@ std::map<std::string, std::string> images_by_stem(const fs::path& folder) {
   return result;
 }
 
-std::vector<std::string> read_stems(const fs::path& list) {
-  std::ifstream stream(list);
+// The lines of a list that name images.
+std::vector<std::string> read_names(const fs::path& list) {
+  std::ifstream stream(list, std::ios::binary);
   if (!stream) {
     throw Error("data", list.string() + " cannot be read",
                 "correct its permissions", ExitCode::kData);
   }
-  std::vector<std::string> stems;
-  std::string line;
-  while (std::getline(stream, line)) {
-    constexpr const char* kSpaces = " \t\r\f\v";
-    const size_t begin = line.find_first_not_of(kSpaces);
-    if (begin == std::string::npos) continue;
-    const size_t end = line.find_first_of(kSpaces, begin);
-    stems.push_back(line.substr(begin, end - begin));
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  std::vector<std::string> names;
+  LineReader lines(text);
+  while (lines.next()) {
+    const std::string_view name = unquoted(lines.line());
+    if (!name.empty() && name.front() != '#') names.emplace_back(name);
   }
-  return stems;
+  return names;
+}
+
+// The name without the flag 1, 0 or -1 that may follow it.
+std::string without_flag(const std::string& name) {
+  const size_t blank = name.find_last_of(" \t");
+  if (blank == std::string::npos) return name;
+  const std::string flag = name.substr(blank + 1);
+  const bool is_flag = flag == "1" || flag == "0" || flag == "-1";
+  return is_flag ? std::string(trimmed(name.substr(0, blank))) : name;
 }
 
 // Converts positions in a text to line numbers.
@@ -87,31 +98,71 @@ class Lines {
   std::vector<std::ptrdiff_t> ends_;
 };
 
+// The box of an object: its bndbox in any order of corners, or if it has none,
+// the box around its polygon.
+struct ObjectBox {
+  BoxExtent corners;
+  bool is_of_polygon = false;
+};
+std::optional<ObjectBox> box_of(const pugi::xml_node& object) {
+  const pugi::xml_node box = object.child("bndbox");
+  const auto x1 = parse_number(box.child("xmin").text().get());
+  const auto y1 = parse_number(box.child("ymin").text().get());
+  const auto x2 = parse_number(box.child("xmax").text().get());
+  const auto y2 = parse_number(box.child("ymax").text().get());
+  if (x1 && y1 && x2 && y2) return ObjectBox{{*x1, *y1, *x2, *y2}, false};
+  if (box) return std::nullopt;
+  // <polygon><x1>1</x1><y1>2</y1><x2>..
+  PixelRing ring;
+  std::optional<double> x;
+  for (const pugi::xml_node value : object.child("polygon").children()) {
+    const std::string_view name = value.name();
+    const auto number = parse_number(value.text().get());
+    if (name.starts_with('x')) x = number;
+    if (name.starts_with('y') && x && number) ring.push_back({*x, *number});
+  }
+  if (ring.empty()) return std::nullopt;
+  return ObjectBox{extent_of({&ring, 1}), true};
+}
+
+// The size that the annotation states; {0, 0} if it states none.
+codecs::ImageSize stated_size(const pugi::xml_node& annotation) {
+  const pugi::xml_node size = annotation.child("size");
+  return {size.child("height").text().as_int(),
+          size.child("width").text().as_int()};
+}
+
 void read_objects(const pugi::xml_document& document, std::string_view text,
-                  const ClassRules& classes, codecs::ImageSize size,
-                  ImageLabels& result) {
+                  const ClassRules& classes, const std::string& image,
+                  codecs::ImageSize size, ImageLabels& result) {
   const Lines lines(text);
   BoxRules rules(result.labels);
-  for (const pugi::xml_node object :
-       document.child("annotation").children("object")) {
-    const std::string name = object.child("name").text().get();
+  const pugi::xml_node annotation = document.child("annotation");
+  std::vector<BoxExtent> boxes;
+  for (const pugi::xml_node object : annotation.children("object")) {
+    if (const auto box = box_of(object)) boxes.push_back(box->corners);
+  }
+  rules.at(result.file);
+  rules.in_units_of(boxes, stated_size(annotation), size, image);
+  for (const pugi::xml_node object : annotation.children("object")) {
+    ++result.labels.objects;
+    const std::string name(trimmed(object.child("name").text().get()));
     const int64_t line = lines.at(object.offset_debug());
     rules.at(cat(result.file, ":", line),
              "object '" + name.substr(0, 40) + "'");
-    const pugi::xml_node box = object.child("bndbox");
-    const auto x1 = parse_number(box.child("xmin").text().get());
-    const auto y1 = parse_number(box.child("ymin").text().get());
-    const auto x2 = parse_number(box.child("xmax").text().get());
-    const auto y2 = parse_number(box.child("ymax").text().get());
-    if (!x1 || !y1 || !x2 || !y2) {
+    const auto box = box_of(object);
+    if (!box) {
       rules.drop(DataFaultKind::kBadLine,
                  "bndbox has not four numbers xmin, ymin, xmax, ymax");
       continue;
     }
     const auto class_index = classes.find(name, line, result.labels);
-    if (class_index) {
-      rules.add_pixels(*class_index, {*x1, *y1, *x2, *y2}, size);
+    if (!class_index) continue;
+    if (box->is_of_polygon) {
+      rules.fault(DataFaultKind::kNoBox, "bndbox is missing",
+                  "the polygon's box used");
     }
+    rules.add_pixels(*class_index, box->corners, size);
   }
 }
 
@@ -130,6 +181,7 @@ std::string what_it_is(std::string_view text) {
 // The boxes of one annotation.
 ImageLabels read_annotation_text(const std::string& file, std::string_view text,
                                  const ClassRules& classes,
+                                 const std::string& image,
                                  codecs::ImageSize size) {
   if (text.size() > kMostBytes)
     return unreadable_labels(file, "more than 4 MiB of XML");
@@ -147,7 +199,7 @@ ImageLabels read_annotation_text(const std::string& file, std::string_view text,
   }
   ImageLabels result;
   result.file = file;
-  read_objects(document, text, classes, size, result);
+  read_objects(document, text, classes, image, size, result);
   return result;
 }
 
@@ -170,9 +222,10 @@ class VocFiles : public OwnFileLabels {
     return voc_files_of(images_[index]);
   }
 
-  ImageLabels read_text(size_t, codecs::ImageSize size, const std::string& file,
+  ImageLabels read_text(size_t index, codecs::ImageSize size,
+                        const std::string& file,
                         std::string_view text) const override {
-    return read_annotation_text(file, text, classes_, size);
+    return read_annotation_text(file, text, classes_, images_[index], size);
   }
 
  private:
@@ -190,10 +243,16 @@ VocImages images_of(const fs::path& split, const fs::path& folder,
   const auto beside = images_by_stem(folder / "JPEGImages");
   std::optional<std::map<std::string, std::string>> above;
   int64_t line = 0;
-  for (std::string& stem : read_stems(split)) {
+  for (const std::string& name : read_names(split)) {
     ++line;
+    std::string stem = name;
     auto found = beside.find(stem);
     bool has_image = found != beside.end();
+    if (!has_image) {
+      stem = without_flag(name);
+      found = beside.find(stem);
+      has_image = found != beside.end();
+    }
     if (!has_image) {
       if (!above) above = images_by_stem(folder.parent_path() / "images");
       found = above->find(stem);

@@ -62,7 +62,8 @@ TEST(Dataset, FaultsCostABoxOrAnImageAndAreNamed) {
   EXPECT_EQ(lines[0],
             "train: 1 image (0 without boxes), 1 box; 4 faults: "
             "1 not a finite number, 1 zero size, 1 unreadable labels, "
-            "1 unreadable image");
+            "1 unreadable image; "
+            "4 objects = 1 box + 2 dropped + 1 of images left out");
   EXPECT_EQ(lines[1], root +
                           "/labels/1.txt:2: not a finite number (\"0 nan .5 "
                           ".2 .2\"): box dropped");

@@ -59,8 +59,9 @@ TEST(LabelFile, EachFaultCostsItsLineOnly) {
             "x.txt:1: bad class (class -1): box dropped");
   EXPECT_EQ(fault_of("0 .5 .5 0 .2"),
             "x.txt:1: zero size (w 0, h 0.2): box dropped");
-  EXPECT_EQ(fault_of("0 .5 .5 .2 -.1"),
-            "x.txt:1: negative size (w 0.2, h -0.1): box dropped");
+  EXPECT_EQ(fault_of("0 .5 .5 .2 -.1", 1),
+            "x.txt:1: negative size (w 0.2, h -0.1): taken as positive, box "
+            "kept");
   EXPECT_EQ(fault_of("0 320 240 50 60"),
             "x.txt:1: in pixels (\"0 320 240 50 60\"): box dropped");
   // Near the corner of its image such a box would be clipped to its full size.

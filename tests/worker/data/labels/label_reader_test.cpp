@@ -131,6 +131,7 @@ TEST_F(LabelFormats, AnnotationsBesideImagesAndACsvAreTheSameIndex) {
   EXPECT_EQ(count_boxes(config_, Split::kTrain, {}).boxes,
             (std::vector<int64_t>{2, 1, 1}));
   fs::remove(folder_.path() / "images/3.bmp");
+  fs::remove(folder_.path() / "labels/3.txt");
   beside = load("images");
   expect_same(expected.dataset, beside.dataset);
   EXPECT_EQ(beside.report.num_faults(), 2);

@@ -24,8 +24,10 @@
 #include "worker/data/codecs/scanline_reader.h"
 #include "worker/data/labels/coco_json.h"
 #include "worker/data/labels/dataset.h"
+#include "worker/data/labels/file_list.h"
 #include "worker/data/labels/folder_index.h"
 #include "worker/data/labels/geojson.h"
+#include "worker/data/labels/known_formats.h"
 #include "worker/data/labels/label_file.h"
 #include "worker/data/labels/label_reader.h"
 #include "worker/data/labels/packing.h"
@@ -82,6 +84,66 @@ TEST_F(ReaderMutation, LabelFiles) {
               ASSERT_LE(box.cx, 1);
               ASSERT_GT(box.w, 0);
             }
+          });
+}
+
+// The rows of other programs: each object of a file is kept, dropped or a
+// crowd.
+TEST_F(ReaderMutation, RowsOfOtherPrograms) {
+  const ClassRules classes{{"a", "b"}, false};
+  survive({"1, .5, .5, .2, .2\n0; .1; .2; .3; .4\n",
+           "1 0,5 0,5 0,2 0,2\r0 0,1 0,2 0,3 0,4\r",
+           "b .5 .5 .2 .2\na .1 .2 .3 .4\n",
+           "b 2.0 17.0 24.0 36.0\n# a\na 64 23 86 41\n",
+           "b 0.00 0 -1.58 2 17 24 36 1.65 1.67 3.64 -0.65 1.71 46.70 -1.59\n",
+           "gsd:0.1\n2 17 24 17 24 36 2 36 b 0\n",
+           "1 .5 .5 .4 .4 .5 .5 2 .4 .4 1 0 0 0 .6 .6 2\n",
+           "1 .1 .1 .9 .9\n0 .2 .3 .7 .8\n1 .6 .6 .9 .9\n",
+           "1,-1,2,17,22,19,1,1,1.0\n", "4,5,16,10,1,4,0,0\n"},
+          1000, [&](const std::string& text) {
+            for (const bool has_keypoints : {false, true}) {
+              const std::vector<std::string> texts = {text};
+              const RowForm form = row_form(texts, has_keypoints);
+              const LabelFile file =
+                  parse_label_file(text, "x.txt", classes, form, {64, 96});
+              ASSERT_EQ(file.objects, static_cast<int64_t>(file.boxes.size()) +
+                                          file.crowds + file.dropped);
+              for (const BoxLabel& box : file.boxes) {
+                ASSERT_GE(box.cx, 0);
+                ASSERT_LE(box.cx, 1);
+                ASSERT_GT(box.w, 0);
+              }
+            }
+            known_format(text);
+          });
+}
+
+// Lists in the spellings of several programs.
+TEST_F(ReaderMutation, ListsOfImages) {
+  folder_.write("images/1.bmp", "x");
+  survive({"# a\r\n 'images/1.bmp'\r\n.\\images\\1.bmp\n",
+           "data/images/1.bmp\nimages/1.bmp images/1.txt\n",
+           "images/1.bmp 1,2,3,4,0 5,6,7,8,1\nC:\\a\\1.bmp\n"},
+          700, [&](const std::string& text) {
+            const fs::path file = folder_.write("t.txt", text);
+            allow_refusal([&] {
+              DataReport report;
+              list_images({file}, report);
+            });
+          });
+}
+
+// The labels in the formats that are only named.
+TEST_F(ReaderMutation, OtherFormatsInJson) {
+  survive({R"([{"image": "a", "annotations": [{"coordinates": {"x": NaN}}]}])",
+           R"({"shapes": [{"label": "a", "points": [[1, -Infinity]]}]})",
+           R"({"images": [{"id": 1.0, "file_name": "1.bmp", "width": 8,
+"height": 8}], "categories": [{"id": 1, "name": "a"}], "annotations": [
+{"image_id": 1.0, "category_id": "1", "bbox": ["1", null, NaN, 4],
+"segmentation": [[1, 2, 3, 4, 5, 6]], "ignore": 0}]})"},
+          1000, [&](const std::string& text) {
+            const fs::path file = folder_.write("t.json", text);
+            allow_refusal([&] { read_coco_annotations(file); });
           });
 }
 

@@ -1,0 +1,335 @@
+// Data sets with the faults of tests/worker/data/labels/reports_test.cpp in
+// other forms: each is made here, and holds the same two boxes of one image.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "tests/worker/data/data_files.h"
+#include "worker/data/labels/verification.h"
+
+namespace headroom::labels {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+using Files = std::vector<std::pair<std::string, std::string>>;
+
+// Four images of 40 x 20 with a box of class b at 4,5 to 20,15 each.
+constexpr int kImages = 4;
+const BoxLabel kBox{1, .3F, .5F, .4F, .5F};
+
+struct Odd {
+  std::string name;
+  Files files;          // %d in a name: one file for each image
+  std::string said;     // part of the report or of the refusal
+  bool is_read = true;  // with exactly the boxes above
+  std::string yaml = "train: images\nval: images\nnames: [a, b]\n";
+};
+
+std::string coco(const std::string& image, const std::string& annotation,
+                 const std::string& category = R"("id": 1, "name": "b")") {
+  std::string images, annotations;
+  for (int i = 0; i < kImages; ++i) {
+    const std::string n = std::to_string(i);
+    images += (i > 0 ? "," : "") + std::string("{\"id\": ") + n +
+              ", \"file_name\": \"" + n + ".bmp\"" + image + "}";
+    annotations += (i > 0 ? "," : "") + std::string("{\"id\": ") + n +
+                   ", \"image_id\": " + n + ", \"category_id\": 1, " +
+                   annotation + "}";
+  }
+  return "{\"images\": [" + images + "], \"categories\": [{" + category +
+         "}], \"annotations\": [" + annotations + "]}";
+}
+
+const std::string kCocoYaml =
+    "train: t.json\nval: t.json\nimages: images\nnames: [a, b]\n";
+const std::string kCsvYaml =
+    "train: t.csv\nval: t.csv\nimages: images\nnames: [a, b]\n";
+
+std::string voc(const std::string& object, const std::string& before = "") {
+  return "<annotation>" + before + "<object>" + object +
+         "</object></annotation>";
+}
+const std::string kVocBox =
+    "<bndbox><xmin>4</xmin><ymin>5</ymin><xmax>20</xmax><ymax>15</ymax>"
+    "</bndbox>";
+
+std::string csv(const std::string& row,
+                const std::string& head = "filename,class,xmin,ymin,xmax,ymax",
+                const std::string& end = "\n") {
+  std::string text = head + end;
+  for (int i = 0; i < kImages; ++i) text += std::to_string(i) + row + end;
+  return text;
+}
+
+std::string list(const std::string& before, const std::string& after) {
+  std::string text;
+  for (int i = 0; i < kImages; ++i) text += before + std::to_string(i) + after;
+  return text;
+}
+
+std::vector<Odd> odd_sets() {
+  const Files rows = {{"labels/%d.txt", "1 .3 .5 .4 .5\n"}};
+  const std::string list_yaml = "train: t.txt\nval: images\nnames: [a, b]\n";
+  const auto with = [&](const std::string& name, const std::string& text) {
+    Files files = rows;
+    files.emplace_back(name, text);
+    return files;
+  };
+  return {
+      // The stated size.
+      {"voc at twice the size",
+       {{"images/%d.xml",
+         voc("<name>b</name><bndbox><xmin>8</xmin><ymin>10</ymin><xmax>40"
+             "</xmax><ymax>30</ymax></bndbox>",
+             "<size><width>80</width><height>40</height></size>")}},
+       "labelled at 80 x 40, the image has 40 x 20"},
+      {"csv at half the size",
+       {{"t.csv", csv(".bmp,20,10,b,2,2.5,10,7.5",
+                      "filename,width,height,class,xmin,ymin,xmax,ymax")}},
+       "labelled at 20 x 10",
+       true,
+       kCsvYaml},
+      {"coco of another ratio",
+       {{"t.json",
+         coco(R"(, "width": 50, "height": 50)", R"("bbox": [4, 5, 16, 10])")}},
+       "boxes taken as pixels",
+       true,
+       kCocoYaml},
+      {"coco with a stale size",
+       {{"t.json",
+         coco(R"(, "width": 9, "height": 9)", R"("bbox": [4, 5, 16, 10])")}},
+       "4 boxes\n",
+       true,
+       kCocoYaml},
+      // Units.
+      {"coco in fractions",
+       {{"t.json", coco("", R"("bbox": [0.1, 0.25, 0.4, 0.5])")}},
+       "fractions",
+       true,
+       kCocoYaml},
+      {"voc in fractions",
+       {{"images/%d.xml",
+         voc("<name>b</name><bndbox><xmin>.1</xmin><ymin>.25</ymin><xmax>.5"
+             "</xmax><ymax>.75</ymax></bndbox>")}},
+       "fractions"},
+      {"csv in fractions, corners exchanged",
+       {{"t.csv", csv(".bmp,b,.5,.75,.1,.25")}},
+       "corners exchanged",
+       true,
+       kCsvYaml},
+      {"corners in yolo rows",
+       {{"labels/%d.txt", "1 .1 .25 .5 .75\n"}},
+       "corners, not centres"},
+      {"pixels in yolo rows",
+       {{"labels/%d.txt", "1 12 10 16 10\n"}},
+       "4 in pixels",
+       false},
+      // Poses.
+      {"a pose of 17 points",
+       {{"labels/%d.txt",
+         "1 .3 .5 .4 .5 "
+         ".3 .5 2 .2 .4 1 .3 .3 2 .4 .6 0 .3 .7 2\n"}},
+       "keypoints"},
+      {"a pose by kpt_shape",
+       {{"labels/%d.txt", "1 .3 .5 .4 .5 .9 .9\n"}},
+       "",
+       true,
+       "train: images\nval: images\nkpt_shape: [1, 2]\nnames: [a, b]\n"},
+      {"an outline stays an outline",
+       {{"labels/%d.txt", "1 .1 .25 .5 .25 .5 .75 .1 .75\n"}},
+       "4 boxes\n"},
+      // Line ends and blanks.
+      {"labels with CR",
+       {{"labels/%d.txt", "# b\r1 .3 .5 .4 .5\r"}},
+       "4 boxes\n"},
+      {"labels with CRCRLF and Ctrl-Z",
+       {{"labels/%d.txt", "1 .3 .5 .4 .5\r\r\n\x1A"}},
+       "4 boxes\n"},
+      {"csv with CR, a mark and blanks",
+       {{"t.csv",
+         "\xEF\xBB\xBF" + csv(".bmp , b ,4,5, 20 ,15",
+                              "filename, class ,xmin,ymin,xmax,ymax", "\r")}},
+       "4 boxes\n",
+       true,
+       kCsvYaml},
+      {"yaml with CR", rows, "4 boxes\n", true,
+       "train: images\rval: images\rnames: [a, b]\r"},
+      {"yaml with unbroken blanks", rows, "4 boxes\n", true,
+       "train:\xC2\xA0images\nval: images\nnames: [a, b]\n"},
+      {"list with a mark, quotes and blanks",
+       with("t.txt",
+            "\xEF\xBB\xBF# all\r\n" + list("  'images/", ".bmp' \r\n")),
+       "4 boxes\n", true, list_yaml},
+      {"voc names in lines",
+       {{"images/%d.xml", voc("<name>\n b\n</name>" + kVocBox)}},
+       "4 boxes\n"},
+      // Objects that are left out are counted.
+      {"coco ignore",
+       {{"t.json", coco("", R"("bbox": [4, 5, 16, 10]},
+{"id": 9, "image_id": 0, "category_id": 1, "iscrowd": 1,
+ "bbox": [1, 1, 9, 9])")}},
+       "8 objects = 4 boxes + 4 crowds",
+       true,
+       kCocoYaml},
+      {"coco of unknown images",
+       {{"t.json", coco("", R"("bbox": [4, 5, 16, 10]},
+{"image_id": 77, "category_id": 1, "bbox": [1, 1, 9, 9])")}},
+       "8 objects = 4 boxes + 4 dropped",
+       true,
+       kCocoYaml},
+      {"a duplicate",
+       {{"labels/%d.txt", "1 .3 .5 .4 .5\n1 .3 .5 .4 .5\n"}},
+       "8 objects = 4 boxes + 4 dropped"},
+      // Corners and missing boxes.
+      {"voc without bndbox",
+       {{"images/%d.xml",
+         voc("<name>b</name><polygon><x1>4</x1><y1>5</y1><x2>20</x2><y2>5</y2>"
+             "<x3>20</x3><y3>15</y3></polygon>")}},
+       "4 no box"},
+      {"coco with an empty bbox",
+       {{"t.json", coco("", R"("bbox": [],
+"segmentation": [[4, 5, 20, 5, 20, 15]])")}},
+       "4 no box",
+       true,
+       kCocoYaml},
+      {"coco with a bbox of null",
+       {{"t.json", coco("", R"("bbox": null,
+"segmentation": [[4, 5, 20, 5], [20, 15, 4, 15, 4, 5]])")}},
+       "no box",
+       true,
+       kCocoYaml},
+      {"csv exchanged",
+       {{"t.csv", csv(".bmp,b,20,15,4,5")}},
+       "4 negative size",
+       true,
+       kCsvYaml},
+      {"yolo with a negative width",
+       {{"labels/%d.txt", "1 .3 .5 -.4 .5\n"}},
+       "4 negative size"},
+      // Labels that nobody reads.
+      {"labels in capitals beside images",
+       {{"images/%d.TXT", "1 .3 .5 .4 .5"}},
+       "no image reads",
+       false},
+      {"a label for no image", with("labels/77.txt", "1 .3 .5 .4 .5"),
+       "labels/77.txt"},
+      {"classes.txt is no label", with("labels/classes.txt", "a\nb\n"),
+       "4 boxes\n"},
+      // Hidden copies.
+      {"__MACOSX", with("images/__MACOSX/._0.bmp", "x"), "1 hidden copy"},
+      {"Thumbs.db", with("images/Thumbs.db", "x"), "4 boxes\n"},
+      // Other formats.
+      {"semicolons", {{"labels/%d.txt", "1;.3;.5;.4;.5\n"}}, "commas"},
+      {"names with blanks",
+       {{"labels/%d.txt", "big cat .3 .5 .4 .5\n"}},
+       "names of classes",
+       true,
+       "train: images\nval: images\nnames: [a, big cat]\n"},
+      {"KITTI with regions to ignore",
+       {{"labels/%d.txt",
+         "b 0.00 0 -1.5 4 5 20 15 1 1 3 0 1 46 -1\n"
+         "DontCare -1 -1 -10 1 1 9 9 -1 -1 -1 -1000 -1000 -1000 -10\n"}},
+       "8 objects = 4 boxes + 4 crowds"},
+      {"VisDrone",
+       {{"labels/%d.txt", "4,5,16,10,1,4,0,0\n"}},
+       "VisDrone",
+       false},
+      {"Open Images",
+       {{"t.csv", "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax\n"}},
+       "Open Images",
+       false,
+       kCsvYaml},
+      {"BDD100K as a json",
+       {{"t.json", R"([{"name": "0.bmp", "labels": [{"category": "b",
+"box2d": {"x1": 4, "y1": 5, "x2": 20, "y2": 15}}]}])"}},
+       "BDD100K",
+       false,
+       kCocoYaml},
+      // Windows.
+      {"a list with backslashes below the list",
+       with("t.txt", list(".\\images\\", ".bmp\r\n")), "4 boxes\n", true,
+       list_yaml},
+      {"a path with a backslash", rows, "4 boxes\n", true,
+       "path: .\\\ntrain: .\\images\nval: images\nnames: [a, b]\n"},
+      {"a drive in a list with slashes",
+       with("t.txt", list("D:/images/", ".bmp\n")), "drive", false, list_yaml},
+      // One bad value.
+      {"coco with Infinity",
+       {{"t.json", coco("", R"("bbox": [4, 5, 16, 10]},
+{"image_id": 0, "category_id": 1, "bbox": [1, 1, -Infinity, 9])")}},
+       "4 not a finite number",
+       true,
+       kCocoYaml},
+      {"unknown keys of a yaml", rows, "'train_seen' is not used", true,
+       "train: images\nval: images\nnames: [a, b]\ntrain_seen: 7\n"},
+  };
+}
+
+void expect_boxes(const Dataset& dataset) {
+  ASSERT_EQ(dataset.size(), kImages);
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    ASSERT_EQ(dataset.labels(i).size(), 1U);
+    const BoxLabel box = dataset.labels(i)[0];
+    EXPECT_EQ(box.class_index, kBox.class_index);
+    EXPECT_NEAR(box.cx, kBox.cx, 1e-5);
+    EXPECT_NEAR(box.cy, kBox.cy, 1e-5);
+    EXPECT_NEAR(box.w, kBox.w, 1e-5);
+    EXPECT_NEAR(box.h, kBox.h, 1e-5);
+  }
+}
+
+TEST(OddLabels, AreReadRightlyOrRefusedByName) {
+  const std::vector<Odd> sets = odd_sets();
+  EXPECT_GE(sets.size(), 40U);
+  for (const Odd& odd : sets) {
+    SCOPED_TRACE(odd.name);
+    const TemporaryFolder folder;
+    for (int i = 0; i < kImages; ++i) {
+      const std::string n = std::to_string(i);
+      folder.write("images/" + n + ".bmp", encode_bmp(test_picture(20, 40, 1)));
+      for (const auto& [name, text] : odd.files) {
+        std::string own = name;
+        const size_t at = own.find("%d");
+        if (at != std::string::npos) own.replace(at, 2, n);
+        folder.write(own, text);
+      }
+    }
+    std::string said;
+    bool is_read = false;
+    try {
+      const configs::DataConfig config =
+          configs::load_data_config(folder.write("data.yaml", odd.yaml));
+      const IndexedDataset indexed = index_dataset(config, Split::kTrain);
+      is_read = true;
+      for (const std::string& line : indexed.report.lines(9)) {
+        said += line + "\n";
+      }
+      EXPECT_EQ(indexed.report.objects,
+                indexed.report.boxes + indexed.report.crowds +
+                    indexed.report.dropped + indexed.report.left_out);
+      if (odd.is_read) expect_boxes(indexed.dataset);
+      // What was understood is written.
+      const auto splits = verify_data(config, {});
+      write_corrected_copy(splits, config.names, folder.path() / "out");
+      const IndexedDataset copy = index_dataset(
+          configs::load_data_config(folder.path() / "out/data.yaml"),
+          Split::kTrain);
+      expect_boxes(copy.dataset);
+      EXPECT_EQ(copy.report.num_faults(), 0);
+    } catch (const Error& error) {
+      said += error.what();
+    }
+    EXPECT_EQ(is_read, odd.is_read) << said;
+    EXPECT_THAT(said, HasSubstr(odd.said));
+  }
+}
+
+}  // namespace
+}  // namespace headroom::labels

@@ -1,0 +1,85 @@
+// Recognises label files that other programs write, so that each is read as
+// what it is, or refused by its name with the way to YOLO or COCO.
+//
+// Text files of one row per object are recognised by a sample of a whole split:
+// a single row of numbers often has several meanings, thousands have one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headroom::labels {
+
+struct KnownFormat {
+  std::string_view name;    // "LabelMe"
+  std::string_view remedy;  // how to get YOLO or COCO from it, one sentence
+};
+
+// The format of a JSON, XML or CSV file or of a list, from its beginning.
+// Returns nullptr if it is none of the formats of other programs.
+const KnownFormat* known_format(std::string_view text);
+
+inline constexpr size_t kKnownFormatBytes = 64 << 10;  // enough for the above
+
+// Reads the beginning of the files and returns the first that is one of these
+// formats: "DIR/a.json is of LabelMe", and the remedy. Returns nullopt if none
+// is.
+struct NamedFormat {
+  std::string what, remedy;
+};
+std::optional<NamedFormat> named_format(std::span<const std::string> files);
+
+// A box may extend beyond its image, but by at most the image's own size.
+// Larger numbers are taken to be pixels.
+inline constexpr double kMostFraction = 2;
+
+// The way in which the rows of a split's label files are written.
+struct RowForm {
+  enum class Shape : uint8_t {
+    kYolo,       // class cx cy w h, or class and an outline
+    kKeypoints,  // class cx cy w h, then the points of a pose
+    kCorners,    // class x1 y1 x2 y2, fractions
+    kNamed,      // as kYolo, with the name of the class
+    kOidv4,      // name x1 y1 x2 y2, pixels
+    kKitti,      // name, 3 values, x1 y1 x2 y2 in pixels, 7 or 8 values
+    kDota,       // x1 y1 .. x4 y4 in pixels, name, difficult
+    kMot,        // frame,id,x,y,w,h,.. of a video
+    kVisDrone    // x,y,w,h,score,class,.. in pixels
+  };
+  Shape shape = Shape::kYolo;
+  bool has_commas = false;          // commas between the values
+  bool has_decimal_commas = false;  // 0,5 for 0.5
+
+  bool is_in_pixels() const {
+    return shape == Shape::kOidv4 || shape == Shape::kKitti ||
+           shape == Shape::kDota;
+  }
+  bool has_names() const { return shape == Shape::kNamed || is_in_pixels(); }
+  // The row with blanks between its values and points in its numbers.
+  std::string plain_row(std::string_view row) const;
+  // What the rows are, for people; "" for plain YOLO rows.
+  std::string text() const;
+  // The remedy if rows of this form are not read; else "".
+  std::string_view refusal() const;
+};
+
+// The form of most of the rows. `has_keypoints`: the data file says that rows
+// hold poses.
+RowForm row_form(std::span<const std::string> texts, bool has_keypoints);
+
+// Whether the rows can only be plain YOLO boxes, so that few are enough to know
+// it.
+bool are_plain_rows(std::span<const std::string> texts);
+
+// Whether a line of a label file holds no object: it is blank, a comment or a
+// header of DOTA.
+bool is_no_row(std::string_view line);
+
+// The words of a row, separated by blanks.
+std::vector<std::string_view> words_of(std::string_view row);
+
+}  // namespace headroom::labels
