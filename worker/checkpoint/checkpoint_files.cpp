@@ -127,12 +127,12 @@ bool StepFolder::is_finished() const {
 std::vector<StepFolder> step_folders(const fs::path& checkpoints) {
   std::vector<StepFolder> folders;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(checkpoints, error)) {
-    const std::string name = entry.path().filename().string();
+  for (const fs::path& entry : entries_of(checkpoints, error)) {
+    const std::string name = entry.filename().string();
     constexpr std::string_view kBegin = "step-";
     if (!name.starts_with(kBegin)) continue;
     if (const auto step = parse_whole(name.substr(kBegin.size()))) {
-      folders.push_back({*step, entry.path()});
+      folders.push_back({*step, entry});
     }
   }
   std::sort(

@@ -204,13 +204,13 @@ std::vector<PrecisionRecall> curves_of(
 std::vector<fs::path> pictures_in(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename();
+  for (const fs::path& entry : entries_of(folder, error)) {
+    const std::string name = entry.filename();
     if (name.ends_with(".jpg") &&
         (name == run_files::kLabelsPicture ||
          name.starts_with(run_files::kTrainBatchPrefix) ||
          name.starts_with(run_files::kValidationBatchPrefix))) {
-      files.push_back(entry.path());
+      files.push_back(entry);
     }
   }
   std::ranges::sort(files);
@@ -223,11 +223,10 @@ fs::file_time_type last_shown(const fs::path& folder) {
   constexpr uintmax_t kHead = 100;
   fs::file_time_type last = fs::file_time_type::min();
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().filename().string().starts_with(
-            run_files::kTensorboardPrefix) &&
-        entry.file_size(error) > kHead) {
-      last = std::max(last, entry.last_write_time(error));
+  for (const fs::path& entry : entries_of(folder, error)) {
+    if (entry.filename().string().starts_with(run_files::kTensorboardPrefix) &&
+        fs::file_size(entry, error) > kHead) {
+      last = std::max(last, fs::last_write_time(entry, error));
     }
   }
   return last;

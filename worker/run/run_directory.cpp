@@ -168,14 +168,14 @@ void RunDirectory::remove_older_run() const {
       set_aside(root_ / name);
     }
   }
-  for (const auto& entry : fs::directory_iterator(weights(), error)) {
-    const std::string name = entry.path().filename();
+  for (const fs::path& entry : entries_of(weights(), error)) {
+    const std::string name = entry.filename();
     if (!configs::is_weights_of_run(name)) continue;
-    if (are_weights_of_ours(entry.path())) {
-      fs::remove(entry.path(), error);
+    if (are_weights_of_ours(entry)) {
+      fs::remove(entry, error);
       // The file is not from the older run, and this run may need its name.
     } else if (!name.starts_with(run_files::kEpochPrefix)) {
-      set_aside(entry.path());
+      set_aside(entry);
     }
   }
   for (const checkpoint::StepFolder& folder :

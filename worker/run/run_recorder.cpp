@@ -220,10 +220,11 @@ void RunRecorder::write_definition(bool writes_model) const {
 }
 
 void RunRecorder::make_folder_again() const {
-  if (!step_log_ ||
-      std::filesystem::exists(directory_.root() / run_files::kRun)) {
-    return;
-  }
+  // A file system that cannot answer now does not lack the folder.
+  std::error_code error;
+  const bool is_there =
+      std::filesystem::exists(directory_.root() / run_files::kRun, error);
+  if (!step_log_ || is_there || error) return;
   try {
     directory_.make_sub_folders();
     write_definition(true);
@@ -413,8 +414,9 @@ std::filesystem::path RunRecorder::save_checkpoint() {
   checkpoint::CheckpointOutcome outcome{state_.counters.committed_steps, folder,
                                         0, ""};
   std::error_code error;
-  for (const auto& file : std::filesystem::directory_iterator(folder, error)) {
-    outcome.bytes += static_cast<int64_t>(file.file_size(error));
+  for (const std::filesystem::path& file : entries_of(folder, error)) {
+    const uintmax_t bytes = std::filesystem::file_size(file, error);
+    if (!error) outcome.bytes += static_cast<int64_t>(bytes);
   }
   record_checkpoint(outcome);
   return folder;

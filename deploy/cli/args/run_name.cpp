@@ -2,6 +2,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 
 namespace headroom::cli {
@@ -33,15 +34,13 @@ fs::path newest_run(const fs::path& project, const char* timed_file,
   fs::path newest;
   fs::file_time_type newest_time{};
   std::error_code error, ignored;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(project, ignored)) {
+  for (const fs::path& entry : entries_of(project, ignored)) {
     const fs::file_time_type time =
-        fs::last_write_time(entry.path() / timed_file, error);
-    if (error || (!newest.empty() && time <= newest_time) ||
-        !belongs(entry.path())) {
+        fs::last_write_time(entry / timed_file, error);
+    if (error || (!newest.empty() && time <= newest_time) || !belongs(entry)) {
       continue;
     }
-    newest = entry.path();
+    newest = entry;
     newest_time = time;
   }
   return newest;

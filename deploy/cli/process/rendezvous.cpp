@@ -12,6 +12,7 @@
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
 
 namespace headroom::cli {
@@ -58,8 +59,7 @@ std::unique_ptr<FileDescriptor> locked(const fs::path& folder, int operation) {
 // belong to a job that is just starting.
 void remove_left_behind(const fs::path& parent, unsigned user_id) {
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(parent, ignored)) {
-    const fs::path& folder = entry.path();
+  for (const fs::path& folder : entries_of(parent, ignored)) {
     const std::string name = folder.filename().string();
     const std::string prefix = private_prefix(user_id);
     struct stat found {};
@@ -90,8 +90,8 @@ void require_private(const RendezvousFolder& folder, unsigned user_id) {
     refuse_folder(folder, "is open to other users");
   }
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder.path, ignored)) {
-    if (!is_address_file(entry.path())) {
+  for (const fs::path& entry : entries_of(folder.path, ignored)) {
+    if (!is_address_file(entry)) {
       refuse_folder(folder, "was not made by headroom");
     }
   }

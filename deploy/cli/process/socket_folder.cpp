@@ -12,6 +12,7 @@
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
+#include "parallel/base/regular_file.h"
 #include "proto/channel_security.h"
 
 namespace headroom::cli {
@@ -49,13 +50,13 @@ int hold(const fs::path& folder) {
 
 void remove_left_behind(const fs::path& parent) {
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(parent, ignored)) {
-    if (!entry.path().filename().string().starts_with(kPrefix)) continue;
-    const int handle = hold(entry.path());
+  for (const fs::path& entry : entries_of(parent, ignored)) {
+    if (!entry.filename().string().starts_with(kPrefix)) continue;
+    const int handle = hold(entry);
     if (handle < 0) continue;
     // Keep an empty folder: another run may be about to lock it.
-    if (!fs::is_empty(entry.path(), ignored)) {
-      fs::remove_all(entry.path(), ignored);
+    if (!fs::is_empty(entry, ignored)) {
+      fs::remove_all(entry, ignored);
     }
     ::close(handle);
   }
