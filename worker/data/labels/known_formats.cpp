@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <fstream>
+#include <utility>
 
 #include "configs/yaml/line_reader.h"
 #include "worker/data/labels/box_rules.h"

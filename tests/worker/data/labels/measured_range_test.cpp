@@ -49,6 +49,26 @@ class MeasuredRange : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(MeasuredRange, ImagesOfMoreThan8BitsAreNamedWithTheirRange) {
+  cv::Mat picture(40, 1000, CV_16UC1);
+  for (int y = 0; y < picture.rows; ++y) {
+    for (int x = 0; x < picture.cols; ++x) {
+      picture.at<uint16_t>(y, x) = static_cast<uint16_t>(1000 + 2 * x);
+    }
+  }
+  const std::filesystem::path deep = folder_.path() / "deep.tif";
+  write_tiff(deep, picture, {});
+  const std::filesystem::path plain =
+      folder_.write("plain.bmp", encode_bmp(test_picture(8, 8, 1)));
+  EXPECT_EQ(note_on_deep_images({plain}, "reduced to 8"), "");
+  const std::string note = note_on_deep_images({plain, deep}, "reduced to 8");
+  EXPECT_EQ(note.find("images such as " + deep.string() +
+                      " have more than 8 bits and are reduced to 8; 98 % of "
+                      "their values lie in range: [10"),
+            0U)
+      << note;
+}
+
 TEST_F(MeasuredRange, IsOfTheSpreadPixels) {
   for (int i = 0; i < 5; ++i) write(std::to_string(i), 30 + 50 * i);
   const ValueRanges bands = measured(percentiles(10, 90, true));
