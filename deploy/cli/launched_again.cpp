@@ -2,12 +2,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "configs/run_config.h"
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/run_request.h"
 #include "deploy/records/run_lines.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 
 namespace headroom::cli {

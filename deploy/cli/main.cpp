@@ -22,6 +22,7 @@
 #include "deploy/cli/process/launcher_environment.h"
 #include "deploy/cli/show/run_result.h"
 #include "parallel/base/check.h"
+#include "parallel/base/environment.h"
 #include "parallel/base/log.h"
 #include "parallel/base/terminal.h"
 #include "parallel/base/utf8.h"
@@ -81,7 +82,8 @@ int parse_and_run(const std::vector<std::string>& words, LauncherEnd& end) {
   if (!words.empty() && words.front() == "worker") {
     become_worker({words.begin() + 1, words.end()});
   }
-  if (is_launched(words)) end.job = read_launcher(process_environment());
+  if (is_launched(words))
+    end.job = read_launcher(headroom::process_environment());
   if (end.job && end.job->local_worker > 0) {
     return wait_for_verdict(*end.job, std::chrono::seconds(60));
   }
@@ -92,7 +94,8 @@ int parse_and_run(const std::vector<std::string>& words, LauncherEnd& end) {
   } catch (const headroom::Error& error) {
     // Under a launcher every process has the same arguments, so all find the
     // same mistake: only rank 0 prints it.
-    const auto job = end.job ? end.job : read_launcher(process_environment());
+    const auto job =
+        end.job ? end.job : read_launcher(headroom::process_environment());
     if (!job || job->place.rank == 0) throw;
     wait_for_rank_zero(job->place, std::chrono::seconds(1));
     return static_cast<int>(error.exit_code());

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -153,6 +154,50 @@ TEST(FullDisk, ALostRankZeroIsReplaced) {
   }
   EXPECT_EQ(steps.back().at("generation"), 2);
 }
+
+// The folder of a run is away for 3 s, as on a network file system whose server
+// starts anew (tests/support/failing_folder): over the run's end, or while a
+// signal ends it.
+class FolderAway : public ::testing::TestWithParam<bool> {};
+
+TEST_P(FolderAway, TheStateIsSavedWhenItIsBack) {
+  const bool is_signalled = GetParam();
+  const fs::path folder = fresh_folder();
+  const fs::path away = folder / "away", project = folder / "runs";
+  const std::string steps = is_signalled ? "500" : "30";
+  Program run(
+      joined({"env",
+              "LD_PRELOAD=" HEADROOM_BUILD_DIR
+              "/tests/libheadroom_failing_folder.so",
+              "HEADROOM_FAILING_FOLDER=" + project.string(),
+              "HEADROOM_FAILING_WHILE=" + away.string()},
+             train_shapes("8", {"--epochs", "90", "--noval", "--processes", "1",
+                                "--project", project.string(), "--name", "exp",
+                                "--max-steps", steps})),
+      folder);
+  ASSERT_TRUE(wait_for_lines(project / "exp/steps.jsonl", 20, 120));
+  std::ofstream(away.string()).put('x');
+  if (is_signalled) run.signal(SIGTERM);
+  ::usleep(3'000'000);
+  fs::remove(away);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, is_signalled ? 128 + SIGTERM : 0) << result.err;
+  EXPECT_NE(result.err.find("waiting up to 20 s for it"), std::string::npos)
+      << result.err;
+  const auto lines = read_lines(project / "exp/steps.jsonl");
+  for (size_t step = 0; step < lines.size(); ++step) {
+    EXPECT_EQ(lines[step].at("step"), step);
+  }
+  EXPECT_TRUE(fs::exists(project / "exp/checkpoints" /
+                         ("step-" + std::to_string(lines.size())) /
+                         "MANIFEST.json"))
+      << result.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(FullDisk, FolderAway, ::testing::Values(false, true),
+                         [](const auto& info) {
+                           return info.param ? "a_signal" : "the_end";
+                         });
 
 }  // namespace
 }  // namespace headroom::testing

@@ -260,9 +260,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   void report_failure(const WorkerFailure& failure) override {
     reports_.flush(milliseconds(1000));
-    WorkerFailure shortened = failure;
-    shortened.message = shortened(failure.message, kMaxFailure);
-    auto request = wire::to_message<wire::ReportFailureRequest>(shortened);
+    WorkerFailure sent = failure;
+    sent.message = shortened(failure.message, kMaxFailure);
+    auto request = wire::to_message<wire::ReportFailureRequest>(sent);
     *request.mutable_stamp() = current_stamp();
     request.set_worker_id(worker_id_);
     wire::ReportFailureResponse response;

@@ -11,6 +11,7 @@
 namespace headroom::run {
 
 std::filesystem::path RunCheckpoints::write() {
+  recorder_.await_folder();
   finish();
   const memory::PhaseWatch watch = begin_phase();
   const std::filesystem::path folder = recorder_.save_checkpoint();

@@ -1,15 +1,19 @@
 #include "worker/run/run_recorder.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
+#include <thread>
 
 #include "configs/layers/model_record.h"
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
+#include "parallel/base/peer_wait.h"
 #include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
@@ -219,6 +223,32 @@ void RunRecorder::write_definition(bool writes_model) const {
                         plan::plan_to_json(run_.assignment.plan, network));
 }
 
+void RunRecorder::await_folder() const {
+  if (!records_) return;
+  // Within the 30 s that Kubernetes gives a process to end.
+  constexpr auto kPatience = std::chrono::seconds(20);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const LongWork working;
+  const auto is_away = [&] {
+    const RegularFile run(directory_.root() / run_files::kRun,
+                          Links::kFollowed);
+    if (run.is_open() && run.read(0, 1)) return false;
+    return errno == EIO || errno == ESTALE || errno == ENOTCONN ||
+           errno == ETIMEDOUT || errno == EHOSTDOWN;
+  };
+  for (bool is_said = false;
+       is_away() && std::chrono::steady_clock::now() < end; is_said = true) {
+    if (!is_said) {
+      run_.report(EventKind::kDisk, state_.counters.committed_steps,
+                  cat(directory_.root().string(), " cannot be read (",
+                      std::strerror(errno), "): waiting up to ",
+                      kPatience.count(), " s for it"),
+                  /*warning=*/true);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+}
+
 void RunRecorder::make_folder_again() const {
   // A file system that cannot answer now does not lack the folder.
   std::error_code error;
@@ -345,6 +375,7 @@ void RunRecorder::write_or_say(const std::string& name, bool is_end,
 
 void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
                                bool is_end) {
+  if (is_end) await_folder();
   if (records_) {
     write_or_say(run_files::kRun, is_end, [&] { make_folder_again(); });
   }
@@ -492,6 +523,7 @@ void RunRecorder::record_device_memory(
 std::string RunRecorder::record_end(ExitCode exit_code,
                                     const std::string& reason) {
   if (!records_) return "";
+  await_folder();
   if (step_log_ && !step_log_->write_waiting()) {
     throw Error("run", "cannot write " + step_log_->path().string(),
                 "free some space, then continue with --resume",
@@ -521,6 +553,7 @@ void RunRecorder::take_over(const StepRecord& newest) {
   mesh_ = nullptr;
   if (records_) return;
   records_ = true;
+  await_folder();
   if (newest.result.committed && directory_.holds_older_run()) {
     begin_files(newest.step, "");
   } else {

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "deploy/cli/show/text_table.h"
+#include "deploy/records/run_lines.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
