@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "configs/layers/model_record.h"
+#include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
@@ -89,6 +90,8 @@ std::vector<std::string> PlanRecord::lines() const {
 
 const std::vector<layers::LayerCost>& PlanRecord::layers() {
   if (layers_) return *layers_;
+  // A run's file may have any number: work and memory follow from them.
+  configs::check_run_config(config_);
   const auto recorded = run_directory_.empty()
                             ? std::nullopt
                             : layers::recorded_model(run_directory_);

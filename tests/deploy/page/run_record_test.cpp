@@ -241,6 +241,16 @@ TEST(RunRecord, APlanOfAnotherModelHasNoOtherLayouts) {
   }
 }
 
+TEST(RunRecord, ABatchThatNoRunMayHaveIsNotPlanned) {
+  const RunDirectory folder;
+  configs::RunConfig config = small_config();
+  config.global_batch_size = 2'000'000'000;
+  folder.write("run.yaml", configs::to_yaml(config));
+  RunRecord record = record_of(folder.path());
+  EXPECT_THAT(plan_of(record)["no_other_layouts"],
+              ::testing::HasSubstr("at most 1000000"));
+}
+
 TEST(RunsOf, AFolderHasItsRunsAndARunItself) {
   const RunDirectory folder;
   EXPECT_EQ(runs_of(folder.path()).size(), 1u);
