@@ -536,7 +536,8 @@ Options what_is_written() {
            "The run writes what every process's tensors are during the first "
            "steps to this file, for ui.perfetto.dev or chrome://tracing: bytes "
            "by their purpose, and the step's phases. A picture goes beside it, "
-           "FILE with .png."),
+           "FILE with .png. A resumed run writes one only if the flag is given "
+           "again."),
       key("memory_trace_steps", &C::memory_trace_steps,
           "The memory trace takes this many steps, counted from where this run "
           "starts or resumes.",
