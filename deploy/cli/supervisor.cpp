@@ -23,6 +23,7 @@
 #include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/show/progress_reporter.h"
 #include "deploy/cli/show/run_result.h"
+#include "deploy/records/run_lines.h"
 #include "parallel/base/check.h"
 #include "parallel/base/utf8.h"
 #include "proto/channel_security.h"
@@ -297,10 +298,13 @@ class Supervisor {
       return false;
     }
     if (!restarts.due) {
+      // A coordinator may have died before it could report the steps that its
+      // workers went on with.
+      const auto last = records::last_step(options_.request.run_directory);
       const coordinator::RestartDecision decision = restarts.budget.note_end(
           restarts.has_failed ? static_cast<int>(ExitCode::kResource)
                               : *child.exit_code(),
-          status_.progress.step);
+          std::max(status_.progress.step, last ? last->step + 1 : 0));
       terminal_.print(
           "the " + child.name() + " " +
           coordinator::describe_exit(*child.exit_code()) + ": " +

@@ -230,6 +230,29 @@ void stop_coordinator(const Program& run, int seconds) {
   ::kill(coordinator, SIGCONT);
 }
 
+// Each time within a second, so that no coordinator lives to report a step.
+TEST(Slow, ACoordinatorMayDieManyTimesIfThereAreStepsBetween) {
+  const fs::path folder = fresh_folder();
+  const fs::path log = folder / kRun / "steps.jsonl";
+  Program run(long_run(), folder);
+  size_t lines = 4;
+  for (int death = 0; death < 7; ++death) {
+    ASSERT_TRUE(wait_for_lines(log, lines, 120)) << death;
+    std::vector<pid_t> coordinators;
+    for (int i = 0; i < 500 && coordinators.empty(); ++i) {
+      coordinators = descendants(run.pid(), "--config-fd");
+      ::usleep(10'000);
+    }
+    ASSERT_FALSE(coordinators.empty()) << death;
+    ::kill(coordinators.front(), SIGKILL);
+    lines = read_lines(log).size() + 1;
+  }
+  ASSERT_TRUE(wait_for_lines(log, lines + 4, 60));
+  run.signal(SIGINT);
+  const ProgramResult result = run.join();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+}
+
 // Longer than its clients wait for a reply on their connections.
 TEST(PausedCoordinator, LosesNoWorker) {
   const fs::path folder = fresh_folder();
