@@ -79,6 +79,12 @@ MetadataAnswer ask_service(const sockaddr_in& service, milliseconds limit,
   return {status, answer.substr(head + 4)};
 }
 
+// The JSON object in `text`; an empty object if there is none.
+nlohmann::json object_of(const std::string& text) {
+  auto json = nlohmann::json::parse(text, nullptr, false);
+  return json.is_object() ? json : nlohmann::json::object();
+}
+
 std::string field_of(const nlohmann::json& object, const char* name) {
   const auto field = object.find(name);
   return field != object.end() && field->is_string()
@@ -146,14 +152,12 @@ SpotNews SpotPoll::advance(const AskMetadata& ask) {
     action = get(kAction);
   }
   news.is_answered = action.status != 0;
-  if (action.status == kFound) {
-    news.notice = spot_reason(action.body);
-    return news;
-  }
-  if (!news.is_answered || has_warned_) return news;
-  has_warned_ =
-      get("GET /latest/meta-data/events/recommendations/rebalance").status ==
-      kFound;
+  if (action.status == kFound) news.notice = spot_reason(action.body);
+  if (!news.is_answered || !news.notice.empty() || has_warned_) return news;
+  const MetadataAnswer rebalance =
+      get("GET /latest/meta-data/events/recommendations/rebalance");
+  has_warned_ = rebalance.status == kFound &&
+                !field_of(object_of(rebalance.body), "noticeTime").empty();
   if (has_warned_) {
     news.warning =
         "warning: AWS may take this spot machine away soon (a rebalance "
@@ -163,13 +167,14 @@ SpotNews SpotPoll::advance(const AskMetadata& ask) {
 }
 
 std::string spot_reason(const std::string& instance_action) {
-  auto json = nlohmann::json::parse(instance_action, nullptr, false);
-  if (!json.is_object()) json = nlohmann::json::object();
+  const nlohmann::json json = object_of(instance_action);
   const std::string action = field_of(json, "action");
   const std::string time = time_of_day(field_of(json, "time"));
   const std::string end = action == "stop"        ? "stopped"
                           : action == "hibernate" ? "hibernated"
-                                                  : "taken away";
+                          : action == "terminate" ? "taken away"
+                                                  : "";
+  if (end.empty()) return "";
   return "spot notice: this machine is " + end +
          (time.empty() ? " within two minutes" : " at " + time);
 }

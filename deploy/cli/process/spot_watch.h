@@ -57,8 +57,8 @@ class SpotPoll {
 };
 
 // Makes "spot notice: this machine is taken away at 12:34:56 UTC" from the JSON
-// text of instance-action. A text that cannot be parsed counts as a notice
-// without a time: AWS sends the document only to a machine that will end.
+// text of instance-action. Returns "" for any other text: a proxy or another
+// cloud's service may answer every request.
 std::string spot_reason(const std::string& instance_action);
 
 class SpotWatch {

@@ -31,10 +31,15 @@ TEST(SpotReason, NamesTheEventAndItsTime) {
             "spot notice: this machine is stopped at 00:00:01 UTC");
   EXPECT_EQ(spot_reason(R"({"action":"hibernate","time":"soon"})"),
             "spot notice: this machine is hibernated at soon");
-  for (const char* text : {"", "[1]", "{\"action\":7,\"time\":{}}", "{\"a\""}) {
-    EXPECT_EQ(spot_reason(text),
-              "spot notice: this machine is taken away within two minutes")
-        << text;
+  EXPECT_EQ(spot_reason(R"({"action":"terminate","time":7})"),
+            "spot notice: this machine is taken away within two minutes");
+}
+
+TEST(SpotReason, IsEmptyForAnAnswerThatIsNoNotice) {
+  for (const char* text :
+       {"", "OK", "<html>login</html>", "[1]", "{}", "{\"a\"",
+        R"({"action":7,"time":{}})", R"({"action":"reboot"})"}) {
+    EXPECT_EQ(spot_reason(text), "") << text;
   }
 }
 
@@ -93,6 +98,16 @@ TEST(SpotPoll, AnUnclearAnswerIsNoNotice) {
     SpotPoll poll;
     EXPECT_EQ(script.advance(poll).notice, "") << status;
   }
+}
+
+TEST(SpotPoll, AServiceThatAnswersEverythingAlikeGivesNoNotice) {
+  Script script{.answers = {{"/latest/api/token", {200, "token"}},
+                            {kAction, {200, "welcome"}},
+                            {kRebalance, {200, "welcome"}}}};
+  SpotPoll poll;
+  const SpotNews news = script.advance(poll);
+  EXPECT_TRUE(news.is_answered);
+  EXPECT_EQ(news.notice + news.warning, "");
 }
 
 class SpotWatchTest : public ::testing::Test {
