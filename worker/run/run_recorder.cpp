@@ -20,6 +20,7 @@
 #include "parallel/base/units.h"
 #include "parallel/plan/plan_json.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/data/packs/packed_file.h"
 #include "worker/run/starting_state.h"
 
 namespace headroom::run {
@@ -233,8 +234,7 @@ void RunRecorder::await_folder() const {
     const RegularFile run(directory_.root() / run_files::kRun,
                           Links::kFollowed);
     if (run.is_open() && run.read(0, 1)) return false;
-    return errno == EIO || errno == ESTALE || errno == ENOTCONN ||
-           errno == ETIMEDOUT || errno == EHOSTDOWN;
+    return packs::may_pass(errno);
   };
   for (bool is_said = false;
        is_away() && std::chrono::steady_clock::now() < end; is_said = true) {

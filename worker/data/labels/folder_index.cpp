@@ -1,5 +1,7 @@
 #include "worker/data/labels/folder_index.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -137,6 +139,14 @@ FolderIndex::FolderIndex(Place place, const std::vector<SplitImage>& images,
   if (place_.file.empty()) return;
   reader_ = std::make_unique<packs::IndexReader>(place_.file,
                                                  packs::IndexKind::kFiles);
+  // Another user may write to the folder of indexes, and an index says what the
+  // labels are.
+  struct stat status {};
+  if (::fstat(reader_->file().descriptor(), &status) == 0 &&
+      status.st_uid != ::geteuid() && status.st_uid != 0) {
+    has_ended_ = true;
+    return note_failure(cat("belongs to user ", status.st_uid));
+  }
   std::optional<packs::IndexPart> first = reader_->next();
   had_index_ = first && first->seal.key == key_;
   has_ended_ = !had_index_;

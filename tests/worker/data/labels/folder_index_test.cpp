@@ -359,6 +359,17 @@ TEST_F(FolderIndexFiles, AForeignIndexIsNotTrusted) {
   EXPECT_EQ(read_bytes(index()), sound);
 }
 
+TEST_F(FolderIndexFiles, AnIndexOfAnotherUserIsNotTrusted) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to give a file away";
+  settle();
+  scan(kept_);
+  ASSERT_EQ(::chown(index().c_str(), 65534, 65534), 0);
+  EXPECT_THAT(notes_of_scan(),
+              ElementsAre(HasSubstr("belongs to user 65534: files that it "
+                                    "lacks are read")));
+  EXPECT_THAT(notes_of_scan(), ElementsAre());
+}
+
 // Each damage is found, reported in one line, and repaired.
 TEST_F(FolderIndexFiles, DamageInTheIndexChangesNothing) {
   settle();
