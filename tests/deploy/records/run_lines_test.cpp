@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "parallel/base/regular_file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::records {
