@@ -145,7 +145,8 @@ FolderIndex::FolderIndex(Place place, const std::vector<SplitImage>& images,
   if (::fstat(reader_->file().descriptor(), &status) == 0 &&
       status.st_uid != ::geteuid() && status.st_uid != 0) {
     has_ended_ = true;
-    return note_failure(cat("belongs to user ", status.st_uid));
+    note_failure(cat("belongs to user ", status.st_uid));
+    return;
   }
   std::optional<packs::IndexPart> first = reader_->next();
   had_index_ = first && first->seal.key == key_;

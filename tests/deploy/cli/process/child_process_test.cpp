@@ -197,7 +197,7 @@ TEST(ChildProcess, AProcessThatItLeavesBehindDoesNotDelayItsEnd) {
 
 TEST(ChildProcess, AProgramOfTheUserGetsItsEnvironmentAlone) {
   ChildOptions options = shell("env");
-  options.environment = {{"THEIRS", "1"}};
+  options.environment = Environment{{"THEIRS", "1"}};
   ChildProcess child(options);
   EXPECT_EQ(child.wait(seconds(20)), 0);
   EXPECT_THAT(child.last_words(), ::testing::HasSubstr("THEIRS=1\n"));
