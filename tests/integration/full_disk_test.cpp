@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int kSteps = 100;
+constexpr size_t kStepsInEpoch = 5;
 
 std::vector<std::string> train(const fs::path& project) {
   return train_shapes(
@@ -181,13 +183,18 @@ TEST_P(FolderAway, TheStateIsSavedWhenItIsBack) {
   ::usleep(3'000'000);
   fs::remove(away);
   const ProgramResult result = run.join();
-  EXPECT_EQ(result.exit_code, is_signalled ? 128 + SIGTERM : 0) << result.err;
+  EXPECT_EQ(result.exit_code, is_signalled ? 130 : 0) << result.err;
   EXPECT_NE(result.err.find("waiting up to 20 s for it"), std::string::npos)
       << result.err;
   const auto lines = read_lines(project / "exp/steps.jsonl");
   for (size_t step = 0; step < lines.size(); ++step) {
     EXPECT_EQ(lines[step].at("step"), step);
   }
+  // Each finished epoch has its row, those of the time without the folder too.
+  const std::string rows = text_of(project / "exp/results.csv");
+  EXPECT_EQ(static_cast<size_t>(std::ranges::count(rows, '\n')),
+            1 + lines.size() / kStepsInEpoch)
+      << rows;
   EXPECT_TRUE(fs::exists(project / "exp/checkpoints" /
                          ("step-" + std::to_string(lines.size())) /
                          "MANIFEST.json"))

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -80,16 +79,6 @@ void cut_rows(const fs::path& csv, int64_t first_epoch) {
     kept += line + "\n";
   }
   if (kept != all) write_whole_file(csv, kept);
-}
-
-void append(const fs::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::app);
-  file << text;
-  file.close();
-  if (!file) {
-    throw Error("run", "cannot write " + path.string(), "free some space there",
-                ExitCode::kResource);
-  }
 }
 
 Json ranks_json(const std::vector<memory::PhaseMemory::Rank>& ranks) {
@@ -238,7 +227,7 @@ Results::Results(const fs::path& folder, int64_t first_epoch)
     : folder_(folder),
       csv_(folder / run_files::kResults),
       tensorboard_(folder, now()) {
-  cut_rows(csv_, first_epoch);
+  cut_rows(csv_.path(), first_epoch);
   const fs::file_time_type shown = last_shown(folder_);
   for (const fs::path& file : pictures_in(folder_)) {
     std::error_code error;
@@ -272,8 +261,7 @@ void Results::write(const EpochRecord& record) {
     row << *value;
     scalars.emplace_back(name, *value);
   }
-  row << '\n';
-  append(csv_, row.str());
+  csv_.add(row.str());
   epoch_ = record.epoch;
   tensorboard_.add(record.epoch, now(), scalars);
   if (record.validation) {
@@ -282,6 +270,11 @@ void Results::write(const EpochRecord& record) {
     }
   }
   show_pictures();
+  if (csv_.write()) return;
+  throw Error("run",
+              cat("cannot write ", csv_.path().string(), " (",
+                  std::strerror(errno), "): its rows wait in memory"),
+              "free some space there", ExitCode::kResource);
 }
 
 Json metrics_json(const validation::ValidationResult& result) {

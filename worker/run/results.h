@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/atomic_file.h"
 #include "worker/memory/memory_comparison.h"
 #include "worker/run/run_device.h"
 #include "worker/run/tensorboard.h"
@@ -55,7 +56,8 @@ class Results {
   void show_pictures();
 
  private:
-  std::filesystem::path folder_, csv_;
+  std::filesystem::path folder_;
+  LineFile csv_;
   TensorboardWriter tensorboard_;
   int64_t epoch_ = 0;  // the newest written epoch
   // Pictures that already existed or have been added.
