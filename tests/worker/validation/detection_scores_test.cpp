@@ -92,10 +92,12 @@ TEST_F(ScoreFiles, FaultsAreNamedByLine) {
               HasSubstr("d.json:1: category 4 is not among"));
   EXPECT_THAT(refusal(R"([{"image_id": 7, "category_id": 5, "score": 1}])"),
               HasSubstr("no bbox of 4 numbers"));
-  EXPECT_THAT(refusal("[\n\n{\"image_id\": NaN}]"), HasSubstr("d.json:3: no"));
+  EXPECT_THAT(refusal("[\n\n{\"image_id\": NaN}]"),
+              HasSubstr("d.json:3: a detection has no score"));
   EXPECT_THAT(refusal("{}"), HasSubstr("no list of detections"));
   EXPECT_THAT(refusal("[]", "[]"), HasSubstr("a list, not annotations"));
-  EXPECT_THAT(refusal("[]", R"({"images": [{"id": 1}, {"id": 1}],
+  EXPECT_THAT(refusal("[]", R"({"images": [{"id": 1, "file_name": "a.jpg"},
+                                           {"id": 1, "file_name": "b.jpg"}],
                                 "categories": []})"),
               HasSubstr("image 1 is there twice"));
   EXPECT_THAT(refusal(""), HasSubstr("d.json"));
