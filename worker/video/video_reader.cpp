@@ -295,21 +295,18 @@ std::string Reader::fault() const {
   if (!failure_.empty()) {
     return cat("after ", pictures_, " pictures ", failure_);
   }
-  std::string text;
   const int64_t passed = pictures_ * options_.stride;
-  if (passed < stated_) {
-    text = cat("it ends after ", passed, " of ", format_.pictures, " pictures");
-  } else if (lacks_end_) {
-    text = cat("it lacks the end mark of a GIF, and ends after ",
-               counted(pictures_, "picture"));
-  }
+  const std::string read =
+      passed < stated_ ? cat(passed, " of ", format_.pictures, " pictures")
+                       : counted(pictures_, "picture");
   if (program_->error_lines() > 0) {
-    text += cat(text.empty() ? "" : "; ", "ffmpeg reports ",
-                counted(program_->error_lines(), "error"),
-                ", the first: ", program_->first_error(), "; ",
-                counted(pictures_, "picture"), " could be decoded");
+    return cat("ffmpeg reports ", counted(program_->error_lines(), "error"),
+               ", the first: ", program_->first_error(), "; ", read,
+               " could be decoded");
   }
-  return text;
+  if (passed < stated_) return "it ends after " + read;
+  return lacks_end_ ? "it lacks the end mark of a GIF, and ends after " + read
+                    : "";
 }
 
 }  // namespace

@@ -600,7 +600,7 @@ TEST(PipedPrograms, AreWaitedForAndNotWhatTheyLeaveBehind) {
 
 TEST(PipedPrograms, AreEndedIfTheyGoOnAfterTheEndOfTheirInput) {
   PipedProgram program({"sleep", "30"}, std::chrono::seconds(1));
-  EXPECT_EQ(program.finish(), "sleep did nothing for 1 s and was ended");
+  EXPECT_EQ(program.finish(), "sleep did not end within 1 s and was ended");
 }
 
 }  // namespace
