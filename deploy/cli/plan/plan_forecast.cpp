@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "deploy/cli/show/text_table.h"
-#include "deploy/records/run_lines.h"
 #include "parallel/base/check.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
@@ -51,7 +51,8 @@ predict::Link network_of_run(const fs::path& given) {
   std::error_code error;
   const fs::path file =
       fs::is_directory(given, error) ? given / run_files::kPlan : given;
-  const std::string text = records::file_text(file);
+  const std::string text =
+      text_of_file(file, kLargestWhole, Links::kFollowed).value_or("");
   const auto rates = plan::network_from_json(text, file.string());
   if (!rates) {
     throw bad_flag("--network " + given.string() + ": " + file.string() +

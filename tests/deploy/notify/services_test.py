@@ -320,7 +320,7 @@ class ServicesTest(unittest.TestCase):
                         "https://[::1]:", "https://[::1%lo]", "https://[ml.example]", "https://ml]example:80"):
             for flag in ("--mlflow", "--webhook"):
                 said = self.refusal(flag, address)
-                self.assertRegex(said, r"\A\[command line\] " + flag + r": the address.*\n\Z")
+                self.assertRegex(said, r"\A\[command line\] " + flag + r": (the|an) address.*\n\Z")
                 self.assertNotIn("hunter2", said)
         self.assertIn("MLflow's interface cannot stand behind", self.refusal("--mlflow", "https://ml.example?x=1"))
         self.assertIn("counts with --mlflow alone", self.refusal("--mlflow-experiment", "x"))
