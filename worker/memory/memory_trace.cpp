@@ -253,10 +253,9 @@ MemoryTracer::MemoryTracer(fs::path file, int64_t num_steps, int rank,
   HEADROOM_CHECK(num_steps > 0, "a trace of no steps");
   if (rank != 0) return;
   require_replaceable(file_, picture_);
-  // In this order, so that a killed run never leaves a picture beside an empty
-  // trace.
+  // With its beginning, so that what a killed run leaves is known as a trace.
+  write_text(file_, kBegin);
   write_text(picture_, "");
-  write_text(file_, "");
 }
 
 MemoryTracer::~MemoryTracer() { pause(); }
