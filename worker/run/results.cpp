@@ -270,6 +270,10 @@ void Results::write(const EpochRecord& record) {
     }
   }
   show_pictures();
+  write_waiting();
+}
+
+void Results::write_waiting() {
   if (csv_.write()) return;
   throw Error("run",
               cat("cannot write ", csv_.path().string(), " (",

@@ -50,7 +50,10 @@ class Results {
   // Keeps the rows of epochs below `first_epoch`, removes the others.
   Results(const std::filesystem::path& folder, int64_t first_epoch);
 
+  // Throws Error (exit 5) if results.csv cannot be written now; its rows are
+  // kept and written later.
   void write(const EpochRecord& record);
+  void write_waiting();
   // Adds to TensorBoard the pictures of batches that were drawn since the last
   // call.
   void show_pictures();

@@ -529,6 +529,7 @@ std::string RunRecorder::record_end(ExitCode exit_code,
                 "free some space, then continue with --resume",
                 ExitCode::kResource);
   }
+  if (results_) results_->write_waiting();
   report_checkpoints();
   summary_.exit_code = static_cast<int>(exit_code);
   if (!directory_.holds_older_run()) write_summary(reason);
