@@ -51,8 +51,8 @@ std::string read_config_file(const std::filesystem::path& file,
         tag, "cannot read " + file.string() + " (" + std::strerror(errno) + ")",
         "check its permissions");
   }
-  const std::string kind =
-      to_string(foreign_kind(std::string_view(*text).substr(0, kFileHeadBytes)));
+  const std::string kind = to_string(
+      foreign_kind(std::string_view(*text).substr(0, kFileHeadBytes)));
   if (!kind.empty()) {
     throw Error(
         tag, file.string() + " is " + kind + ", not YAML in UTF-8",

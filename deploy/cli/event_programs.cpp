@@ -21,6 +21,7 @@
 #include "deploy/cli/process/line_log.h"
 #include "deploy/records/bounded_lines.h"
 #include "deploy/records/line_follower.h"
+#include "deploy/records/run_lines.h"
 #include "parallel/base/check.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
@@ -210,8 +211,8 @@ struct EventPrograms::State {
       return nullptr;
     }
     try {
-      const configs::RunConfig config = configs::parse_run_config(
-          records::file_text(file), file.string());
+      const configs::RunConfig config =
+          configs::parse_run_config(records::file_text(file), file.string());
       Json json;
       for (const configs::Option& option : configs::run_options()) {
         json[option.key] = configs::value_text(config, option);

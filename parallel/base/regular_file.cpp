@@ -16,8 +16,8 @@ namespace {
 // O_NONBLOCK opening a pipe does not wait for its other end.
 int open_regular(const std::filesystem::path& path, int flags,
                  struct stat& status) {
-  const int opened = ::open(
-      path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+  const int opened =
+      ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
   if (opened < 0) return -1;
   const bool is_known = ::fstat(opened, &status) == 0;
   if (is_known && S_ISREG(status.st_mode)) return opened;

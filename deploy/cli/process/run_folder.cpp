@@ -11,6 +11,7 @@
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
+#include "parallel/base/regular_file.h"
 
 namespace headroom::cli {
 
@@ -120,8 +121,7 @@ bool is_live(const fs::path& run_directory) {
       run_directory /
       (std::string(run_files::kCoordinatorLog) + run_files::kLogLockSuffix);
   const RegularFile lock(lock_file, Links::kRefused);
-  return lock.is_open() &&
-         ::flock(lock.descriptor(), LOCK_SH | LOCK_NB) != 0;
+  return lock.is_open() && ::flock(lock.descriptor(), LOCK_SH | LOCK_NB) != 0;
 }
 
 void remove_run_log(const fs::path& log_file) noexcept {

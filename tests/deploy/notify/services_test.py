@@ -195,6 +195,11 @@ class ServicesTest(unittest.TestCase):
             self.skipTest("this machine has no IPv6")
         self.assertEqual(self.finish(self.webhook(server.address), START, end()), [])
         self.assertEqual(server.requests, 1)
+        # Another machine's address, of a network that does not exist.
+        process = self.webhook(server.address.replace("::1", "2001:db8::1"))
+        self.tell(process, START, event("loss_of_process"))
+        self.assertIn("no connection", process.stderr.readline())
+        self.assertEqual(server.requests, 1)
 
     def test_it_ends_with_the_process_of_the_run(self):
         process = self.webhook("http://127.0.0.1:1")

@@ -1,7 +1,7 @@
-// A library for LD_PRELOAD. While the file $HEADROOM_FAILING_WHILE exists, every
-// call that names a path in the folder $HEADROOM_FAILING_FOLDER fails with
-// ESTALE, as on a network file system whose server is away. Descriptors that are
-// open already work on.
+// A library for LD_PRELOAD. While the file $HEADROOM_FAILING_WHILE exists,
+// every call that names a path in the folder $HEADROOM_FAILING_FOLDER fails
+// with ESTALE, as on a network file system whose server is away. Descriptors
+// that are open already work on.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -46,30 +46,28 @@ mode_t mode_in(int flags, va_list list) {
 }  // namespace
 
 // The functions of the C library that are replaced, by their results.
-#define OPEN(name)                                             \
-  int name(const char* path, int flags, ...) {                 \
-    va_list list;                                              \
-    va_start(list, flags);                                     \
-    const mode_t mode = mode_in(flags, list);                  \
-    va_end(list);                                              \
-    static const auto call = real<int(const char*, int, ...)>( \
-        #name);                                                \
-    return fails(path) ? -1 : call(path, flags, mode);         \
+#define OPEN(name)                                                    \
+  int name(const char* path, int flags, ...) {                        \
+    va_list list;                                                     \
+    va_start(list, flags);                                            \
+    const mode_t mode = mode_in(flags, list);                         \
+    va_end(list);                                                     \
+    static const auto call = real<int(const char*, int, ...)>(#name); \
+    return fails(path) ? -1 : call(path, flags, mode);                \
   }
-#define OPENAT(name)                                                \
-  int name(int at, const char* path, int flags, ...) {              \
-    va_list list;                                                   \
-    va_start(list, flags);                                          \
-    const mode_t mode = mode_in(flags, list);                       \
-    va_end(list);                                                   \
-    static const auto call = real<int(int, const char*, int, ...)>( \
-        #name);                                                     \
-    return fails(path) ? -1 : call(at, path, flags, mode);          \
+#define OPENAT(name)                                                       \
+  int name(int at, const char* path, int flags, ...) {                     \
+    va_list list;                                                          \
+    va_start(list, flags);                                                 \
+    const mode_t mode = mode_in(flags, list);                              \
+    va_end(list);                                                          \
+    static const auto call = real<int(int, const char*, int, ...)>(#name); \
+    return fails(path) ? -1 : call(at, path, flags, mode);                 \
   }
-#define ONE(type, name, failure, Rest, rest)                           \
-  type name(const char* path Rest) {                                   \
-    static const auto call = real<decltype(name)>(#name);              \
-    return fails(path) ? failure : call(path rest);                    \
+#define ONE(type, name, failure, Rest, rest)              \
+  type name(const char* path Rest) {                      \
+    static const auto call = real<decltype(name)>(#name); \
+    return fails(path) ? failure : call(path rest);       \
   }
 #define COMMA ,
 

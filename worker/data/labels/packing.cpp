@@ -11,6 +11,7 @@
 #include "parallel/base/parallel_for.h"
 #include "parallel/base/units.h"
 #include "worker/data/labels/file_list.h"
+#include "worker/data/packs/pack_index.h"
 #include "worker/data/packs/pack_writer.h"
 #include "worker/data/packs/packed_file.h"
 

@@ -185,9 +185,14 @@ TEST(ChildProcess, ItDiesWithItsParent) {
 }
 
 TEST(ChildProcess, AProcessThatItLeavesBehindDoesNotDelayItsEnd) {
-  for (const std::string left : {"sleep 30", "yes"}) {
+  // `yes` fills the pipe faster than its lines are taken.
+  for (const std::string left : {"sleep 30", "yes $(printf %01000d 0)"}) {
     const auto begin = std::chrono::steady_clock::now();
-    ChildProcess child(shell("echo ready; " + left + " & exit 3"));
+    ChildOptions options = shell("echo ready; " + left + " & exit 3");
+    options.on_line = [](const ChildLine&) {
+      std::this_thread::sleep_for(milliseconds(5));
+    };
+    ChildProcess child(options);
     EXPECT_EQ(child.wait(seconds(20)), 3);
     EXPECT_NE(child.last_words(), "");
     EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(10));
