@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "configs/yaml/line_reader.h"
+#include "parallel/base/regular_file.h"
 
 namespace headroom::configs {
 
@@ -38,9 +39,7 @@ fs::path voc_folder_of(const fs::path& split) {
 std::vector<std::string> voc_class_names(const fs::path& folder) {
   std::set<std::string> names;
   std::error_code error;
-  fs::directory_iterator entry(folder / "Annotations", error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    const fs::path& file = entry->path();
+  for (const fs::path& file : entries_of(folder / "Annotations", error)) {
     std::error_code unreadable;
     const uintmax_t bytes = fs::file_size(file, unreadable);
     if (file.extension() != ".xml" || unreadable ||

@@ -8,6 +8,7 @@
 
 #include "deploy/records/run_lines.h"
 #include "parallel/base/event_kinds.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 
@@ -73,14 +74,12 @@ std::string last_step_text(const fs::path& run_directory) {
 std::vector<Picture> pictures_in(const fs::path& run_directory) {
   std::vector<Picture> pictures;
   std::error_code error;
-  fs::directory_iterator entry(run_directory, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
+  for (const fs::path& file : entries_of(run_directory, error)) {
+    const std::string name = file.filename().string();
     if (!name.ends_with(".png") && !name.ends_with(".jpg")) continue;
     struct stat status {};
     // A symbolic link could point to any file.
-    if (::lstat(entry->path().c_str(), &status) != 0 ||
-        !S_ISREG(status.st_mode)) {
+    if (::lstat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
       continue;
     }
     pictures.push_back({name, static_cast<int64_t>(status.st_size),

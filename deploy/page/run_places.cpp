@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 
 namespace headroom::page {
@@ -24,15 +25,14 @@ bool is_run(const fs::path& folder) {
 void find_runs(const fs::path& folder, const std::string& below, int levels,
                std::vector<RunPlace>& places) {
   std::error_code error;
-  fs::directory_iterator entry(folder, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+  for (const fs::path& entry : entries_of(folder, error)) {
     std::error_code ignored;
-    if (!fs::is_directory(entry->symlink_status(ignored))) continue;
-    const std::string id = below + entry->path().filename().string();
-    if (is_run(entry->path())) {
-      places.push_back({id, entry->path()});
+    if (!fs::is_directory(fs::symlink_status(entry, ignored))) continue;
+    const std::string id = below + entry.filename().string();
+    if (is_run(entry)) {
+      places.push_back({id, entry});
     } else if (levels > 1) {
-      find_runs(entry->path(), id + "/", levels - 1, places);
+      find_runs(entry, id + "/", levels - 1, places);
     }
   }
 }

@@ -1,7 +1,7 @@
 // RunShelf: the runs of a page. Each answer about a run is made at most once a
 // second, for all readers. Answers are shared texts, so a slow reader needs no
-// copy of its own. The memory is bounded: a run that nobody has asked for
-// lately is forgotten, and read again when it is asked for.
+// copy of its own. The memory is bounded: the runs whose answers are oldest are
+// dropped, and read again when a reader asks for them.
 //
 // Threads: any; a mutex lets one thread at a time read.
 #pragma once

@@ -129,13 +129,13 @@ std::vector<int64_t> checkpoints_in(
   std::vector<int64_t> steps;
   std::error_code error;
   if (fs::exists(run_directory / run_files::kOlderRun, error)) return steps;
-  fs::directory_iterator entry(run_directory / run_files::kCheckpoints, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+  for (const fs::path& folder :
+       entries_of(run_directory / run_files::kCheckpoints, error)) {
     std::error_code ignored;
-    const std::string name = entry->path().filename().string();
+    const std::string name = folder.filename().string();
     const auto step = name.starts_with("step-") ? parse_whole(name.substr(5), 0)
                                                 : std::nullopt;
-    if (step && fs::exists(entry->path() / run_files::kManifest, ignored)) {
+    if (step && fs::exists(folder / run_files::kManifest, ignored)) {
       steps.push_back(*step);
     }
   }

@@ -89,11 +89,6 @@ bool for_each_line(
   }
 }
 
-int open_to_append(const std::filesystem::path& path) {
-  struct stat status {};
-  return open_regular(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, status);
-}
-
 std::optional<std::string> text_of_file(const std::filesystem::path& path,
                                         uint64_t most, Links links) {
   const RegularFile file(path, links);

@@ -1,5 +1,5 @@
-// RegularFile: the one way to open a file that somebody else may have put
-// there, such as the files of a run folder that was copied or is shared.
+// RegularFile opens a file that another user may have made, such as a file of a
+// run folder that was copied or is shared.
 //
 // Only a regular file is opened: opening a pipe would block until another
 // process opens its other end, and a device such as /dev/zero has no end.
@@ -62,10 +62,6 @@ inline constexpr size_t kLongestLine = 16 << 20;
 bool for_each_line(
     const RegularFile& file,
     const std::function<bool(std::string_view line, bool is_whole)>& take);
-
-// Opens a regular file for appending, and makes it if it is missing; a link is
-// refused. Returns the descriptor, or -1.
-int open_to_append(const std::filesystem::path& path);
 
 // The text of a regular file; nullopt if it cannot be read, or if it has more
 // than `most` bytes (EFBIG).

@@ -18,6 +18,7 @@
 #include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
 #include "parallel/base/checksum.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
 #include "worker/data/codecs/image.h"
 
@@ -429,14 +430,16 @@ void DetectionJournal::fail() const {
 std::vector<UnfinishedRun> unfinished_runs(const fs::path& folder,
                                            bool only_there) {
   std::vector<UnfinishedRun> runs;
-  if (only_there) add_unfinished(folder, runs);
-  std::error_code error;
-  for (fs::directory_iterator entry(folder.parent_path(), error), end;
-       !only_there && !error && entry != end; entry.increment(error)) {
-    std::error_code ignored;
-    if (is_numbered(entry->path(), folder.filename().string()) &&
-        entry->is_directory(ignored)) {
-      add_unfinished(entry->path(), runs);
+  if (only_there) {
+    add_unfinished(folder, runs);
+  } else {
+    std::error_code error;
+    for (const fs::path& entry : entries_of(folder.parent_path(), error)) {
+      std::error_code ignored;
+      if (is_numbered(entry, folder.filename().string()) &&
+          fs::is_directory(entry, ignored)) {
+        add_unfinished(entry, runs);
+      }
     }
   }
   std::ranges::stable_sort(runs,

@@ -196,6 +196,11 @@ bool are_fractions(std::span<const BoxExtent> boxes) {
   return has_parts;
 }
 
+BoxExtent pixels_of_fractions(const BoxExtent& box, codecs::ImageSize size) {
+  return {box.x1 * size.width, box.y1 * size.height, box.x2 * size.width,
+          box.y2 * size.height};
+}
+
 void BoxRules::in_units_of(std::span<const BoxExtent> boxes,
                            codecs::ImageSize stated, codecs::ImageSize image,
                            const std::string& path) {

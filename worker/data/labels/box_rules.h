@@ -61,6 +61,9 @@ bool shows_enough(const std::vector<PixelRing>& parts,
 // fractions of their images.
 bool are_fractions(std::span<const BoxExtent> boxes);
 
+// A box in fractions of an image, in pixels of an image of size `size`.
+BoxExtent pixels_of_fractions(const BoxExtent& box, codecs::ImageSize size);
+
 class BoxRules {
  public:
   explicit BoxRules(LabelFile& result) : result_(result) {}
@@ -79,7 +82,7 @@ class BoxRules {
   //   not fit is out of date and not used.
   void in_units_of(std::span<const BoxExtent> boxes, codecs::ImageSize stated,
                    codecs::ImageSize image, const std::string& path);
-  // The same without the test for fractions, for boxes that are pixels.
+  // Like in_units_of(), for boxes that are known to be in pixels.
   void labelled_at(codecs::ImageSize stated, codecs::ImageSize image,
                    const std::string& path, std::span<const BoxExtent> boxes);
 

@@ -289,7 +289,7 @@ void replace_not_finite(std::string& text) {
 }
 
 // Throws for a file of another program, with its name.
-void refuse_known_format(const fs::path& file, std::string_view text) {
+void refuse_other_json(const fs::path& file, std::string_view text) {
   const KnownFormat* const format = known_format(text);
   if (format == nullptr) return;
   refuse(file, "",
@@ -305,14 +305,14 @@ Handler parse(const fs::path& file, bool keep_outlines, bool wants_list) {
   try {
     parse_json_events(text, line, handler);
   } catch (const Error&) {
-    refuse_known_format(file, text);
+    refuse_other_json(file, text);
     throw;
   }
   const bool is_expected =
       wants_list
           ? handler.is_list
           : !handler.is_list && handler.has_images && handler.has_categories;
-  if (!is_expected) refuse_known_format(file, text);
+  if (!is_expected) refuse_other_json(file, text);
   return handler;
 }
 

@@ -119,8 +119,7 @@ class CocoLabels : public TableLabels {
       // Outlines have the units of their boxes.
       codecs::ImageSize unit = size;
       if (units_ == Units::kFractions) {
-        *extent = {extent->x1 * size.width, extent->y1 * size.height,
-                   extent->x2 * size.width, extent->y2 * size.height};
+        *extent = pixels_of_fractions(*extent, size);
         unit = {1, 1};
       }
       const size_t before = result.labels.boxes.size();

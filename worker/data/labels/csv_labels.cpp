@@ -220,8 +220,7 @@ class CsvLabels : public TableLabels {
       if (!class_index) continue;
       BoxExtent extent = *box.extent();
       if (are_fractions_) {
-        extent = {extent.x1 * size.width, extent.y1 * size.height,
-                  extent.x2 * size.width, extent.y2 * size.height};
+        extent = pixels_of_fractions(extent, size);
       }
       rules.add_pixels(*class_index, extent, size);
     }
@@ -245,10 +244,7 @@ class CsvLabels : public TableLabels {
     for (size_t i = 0; i < kColumns.size(); ++i) {
       const auto found = std::ranges::find(names, kColumns[i], &Field::text);
       if (found == names.end()) {
-        if (const KnownFormat* format = known_format(line)) {
-          throw Error("data", file_ + " is of " + std::string(format->name),
-                      std::string(format->remedy), ExitCode::kData);
-        }
+        refuse_known_format(file_, line);
         const std::string kind = to_string(foreign_kind(line));
         throw Error("data",
                     file_ + " has no column '" + std::string(kColumns[i]) +

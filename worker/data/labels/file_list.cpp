@@ -190,10 +190,7 @@ class Lister {
                   "write the path of an image into each line", ExitCode::kData);
     }
     const std::string text{std::istreambuf_iterator<char>(stream), {}};
-    if (const KnownFormat* format = known_format(text)) {
-      throw Error("data", list.string() + " is of " + std::string(format->name),
-                  std::string(format->remedy), ExitCode::kData);
-    }
+    refuse_known_format(list.string(), text);
     LineReader lines(text);
     while (lines.next()) {
       const std::string line(unquoted(lines.line()));

@@ -10,9 +10,9 @@
 #include <ctime>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include "parallel/base/atomic_file.h"
+#include "parallel/base/regular_file.h"
 
 namespace headroom::labels {
 namespace {
@@ -48,12 +48,9 @@ void remove_unused_beside(const fs::path& used, std::chrono::hours unused) {
   const time_t begin =
       std::time(nullptr) - std::chrono::seconds(unused).count();
   std::error_code error;
-  std::vector<fs::path> old;
-  fs::directory_iterator entry(used.parent_path(), error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    if (is_index_before(entry->path(), begin)) old.push_back(entry->path());
+  for (const fs::path& file : entries_of(used.parent_path(), error)) {
+    if (is_index_before(file, begin)) remove_index_before(file, begin);
   }
-  for (const fs::path& file : old) remove_index_before(file, begin);
 }
 
 IndexLock::IndexLock(const fs::path& index) {

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fstream>
 #include <utility>
 
 #include "configs/yaml/line_reader.h"
+#include "parallel/base/check.h"
+#include "parallel/base/regular_file.h"
 #include "worker/data/labels/box_rules.h"
 
 namespace headroom::labels {
@@ -349,15 +350,30 @@ const KnownFormat* known_format(std::string_view text) {
   return has_train && has_names ? &kDarknet : nullptr;
 }
 
+namespace {
+
+std::optional<NamedFormat> named(const std::string& file,
+                                 std::string_view text) {
+  const KnownFormat* const format = known_format(text);
+  if (format == nullptr) return std::nullopt;
+  return NamedFormat{file + " is of " + std::string(format->name),
+                     std::string(format->remedy)};
+}
+
+}  // namespace
+
+void refuse_known_format(const std::string& file, std::string_view text) {
+  const auto format = named(file, text);
+  if (!format) return;
+  throw Error("data", format->what, format->remedy, ExitCode::kData);
+}
+
 std::optional<NamedFormat> named_format(std::span<const std::string> files) {
   for (const std::string& file : files) {
-    std::ifstream in(file, std::ios::binary);
-    std::string head(kKnownFormatBytes, '\0');
-    in.read(head.data(), static_cast<std::streamsize>(head.size()));
-    head.resize(static_cast<size_t>(in.gcount()));
-    if (const KnownFormat* format = known_format(head)) {
-      return NamedFormat{file + " is of " + std::string(format->name),
-                         std::string(format->remedy)};
+    const RegularFile opened(file, Links::kFollowed);
+    if (auto format =
+            named(file, opened.read(0, kKnownFormatBytes).value_or(""))) {
+      return format;
     }
   }
   return std::nullopt;

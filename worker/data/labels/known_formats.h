@@ -23,6 +23,10 @@ struct KnownFormat {
 // Returns nullptr if it is none of the formats of other programs.
 const KnownFormat* known_format(std::string_view text);
 
+// Throws Error (exit 4), "FILE is of LabelMe", if known_format() knows the
+// beginning of a file.
+void refuse_known_format(const std::string& file, std::string_view text);
+
 inline constexpr size_t kKnownFormatBytes = 64 << 10;  // enough for the above
 
 // Reads the beginning of the files and returns the first that is one of these
@@ -79,7 +83,7 @@ bool are_plain_rows(std::span<const std::string> texts);
 // header of DOTA.
 bool is_no_row(std::string_view line);
 
-// The words of a row, separated by blanks.
+// Splits a row at its blanks.
 std::vector<std::string_view> words_of(std::string_view row);
 
 }  // namespace headroom::labels

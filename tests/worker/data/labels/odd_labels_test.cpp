@@ -213,7 +213,7 @@ std::vector<Odd> odd_sets() {
       {"yolo with a negative width",
        {{"labels/%d.txt", "1 .3 .5 -.4 .5\n"}},
        "4 negative size"},
-      // Labels that nobody reads.
+      // Label files that no image reads.
       {"labels in capitals beside images",
        {{"images/%d.TXT", "1 .3 .5 .4 .5"}},
        "no image reads",

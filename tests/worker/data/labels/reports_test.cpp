@@ -130,7 +130,7 @@ const std::vector<Report>& reports() {
       {"11-voc-swapped", kDrawn, {"8 negative size", "box kept"}},
       {"24-coco-odd/negative.yaml", kDrawn, {"8 negative size", "box kept"}},
       {"07-coco-no-bbox", kDrawn, {"8 no box"}},
-      // Labels that nobody reads.
+      // Label files that no image reads.
       {"14a-upper-TXT",
        kRefused,
        {"4 label file that no image reads", "train0.TXT", "train0.txt"}},
