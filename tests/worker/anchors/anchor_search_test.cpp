@@ -9,7 +9,8 @@
 namespace headroom::anchors {
 namespace {
 
-// `count` boxes around each of `shapes`, a tenth larger or smaller.
+// Makes `count` boxes for each of `shapes`; a side differs from the shape's by
+// at most a tenth.
 std::vector<BoxSize> boxes_around(const std::vector<Anchor>& shapes,
                                   int64_t count) {
   sampling::RandomStream random(5, 0, 0,
@@ -63,8 +64,8 @@ TEST(AnchorSearch, FitsEveryBoxAndBeatsKMeans) {
   EXPECT_TRUE(std::is_sorted(
       found.begin(), found.end(),
       [](const Anchor& a, const Anchor& b) { return area(a) < area(b); }));
-  // Only the draws of the clusters matter; mutations never lower the fitness,
-  // except by hundredths of a pixel.
+  // k_means() gets the same random draws as the search. The mutations that
+  // follow it never lower the fitness, except by hundredths of a pixel.
   sampling::RandomStream random(0, 0, 0, sampling::RandomPurpose::kAnchors);
   const double before =
       fit_of(k_means(boxes, 6, 30, random, 1), boxes, 4, 1).fitness;

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 
 std::string one(double) { return "1"; }
 
-// Pixels of that colour, and the rectangle around them.
+// The number of pixels of one colour, and the rectangle around them.
 struct Found {
   int count = 0;
   cv::Rect around;
@@ -97,7 +97,8 @@ TEST(MatrixChart, ValuesAreShadesInTheirPlaces) {
   chart.values = {{1, 0}, {0, 0.001}};
   const cv::Mat picture = draw_matrix_chart(chart);
   const Found darkest = find(picture, {8, 48, 107});
-  // A quarter of the square, and the end of the scale beside it.
+  // The darkest shade fills a quarter of the square, and the end of the scale
+  // beside the square.
   EXPECT_GT(darkest.count, 400 * 400);
   EXPECT_LT(darkest.around.x, 250);
   EXPECT_LT(darkest.around.y, 100);
@@ -125,7 +126,7 @@ cv::Mat area_chart(std::vector<AreaPanel> panels) {
                           .panels = std::move(panels)});
 }
 
-// Pixels of a part's colour below row `from` and above row `to`.
+// Counts the pixels of a part's colour from row `from` to row `to`.
 int count(const cv::Mat& picture, size_t part, int from, int to) {
   return find(picture.rowRange(from, to), chart_colour(part)).count;
 }

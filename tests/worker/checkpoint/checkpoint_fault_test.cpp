@@ -1,9 +1,10 @@
-// Checkpoints under faults: one byte that differs anywhere is found and the one
-// before is used; a process that is killed at any moment of writing leaves a
-// newest one that is at most one behind and loads to the bit.
+// Checkpoints under faults. If any byte of the newest checkpoint is damaged,
+// the damage is found and the checkpoint before it is loaded. If the writing
+// process is killed at any moment, the newest whole checkpoint is at most one
+// step old and loads bit for bit.
 //
-// The writer is the real one, in a process of its own. The suites named Slow
-// run with the label `slow`.
+// The real CheckpointSaver writes, in a process of its own. The suites named
+// Slow run with the label `slow`.
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
@@ -42,7 +43,8 @@ fs::path fresh_folder() {
   return folder;
 }
 
-// yolov5n on one process, in a committed state that depends on a number.
+// The committed state of yolov5n on one process; a step number determines all
+// its values.
 class NumberedState {
  public:
   NumberedState()
@@ -64,7 +66,8 @@ class NumberedState {
     }
     state_->counters.committed_steps = step;
   }
-  // All state except the padding between tensors, which no file has.
+  // Compares the whole state except the padding between tensors, which is not
+  // saved.
   bool is(int64_t step) const {
     const auto buffers = state_->buffers();
     for (size_t i = 0; i < buffers.size(); ++i) {
@@ -129,8 +132,8 @@ void damage(int times) {
   std::mt19937_64 random(20261122);
   int found = 0;
   for (int i = 0; i < times; ++i) {
-    // Three fifths anywhere in the state, the rest in its header and in the
-    // manifest.
+    // Three of five bytes are anywhere in the state's file, one is in the
+    // header of that file, one in the manifest.
     const auto& [name, size] = places[static_cast<size_t>(
         std::max<int64_t>(0, static_cast<int64_t>(random() % 5) - 2))];
     const auto offset =
@@ -163,7 +166,8 @@ TEST(Slow, EveryDamagedByteIsFound) { damage(500); }
 
 // --- killed during writing ---
 
-// Shared by the writing process and the one that kills it.
+// The steps whose checkpoints were begun and done; shared by the writing
+// process and the process that kills it.
 struct Written {
   std::atomic<int64_t> begun{0};
   std::atomic<int64_t> done{0};
@@ -186,7 +190,7 @@ class SharedWritten {
   Written* written_;
 };
 
-// Writes one checkpoint after the other, until it is killed.
+// Writes one checkpoint after the other, until the process is killed.
 [[noreturn]] void write_for_good(const fs::path& folder, NumberedState& state,
                                  int64_t first, Written& written) {
   CheckpointSaver saver({folder, "{}", 2, true}, state.state(), state.mesh());
@@ -213,7 +217,7 @@ void kill_at_random(int times) {
   NumberedState state;
   SharedWritten written;
   std::mt19937_64 random(20261122);
-  double longest = 0.1;  // seconds that one took
+  double longest = 0.1;  // seconds that one checkpoint took
   int behind = 0, unfinished = 0;
   int64_t newest = 0;
   for (int i = 0; i < times; ++i) {
@@ -223,7 +227,7 @@ void kill_at_random(int times) {
     const pid_t child = ::fork();
     if (child == 0) write_for_good(folder, state, newest + 1, *written);
     ASSERT_GT(child, 0);
-    // Killed while the second one is written, or later.
+    // The process is killed while it writes its second checkpoint, or later.
     const Clock::time_point start = Clock::now();
     while (written->done == newest &&
            Clock::now() - start < std::chrono::seconds(60)) {
@@ -250,7 +254,7 @@ void kill_at_random(int times) {
     EXPECT_GE(newest, begun - 1);
     EXPECT_TRUE(state.is(newest));
     behind += newest < begun ? 1 : 0;
-    // Only the one that was being written is refused.
+    // Only the checkpoint that was being written may be refused.
     EXPECT_LE(result.damaged.size(), 1u);
     newest = begun;  // so that a number is not written twice
   }
@@ -268,7 +272,7 @@ TEST(Slow, AWriterKilledAtTwoHundredMoments) { kill_at_random(200); }
 }  // namespace
 }  // namespace headroom::checkpoint
 
-// Forks: no thread of LibTorch may exist.
+// The tests fork, so LibTorch must not have started any thread.
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   at::set_num_threads(1);

@@ -1,6 +1,7 @@
-// Checkpoints in the background of training: their bytes equal those of one
-// that training waits for, under any layout; and what happens where the disk,
-// the memory or the time is short.
+// Checkpoints that are written in the background of training. Under any layout
+// their files equal those of a checkpoint for which training waits. Other tests
+// cover a full disk, too little memory, and a checkpoint that is due before the
+// previous one is written.
 #include "worker/checkpoint/checkpoint_saver.h"
 
 #include <ATen/ops/arange.h>
@@ -73,7 +74,8 @@ TEST(BackgroundWriter, RunsAtTheLowestPriority) {
   EXPECT_LT(::getpriority(PRIO_PROCESS, 0), 19);
 }
 
-// A thread of lowest priority may never run.
+// A thread of the lowest priority may never get processor time, so the thread
+// that waits for the job runs the rest of the job.
 TEST(BackgroundWriter, TheWaitingThreadRunsTheRest) {
   BackgroundWriter writer;
   std::promise<void> begun, released;
@@ -189,7 +191,8 @@ TEST_F(CheckpointSavers, WriteTheStateAsItWasWhenTheyBegan) {
   EXPECT_TRUE(run.saver.take_outcomes().empty());
 }
 
-// A saver may still copy it.
+// The state must announce each change before it makes the change, because a
+// saver may still be copying the state.
 TEST_F(CheckpointSavers, AStateReportsEachChangeBeforeIt) {
   Alone run(options());
   const std::vector<std::function<void()>> changes = {
@@ -227,7 +230,8 @@ TEST_F(CheckpointSavers, KeepTheNewest) {
 TEST_F(CheckpointSavers, OneThatIsDueWhileOneIsWrittenIsSkipped) {
   Alone run(options());
   int64_t step = 0, begun = 0, skipped = 0;
-  // The thread has just been started when the next one is due.
+  // The second begin() follows the first at once, so the first checkpoint is
+  // usually still being written.
   while (skipped == 0 && step < 200) {
     fill(run.state, ++step);
     ++(run.saver.begin({}) == Answer::kBegun ? begun : skipped);
@@ -279,7 +283,8 @@ struct SaverLayout {
   int zero_stage = 0;
 };
 
-// Written by the ranks that hold parts, from the copies that buddies get.
+// Each rank writes the parts that it holds. If the state is divided, a rank
+// writes from the copy that it makes for its buddy.
 TEST_F(CheckpointSavers, AnyLayoutWritesTheSameBytes) {
   {
     Alone run(options());

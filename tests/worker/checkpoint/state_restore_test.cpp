@@ -1,5 +1,5 @@
-// The choice of the step from which a new generation continues, and states as
-// messages.
+// How a new generation chooses the step from which it continues, and how a
+// state is sent as a message.
 #include "worker/checkpoint/state_restore.h"
 
 #include <ATen/ops/equal.h>
@@ -32,7 +32,8 @@ TEST(ChooseState, ALostShardMeansOneStepBackForAll) {
   const HeldRange first = {"parameters", 0, 0, 5},
                   second = {"parameters", 0, 5, 5},
                   layer_3 = {"parameters", 3, 0, 6};
-  // Rank 0 has its own two versions, and the older one of the lost rank.
+  // Rank 0 offers both versions of its own shard, but only the older version of
+  // the lost rank's shard.
   const auto choice = choose_state(
       kNeeded, {offer(0, 0, 8, {first, layer_3}),
                 offer(0, 1, 7, {first, layer_3}), offer(0, 2, 7, {second})});

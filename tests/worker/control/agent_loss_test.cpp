@@ -13,8 +13,8 @@
 namespace headroom::agent_loss {
 namespace {
 
-// A worker with something to save: writes "i" when it ignored a signal that
-// does not mean its agent's end, "l" when it detected that end.
+// A worker that has a state to save. It writes "i" when it ignored a signal
+// that does not mean its agent's end, and "l" when it detected that end.
 void be_worker(int output, int to_agent) {
   prctl(PR_SET_PDEATHSIG, SIGUSR1);
   install();
@@ -50,7 +50,7 @@ TEST(AgentLoss, DiffersFromOtherSignalsOfThatNumber) {
   EXPECT_EQ(said, "il");
 }
 
-// Its agent lives and sends the signal.
+// Here the agent is alive and sends the signal itself.
 TEST(AgentLoss, AnAgentsSignalDiffersFromThoseOfOtherSenders) {
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);
@@ -58,8 +58,8 @@ TEST(AgentLoss, AnAgentsSignalDiffersFromThoseOfOtherSenders) {
   ASSERT_GE(worker, 0);
   if (worker == 0) {
     install();
-    // The agent does not hold all of the state: a dead agent would end the
-    // worker.
+    // The agent's workers do not hold the whole state, so the worker would end
+    // at once if the agent were dead.
     const Reprieve reprieve(false);
     char said = write(fds[1], "r", 1) == 1 ? 'n' : '?';
     for (int i = 0; i < 500 && !has_happened(); ++i) {

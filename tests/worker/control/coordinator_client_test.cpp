@@ -62,8 +62,8 @@ TEST(CoordinatorClient, ARefusalIsAnErrorWithTheCoordinatorsText) {
               ThrowsMessage<Error>(HasSubstr("has joined already")));
 }
 
-// A generation may take minutes to form: a worker that waits for it is not
-// stuck, and must not count as stuck once it exists.
+// A generation may take minutes to form. A worker that waits for it is not
+// stuck, and must not count as stuck when the generation begins.
 TEST(CoordinatorClient, AWorkerThatWaitsForAnAssignmentIsNotStuck) {
   LocalRun run(2);
   const auto w0 = run.worker(0);
@@ -137,7 +137,8 @@ TEST(CoordinatorClient, WithoutACoordinatorTrainingGoesOnForAWhile) {
   const auto w0 = run->worker(0);
   w0->next_assignment();
   const std::string address = run->server->address();
-  // Stopped without a farewell: the port has no listener any more.
+  // The server stops without telling the worker, and nothing listens on its
+  // port any more.
   run->server->stop();
   run.reset();
   const auto begin = std::chrono::steady_clock::now();

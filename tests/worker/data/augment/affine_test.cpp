@@ -71,7 +71,8 @@ TEST(Affine, DrawsStayInTheirRanges) {
   EXPECT_GT(furthest, 9.9);
 }
 
-// Turned by 90 degrees: a point right of the centre is moved above it.
+// A rotation by 90 degrees moves a point from the right of the centre to above
+// the centre.
 TEST(Affine, RotatesAsOpenCvDoes) {
   Warp warp;
   warp.matrix = cv::Matx33d(0, 1, 0, -1, 0, 100, 0, 0, 1);
@@ -97,12 +98,13 @@ TEST(Affine, BoxesThatAreTooSmallAreDropped) {
     return warp_boxes({box}, warp, {100, 100}).size();
   };
   const Warp same;
-  EXPECT_EQ(left({0, 10, 10, 12, 40}, same), 0u);  // 2 px wide: not more
+  EXPECT_EQ(left({0, 10, 10, 12, 40}, same), 0u);  // not more than 2 px wide
   EXPECT_EQ(left({0, 10, 10, 12.1, 40}, same), 1u);
   EXPECT_EQ(left({0, 95, 0, 195, 50}, same), 0u);  // 5 % left
   EXPECT_EQ(left({0, 85, 0, 185, 50}, same), 1u);  // 15 % left
   EXPECT_EQ(left({0, 200, 200, 250, 250}, same), 0u);
-  // A smaller box is compared with its scaled area, so it stays.
+  // The box is compared with its scaled area, so a box that the warp shrinks
+  // stays.
   EXPECT_EQ(left({0, 10, 10, 90, 90}, scaled(0.2)), 1u);
   Warp thin;
   thin.matrix(1, 1) = 0.025;

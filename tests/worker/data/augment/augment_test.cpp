@@ -110,12 +110,12 @@ TEST_F(Augment, ValidationDoesNotEnlarge) {
   });
   const NetworkSample made = make_validation_sample(0, 96, 96, {0, 96}, small);
   EXPECT_EQ(made.source, (codecs::ImageSize{20, 30}));
-  EXPECT_EQ(made.ratio, 2);  // of the loading
+  EXPECT_EQ(made.ratio, 2);  // the loader enlarges the image
   EXPECT_EQ(made.pad_x, 18);
   EXPECT_EQ(made.pad_y, 28);
   EXPECT_TRUE(same_pixels(made.pixels(cv::Rect(18, 28, 60, 40)).clone(),
                           test_picture(40, 60, 1)));
-  // Maps from the network's image back to the source.
+  // The box is mapped from the network's image back to the source.
   const labels::NormalizedBox& box = made.boxes.at(0);
   EXPECT_NEAR((box.cx * 96 - made.pad_x) / made.ratio, 0.5 * 30, 1e-5);
   EXPECT_NEAR((box.cy * 96 - made.pad_y) / made.ratio, 0.5 * 20, 1e-5);

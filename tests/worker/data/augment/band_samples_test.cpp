@@ -1,5 +1,6 @@
-// Augmentation changes all bands alike: if every band is the same picture, it
-// stays so, and equals that of gray; changes of colour are left out.
+// Augmentation changes all bands alike: if all bands of an image are equal,
+// they stay equal, and each equals the augmented gray image. Changes of colour
+// are left out.
 #include <gtest/gtest.h>
 
 #include <opencv2/core.hpp>
@@ -104,7 +105,7 @@ TEST(BandFiles, AreLoadedResizedAndCut) {
   loader::ImageStore::Options options;
   options.height = options.width = 64;
   options.limits.bands = kBands;
-  options.training = false;  // by area averages where it shrinks
+  options.training = false;  // images are shrunk by area averages
   loader::ImageStore store(dataset, options);
   for (int64_t sample = 0; sample < 2; ++sample) {
     const LoadedImage image = store.load(sample, codecs::kAllRows);
@@ -126,7 +127,7 @@ TEST(BandFiles, AreLoadedResizedAndCut) {
   EXPECT_TRUE(
       same_pixels(cut, large(cv::Rect(static_cast<int>(window.x),
                                       static_cast<int>(window.y), 64, 64))));
-  // One that becomes unreadable is gray in all bands.
+  // An image that becomes unreadable is gray in all bands.
   folder.write("images/1.tif", "no image");
   const LoadedImage broken = store.load(0, codecs::kAllRows);
   EXPECT_NE(broken.fault, "");

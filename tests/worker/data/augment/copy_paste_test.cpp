@@ -63,19 +63,21 @@ TEST(CopyPaste, NoBoxIsHiddenByThreeTenthsOfItsArea) {
     sampling::RandomStream draws = draws_of(0);
     return !draw_pastes(1, 100, objects, boxes, draws).empty();
   };
-  // The mirrored box is 80 to 90, 10 to 20.
+  // The mirrored box extends from 80 to 90 in x and from 10 to 20 in y.
   EXPECT_TRUE(is_pasted({1, 50, 10, 79, 20}));
   EXPECT_TRUE(is_pasted({1, 80, 10, 90, 44})) << "10 of 34 rows";
   EXPECT_FALSE(is_pasted({1, 80, 10, 90, 43})) << "10 of 33 rows";
   EXPECT_FALSE(is_pasted({1, 84, 14, 86, 16})) << "all of it";
   EXPECT_TRUE(is_pasted({1, 0, 0, 100, 100})) << "a hundredth";
-  // Its own mirror image hides it.
+  // An object in the middle is not pasted, because its mirror image would hide
+  // the object itself.
   const std::vector<OutlinedBox> middle{{0, rectangle(45, 10, 55, 20)}};
   std::vector<labels::PixelBox> boxes{{0, 45, 10, 55, 20}};
   sampling::RandomStream draws = draws_of(0);
   EXPECT_TRUE(draw_pastes(1, 100, middle, boxes, draws).empty());
   EXPECT_EQ(boxes.size(), 1u);
-  // Pasted objects count too: of two alike one is pasted.
+  // Pasted objects must not be hidden either, so only one of two overlapping
+  // objects is pasted.
   const std::vector<OutlinedBox> twins{{0, rectangle(10, 10, 20, 20)},
                                        {1, rectangle(11, 10, 21, 20)}};
   boxes = {{0, 10, 10, 20, 20}, {1, 11, 10, 21, 20}};
@@ -97,7 +99,7 @@ TEST(CopyPaste, PixelsUnderTheMirroredOutlineAreThoseOfTheObject) {
           << x << " " << y;
     }
   }
-  // A call for some rows gives those of the whole.
+  // A call for some rows gives the same pixels as a call for all rows.
   cv::Mat rows = before.rowRange(17, 25).clone();
   paste_mirrored(rows, 17, outlines);
   EXPECT_TRUE(same_pixels(rows, pixels.rowRange(17, 25)));
@@ -106,7 +108,7 @@ TEST(CopyPaste, PixelsUnderTheMirroredOutlineAreThoseOfTheObject) {
 TEST(CopyPaste, LinesThereAndBackJoinPartsAndOverlapsAreNoSource) {
   const cv::Mat before = test_picture(20, 40, 2);
   cv::Mat pixels = before.clone();
-  // Two squares, joined; they are each other's mirror images.
+  // One outline joins two squares, which are mirror images of each other.
   PixelOutline parts = rectangle(4, 4, 10, 10);
   parts.push_back(parts[0]);
   for (const cv::Point2d& point : rectangle(30, 4, 36, 10)) {
@@ -175,8 +177,8 @@ TEST_F(CopyPasteSamples, TheDiamondIsInTheMosaicOnceMore) {
 
   Mosaic pasted = plain;
   sampling::RandomStream draws = draws_of(0);
-  // The objects at the right are at the mirrored positions of those at the
-  // left: 118 to 106; theirs are at 74 to 86. None hides another.
+  // The objects are at x 10 to 22 and 74 to 86. Their mirror images, at x 106
+  // to 118 and 42 to 54, hide no box.
   const auto outlines =
       draw_pastes(1, 128, pasted.outlines, pasted.boxes, draws);
   ASSERT_EQ(outlines.size(), 4u);
@@ -237,7 +239,8 @@ TEST_F(CopyPasteSamples, ARankMakesItsRowsOfTheSameSample) {
   EXPECT_GT(differ, 20);
 }
 
-// All other draws are unchanged, and so is every bit.
+// If images have boxes but no outlines, copy_paste changes no other draw, and
+// the samples are equal in every bit.
 TEST_F(CopyPasteSamples, BoxesAloneAreUnaffected) {
   outlined_ = false;
   configs::Hyperparameters hyp;

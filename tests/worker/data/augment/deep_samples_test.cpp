@@ -1,5 +1,6 @@
-// Augmentation of 16 bits: each change moves and blends levels as it does those
-// of 8 bits, with 257 times the resolution; changes of colour are left out.
+// Augmentation of 16-bit images: each change moves and blends levels as it does
+// in 8-bit images, with 257 times the resolution. Changes of colour are left
+// out.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace {
 class DeepSamples : public SampleFixture,
                     public ::testing::WithParamInterface<int> {
  protected:
-  // Images of 8 bits, those times 257, or those with random low bits.
+  // Images of 8 bits, the same images times 257, or these with random low bits.
   enum class Kind { kBytes, kWide, kDeep };
 
   static Draw draw(Kind kind) {
@@ -45,8 +46,8 @@ class DeepSamples : public SampleFixture,
     return with_pixels(planned(draw(kind), type_of(kind), sample, hyp));
   }
 
-  // A level of a picture, in double: from the four neighbours of the position,
-  // gray outside of tiles.
+  // Computes a level of the warped picture in double: interpolated from the
+  // four neighbours of the source position, gray outside of tiles.
   static double fetched(const PictureRecipe& picture,
                         const kernels::WarpInverse& warp, int x, int64_t y,
                         int band);
@@ -76,10 +77,10 @@ double DeepSamples::fetched(const PictureRecipe& picture,
                   right * level_at(column + 1, row + 1));
 }
 
-// For all draws: warps, mosaics of four and nine, mixed pictures, flips.
+// The samples cover warps, mosaics of four and of nine, mixup and flips.
 TEST_P(DeepSamples, AreTheFloatReferenceRounded) {
   configs::Hyperparameters hyp = everything();
-  hyp.copy_paste = 0;  // it makes one tile of all
+  hyp.copy_paste = 0;  // it merges all tiles into one
   int mixed = 0, mosaics = 0;
   for (int64_t sample = 0; sample < 40; ++sample) {
     const PlannedSample plan =
@@ -119,8 +120,8 @@ TEST_P(DeepSamples, AreTheFloatReferenceRounded) {
   EXPECT_GT(mosaics, 20);
 }
 
-// Also with pasting and blurs; changes of colour are requested, and applied to
-// neither.
+// The samples also cover copy-paste and blurs. The 16-bit samples request
+// changes of colour, which must not be applied.
 TEST_P(DeepSamples, GoWhereEightBitsGo) {
   configs::Hyperparameters hyp = everything();
   hyp.blur = hyp.median_blur = 0.5;
@@ -131,8 +132,8 @@ TEST_P(DeepSamples, GoWhereEightBitsGo) {
     const NetworkSample wide = made(Kind::kWide, sample, colourful);
     EXPECT_EQ(wide.boxes, bytes.boxes);
     const cv::Mat expected = times_257(bytes.pixels);
-    // One level of 8 bits for the truncation in mixup, half of one for each
-    // rounding.
+    // The tolerance is one 8-bit level for the truncation in mixup, and half a
+    // level for each rounding.
     EXPECT_LE(
         cv::norm(wide.pixels.reshape(1), expected.reshape(1), cv::NORM_INF),
         2.5 * 257)
@@ -180,7 +181,8 @@ TEST(DeepFiles, AreLoadedRememberedResizedAndCut) {
   loader::ImageStore::Options options;
   options.height = options.width = 64;
   options.limits = index.limits;
-  // Room for one of them, of 64 x 48 pixels and 64 x 43.
+  // The cache has room for one of the two images, of 64 x 48 and 64 x 43
+  // pixels.
   options.cache_bytes = 48 * 64 * 3 * 2;
   loader::ImageStore store(dataset, options);
   const std::vector<cv::Mat> sources = {small, large};

@@ -1,6 +1,6 @@
-// The draws behind a training sample against their specification: each is
-// uniform over its range, and independent of the others of the sample, of the
-// next sample, and of the same sample in the next epoch.
+// The random draws of a training sample have the specified distribution: each
+// is uniform over its range, and independent of the others of the sample, of
+// the next sample, and of the same sample in the next epoch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using Draws = std::map<std::string, double>;
 struct DrawnSample {
   Draws draws;
   bool upside_down = false, mirrored = false;
-  std::array<int, 4> images{};  // by quarter
+  std::array<int, 4> images{};  // one for each quarter of the mosaic
 };
 
 DrawnSample drawn_sample(int64_t epoch, int64_t sample) {
@@ -49,7 +49,8 @@ DrawnSample drawn_sample(int64_t epoch, int64_t sample) {
   const auto place = [](double value, double low, double high) {
     return (value - low) / (high - low);
   };
-  // The fourth image's corner is the centre; a canvas has its middle at kSide.
+  // The corner of the fourth image is the mosaic's centre. The middle of the
+  // canvas is at (kSide, kSide).
   const cv::Point centre = recipe.picture.tiles.at(3).origin;
   const auto shift = [&](int axis) {
     return warp.matrix(axis, 2) / kSide + warp.scale - 0.5;
@@ -85,7 +86,7 @@ class DrawDistribution : public testing::Test {
     }
   }
   static void TearDownTestSuite() { samples() = {}; }
-  // By epoch, then by number.
+  // Ordered by epoch, then by sample number.
   static std::vector<DrawnSample>& samples() {
     static std::vector<DrawnSample> all;
     return all;
@@ -163,7 +164,8 @@ TEST_F(DrawDistribution, PartnersAreAnyImageAndEveryQuarterIsAlike) {
       own.at(quarter) += image == number;
     }
   }
-  // Its own image once, three of kImages with replacement.
+  // Each mosaic shows the sample's own image once, and three others drawn from
+  // kImages with replacement.
   const double times = 4.0 * kEpochs, deviation = std::sqrt(3.0 * kEpochs);
   for (const double count : shown) EXPECT_NEAR(count, times, 4.5 * deviation);
   const double expected = (1 + 3.0 / kImages) / 4;

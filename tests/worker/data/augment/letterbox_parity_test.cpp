@@ -1,4 +1,5 @@
-// letterbox.json and letterbox.safetensors: geometry and pixels, exact.
+// Geometry and pixels equal those of the reference in letterbox.json and
+// letterbox.safetensors exactly.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -109,8 +110,9 @@ TEST_F(LetterboxParity, ResizedPixels) {
     } else if (target.height <= source.rows && target.width <= source.cols) {
       mine = resize_loaded(source, target, false);
     } else {
-      // Larger in one direction: a shape with a kept aspect never needs it, but
-      // the library must still be the reference's.
+      // The target is larger in one direction only. Loading never needs this,
+      // since it keeps the aspect ratio, but OpenCV must still give the
+      // reference's pixels.
       cv::resize(source, mine, {target.width, target.height}, 0, 0,
                  cv::INTER_AREA);
     }

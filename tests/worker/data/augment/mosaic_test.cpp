@@ -30,7 +30,7 @@ TEST(Mosaic, TilesTouchTheCentreAndAreCutAtTheCanvas) {
             cv::Rect(40, 120, 60, 50));
   EXPECT_EQ(mosaic_tile(3, centre, {50, 60}, kCanvas).canvas,
             cv::Rect(100, 120, 60, 50));
-  // Large ones lose the parts far from the centre.
+  // Large images lose the parts far from the centre.
   const MosaicTile left = mosaic_tile(0, centre, {150, 140}, kCanvas);
   EXPECT_EQ(left.canvas, cv::Rect(0, 0, 100, 120));
   EXPECT_EQ(left.image, cv::Rect(40, 30, 100, 120));
@@ -99,7 +99,7 @@ TEST(Mosaic, PixelsAndBoxesMoveTogether) {
   EXPECT_EQ(canvas.pixels.at<cv::Vec3b>(127, 159)[0], 114);
 }
 
-// If only some rows of the canvas are requested, a tile holds no more.
+// If only some rows of the canvas are requested, a tile holds no other rows.
 TEST(Mosaic, SomeRowsOfTheCanvasAreThoseOfTheWhole) {
   const LoadImage load = [&](int64_t sample) {
     LoadedImage image;
@@ -151,13 +151,14 @@ TEST(MosaicOfNine, ImagesArePushedTowardsTheMiddleOne) {
     return mosaic_tile_of_nine(which, corner, kImage, kCanvas);
   };
   const cv::Point corner(50, 30);
-  // Left above: its last pixel touches the middle place's first corner.
+  // The bottom right corner of the top left image touches the top left corner
+  // of the middle place, before `corner` is subtracted.
   EXPECT_EQ(place(0, corner).canvas,
             cv::Rect(150 - 60 - 50, 100 - 40 - 30, 60, 40));
   EXPECT_EQ(place(4, corner).canvas,
             cv::Rect(150 + 45 - 50, 100 + 30 - 30, 60, 40));
   EXPECT_EQ(place(8, {100, 60}).canvas, cv::Rect(200, 140, 60, 40));
-  // Cut at the canvas's edge, or not on it at all.
+  // A tile is cut at the canvas's edge, or is empty if it lies outside.
   const MosaicTile cut = place(0, {120, 80});
   EXPECT_EQ(cut.canvas, cv::Rect(0, 0, 30, 20));
   EXPECT_EQ(cut.image, cv::Rect(30, 20, 30, 20));

@@ -54,7 +54,8 @@ TEST(PixelChanges, DrawsHaveTheirProbabilitiesAndRanges) {
   }
 }
 
-// Against their definitions, for every size.
+// For every size of the window, the blurs equal the definitions of mean and
+// median.
 template <typename Level>
 void expect_means_and_medians(const cv::Mat& picture) {
   const int bands = picture.channels();
@@ -100,8 +101,7 @@ TEST(PixelChanges, GrayHasOneBrightness) {
   EXPECT_EQ(result.at<cv::Vec3b>(0, 2), (cv::Vec3b{255, 255, 255}));
 }
 
-// A picture of few brightnesses gets more of them; one of a single brightness
-// does not.
+// CLAHE widens the range of brightness of a picture that has few levels.
 TEST(PixelChanges, ClaheSpreadsBrightness) {
   cv::Mat picture(64, 64, CV_8UC3);
   for (int y = 0; y < 64; ++y) {
@@ -116,7 +116,7 @@ TEST(PixelChanges, ClaheSpreadsBrightness) {
     return high - low;
   };
   EXPECT_GT(spread(changed(picture, {.clahe = 4})), 2 * spread(picture));
-  // Smaller than its parts.
+  // This picture is smaller than the grid of parts that CLAHE uses.
   EXPECT_EQ(changed(test_picture(5, 3, 1), {.clahe = 2}).size(),
             cv::Size(3, 5));
 }

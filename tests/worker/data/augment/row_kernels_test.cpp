@@ -53,7 +53,8 @@ TEST_P(RowKernelsTest, ColoursAreThoseOfTheBaseline) {
   }
 }
 
-// The code of a device, one pixel at a time.
+// The row kernels give the same bytes as the code of a device, which changes
+// one pixel at a time.
 TEST_P(RowKernelsTest, ColoursAreThoseOfOnePixelAtATime) {
   sampling::RandomStream draws(3, 0, 0,
                                sampling::RandomPurpose::kSyntheticImage);
@@ -75,10 +76,10 @@ TEST_P(RowKernelsTest, ColoursAreThoseOfOnePixelAtATime) {
   }
 }
 
-// All colours there and back. OpenCV divides by tables of rounded reciprocals,
-// and its way back depends on whether the processor fuses products and sums: so
-// a few values in a hundred differ, by at most the effect of one level of the
-// hue.
+// Converts all colours to HSV and back. OpenCV divides by tables of rounded
+// reciprocals, and its conversion to RGB depends on whether the processor fuses
+// products and sums. So a few values in a hundred differ, by at most the effect
+// of one level of the hue.
 TEST_P(RowKernelsTest, ColoursThereAndBackAreNearOpenCvs) {
   int64_t different = 0, furthest = 0;
   for (int red = 0; red < 256; ++red) {
@@ -106,8 +107,8 @@ TEST_P(RowKernelsTest, EachFactorActsOnItsOwn) {
   EXPECT_EQ(jittered({0, 0, 0}, {2, 2, 2}), (Pixel{0, 0, 0}));
 }
 
-// Two tiles and their surroundings, against the formula on a picture that holds
-// them.
+// Fetches from two tiles and the gray around them equal the formula applied to
+// one picture that holds both tiles.
 TEST_P(RowKernelsTest, FetchesBlendTheVisiblePartsOfTheTiles) {
   sampling::RandomStream draws(2, 0, 0,
                                sampling::RandomPurpose::kSyntheticImage);

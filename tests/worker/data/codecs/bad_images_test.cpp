@@ -1,5 +1,5 @@
-// Every file of ../shared/datasets/badimages gets its verdict, and none of them
-// takes too much memory.
+// Every file of ../shared/datasets/badimages is read, or refused for the
+// expected reason, and none of them takes too much memory.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

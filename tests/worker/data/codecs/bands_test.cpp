@@ -1,7 +1,7 @@
-// TIFFs of any number of bands: every form gives the samples that were written,
-// whole, in rows, in windows and in tiles; other numbers of bands than the
-// model's are refused with both numbers; damage and giant numbers are refused
-// before they take memory.
+// TIFFs of any number of bands. Every form of file gives the samples that were
+// written, as a whole image, as rows, as windows and as tiles. A file whose
+// number of bands differs from the model's is refused with both numbers. Damage
+// and giant sizes are refused before memory is allocated for them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tiffio.h>
@@ -184,22 +184,25 @@ TEST_F(Bands, OtherBandsThanTheModelsAreRefusedWithBothNumbers) {
 TEST_F(Bands, FourSamplesAreBandsOrColoursWithAlpha) {
   const cv::Mat four = test_bands(20, 30, 4, 1);
   TiffForm form{.photometric = PHOTOMETRIC_RGB};
-  // Not marked as alpha: read as RGB by a model of colours.
+  // The fourth sample is not marked as alpha. A model of colours reads the
+  // first three as RGB.
   fs::path file = written(four, form);
   EXPECT_TRUE(same_pixels(decode_image(file).pixels, shown_colours(four)));
   EXPECT_TRUE(same_pixels(decode_image(file, of_bands(4)).pixels, four));
   EXPECT_TRUE(
       same_pixels(decode_image(file, of_bands(kAnyBands)).pixels, four));
-  // Alpha: four bands where four are requested.
+  // The fourth sample is marked as alpha. The file has four bands only if four
+  // bands are requested.
   form.extra = EXTRASAMPLE_ASSOCALPHA;
   file = written(four, form);
   EXPECT_TRUE(same_pixels(decode_image(file, of_bands(4)).pixels, four));
   EXPECT_EQ(decode_image(file, of_bands(kAnyBands)).pixels.channels(), 3);
   EXPECT_EQ(decode_image(file).pixels.channels(), 3);
-  // Not marked as colours: not read as gray.
+  // The samples are not marked as colours. A model of colours must not read the
+  // first of them as gray.
   file = written(four);
   EXPECT_THAT(reason(file, kColours), StartsWith("4 bands, but"));
-  // Three bands without a colour mark are bands for ch: 3.
+  // A model of ch: 3 reads three bands that are not marked as colours.
   const cv::Mat three = test_picture(20, 30, 1);
   file = written(three, {.photometric = PHOTOMETRIC_MINISBLACK});
   EXPECT_TRUE(same_pixels(decode_image(file).pixels, three));
@@ -222,7 +225,7 @@ TEST_F(Bands, OtherSamplesAreRefused) {
             "5 bands of 64" + what + "convert them");
 }
 
-// A data set excludes it at its start, not during a run.
+// A data set leaves out such a file when it is indexed, not during training.
 TEST_F(Bands, GrayOfOtherSamplesIsRefusedByItsHeader) {
   const cv::Mat picture = test_bands(20, 30, 1, 1);
   cv::Mat numbers, doubles;
@@ -245,7 +248,8 @@ TEST_F(Bands, GrayOfOtherSamplesIsRefusedByItsHeader) {
   }
 }
 
-// The tags of the first page, 12 bytes each.
+// Returns the offset of a tag's entry in the directory of the first page. An
+// entry has 12 bytes.
 size_t place_of_tag(const std::string& bytes, uint16_t tag) {
   uint32_t directory = 0;
   std::memcpy(&directory, bytes.data() + 4, 4);
@@ -367,7 +371,8 @@ TEST_F(Bands, VerifyCountsThem) {
                 "5 bands (ch: 5); training leaves out what its model "
                 "does not read\n"));
   EXPECT_THAT(labels::verification_json(splits), HasSubstr("\"bands\":5"));
-  // For all values of a model's ch that accept the file.
+  // The report names for each file all values of a model's ch with which the
+  // file can be read.
   TiffForm rgb{.photometric = PHOTOMETRIC_RGB};
   write_tiff(folder_.path() / "images/d.tif", test_bands(20, 30, 4, 1), rgb);
   rgb.extra = EXTRASAMPLE_ASSOCALPHA;
@@ -396,7 +401,7 @@ TEST_F(Bands, VerifyCountsThem) {
     }
     if (name > "c.bmp") fs::remove(folder_.path() / "images" / name);
   }
-  // With a model of either kind the others are named and left out.
+  // A model of 5 bands leaves out the file of colours, and the report names it.
   labels::IndexOptions options;
   options.limits.bands = 5;
   const labels::IndexedDataset indexed =

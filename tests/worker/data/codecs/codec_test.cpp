@@ -154,7 +154,8 @@ TEST_F(Codecs, PathsThatAreNoRegularFileAreRefused) {
   EXPECT_EQ(decode_image("/dev/zero").reason, "not a regular file");
 }
 
-// Each scan costs a pass over all pixels, though it may have hardly a byte.
+// Each scan costs a pass over all pixels, even if the scan has only a few
+// bytes.
 TEST_F(Codecs, ManyScansAreForSmallPicturesOnly) {
   JpegForm form;
   form.scans = 60;

@@ -1,6 +1,7 @@
-// Files of 16 bits and of float32, read with a range: every kind gives the
-// levels of the range, whole, in rows and in windows; without a range they are
-// reduced to 8 bits; impossible ranges are refused.
+// Files of 16 bits and of float32. With a range, every kind of file gives the
+// levels of the range, as a whole image, as rows and as windows. Without a
+// range, 16 bits are reduced to 8, and float32 is refused. A wrong number of
+// ranges is refused.
 #include "worker/data/codecs/level_reader.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +52,7 @@ cv::Mat deep_picture(int depth, int bands, uint64_t seed) {
   return picture;
 }
 
-// The levels by the range, of colours or bands.
+// Computes the levels that `ranges` give for the picture's colours or bands.
 cv::Mat expected_levels(const cv::Mat& picture, const ValueRanges& ranges,
                         int bands) {
   cv::Mat wide;
@@ -232,7 +233,8 @@ TEST_F(Levels, WithoutARangeSixteenBitsAreReducedAndFloatsRefused) {
   }
 }
 
-// The displayed picture of levels, and its margins.
+// Levels are shown as colours of 8 bits; a plain gray picture of bands is shown
+// in the same gray.
 TEST_F(Levels, AreShownStretched) {
   const cv::Mat colours = test_picture(kHeight, kWidth, 10);
   cv::Mat levels;
