@@ -6,7 +6,8 @@
 
 namespace headroom {
 
-// 256 x 256, RGB: every green by row, every blue by column.
+// An RGB picture of 256 x 256 pixels: green is the row's number, blue the
+// column's.
 inline cv::Mat all_colours_with(int red) {
   cv::Mat picture(256, 256, CV_8UC3);
   for (int green = 0; green < 256; ++green) {

@@ -70,7 +70,7 @@ configs::DataConfig write_data_set(const TemporaryFolder& folder, int count) {
     folder.write("images/" + name + ".bmp",
                  encode_bmp(test_picture(height, width, i)));
     std::string labels;
-    // The first image has a box, so that no data set has none.
+    // The first image always has boxes, so that every data set has some.
     const int64_t boxes = i == 0 ? 2 : draws.below(4);
     for (int64_t box = 0; box < boxes; ++box) {
       const double w = draws.uniform(0.2, 0.6);

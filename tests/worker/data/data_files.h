@@ -15,10 +15,10 @@ namespace headroom {
 using testing::read_bytes;
 using testing::TemporaryFolder;
 
-// RGB noise over a slope, different for each seed.
+// RGB noise added to a gradient of brightness; each seed gives another picture.
 cv::Mat test_picture(int height, int width, uint64_t seed);
 
-// A 24-bit BMP: any picture, without loss.
+// Encodes any picture as a 24-bit BMP, without loss.
 std::string encode_bmp(const cv::Mat& rgb);
 
 // images/train/N.bmp and labels/train/N.txt: `count` pictures of different

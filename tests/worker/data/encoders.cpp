@@ -15,7 +15,7 @@
 namespace headroom {
 namespace {
 
-// A TIFF structure with the one entry.
+// A TIFF structure whose only entry is the orientation.
 std::string exif_with(int orientation) {
   std::string exif("II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0", 18);
   exif.push_back(static_cast<char>(orientation));
@@ -27,7 +27,7 @@ void append(png_structp png, png_bytep data, size_t size) {
       ->append(reinterpret_cast<const char*>(data), size);
 }
 
-// A picture of `components` samples a pixel, derived from `rgb`.
+// A picture with `components` samples per pixel, derived from `rgb`.
 cv::Mat samples_of(const cv::Mat& rgb, int components) {
   cv::Mat samples(rgb.rows, rgb.cols, CV_8UC(components));
   for (int y = 0; y < rgb.rows; ++y) {
@@ -46,7 +46,7 @@ std::string encode_jpeg(const cv::Mat& rgb, const JpegForm& form) {
   const cv::Mat samples = samples_of(rgb, form.components);
   jpeg_compress_struct info{};
   jpeg_error_mgr error{};
-  info.err = jpeg_std_error(&error);  // ends the test program
+  info.err = jpeg_std_error(&error);  // an error ends the test program
   jpeg_create_compress(&info);
   unsigned char* data = nullptr;
   unsigned long size = 0;

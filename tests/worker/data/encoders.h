@@ -18,7 +18,9 @@ struct JpegForm {
   int across = 2;      // pixels that share a colour
   int down = 2;
   bool progressive = false;
-  // The colours' means, then a coefficient each; 0: one scan.
+  // Number of scans of a progressive JPEG. The first scan has the DC
+  // coefficients; each later one has one AC coefficient. 0 writes an ordinary
+  // file of one scan.
   int scans = 0;
   bool arithmetic = false;
   unsigned restart_rows = 0;  // between restart markers; 0: no markers
@@ -26,8 +28,8 @@ struct JpegForm {
 };
 std::string encode_jpeg(const cv::Mat& rgb, const JpegForm& form);
 
-// Each sampling of colours with each number of components and each coding, by a
-// name for messages.
+// Every combination of colour sampling, number of components and coding. The
+// key is a name for messages.
 std::map<std::string, JpegForm> jpeg_forms();
 
 struct PngForm {
@@ -45,8 +47,9 @@ struct TiffForm {
   bool tiled = false;
   bool planar = false;  // plane after plane
   bool big = false;
-  // 0: RGB for three channels, else MINISBLACK. PHOTOMETRIC_YCBCR: luma and
-  // chroma, the latter at a quarter; only in strips.
+  // 0 means RGB for three channels, and MINISBLACK otherwise. PHOTOMETRIC_YCBCR
+  // writes luma, and chroma at a quarter of the resolution, and works only for
+  // strips.
   uint16_t photometric = 0;
   // The meaning of the last samples; EXTRASAMPLE_UNSPECIFIED is not written.
   uint16_t extra = EXTRASAMPLE_UNSPECIFIED;
@@ -59,8 +62,8 @@ void write_tiff(const std::filesystem::path& file, const cv::Mat& pixels,
                 const TiffForm& form = {});
 std::string encode_tiff(const cv::Mat& pixels, const TiffForm& form = {});
 
-// A picture in every format and coding that is decoded in its own way, by a
-// name for messages.
+// The picture in every format and coding that decoders treat separately. The
+// key is a name for messages.
 std::map<std::string, std::string> encodings(const cv::Mat& rgb);
 
 // The picture in 16 bits: each value times 257, so that 255 becomes 65,535.

@@ -1,5 +1,5 @@
-// A plugin of maps without GDAL: every file without "plain" in its name has
-// coordinates, in a plane whose points need no library.
+// A plugin of maps without GDAL. Every file without "plain" in its name has
+// coordinates. They are in a plane, so no library is needed to convert points.
 #pragma once
 
 #include <cmath>
@@ -12,8 +12,8 @@ namespace headroom {
 
 class FakeMaps : public maps::MapApi {
  public:
-  // A pixel is 2 wide and 4 high; "right" in a file's name moves it east by its
-  // width, "low" south by its height.
+  // A pixel is 2 wide and 4 high. "right" in a file's name moves the map east
+  // by the map's width, "low" moves it south by the map's height.
   explicit FakeMaps(int64_t height, int64_t width)
       : height_(height), width_(width) {}
 

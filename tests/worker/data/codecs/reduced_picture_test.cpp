@@ -1,5 +1,5 @@
-// A reduced picture: from the rows of the file, or from a smaller picture in
-// it.
+// A reduced picture is made from the rows of the file, or from a smaller
+// picture in the file.
 #include "worker/data/codecs/reduced_picture.h"
 
 #include <gmock/gmock.h>

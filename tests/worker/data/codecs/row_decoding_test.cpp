@@ -1,5 +1,6 @@
-// Some rows of an image are the rows that the whole of it has, in every format
-// and form, and the verdict on a file does not depend on them.
+// If only some rows of an image are decoded, they equal those rows of the whole
+// image, in every format and form. The requested rows do not decide whether a
+// file is refused.
 #include <gtest/gtest.h>
 
 #include <opencv2/core.hpp>
@@ -69,7 +70,8 @@ TEST_F(RowDecoding, EveryFormat) {
   }
 }
 
-// Chroma at the edges of a range of rows needs rows beyond it.
+// To compute the chroma at the edges of a range of rows, the decoder needs rows
+// outside of the range.
 TEST_F(RowDecoding, JpegInItsForms) {
   for (const auto& [name, form] : jpeg_forms()) {
     expect_its_rows(folder_.write("image", encode_jpeg(picture_, form)), name);
@@ -104,8 +106,8 @@ TEST_F(RowDecoding, BmpFromTheTopDown) {
   expect_its_rows(folder_.write("image", bytes), "BMP from the top down");
 }
 
-// For damage anywhere and for any requested rows: ranks that share an image
-// must agree on whether it counts.
+// Damage anywhere refuses the file, whatever rows are requested: ranks that
+// share an image must agree on whether it counts.
 TEST_F(RowDecoding, TheVerdictIsThatOfTheWholeFile) {
   int damaged = 0;
   for (const auto& [name, whole] : encodings(picture_)) {

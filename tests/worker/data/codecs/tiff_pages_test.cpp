@@ -1,4 +1,5 @@
-// Pages of stacks and slides, given by a number after the file's name, from 1.
+// Pages of stacks and slides. A number after the file's name requests a page;
+// the first page is 1.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -83,7 +84,8 @@ TEST_F(TiffPages, AFileOfThatVeryNameIsItself) {
 
 TEST_F(TiffPages, ACompressionThatIsNotReadIsNamed) {
   std::string bytes = read_bytes(stack_);
-  // LZW is 5; Aperio's JPEG 2000 is 33003. The entry: tag 259, type 3, count 1.
+  // LZW is 5; Aperio's JPEG 2000 is 33003. The entry begins with tag 259, type
+  // 3 and count 1.
   const std::string entry{"\x03\x01\x03\x00\x01\x00\x00\x00\x05\x00", 10};
   const size_t at = bytes.find(entry);
   ASSERT_NE(at, std::string::npos);
@@ -124,8 +126,8 @@ TEST_F(TiffPages, AreNotPacked) {
   EXPECT_FALSE(fs::exists(request.output));
 }
 
-// Real files: a slide of Aperio whose first page is tiled, with its pyramid,
-// label and macro behind it.
+// A real file: a slide of Aperio whose first page is tiled. The pages of its
+// pyramid, label and macro follow.
 TEST(RealStacks, ASlidesPagesAreRead) {
   const fs::path slide =
       shared_data_set("badimages") / "libvips_CMU-1-Small-Region.svs";

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Faulty lines cost their box, as in training; images are not opened.
+// A faulty line loses its box, as in training. Images are not opened.
 TEST(BoxCounts, CountsTheBoxesThatTrainingKeeps) {
   const TemporaryFolder folder;
   folder.write("images/1.bmp", "no picture");
@@ -34,8 +34,8 @@ TEST(BoxCounts, CountsTheBoxesThatTrainingKeeps) {
   }
 }
 
-// The counts for a plan do not depend on the other requests: images that cannot
-// be decoded count either way.
+// A plan gets the same counts with and without an index of the data set: images
+// that cannot be decoded count in both.
 TEST(BoxCounts, AnIndexHasTheSame) {
   const TemporaryFolder folder;
   for (const char* name : {"1", "3", "5"}) {

@@ -204,7 +204,8 @@ TEST(Dataset, OutlinesAreKeptOnRequest) {
   EXPECT_EQ(kept.outlines(1).of(2).size(), 4u);
   EXPECT_EQ(kept.outlines(2).of(0)[1], (IndexedPoint{.5f, 0}));
   EXPECT_TRUE(kept.outlines(2).of(1).empty()) << "there is no such box";
-  // The same boxes, another outline: another data set.
+  // Only the outline changes, not the boxes. The digest changes only if
+  // outlines are kept.
   folder.write("labels/train/102.txt", "1 0 0 .5 0 .5 .5 .25 .25\n");
   EXPECT_EQ(plain.digest(),
             index_dataset(config, Split::kTrain).dataset.digest());

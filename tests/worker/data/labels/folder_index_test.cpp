@@ -51,7 +51,8 @@ class FolderIndexFiles : public ::testing::Test {
  protected:
   using Clock = std::chrono::steady_clock;
 
-  // All data sets are written at once, so that they grow old together.
+  // All data sets are written at once, so that the tests wait only once until
+  // the files are old.
   static void SetUpTestSuite() {
     const auto* suite =
         ::testing::UnitTest::GetInstance()->current_test_suite();
@@ -102,7 +103,7 @@ class FolderIndexFiles : public ::testing::Test {
     scan(kept_);
     return num_reads() - before;
   }
-  // Where the system does not count reads, nothing is expected.
+  // If the system does not count reads, nothing is checked.
   static void expect_few(int64_t reads) {
     if (num_reads() >= 0) {
       EXPECT_LT(reads, 20);
@@ -121,7 +122,7 @@ class FolderIndexFiles : public ::testing::Test {
     return index_place(kept_, config_, Split::kTrain, {}).file;
   }
 
-  // Other bytes under the same length and date.
+  // Writes other bytes of the same length and restores the file's date.
   static void replace_unseen(const fs::path& file, const std::string& bytes) {
     struct stat before {};
     ASSERT_EQ(::stat(file.c_str(), &before), 0);
@@ -186,8 +187,8 @@ TEST_F(FolderIndexFiles, ContentUnderEqualSizeAndDateIsNoticed) {
               ElementsAre("train: images since the last start: 1 changed, "
                           "first " +
                           image(7).string()));
-  // Only pixels change: the index does not hold them, and reports that they
-  // were read.
+  // Only pixels change. The index does not hold pixels, so it reports that the
+  // image was read again.
   replace_unseen(image(8), encode_bmp(test_picture(24, 32, 3)));
   EXPECT_THAT(notes_of_scan(),
               ElementsAre(HasSubstr("1 with another inode or status time, read "
@@ -278,7 +279,7 @@ TEST_F(FolderIndexFiles, BoxesAreCountedWithTheIndex) {
   const int64_t before = num_reads();
   EXPECT_EQ(count_boxes(config_, Split::kTrain, options).boxes, read.boxes);
   expect_few(num_reads() - before);
-  // This is no scan: the change is still to be reported.
+  // count_boxes() is no scan, so the next scan must still report the change.
   EXPECT_THAT(notes_of_scan(), ElementsAre(HasSubstr("1 changed")));
 }
 
@@ -298,7 +299,8 @@ TEST_F(FolderIndexFiles, AnnotationsBesideImagesAreIndexedToo) {
   EXPECT_THAT(notes_of_scan(), ElementsAre(HasSubstr("1 changed")));
 }
 
-// Boxes in pixels are fractions of their image.
+// The annotation has boxes in pixels. In an image of another size they are
+// other fractions.
 TEST_F(FolderIndexFiles, AnotherImageHasOtherBoxesOfTheSameAnnotation) {
   const fs::path picture = folder_.path() / "images/train/400.bmp";
   write(picture, encode_bmp(test_picture(24, 32, 1)));
@@ -437,7 +439,8 @@ TEST_F(FolderIndexFiles, TwoProcessesAtOnceLeaveOneSoundIndex) {
     if (pid == 0) {
       bool is_right = true;
       for (int round = 0; round < 20; ++round) {
-        // From time to time the index is removed, and all of them write it.
+        // From time to time the index is removed, and all processes write it
+        // again.
         if (child == 0 && round % 5 == 0) ::unlink(index().c_str());
         is_right = is_right && scan(kept_).dataset.digest() == digest;
       }
@@ -489,7 +492,8 @@ TEST_F(FolderIndexFiles, UnusedIndexesAreRemoved) {
   ::close(held);
 }
 
-// A process that removes an index removes its lock while others wait for it.
+// A process that removes an index also removes its lock file, while others may
+// wait for the lock. The lock must still have only one holder.
 TEST(IndexLock, HasOneHolderAlthoughItIsRemoved) {
   const TemporaryFolder folder;
   const fs::path index = folder.path() / "index";

@@ -1,5 +1,5 @@
-// Polygons found by their places, against a search of every polygon for every
-// map.
+// The search by extents finds the same polygons as a search of every polygon
+// for every map.
 #include "worker/data/labels/geojson_extents.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,8 @@ sampling::RandomStream draws_of(uint64_t seed) {
   return {seed, 0, 0, sampling::RandomPurpose::kSyntheticImage};
 }
 
-// Some are points, some go round the Earth, some are on another turn.
+// Some extents are points, some go round the Earth, and some have longitudes
+// that are a full turn further.
 BoxExtent random_extent(sampling::RandomStream& draws) {
   constexpr std::array<double, 7> kSizes = {0, 0.1, 1, 5, 60, 355, 1e300};
   const auto size = [&] {
@@ -73,8 +74,8 @@ TEST(ExtentTree, FindsThePolygonsOfAFullSearch) {
   EXPECT_GT(total, 5000U);
 }
 
-// Maps in degrees at random places, whose bounds may be hidden: such a map is
-// compared with every polygon.
+// Maps in degrees at random places. If `hides_bounds` is set, a map is compared
+// with every polygon.
 class DegreeMaps : public maps::MapApi {
  public:
   static constexpr int kHeight = 20, kWidth = 30;
@@ -147,7 +148,7 @@ std::string random_feature(sampling::RandomStream& draws, int64_t maps) {
          corner(box.x2, box.y1) + ", " + corner(box.x2, box.y2) + "]]}}";
 }
 
-// All results of a table, a line each.
+// All results of reading a table, as lines of text.
 std::vector<std::string> told(const std::filesystem::path& file,
                               const std::filesystem::path& images,
                               maps::MapApi& maps) {

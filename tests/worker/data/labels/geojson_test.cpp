@@ -1,4 +1,4 @@
-// GeoJSON to boxes, with a plugin that needs no library of maps.
+// GeoJSON is converted to boxes, with a plugin that needs no library of maps.
 #include "worker/data/labels/geojson.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,8 @@ std::string collection(const std::string& features,
          features + "]}";
 }
 
-// A ring on FakeMaps' picture, in its pixels.
+// The ring of a rectangle, whose corners are given in pixels of FakeMaps'
+// picture.
 std::string ring(double x1, double y1, double x2, double y2) {
   const auto point = [](double x, double y) {
     return "[" + std::to_string(1000 + 2 * x) + ", " +
@@ -82,7 +83,7 @@ TEST(GeoJsonText, RingsAreOutlinesOrHoles) {
   EXPECT_FALSE(feature.rings[0].is_hole);
   EXPECT_TRUE(feature.rings[1].is_hole);
   EXPECT_FALSE(feature.rings[2].is_hole);
-  EXPECT_EQ(feature.rings[2].end, 12);  // the first vertex once
+  EXPECT_EQ(feature.rings[2].end, 12);  // the closing vertex left out
 }
 
 TEST(GeoJsonText, GeometriesThatAreNoPolygonAreNamed) {
@@ -156,8 +157,8 @@ TEST(GeoJsonText, ACollectionIsRecognisedByItsRootUnderAnyName) {
   EXPECT_TRUE(is_one("\xEF\xBB\xBF{" + last));
   EXPECT_TRUE(is_one(R"({"a": {"type": "b", "images": [1]}, "features": [)" +
                      feature("\"type\": 1", ring(0, 0, 4, 4)) + "], " + last));
-  // Only the beginning decides: the reader of the file reports damage behind
-  // it.
+  // Only the beginning of a file decides. Damage behind it is reported when the
+  // file is read.
   EXPECT_TRUE(is_one(R"({"type": "FeatureCollection", "features": })"));
   for (const std::string& other :
        {std::string(), std::string("[]"), "[" + collection("") + "]",
@@ -180,7 +181,7 @@ class GeoJsonLabels : public ::testing::Test {
   std::string image(const std::string& name) const {
     return (folder_.path() / "images" / name).string();
   }
-  // The boxes of an image of that name, with a file of these features.
+  // Reads the boxes of the image `name` from a file that has `features`.
   ImageLabels read(const std::string& features, const std::string& before = "",
                    const std::string& name = "map.bmp") {
     add_image(name);
@@ -263,7 +264,8 @@ TEST_F(GeoJsonLabels, TheClassIsANameOrANumber) {
   EXPECT_EQ(class_of("\"class\": \"bus\""), "1");
   EXPECT_EQ(class_of("\"class\": 1.0"), "1");
   EXPECT_EQ(class_of("\"name\": \"bus\""), "1");
-  // As written by detect, with a model of other numbers or classes.
+  // detect writes such properties if the model's classes have other numbers or
+  // names.
   EXPECT_EQ(class_of("\"class\": 0, \"name\": \"bus\""), "1");
   EXPECT_EQ(class_of("\"class\": 0, \"name\": \"tree\""), "unknown 'tree'");
   EXPECT_EQ(class_of("\"class\": 0, \"name\": \"\""), "0");
@@ -355,8 +357,8 @@ TEST_F(GeoJsonLabels, AFileForManyImagesIsCutAtTheirEdges) {
   for (const char* name : {"left.bmp", "right.bmp", "plain.bmp"}) {
     add_image(name);
   }
-  // Over both; in the right one; in both, and it names one; in neither; a
-  // point.
+  // The features are a polygon over both maps, one in the right map, one over
+  // both that names the left map, one in neither map, and a point.
   const auto reader = table(
       feature("\"class\": 1", ring(30, 5, 50, 15)) + ",\n" +
       feature("\"class\": 0", ring(60, 0, 80, 20)) + ",\n" +
@@ -368,7 +370,7 @@ TEST_F(GeoJsonLabels, AFileForManyImagesIsCutAtTheirEdges) {
   const LabelFile left = reader->read(0, kSize).labels;
   EXPECT_THAT(left.boxes, ElementsAre(BoxLabel{1, .875F, .5F, .25F, .5F},
                                       BoxLabel{0, .9375F, .5F, .125F, 1}));
-  ASSERT_THAT(left.faults, SizeIs(1));  // of the one with its image's name
+  ASSERT_THAT(left.faults, SizeIs(1));  // of the feature that names left.bmp
   EXPECT_EQ(left.faults[0].kind, DataFaultKind::kOutOfRange);
   const LabelFile right = reader->read(1, kSize).labels;
   EXPECT_THAT(right.boxes, ElementsAre(BoxLabel{1, .125F, .5F, .25F, .5F},
@@ -384,13 +386,13 @@ TEST_F(GeoJsonLabels, AFileForManyImagesIsCutAtTheirEdges) {
               HasSubstr("feature 5: its geometry is a Point"));
 }
 
-// Four maps, two beside two.
+// Four maps in two rows and two columns.
 TEST_F(GeoJsonLabels, APolygonLabelsNoMapThatItNeverEnters) {
   for (const char* name : {"a.bmp", "right.bmp", "low.bmp", "lowright.bmp"}) {
     add_image(name);
   }
   const auto reader = table(
-      // An L of which the low map has 0.15.
+      // A polygon like an L; the low map shows only 0.15 of its area.
       feature("\"class\": 1",
               "[[1010, 4980], [1150, 4980], [1150, 4968], "
               "[1016, 4968], [1016, 4860], [1010, 4860]]") +
@@ -431,7 +433,7 @@ TEST_F(GeoJsonLabels, APolygonThatAMapHardlyShowsBelongsToItsNeighbour) {
   EXPECT_THAT(report_.faults[0].what, HasSubstr(" shows 0.3 of its area"));
 }
 
-// Three arms, of which the image has the middle one.
+// A comb of three arms; only the middle arm is inside the image.
 TEST(PartsOfRings, AnEdgeThatIsGoneAlongThereAndBackIsNoPart) {
   const PixelRing comb = {{-10, -10}, {5, -10}, {5, -5}, {-5, -5},
                           {-5, 5},    {5, 5},   {5, 8},  {-5, 8},

@@ -64,7 +64,8 @@ TEST(LabelFile, EachFaultCostsItsLineOnly) {
             "kept");
   EXPECT_EQ(fault_of("0 320 240 50 60"),
             "x.txt:1: in pixels (\"0 320 240 50 60\"): box dropped");
-  // Near the corner of its image such a box would be clipped to its full size.
+  // If these pixels were read as fractions, the box would be clipped to the
+  // whole image.
   EXPECT_EQ(fault_of("0 10 10 40 40"),
             "x.txt:1: in pixels (\"0 10 10 40 40\"): box dropped");
   EXPECT_EQ(fault_of("0 10 10 40 10 40 40"),
@@ -118,7 +119,7 @@ TEST(LabelFile, PolygonsAndBoxesAreDistinguishedLineByLine) {
             "x.txt:1: zero size (a polygon without area): box dropped");
 }
 
-// A box that is dropped leaves no outline that the next box could get.
+// The outline of a dropped box is dropped too; the next box must not get it.
 TEST(LabelFile, OutlinesFollowTheirBoxes) {
   const LabelFile file = parse(
       "1 .1 .2 .1 .5 .1 .6\n"
@@ -140,7 +141,7 @@ TEST(LabelFile, WrittenAgainItIsEqual) {
   EXPECT_TRUE(again.faults.empty());
   EXPECT_EQ(again.boxes, file.boxes);
   EXPECT_EQ(again.outlines, file.outlines);
-  // Without outlines they are boxes.
+  // Polygons that are written without outlines are read back as boxes.
   EXPECT_EQ(parse(label_text(file.boxes)).num_polygons, 0);
 }
 

@@ -71,7 +71,7 @@ class LabelFormats : public ::testing::Test {
                       const std::string& names = "[a, b]") {
     return refusal_of([&] { coco(annotations, names); });
   }
-  // With this text as the data file.
+  // Indexes the training images of a data file with this text.
   IndexedDataset with_yaml(const std::string& text) {
     config_ = configs::load_data_config(folder_.write("data.yaml", text));
     return index_dataset(config_, Split::kTrain);
@@ -166,7 +166,7 @@ TEST_F(LabelFormats, AnnotationsInAFolderBesideTheImagesAreTheSameIndex) {
   }
 }
 
-// As written by the tutorials of TensorFlow's detectors.
+// The tutorials of TensorFlow's detectors write such tables.
 TEST_F(LabelFormats, ATableBesideTheImagesIsRead) {
   const IndexedDataset expected = voc();
   const std::string table =
@@ -343,11 +343,13 @@ TEST_F(LabelFormats, OutlinesOfCoco) {
   EXPECT_EQ(count_boxes(config_, Split::kTrain, {}).polygons, 1);
   ASSERT_EQ(one.outlines(0).of(0).size(), 3u);
   EXPECT_EQ(one.outlines(0).of(0)[1], (IndexedPoint{.5f, .25f}));
-  // Two parts, joined there and back.
+  // The two parts of an object become one outline; a line there and back joins
+  // them.
   const Dataset two =
       dataset_of("[[4, 5, 8, 5, 6, 9], [10, 5, 20, 5, 12, 15]]").dataset;
   EXPECT_EQ(two.outlines(0).of(0).size(), 10u);
-  // An invalid part costs the outline, and a mask has none; boxes stay.
+  // If a part is invalid, the outline is left out. A mask has no outline. The
+  // boxes are kept.
   const IndexedDataset odd = dataset_of("[[4, 5, 20, 5, 12]]");
   EXPECT_EQ(odd.dataset.num_labels(), 1);
   EXPECT_EQ(odd.dataset.num_polygons(), 0);

@@ -25,7 +25,8 @@ class MeasuredRange : public ::testing::Test {
   MeasuredRange() {
     std::filesystem::create_directories(folder_.path() / "images");
   }
-  // Two bands: 0 to 999 in steps of 1 by columns, and ten times that.
+  // Writes an image of two bands: the first is the column's number, 0 to 999,
+  // the second is ten times the first.
   void write(const std::string& name, int rows) {
     cv::Mat picture(rows, 1000, CV_32FC2);
     for (int y = 0; y < rows; ++y) {
@@ -80,7 +81,7 @@ TEST_F(MeasuredRange, IsOfTheSpreadPixels) {
   const ValueRanges all = measured(percentiles(0, 75, false));
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all[0].low, 0);
-  // Half of the second band's values are above 5,000.
+  // Half of the second band's values, a quarter of all values, are above 5,000.
   EXPECT_NEAR(all[0].high, 5000, 200);
   EXPECT_EQ(measured(percentiles(10, 90, true), 1), bands);
 }
@@ -96,7 +97,7 @@ TEST_F(MeasuredRange, ReadsAFewOfManyImages) {
   EXPECT_EQ(measured(percentiles(1, 99, false)), (ValueRanges{{100, 5000}}));
 }
 
-// A map's collar.
+// A map may have a border without data.
 TEST_F(MeasuredRange, PixelsWithoutDataDoNotCount) {
   cv::Mat picture(40, 40, CV_16UC1, cv::Scalar(0));
   for (int y = 10; y < 30; ++y) {

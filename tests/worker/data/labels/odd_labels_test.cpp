@@ -1,5 +1,6 @@
 // Data sets with the faults of tests/worker/data/labels/reports_test.cpp in
-// other forms: each is made here, and holds the same two boxes of one image.
+// other forms. Each is made here and has the same four images with one box
+// each.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -83,7 +84,7 @@ std::vector<Odd> odd_sets() {
     return files;
   };
   return {
-      // The stated size.
+      // The label file states another size than the image's.
       {"voc at twice the size",
        {{"images/%d.xml",
          voc("<name>b</name><bndbox><xmin>8</xmin><ymin>10</ymin><xmax>40"
@@ -315,7 +316,7 @@ TEST(OddLabels, AreReadRightlyOrRefusedByName) {
                 indexed.report.boxes + indexed.report.crowds +
                     indexed.report.dropped + indexed.report.left_out);
       if (odd.is_read) expect_boxes(indexed.dataset);
-      // What was understood is written.
+      // The corrected copy has the boxes that were read.
       const auto splits = verify_data(config, {});
       write_corrected_copy(splits, config.names, folder.path() / "out");
       const IndexedDataset copy = index_dataset(

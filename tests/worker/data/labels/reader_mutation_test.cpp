@@ -1,6 +1,6 @@
-// Thousands of damaged files for every reader of a data set, and of models'
-// tables: none may crash, hang or allocate memory that its file does not
-// justify. Only their return is checked, not their results.
+// Every reader of data sets and of model tables gets thousands of damaged
+// files. It must not crash, hang or allocate memory that the file does not
+// justify. The tests check that it returns, not what it returns.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,8 +39,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A table with some of its numbers at a limit or beyond, and some of its layers
-// repeated: damage that is still a table.
+// Returns the table with some of its numbers at a limit or beyond, and some of
+// its layers repeated. The result is damaged, but still a table.
 std::string stretched(std::string text, sampling::RandomStream& draws) {
   constexpr std::array<std::string_view, 11> kEnds = {
       "0", "1", "2", "3", "-1", "31", "100", "1000", "16384", "1e308", "None"};
@@ -87,8 +87,8 @@ TEST_F(ReaderMutation, LabelFiles) {
           });
 }
 
-// The rows of other programs: each object of a file is kept, dropped or a
-// crowd.
+// Label rows as other programs write them. Each object of a file must be
+// counted as kept, as dropped or as a crowd.
 TEST_F(ReaderMutation, RowsOfOtherPrograms) {
   const ClassRules classes{{"a", "b"}, false};
   survive({"1, .5, .5, .2, .2\n0; .1; .2; .3; .4\n",
@@ -133,7 +133,8 @@ TEST_F(ReaderMutation, ListsOfImages) {
           });
 }
 
-// The labels in the formats that are only named.
+// JSON labels of other programs, which are refused with the format's name, and
+// an unusual COCO file.
 TEST_F(ReaderMutation, OtherFormatsInJson) {
   survive({R"([{"image": "a", "annotations": [{"coordinates": {"x": NaN}}]}])",
            R"({"shapes": [{"label": "a", "points": [[1, -Infinity]]}]})",
@@ -157,14 +158,14 @@ TEST_F(ReaderMutation, DataYaml) {
           });
 }
 
-// A table's costs are counted as for a plan. Its error is short, whatever text
-// the file has.
+// The costs of each table are counted as for a plan. The text of a refusal is
+// short, whatever the file contains.
 TEST_F(ReaderMutation, ModelTables) {
   std::vector<std::string> samples = {read_bytes(
       HEADROOM_SOURCE_DIR "/tests/support/models/many_modules.yaml")};
   for (const char* name : {"yolov5n", "yolov5s-p7", "yolov5s-mobilenetv3"})
     samples.push_back(yaml::file_or_shipped(name, "model", "model").text);
-  // Each layer may occur any number of times.
+  // This table stays valid if any of its layers is repeated.
   samples.push_back(
       "nc: 2\ndepth_multiple: 1\nwidth_multiple: 1\nanchors: [[1, 1]]\n"
       "backbone:\n- [-1, 1, Conv, [16, 3]]\n- [[-1, -1], 1, Concat, [1]]\n"
@@ -215,8 +216,8 @@ TEST_F(ReaderMutation, CocoJson) {
           });
 }
 
-// A GeoJSON that is damaged as GeoJSON, but valid JSON: types, nesting,
-// numbers.
+// Damages a GeoJSON in its types, nesting or numbers, so that it is still valid
+// JSON.
 std::string twisted(std::string text, sampling::RandomStream& draws) {
   const std::array<std::string, 16> kOthers = {
       "null",
@@ -259,7 +260,7 @@ std::string twisted(std::string text, sampling::RandomStream& draws) {
     }
     const std::string piece = text.substr(begin, end - begin);
     switch (draws.below(3)) {
-      case 0: {  // once more, many times
+      case 0: {  // repeat the piece many times
         constexpr size_t kMostBytesMore = size_t{1} << 20;
         const size_t most = kMostBytesMore / (piece.size() + 1);
         std::string more;
@@ -487,7 +488,7 @@ TEST_F(IndexMutation, PacksAndTheirIndexes) {
   }
 }
 
-// After any damage the data set equals that of the files.
+// After any damage of the index, the data set equals that without an index.
 TEST_F(IndexMutation, IndexesOfFolders) {
   std::this_thread::sleep_for(FolderIndex::kYoung +
                               std::chrono::milliseconds(100));

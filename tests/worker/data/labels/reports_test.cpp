@@ -1,5 +1,6 @@
-// Data sets as people brought them, from ../shared/datasets/reports: each is
-// read rightly and said to be so, or refused by name with a remedy.
+// Data sets that users reported, from ../shared/datasets/reports. Each is read
+// correctly, and the report says how; or it is refused with the reason and a
+// remedy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +34,7 @@ const std::vector<Drawn>& drawn() {
   return objects;
 }
 
-// What a data set is read as: the report of training, or the refusal.
+// The result of reading a data set: the report of training, or the refusal.
 struct Outcome {
   std::string text;
   Dataset dataset;
@@ -84,11 +85,11 @@ bool is_drawn(const Dataset& dataset) {
 }
 
 constexpr int64_t kDrawn = -1;    // exactly the objects of drawn()
-constexpr int64_t kRefused = -2;  // by name
+constexpr int64_t kRefused = -2;  // the data set is refused
 
 struct Report {
   const char* data;   // the data file, or a folder with data.yaml
-  int64_t boxes = 0;  // of training, kDrawn or kRefused
+  int64_t boxes = 0;  // number in training, or kDrawn, or kRefused
   std::vector<const char*> said;
 };
 
@@ -109,7 +110,7 @@ const std::vector<Report>& reports() {
        kRefused,
        {"in pixels", "classes from 1", "labels/train/train0.txt"}},
       {"24-coco-odd/xyxy.yaml", kDrawn, {"corners"}},
-      // Rows of another meaning are no polygons.
+      // Rows of keypoints must not be read as polygons.
       {"01-pose-2d", kDrawn, {"keypoints"}},
       {"02-pose-3d-4", kDrawn, {"keypoints"}},
       {"02-pose-3d-5", kDrawn, {"keypoints"}},
@@ -119,13 +120,13 @@ const std::vector<Report>& reports() {
       {"16-lists/cr.yaml", kDrawn, {}},
       {"16-lists/quoted.yaml", kDrawn, {}},
       {"30-notepad", 10, {"5 images (0 without boxes), 10 boxes\n"}},
-      // Every object ends in a count.
+      // Every object is counted, also if it is left out.
       {"06-cvat-coco-crowd", kDrawn, {"iscrowd"}},
       {"06b-half-crowd", 4, {"8 objects = 4 boxes + 4 crowds"}},
       {"26-coco-image-per-box", kDrawn, {}},
       {"24-coco-odd/dupimg.yaml", kRefused, {"image 2 is there twice"}},
       {"24-coco-odd/ignore.yaml", 6, {"8 objects = 6 boxes + 2 crowds"}},
-      // Corners the other way round, and no box.
+      // Swapped corners, and objects without a box.
       {"04-label-studio-negative", kDrawn, {"4 negative size", "box kept"}},
       {"11-voc-swapped", kDrawn, {"8 negative size", "box kept"}},
       {"24-coco-odd/negative.yaml", kDrawn, {"8 negative size", "box kept"}},
@@ -181,7 +182,7 @@ const std::vector<Report>& reports() {
       {"17-yaml/home.yaml", kRefused, {"~"}},
       {"17-yaml/env.yaml", kRefused, {"${DATA}", "variable"}},
       {"17-yaml/stray_quote.yaml", kRefused, {"quote"}},
-      // One bad value costs that value.
+      // One bad value loses only that value.
       {"17-yaml/supervisely.yaml", kDrawn, {"colors"}},
       {"17-yaml/yolov6.yaml", kDrawn, {"is_coco"}},
       {"17-yaml/yolov7.yaml", kDrawn, {"anno_path"}},
@@ -218,7 +219,8 @@ const std::vector<Report>& reports() {
   return rows;
 }
 
-// A corrected copy holds what was understood, without a fault.
+// The corrected copy has exactly the labels that were read from the faulty data
+// set, and reading the copy reports no fault.
 void expect_same_copy(const fs::path& data, const Dataset& dataset) {
   const TemporaryFolder folder;
   const configs::DataConfig config = configs::load_data_config(data);

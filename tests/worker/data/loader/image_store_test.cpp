@@ -41,7 +41,7 @@ TEST_F(Store, LoadsAndFits) {
 TEST_F(Store, ABrokenImageIsGrayAndNamed) {
   folder_.write("images/1.bmp", "BM broken");
   ImageStore store(dataset_, options(1 << 20));
-  for (int round = 0; round < 2; ++round) {  // decoded, then remembered
+  for (int round = 0; round < 2; ++round) {  // decoded, then from the cache
     const augment::LoadedImage image = store.load(0, codecs::kAllRows);
     EXPECT_NE(image.fault.find("images/1.bmp: "), std::string::npos);
     EXPECT_TRUE(image.labels.empty());
@@ -63,7 +63,7 @@ TEST_F(Store, AnImageThatChangedItsSizeIsAFault) {
 TEST_F(Store, CachesImagesThatFit) {
   ImageStore store(dataset_, options(64 * 64 * 3));
   const cv::Mat first =
-      store.load(0, codecs::kAllRows).pixels;  // half of the room
+      store.load(0, codecs::kAllRows).pixels;  // half of the cache
   const cv::Mat second = store.load(1, codecs::kAllRows).pixels;
   EXPECT_EQ(store.load(0, codecs::kAllRows).pixels.data, first.data);
   EXPECT_NE(store.load(1, codecs::kAllRows).pixels.data, second.data);
@@ -75,7 +75,7 @@ TEST_F(Store, DecodesTheRequestedRowsAndFreesThem) {
   const cv::Mat first = store.load(1, {10, 20}).pixels;
   EXPECT_TRUE(same_pixels(first, test_picture(64, 64, 2).rowRange(10, 20)));
   EXPECT_TRUE(first.isContinuous());
-  // The other rows do not count as cached, nor these rows as the whole image.
+  // Loading some rows caches neither the other rows nor the whole image.
   const cv::Mat whole = store.load(1, codecs::kAllRows).pixels;
   EXPECT_TRUE(same_pixels(whole, test_picture(64, 64, 2)));
   // A cached image serves any rows.
@@ -83,7 +83,7 @@ TEST_F(Store, DecodesTheRequestedRowsAndFreesThem) {
   EXPECT_EQ(store.load(1, {7, 7}).pixels.rows, 0);
 }
 
-// Resized whole, then cut.
+// The image is resized as a whole, then the rows are cut out.
 TEST_F(Store, RowsOfAResizedSample) {
   ImageStore::Options smaller = options(0);
   smaller.height = smaller.width = 40;

@@ -11,7 +11,8 @@ namespace headroom::loader {
 namespace {
 
 TEST(ImageWeights, OfAClassAreItsInverseShareTimesWhatItsMapLacksSquared) {
-  // 1/2, 1/8 and, of a class without labels, 1: of 13/8.
+  // The inverse counts are 1/2 and 1/8, and 1 for a class without labels. Their
+  // sum is 13/8.
   const std::vector<double> before = class_weights({2, 8, 0}, {});
   EXPECT_DOUBLE_EQ(before[0], 4.0 / 13);
   EXPECT_DOUBLE_EQ(before[1], 1.0 / 13);

@@ -1,5 +1,6 @@
-// The memory of a rank that shares large images, against one that works on
-// whole ones: the resident set of a process that only loads.
+// Compares the memory of a rank that loads a part of each large image with that
+// of a rank that loads whole images. Measured is the resident set of a process
+// that only loads.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/wait.h>
@@ -48,7 +49,7 @@ Cost cost_of_loading(const LoaderOptions& options) {
   if (child == 0) {
     ::malloc_trim(0);
     const int64_t before = status_bytes("VmRSS:");
-    std::ofstream("/proc/self/clear_refs") << 5;  // VmHWM starts anew
+    std::ofstream("/proc/self/clear_refs") << 5;  // resets VmHWM
     const auto start = std::chrono::steady_clock::now();
     {
       Loader loader(options);
@@ -76,8 +77,9 @@ class LoaderMemory : public ::testing::Test {
   // that memory kept by malloc is not measured.
   LoaderMemory() { ::mallopt(M_MMAP_THRESHOLD, 128 << 10); }
 
-  // Training on pictures of the network's size, an image a batch. Returns the
-  // bytes of the former beyond the loader's own figure.
+  // Loads pictures of the network's size for training, one per batch: whole,
+  // then in parts. Returns the bytes by which the memory for whole pictures
+  // exceeds the loader's own estimate.
   int64_t compare(const std::string& name, const std::string& bytes,
                   int bands = codecs::kColours,
                   const ValueRanges& ranges = {}) {
@@ -99,8 +101,8 @@ class LoaderMemory : public ::testing::Test {
     options.image_height = kHeight;
     options.image_width = kWidth;
     options.global_batch_size = 1;
-    // A worker of one process gets the whole default, a rank its part: here
-    // both get the same limit.
+    // By default, a run of one process gets the whole limit, and each rank of a
+    // larger run gets a part. Here both get the same limit.
     options.host_memory_limit_bytes = int64_t{1} << 20;
     const Cost whole = cost_of_loading(options);
     for (const int64_t rank : {0, 2}) {
@@ -112,7 +114,8 @@ class LoaderMemory : public ::testing::Test {
                   name.c_str(), static_cast<long>(rank),
                   format_bytes(part.bytes).c_str(), part.seconds,
                   format_bytes(whole.bytes).c_str(), whole.seconds);
-      // Though the default warp reaches up to twice the rows.
+      // The limit is above a quarter, since the default warp reads up to twice
+      // the rows.
       EXPECT_LT(part.bytes, whole.bytes * 3 / 5) << name << " rank " << rank;
     }
     options.own_rows = {};
@@ -133,9 +136,9 @@ TEST_F(LoaderMemory, Tiff) {
   compare("TIFF", encode_tiff(picture_, {.compression = COMPRESSION_LZW}));
 }
 
-// Mosaics of windows: the rows around the windows are held, not the pictures.
-// The loader's own figure agrees, compared with that of a loader of pictures as
-// large as a window.
+// In mosaics of windows, the loader holds only the rows around the windows, not
+// the pictures. A loader of pictures as large as a window is the baseline: the
+// memory above it is at most what the loader predicts.
 TEST_F(LoaderMemory, RandomCrops) {
   constexpr int kWindow = 256;
   const cv::Mat small = picture_(cv::Rect(0, 0, kWindow, kWindow)).clone();
@@ -188,7 +191,8 @@ TEST_F(LoaderMemory, TiffOfBands) {
   }
 }
 
-// Twice the bytes, as in the loader's own figure.
+// Images of 16 bits take twice the bytes, and the loader's own estimate
+// includes that.
 TEST_F(LoaderMemory, SixteenBits) {
   constexpr int64_t kBeside = int64_t{2} << 20;  // rows in progress, the heap
   cv::Mat deep;
