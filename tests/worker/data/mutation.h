@@ -1,9 +1,9 @@
-// Damaged files for readers: none may crash one, make it hang or allocate
+// Damaged files for readers. No file may make a reader crash, hang or allocate
 // memory that the file does not justify.
 //
-// Damage is drawn from a fixed seed, so that failures repeat. Address space is
-// bounded meanwhile: a size that a file only claims is a std::bad_alloc, which
-// fails the test.
+// Damage is drawn from a fixed seed, so that failures repeat. The address space
+// is limited meanwhile: if a reader allocates a size that a file only claims,
+// std::bad_alloc fails the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,8 @@ namespace headroom {
 inline constexpr rlim_t kRoomBytes = rlim_t{768} << 20;
 inline constexpr double kLongestSeconds = 20;  // per file, on a busy machine
 
-// Bounds memory beyond the process's current use, while this lives.
+// While this object exists, it limits the memory beyond the process's current
+// use.
 class BoundedMemory {
  public:
   BoundedMemory() {
@@ -81,8 +82,8 @@ inline std::string damaged(std::string text, sampling::RandomStream& draws) {
   return text;
 }
 
-// A TIFF whose directories have fields changed to limits of their values, to
-// other fields, or to positions in the file, also those of directories.
+// Changes fields in the directories of a TIFF to limits of their values, to
+// other fields, or to positions in the file, such as those of directories.
 inline std::string with_damaged_tags(std::string text,
                                      sampling::RandomStream& draws) {
   const bool is_big = text.size() > 16 && text[2] == 43;

@@ -93,7 +93,7 @@ TEST(DetectionFiles, CocosNamesHaveCocosIds) {
                                                {79, 90}}) {
     EXPECT_EQ(ids[c], id) << names[c];
   }
-  names.back() = "comb";  // names of one's own
+  names.back() = "comb";  // no longer COCO's names
   EXPECT_EQ(usual_categories(names).back(), 79);
 }
 
@@ -140,12 +140,13 @@ TEST_F(FolderTest, HoldsAllRequestedFiles) {
   EXPECT_EQ(crop.size, (codecs::ImageSize{40, 40}));
   // Crops are from the original picture, without boxes.
   EXPECT_NEAR(crop.pixels.at<cv::Vec3b>(0, 0)[0], 40, 3);
-  // The picture has them.
+  // The written picture shows the boxes.
   const codecs::ImageResult drawn = codecs::decode_image(folder_ / "out/x.jpg");
   EXPECT_GT(cv::norm(drawn.pixels, picture()), 1000);
 }
 
-// An image that is never held whole: its picture is smaller, its crops are not.
+// An image that is never held whole. The written picture of it is smaller, its
+// crops have the full size.
 class LargeImages : public FolderTest {
  protected:
   LargeImages() {
@@ -154,7 +155,7 @@ class LargeImages : public FolderTest {
     pixels.colRange(4000, 4100).setTo(cv::Scalar(200, 10, 10));
     codecs::write_png(pixels, image_);
   }
-  // Stops at the first progress report of such a step.
+  // Stops at the first progress report of `step`.
   static GoOn end_at(const std::string& step) {
     return [step](const LargeProgress& progress) {
       EXPECT_LT(progress.done, progress.of);
@@ -206,7 +207,7 @@ TEST_F(LargeImages, ThatWereInterruptedAreInNoTable) {
   EXPECT_EQ(read_bytes(out.path() / "predictions.csv"), csv_header());
 }
 
-// The picture's sides are rounded each for itself.
+// The two sides of the written picture are rounded separately.
 TEST_F(LargeImages, BoxesOfNarrowImagesAreAtTheirObjects) {
   options_.crops = false;
   cv::Mat tall(10001, 41, CV_8UC3, cv::Scalar(40, 80, 120));
@@ -248,7 +249,7 @@ TEST_F(FolderTest, WithoutARequestNothingIsWritten) {
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
-// Two detects at once do not overwrite each other's files.
+// Two runs of detect at the same time do not overwrite each other's files.
 TEST_F(FolderTest, IsNewUnlessAnExistingOneIsAllowed) {
   FolderOptions options;
   std::vector<fs::path> used;

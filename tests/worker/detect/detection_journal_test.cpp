@@ -1,5 +1,5 @@
-// The detections of an unfinished run: read back in order, after a kill at any
-// moment.
+// The detections of an unfinished run are read back in order, even if it was
+// killed at any moment.
 #include "worker/detect/detection_journal.h"
 
 #include <gmock/gmock.h>
@@ -63,7 +63,7 @@ class DetectionJournalTest : public ::testing::Test {
   std::unique_ptr<DetectionJournal> go_on() const {
     return DetectionJournal::go_on(file(), kSubject.digest());
   }
-  // Three tiles of the first image.
+  // Writes the records of three tiles of the first image.
   void write_three() const {
     fs::create_directories(results());
     const auto journal = DetectionJournal::begin(results(), kSubject);
@@ -209,7 +209,7 @@ TEST_F(DetectionJournalTest, RunsAreFoundByNumberAndDescribeThemselves) {
   EXPECT_TRUE(unfinished_runs(results(), /*only_there=*/true).empty());
 }
 
-// The header with that text, then one record of that payload.
+// A journal that has the header `text` and one record with `payload`.
 std::string journal_of(const std::string& text, const std::string& payload) {
   const uint32_t crc = crc32c(text);
   return "HEADRDET" + number_bytes(uint32_t{2}) +
@@ -218,7 +218,7 @@ std::string journal_of(const std::string& text, const std::string& payload) {
          number_bytes(crc32c(payload, crc)) + payload;
 }
 
-// Their CRCs are right.
+// The CRCs of these texts are right; only their types are wrong.
 TEST_F(DetectionJournalTest, TextsOfOtherTypesAreDamage) {
   for (const char* text :
        {"[]", "7", "{", "{}", R"({"weights":1})",
@@ -264,7 +264,8 @@ TEST_F(DetectionJournalTest, RecordsOfOtherSizesAreTorn) {
   }
 }
 
-// With any damage of a disk: no crash, and no record that was not written.
+// Whatever the disk damages, reading does not crash and gives no record that
+// was not written.
 TEST_F(DetectionJournalTest, MutationsGiveNoRecordThatWasNotWritten) {
   write_three();
   const std::string whole = read_bytes(file());

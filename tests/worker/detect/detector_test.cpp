@@ -1,4 +1,4 @@
-// A trained network on pictures whole and in tiles.
+// A trained network detects objects in whole pictures and in tiles.
 #include "worker/detect/detector.h"
 
 #include <ATen/ops/from_blob.h>
@@ -114,8 +114,8 @@ TEST_F(DetectorTest, ATileThatHoldsThePictureIsThePicture) {
   }
 }
 
-// Four copies side by side, a tile each: the objects of a copy are found four
-// times, at their places.
+// Four copies of a picture are side by side, one tile for each. The objects of
+// the picture are found four times, each at its place.
 TEST_F(DetectorTest, EachTileFindsTheObjectsOfItsOwnCopy) {
   cv::Mat four(2 * kSide, 2 * kSide, CV_8UC3);
   for (const int y : {0, kSide}) {
@@ -150,14 +150,15 @@ TEST_F(DetectorTest, EachTileFindsTheObjectsOfItsOwnCopy) {
   EXPECT_GE(found, 20);
 }
 
-// The limit forbids holding the picture. A BMP has its rows from below.
+// The limit does not allow the whole picture to be held. A BMP stores its rows
+// from the bottom up.
 TEST_F(DetectorTest, AFileThatIsNeverHeldHasTheSameBoxes) {
   const TemporaryFolder folder;
   const codecs::ImageSize size{kSide, kSide};
   codecs::ImageLimits limits;
   limits.max_pixels = kSide * kSide - 1;
   const DetectionTiles tiles{128, 128, 0.25};
-  constexpr double kLow = 0.001;  // gray shows it little
+  constexpr double kLow = 0.001;  // scores in gray are low
   cv::Mat gray;
   cv::cvtColor(picture_, gray, cv::COLOR_RGB2GRAY);
   cv::Mat gray_as_colours;
@@ -184,7 +185,7 @@ TEST_F(DetectorTest, AFileThatIsNeverHeldHasTheSameBoxes) {
   }
 }
 
-// As left by an unfinished run.
+// An unfinished run leaves some tiles that are already processed.
 TEST_F(DetectorTest, KnownTilesAreNotProcessedAgain) {
   const TemporaryFolder folder;
   const fs::path file = folder.write("a.bmp", encode_bmp(picture_));

@@ -145,7 +145,7 @@ TEST_F(Plan, ThreadsOfARankWithSomeRowsNeedLess) {
     split.image_height = split.image_width = 1024;
     split.global_batch_size = 1;
     split.num_threads = 8;
-    split.hyp = {};  // scale 0.5: twice the rows
+    split.hyp = {};  // scale 0.5 needs twice the rows
     split.host_memory_limit_bytes = 6 * kPicture;
     const auto threads = [&] { return LoaderPlan(split).budget().num_threads; };
     EXPECT_EQ(threads(), 1);
@@ -158,7 +158,7 @@ TEST_F(Plan, ThreadsOfARankWithSomeRowsNeedLess) {
     // Rotated pictures may need any row.
     split.hyp.degrees = 5;
     EXPECT_EQ(threads(), mode == LoaderMode::kTrainRect ? 2 : 5);
-    // So do resized images.
+    // Resized images may need any row too.
     split.image_height = split.image_width = 512;
     EXPECT_EQ(threads(), 2);
   }
@@ -174,7 +174,7 @@ TEST_F(Plan, CopyPasteNeedsAMosaicOfOnePieceWhereLabelsArePolygons) {
   EXPECT_EQ(polygons.num_polygons(), 1);
   asked.dataset = &polygons;
   EXPECT_EQ(LoaderPlan(asked).budget().thread_bytes, without + 3 * 4 * 64 * 96);
-  // Their rows have more bytes than 31 bits can address.
+  // A mosaic of this size has more bytes than 31 bits can address.
   asked.image_height = asked.image_width = 13'440;
   EXPECT_THROW(LoaderPlan{asked}, Error);
   asked.hyp.copy_paste = 0;

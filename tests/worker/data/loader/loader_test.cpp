@@ -57,8 +57,8 @@ void expect_same(const std::vector<Batch>& part,
 
 class LoaderTest : public LoaderFixture {
  protected:
-  // The options with another number of threads, and of the bytes that they may
-  // use if that is given.
+  // Returns the options with `threads` threads and, if `bytes` is given,
+  // another memory limit.
   static LoaderOptions with_threads(LoaderOptions options, int64_t threads,
                                     int64_t bytes = 0) {
     options.num_threads = threads;
@@ -70,7 +70,7 @@ class LoaderTest : public LoaderFixture {
     options.data_parallel_rank = rank;
     return options;
   }
-  // Rows are shared in `ranks` equal parts.
+  // Each of `ranks` ranks makes an equal part of the rows.
   static LoaderOptions of_rows(LoaderOptions options, int64_t rank,
                                int64_t ranks) {
     options.own_rows = [rank, ranks](int64_t height) {
@@ -110,7 +110,7 @@ TEST_F(LoaderTest, RandomCropsFollowFromTheSampleAlone) {
   LoaderOptions resumed = crops;
   resumed.first_step = 4;
   expect_same(take(resumed, 1), reference, 4);
-  for (const int64_t rank : {0, 1}) {  // share images: rows of the same
+  for (const int64_t rank : {0, 1}) {  // rows of the same images
     const Batch batch = take(of_rows(crops, rank, 2), 1)[0];
     EXPECT_TRUE(batch.images.equal(
         reference[0].images.slice(1, 16 * rank, 16 * (rank + 1))));
@@ -154,7 +154,7 @@ TEST_F(LoaderTest, BandsGoThroughAlike) {
   }
 }
 
-// 16 bits: the same for any threads, ranks, rows and start.
+// Batches of 16 bits are the same for any threads, ranks, rows and first step.
 TEST_F(LoaderTest, SixteenBitsFollowFromTheSampleAlone) {
   for (const LoaderMode mode : kModes) {
     LoaderOptions deep = options(mode);
@@ -195,7 +195,8 @@ TEST_F(LoaderTest, ThreadsPasteTheSameObjects) {
   }
 }
 
-// Sizes follow from the seed and the step, for any ranks, threads and start.
+// Sizes follow from the seed and the step, for any ranks, threads and first
+// step.
 TEST_F(LoaderTest, BatchesHaveTheSizeOfTheirStep) {
   const std::vector<Batch> plain = take(options(), 12);
   LoaderOptions scaled = options();
@@ -211,7 +212,7 @@ TEST_F(LoaderTest, BatchesHaveTheSizeOfTheirStep) {
     ASSERT_EQ(batch.labels.size(), plain[step].labels.size());
     EXPECT_TRUE(std::equal(batch.labels.begin(), batch.labels.end(),
                            plain[step].labels.begin(), same_row));
-    // LibTorch's interpolation, except for the rounding to bytes.
+    // The batch is resized as by LibTorch, except for the rounding to bytes.
     const at::Tensor expected = at::upsample_bilinear2d(
         plain[step].images.permute({0, 3, 1, 2}).to(at::kFloat),
         {batch.image_height, batch.image_width}, /*align_corners=*/false);
@@ -287,7 +288,7 @@ TEST_F(LoaderTest, RanksThatShareImagesMakeTheirRowsOfTheSameBatch) {
     folder_.write("labels/train/" + std::to_string(200 + i) + ".txt",
                   "1 .5 .5 .4 .4\n");
   }
-  // An image that breaks after it was indexed: gray on every rank.
+  // This image is damaged after it was indexed, so it is gray on every rank.
   dataset_ = indexed_images(folder_, "images");
   folder_.write("images/train/201.bmp", "BM");
   for (const LoaderMode mode : kModes) {

@@ -1,4 +1,5 @@
-// schedules.json, rect_batches: order, shapes, and the first image's labels.
+// Order, shapes and the first image's labels equal those of the reference
+// (rect_batches in schedules.json).
 #include <gtest/gtest.h>
 
 #include "tests/support/parity.h"

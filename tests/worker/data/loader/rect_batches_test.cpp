@@ -31,8 +31,8 @@ TEST(RectBatches, HalfAStrideIsAddedInValidation) {
   EXPECT_EQ(batches.shapes[0].width, 672);
 }
 
-// A network of 320 x 640: an image of its own shape fills it, flatter ones
-// save rows, taller ones columns.
+// The network has 320 x 640 pixels. An image of the network's shape fills it; a
+// flatter image needs fewer rows, and a taller image fewer columns.
 TEST(RectBatches, WorkForANetworkThatIsNotSquare) {
   RectOptions options;
   options.batch_size = 1;

@@ -1,5 +1,5 @@
-// Batches that a device renders: the network's input is equal to the bit to
-// that of batches whose pixels the loader made.
+// If a device renders the batches, the network's input equals bit for bit that
+// of batches whose pixels the loader made.
 #include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,8 @@ class RenderedBatches : public LoaderFixture {
                           static_cast<int64_t>(batch.images.element_size());
     for (const int64_t bytes : batch.packed_bytes) {
       ++samples_;
-      // A copy of finished pixels has the same bytes.
+      // A sample whose pixels are already finished has about as many bytes as
+      // an image.
       finished_ += bytes >= image && bytes < image + 400;
     }
   }
@@ -86,7 +87,8 @@ TEST_F(RenderedBatches, WithTheStepsOfTheCpu) {
   EXPECT_LT(finished_, samples_);
 }
 
-// The files' 8 bits, spread over 16: tiles of both bytes are sent.
+// The range spreads the files' 8 bits over 16 bits, so that both bytes of each
+// level are sent.
 TEST_F(RenderedBatches, OfSixteenBits) {
   for (const bool multi_scale : {false, true}) {
     LoaderOptions asked = options();

@@ -1,4 +1,5 @@
-// A part of a sample has the bytes of the whole one, and its boxes.
+// If only some rows of a sample are made, they equal byte for byte those rows
+// of the whole sample, and the boxes are the same.
 #include <gtest/gtest.h>
 
 #include <opencv2/imgproc.hpp>
@@ -19,7 +20,7 @@ codecs::PixelRows random_rows(sampling::RandomStream& draws, int64_t height) {
   return {begin, begin + 1 + draws.below(height - begin)};
 }
 
-// Against OpenCV itself, on the letterboxed picture.
+// Warps the letterboxed picture with OpenCV itself, for comparison.
 cv::Mat warped_by_opencv(const cv::Mat& picture, const augment::Warp& warp) {
   cv::Mat result;
   if (warp.matrix(2, 0) == 0 && warp.matrix(2, 1) == 0) {
@@ -97,8 +98,8 @@ TEST(SampleRows, WarpsWithPerspective) {
   expect_rows_of_warps(hyp, 200);
 }
 
-// Extreme warps: nothing of the picture is visible, or one point of it
-// everywhere.
+// Extreme warps: the first shows nothing of the picture, the second one point
+// of it everywhere.
 TEST(SampleRows, WarpsThatShowNothing) {
   augment::Warp away;
   away.matrix(1, 2) = 1e7;
@@ -139,8 +140,8 @@ class SampleRowsOf : public ::testing::Test {
   static constexpr int64_t kWidth = 128;
   static constexpr int64_t kSamples = 6;
 
-  // They have several shapes: some fill the network's image, some are padded,
-  // and some have to be resized by the letterbox.
+  // The images have several shapes: some fill the network's image, some are
+  // padded, and some have to be resized by the letterbox.
   MadeImages images_{[this](int64_t sample) {
     static const std::vector<codecs::ImageSize> sizes{
         {96, 128}, {64, 128}, {96, 70}, {48, 64}, {95, 128}, {31, 128}};
@@ -211,7 +212,8 @@ TEST_F(SampleRowsOf, RectTraining) {
   }
 }
 
-// Blurs and changes of whole pictures: parts still equal those of the whole.
+// Some changes read neighbouring pixels or the whole picture. Rows that are
+// made alone must still equal those of the whole sample.
 TEST_F(SampleRowsOf, PixelsChangedByThoseAroundThem) {
   configs::Hyperparameters hyp = augmented();
   hyp.blur = hyp.median_blur = hyp.gray = hyp.clahe = 0.4;

@@ -24,8 +24,8 @@ class WeightedLoader : public LoaderFixture {
   }
 };
 
-// Drawn by weight: a batch's samples do not depend on threads, ranks or how far
-// ahead they are made.
+// If samples are drawn by weight, a batch does not depend on the threads, the
+// ranks or how far ahead it is made.
 TEST_F(WeightedLoader, OfDrawnSamplesRanksThreadsAndMemoryChangeNothing) {
   std::vector<double> weights(kImages, 0);
   weights[3] = 1;
@@ -73,7 +73,8 @@ TEST_F(WeightedLoader, OfDrawnSamplesRanksThreadsAndMemoryChangeNothing) {
   EXPECT_GT(seen, 5);
 }
 
-// Partners of a mosaic are from the epoch's draws: here only one image.
+// A mosaic's partners are also drawn by weight; here only one image can be
+// drawn.
 TEST_F(WeightedLoader, MosaicsAreOfDrawnSamples) {
   std::vector<double> weights(kImages, 0);
   int64_t image = 0;
@@ -92,7 +93,7 @@ TEST_F(WeightedLoader, MosaicsAreOfDrawnSamples) {
   EXPECT_GT(boxes, 23 * 2) << "of mosaics";
 }
 
-// The weights of an epoch are known when it begins.
+// The weights of an epoch become known only when it begins.
 TEST_F(WeightedLoader, AnEpochToComeWaitsForItsWeights) {
   std::vector<double> first(kImages, 0), second(kImages, 0);
   first[3] = second[8] = 1;

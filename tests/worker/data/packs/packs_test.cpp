@@ -1,5 +1,5 @@
-// Packs give the data set of the files, and damage in them is found, named, and
-// costs no other image.
+// Packs give the same data set as the files. Damage in a pack is found and
+// named, and loses no other image.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -196,7 +196,7 @@ TEST_F(Packs, AShardThatIsCutOffOrMissingCostsItsMissingImages) {
 TEST_F(Packs, ADamagedEntryCostsItsImage) {
   const auto pack = packs::read_pack(index());
   const size_t images = 64 + 16 * static_cast<size_t>(pack.index->num_shards());
-  overwrite(index(), images + 80 * 5 + 3, "\x11");  // the sixth one's offset
+  overwrite(index(), images + 80 * 5 + 3, "\x11");  // the sixth image's offset
   const IndexedDataset result = indexed();
   EXPECT_EQ(result.dataset.size(), 19);
   ASSERT_EQ(result.report.faults.size(), 1u);
@@ -204,7 +204,7 @@ TEST_F(Packs, ADamagedEntryCostsItsImage) {
               HasSubstr("its entry in " + index().string() + " is damaged"));
 }
 
-// The bytes of an archive that other programs read are checked, too.
+// Verification also checks bytes of an archive that only other programs read.
 TEST_F(Packs, VerifyReadsTheBytesBetweenTheImages) {
   overwrite(packs_ / "train-00000.tar", 3, "Q");  // in the first file's name
   const auto verified = verify_data(packed_, {});
@@ -256,7 +256,7 @@ TEST_F(Packs, AFileThatIsNoIndexIsRefusedInOneLine) {
               HasSubstr(" is no file"));
 }
 
-// Users have such files: a change of the layout needs another version.
+// Users have files of this layout, so a change of it needs another version.
 TEST_F(Packs, TheIndexHasTheLayoutOfTheFirstVersion) {
   const std::string bytes = read_bytes(index());
   EXPECT_EQ(bytes.substr(0, 16), std::string("HRPACK\r\n\1\0\0\0\0\0\0\0", 16));
@@ -278,7 +278,7 @@ TEST_F(Packs, TheIndexHasTheLayoutOfTheFirstVersion) {
             pack.index->name(0));
 }
 
-// An index with foreign content names no file outside of its folder.
+// An index that somebody else wrote must not name a file outside of its folder.
 TEST_F(Packs, NamesThatLeadOutAreDamage) {
   for (const std::string name : {"../../etc/passwd", "/etc/passwd"}) {
     packs::IndexedImage image;
@@ -294,8 +294,8 @@ TEST_F(Packs, NamesThatLeadOutAreDamage) {
   }
 }
 
-// Any change of an index gives a verdict: no crash, no more images lost than
-// were damaged, and no image with other pixels or boxes than before.
+// Whatever changes in an index, reading it does not crash, loses no more images
+// than were damaged, and gives no image other pixels or boxes than before.
 TEST_F(Packs, MutatedIndexesAreVerdicts) {
   const std::string sound = read_bytes(index());
   const IndexedDataset whole = indexed();

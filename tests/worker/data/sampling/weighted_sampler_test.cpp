@@ -27,7 +27,7 @@ TEST(WeightedSampler, DrawsInProportionToWeights) {
     chi_square += std::pow(static_cast<double>(count) - expected, 2) / expected;
   }
   EXPECT_LT(chi_square, 16.3);  // three degrees of freedom, one in a thousand
-  EXPECT_GT(chi_square, 0.02);  // drawn, not dealt out
+  EXPECT_GT(chi_square, 0.02);  // random draws do not fit exactly
 }
 
 TEST(WeightedSampler, ADrawFollowsFromSeedEpochAndPositionAlone) {
@@ -61,7 +61,7 @@ TEST(WeightedSampler, SamplesRiseWithTheirDraws) {
   }
 }
 
-// The smallest and the largest possible weight together.
+// The positive weight may be very small or very large.
 TEST(WeightedSampler, ZeroWeightIsNeverDrawn) {
   for (const std::vector<double>& weights :
        {std::vector<double>{0, 5e-324, 0}, {0, 1e308, 0}, {0, 0, 0.1, 0}}) {

@@ -77,7 +77,8 @@ TEST_F(RandomCropTest, PlacesFollowFromSeedEpochAndSamples) {
   EXPECT_NE(crops(7).window_of(0).x, crops(7).window_of(2).x);
 }
 
-// As in headroom tile: clipped, and at least 0.3 of the area.
+// As in `headroom tile`, a box is clipped to the window, and kept if at least
+// 0.3 of its area is visible.
 TEST_F(RandomCropTest, BoxesAreThoseThatAreSeen) {
   int seen = 0, clipped = 0, gone = 0;
   for (int64_t made = 0; made < 200; ++made) {
@@ -115,7 +116,8 @@ TEST_F(RandomCropTest, SmallImagesAreNotCropped) {
   EXPECT_EQ(one.loaded_size(1), store_->loaded_size(1));
   EXPECT_TRUE(same_pixels(one.load(1, codecs::kAllRows).pixels,
                           store_->load(1, codecs::kAllRows).pixels));
-  // Larger in one direction: the other is visible completely.
+  // An image that is larger in one direction only is visible completely in the
+  // other direction.
   EXPECT_EQ(one.loaded_size(2), (codecs::ImageSize{20, kSide}));
 }
 

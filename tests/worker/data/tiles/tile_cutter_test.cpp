@@ -1,5 +1,5 @@
-// Tiles equal the parts of the whole picture, in every format, coding and
-// orientation; 16 bits stay; damage anywhere refuses the file.
+// Tiles equal those parts of the whole picture, in every format, coding and
+// orientation. 16 bits stay 16 bits. Damage anywhere refuses the file.
 #include "worker/data/tiles/tile_cutter.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,8 @@ cv::Rect as_cv(const TileRect& rect) {
 
 class TileCutter : public ::testing::Test {
  protected:
-  // All tiles, and some of them, in any order.
+  // Compares all tiles, some tiles, and tiles with rows between them, in any
+  // order, with the same parts of `whole`.
   void expect_parts_of(const cv::Mat& whole, const fs::path& file,
                        const std::string& name) {
     std::vector<TileRect> all = tile_grid(whole.rows, whole.cols, 40, 25, 0.3);
@@ -171,7 +172,7 @@ TEST_F(TileCutter, ATileThatTheFileDoesNotHaveRefusesIt) {
   }
 }
 
-// The verdict is decode_image's, for any bytes.
+// cut_tiles() accepts the same files as decode_image(), for any bytes.
 TEST_F(TileCutter, DamagedFilesGetTheVerdictOfTraining) {
   const fs::path file = folder_.path() / "damaged";
   sampling::RandomStream draws(7, 0, 0,
@@ -212,7 +213,7 @@ TEST_F(TileCutter, DamagedFilesGetTheVerdictOfTraining) {
 
 TEST_F(TileCutter, FormatsThatMustBeHeldWholeAreRefusedAboveTheLimit) {
   codecs::ImageLimits limits;
-  limits.max_pixels = 3000;  // a band of 40 rows, not the picture
+  limits.max_pixels = 3000;  // enough for 40 rows, not the picture
   JpegForm progressive;
   progressive.progressive = true;
   for (const std::string& bytes :
@@ -234,7 +235,7 @@ TEST_F(TileCutter, FormatsThatMustBeHeldWholeAreRefusedAboveTheLimit) {
               "");
     EXPECT_EQ(taken, tiles.size());
   }
-  // One strip, or one row of tiles, is held.
+  // Only one strip, or one row of tiles, is held at a time.
   const fs::path tiff = folder_.write("made.tif", encode_tiff(picture_));
   EXPECT_TRUE(codecs::inspect_streamed(tiff, limits).ok());
   limits.max_pixels = 7 * kWidth - 1;  // a strip has 7 rows

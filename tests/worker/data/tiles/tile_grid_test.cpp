@@ -1,5 +1,6 @@
-// The grid's promises, over drawn sizes: every pixel is in a tile, tiles are
-// full, inside and overlap enough, and there are no more than needed.
+// What the grid promises, for random sizes: every pixel is in a tile; tiles are
+// full, inside the image and overlap enough; and there are no more tiles than
+// needed.
 #include "worker/data/tiles/tile_plan.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +26,8 @@ TEST(TileGrid, AnImageThatIsNoLargerThanATileIsOneTileAsItIs) {
 TEST(TileGrid, TheLastTileEndsWhereTheImageEndsAndTheRestIsSpreadEvenly) {
   EXPECT_EQ(tile_starts(641, 640, 0.2), (Starts{0, 1}));
   EXPECT_EQ(tile_starts(1152, 640, 0.2), (Starts{0, 512}));
-  // A third tile, and not one of 512 pixels and one of a single pixel.
+  // One more pixel needs a third tile. The steps are about equal; a step of a
+  // single pixel would be wrong.
   EXPECT_EQ(tile_starts(1153, 640, 0.2), (Starts{0, 256, 513}));
   EXPECT_EQ(tile_starts(2250, 640, 0.2), (Starts{0, 402, 805, 1207, 1610}));
   EXPECT_EQ(tile_starts(6, 2, 0), (Starts{0, 2, 4}));

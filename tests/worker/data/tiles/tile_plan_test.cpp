@@ -1,4 +1,5 @@
-// The choice of tiles and boxes: by hand, and as properties over drawn images.
+// The choice of tiles and boxes, for examples and as properties that hold for
+// random images.
 #include "worker/data/tiles/tile_plan.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +39,7 @@ TileOptions tiles_of_100(double min_visible) {
 }
 
 TEST(TilePlan, ABoxIsClippedToEachTileThatShowsEnoughOfIt) {
-  // A quarter of it is in the left tile.
+  // A quarter of the box is in the left tile.
   const labels::BoxLabel box = box_at(87.5, 25, 137.5, 75);
   const TilePlan both = plan_tiles(kSize, {&box, 1}, "a.jpg", tiles_of_100(0));
   ASSERT_THAT(both.tiles, SizeIs(2));
@@ -113,7 +114,8 @@ TEST(TilePlan, EmptyTilesAreChosenByNameAndPlaceAlone) {
   EXPECT_EQ(all, tile_grid(20000, 20000, 640, 640, 0.2));
   EXPECT_EQ(some, rects("a.tif", 0.25));
   EXPECT_NE(some, rects("b.tif", 0.25));
-  // 1,521 tiles: five deviations of a fair draw.
+  // There are 1,521 tiles. The bounds are five standard deviations of a random
+  // choice.
   const auto expected = [&](double share) {
     return share * static_cast<double>(all.size());
   };
@@ -163,7 +165,8 @@ TEST(TilePlan, KeepsItsPromisesForDrawnImages) {
     options.empty_share = 1;
     std::vector<labels::BoxLabel> labels;
     for (int i = draw(0, 12); i > 0; --i) {
-      // Every label has a class of its own, by which it is found again.
+      // Every label has a class of its own, so that the test can find it in the
+      // tiles.
       const int width = draw(1, std::min(size.width, 80));
       const int height = draw(1, std::min(size.height, 80));
       const double x = draw(0, size.width - width) + width / 2.0;
@@ -184,7 +187,8 @@ TEST(TilePlan, KeepsItsPromisesForDrawnImages) {
         const labels::PixelBox source =
             in_image(labels[at], {0, 0, size.height, size.width});
         const labels::PixelBox part = in_image(label, tile.rect);
-        // Within the tile and within the box, and the whole intersection.
+        // The label is inside the tile, and is the whole intersection of the
+        // box with the tile.
         EXPECT_GE(label.cx - label.w / 2, -labels::kLabelTolerance);
         EXPECT_LE(label.cx + label.w / 2, 1 + labels::kLabelTolerance);
         EXPECT_GE(label.cy - label.h / 2, -labels::kLabelTolerance);

@@ -1,5 +1,5 @@
-// A data set of tiles: readable by training's own readers, and without any
-// files if it could not be finished.
+// A data set of tiles can be read by training's own readers. If it could not be
+// finished, no files are left.
 #include "worker/data/tiles/tiling.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,8 @@ using ::testing::IsEmpty;
 class Tiling : public ::testing::Test {
  protected:
   Tiling() {
-    // The box of a is in two tiles of 60, that of b in one; c has none.
+    // The first box of a is in two tiles of 60 pixels, its second box is in one
+    // tile; c has no box.
     folder_.write("in/images/a.jpg", codecs::encode_jpeg(picture_, 90));
     folder_.write("in/labels/a.txt", "1 .5 .25 .25 .125\n0 .9 .9 .1 .1\n");
     folder_.write("in/images/a.bmp", encode_bmp(picture_));
@@ -89,7 +90,7 @@ TEST_F(Tiling, TheTilesAreASoundDataSet) {
     EXPECT_EQ(verified[i].report.boxes, splits[i].boxes);
     EXPECT_EQ(verified[i].report.background, splits[i].empty_tiles);
   }
-  // 2 x 4 tiles of each large image, and the small one as it is.
+  // Each large image has 2 x 4 tiles; the small image is one tile.
   EXPECT_EQ(splits[0].in_grid, 17);
   EXPECT_EQ(splits[0].report.images, 3);
   EXPECT_EQ(splits[0].lost_boxes, 0);
