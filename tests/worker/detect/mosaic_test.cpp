@@ -1,5 +1,5 @@
-// Which maps are parts of one picture, the tiles on their seams, and the boxes
-// there.
+// Which maps are parts of one picture, which tiles are on their seams, and how
+// the boxes there are merged.
 #include "worker/detect/mosaic.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,8 @@ using tiles::TileRect;
 
 const MergeOptions kMerging{.iou_threshold = 0.45, .max_detections = 1000};
 
-// A map of 0.1 m a pixel, so many pixels east and south of a corner.
+// A map whose corner is `column` pixels east and `row` pixels south of a fixed
+// place; by default a pixel has 0.1 m.
 maps::MapPlace map_at(double column, double row, int64_t height, int64_t width,
                       const std::string& system = "UTM 33",
                       double pixel = 0.1) {
@@ -81,7 +82,7 @@ TEST(MosaicFinder, OtherSystemsOtherPixelsAndDistantMapsAreNoParts) {
           .empty());
 }
 
-// A corner is rounded in its file.
+// The corner and the pixel size of a map are rounded in its file.
 TEST(MosaicFinder, ASlightlyLongerPixelIsTheSame) {
   EXPECT_EQ(mosaics_of({map_at(0, 0, 100, 100),
                         map_at(100.0001, 0, 100, 100, "UTM 33", 0.100001)})
@@ -89,7 +90,8 @@ TEST(MosaicFinder, ASlightlyLongerPixelIsTheSame) {
             1u);
 }
 
-// Places are counted from the first map: its half pixel separates no others.
+// Places are counted in pixels from the first map. That map is half a pixel
+// off, which must not separate the others.
 TEST(MosaicFinder, ADistantMapBetweenPixelsChangesNothing) {
   const auto mosaics =
       mosaics_of({map_at(50.5, 5000.5, 100, 100), map_at(0, 0, 100, 100),
@@ -186,7 +188,8 @@ TEST(SeamTiles, StayWithinSmallParts) {
               ElementsAre(TileRect{0, 0, 50, 40}));
 }
 
-// Two maps beside each other, of so many bands, and a model's input from them.
+// A model's input is read across two neighbouring maps, for several numbers of
+// bands.
 TEST(MosaicReader, GivesThePixelsOfThePictureThatWasCut) {
   const TemporaryFolder folder;
   const Mosaic mosaic =
@@ -201,7 +204,7 @@ TEST(MosaicReader, GivesThePixelsOfThePictureThatWasCut) {
                                   whole(cv::Rect(40, 10, 60, 50)).clone()))};
     codecs::ImageLimits limits;
     limits.bands = whole.channels();
-    // Levels as they are stored.
+    // This range keeps the levels as they are stored.
     if (whole.depth() == CV_16U) limits.ranges = {{0, codecs::kMostLevel}};
     MosaicReader reader(mosaic, files, limits);
     const TileRect inside{20, 30, 25, 20};
@@ -219,8 +222,8 @@ TEST(MosaicReader, GivesThePixelsOfThePictureThatWasCut) {
   }
 }
 
-// The first map shows less of the overlap than the second, and not the last
-// rows. They may have other samples than the model reads.
+// The last rows of both maps have no data, and in the first map also a part of
+// the overlap has none. The files may have other samples than the model reads.
 TEST(MosaicReader, APixelWithoutDataIsTakenFromAnotherPart) {
   const TemporaryFolder folder;
   const Mosaic mosaic =
@@ -228,7 +231,7 @@ TEST(MosaicReader, APixelWithoutDataIsTakenFromAnotherPart) {
   struct Case {
     int type;
     double none;
-    std::string text;  // by the file's tag
+    std::string text;  // "no data" in the file's tag
     ValueRanges ranges = {};
   };
   for (const auto& [type, none, text, ranges] :
@@ -277,8 +280,8 @@ TileFindings whole_part(std::vector<metrics::Detection> found) {
   return {{96, 96}, {{0, 0, 96, 96}}, {std::move(found)}};
 }
 
-// An object over the first seam: each part shows a piece, the seam's tile the
-// whole.
+// An object is on the first seam. Each part shows a piece of it, and the seam's
+// tile shows the whole object.
 TEST(MergeMosaic, TheWholeObjectReplacesItsPieces) {
   MosaicFindings findings;
   findings.parts = {
@@ -325,7 +328,8 @@ TEST(MergeMosaic, AnObjectInAnOverlapIsOne) {
   EXPECT_EQ(boxes[1].size(), 1u);
 }
 
-// The second part's box of the second object is dropped for the first part's.
+// Both parts find the second object. The first part's box is more confident and
+// replaces the second part's.
 TEST(MergeMosaic, ObjectsBeyondAPartsLimitAreTakenFromAnotherPart) {
   const Mosaic mosaic =
       mosaics_of({map_at(0, 0, 96, 96), map_at(64, 0, 96, 96)}).at(0);
@@ -344,7 +348,7 @@ TEST(MergeMosaic, ObjectsBeyondAPartsLimitAreTakenFromAnotherPart) {
   EXPECT_EQ(boxes[1][0].box.x1, 6);
 }
 
-// At such coordinates float32 has only every second pixel.
+// At such coordinates, float32 can represent only every second pixel.
 TEST(MergeMosaic, TwentyMillionPixelsToTheEastBoxesAreAsExact) {
   const Mosaic mosaic =
       mosaics_of({map_at(0, 0, 96, 20'000'001), map_at(20'000'001, 0, 96, 96),

@@ -34,7 +34,7 @@ TEST(TileMerge, TwoViewsOfOneObjectAreOne) {
   EXPECT_EQ(merged[0].confidence, .8F);
 }
 
-// The piece has the higher confidence; the whole box is right.
+// The piece has the higher confidence, but the whole box must be kept.
 TEST(TileMerge, AWholeBoxReplacesAPieceOfHigherConfidence) {
   const auto merged = merge_tiles(
       {{at(10, 10, 18, 30, .9F), true}, {at(10, 10, 30, 30, .5F), false}},
@@ -87,7 +87,8 @@ TEST(TileMerge, AtMostSoManyByConfidence) {
   EXPECT_EQ(merged[2].box.x1, 210);
 }
 
-// Objects no larger than the overlap, each found in every tile that it touches.
+// No object is larger than the overlap, and each is found in every tile that it
+// touches.
 TEST(TileMerge, EveryObjectOnceForAnyTiles) {
   std::mt19937 random(3);
   const auto draw = [&](int n) { return static_cast<int>(random() % n); };

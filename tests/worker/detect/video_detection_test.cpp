@@ -1,4 +1,5 @@
-// detect in a video: a file per picture, and the video with its boxes.
+// detect on a video writes a file for each picture, and the video with its
+// boxes.
 #include "worker/detect/video_detection.h"
 
 #include <gmock/gmock.h>
@@ -74,7 +75,8 @@ class VideoDetection : public ::testing::Test {
     }
     return names;
   }
-  // Pictures, and pictures a second, of the annotated video.
+  // Returns the number of pictures and the pictures per second of the annotated
+  // video.
   std::pair<int64_t, double> annotated() {
     std::string reason;
     const auto reader =
@@ -176,7 +178,8 @@ TEST_F(VideoDetection, NothingIsWrittenForAFileThatIsNoVideo) {
   EXPECT_FALSE(fs::exists(folder_.path() / "out"));
 }
 
-// An image clip_3.jpg has labels/clip_3.txt.
+// Picture 3 of clip.avi and the image clip_3.jpg would both have
+// labels/clip_3.txt.
 TEST_F(VideoDetection, PicturesDoNotReplaceImages) {
   files_.pictures = false;
   DetectionFolder out = folder();

@@ -39,8 +39,9 @@ class OnnxTest : public ::testing::Test {
     return made;
   }
 
-  // Rule-made weights with calibrated statistics: outputs vary strongly, and
-  // rounding grows to 1e-4 through the layers.
+  // Fills weights by the parity rule, and batch norms with calibrated
+  // statistics, so that outputs vary strongly. Rounding grows to 1e-4 through
+  // the layers.
   static void fill_lively(model::LayerGraph& model,
                           const std::string& calibration) {
     fill_model(model.state());
@@ -129,8 +130,8 @@ TEST_F(OnnxTest, OnnxruntimeIsAsExactAsOurFloat32) {
   expect_within(2 * own);
 }
 
-// Every convolution with its batch norm folded into it, and no other tensors of
-// the state: the reference's fused model.
+// The file has every convolution with its batch norm folded into it, and no
+// other tensors of the state, as the reference's fused model.
 TEST_F(OnnxTest, TheTensorsAreTheFusedModels) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   const nlohmann::json expected = load_parity_json("architecture.json")["n"];
@@ -199,7 +200,8 @@ TEST(SettleFormats, TheSuffixOfTheOutputIsAFormat) {
   EXPECT_EQ(settled("y.onnx", {"onnx", "torchscript"}), "y: onnx torchscript");
   EXPECT_EQ(settled("y.v2", {}), "y.v2: onnx");
   EXPECT_EQ(settled("", {}), ": onnx");
-  // In a folder the file gets the name of the weights: no hidden ".onnx".
+  // If the output is a folder, the file gets the name of the weights; it must
+  // not be the hidden file ".onnx".
   const std::string folder = ::testing::TempDir();
   ExportRequest asked;
   asked.output = folder;

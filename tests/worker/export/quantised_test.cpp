@@ -1,5 +1,6 @@
 // Networks in 8 bits: the simulation equals onnxruntime, ranges have the least
-// error, the file is a quarter, and missing inputs are refused.
+// error, the file has about a quarter of the size, and missing inputs are
+// refused.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -115,9 +116,9 @@ class Quantised : public ::testing::Test {
   const std::string weights_ = folder_.path() / "weights.safetensors";
 };
 
-// Integers are the same; a value on the border of two may be rounded to either.
-// After 60 convolutions the difference at the heads is less than the steps of 8
-// bits themselves.
+// Both compute with the same integers, but a value on the border between two
+// integers may be rounded to either. After 60 convolutions the difference at
+// the heads is less than the error of 8 bits itself.
 TEST_F(Quantised, OnnxruntimeGivesTheSimulatedResults) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   ExportRequest asked = request(parity_path("weights/bccd_v5n.safetensors"));
@@ -156,8 +157,9 @@ TEST_F(Quantised, OnnxruntimeGivesTheSimulatedResults) {
   }
 }
 
-// Squeeze and excitation, shuffled channels, folding; not deep, because the
-// error of 8 bits grows with every convolution of an untrained network.
+// This table has squeeze and excitation, shuffled channels and folding. It is
+// not deep, because the error of 8 bits grows with every convolution of an
+// untrained network.
 constexpr const char* kFewOfEach = R"(
 nc: 3
 depth_multiple: 1.0

@@ -1,4 +1,4 @@
-// Cells, anchors and box targets of the reference, in its order.
+// Cells, anchors and box targets equal the reference's, in the same order.
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 

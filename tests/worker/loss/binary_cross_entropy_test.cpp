@@ -1,4 +1,5 @@
-// Against PyTorch's operators and autograd, composed as in the papers.
+// The kernels equal PyTorch's operators and autograd, composed as in the
+// papers.
 #include "worker/loss/level_loss.h"
 
 #include <ATen/ops/allclose.h>

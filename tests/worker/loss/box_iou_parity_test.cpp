@@ -20,7 +20,8 @@ constexpr NamedKind kKinds[] = {{"iou", kernels::IouKind::kIou},
                                 {"diou", kernels::IouKind::kDiou},
                                 {"ciou", kernels::IouKind::kCiou}};
 
-// Two boxes of inputs 0..3 and 4..7.
+// Returns the IoU of two boxes, whose coordinates are the differentiation
+// inputs 0..3 and 4..7.
 using Number = kernels::Dual<8>;
 Number iou_of(kernels::IouKind kind, const at::Tensor& pred,
               const at::Tensor& target, int64_t i) {
@@ -63,8 +64,8 @@ TEST(BoxIouParityTest, ValuesAndGradientsInDouble) {
       const std::string what = prefix + " " + names[static_cast<size_t>(i)];
       const Number iou = iou_of(kind, pred, target, i);
       expect_like(iou.value, values[i].item<double>(), 1e-12, 1e-15, what);
-      // A box without height: the angle has no derivative there, and
-      // forward-mode derivatives are then NaN in every field, not in two.
+      // The angle of a box without height has no derivative. Forward-mode
+      // derivatives are then NaN in every field, the reference's only in two.
       if (by_pred[i].isnan().any().item<bool>()) continue;
       ++gradients_compared;
       for (int64_t k = 0; k < 4; ++k)
@@ -93,7 +94,7 @@ TEST(BoxIouParityTest, TheFloat32RunAgrees) {
         tensors.at(std::string("iou.") + kind_name + ".f32");
     for (size_t i = 0; i < names.size(); ++i) {
       const std::string& name = names[i];
-      // Beyond float32, as listed in the README.
+      // These cases exceed float32, as listed in the vectors' README.
       if (name == "tiny" || name == "very_tiny" || name.starts_with("aspect_"))
         continue;
       ++compared;
@@ -109,9 +110,10 @@ TEST(BoxIouParityTest, TheFloat32RunAgrees) {
 }
 
 TEST(BoxIouTest, FitOfARowFollowsTheRawValues) {
-  // Central differences: the gradient includes the sigmoid and the anchor. The
-  // constant alpha of CIoU is differentiated here too, so the boxes have the
-  // target's aspect ratio, where v and with it alpha's share vanish.
+  // The gradient, which includes the sigmoid and the anchor, is compared with
+  // central differences. Differences also include the change of CIoU's alpha,
+  // which the gradient keeps constant. So the boxes have the target's aspect
+  // ratio, where v is 0 and alpha has no effect.
   const double anchor[2] = {2, 3};
   const double target[4] = {0.3, 0.6, 1.6, 2.4};
   const double raw[4] = {0.2, -0.4, 0.1, 0.1};

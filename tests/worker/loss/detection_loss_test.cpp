@@ -142,9 +142,9 @@ TEST(DetectionLossTest, GradientFollowsTheIncomingOne) {
 }
 
 TEST(DetectionLossTest, GradientMatchesDifferences) {
-  // Objectness and class logits of matched rows: their targets do not depend
-  // on them, so the loss may be differenced there (not along the box fields,
-  // whose CIoU also moves the objectness target).
+  // Differences are taken for the objectness and class logits of matched rows,
+  // since their targets do not depend on the logits. They are not taken for the
+  // box fields, which also change the objectness target through the CIoU.
   const Part part = part_of_example(0, 2);
   loss_of(part).total.backward();
   const auto index = part.targets[1].index.accessor<int64_t, 2>();
@@ -228,7 +228,7 @@ TEST(DetectionLossTest, NoMatchesAnywhere) {
   EXPECT_EQ(loss.items[0].item<double>(), 0);
   EXPECT_GT(loss.items[1].item<double>(), 0);
   EXPECT_EQ(loss.items[2].item<double>(), 0);
-  // Only objectness learns.
+  // Only objectness has a gradient.
   EXPECT_EQ(part.heads[0].grad().select(4, 0).abs().sum().item<double>(), 0);
   EXPECT_GT(part.heads[0].grad().select(4, 4).abs().sum().item<double>(), 0);
 }

@@ -1,5 +1,6 @@
-// The loss on a device against the CPU's: the host cannot access the test
-// device's memory, and its kernels are the CUDA plugin's text.
+// The loss on a device equals the CPU's. The host cannot access the test
+// device's memory, and the device's kernels are the source text of the CUDA
+// plugin.
 #include "worker/loss/device_loss.h"
 
 #include <ATen/Context.h>
@@ -142,7 +143,8 @@ TEST_P(DeviceLossTest, EqualsTheCpus) {
     EXPECT_EQ(result.gradients[level].scalar_type(), c.type);
   }
 
-  // Room for more matches changes no bit: sums have an order independent of it.
+  // Room for more matches changes no bit, because the order of sums does not
+  // depend on it.
   Case roomy = c;
   roomy.capacity += 500;
   const Result padded = loss_on(device, roomy, cells, targets);

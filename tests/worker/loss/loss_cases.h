@@ -32,10 +32,12 @@ struct HeadCase {
 };
 HeadCase head_case(const std::string& name, at::ScalarType scalar_type);
 
-// Cases with a loss of their own; the balance updates are another mechanism.
+// The names of the cases that have a loss. Cases of balance updates are left
+// out.
 std::vector<std::string> head_case_names();
 
-// Rows of targets per level: counts of a batch that is the whole global batch.
+// Counts the rows of targets of each level, for a batch that is the whole
+// global batch.
 GlobalCounts count_all(int64_t images,
                        const std::vector<LevelTargets>& targets);
 

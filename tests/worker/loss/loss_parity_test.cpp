@@ -48,7 +48,8 @@ TEST(LossParityTest, GradientsInBothPrecisions) {
     if (tensors.tensors.count(name + ".grad.0") == 0) continue;
     ++cases_compared;
     for (const auto scalar_type : {at::kDouble, at::kFloat}) {
-      // The stored gradient is the double run's, whose cells differ here.
+      // The stored gradient is that of the float64 run, which has other cells
+      // in this case.
       if (name == "rounding" && scalar_type == at::kFloat) continue;
       const HeadCase head = head_case(name, scalar_type);
       detection_loss(head.heads, head.targets, head.counts, head.gains)
@@ -70,8 +71,9 @@ TEST(LossParityTest, GradientsInBothPrecisions) {
   EXPECT_EQ(cases_compared, 15);
 }
 
-// The overlap of every row with its target, and the target of objectness: read
-// back from the gradient, which is sigmoid - target up to a factor.
+// Compares the overlap of every row with its target, and the target of
+// objectness. The latter is computed from the gradient, which is (sigmoid -
+// target) times a factor.
 TEST(LossParityTest, OverlapsAndObjectnessTargets) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   const weights::Safetensors tensors = load_parity_tensors("loss.safetensors");
@@ -100,7 +102,7 @@ TEST(LossParityTest, OverlapsAndObjectnessTargets) {
         }
         EXPECT_NEAR(kernels::fit_row(fields, anchor, wanted).ciou,
                     ciou[row].item<double>(), 1e-12);
-        // The reference's own box of the row.
+        // The box that the reference computed for the row.
         const kernels::CentreBox<double> predicted{box[0], box[1], box[2],
                                                    box[3]};
         EXPECT_NEAR(

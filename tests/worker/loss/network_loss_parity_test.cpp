@@ -22,7 +22,7 @@ struct Tolerances {
 
 void compare(const std::string& name, at::ScalarType scalar_type,
              const Tolerances& tolerances, const std::string& run) {
-  at::set_num_threads(1);  // as the reference run; also kind to a busy machine
+  at::set_num_threads(1);  // as in the reference's run
   const weights::Safetensors tensors = load_parity_tensors("loss.safetensors");
   const nlohmann::json figures =
       load_parity_json("loss.json")["network_v5n_nc80"][name];
@@ -88,9 +88,9 @@ TEST(NetworkLossParityTest, Float64) {
   compare("net_one_image_empty", at::kDouble, {1e-11, 1e-10}, "f64");
 }
 
-// The largest distance, for the same network and images, of the reference's own
-// float32 runs from its float64 run, over threads, layouts and kernels. Ours
-// may be ten times as far, the vectors' rule for forward passes.
+// The reference's runs of `type` differ in threads, layouts and kernels.
+// Returns their largest difference from the reference's float64 run, times ten:
+// that is what the vectors allow for forward passes.
 Tolerances measured_noise(const std::string& type) {
   Tolerances worst{0, 0};
   int runs = 0;

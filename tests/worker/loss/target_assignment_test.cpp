@@ -109,8 +109,8 @@ TEST(TargetAssignmentTest, NoLabelsGiveEmptyTensors) {
   EXPECT_EQ(targets[0].box.scalar_type(), at::kFloat);
 }
 
-// Rows [0, 4) of one level over two ranks: together all matches, each once and
-// in order.
+// The rows [0, 4) of one level are divided over two ranks. Together the ranks
+// have all matches, each once and in order.
 TEST(TargetAssignmentTest, MatchesGoToTheOwnersOfTheirRows) {
   LevelGrid grid = unit_grid();
   grid.anchors.push_back({1.5, 1.5});

@@ -1,6 +1,6 @@
-// Real pictures as maps: the boxes of detect for the GeoTIFF of a photograph
-// are those of the photograph, moved, and used as labels they give the same
-// boxes again.
+// Real pictures as maps. The boxes that detect finds in the GeoTIFF of a
+// photograph are those of the photograph, moved to their places on the map.
+// Read as labels, they give the same boxes again.
 #include <gtest/gtest.h>
 #include <ogr_api.h>
 

@@ -1,6 +1,6 @@
-// headroom detect on GeoTIFFs: the boxes of the same picture without
-// coordinates, at the places given by its tags, for one file and for a mosaic
-// of several.
+// headroom detect on GeoTIFFs finds the boxes of the same picture without
+// coordinates, and writes them at the places that the tags give, for one file
+// and for a mosaic of several files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -90,7 +90,7 @@ struct MapObject {
   std::array<double, 4> box{};  // x1, y1, x2, y2
 };
 
-// By confidence.
+// Returns the objects of a layer, the most confident first.
 std::vector<MapObject> objects_of(const fs::path& results,
                                   const std::array<double, 6>& transform) {
   std::vector<MapObject> objects;
@@ -181,7 +181,7 @@ double overlap_of(const MapObject& a, const MapObject& b) {
   return metrics::corner_iou(corners(a), corners(b), 0);
 }
 
-// Real objects, cut anywhere: files that touch, and that share less than tiles
+// Real objects that are cut anywhere. The files touch, or share less than tiles
 // do.
 TEST(DetectOnMaps, BloodCellsOnSeamsAreFoundOnce) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
@@ -224,7 +224,8 @@ TEST(DetectOnMaps, BloodCellsOnSeamsAreFoundOnce) {
   }
 }
 
-// Without tiles seams are not searched: no box may be lost for them.
+// Without tiles, seams are not searched, so that no box may be dropped because
+// of a seam.
 TEST(DetectOnMaps, WithoutTilesEveryBoxIsInTheLayer) {
   const TemporaryFolder folder;
   write_quarters(folder.path() / "parts", test_picture(192, 192, 1), 96);
@@ -242,7 +243,7 @@ TEST(DetectOnMaps, ARepeatedMapIsPlainAndTheOthersStayAMosaic) {
   write_weights(folder.path() / "w.safetensors", 2, 64, 0.2);
   const fs::path part = folder.path() / "parts/part0.tif";
   const fs::path repeat = folder.path() / "parts/part0_again.tif";
-  // The features of the repeat, and those of the others.
+  // Returns the features of the repeated map, and those of the other maps.
   const auto detected = [&](const std::string& source) {
     detect(folder.path(), source,
            {"--exist-ok", "--tile=64", "--conf-thres=0.0001", "--max-det=10000",
@@ -275,7 +276,7 @@ TEST(DetectOnMaps, ARepeatedMapIsPlainAndTheOthersStayAMosaic) {
   EXPECT_EQ(both.second, alone);
 }
 
-// The boxes of a single file are unchanged.
+// In pixels, a part of a mosaic has the boxes that the same file has alone.
 TEST(DetectOnMaps, AMosaicChangesNoBoxInPixels) {
   const TemporaryFolder folder;
   write_quarters(folder.path() / "parts", test_picture(192, 192, 1), 96);

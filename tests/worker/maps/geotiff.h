@@ -33,7 +33,7 @@ inline bool place_map(GDALDatasetH map, std::array<double, 6> transform,
   return is_placed;
 }
 
-// Writes `rgb` again and again, below one another, `times` times.
+// Writes `times` copies of `rgb`, one below the other.
 inline void write_geotiff(const std::filesystem::path& file, const cv::Mat& rgb,
                           const Geotiff& map, int times = 1) {
   GDALAllRegister();

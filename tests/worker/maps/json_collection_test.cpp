@@ -43,8 +43,8 @@ TEST(JsonCollection, EveryToolReadsIt) {
   tiles.tiles = {.height = 60, .width = 50, .overlap = 0};
   EXPECT_EQ(tiles::tile_data(data, tiles)[0].report.boxes, 1);
 
-  // The category ids of detections are those of a set without COCO's
-  // annotations.
+  // A GeoJSON is no COCO file, so detections get the ids of a data set without
+  // COCO's annotations.
   configs::RunConfig run;
   run.save_json = true;
   validation::ImageFindings found;

@@ -30,7 +30,7 @@ inline maps::MapApi& built_plugin() {
   return *plugin.api;
 }
 
-// Lossless; makes the folder.
+// Writes the picture without loss, and creates the folder of the file.
 inline void write_geotiff(const std::filesystem::path& file, const cv::Mat& rgb,
                           const Transform& transform, const std::string& system,
                           const std::vector<std::string>& options = {}) {

@@ -1,5 +1,5 @@
-// Labels on the map and tiles of maps, through the built plugin: places against
-// those of PROJ and GDAL.
+// Labels with map coordinates, and tiles of maps, through the built plugin.
+// Places are compared with those of PROJ and GDAL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <proj.h>
@@ -44,7 +44,8 @@ std::array<double, 2> place_of_pixel(const Transform& t, double x, double y) {
   return {t[0] + x * t[1] + y * t[2], t[3] + x * t[4] + y * t[5]};
 }
 
-// Places in one system as places in another, by PROJ; east or longitude first.
+// Converts places of one system to another with PROJ. East or longitude comes
+// first.
 class Projection {
  public:
   Projection(const std::string& from, const std::string& to)
@@ -72,7 +73,8 @@ class Projection {
   PJ* projection_;
 };
 
-// Features of class 0 with corners in `system`, over a map of `own`.
+// Features of class 0 for boxes in pixels of a map in the system `own`. Their
+// corners are written in `system`.
 nlohmann::json collection_of(const std::vector<PixelExtent>& boxes,
                              const Transform& transform, const std::string& own,
                              const std::string& system) {
@@ -178,8 +180,8 @@ INSTANTIATE_TEST_SUITE_P(
         LabelSystems{
             "EPSG:3031", {-1.5e6, 0.5, 0, 9e5, 0, -0.5}, "OGC:CRS84"}));
 
-// Files of detect are read as labels: also over the 180th meridian, where a box
-// is two polygons.
+// The files of detect are read as labels, also across the 180th meridian, where
+// a box is written as two polygons.
 TEST_F(MapLabels, FilesOfDetectGiveTheSameBoxes) {
   const std::vector<std::pair<Transform, std::string>> maps = {
       {kTurned, "EPSG:32633"},
@@ -247,13 +249,13 @@ TEST_F(MapLabels, CoordinatesFarBeyondTheEarthHaveNoPlace) {
   EXPECT_THAT(layers.add(found), HasSubstr("lacks 1 box, beyond the bounds"));
 }
 
-// PROJ looks a code up, and crashes where it is one of another kind: EPSG:9001
-// has no longitudes.
+// PROJ looks up a code, and crashes if the code is of another kind than
+// expected: EPSG:9001 is a unit without longitudes.
 TEST_F(MapLabels, ASystemThatItsOwnCodesContradictIsRefused) {
   add_map("a.tif", kNorthUp, "EPSG:32633");
   const fs::path file = folder_.path() / "images/a.tif";
   auto tags = *codecs::read_geo_tags(file);
-  // In place of the last key, the unit of the map.
+  // This key replaces the last key, which is the unit of the map.
   constexpr std::array<uint16_t, 4> kGeographicCode = {2048, 0, 1, 9001};
   ASSERT_GE(tags.keys.size(), 12U);
   std::ranges::copy(kGeographicCode, tags.keys.end() - 4);
@@ -328,7 +330,7 @@ TEST_F(MapLabels, APolygonStaysInOnePieceRoundTheEarth) {
        {-30, 0, 162, 10},
        {0, 40, 10, 60},
        false},
-      // This one is not cut at the 180th meridian.
+      // This polygon is not cut at the 180th meridian.
       {"EPSG:4326",
        {175, 0.1, 0, 30, 0, -0.5},
        {179, 0, -179, 10},
@@ -361,7 +363,8 @@ TEST_F(MapLabels, APolygonStaysInOnePieceRoundTheEarth) {
   }
 }
 
-// A plate carree in metres, whose period is unknown.
+// The map is a plate carree in metres. How many metres go round the Earth is
+// unknown.
 TEST_F(MapLabels, AProjectionThatGoesRoundTheEarthIsNamed) {
   folder_.write(
       "labels/a.geojson",
@@ -479,7 +482,8 @@ TEST_F(MapLabels, TheIndexNoticesLabelsThatChanged) {
   }
 }
 
-// A tile's place and reference system, as GDAL reads them.
+// Expects that the tile has its place and the map's reference system, as GDAL
+// reads them.
 void expect_tile(const fs::path& file, const fs::path& map, int64_t row,
                  int64_t column) {
   const GDALDatasetH tile = GDALOpen(file.c_str(), GA_ReadOnly);
@@ -500,7 +504,7 @@ void expect_tile(const fs::path& file, const fs::path& map, int64_t row,
   GDALClose(whole);
 }
 
-// A system without a number of an authority.
+// A reference system that has no number of an authority such as EPSG.
 constexpr const char* kOwnSystem =
     "+proj=tmerc +lat_0=10 +lon_0=15 +k=0.9 +x_0=5000 +y_0=100 +ellps=bessel "
     "+towgs84=500,100,400,1,2,3,4 +units=m";
@@ -553,7 +557,8 @@ TEST_F(MapLabels, TilesAreMapsWithTheirLabels) {
     ++found;
   }
   EXPECT_EQ(found, splits[0].tiles);
-  // Labels of a tile in pixels; and those of its map, at the same places.
+  // The labels of a tile in pixels, and the labels of its map in coordinates,
+  // give boxes at the same places.
   const auto tiled = configs::load_data_config(request.output / "data.yaml");
   const Dataset in_pixels = index_dataset(tiled, Split::kTrain).dataset;
   fs::remove_all(request.output / "labels/train");

@@ -1,5 +1,6 @@
-// Boxes of GeoTIFFs as GeoJSON and GeoPackage: coordinates against PROJ's own,
-// attributes, and refusals. GDAL makes the maps.
+// Boxes of GeoTIFFs are written as GeoJSON and GeoPackage. Coordinates are
+// compared with PROJ's own; attributes and refusals are checked too. GDAL makes
+// the maps.
 #include "worker/detect/map_layers.h"
 
 #include <gdal.h>
@@ -218,7 +219,7 @@ TEST_F(MapLayersTest, AnImageThatIsNoMapIsReported) {
               HasSubstr("turned or mirrored"));
 }
 
-// Numbers that need a range are rotated like others.
+// Pictures of numbers that need a range are rotated like other pictures.
 TEST_F(MapLayersTest, AMapOfNumbersThatIsStoredTurnedIsReported) {
   write_tiff(
       map("turned.tif"), cv::Mat(kSide, kSide, CV_32F, cv::Scalar(1)),
@@ -249,7 +250,7 @@ TEST_F(MapLayersTest, ABoxOverThe180thMeridianIsTwoPolygons) {
   ASSERT_EQ(features.size(), 2);
   EXPECT_EQ(features[0]["geometry"]["type"], "MultiPolygon");
   EXPECT_EQ(features[0]["geometry"]["coordinates"].size(), 2);
-  // The second is beyond it as a whole.
+  // The second box is completely beyond the meridian.
   EXPECT_EQ(features[1]["geometry"]["type"], "Polygon");
   for (const nlohmann::json& point :
        features[1]["geometry"]["coordinates"][0]) {
@@ -265,7 +266,7 @@ TEST_F(MapLayersTest, MapsOfTheWholeWorldEndAtTheirEdge) {
 }
 
 TEST_F(MapLayersTest, BoxesWithoutAPlaceOnEarthAreCounted) {
-  // Mars; and latitudes beyond the pole.
+  // The first map is on Mars; the second has latitudes beyond the pole.
   make_map(map("mars.tif"), "ESRI:104905", {10, 0.01, 0, 10, 0, -0.01}, 100);
   EXPECT_THAT(write({{map("mars.tif"), 100, 100, {box_at(1, 1, 2, 2)}}}),
               HasSubstr("predictions.geojson lacks its boxes: its coordinate "

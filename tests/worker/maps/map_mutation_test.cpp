@@ -1,5 +1,5 @@
-// Thousands of damaged GeoTIFFs for the plugin: each gives a place or a reason,
-// and one with a place gives finite coordinates, or none.
+// The plugin gets thousands of damaged GeoTIFFs. Each gives a place or a
+// reason. A map with a place gives finite coordinates, or none.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 namespace headroom::memory {
 namespace {
 
-// Two micro-batches of two samples each, of so many boxes.
+// Two micro-batches of two samples each; sample i has boxes[i] boxes.
 loader::Batch batch_of(const std::vector<int64_t>& boxes) {
   loader::Batch batch;
   batch.local_begin = 4;

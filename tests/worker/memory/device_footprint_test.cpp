@@ -1,4 +1,5 @@
-// A process's memory on its device beside its tensors, from measurements.
+// The device memory that a process takes besides its tensors, computed from
+// measurements.
 #include "worker/memory/device_footprint.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +32,8 @@ devices::DeviceUse use(int64_t used,
 }
 
 TEST(DeviceFootprint, OwnBytesCountForAnyUseByOthers) {
-  // Other processes free 900 MiB meanwhile, and 50 of ours are segments.
+  // Meanwhile other processes free 900 MiB. Of our own 400 MiB, 50 are
+  // segments.
   EXPECT_EQ(bytes_taken(use(2000, 100), use(1500, 500), 50 * kMiB), 350 * kMiB);
   // A process is not listed before it has a context.
   EXPECT_EQ(bytes_taken(use(2000), use(2400, 300), 0), 300 * kMiB);
@@ -68,7 +70,7 @@ TEST(DeviceRoom, IsTheLimitOrTheRestThatOthersLeave) {
   EXPECT_FALSE(room(0, use(1000)).is_limit);
   EXPECT_TRUE(room(6000, use(1000, 400)).is_limit);
   EXPECT_EQ(room(6000, use(1000, 400)).bytes, 6000 * kMiB);
-  // A limit that other processes leave no room for does not count.
+  // A limit does not count if other processes leave less memory than the limit.
   EXPECT_EQ(room(6000, use(5000, 400)).bytes, 3400 * kMiB);
   EXPECT_FALSE(room(6000, use(5000, 400)).is_limit);
 }
@@ -109,8 +111,8 @@ TEST(DeviceRoom, APlanThatDoesNotFitIsRefusedWithAllNumbers) {
                     HasSubstr("free some of it, or use a smaller --batch")));
 }
 
-// A step's matches are known by micro-batch; leaner steps have more
-// micro-batches.
+// The matches of a step are known for its planned micro-batches only; a leaner
+// step has other micro-batches, and more of them.
 TEST(StepSegments, KnownMatchesCountForThePlannedMicroBatchesOnly) {
   configs::RunConfig config;
   config.cfg = "yolov5n";
@@ -152,7 +154,8 @@ TEST(AssignedCard, AVanishedCardIsReported) {
   EXPECT_EQ(run::vanished_card_error(card, 5, ""),
             "card 5 (GPU-5) was there when its agent registered, and now the "
             "driver shows 5 cards");
-  // A card before it has fallen off the bus.
+  // A card with a lower index has disappeared, so another card has this index
+  // now.
   EXPECT_EQ(run::vanished_card_error(card, 7, "GPU-6"),
             "card 5 (GPU-5) was there when its agent registered, and now the "
             "driver shows 7 cards, with GPU-6 in its place");

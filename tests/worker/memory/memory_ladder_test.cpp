@@ -19,7 +19,7 @@ LadderRungs all_rungs() {
           ""};
 }
 
-// Two ranks agree at the start of a generation.
+// Two ranks agree on their rungs at the start of a generation.
 std::pair<LadderState, LadderState> next_generation(const LadderState& one,
                                                     const LadderState& other) {
   SharedRungs maxima = shared_rungs(one, 0, 2);
@@ -47,8 +47,8 @@ class Walk {
     reason = decision.reason;
     return decision.move;
   }
-  // The number of steps that commit calmly before the ladder moves; -1: it does
-  // not.
+  // Returns the number of calm steps that commit before the ladder moves, or -1
+  // if it does not move.
   int64_t calm_steps_before_a_move() {
     for (int64_t step = 1; step <= 10 * kCalmSteps; ++step) {
       if (commit() != Move::kStay) return step;
@@ -163,7 +163,7 @@ TEST(MemoryLadder, TheMicroBatchComesBackBeforeThePolicies) {
   EXPECT_EQ(once.reason, "after 20 calm steps layers are recomputed again");
 }
 
-// The number of micro-batches is common to all ranks, on any rungs.
+// All ranks use the same number of micro-batches, whatever their rungs are.
 TEST(MemoryLadder, RanksAgreeOnTheMicroBatch) {
   const LadderRungs full = all_rungs();
   LadderRungs short_ladder = full;
@@ -205,7 +205,7 @@ TEST(MemoryLadder, TheLowestRankWithoutARungLeftIsReportedOnce) {
   EXPECT_FALSE(agreed.state.is_exhausted);
 }
 
-// For any failures a step ends after finitely many of them, and a run changes
+// Whatever fails, a step ends after finitely many failures, and a run changes
 // its rungs finitely often.
 TEST(MemoryLadder, EverySequenceIsFinite) {
   for (uint32_t seed = 1; seed < 200; ++seed) {

@@ -66,7 +66,7 @@ TEST(MemoryTrace, HasSlicesPerPhaseAndCountersPerCategory) {
   const Json trace = Json::parse(
       to_chrome_trace({step_record(kOrigin + 500), step_record(kOrigin)}));
   for (const int rank : {0, 1}) {
-    const double begin = rank == 0 ? 0.5 : 0;  // µs after the first of all
+    const double begin = rank == 0 ? 0.5 : 0;  // µs after the first event
     const auto slices = events_of(trace, "X", rank);
     ASSERT_EQ(slices.size(), 3u);
     EXPECT_EQ(slices[0].at("name"), "forward");

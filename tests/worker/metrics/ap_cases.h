@@ -21,7 +21,8 @@ struct EvaluationSet {
   std::vector<ImageResult> images;
   std::vector<int64_t> labels_per_class;
 
-  // Records of all images, matched by either definition.
+  // Records of all images, matched by the definition of YOLOv5 and by that of
+  // COCO.
   std::vector<DetectionRecord> records() const;
   std::vector<DetectionRecord> coco_records(int64_t max_detections) const;
 };

@@ -113,7 +113,7 @@ TEST(ApParityTest, CocoFiguresOfAllSets) {
     EXPECT_NEAR(ap.map50, expected["stats"][1], kTolerance) << named.name;
     size_t next = 0;
     for (size_t c = 0; c < named.set.labels_per_class.size(); ++c) {
-      // -1: no labels.
+      // -1 means that the class has no labels.
       if (expected["ap_per_class"][c] == -1.0) continue;
       ASSERT_LT(next, ap.classes.size());
       const CocoClassPrecision& figures = ap.classes[next++];
@@ -168,7 +168,8 @@ TEST(ApParityTest, CurvesAndConfusionMatrices) {
       EXPECT_EQ(curves.precision[best], ap.classes[i].precision);
       EXPECT_EQ(curves.recall[best], ap.classes[i].recall);
       EXPECT_NEAR(curves.f1()[best], expected["f1"][i], kTolerance);
-      // Its area by another rule than AP's, with ten times the points.
+      // The curve's area is computed by another rule than AP's, with ten times
+      // the points.
       double area = 0;
       for (const double p : curves.precision_by_recall) area += p / 1000;
       EXPECT_NEAR(area, ap.classes[i].ap50(), 0.01) << named.name;

@@ -13,7 +13,8 @@ namespace {
 
 const Corners kA{0, 0, 100, 100};
 
-// One class; the list says hit or miss in descending confidence.
+// Records of one class. The list has 1 for a hit and 0 for a miss, in
+// descending confidence.
 std::vector<DetectionRecord> records_of(const std::vector<int>& hits) {
   std::vector<DetectionRecord> records;
   float confidence = 0.95f;

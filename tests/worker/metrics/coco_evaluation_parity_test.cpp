@@ -1,4 +1,5 @@
-// pycocotools' twelve figures of the drawn sets, with and without crowds.
+// The twelve figures equal pycocotools' for random sets, with and without
+// crowds.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,8 +12,8 @@ namespace {
 
 constexpr double kTolerance = 1e-12;
 
-// Corners in double, area = w * h. With `crowds` every object whose number,
-// from 1, is divisible by 9 is a crowd.
+// Boxes have their corners in double, and the area w * h. With `crowds`, every
+// ninth object is a crowd.
 std::vector<CocoScene> scenes_of(const weights::Safetensors& tensors,
                                  const std::string& name, int64_t num_images,
                                  bool crowds) {

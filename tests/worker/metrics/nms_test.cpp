@@ -12,7 +12,8 @@
 namespace headroom::metrics {
 namespace {
 
-// Rows centre x, y, w, h, objectness, class scores; one image.
+// Suppresses the rows of one image: centre x, y, w, h, objectness, class
+// scores.
 std::vector<Detection> suppress(const std::vector<std::vector<float>>& rows,
                                 const NmsOptions& options) {
   std::vector<float> flat;

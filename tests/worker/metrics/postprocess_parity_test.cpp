@@ -64,8 +64,8 @@ TEST(NmsParityTest, SurvivorsInOrder) {
   const NmsVectors vectors;
   int compared = 0;
   for (const auto& [name, figures] : vectors.cases.items()) {
-    // These two are wrong in the reference (below); the third merges labels
-    // into the predictions, which this program does not.
+    // D_offset and E_wide are wrong in the reference (below). A case with
+    // labels merges them into the predictions, which this program does not do.
     if (name == "D_offset" || name == "E_wide" || figures.contains("labels"))
       continue;
     const auto images = vectors.run(name);
@@ -84,10 +84,10 @@ TEST(NmsParityTest, SurvivorsInOrder) {
 }
 
 // The reference separates classes by adding class * 7680 px to float32
-// coordinates. That rounds the boxes of class 79 so that others survive than
-// for the same boxes in class 0 (D_offset), and from 7680 px on boxes of one
-// class meet those of the next (E_wide). Here classes are groups: the class
-// makes no difference.
+// coordinates. This rounds the boxes of class 79, so that other boxes survive
+// than in class 0 (D_offset). Beyond 7680 px, boxes of one class meet those of
+// the next class (E_wide). Here each class is suppressed on its own, so that
+// its number makes no difference.
 TEST(NmsParityTest, HighClassesAreNotRounded) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   const NmsVectors vectors;
@@ -141,7 +141,7 @@ TEST(NmsParityTest, ManyCandidatesAreCut) {
   EXPECT_NEAR(confidences, figures["sum_conf"].get<double>(), 1e-6);
   EXPECT_NEAR(coordinates, figures["sum_xyxy"].get<double>(), 1e-3);
 
-  // Rows with equal scores in any order.
+  // Rows with equal scores may have any order.
   const weights::Safetensors tensors =
       load_parity_tensors("postprocess.safetensors");
   const auto in_any_order = [](std::vector<Row> rows) {

@@ -58,7 +58,7 @@ void ArchitectureParity::expect_state() {
     num_parameters += state[i].tensor->numel();
   }
   EXPECT_EQ(num_parameters, expected_.at("parameters").get<int64_t>());
-  // Listed for one model; the others refer to the same rule.
+  // The vectors list the order for one model; the others follow the same rule.
   if (expected_.at("parameter_order").is_array()) {
     EXPECT_EQ(parameters,
               expected_.at("parameter_order").get<std::vector<std::string>>());

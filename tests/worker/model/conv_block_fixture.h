@@ -125,7 +125,7 @@ inline at::Tensor reference_activation(
   return {};
 }
 
-// The same block of ATen's operators, group by group.
+// The same block, built of ATen's operators, group by group.
 inline at::Tensor reference_block(const BlockCase& block,
                                   const BlockTensors& t) {
   const at::Tensor y = at::conv2d(t.x, t.weight, {}, block.stride,
@@ -157,7 +157,7 @@ inline double relative_error(const at::Tensor& actual,
          scale;
 }
 
-// The leaves again, without history, in another type.
+// Copies the leaves, without their autograd history, to another type.
 inline BlockTensors copied(const BlockTensors& t, at::ScalarType type) {
   BlockTensors copy;
   copy.x = leaf(t.x.to(type));

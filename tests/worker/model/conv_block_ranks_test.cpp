@@ -135,7 +135,8 @@ void expect_equal_to_one_process(const BlockCase& block,
             kTolerance);
   EXPECT_LE(relative_error(total.batch_norm_sums, context.batch_norm_sums),
             kTolerance);
-  // One exchange forward and one backward, of all groups together.
+  // A rank makes one exchange in forward and one in backward, for all groups
+  // together.
   const size_t size = block.group_sizes.size() * 2 * block.channels_out;
   for (const RankResult& rank : ranks)
     EXPECT_EQ(rank.exchanges, (std::vector<size_t>{size, size}));

@@ -70,7 +70,8 @@ std::vector<BlockCase> shapes() {
     cases.push_back({32, 16, 1, 2, 0, 8, 8, {2}, type});
     cases.push_back({1, 1, 1, 1, 0, 1, 2, {5}, type});
     cases.push_back({8, 16, 1, 1, 0, 40, 40, {16}, type});
-    // Fewer than 16 samples, many pixels: a convolution over flat samples.
+    // With fewer than 16 samples of many pixels, the convolution is computed
+    // over flat samples.
     cases.push_back({16, 32, 1, 1, 0, 12, 11, {2, 1}, type});
     cases.push_back({8, 17, 1, 1, 0, 211, 1, {1}, type});
     cases.push_back({8, 16, 1, 1, 0, 20, 20, {15}, type});
@@ -83,7 +84,8 @@ std::vector<BlockCase> shapes() {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ConvBlockTest, testing::ValuesIn(shapes()));
 
-// Channels in groups: some, and one each; every activation.
+// Convolutions with groups of several channels and of one channel, and every
+// activation.
 std::vector<BlockCase> variants() {
   std::vector<BlockCase> cases;
   for (at::ScalarType type : {at::kDouble, at::kFloat}) {
@@ -112,8 +114,8 @@ at::Tensor added(const at::Tensor& a, const at::Tensor& b) {
   return at::add(a, b);
 }
 
-// A concatenation passes slices of its gradient back, a sum the same gradient
-// twice: neither may be written to.
+// A concatenation passes slices of its gradient back, and a sum passes the same
+// gradient twice. The block must not write to either.
 TEST(ConvBlock, GradientsThatOthersHoldAreNotTouched) {
   for (int64_t channels : {3, 16, 80}) {
     for (auto combine : {concatenated, added}) {

@@ -50,7 +50,8 @@ StepContext training_context(int64_t images, const at::Tensor& sums) {
   return context;
 }
 
-// A stored summary is exact sums and the first values of a float64 run.
+// A stored summary consists of exact sums and the first values of a float64
+// run.
 void expect_summary(const at::Tensor& tensor, const nlohmann::json& expected,
                     double tolerance) {
   const at::Tensor values = tensor.detach().to(at::kDouble).contiguous();
@@ -156,8 +157,8 @@ class ForwardParity : public testing::TestWithParam<Case> {
     ASSERT_EQ(replaced, statistics.tensors.size());
   }
 
-  // The tolerance in float32: only the heads' deviation was measured, in every
-  // pass.
+  // The tolerance of layers in float32. Only the deviation of the heads was
+  // measured, in every pass; the largest of these is used.
   double tolerance_of_layers() const {
     double largest = 0;
     for (const auto& [pass, deviation] : expected_.at("f32_vs_f64").items())
@@ -182,7 +183,8 @@ TEST_P(ForwardParity, TrainingAndItsRunningStatistics) {
   const double statistics_tolerance =
       GetParam().type == at::kDouble ? 1e-11 : 1e-4;
   for (const LayerGraph::BatchNorm& layer : graph_->batch_norms()) {
-    // The commit's rule; one group here, so its sums are its means.
+    // The rule by which a commit updates the running statistics. There is one
+    // group here, so that its sums are its means.
     const at::Tensor slice =
         sums.narrow(0, layer.sums_offset, 2 * layer.channels)
             .view({2, layer.channels});
@@ -223,7 +225,7 @@ TEST_P(ForwardParity, EvaluationWithCalibratedStatistics) {
   expect_decoded(heads, "evalcal", tolerance("cal_dec", 1e-10));
 }
 
-// Layer by layer, as a pipeline passes maps on.
+// The layers are run one by one, as a pipeline passes maps on.
 TEST_P(ForwardParity, EveryLayer) {
   const at::NoGradGuard no_grad;
   const double tolerance =
@@ -251,8 +253,8 @@ TEST_P(ForwardParity, EveryLayer) {
   expect_layers("evalcal", StepContext{});
 }
 
-// The reference's own float32 runs, over threads, layouts and kernels, are this
-// far from its float64 run; ours may be ten times as far.
+// The reference's float32 runs, with different threads, layouts and kernels,
+// differ from its float64 run. Ours may differ ten times as much.
 TEST(ForwardNoise, OursIsTenTimesTheReferencesAtMost) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   const nlohmann::json noise = load_parity_json("noise.json")["results"];

@@ -1,5 +1,5 @@
-// A graph in parts: the layers that a part keeps and frees, and parts together
-// compute the result of the whole.
+// A graph in parts: which layers a part keeps and which it frees. Parts
+// together compute the result of the whole graph.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
@@ -124,8 +124,8 @@ TEST(LayerGraphPart, DroppedLayersAreFreed) {
   EXPECT_LT(num_freed, static_cast<int>(watched.size()));
 }
 
-// Cut at every layer, with the skips passed on by hand: heads, gradients and
-// batch-norm sums are equal to the bit.
+// The graph is cut at every layer, and the test passes on maps that skip
+// layers. Heads, gradients and batch-norm sums are equal to the bit.
 TEST(LayerGraphPart, TwoPartsComputeTheWhole) {
   const at::Tensor input = images();
   const auto whole = tiny_graph();
@@ -175,7 +175,7 @@ TEST(LayerGraphPart, TwoPartsComputeTheWhole) {
   }
 }
 
-// A runner gets every kept layer with its number in the table.
+// An executor gets every kept layer with its number in the table.
 class Recorder final : public LayerExecutor {
  public:
   std::vector<at::Tensor> run(int64_t index, Layer& layer,

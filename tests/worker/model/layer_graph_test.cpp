@@ -55,8 +55,8 @@ TEST_P(LayerGraphPrecision, HeadsAndGradientsHaveTheirShapes) {
   }
 }
 
-// Along a random direction in all parameters at once; shortcuts, forks and
-// concatenations all share gradients between branches.
+// The derivative is compared along a random direction in all parameters at
+// once. In shortcuts, forks and concatenations, branches share gradients.
 TEST(LayerGraph, BackwardIsTheDerivativeOfForward) {
   at::manual_seed(0);
   LayerGraph graph = tiny_graph(at::kDouble);

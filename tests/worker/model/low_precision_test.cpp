@@ -99,7 +99,7 @@ TEST_P(LowPrecision, TheHeadsBiasIsNotRounded) {
             3 * rounding(GetParam()));
 }
 
-// Residuals, concatenations, poolings and upsamplings included.
+// The network has residuals, concatenations, poolings and upsamplings.
 TEST_P(LowPrecision, ANetworksHeadsAreFloat32AndCloseToThoseOfFloat32) {
   const auto run = [](at::ScalarType type) {
     LayerGraph graph(tiny_table(), 3, at::kFloat, 5);

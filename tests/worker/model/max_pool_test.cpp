@@ -1,5 +1,6 @@
-// Max pooling through a device's kernels, which run their text on the CPU here,
-// against LibTorch's: values, gradients, and the bytes kept for backward.
+// Max pooling with the kernels of a device, whose source text is compiled for
+// the CPU here. Values, gradients and the bytes kept for backward are compared
+// with LibTorch's.
 #include "worker/model/max_pool.h"
 
 #include <ATen/core/grad_mode.h>
@@ -41,7 +42,8 @@ struct Result {
   std::vector<at::Tensor> kept;
 };
 
-// The chain's values behind a gradient that differs from cell to cell.
+// Runs a chain of pools forward, and backward with a gradient that differs from
+// cell to cell.
 Result result_of(const std::vector<int64_t>& windows, at::ScalarType type,
                  bool on_device) {
   activations::install_saved_tensor_policies();

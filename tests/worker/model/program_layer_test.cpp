@@ -159,7 +159,7 @@ TEST(SqueezeExcite, IsSqueezeAndExcitation) {
   }
 }
 
-// Gradients that are slices of wider maps, and maps of 16 bits.
+// The maps may be slices of wider maps, or have 16 bits.
 TEST(SqueezeExcite, SumsOverCells) {
   at::manual_seed(5);
   const at::Tensor wide = at::randn({2, 7, 3, 5}, at::kDouble)
@@ -177,7 +177,7 @@ TEST(SqueezeExcite, SumsOverCells) {
             at::IntArrayRef({0, 7}));
 }
 
-// YOLOv5's names, in its order.
+// The weights have YOLOv5's names, in YOLOv5's order.
 TEST(ProgramLayer, StateOfAC3Ghost) {
   ModelState state(at::kFloat, 0);
   const auto layer = module_layer("C3Ghost", 16, {16.0})(state);
@@ -195,7 +195,7 @@ TEST(ProgramLayer, StateOfAC3Ghost) {
   EXPECT_EQ(state.batch_norms().size(), 7U);
 }
 
-// A table of one channel is given colours, or gray.
+// A model of one channel gets images of colours, or gray images.
 TEST(ProgramLayer, GrayIsMadeOfColours) {
   const layers::ModelTable table = layers::load_model_table(
       HEADROOM_SOURCE_DIR "/tests/support/models/gray.yaml");

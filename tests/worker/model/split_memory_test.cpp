@@ -1,5 +1,5 @@
-// The memory kept for backward by one of several ranks of an image whose rows
-// are split, against one rank that holds it whole.
+// If the rows of an image are split over ranks, a rank keeps for backward only
+// its share of the memory that one rank keeps for the whole image.
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/rand.h>

@@ -31,7 +31,8 @@ namespace headroom::model {
 
 using MakeLayer = std::function<std::unique_ptr<Layer>(ModelState&)>;
 
-// A layer of this module from a table of its own, unscaled.
+// A layer of `module`, built from a table that has no other layer and no
+// scaling.
 inline MakeLayer module_layer(
     const std::string& module, int64_t channels,
     std::vector<layers::ModelTable::Argument> args, int repeats = 1,
@@ -133,7 +134,7 @@ inline LayerOutcome run_whole(const SplitCase& c) {
   return {out.detach(), x.grad(), context.batch_norm_sums, built.gradients()};
 }
 
-// One rank's surroundings.
+// The communicators and the context of one rank.
 struct SplitRank {
   SplitRank(const SplitCase& c, collectives::Communicator& communicator,
             const ModelState& state)
@@ -159,7 +160,7 @@ struct SplitRank {
   StepContext context;
 };
 
-// Outputs and dx side by side, gradients and sums added up over ranks.
+// Joins the outputs and dx of all ranks, and adds up their gradients and sums.
 inline LayerOutcome join_ranks(const std::vector<LayerOutcome>& parts) {
   LayerOutcome whole = parts.front();
   std::vector<at::Tensor> outs, dxs;

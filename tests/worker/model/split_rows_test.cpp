@@ -125,8 +125,8 @@ TEST(SplitRows, AWholeBlockOfConvolutionsEqualsTheWhole) {
   }
 }
 
-// Here six rows around a rank's own are on up to three neighbours, or beyond
-// the edge.
+// The six rows around a rank's own rows are on up to three neighbours, or
+// beyond the edge.
 TEST(SplitRows, PoolingEqualsTheWhole) {
   SplitCase c;
   c.make = sppf(6);

@@ -60,7 +60,7 @@ double difference(model::LayerGraph& a, model::LayerGraph& b,
   return worst;
 }
 
-// All convolutions with a batch norm, with the channels that they write.
+// The number of channels that all convolutions with a batch norm write.
 int64_t channels_of(model::LayerGraph& model) {
   int64_t channels = 0;
   for (const model::NamedTensor& entry : model.state()) {
@@ -69,9 +69,9 @@ int64_t channels_of(model::LayerGraph& model) {
   return channels;
 }
 
-// Sets scale and bias of every third channel to these; all writers of tied
-// channels have the same indices, except the first convolution of a C3Ghost,
-// whose halves are tied to each other.
+// Makes every third channel constant, with a scale of 0 and this bias. All
+// layers that write tied channels get the same indices. Only in the first
+// convolution of a C3Ghost, the two halves are tied to each other.
 void silence(const layers::ModelTable& table, model::LayerGraph& model,
              double bias) {
   std::set<std::string> halved;
@@ -140,7 +140,7 @@ class Pruning : public testing::TestWithParam<std::string> {
              : name == "many" ? table_of_many()
              : is_stem        ? table_with_stem(name)
                               : layers::load_model_table(name);
-    // Any number of channels may go.
+    // Any number of channels may be removed.
     table_.channel_multiple = 1;
   }
   layers::ModelTable table_;
@@ -157,8 +157,8 @@ TEST_P(Pruning, RemovingConstantChannelsChangesNothing) {
   EXPECT_LT(difference(model, *pruned.model, images()), 1e-12);
 }
 
-// The text is a model file: rebuilt, it takes the state, and the layers' costs
-// are those of the network.
+// The text of the pruned table is a model file. The model that it builds takes
+// the state, and the layers' costs are those of the network.
 TEST_P(Pruning, TheTableBuildsTheSameNetwork) {
   const at::NoGradGuard no_grad;
   model::LayerGraph model(table_, kClasses, at::kDouble, 0);
@@ -185,8 +185,9 @@ INSTANTIATE_TEST_SUITE_P(Models, Pruning,
                                          "yolov5n", "yolov5n6",
                                          "yolov5s-ghost"));
 
-// The readers of a channel take over its constant: exactly in 1x1 convolutions,
-// and away from the edge in others, so that only cells near it change.
+// The layers that read a removed channel take over its constant. This is exact
+// in 1x1 convolutions. In other convolutions it is exact away from the edge, so
+// that only cells near the edge change.
 class Activations : public testing::TestWithParam<layers::ActivationFunction> {
 };
 
@@ -195,7 +196,7 @@ TEST_P(Activations, ConstantsMoveIntoTheirReaders) {
   layers::ModelTable table = model::tiny_table();
   table.channel_multiple = 1;
   table.activation = GetParam();
-  // Only 1x1 readers behind the constant channels.
+  // Only 1x1 convolutions read the constant channels.
   model::LayerGraph model(table, kClasses, at::kDouble, 0);
   fill_lively(model);
   const auto set = [&](const std::string& name, double value) {
@@ -268,7 +269,8 @@ TEST(ChannelPruning, LayersThatTieChannelsAreRefusedWithTheReason) {
               HasSubstr("its channels are tied to those of the images"));
 }
 
-// Layer 1 makes 16 channels, layer 2 32 of them, half of which are constant.
+// Layer 1 makes 16 channels. Layer 2 makes 32 channels, of which half are
+// constant.
 class EqualNumbers : public testing::Test {
  protected:
   EqualNumbers() {
@@ -277,7 +279,8 @@ class EqualNumbers : public testing::Test {
     table_.layers[2].module = "Bottleneck";
     table_.layers[2].args = {128.0};
   }
-  // Removes these 16 channels and no other. `num_channels`: of the model.
+  // Removes the 16 constant channels and no others. `num_channels` is the
+  // number of channels of the model.
   PrunedModel prune(model::LayerGraph& model, int64_t num_channels) const {
     fill_lively(model);
     for (const model::NamedTensor& entry : model.state()) {
@@ -302,8 +305,8 @@ TEST_F(EqualNumbers, ABottleneckThatAddedNothingAddsNothing) {
   EXPECT_LT(difference(model, *pruned.model, images()), 1e-12);
 }
 
-// The first of two adds nothing, the second does: with equal numbers of
-// channels no line of a table says that.
+// The first of two bottlenecks adds nothing, the second adds its input. With
+// equal numbers of channels, a line of a table cannot express this.
 TEST_F(EqualNumbers, BottlenecksThatWouldBeginToAddAreRefused) {
   const at::NoGradGuard no_grad;
   table_.layers[2].repeats = 6;
@@ -315,7 +318,7 @@ TEST_F(EqualNumbers, BottlenecksThatWouldBeginToAddAreRefused) {
                   "become another layer with 16 and 16: what it adds")));
 }
 
-// 3 to 32 channels have no common divisor, 3 to 24 have one.
+// 3 and 32 channels have no common divisor, 3 and 24 have one.
 TEST(ChannelPruning, ADWConvThatWouldGetGroupsIsRefused) {
   const at::NoGradGuard no_grad;
   layers::ModelTable table = model::tiny_table();
@@ -340,8 +343,8 @@ TEST(ChannelPruning, TiedChannelsGoTogetherOrStay) {
   table.channel_multiple = 1;
   model::LayerGraph model(table, kClasses, at::kDouble, 0);
   fill_lively(model);
-  // A channel that is constant in one of two writers is no reason for its
-  // removal.
+  // A channel that is constant in only one of its two writers must not be
+  // removed.
   for (const model::NamedTensor& entry : model.state()) {
     if (entry.name == "model.2.cv1.bn.weight") entry.tensor->fill_(0);
   }

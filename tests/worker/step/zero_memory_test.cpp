@@ -86,8 +86,9 @@ double share(int64_t bytes, const Measured& measured) {
 
 struct Bound {
   std::string model;
-  double
-      peak;  // of the state; yolov5n's activations have more weight beside it
+  // The largest peak, as a share of the state. It is larger for yolov5n, whose
+  // activations are larger compared with the state.
+  double peak;
 };
 
 class ZeroMemoryTest : public testing::TestWithParam<Bound> {};

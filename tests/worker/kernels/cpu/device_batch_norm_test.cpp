@@ -1,5 +1,6 @@
-// The block whose map goes through a device's kernels, which run their text on
-// the CPU here: everything but the GPU itself.
+// Convolution blocks with the batch-norm kernels of a device. The source text
+// of the kernels is compiled for the CPU here, so that all but the GPU itself
+// is tested.
 #include "worker/kernels/cpu/device_batch_norm.h"
 
 #include <ATen/Context.h>
@@ -91,7 +92,8 @@ INSTANTIATE_TEST_SUITE_P(
                          1,
                          {layers::ActivationKind::kMish}}));
 
-// The functions below the block, against the CPU's own.
+// The inputs of the device's batch-norm functions, whose results are compared
+// with those of the CPU.
 struct Maps {
   at::Tensor y, dout, weight, bias;
   GroupedBatchNorm norm;
@@ -100,7 +102,7 @@ struct Maps {
     at::manual_seed(11);
     y = at::randn({6, 10, 5, 4}, at::kDouble)
             .contiguous(at::MemoryFormat::ChannelsLast);
-    // A slice of a wider map's gradient.
+    // The gradient is a slice of a tensor with more channels.
     dout = at::randn({6, 14, 5, 4}, at::kDouble)
                .contiguous(at::MemoryFormat::ChannelsLast)
                .narrow(1, 4, 10);
@@ -154,7 +156,8 @@ TEST(DeviceBatchNorm, SumsOfAnExchangeAreTheGroups) {
   expect_close(results_of(maps), expected);
 }
 
-// More groups than one launch takes; only some count.
+// There are more groups than one launch of a kernel takes, and only some of
+// them count.
 TEST(DeviceBatchNorm, ManyGroupsAreThoseOfTheCpu) {
   Maps maps;
   const int64_t samples = 150;

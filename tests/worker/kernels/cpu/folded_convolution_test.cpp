@@ -1,5 +1,6 @@
-// A convolution of stride 2 as one of stride 1 over pixels of 2 x 2: the same
-// products, with whole numbers to the bit.
+// A convolution of stride 2 is computed as a convolution of stride 1 over
+// pixels of 2 x 2. The products are the same, so that results of whole numbers
+// are equal bit for bit.
 #include "worker/kernels/cpu/folded_convolution.h"
 
 #include <ATen/ops/convolution.h>
@@ -45,7 +46,7 @@ struct Case {
 
 TEST(FoldedConvolution, HasTheSameOutputAndWeightGradient) {
   at::manual_seed(3);
-  // The second is a part of an image with the rows around it.
+  // The second case is a part of an image together with the rows around it.
   for (const Case& one : {Case{3, 6, {2, 2, 2, 1}}, Case{3, 6, {2, 0, 2, 1}},
                           Case{1, 2, {2, 0, 0, 1}}, Case{4, 4, {2, 2, 2, 1}}}) {
     for (const auto format : {at::MemoryFormat::Contiguous, kChannelsLast}) {

@@ -40,7 +40,8 @@ double silu_derivative(double z) {
   return s * (1 + z / (1 + std::exp(z)));
 }
 
-// The other activations, in double; derivatives by hand, Mish's from its parts.
+// The activations and their derivatives in double. The derivatives are written
+// by hand; that of Mish is composed of its parts.
 double value_of(layers::ActivationKind kind, double z) {
   switch (kind) {
     case layers::ActivationKind::kSilu:
@@ -71,7 +72,8 @@ double derivative_of(layers::ActivationKind kind, double z) {
   return NAN;
 }
 
-// Every value of z, through a kernel whose normalisation is the identity.
+// Computes the activation and its derivative at many values of z, with kernels
+// whose normalisation is the identity.
 template <typename T>
 void expect_activation(InstructionSet set, layers::ActivationKind kind,
                        double tolerance) {
@@ -190,8 +192,8 @@ TEST_P(VectorKernelsTest, EqualPlainLoops) {
   expect_all<double>(GetParam(), 1e-15);
 }
 
-// Rows of words scaled in float and stored again: factor 1 gives the result of
-// loading and storing every word.
+// Loads words of 16 bits, scales them in float and stores them again. A factor
+// of 1 gives the result of loading and storing every word.
 template <typename Element>
 std::vector<uint16_t> scaled(InstructionSet set,
                              const std::vector<uint16_t>& words, float factor) {
@@ -234,7 +236,7 @@ TEST_P(VectorKernelsTest, WordsOf16BitsAreRoundedAsByLibTorch) {
   expect_rounding_of_libtorch<Float16Element, c10::Half>(GetParam());
 }
 
-// The passes over words give float's values, rounded.
+// The kernels for words of 16 bits give the float kernels' values, rounded.
 template <typename Element, typename T>
 void expect_float_rounded(InstructionSet set) {
   const VectorKernels<Element>& kernels = *vector_kernels_of<Element>(set);
