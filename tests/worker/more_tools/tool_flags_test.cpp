@@ -19,8 +19,8 @@ namespace {
 
 class EveryTool : public ::testing::TestWithParam<const char*> {};
 
-// The bindings are checked before the arguments, some of which every tool
-// requires.
+// Every tool requires some arguments. A tool checks its bindings before its
+// arguments, so this refusal shows that the bindings are valid.
 TEST_P(EveryTool, ReadsTheFlagsOfTheTable) {
   const ToolCommand* const tool = find_any_tool(GetParam());
   ASSERT_NE(tool, nullptr);
@@ -28,8 +28,8 @@ TEST_P(EveryTool, ReadsTheFlagsOfTheTable) {
               ::testing::HasSubstr(" is required: "));
 }
 
-// headroom passes on what is declared for a command. It keeps --project and
-// --name of detect to itself, and all of val's but three.
+// headroom passes on the flags that are declared for a command. It uses
+// --project and --name of detect itself, and all but three flags of val.
 TEST_P(EveryTool, BindsTheFlagsOfItsCommand) {
   const std::string name = GetParam();
   for (const configs::Option& option : configs::command_options()) {

@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 class ToolOutputs : public ::testing::Test {
  protected:
-  // The message of a request that is refused with that exit code.
+  // The message of a request that is refused with `code`.
   static std::string refusal(const std::vector<std::string>& words,
                              ExitCode code = ExitCode::kRequest) {
     const std::string text =

@@ -37,7 +37,8 @@ TEST(LrScheduleTest, WarmupIncludesBothEnds) {
   EXPECT_NE(settings_at(options, 99, 9).lr, after.lr);
 }
 
-// As YOLOv5 logs it: after the warm-up the rate is an epoch late.
+// As in YOLOv5's logs, an epoch after the warm-up has the rate of the epoch
+// before.
 TEST(LrScheduleTest, AfterTheWarmup_AnEpochHasTheRateOfTheEpochBefore) {
   ScheduleOptions options = small_run();
   options.steps_per_epoch = 40;  // the warm-up ends within epoch 3, at step 120
@@ -140,8 +141,8 @@ TEST(LrScheduleParityTest, WarmupAndAccumulation) {
           << at;
       EXPECT_EQ(settings.lr[kWeightGroup], settings.lr[kNormWeightGroup]);
       EXPECT_NEAR(settings.momentum, sample["momentum"], 1e-15) << at;
-      // The vectors' rates after the warm-up are their epoch's factor, without
-      // the scheduler's delay.
+      // After the warm-up, the vectors have the rate of the epoch itself,
+      // without the scheduler's delay of one epoch, so it is not compared.
       if (sample["epoch"] > last_warmup_step(options) / options.steps_per_epoch)
         continue;
       EXPECT_NEAR(settings.lr[kBiasGroup], sample["lr_bias"], 1e-15) << at;

@@ -1,8 +1,10 @@
-// Twenty optimizer steps of the reference trainer, from the filled model.
+// Twenty optimizer steps of the reference trainer, from a model that is filled
+// with fixed test values.
 //
-// The step is put together here from its parts as the trainer does: gradients
-// of one iteration, added to the accumulated ones at its commit; running
-// statistics at every commit; clip, SGD and EMA at every optimizer step.
+// The test builds the step from its parts, as the trainer does. At every
+// commit, the gradients of an iteration are added to the accumulated ones, and
+// the running statistics are updated. Every optimizer step clips the gradient,
+// and updates the weights and the EMA.
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
@@ -51,7 +53,8 @@ data_parallel::FlatBufferOptions flat_buffer_options(at::ScalarType type,
   return options;
 }
 
-// The filled model with all tensors that a step changes.
+// The model, filled with fixed test values, and all tensors that a step
+// changes.
 class ReferenceRun {
  public:
   ReferenceRun(const nlohmann::json& scenario, at::ScalarType type)
@@ -152,7 +155,8 @@ class ReferenceRun {
     return all;
   }
 
-  // Decoded predictions of the averaged model on batch 0; the run is over.
+  // Returns the decoded predictions of the averaged model on batch 0. The run
+  // cannot go on after this.
   at::Tensor decode_average() {
     const at::NoGradGuard no_grad;
     parameters_.values().copy_(average_);
@@ -244,7 +248,7 @@ void expect_settings(const StepSettings& settings,
       << what;
 }
 
-// Full tensors where they are stored, sums of all others.
+// Compares full tensors if the vectors have them, and sums of all others.
 void expect_state(const ReferenceRun& run, const nlohmann::json& after_step,
                   const weights::Safetensors& tensors,
                   const std::string& prefix, double tolerance) {
@@ -280,7 +284,7 @@ struct Tolerances {
 
 void follow(const std::string& name, at::ScalarType type, int64_t last_update,
             const Tolerances& tolerances) {
-  at::set_num_threads(1);  // as the reference run; also kind to a busy machine
+  at::set_num_threads(1);  // as in the reference's run
   const weights::Safetensors tensors =
       load_parity_tensors("training.safetensors");
   const nlohmann::json scenario = load_parity_json("training.json")[name];
@@ -346,7 +350,8 @@ TEST(TrainingParityTest, AdamWFloat64) {
 TEST(TrainingParityTest, FirstStepsFloat32) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   follow("sgd_warmup", at::kFloat, 5, {2e-3, 2e-3, 1e-4, 5e-2, 0});
-  // Rounding differs between processors, and has grown to 0.7 % by the fifth.
+  // Rounding differs between processors. The difference has grown to 0.7 % by
+  // the fifth step.
   follow("sgd_accumulate2", at::kFloat, 4, {2e-3, 2e-3, 1e-4, 5e-2, 0});
   follow("adamw_warmup", at::kFloat, 5, {2e-3, 2e-3, 2e-3, 5e-2, 0});
 }

@@ -22,7 +22,7 @@ constexpr int64_t kSize = 200003;  // several chunks of threads, and a remainder
 constexpr double kMomentum = 0.9, kClip = 0.25;  // kMomentum: beta 1 of Adam
 
 const std::vector<Segment>& segments() {
-  // A gap of 7 elements after the first, 3 at the end.
+  // There is a gap of 7 elements after the first segment, and of 3 at the end.
   static const std::vector<Segment> all = {{0, 1000, kBiasGroup},
                                            {1007, 150000, kWeightGroup},
                                            {151007, 48993, kNormWeightGroup}};
@@ -91,7 +91,7 @@ TEST(SgdTest, FirstStepIgnoresTheBuffer) {
   sgd_step(from_zero, g, zero, segments(), groups(), kMomentum, 1, true);
   sgd_step(from_rubbish, g, rubbish, segments(), groups(), kMomentum, 1, true);
   EXPECT_TRUE(at::equal(from_zero, from_rubbish));
-  // A zeroed buffer makes the first step the same without a flag for it.
+  // With a zeroed buffer, the first step has the same result without the flag.
   at::Tensor untold = start(at::kDouble);
   zero.zero_();
   sgd_step(untold, g, zero, segments(), groups(), kMomentum, 1, false);

@@ -66,7 +66,7 @@ TEST_F(Pictures, WindowsAreShownWhereTrainingHasThem) {
   const cv::Mat windows = drawn(crops, 1);
   EXPECT_FALSE(same_pixels(windows, shrunk));
   EXPECT_TRUE(same_pixels(drawn(crops, 1), windows));
-  // Half as large, it shows the same part of the image.
+  // A picture of half the size shows the same part of the image.
   loader::ImageStore::Options size;
   size.height = size.width = 32;
   loader::ImageStore store(dataset_, size);
@@ -131,7 +131,7 @@ TEST_F(Pictures, DetectionsAreDrawnInTheirPlace) {
 }
 
 TEST_F(Pictures, LargeFilesAreReadInBands) {
-  // 5 megapixels, left half dark.
+  // The image has 5 megapixels; its left half is dark.
   cv::Mat large(2000, 2600, CV_8UC3, cv::Scalar(200, 100, 50));
   large.colRange(0, 1300).setTo(cv::Scalar(10, 20, 30));
   folder_.write("images/large/a.jpg", codecs::encode_jpeg(large, 95));
@@ -156,7 +156,7 @@ TEST_F(Pictures, LabelsAreDrawnAlsoWhereThereAreNone) {
   EXPECT_FALSE(same_pixels(draw_labels(labels::Dataset()), some));
 }
 
-// Two classes; the first is found by its first detection.
+// There are two detections: that of class 0 is correct, that of class 1 is not.
 MetricFigures figures_of(size_t num_classes) {
   MetricFigures figures;
   std::vector<metrics::DetectionRecord> records(2);

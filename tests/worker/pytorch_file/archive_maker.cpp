@@ -25,7 +25,7 @@ std::string make_archive(const std::vector<ArchiveEntry>& entries) {
       return static_cast<uint64_t>(claimed >= 0 ? claimed : real);
     };
     const auto offset = static_cast<int64_t>(file.size());
-    // A CRC of zero: not recorded.
+    // A CRC of zero means that it is not recorded.
     const std::string sizes =
         little(or_else(entry.claimed_stored_bytes, size), 4) +
         little(or_else(entry.claimed_bytes, size), 4) +

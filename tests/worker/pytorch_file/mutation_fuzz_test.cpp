@@ -1,5 +1,6 @@
-// Checkpoints with damage, seeded: for any bytes the reader returns or refuses;
-// it neither crashes nor hangs nor allocates beyond what the file justifies.
+// Checkpoints are damaged, from a fixed seed. For any bytes, the reader reads
+// or refuses the file. It must not crash, hang or allocate more than the file
+// justifies.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -63,7 +64,7 @@ class Mutator {
         case 3:
           bytes.insert(at, bytes.substr(at, length));
           break;
-        case 4:  // lengths and offsets love extremes
+        case 4:  // extreme lengths and offsets
           bytes.replace(at, std::min<size_t>(4, bytes.size() - at),
                         random_() % 2 == 0 ? std::string(4, '\xff')
                                            : std::string(4, '\0'));
@@ -113,7 +114,7 @@ TEST(PytorchFileFuzz, DamagedFilesAreReadOrRefused) {
   EXPECT_LT(fuzz(small_checkpoint(), 1, 1000), 1000);
 }
 
-// Bytes that were never a pickle, made of instructions that build objects.
+// Random sequences of the pickle instructions that build objects.
 TEST(PytorchFileFuzz, RandomInstructionsAreReadOrRefused) {
   std::mt19937_64 random(2);
   const std::string codes =

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 class PytorchFileTest : public ::testing::Test {
  protected:
-  // A checkpoint of this pickle, with one storage of four floats.
+  // A checkpoint with this pickle and one storage of four floats.
   static std::vector<ArchiveEntry> entries_of(const std::string& value) {
     return {{"best/data.pkl", whole(value)},
             {"best/byteorder", "little"},
@@ -32,7 +32,7 @@ class PytorchFileTest : public ::testing::Test {
   std::string complaint_of_bytes(const std::string& bytes) const {
     return error_text([&] { PytorchFile(folder_.write("file.pt", bytes)); });
   }
-  // The model of the tests whose fault is elsewhere.
+  // A valid checkpoint, for tests with a fault elsewhere.
   static std::string sound_checkpoint() {
     return checkpoint(module("Model", {text("w"), floats(0, {4}, {1})}, {}));
   }
@@ -92,8 +92,8 @@ TEST_F(PytorchFileTest, EveryCallThatIsNotInTheListIsRefusedByName) {
   }
 }
 
-// A class that a pickle names and instantiates is a record: its __setstate__ is
-// never called.
+// The reader keeps an object of any class as a record, and never calls its
+// __setstate__.
 TEST_F(PytorchFileTest, ObjectsOfAnyClassAreInert) {
   const std::string odd = object(global("os", "environ"), dict({}));
   const std::string model =
@@ -117,7 +117,7 @@ TEST_F(PytorchFileTest, TensorsTogetherAreNoMoreThanTheFile) {
   std::vector<std::string> parameters;
   for (int i = 0; i < 2000; ++i) {
     parameters.push_back(text("w" + std::to_string(i)));
-    // The same tensor again, by the memo: 9 bytes for 4 KiB.
+    // The memo repeats the same tensor: 9 bytes of the pickle claim 4 KiB.
     parameters.push_back(
         i == 0 ? tensor("FloatStorage", "0", 1024, 0, {1024}, {1}) + "q\x05"
                : "h\x05");
@@ -175,7 +175,7 @@ TEST_F(PytorchFileTest, OddArchivesAreRefusedByName) {
           {named("best/data.pkl"), "is there twice"},
           {named("best/constants.pkl"), "TorchScript"},
           {[](Entries& all) { all[2].method = 8; }, "is compressed"},
-          // Of 16 stored bytes.
+          // These entries have 16 stored bytes and claim more.
           {[](Entries& all) { all[2].claimed_bytes = 1'000'000'000; },
            "is compressed"},
           {[](Entries& all) {

@@ -56,7 +56,7 @@ TEST(CardFaults, OtherFailuresAreNoFaultOfTheCard) {
   EXPECT_FALSE(
       fault_behind(std::make_exception_ptr(CommunicationError("gone")), 0));
   EXPECT_FALSE(fault_behind(std::make_exception_ptr(CheckFailure("x")), 0));
-  // The card is full.
+  // A full card is no fault.
   EXPECT_FALSE(fault_behind(std::make_exception_ptr(c10::AcceleratorError(
                                 {__func__, __FILE__, 1}, 2, "out of memory")),
                             0));
@@ -71,7 +71,8 @@ TEST(CardFaults, AnErrorOfACallIsOneInItsFirstLine) {
   EXPECT_EQ(fault->words, "CUDA error: busy");
 }
 
-// For any first error of the process: also where NCCL blames a peer.
+// The card's error is found whatever error the process reports first, even if
+// NCCL blames a peer.
 TEST(CardFaults, AnInjectedErrorStaysAndIsFoundBehindAnyFailure) {
   const devices::ComputeDevice device = test_compute_device(2);
   step::FaultInjection faults(

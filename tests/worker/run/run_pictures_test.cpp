@@ -95,7 +95,8 @@ TEST_F(RunPicturesTest, AFolderThatCannotBeWrittenCostsLines) {
   pictures.begin();
   pictures.note(validated(), "epoch 1", true);
   pictures.finish();
-  // Labels, three batches, curves, matrix, three times labels and boxes.
+  // There is one line for labels, each of three batches, the curves and the
+  // matrix, and two for each of three validation batches (labels and boxes).
   EXPECT_EQ(said_.size(), 12u);
   EXPECT_NE(said_.front().find("labels.jpg is not drawn: "), std::string::npos)
       << said_.front();

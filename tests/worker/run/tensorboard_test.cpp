@@ -63,7 +63,8 @@ for tag in sorted(events.Tags()['scalars']):
             "metrics/mAP_0.5 [(0, 0.25), (1, 0.0)]\nx/lr0 [(0, 0.125)]\n");
 }
 
-// Its window for curves gets the numbers from the plugin's own code.
+// TensorBoard's window for curves gets its numbers from the plugin's own code,
+// which this test calls.
 TEST_F(TensorboardReader, ShowsCurvesByItsPlugin) {
   {
     TensorboardWriter writer(folder_, 1000.5);

@@ -1,4 +1,5 @@
-// The bytes that every policy keeps, and that no policy changes a bit.
+// How many bytes every policy keeps, and that no policy changes any bit of the
+// results.
 #include "worker/step/apply_plan.h"
 
 #include <ATen/Context.h>

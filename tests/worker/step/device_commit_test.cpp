@@ -1,6 +1,7 @@
-// A device decides at the end of a step: non-finite values change nothing of
-// the state, both with single kernels and inside a captured graph, and the next
-// step trains as if the failed one had not been tried.
+// A device decides at the end of a step whether the step is finite. Non-finite
+// values do not change the state, both with single kernels and inside a
+// captured graph, and the next step trains as if the failed one had not been
+// tried.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,8 +56,8 @@ struct Trained {
   int64_t replays = 0;
 };
 
-// A run of `steps` steps. Step number `poisoned` has an infinite weight, which
-// is reset after it; -1: no step has.
+// Runs `steps` steps. In step number `poisoned`, a weight is infinite; it is
+// reset after the step. -1 means that no step has an infinite weight.
 Trained train(const Setting& setting, int64_t steps, int64_t poisoned) {
   const devices::ComputeDevice device = test_compute_device();
   activations::CountingAllocator::install();
@@ -98,8 +99,8 @@ Trained train(const Setting& setting, int64_t steps, int64_t poisoned) {
 
 class DeviceCommit : public ::testing::TestWithParam<Setting> {};
 
-// In the seventh step, among steps that run the optimizer and steps that only
-// accumulate: as in the schedule's warm-up.
+// The seventh step is not finite. As in the schedule's warm-up, some of the
+// steps around it run the optimizer, and others only accumulate.
 TEST_P(DeviceCommit, ANonFiniteStepChangesNothing) {
   constexpr int64_t kSteps = 9, kPoisoned = 6;
   Setting eager = GetParam();

@@ -1,6 +1,6 @@
-// The buffer on the device, the copy stream and the pinned memory that they
-// copy from. The test device's other streams do nothing until they are waited
-// for.
+// The buffer on the device, the copy stream, and the pinned memory from which
+// it copies. On the test device, a stream other than the current one does its
+// work only when something waits for it.
 #include "worker/step/device_prefetcher.h"
 
 #include <ATen/ops/arange.h>
@@ -163,10 +163,10 @@ TEST_F(DevicePrefetcherTest, BuffersAreUsedAgain) {
     EXPECT_NE(last, held);
     EXPECT_EQ(buffers.locked_bytes(), 160);
     last.reset();
-    last = buffers.take(90);  // in the buffer of that of 60
+    last = buffers.take(90);  // replaces the buffer of 60 bytes
     EXPECT_EQ(buffers.locked_bytes(), 190);
   }
-  std::memset(last.get(), 1, 90);  // it outlives the buffers' own object
+  std::memset(last.get(), 1, 90);  // the memory outlives `buffers`
 }
 
 void expect_one_launch(const devices::ComputeDevice& device,
@@ -190,11 +190,11 @@ void expect_one_launch(const devices::ComputeDevice& device,
   }
 }
 
-// One kernel for any type gives the CPU's bits, also if a batch's part begins
-// at no multiple of a load, or ends within one.
+// One kernel gives the CPU's bits for any type, also if a part of a batch
+// begins at no multiple of a load, or ends within a load.
 TEST(NetworkInput, IsOneLaunchOfTheCpusBits) {
   const devices::ComputeDevice device = test_compute_device();
-  // They include every level of 16 bits.
+  // These images include every level of 16 bits.
   const at::Tensor deep = at::arange(5 * 65536, at::kInt)
                               .remainder(65536)
                               .to(at::kUInt16)
@@ -206,7 +206,7 @@ TEST(NetworkInput, IsOneLaunchOfTheCpusBits) {
   }
 }
 
-// The largest level is 1, and levels keep their order.
+// The largest level becomes 1, and levels keep their order.
 TEST(NetworkInput, DividesSixteenBitsByTheirLargest) {
   const at::Tensor levels = at::arange(65536, at::kInt).to(at::kUInt16);
   const at::Tensor input =

@@ -1,8 +1,8 @@
-// Training on a device, against the CPU: the test device computes with the
-// CPU's kernels in memory that the host cannot touch, so that a read of a
-// device's tensor from the host ends the test. The batch norm and the loss's
-// rows go through the text of the CUDA plugin's kernels, whose sums have
-// another order: equality is within 1e-9, not bit for bit.
+// Training on a device equals training on the CPU. The test device computes
+// with the CPU's kernels, in memory that the host cannot access: a test ends if
+// the host reads a tensor of the device. Batch norm and the loss's rows use the
+// source text of the CUDA plugin's kernels, whose sums have another order. So
+// results are equal within 1e-9, not bit for bit.
 #include <ATen/ops/abs.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/ones.h>
@@ -34,8 +34,9 @@
 namespace headroom::step {
 namespace {
 
-// The test device; that of HEADROOM_DEVICE_PLUGIN where it is set, as on a
-// machine with a GPU (deploy/local/gpu_tests.sh), whose cards ranks share.
+// Whether the tests use the test device. If HEADROOM_DEVICE_PLUGIN is set, as
+// on a machine with a GPU (deploy/local/gpu_tests.sh), they use the cards of
+// that plugin, which ranks share.
 bool is_test_device() {
   return std::getenv("HEADROOM_DEVICE_PLUGIN") == nullptr;
 }
@@ -96,7 +97,8 @@ struct Rank {
   RankTraining training;
 };
 
-// `sparse_step` has fewer boxes than the others; -1: no step has.
+// `sparse_step` has fewer boxes than the other steps; -1 means that no step
+// has.
 Curve train(const Setting& setting, bool on_device, int steps = 3,
             int64_t sparse_step = -1) {
   const configs::RunConfig config = config_of(setting);
@@ -143,18 +145,18 @@ void expect_close(const Curve& device, const Curve& cpu, double tolerance) {
   }
 }
 
-// How far a device's run may be from the CPU's. In float64 they are equal but
-// for the order of sums. In lower precisions rounding moves both away from the
-// run of higher precision, each in another direction: a card's library may
-// choose algorithms that round several times as much (in float32 by tiles of a
-// Winograd transform), and batch norms over few numbers, as in these tests,
-// magnify it.
+// How far a device's run may be from the CPU's. In float64 only the order of
+// sums differs. In lower precisions, rounding moves each of the two away from a
+// run of higher precision, in another direction. A card's library may choose
+// algorithms that round several times as much (in float32 by tiles of a
+// Winograd transform). Batch norms over few numbers, as in these tests, magnify
+// the difference.
 struct Bound {
   double losses = 0;  // relative
-  // The gradient's norms, relative: in bfloat16 the CPU's own differs by 0.1
-  // from that of float32 after a step.
+  // Norms of the gradient, relative. In bfloat16 even the CPU's norm differs
+  // from that of float32 by 0.1 after a step.
   double norms = 0;
-  double roundings = 0;  // of the CPU's own distance from `unrounded`
+  double roundings = 0;  // times the CPU's distance from `unrounded`
   configs::Precision unrounded = configs::Precision::kFp64;
 };
 
@@ -245,14 +247,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{.layout = "spatial=2", .ranks = 2}),
     name_of);
 
-// Training with graphs equals training without them, before and after their
-// capture (the third time that a shape occurs): to the bit where sums have a
-// fixed order.
+// Training with graphs equals training without them, before and after the
+// capture, which happens when a shape occurs for the third time. If sums have a
+// fixed order, it is equal to the bit.
 class CapturedTraining : public DeviceTraining {};
 
 TEST_P(CapturedTraining, IsTheTrainingWithoutGraphs) {
   Setting setting = GetParam();
-  // Its labels are not those of the captured step.
+  // The labels of this step are not those of the captured step.
   constexpr int64_t kSparseStep = 4;
   const Curve plain = train(setting, true, 6, kSparseStep);
   EXPECT_NE(plain.loss, train(setting, true, 6).loss);
@@ -290,7 +292,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class OneDevice : public DeviceTraining {};
 
-// A folder that ends with the test.
+// A folder that is removed at the end of the test.
 struct Folder {
   const std::filesystem::path path =
       std::filesystem::temp_directory_path() /
@@ -377,8 +379,9 @@ TEST_F(OneDevice, OutOfMemoryCostsNothingButTime) {
   }
 }
 
-// During capture or replay: the step is retried without graphs, with the same
-// result; graphs are captured again later, and are freed with the trainer.
+// If memory runs out during capture or replay, the step is retried without
+// graphs, with the same result. Graphs are captured again later, and are freed
+// with the trainer.
 TEST_F(OneDevice, OutOfMemoryWithGraphs) {
   if (!is_test_device()) GTEST_SKIP() << "faults are the test device's";
   Setting setting;
@@ -411,9 +414,9 @@ TEST_F(OneDevice, OutOfMemoryWithGraphs) {
   }
 }
 
-// Wherever a capture fails, in forward, in backward or at its end, it is ended
-// and released: the step runs without it in the same attempt, as do the steps
-// that follow, and another trainer captures again.
+// If a capture fails anywhere, in forward, in backward or at its end, it is
+// ended and released. The step runs without it in the same attempt, and so do
+// the steps that follow. Another trainer captures again.
 TEST_F(OneDevice, AFailedCaptureTrainsWithoutGraphs) {
   if (!is_test_device()) GTEST_SKIP() << "faults are the test device's";
   Setting setting;
@@ -424,7 +427,7 @@ TEST_F(OneDevice, AFailedCaptureTrainsWithoutGraphs) {
   const auto world = collectives::make_single_communicator();
   TestDeviceMemory& memory = TestDeviceMemory::of(0);
   const int64_t before = memory.live_bytes();
-  // Pieces of work in a whole capture.
+  // Counts the pieces of work in a whole capture.
   constexpr int64_t kNever = 1'000'000'000;
   TestGraph::fail_capture(kNever);
   train(setting, true, 3);
@@ -458,8 +461,8 @@ TEST_F(OneDevice, AFailedCaptureTrainsWithoutGraphs) {
   EXPECT_GT(TestGraph::replays(), replays);
 }
 
-// A step with more matches than the graph has room for runs without it, between
-// replayed ones.
+// A step with more matches than the graph has room for runs without the graph,
+// between steps that are replayed.
 TEST_F(OneDevice, AStepWithTooManyMatchesRunsBesideTheGraph) {
   if (!is_test_device()) GTEST_SKIP() << "replays are the test device's";
   constexpr int64_t kCrowded = 4, kSteps = 6;
@@ -491,7 +494,7 @@ TEST_F(OneDevice, AStepWithTooManyMatchesRunsBesideTheGraph) {
       << said[1];
 }
 
-// Memory that lives between steps and memory of a step are counted on the
+// Memory that stays between steps and memory of a step are counted on the
 // device, by category, and all of it is freed.
 TEST_F(OneDevice, MemoryIsCountedAndGivenBack) {
   if (!is_test_device()) GTEST_SKIP() << "counts are the test device's";

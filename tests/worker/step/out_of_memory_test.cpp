@@ -1,6 +1,6 @@
-// A rank that runs out of memory anywhere in a step, under layouts whose
-// collectives interleave, costs nothing but time: same losses and gradients to
-// the last bit, nothing left behind. Ranks are threads.
+// If a rank runs out of memory anywhere in a step, only time is lost, under
+// layouts whose collectives interleave. Losses and gradients are equal to the
+// last bit, and no memory is left behind. Ranks are threads.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -82,7 +82,7 @@ Trained train(const Case& of, const std::vector<configs::Fault>& faults) {
         FaultInjection injection(faults, devices::ComputeDevice(), rank);
         own.options.faults = &injection;
         Trainer& trainer = own.trainer();
-        // As in a run: after a failure on any rank all ranks connect anew.
+        // As in a run, all ranks connect again after a failure on any rank.
         const auto train_step = [&](const loader::Batch& batch) {
           for (int64_t attempts = 1;; ++attempts) {
             StepResult result;
@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
                          plan::ActivationPolicy::kLean},
                     Case{"zero3_pipeline2", "data=2,pipeline=2", 3, 4, 4, 4},
                     Case{"pipeline2", "pipeline=2", 0, 4, 1, 1},
-                    // Layers are fetched ahead.
+                    // In these cases layers are fetched ahead.
                     Case{"zero3_spanning_gloo", "data=2", 3, 4, 4, 4,
                          plan::ActivationPolicy::kKeep, 3,
                          RankBackend::kNetwork},
@@ -205,8 +205,8 @@ INSTANTIATE_TEST_SUITE_P(
                          RankBackend::kSharedMemory}),
     name_of);
 
-// All rungs down: policies change no bit; smaller micro-batches, which all
-// ranks take together, change the order of sums.
+// The run goes down all rungs. Policies change no bit. Smaller micro-batches,
+// which all ranks use together, change the order of sums.
 TEST(OutOfMemoryLadder, EveryRungGivesTheSameResult) {
   Case many{"data2", "data=2", 0, 16, 2, 8};
   many.steps = 2;
@@ -269,8 +269,8 @@ TEST(OutOfMemoryPhases, NothingIsAllocatedAfterTheVote) {
   }
 }
 
-// A ballast of two fifths of the limit during a run: leaner policies and the
-// same losses, also in later steps.
+// A ballast takes two fifths of the limit during a run. The run goes on with
+// leaner policies and the same losses, also in later steps.
 TEST(OutOfMemoryBallast, TakesALeanerPolicyAndChangesNoLoss) {
   Case one{"one", "data=1", 0, 8, 4, 8};
   one.steps = 5;

@@ -1,6 +1,6 @@
-// The whole network on images whose rows are split over ranks, alone, with the
-// samples split too and with layers run again: losses, all gradients and
-// decoded boxes as of whole images in one process.
+// The whole network on images whose rows are split over ranks: with rows split
+// only, with samples split too, and with layers that run again. Losses, all
+// gradients and decoded boxes equal those of whole images in one process.
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -85,7 +85,8 @@ at::Tensor images() {
   return rule_input("A", kImages, kHeight, kWidth, at::kDouble);
 }
 
-// Batch-norm groups of the whole batch, for the part of images [begin, end).
+// Returns the context of a rank that has the images [begin, end). Its
+// batch-norm groups are those of the whole batch.
 model::StepContext training_context(const model::LayerGraph& graph,
                                     const std::vector<int64_t>& group_sizes,
                                     int64_t begin, int64_t end) {
@@ -109,11 +110,12 @@ struct Outcome {
   std::vector<std::string> names;
   std::vector<at::Tensor> gradients;
   at::Tensor boxes;            // decoded in evaluation
-  int64_t num_layer_runs = 0;  // where layers are recomputed
+  int64_t num_layer_runs = 0;  // if layers are recomputed
   int64_t halo_bytes = 0;      // sent along the spatial axis, in training
 };
 
-// The local rows of the images, with their surroundings from the neighbours.
+// Runs forward, loss and backward on the rank's rows of the images; the rows
+// around them come from the neighbours.
 Outcome run(model::LayerGraph& graph, const at::Tensor& rows,
             const model::StepContext& context,
             const std::vector<loss::LevelTargets>& targets,
@@ -262,7 +264,8 @@ Outcome sum_of(const std::vector<Outcome>& parts) {
   return sum;
 }
 
-// Boxes [N, rows, fields] in one order: by their places in each level.
+// Joins the boxes [N, rows, fields] of all ranks, ordered by their places in
+// each level.
 at::Tensor joined_boxes(const std::vector<Outcome>& parts) {
   std::vector<at::Tensor> levels;
   std::vector<int64_t> begins(parts.size(), 0);
@@ -336,8 +339,8 @@ TEST(SplitNetwork, EqualsWholeImagesWithSamplesSplitToo) {
   expect_equal_to_whole({2, 2, {3}});
 }
 
-// Derived, recomputed or read from a file: every bit is equal, and nothing more
-// is exchanged, statistics and rows around maps included.
+// Whether maps are derived, recomputed or read from a file, every bit is equal,
+// and nothing more is exchanged, neither statistics nor rows around maps.
 TEST(SplitNetwork, ActivationPoliciesAreIdenticalAndSendNothingMore) {
   activations::install_saved_tensor_policies();
   using enum plan::ActivationPolicy;

@@ -96,8 +96,8 @@ class SharedNetwork {
     batch = loader::SyntheticInput(options).next();
   }
 
-  // Works as a run does: after a failure on any rank all ranks connect anew and
-  // agree on the number of parts of the batch.
+  // Works as a run does: after a failure on any rank, all ranks connect again
+  // and agree on the number of parts of the batch.
   std::vector<at::Tensor> run(collectives::CountingCommunicator& world,
                               RankGenerations& generations, int64_t& parts) {
     for (;;) {
@@ -156,8 +156,7 @@ class SharedNetwork {
 
 class StageForwardOverRanks : public testing::TestWithParam<Shared> {};
 
-// Whichever rank fails, and wherever: all ranks repeat the batch, with the same
-// bits.
+// If any rank fails anywhere, all ranks repeat the batch and get the same bits.
 TEST_P(StageForwardOverRanks, AFailureAnywhereIsTriedAgainTogether) {
   activations::CountingAllocator::install();
   const int ranks = plan::parse_layout(GetParam().layout).world_size();
@@ -192,7 +191,8 @@ TEST_P(StageForwardOverRanks, AFailureAnywhereIsTriedAgainTogether) {
   });
 }
 
-// Memory is filled by maps here, not by gathered weights.
+// In these layouts maps fill the memory, not gathered weights, so that smaller
+// parts need less.
 TEST(StageForward, OneRankWithoutRoomMakesAllGoThroughInParts) {
   activations::CountingAllocator::install();
   for (const Shared& layout : {Shared{"pipeline=2"}, Shared{"spatial=2"}}) {

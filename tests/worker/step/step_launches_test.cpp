@@ -22,9 +22,9 @@ namespace {
 
 using Launches = std::map<std::string, int64_t>;
 
-// yolov5s, one micro-batch of 16 images, with the optimizer's step. The size of
-// the images changes no count. Returns the launches of the last steps, captured
-// or not.
+// Trains yolov5s with one micro-batch of 16 images and the optimizer's step.
+// The size of the images changes no count. Returns the launches of the last
+// steps, captured or not.
 std::vector<Launches> launches_of_steps(configs::Precision precision,
                                         bool cuda_graphs, int steps) {
   const devices::ComputeDevice device = test_compute_device();
@@ -51,7 +51,7 @@ std::vector<Launches> launches_of_steps(configs::Precision precision,
   return launches;
 }
 
-// Prints them, the most frequent first.
+// Prints the launches, the most frequent first, and returns their total.
 int64_t total_of(const Launches& launches) {
   std::vector<std::pair<int64_t, std::string>> sorted;
   int64_t total = 0;
@@ -74,13 +74,15 @@ TEST(StepLaunches, AStepOfYolov5sTakesFew) {
             750);
 }
 
-// The graph holds forward, loss, backward, decision and commit; beside it the
-// inputs are copied into its buffers, and its accumulators are cleared.
+// The graph holds forward, loss, backward, decision and commit. Outside of it,
+// the inputs are copied into the graph's buffers, and its accumulators are
+// cleared.
 TEST(StepLaunches, ACapturedStepIsOneGraph) {
   const std::vector<Launches> steps =
       launches_of_steps(configs::Precision::kBf16, /*cuda_graphs=*/true, 3);
-  // First the capture and its replay, then the copy of the next step's inputs:
-  // it is queued before the host waits for the end of this step.
+  // Images are scaled in the capture, in its replay, and in the copy of the
+  // next step's inputs, which is queued before the host waits for the end of
+  // this step.
   EXPECT_EQ(steps[0].at("scale images"), 3);
   for (const Launches& launches : {steps[1], steps[2]}) {
     EXPECT_LE(total_of(launches), 20);

@@ -1,5 +1,5 @@
-// A teacher that does not fit is refused, with both values; so is one that has
-// changed.
+// A teacher that does not fit the student is refused, with both values. A
+// teacher whose file has changed is refused too.
 #include "worker/step/teacher.h"
 
 #include <ATen/core/grad_mode.h>
@@ -71,7 +71,7 @@ TEST(Teacher, AFileThatHasChangedIsRefused) {
                         HasSubstr(file_digest(file)), HasSubstr("0123"))));
 }
 
-// It would get other pixel values than those that it was trained on.
+// The teacher would get other pixel values than those that it was trained on.
 TEST(Teacher, AnotherRangeIsRefused) {
   const TemporaryFolder folder;
   const std::string file = folder.path() / "teacher.safetensors";

@@ -1,5 +1,5 @@
-// The step as a transaction, with ranks as threads: equal to one process for
-// every number of ranks, and without any effect if it is not committed.
+// A step is a transaction. Any number of ranks, which are threads here, gives
+// the result of one process. A step that is not committed has no effect.
 #include "worker/step/trainer.h"
 
 #include <gtest/gtest.h>
@@ -74,8 +74,8 @@ TEST(Trainer, RanksWithGroupsOfTheirOwnEqualOneProcess) {
   expect_equal(train(1, 4, 2, 3), train(2, 4, 2, 3));
 }
 
-// Shares 5 and 4 of groups [0, 3), [3, 6), [6, 9): one straddles the ranks, one
-// is wholly on the later rank.
+// Two ranks have 5 and 4 samples of the groups [0, 3), [3, 6) and [6, 9). The
+// second group is on both ranks, the third only on the later rank.
 TEST(Trainer, AGroupBehindAStraddlingOneEqualsOneProcess) {
   expect_equal(train(1, 9, 3, 2), train(2, 9, 3, 2));
 }
@@ -151,7 +151,8 @@ TEST(Trainer, OutOfMemoryAnywhereInTheStepCostsNothingButTime) {
   }
 }
 
-// Several failures in one step: layers are recomputed, with the same result.
+// After several failures in one step, layers are recomputed, with the same
+// result.
 TEST(Trainer, ALeanerAttemptHasTheSameResult) {
   activations::CountingAllocator::install();
   activations::install_saved_tensor_policies();

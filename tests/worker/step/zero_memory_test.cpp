@@ -1,5 +1,5 @@
-// The memory of a rank under ZeRO 3, measured: between steps, and at the peak
-// of a step whose activations are small beside the state.
+// Measures the memory of a rank under ZeRO 3: between steps, and at the peak of
+// a step whose activations are small compared with the state.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -25,7 +25,7 @@ struct Measured {
   std::array<int64_t, kRanks> commit_allocations{};
 };
 
-// One step of one image of 64x64 per rank.
+// Measures one step with one image of 64x64 per rank.
 Measured measure(const std::string& model, int zero_stage,
                  optim::OptimizerKind optimizer) {
   activations::CountingAllocator::install();

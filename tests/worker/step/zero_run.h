@@ -23,7 +23,7 @@ namespace headroom::step {
 
 struct ZeroRun {
   int ranks = 1;
-  int spatial = 1;  // ranks of one image; here each has samples of its own
+  int spatial = 1;  // ranks that share an image; here each has own samples
   int zero_stage = 0;
   optim::OptimizerKind optimizer = optim::OptimizerKind::kSgd;
   int steps = 4;
@@ -77,7 +77,7 @@ inline plan::SampleRange samples_of(const ZeroRun& run, int rank, int part) {
   return {share.begin + cut.begin, share.begin + cut.end};
 }
 
-// Forward and backward of one micro-batch; its loss.
+// Runs forward and backward of one micro-batch, and returns its loss.
 inline double run_micro_batch(const ZeroRun& run, TrainingState& state,
                               int64_t step, int rank, int part,
                               model::LayerExecutor* inner = nullptr) {

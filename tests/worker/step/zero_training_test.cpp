@@ -104,8 +104,8 @@ class ZeroFiles : public testing::Test {
   fs::path folder_ = fs::path(HEADROOM_BUILD_DIR) / "tests" / "zero_files";
 };
 
-// Layers that are recomputed, or whose maps are derived: gathered once in
-// backward, and equal to the bit.
+// If layers are recomputed, or their maps are derived, their weights are
+// gathered once in backward, and results are equal to the bit.
 TEST(ZeroTraining, ActivationPoliciesChangeNoBit) {
   activations::install_saved_tensor_policies();
   using enum plan::ActivationPolicy;
@@ -148,7 +148,8 @@ TEST(ZeroTraining, ActivationPoliciesChangeNoBit) {
   }
 }
 
-// Stages x data x spatial: parts of the state on every rank, one file.
+// On a mesh of pipeline x data x spatial ranks, every rank holds a part of the
+// state. All parts are saved to one file and loaded from it.
 TEST_F(ZeroFiles, AMeshOfAllAxesSavesAndLoads) {
   plan::ParallelLayout layout;
   layout.pipeline_parallel_size = 2;
@@ -255,13 +256,13 @@ TEST(ZeroTraining, AFailedStepLeavesTheStateAlone) {
       for (const auto& [name, tensor] : whole_state(state, &mesh)) {
         EXPECT_TRUE(at::equal(tensor, before.at(name))) << name;
       }
-      run_step(run, state, world, 1);  // and the next one works
+      run_step(run, state, world, 1);  // the next step works
     });
   }
 }
 
-// Saved under one layout and loaded under another: the bits are the same, and
-// so is the file when it is saved again.
+// A state is saved under one layout and loaded under another. Its bits are the
+// same, and so is the file when it is saved again.
 TEST_F(ZeroFiles, CheckpointsFitEveryOtherLayout) {
   ZeroRun saved_run;
   saved_run.ranks = 3;

@@ -78,7 +78,8 @@ TEST_F(DetectCommand, WarnsThatALargeImageMayHaveMoreBoxesThanAreKept) {
 }
 
 TEST_F(DetectCommand, ShrinksBilinearlyByDefault) {
-  // To a third: to a half the four nearest pixels are the area.
+  // The picture is shrunk to a third. In a shrink to a half, the four nearest
+  // pixels are the whole area, and both methods agree.
   cv::Mat noise(96, 96, CV_8UC3);
   cv::randu(noise, 0, 256);
   folder_.write("in/a.bmp", encode_bmp(noise));

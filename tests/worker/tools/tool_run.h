@@ -47,8 +47,8 @@ inline ToolResult result_of(const ToolCommand* tool,
   return result;
 }
 
-// Writes a network whose signals grow from layer to layer, the faster the
-// smaller its running variance is, so that pixels decide.
+// Writes a network whose signals grow from layer to layer, so that its boxes
+// depend on the pixels. With a smaller running variance they grow faster.
 inline void write_weights(const std::filesystem::path& file, int num_classes,
                           int64_t side, double variance, int channels = 3) {
   layers::ModelTable table = layers::load_model_table("yolov5n");

@@ -1,4 +1,4 @@
-// A detector's result file, with the figures of the references.
+// The scores of a detector's result file equal the figures of the references.
 #include "worker/validation/detection_scores.h"
 
 #include <gmock/gmock.h>

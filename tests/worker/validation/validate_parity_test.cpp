@@ -1,5 +1,5 @@
-// A model that YOLOv5 trained, validated here: the same metrics, the same
-// boxes.
+// A model that YOLOv5 trained has the same metrics and the same boxes when it
+// is validated here.
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
@@ -109,7 +109,7 @@ TEST_F(TrainedModel, FindsTheBoxesThatYolov5Finds) {
          box[1].get<double>(), box[2].get<double>(), box[3].get<double>(),
          row.at("score").get<double>()});
   }
-  // Category numbers begin at one, or at zero where YOLOv5 had the names.
+  // Category numbers begin at one, or at zero if YOLOv5 had the names.
   int lowest = 1;
   for (const auto& [image, boxes] : expected) {
     for (const ExpectedBox& box : boxes)

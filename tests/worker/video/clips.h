@@ -7,13 +7,15 @@
 
 namespace headroom::video {
 
-// The n-th picture, from 1: a light square on a slope, n pixels to the right.
+// The picture of this number, from 1: a light square on a gradient, moved to
+// the right by `number` pixels.
 cv::Mat clip_picture(int height, int width, int number);
 
-// So many of them as Motion JPEG in AVI, 10 a second: written without FFmpeg.
+// Encodes `pictures` such pictures as Motion JPEG in AVI, 10 per second,
+// without FFmpeg.
 std::string avi_clip(int height, int width, int pictures);
 
-// While it lives, programs are found in this folder alone.
+// While this object exists, programs are found only in `folder`.
 class ProgramFolder {
  public:
   explicit ProgramFolder(const std::filesystem::path& folder);

@@ -72,7 +72,7 @@ class Video : public ::testing::Test {
                                     int64_t max_pixels = kManyPixels) {
     return open(file, ReadOptions{.max_pixels = max_pixels});
   }
-  // Why it is not read.
+  // Why the file is not read.
   std::string refusal(const fs::path& file, int64_t max_pixels = kManyPixels) {
     return open(file, max_pixels) ? "read" : reason_;
   }
@@ -133,7 +133,7 @@ TEST_F(Video, AStrideLeavesPicturesOut) {
   EXPECT_EQ(reader->fault(), "");
 }
 
-// Two streams one after the other, as some recorders write them.
+// The file has two streams, one after the other, as some recorders write them.
 TEST_F(Video, APictureOfAnotherSizeEndsTheVideo) {
   const auto stream = [&](int height, int width) {
     return read_bytes(made_by_ffmpeg(
@@ -315,8 +315,9 @@ TEST_F(Video, DamageIsCountedAndTheRestIsRead) {
                     HasSubstr(" errors, the first: [mjpeg] ")));
 }
 
-// Any damaged file ends, and no picture is too large. Each case starts two
-// programs, whose own faults cannot reach this process: a few cases are enough.
+// Reading any damaged file ends, and gives no picture that is too large. Each
+// case starts two programs, whose own faults cannot reach this process, so a
+// few cases are enough.
 TEST_F(Video, FlippedBytesEnd) {
   const std::string mp4 = read_bytes(written(48, 64, 8));
   const std::string avi = avi_clip(48, 64, 8);
@@ -343,7 +344,7 @@ TEST_F(Video, FlippedBytesEnd) {
   EXPECT_GT(opened, 8);
 }
 
-// An MP4 has its index at the end.
+// An MP4 has its index at the end, so that half of the file has none.
 TEST_F(Video, UnreadableVideosListTheSupportedFormats) {
   const fs::path file = written(48, 64, 20);
   fs::resize_file(file, fs::file_size(file) / 2);
@@ -353,7 +354,7 @@ TEST_F(Video, UnreadableVideosListTheSupportedFormats) {
   EXPECT_THAT(refusal_of("no video"), StartsWith("it cannot be opened ("));
 }
 
-// Recognised by their content, under any name.
+// Such lists are recognised by their content, under any name.
 TEST_F(Video, ListsOfOtherFilesAreNotFollowed) {
   const fs::path clip = written(48, 64, 5);
   for (const std::string& text :
@@ -390,7 +391,8 @@ TEST_F(Video, OnlyRegularFiles) {
   EXPECT_EQ(refusal("http://127.0.0.1/clip.mp4"), "No such file or directory");
 }
 
-// As telephones write it: the matrix of the track's header gives the rotation.
+// Telephones store pictures rotated; the matrix in the track's header gives the
+// rotation.
 TEST_F(Video, PicturesAreTurnedUpright) {
   const std::string bytes = read_bytes(written(48, 64, 3));
   const size_t matrix = bytes.find("tkhd") + 4 + 40;
@@ -467,7 +469,8 @@ TEST_F(Video, MemoryDoesNotGrowWithTheLength) {
       << "a fiftieth of the pictures";
 }
 
-// Scripts with the programs' names; ffprobe is the real one.
+// Scripts replace the programs of FFmpeg; the script ffprobe calls the real
+// one.
 class OddFfmpeg : public Video {
  protected:
   void place(const std::string& name, const std::string& script) {
@@ -565,8 +568,8 @@ TEST_F(OddFfmpeg, AMissingProgramIsNamed) {
             "ffprobe cannot be started: No such file or directory");
 }
 
-// The launcher of a bundle makes our libraries come first; FFmpeg needs its
-// own.
+// The launcher of a bundle puts our libraries first in the library path. FFmpeg
+// needs its own, so it gets the path from before the launcher.
 TEST(PipedPrograms, HaveTheLibraryPathFromBeforeTheLauncher) {
   setenv("LD_LIBRARY_PATH", "/ours", 1);
   const auto path_of_a_program = [] {

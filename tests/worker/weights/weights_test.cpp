@@ -1,4 +1,4 @@
-// Weights in and out under YOLOv5's names.
+// Weights are saved and loaded under YOLOv5's names.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
@@ -147,8 +147,8 @@ TEST_F(WeightsTest, HalfPrecisionFilesLoad) {
       saved.state()[0].tensor->detach().to(at::kHalf).to(at::kFloat)));
 }
 
-// Otherwise seven gigabytes would be built before the file's sizes are
-// compared.
+// Without this check, a model of seven gigabytes would be built before the
+// file's sizes are compared.
 TEST_F(WeightsTest, ATableThatNeedsMoreThanTheFileHoldsIsRefused) {
   model::LayerGraph graph = nano(2, at::kFloat, 1);
   layers::ModelTable table = layers::load_model_table("yolov5n");
@@ -196,7 +196,7 @@ TEST_F(WeightsTest, ACheckpointOfTheReferenceIsItsSafetensors) {
 
   model::LayerGraph same = nano(3, at::kFloat, 0);
   EXPECT_EQ(load_weights(checkpoint, same, {}).transferred, 349);
-  // Into another number of classes: all but the head.
+  // A model of another number of classes gets all tensors but the head's.
   model::LayerGraph other = nano(80, at::kFloat, 0);
   const LoadReport report =
       load_weights(checkpoint, other, {LoadMode::kTransfer, false});
