@@ -41,8 +41,8 @@ TEST(ChartText, AsciiIsInOpencvsFontOnEveryMachine) {
             cv::getTextSize("cat", cv::FONT_HERSHEY_SIMPLEX, 0.45, 1, nullptr));
 }
 
-// With a font the letters are drawn, without one their code points: two names
-// never look the same.
+// If a font has a letter, the letter is drawn, and otherwise its code point. So
+// two names never look the same.
 TEST(ChartText, OtherLettersAreDistinguishable) {
   EXPECT_GT(inked(drawn(kCat)), 40);
   EXPECT_GT(cv::norm(drawn(kCat), drawn(kDog), cv::NORM_INF), 100);

@@ -156,7 +156,7 @@ TEST_F(Checkpoints, AnotherModelsShapesAreRefusedWithBoth) {
   EXPECT_NE(text.find("[30, 64, 1, 1]"), std::string::npos) << text;
 }
 
-// The state is whole; its manifest is not the saved one.
+// The file of the state is whole, but its manifest is not the saved one.
 TEST_F(Checkpoints, AManifestThatWasChangedIsRefused) {
   auto saved = make_state();
   fill(*saved, 4);
@@ -186,7 +186,7 @@ TEST_F(Checkpoints, AManifestThatWasChangedIsRefused) {
             std::string::npos);
   EXPECT_NE(with("  \"counters\"", "\t \"counters\"").find("is damaged"),
             std::string::npos);
-  EXPECT_EQ(with("{", "{"), "");  // as it was
+  EXPECT_EQ(with("{", "{"), "");  // unchanged
 }
 
 TEST_F(Checkpoints, AForeignManifestIsRefusedWithoutACrash) {

@@ -21,11 +21,11 @@ cv::Mat test_picture(int height, int width, uint64_t seed);
 // Encodes any picture as a 24-bit BMP, without loss.
 std::string encode_bmp(const cv::Mat& rgb);
 
-// images/train/N.bmp and labels/train/N.txt: `count` pictures of different
-// sizes with 0 to 3 boxes each, classes a, b, c.
+// Writes images/train/N.bmp and labels/train/N.txt: `count` pictures of
+// different sizes with 0 to 3 boxes each, of classes a, b, c.
 configs::DataConfig write_data_set(const TemporaryFolder& folder, int count);
 
-// Names classes a, b, c and one folder of images for training.
+// A data file that names classes a, b, c and one folder of images for training.
 configs::DataConfig data_config(const TemporaryFolder& folder,
                                 const std::filesystem::path& train);
 

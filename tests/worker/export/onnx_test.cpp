@@ -1,4 +1,5 @@
-// Exported networks, run by onnxruntime (PyPI), against our own forward.
+// onnxruntime (PyPI) runs exported networks and gives the results of our own
+// forward.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>

@@ -33,8 +33,8 @@ using ::testing::ThrowsMessage;
 
 TEST(ValueRanges, RareOutliersAreCutOffAndOthersKept) {
   std::vector<double> bins(2048, 0);
-  for (size_t i = 0; i < 1024; ++i) bins[i] = 1000;  // 0 to 1
-  bins.back() = 1000;                                // at 2
+  for (size_t i = 0; i < 1024; ++i) bins[i] = 1000;  // values of 0 to 1
+  bins.back() = 1000;                                // values of 2
   const ValueRange kept = least_error_range(0, 2, bins);
   EXPECT_NEAR(kept.high, 2, 0.05);
   std::fill(bins.begin(), bins.end(), 0);

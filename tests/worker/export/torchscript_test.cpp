@@ -1,5 +1,5 @@
-// Exported TorchScript modules, run by LibTorch's interpreter, against our own
-// forward.
+// LibTorch's interpreter runs exported TorchScript modules and gives the
+// results of our own forward.
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

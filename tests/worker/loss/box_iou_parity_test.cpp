@@ -1,4 +1,4 @@
-// The IoU family and its gradients, against the reference.
+// The IoU family and its gradients equal the reference's.
 #include <gtest/gtest.h>
 
 #include <cmath>

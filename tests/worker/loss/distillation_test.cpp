@@ -1,5 +1,5 @@
-// The loss against a teacher: zero if the student equals it; its gradient is
-// the derivative of its value; parts of a batch add up.
+// The loss against a teacher is zero if the student equals the teacher. Its
+// gradient is the derivative of its value. Parts of a batch add up.
 #include "worker/loss/distillation.h"
 
 #include <ATen/core/grad_mode.h>

@@ -1,4 +1,4 @@
-// Values and gradients of the loss on given heads, against the reference.
+// Values and gradients of the loss on given heads equal the reference's.
 #include <ATen/ops/allclose.h>
 #include <gtest/gtest.h>
 

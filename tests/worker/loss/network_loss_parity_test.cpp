@@ -1,4 +1,4 @@
-// Loss and gradients through the whole network, against the reference.
+// Loss and gradients through the whole network equal the reference's.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 

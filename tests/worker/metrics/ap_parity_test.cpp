@@ -1,4 +1,5 @@
-// Matching and both definitions of average precision against the references.
+// Matching and both definitions of average precision equal those of the
+// references.
 #include <gtest/gtest.h>
 
 #include <algorithm>

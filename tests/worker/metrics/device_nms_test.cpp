@@ -1,4 +1,4 @@
-// Suppression of predictions on a device, against the host's.
+// NMS of predictions on a device equals NMS on the host.
 #include <ATen/Context.h>
 #include <ATen/ops/rand.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// NMS and box mapping against the reference.
+// NMS and box mapping equal the reference's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -167,7 +167,8 @@ TEST(BoxMappingParityTest, SourcePixels) {
     mapping.height = figures["to_hw"][0];
     mapping.width = figures["to_hw"][1];
     if (figures["ratio_pad"].is_null()) {
-      // Centred: the smaller side ratio, half of the rest on each side.
+      // The image is centred: it is scaled by the smaller side ratio, and half
+      // of the rest is on each side.
       const double height = figures["from_hw"][0],
                    width = figures["from_hw"][1];
       const auto source_height = static_cast<double>(mapping.height);

@@ -1,4 +1,4 @@
-// The ten models of the family against the reference's tables.
+// The ten models of the family equal the reference's tables.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>

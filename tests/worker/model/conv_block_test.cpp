@@ -32,8 +32,8 @@ namespace {
 
 class ConvBlockTest : public testing::TestWithParam<BlockCase> {};
 
-// Output and gradients against ATen's operators in float64; a float32 block is
-// compared with the float64 result of the same numbers.
+// Output and gradients are compared with ATen's operators in float64. A float32
+// block is compared with the float64 result of the same numbers.
 TEST_P(ConvBlockTest, EqualsAtenOperators) {
   const BlockCase& block = GetParam();
   const double tolerance = block.scalar_type == at::kDouble ? 1e-12 : 2e-5;

@@ -1,5 +1,5 @@
-// Forward passes of filled models against the reference's outputs. One thread,
-// as in the reference's runs.
+// Forward passes of models that are filled with fixed values give the
+// reference's outputs. They use one thread, as in the reference's runs.
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>

@@ -45,7 +45,8 @@ TEST(LayerFactory, ScalesChannelsAndRepeats) {
   EXPECT_EQ(graph.num_layers(), 9);
 }
 
-// Kept although it is surprising, because published models rely on it.
+// This rule is kept although it is surprising, because published models rely on
+// it.
 TEST(LayerFactory, AChannelCountEqualToTheHeadsIsNotScaled) {
   layers::ModelTable table = tiny_table();
   table.layers[0].args[0] = 14.0;

@@ -1,4 +1,4 @@
-// The operations of a layer against LibTorch's own, forward and backward.
+// The operations of a layer equal LibTorch's own, forward and backward.
 #include "worker/model/layer_factory.h"
 
 #include <ATen/core/Tensor.h>
@@ -117,7 +117,8 @@ TEST(TransposedConv, IsATransposedConvolution) {
   }
 }
 
-// Forward and the gradients of x and of the four parameters, in double.
+// Compares forward and the gradients of x and of the four parameters, in
+// double.
 TEST(SqueezeExcite, IsSqueezeAndExcitation) {
   constexpr int64_t kChannels = 6, kSqueezed = 3;
   at::manual_seed(4);

@@ -1,5 +1,5 @@
-// Blocks on maps whose rows are split over ranks: the same outputs, gradients
-// and statistics as on whole maps.
+// Blocks on maps whose rows are split over ranks give the same outputs,
+// gradients and statistics as on whole maps.
 #include "tests/worker/model/split_rows.h"
 
 #include <ATen/core/grad_mode.h>
@@ -73,7 +73,7 @@ TEST_P(SplitConv, EqualsTheWhole) {
   c.channels = 3;
   c.width = 8;
   c.ranks = ranks;
-  // Equal and unequal heights; a single output row per rank.
+  // The ranks have equal or unequal heights, down to a single output row.
   for (const int64_t blocks : {ranks, ranks + 1, 2 * ranks + 1})
     for (const int64_t output_rows : {1, 3}) {
       c.blocks = blocks;

@@ -1,4 +1,5 @@
-// SGD, Adam and AdamW against PyTorch's definitions, written with tensors.
+// SGD, Adam and AdamW equal PyTorch's definitions, which are written with
+// tensors here.
 #include "worker/optim/optimizer.h"
 
 #include <ATen/Parallel.h>

@@ -1,4 +1,4 @@
-// A worker's own card: its choice, and the detection of its failure.
+// How a worker chooses its card, and how it detects that the card failed.
 #include "worker/run/card_fault.h"
 
 #include <ATen/ops/zeros.h>

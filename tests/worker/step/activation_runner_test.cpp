@@ -133,7 +133,7 @@ TEST_P(Policy, IsBitIdenticalToKeep) {
 INSTANTIATE_TEST_SUITE_P(
     AllLayers, Policy,
     testing::Values(Policies{kLean}, Policies{kRecompute}, Policies{kOffload},
-                    // Every policy after every other.
+                    // In these cases each policy follows each of the others.
                     Policies{kKeep, kLean, kRecompute, kOffload},
                     Policies{kOffload, kRecompute, kLean, kKeep},
                     Policies{kLean, kKeep}, Policies{kRecompute, kLean},

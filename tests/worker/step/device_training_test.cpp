@@ -83,7 +83,7 @@ struct Curve {
   std::vector<at::Tensor> state;  // on the CPU, if the rank is whole
 };
 
-// One rank, put together for the host or for a device of its own.
+// One rank that trains on the host or on a device of its own.
 struct Rank {
   Rank(const configs::RunConfig& config, const plan::Plan& plan,
        collectives::Communicator& world, bool on_device)

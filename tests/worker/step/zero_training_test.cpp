@@ -1,4 +1,4 @@
-// ZeRO 1, 2 and 3 train as one process does (float64), ranks as threads.
+// ZeRO 1, 2 and 3 train as one process does, in float64. Ranks are threads.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/sin.h>

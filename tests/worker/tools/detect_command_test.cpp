@@ -1,5 +1,6 @@
-// headroom detect with videos among its sources: read, or refused by name.
-// (Detections and files: tests/worker/detect, tests/worker/video.)
+// headroom detect with videos among its sources reads the videos, or refuses
+// them by name. (Detections and files are tested in tests/worker/detect and
+// tests/worker/video.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,7 +69,7 @@ TEST_F(DetectCommand, TakesTheSizeOfTrainingAndReportsIt) {
   EXPECT_THAT(boxes({"--img=128"}), Not(HasSubstr("was trained")));
 }
 
-// Tiles may have thousands of objects.
+// An image in tiles may have thousands of objects.
 TEST_F(DetectCommand, WarnsThatALargeImageMayHaveMoreBoxesThanAreKept) {
   const std::string note =
       "only the 2 surest boxes of an image are kept; a larger "

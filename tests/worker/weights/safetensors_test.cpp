@@ -1,4 +1,4 @@
-// Round trips, and the reader on false files.
+// Files are read back as they were written, and false files are refused.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>

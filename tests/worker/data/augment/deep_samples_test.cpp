@@ -163,7 +163,8 @@ TEST_P(DeepSamples, RowsOfASampleAreThoseOfTheWhole) {
 INSTANTIATE_TEST_SUITE_P(Bands, DeepSamples, ::testing::Values(3, 1, 5),
                          ::testing::PrintToStringParamName());
 
-// Files of 16 bits through the store that caches them, and as windows.
+// Files of 16 bits are loaded through the store that caches them, and as
+// windows.
 TEST(DeepFiles, AreLoadedRememberedResizedAndCut) {
   TemporaryFolder folder;
   std::filesystem::create_directories(folder.path() / "images");

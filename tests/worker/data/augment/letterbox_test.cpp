@@ -8,9 +8,10 @@ namespace headroom::augment {
 namespace {
 
 TEST(Letterbox, FitsAnImageIntoANetworkThatIsNotSquare) {
-  // Flatter than the network: the width decides.
+  // This image is flatter than the network, so the width decides.
   EXPECT_EQ(fit_size({100, 400}, 320, 640), (codecs::ImageSize{160, 640}));
-  // Taller than the network: the height decides, and the width is rounded up.
+  // This image is taller than the network, so the height decides, and the width
+  // is rounded up.
   EXPECT_EQ(fit_size({300, 100}, 320, 640), (codecs::ImageSize{320, 107}));
   EXPECT_EQ(fit_size({1, 100'000}, 320, 640), (codecs::ImageSize{1, 640}));
 }

@@ -117,7 +117,8 @@ TEST_F(BadImages, InspectionFindsTruncatedFiles) {
 }
 
 TEST_F(BadImages, OrientedPixelsMatchTheirSize) {
-  // Portrait: sky above, water below; rotated by its EXIF orientation alone.
+  // The portrait shows sky above water. Only its EXIF orientation makes it
+  // upright.
   const ImageResult turned =
       decode_image(folder_ / "sharp_exif6_Portrait_6.jpg");
   ASSERT_TRUE(turned.ok());

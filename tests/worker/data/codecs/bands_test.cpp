@@ -35,7 +35,8 @@ ImageLimits of_bands(int bands) {
   return limits;
 }
 
-// Without and with the mark that the first three bands are colours.
+// The photometric tag, without and with the mark that the first three bands are
+// colours.
 constexpr std::array<uint16_t, 2> kColourMark{PHOTOMETRIC_MINISBLACK,
                                               PHOTOMETRIC_RGB};
 

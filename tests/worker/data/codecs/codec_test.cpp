@@ -1,4 +1,5 @@
-// Each format, with files made here: pixels in, pixels out, and damage.
+// Files of each format are made here. Their pixels are read back, and damage is
+// noticed.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

@@ -72,7 +72,7 @@ TEST(FileList, ListFilesNameImages) {
   EXPECT_EQ(files,
             (std::vector<fs::path>{other, folder.path() / "lists/1.jpg",
                                    folder.path() / "lists/missing.jpg"}));
-  // Named twice, in two spellings.
+  // One image is listed twice, in two spellings.
   EXPECT_EQ(report.counts[static_cast<int>(DataFaultKind::kListedTwice)], 1);
 }
 

@@ -323,7 +323,8 @@ TEST_F(GeoJsonLabels, InvalidFeaturesTakeNoMemory) {
   EXPECT_THAT(labels.faults.back().what, HasSubstr("features more without"));
 }
 
-// Coordinates are those of the pixels as stored.
+// A map's coordinates are those of its pixels as stored, so a map that is
+// stored rotated is refused.
 TEST_F(GeoJsonLabels, AMapThatIsStoredTurnedIsNamed) {
   fs::create_directories(folder_.path() / "images");
   for (const uint16_t orientation :

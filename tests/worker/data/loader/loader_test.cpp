@@ -118,8 +118,8 @@ TEST_F(LoaderTest, RandomCropsFollowFromTheSampleAlone) {
   }
 }
 
-// One picture in all five bands: all bands stay equal, at any size of the
-// batch.
+// All five bands of a file have the same picture, and stay equal, at any size
+// of the batch.
 TEST_F(LoaderTest, BandsGoThroughAlike) {
   constexpr int kBands = 5;
   TemporaryFolder folder;

@@ -115,7 +115,7 @@ TEST_F(Packs, OneClassCountsAsInTheFiles) {
             index_dataset(files_, Split::kTrain, options).dataset.digest());
 }
 
-// Any program that reads tar can read them, long names included.
+// Any program that reads tar can read the packs, long names included.
 TEST(TarFormat, IsReadByTar) {
   const TemporaryFolder folder;
   const std::string long_name = "images/" + std::string(150, 'n') + ".bin";

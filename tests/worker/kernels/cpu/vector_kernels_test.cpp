@@ -141,7 +141,7 @@ TEST_P(VectorKernelsTest, ExtremesStayInRangeAndNonFiniteStaysNonFinite) {
   }
 }
 
-// All four kernels on random rows, against plain loops in double.
+// Compares all four kernels, on random rows, with plain loops in double.
 template <typename T>
 void expect_all(InstructionSet set, double tolerance) {
   const VectorKernels<T>& kernels = *vector_kernels_of<T>(set);
