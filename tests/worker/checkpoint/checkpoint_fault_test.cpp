@@ -1,7 +1,7 @@
 // Checkpoints under faults. If any byte of the newest checkpoint is damaged,
 // the damage is found and the checkpoint before it is loaded. If the writing
-// process is killed at any moment, the newest whole checkpoint is at most one
-// step old and loads bit for bit.
+// process is killed at any moment, the newest whole checkpoint is the one that
+// was being written or the one before it, and loads bit for bit.
 //
 // The real CheckpointSaver writes, in a process of its own. The suites named
 // Slow run with the label `slow`.

@@ -69,8 +69,8 @@ std::map<std::string, std::string> encodings(const cv::Mat& rgb);
 // The picture in 16 bits: each value times 257, so that 255 becomes 65,535.
 cv::Mat times_257(const cv::Mat& pixels);
 
-// A picture of `bands` bands: band b is channel b % 3 of test_picture(seed + b
-// / 3).
+// A picture of `bands` bands. Band b is channel b % 3 of test_picture(); every
+// three bands have another seed, from `seed` on.
 cv::Mat test_bands(int height, int width, int bands, uint64_t seed);
 
 }  // namespace headroom

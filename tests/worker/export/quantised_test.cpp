@@ -116,9 +116,10 @@ class Quantised : public ::testing::Test {
   const std::string weights_ = folder_.path() / "weights.safetensors";
 };
 
-// Both compute with the same integers, but a value on the border between two
-// integers may be rounded to either. After 60 convolutions the difference at
-// the heads is less than the error of 8 bits itself.
+// onnxruntime and the simulation compute with the same integers, but a value on
+// the border between two integers may be rounded to either. After 60
+// convolutions the difference at the heads is less than the error of 8 bits
+// itself.
 TEST_F(Quantised, OnnxruntimeGivesTheSimulatedResults) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   ExportRequest asked = request(parity_path("weights/bccd_v5n.safetensors"));

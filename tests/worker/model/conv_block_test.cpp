@@ -115,7 +115,7 @@ at::Tensor added(const at::Tensor& a, const at::Tensor& b) {
 }
 
 // A concatenation passes slices of its gradient back, and a sum passes the same
-// gradient twice. The block must not write to either.
+// gradient twice. The block must not write to these gradients.
 TEST(ConvBlock, GradientsThatOthersHoldAreNotTouched) {
   for (int64_t channels : {3, 16, 80}) {
     for (auto combine : {concatenated, added}) {

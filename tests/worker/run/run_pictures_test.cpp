@@ -95,8 +95,9 @@ TEST_F(RunPicturesTest, AFolderThatCannotBeWrittenCostsLines) {
   pictures.begin();
   pictures.note(validated(), "epoch 1", true);
   pictures.finish();
-  // There is one line for labels, each of three batches, the curves and the
-  // matrix, and two for each of three validation batches (labels and boxes).
+  // There is one line for the labels, one for each of three training batches,
+  // one for the curves and one for the matrix. Each of three validation batches
+  // has two lines, for labels and boxes.
   EXPECT_EQ(said_.size(), 12u);
   EXPECT_NE(said_.front().find("labels.jpg is not drawn: "), std::string::npos)
       << said_.front();

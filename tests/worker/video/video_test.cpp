@@ -315,9 +315,9 @@ TEST_F(Video, DamageIsCountedAndTheRestIsRead) {
                     HasSubstr(" errors, the first: [mjpeg] ")));
 }
 
-// Reading any damaged file ends, and gives no picture that is too large. Each
-// case starts two programs, whose own faults cannot reach this process, so a
-// few cases are enough.
+// Reading any damaged file comes to an end, and never gives a picture above the
+// allowed size. Each case starts two programs, whose own faults cannot reach
+// this process, so a few cases are enough.
 TEST_F(Video, FlippedBytesEnd) {
   const std::string mp4 = read_bytes(written(48, 64, 8));
   const std::string avi = avi_clip(48, 64, 8);

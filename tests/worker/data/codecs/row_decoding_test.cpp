@@ -107,7 +107,7 @@ TEST_F(RowDecoding, BmpFromTheTopDown) {
 }
 
 // Damage anywhere refuses the file, whatever rows are requested: ranks that
-// share an image must agree on whether it counts.
+// share an image must agree on whether the image counts.
 TEST_F(RowDecoding, TheVerdictIsThatOfTheWholeFile) {
   int damaged = 0;
   for (const auto& [name, whole] : encodings(picture_)) {

@@ -157,8 +157,8 @@ TEST(GeoJsonText, ACollectionIsRecognisedByItsRootUnderAnyName) {
   EXPECT_TRUE(is_one("\xEF\xBB\xBF{" + last));
   EXPECT_TRUE(is_one(R"({"a": {"type": "b", "images": [1]}, "features": [)" +
                      feature("\"type\": 1", ring(0, 0, 4, 4)) + "], " + last));
-  // Only the beginning of a file decides. Damage behind it is reported when the
-  // file is read.
+  // Only the beginning of a file decides. Damage in the rest is reported when
+  // the file is read.
   EXPECT_TRUE(is_one(R"({"type": "FeatureCollection", "features": })"));
   for (const std::string& other :
        {std::string(), std::string("[]"), "[" + collection("") + "]",

@@ -114,8 +114,8 @@ class LoaderMemory : public ::testing::Test {
                   name.c_str(), static_cast<long>(rank),
                   format_bytes(part.bytes).c_str(), part.seconds,
                   format_bytes(whole.bytes).c_str(), whole.seconds);
-      // The limit is above a quarter, since the default warp reads up to twice
-      // the rows.
+      // A quarter of the rows takes more than a quarter of the memory, since
+      // the default warp reads up to twice the rows.
       EXPECT_LT(part.bytes, whole.bytes * 3 / 5) << name << " rank " << rank;
     }
     options.own_rows = {};

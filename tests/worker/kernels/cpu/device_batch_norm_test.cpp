@@ -92,8 +92,8 @@ INSTANTIATE_TEST_SUITE_P(
                          1,
                          {layers::ActivationKind::kMish}}));
 
-// The inputs of the device's batch-norm functions, whose results are compared
-// with those of the CPU.
+// Inputs of the device's batch-norm functions. The tests compare the results of
+// these functions with those of the CPU.
 struct Maps {
   at::Tensor y, dout, weight, bias;
   GroupedBatchNorm norm;
