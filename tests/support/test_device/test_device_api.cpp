@@ -15,9 +15,9 @@
 namespace headroom {
 namespace {
 
-// The cards that the driver lists, by number: those named in the file
-// HEADROOM_TEST_CARDS when the process starts, or all. As with CUDA a card's
-// index is its place in this list.
+// The numbers of the cards that the driver lists: those in the file
+// HEADROOM_TEST_CARDS at the time when the process starts, or all. As in CUDA,
+// a card's index is its position in this list.
 const std::vector<int>& listed_cards() {
   static const auto* const cards = [] {
     auto* const found = new std::vector<int>;
@@ -66,7 +66,7 @@ class TestDeviceApi final : public devices::DeviceApi {
   std::shared_ptr<void> lock_pages(int64_t bytes) override {
     return lock_test_pages(bytes);
   }
-  // Its first stream is as good as any.
+  // The test device's first stream has no disadvantage, so nothing changes.
   void leave_default_stream(int) override {}
   std::unique_ptr<devices::DeviceGraph> make_graph(int device) override {
     return std::make_unique<TestGraph>(device);

@@ -24,7 +24,8 @@
 
 namespace headroom {
 
-// Pages that one graph, or several that share them, have taken and keep.
+// Pages that a graph, or several graphs that share them, have allocated and
+// keep.
 class GraphPages {
  public:
   ~GraphPages();
@@ -39,7 +40,7 @@ class GraphPages {
     bool is_free = false;
   };
   std::mutex mutex_;
-  std::map<void*, Block> blocks_;  // guarded
+  std::map<void*, Block> blocks_;  // guarded by mutex_
 };
 
 class TestGraph final : public devices::DeviceGraph {
@@ -56,42 +57,44 @@ class TestGraph final : public devices::DeviceGraph {
   static TestGraph* capturing();
   GraphPages& pages() { return *pages_; }
 
-  // Throws if this piece is the one that must fail.
+  // Records the work. Throws if fail_capture() chose this piece to fail.
   void remember(std::function<void()> work);
 
   // From now on the `n`-th piece of work captured by any thread (1: the next)
   // fails, and makes its capture invalid; 0 disarms.
   static void fail_capture(int64_t n);
-  // Pieces until the injected failure; 0 after it, or if none is armed.
+  // The number of pieces until the injected failure; 0 after it, or if no
+  // failure is armed.
   static int64_t pending_failure();
 
   // Makes the capture invalid: end_capture() throws.
   void spoil() { is_spoiled_ = true; }
 
-  // The replays of all graphs since the start.
+  // The number of replays of all graphs since the process started.
   static int64_t replays();
-  // Captures that the device's allocator treats as active.
+  // The number of captures that the device's allocator treats as active.
   static int64_t captures_underway(int device);
 
-  // Returns the block to the living graph that owns it; false if none does.
+  // Returns the block to the graph that owns it; false if no existing graph
+  // does.
   static bool give_back(void* address);
 
  private:
   const c10::Device device_;
   std::shared_ptr<GraphPages> pages_;
   using Work = std::vector<std::function<void()>>;
-  // A replay in progress outlives the graph.
+  // Shared, because a replay in progress may outlive the graph.
   std::shared_ptr<Work> work_ = std::make_shared<Work>();
-  bool is_underway_ = false;  // for the allocator
+  bool is_underway_ = false;  // in the view of the allocator
   bool is_spoiled_ = false;
 };
 
-// Work on memory alone (kernel_view): queued on the thread's stream of the
-// device, or recorded by the graph that the thread captures.
+// For work that only uses memory (kernel_view): queues it on the thread's
+// stream of the device, or records it if the thread captures a graph.
 void do_or_remember(c10::Device device, std::function<void()> work);
 
-// A wait of the host cannot be captured: throws c10::Error while the thread
-// captures, and the capture is lost.
+// Called before the host waits, which cannot be captured: if the thread
+// captures a graph, throws c10::Error and the capture is invalid.
 void refuse_while_captured();
 
 }  // namespace headroom
