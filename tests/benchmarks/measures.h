@@ -10,7 +10,7 @@
 
 namespace headroom {
 
-// `place` 0 is the smallest value, 0.5 the median, 1 the largest.
+// `place` 0 gives the smallest value, 0.5 the median, 1 the largest.
 inline double quantile(std::vector<double> values, double place) {
   if (values.empty()) return 0;
   std::ranges::sort(values);
@@ -30,7 +30,7 @@ double seconds_of(const Work& work) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Measurements that were made in turns: a pair gives a ratio.
+// Measurements of two programs that took turns; each pair gives a ratio.
 struct Pairs {
   std::vector<double> first, second;  // seconds
 
