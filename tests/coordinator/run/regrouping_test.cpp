@@ -73,7 +73,7 @@ TEST_F(Regroup, OnceAllHaveLeftTheNextGenerationStarts) {
               HasSubstr(R"("checkpoint":"/runs/exp/checkpoints/step-3")"));
   EXPECT_EQ(events[1].event, EventKind::kPlan);
   EXPECT_THAT(events[1].reason, HasSubstr("instead of data=2"));
-  // The next generation ends like any other.
+  // The next generation ends like any other one.
   EXPECT_EQ(
       run.finish("w0", {.reason = "done", .result_json = "{}", .step = 9}),
       std::nullopt);
@@ -149,7 +149,8 @@ TEST(Regrouping, TheLeastRoomOfAllAndTheFailedRanksBytes) {
     members[static_cast<size_t>(rank)].rank = rank;
     const std::string worker = "w" + std::to_string(rank);
     members[static_cast<size_t>(rank)].worker_id = worker;
-    // Rank 0 reports no room, rank 2 the least.
+    // Rank 0 reports that it does not know its room; of the others, rank 2 has
+    // the least.
     regrouping.left[worker] =
         leaving(3, 100 + rank, rank == 0 ? 0 : 1000 - rank);
   }

@@ -1,4 +1,4 @@
-// The service over a real loopback connection, with fake workers.
+// The service, over a real loopback connection with fake workers.
 #include "coordinator/service/server.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,8 @@ TEST(Server, TwoWorkersGetTheirRanksAndFindEachOther) {
   EXPECT_EQ(a1.local_world_size, 2);
   EXPECT_EQ(a0.plan, a1.plan);
   EXPECT_EQ(a0.plan.layout.data_parallel_size, 2);
-  // Settings left to the coordinator are decided when the agent has registered.
+  // Settings that were left to the coordinator are decided once the agent has
+  // registered.
   EXPECT_THAT(run.registered.run_config_yaml(), HasSubstr("precision: auto"));
   EXPECT_THAT(a0.run_config_yaml, HasSubstr("precision: fp32"));
   EXPECT_THAT(a0.run_config_yaml, HasSubstr("device: \"cpu\""));
@@ -80,7 +81,7 @@ TEST(Server, AKeyThatIsNeverPublishedIsNamedAfterTheTimeout) {
   EXPECT_LT(waited, seconds(3));
 }
 
-// A lookup with zero timeout is not kept until the service's next tick.
+// A lookup with zero timeout does not wait for the service's next tick.
 TEST(Server, ALookupWithZeroTimeoutReturnsAtOnce) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
@@ -250,7 +251,7 @@ TEST(Server, ALostWorkerIsReplacedAndTheNextGenerationBegins) {
   progress.step = 12;
   w0->commit(12, 0.5, progress);
 
-  w1.reset();  // its stream breaks, as when it is killed
+  w1.reset();  // its stream breaks, as if it were killed
   EXPECT_TRUE(eventually([&] { return run.state() == "regrouping"; }));
   const wire::ReportExitResponse order =
       run.agent->report_exit("w1", 137, "reading images\n");
@@ -279,7 +280,7 @@ TEST(Server, ALostWorkerIsReplacedAndTheNextGenerationBegins) {
 TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentInformed) {
   LocalRun run(1);
   RawClient raw(run.server->address(), run.identity("w0"));
-  wire::WatchRequest worker;  // joins, and never has a heartbeat
+  wire::WatchRequest worker;  // joins, but never sends a heartbeat
   worker.set_version(wire::kVersion);
   worker.set_node_id("n");
   worker.set_worker_id("w0");
@@ -449,8 +450,8 @@ TEST(Server, EventsReachTheRunDirectoryOnceItExists) {
   std::filesystem::remove_all(folder);
 }
 
-// Keys are published in any order, one of them only after a lookup waits for
-// it.
+// Keys are published in any order, and one of them only after a lookup already
+// waits for it.
 TEST(Server, OneReplyHoldsManyKeys) {
   LocalRun run(2);
   const auto w0 = run.worker(0);

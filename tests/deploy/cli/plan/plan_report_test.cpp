@@ -87,7 +87,7 @@ TEST(PlanReport, UnevenSharesAreListed) {
   config.micro_batch_size = 4;
   const PlanReport report = make_plan_report(config, 3, false);
   const std::string text = plan_report_text(report);
-  // Whole groups: four over three ranks.
+  // Groups are not split: three ranks share four groups.
   EXPECT_THAT(text, HasSubstr("0          0-7      2 of 4"));
   EXPECT_THAT(text, HasSubstr("1          8-11     2: 8-11, none"));
   EXPECT_THAT(text, HasSubstr("2          12-15    2: 12-15, none"));
@@ -125,7 +125,8 @@ TEST(PlanReport, OneJsonDocumentHoldsEveryRank) {
                   json["stages"][1]["share"].get<double>(),
               1, 1e-12);
   EXPECT_THAT(json["schedule"].get<std::string>(), HasSubstr("stage 1"));
-  // 8 = 2 x 2 x 2 has ten ordered factorisations; one is the plan's.
+  // 8 = 2 x 2 x 2 has ten ordered factorisations, of which one is the plan
+  // itself.
   ASSERT_EQ(json["other_layouts"].size(), 9u);
   for (const Json& other : json["other_layouts"]) {
     EXPECT_EQ(other["admissible"], other.contains("relative_step_time"));
@@ -150,7 +151,7 @@ TEST(PlanReport, ARefusalOfTrainIsAnErrorHereToo) {
   EXPECT_THROW(make_plan_report(config_of("pipeline=20", 0), 20, false), Error);
 }
 
-// At 128: 64, 96, 128, 160 and 192 pixels.
+// At 128 pixels, multi-scale uses 64, 96, 128, 160 and 192 pixels.
 TEST(PlanReport, WithMultiScaleWorkIsThatOfTheMeanSize) {
   configs::RunConfig config = config_of("", 0);
   config.image_height = config.image_width = 128;

@@ -61,7 +61,7 @@ TEST(RunFolder, AFolderOfTheUsersStaysWithAllThatIsInIt) {
   EXPECT_EQ(parent.read("exp/coordinator.log"), "of a robot");
 }
 
-// A later run would otherwise continue from it.
+// A later run would otherwise continue from the killed run's log.
 TEST(RunFolder, TheLogOfAKilledRunGoesAndThatOfARunningOneStays) {
   const TemporaryFolder parent;
   const fs::path run = parent.path() / "exp";
@@ -83,7 +83,7 @@ TEST(RunFolder, TheLogOfAKilledRunGoesAndThatOfARunningOneStays) {
   EXPECT_EQ(records.size(), 0u);
 }
 
-// The next run may begin in the folder while the earlier one still ends.
+// The next run may begin in the folder while the earlier run is still ending.
 TEST(RunFolder, AnEndingRunLeavesTheLogOfTheNextOne) {
   const TemporaryFolder parent;
   const fs::path file = parent.path() / "coordinator.log";
