@@ -1,5 +1,6 @@
-// The emulated card on which the kernels are tested (tests/support/host_cuda):
-// blocks, barriers, shuffles, and refused code.
+// Tests the emulated card on which the kernels are tested
+// (tests/support/host_cuda): blocks, barriers, shuffles, and code that is
+// refused.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -20,7 +21,8 @@ TEST(HostCuda, EveryThreadOfEveryBlockRunsOnce) {
   EXPECT_EQ(ran, std::vector<int>(ran.size(), 1));
 }
 
-// A sum in halves, as in kernels: wrong if a barrier is missed.
+// Each step adds one half of the values to the other half, as kernels do. The
+// result is wrong if a barrier has no effect.
 TEST(HostCuda, BarriersSeparateTheWorkOfThreads) {
   constexpr unsigned kThreads = 256;
   std::vector<int> values(kThreads), sums;
@@ -66,7 +68,8 @@ TEST(HostCuda, CodeThatACardWouldRefuseOrHangInIsAnError) {
   EXPECT_THROW(run_grid(dim3(1), dim3(1025), [] {}), std::logic_error);
   EXPECT_THROW(run_grid(dim3(0), dim3(32), [] {}), std::logic_error);
   EXPECT_THROW(run_grid(dim3(1, 65536), dim3(32), [] {}), std::logic_error);
-  // Half of a warp waits for the other half, which waits for the block.
+  // One half of a warp waits for the other half, which waits for the whole
+  // block.
   EXPECT_THROW(run_grid(dim3(1), dim3(32),
                         [] {
                           if (threadIdx.x < 16) {

@@ -24,7 +24,7 @@ namespace headroom::data_parallel {
 namespace {
 
 constexpr int kLayers = 8;
-constexpr int64_t kWidth = 64;  // 33 kB a layer: several buckets of 35 kB
+constexpr int64_t kWidth = 64;  // 33 kB per layer: several buckets of 35 kB
 constexpr int64_t kBucketBytes = 34 << 10;
 
 // A chain of small dense layers with their flat buffer, the same on every rank.
@@ -33,7 +33,7 @@ struct Network {
   std::vector<at::Tensor> biases;
   std::optional<FlatBuffer> flat_buffer;
 
-  // With gradients in the memory of `ranks`, if it is not null.
+  // The gradients are in the memory of `ranks` if it is not null.
   explicit Network(collectives::Communicator* ranks = nullptr) {
     for (int i = 0; i < kLayers; ++i) {
       const at::Tensor index =
@@ -57,12 +57,12 @@ struct Network {
     flat_buffer.emplace(std::move(entries), options);
   }
 
-  // `between` is called when backward has passed layer `where`.
+  // `between` is called when backward passes layer `where`.
   at::Tensor loss(const at::Tensor& input, int where = -1,
                   std::function<void()> between = nullptr) const;
 };
 
-// The identity, with a callback when backward reaches it.
+// The identity; calls a function when backward reaches it.
 struct Probe : torch::autograd::Function<Probe> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, std::function<void()>* call) {
@@ -80,7 +80,7 @@ struct Probe : torch::autograd::Function<Probe> {
 
 at::Tensor Network::loss(const at::Tensor& input, int where,
                          std::function<void()> between) const {
-  // Lives until the loss is freed: backward needs it.
+  // The function must exist until the loss is freed, because backward needs it.
   static thread_local std::function<void()> call;
   call = std::move(between);
   at::Tensor x = input;
@@ -97,7 +97,7 @@ at::Tensor input_of(int rank, int micro_batch = 0) {
       .view({8, kWidth});
 }
 
-// The result of a plain all-reduce of every gradient after backward.
+// The result if every gradient is summed by a plain all-reduce after backward.
 at::Tensor plain_sum(collectives::Communicator& ranks, int micro_batches) {
   Network network;
   for (int i = 0; i < micro_batches; ++i) {
@@ -136,7 +136,7 @@ TEST_P(GradientReducerTest, EqualsAPlainSumOfAllGradients) {
         if (ranks.size() == 2) {
           EXPECT_TRUE(at::equal(network.flat_buffer->gradients(), expected));
         } else {
-          // Ring chunks of other ranges sum in another order.
+          // Chunks with other limits are summed in another order.
           EXPECT_TRUE(at::allclose(network.flat_buffer->gradients(), expected,
                                    1e-13, 1e-13));
         }
@@ -201,7 +201,7 @@ TEST_P(GradientReducerTest, FrozenParametersBlockNothing) {
   });
 }
 
-// A parameter that does not affect this rank's samples, and a rank without
+// One parameter does not affect this rank's samples, and one rank has no
 // samples.
 TEST_P(GradientReducerTest, MissingGradientsCountAsZeros) {
   run(3, [](collectives::Communicator& ranks) {
@@ -242,8 +242,8 @@ TEST_P(GradientReducerTest, ExtraTensorsTravelAfterTheLastBucket) {
   });
 }
 
-// All ranks fail at the same point of their backward and drop the step; then
-// they repeat it with the right result.
+// All ranks fail at the same point of their backward and drop the step. Then
+// they repeat it, with the right result.
 TEST_P(GradientReducerTest, AFailedStepIsDropped) {
   for (const int where : {1, 3, kLayers - 1}) {
     run(3, [where](collectives::Communicator& ranks) {
@@ -257,7 +257,8 @@ TEST_P(GradientReducerTest, AFailedStepIsDropped) {
                     [] { throw std::runtime_error("out of something"); })
               .backward(),
           std::runtime_error);
-      ranks.barrier();  // waits for started operations, here on every rank
+      // Waits until started operations have ended on every rank.
+      ranks.barrier();
       reducer.abandon();
       EXPECT_EQ(reducer.num_started(), 0);
 
