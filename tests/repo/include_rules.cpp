@@ -16,8 +16,7 @@ struct Rule {
   std::vector<std::string> libraries;  // besides std
 };
 
-// One row per room. The groups keep the rows short; the drawing of the rooms in
-// house.md defines their members.
+// One row per room. These groups of rooms keep the rows short.
 const std::vector<std::string> kConfigs = {"configs", "configs/layers",
                                            "configs/yaml", "parallel/base"};
 // The parts of a detector; they do not depend on ranks.
