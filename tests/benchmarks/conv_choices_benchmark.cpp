@@ -36,7 +36,7 @@
 namespace headroom {
 namespace {
 
-// A convolution of a training step.
+// A convolution of a step.
 struct Convolution {
   std::vector<int64_t> input, weight, stride, padding, dilation;
   int64_t groups = 1;

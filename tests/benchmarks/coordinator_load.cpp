@@ -256,7 +256,7 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   std::fflush(stdout);
   load.is_ending = true;
   coordinator.kill();
-  // Calls in progress end at their deadlines; the program does not wait for
+  // Calls in progress end with their deadlines; the program does not wait for
   // them.
   static std::deque<std::vector<std::unique_ptr<LoadAgent>>> past;
   past.push_back(std::move(agents));

@@ -142,7 +142,7 @@ class Passes {
         at::ones({1, 2, shape.channels}, at::kDouble).to(device_.device());
     const at::Tensor means =
         at::zeros({1, 2, shape.channels}, at::kDouble).to(device_.device());
-    // The passes write the values that are derived from the sums themselves.
+    // Each pass itself writes the values that are derived from its sums.
     const kernels::GradientSumsResult gradients = {at::empty_like(weight),
                                                    at::empty_like(bias),
                                                    {},

@@ -10,7 +10,7 @@
 
 namespace headroom {
 
-// `place` 0 gives the smallest value, 0.5 the median, 1 the largest.
+// `place` 0 is the smallest value, 0.5 the median, 1 the largest.
 inline double quantile(std::vector<double> values, double place) {
   if (values.empty()) return 0;
   std::ranges::sort(values);

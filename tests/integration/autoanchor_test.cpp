@@ -42,7 +42,7 @@ std::vector<std::string> autoanchor_events(const fs::path& folder) {
   return reasons;
 }
 
-// model.24.anchors of a float32 safetensors file, in units of cells.
+// model.24.anchors of a float32 safetensors file, in cells.
 std::vector<float> stored_anchors(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   uint64_t length = 0;

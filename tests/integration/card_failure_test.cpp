@@ -252,7 +252,7 @@ TEST(CardFailures, TheRunEndsWithARemedyWhenTheLastCardFails) {
   expect_calm_results(folder);
 }
 
-// All ranks except rank 3 report an error of their card.
+// All ranks but rank 3 report an error of their card.
 TEST(CardFailures, ACascadeOfFailuresIsOneEventAndCountsAgainstOneCard) {
   const Variable devices = test_devices();
   const fs::path folder = fresh_folder();

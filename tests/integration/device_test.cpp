@@ -229,8 +229,7 @@ TEST(Device, AllocationsThatFailCostNoStep) {
     EXPECT_EQ(run.steps[step].at("attempt"), attempts[step]) << step;
   }
   EXPECT_EQ(run.summary.at("map50"), calm.summary.at("map50"));
-  // After the vote no memory is allocated, neither on the host nor on the
-  // device.
+  // After the vote nothing is allocated, neither on the host nor on the device.
   const std::vector<std::string> faults = reasons(run, "fault");
   EXPECT_EQ(faults.size(), 7U);
   for (const std::string& fault : faults) {

@@ -1,5 +1,5 @@
-// A run that a test disturbs from outside: its processes, its committed steps,
-// and checks of its final state.
+// A run that a test disturbs from outside while it goes on: its processes, its
+// committed steps, and checks of its final state.
 //
 // Errors: GoogleTest failures.
 #pragma once

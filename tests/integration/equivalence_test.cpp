@@ -29,7 +29,7 @@ struct Layout {
   // The number of compared steps. It is smaller where an epoch has few steps,
   // because rounding errors then grow faster.
   size_t steps = kSteps;
-  bool outlined = false;  // the labels are polygons
+  bool outlined = false;  // labels are polygons
 };
 
 std::vector<std::string> command_of(const Layout& layout) {

@@ -42,7 +42,7 @@ plan::Plan plan_of(const FitCell& cell);
 // before anything is allocated.
 int64_t predicted_bytes_of_all_ranks(const FitCell& cell);
 
-// The bytes of one rank in one step.
+// Bytes of one rank in one step.
 struct FitMeasurement {
   int rank = 0;
   int step = 0;  // from 1

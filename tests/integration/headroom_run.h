@@ -1,5 +1,5 @@
-// Runs the real programs in a folder of their own, as a user does, and reads
-// the files that they write.
+// Runs the real programs in a folder of their own, as a user would, and reads
+// the files that they leave.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +18,7 @@ struct ProgramResult {
   double seconds = 0;
 };
 
-// Starts a program and gives access to its pid; join() waits for its end.
+// Starts a program and hands out its pid; join() waits for its end.
 class Program {
  public:
   // `command[0]` is a path, or a name looked up in PATH. Output goes to files

@@ -77,8 +77,7 @@ class HostileRun : public ::testing::Test {
                                        wire::ChannelSide::kClient);
   }
 
-  // The run loses a worker early, so that there are messages of an old
-  // generation to replay.
+  // Loses a worker early, so that there is an old generation to replay.
   std::vector<std::string> command(int steps) const {
     std::vector<std::string> words = train_fp64("8");
     words.insert(words.end(),

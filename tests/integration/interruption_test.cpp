@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         LostWorker{"rank_0", {"--processes", "2"}, 0, 2},
         LostWorker{"rank_1", {"--processes", "2"}, 1, 2},
-        // Only a buddy has a copy of these shards of the state.
+        // Only a buddy has a copy of these parts of the state.
         LostWorker{"last_stage", {"--layout", "pipeline=2"}, 1, 2},
         LostWorker{"shard", {"--layout", "data=2", "--zero", "3"}, 0, 2},
         // Ranks 1 and 2 exchange tensors with the lost rank; rank 0 exchanges

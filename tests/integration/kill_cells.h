@@ -18,7 +18,7 @@ namespace headroom::testing {
 
 constexpr int kKillSteps = 8;  // 37 images in batches of 8: an epoch is 5 steps
 
-// The process that the test kills. kNobody: a worker kills itself. kOnlyAgent:
+// The process that the test kills; kNobody: a worker kills itself. kOnlyAgent:
 // the agent of all workers, which save the state before they end.
 enum class Victim {
   kNobody,
@@ -33,7 +33,7 @@ struct Kill {
   std::string name;
   std::vector<std::string> layout;
   std::string faults;
-  // The run continues from this step, or from the previous one.
+  // The run continues from this step, or from the one before.
   int first_step = 4;
   Victim victim = Victim::kNobody;
 

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The drawn images with other labels: up to `most` boxes per image, which are
-// so large that the augmentation keeps them.
+// The drawn images with other labels: up to `most` boxes an image, so large
+// that the augmentation keeps them.
 std::string crowded_data(const fs::path& folder, int most) {
   fs::copy(fs::path(shapes_data()).parent_path(), folder / "data",
            fs::copy_options::recursive);

@@ -195,7 +195,7 @@ TEST(Drawing, TrainsOverFourRanks) {
   check(768, 1152, "fp32", {.tensors = 2.5, .resident = 1.2});
 }
 
-// Float64 shows that the difference in float32 above is only rounding.
+// Shows that the difference in float32 above is rounding.
 TEST(Drawing, IsTheSameInFloat64) {
   check(256, 384, "fp64", {.loss = 1e-9, .gradient_norm = 1e-9});
 }

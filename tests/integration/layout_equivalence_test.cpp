@@ -49,7 +49,7 @@ struct Row {
     return options;
   }
 
-  // Every third batch is a short one, with its own groups.
+  // Every third batch is a short one, with groups of its own.
   LayoutRunOptions usual_options() const {
     LayoutRunOptions options;
     const auto rule = plan::usual_batch_norm_rule(usual_batch);

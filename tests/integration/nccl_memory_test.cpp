@@ -89,7 +89,7 @@ class NcclMemory : public ::testing::TestWithParam<Cell> {
 };
 
 TEST_P(NcclMemory, ARefusalAnywhereCostsNothingButTime) {
-  // The undisturbed run also counts the allocations of its steps.
+  // A calm run also counts the allocations of its steps.
   std::string beyond;
   for (int rank = 0; rank < 2; ++rank) {
     beyond += (rank == 0 ? "" : ";") + oom(rank, 2, 1000000000);
@@ -116,7 +116,7 @@ TEST_P(NcclMemory, ARefusalAnywhereCostsNothingButTime) {
   add(0, 4, 0.4);  // in the short batch
   add(1, 5, 1.0);  // near the commit, in this step and in the next
   add(0, 6, 0.0);
-  add(0, 7, 0.15), add(1, 7, 0.15);  // on both ranks in one step
+  add(0, 7, 0.15), add(1, 7, 0.15);  // both ranks, in one step
   add(0, 7, 0.7), add(1, 7, 0.7);
 
   const fs::path folder = fresh_folder() / "disturbed";

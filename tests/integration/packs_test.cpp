@@ -38,7 +38,7 @@ class PackedRun : public ::testing::Test {
         "6", joined({"--data", data, "--name", name, "--epochs", "2"}, more));
   }
 
-  // The lines of a run's steps without the fields that depend on time.
+  // The lines of a run's steps, without fields that depend on time.
   std::vector<std::string> steps_of(const std::string& name) const {
     std::vector<std::string> steps;
     for (Json line :

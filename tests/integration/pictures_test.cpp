@@ -1,5 +1,5 @@
-// Pictures of a run do not change its results, and the files that `headroom
-// val` writes agree with its figures.
+// Pictures of a run do not change its results; the files of `headroom val`
+// agree with its figures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

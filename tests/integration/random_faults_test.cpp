@@ -147,7 +147,7 @@ class RandomFaults : public ::testing::Test {
   }
 
   void start(int steps) {
-    // The test starts the agents by hand, so all use one token.
+    // The test starts agents by hand: all use one token.
     setenv(wire::kTokenVariable, std::string(32, 't').c_str(), 1);
     std::vector<std::string> words = command(steps);
     words.insert(words.end(), {"--min-processes", "2"});

@@ -3,8 +3,7 @@
 // two steps in float64, with ranks as threads, give the losses and gradient
 // norms of one process.
 //
-// A deadlock ends the test program, because every operation and every run has a
-// time limit.
+// A deadlock ends the test program: every operation and every run has a limit.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,4 @@
-// Bad input gives one clear line and the right exit code, and no files are
-// left.
+// Bad input gives one clear line and the right exit code, and leaves no files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -205,7 +204,7 @@ TEST(RandomCrop, TakesAHypThatPastesWhereNoLabelIsAPolygon) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
-// The system refuses threads or memory already to the process that starts the
+// The system already refuses threads and memory to the process that starts the
 // others.
 TEST(Resources, ASystemThatRefusesThreadsOrMemoryIsNamed) {
   const fs::path folder = fresh_folder();
@@ -260,8 +259,8 @@ std::vector<std::string> words_of(const std::string& text) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-// A refused plan prints the command to type next. This command, and each other
-// flag that is suggested, gives a plan that fits.
+// A refused plan prints the command to type next; this command, and each other
+// suggested flag, gives a plan that fits.
 class RefusedPlan : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RefusedPlan, PrintsACommandThatFits) {

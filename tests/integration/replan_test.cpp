@@ -97,7 +97,7 @@ TEST(Replan, ARunGoesOnUnderAnotherPlanAndResumesUnderIt) {
   expect_equivalent(undisturbed(), all);
 }
 
-// The realistic case: the other process keeps the memory that it has taken.
+// The realistic case: the other process keeps the memory that it took.
 TEST(Slow, ALastingBallastLeadsToAPlanThatFitsBesideIt) {
   const std::vector<Json>& calm = undisturbed();
   const int64_t peak = measured_peaks(calm).at(1);

@@ -1,4 +1,4 @@
-// The files that a run writes, and the figures of `headroom val` for this run.
+// The files that a run leaves, and the figures of `headroom val` for it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::vector<std::string> lines_of(const fs::path& path) {
   return lines;
 }
 
-// A run of 3 epochs by 2 processes, made once for all tests of this file.
+// One run of 3 epochs by 2 processes, made once for all tests of this file.
 class Results : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {

@@ -1,5 +1,5 @@
 // The time that a run took to continue after each refusal of memory, and the
-// number of allocations of its steps. Both come from events.jsonl.
+// number of allocations of its steps, both from events.jsonl.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The folder of a run: which files it has, which process may use it, and which
-// files are removed.
+// The folder of a run: which files it holds, which process may hold it, and
+// which files are removed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -156,7 +156,7 @@ TEST(UnfinishedRun, ItsLastLineGoesOnWithItAndItsWeightsAreThere) {
   EXPECT_THAT(resumed.out, HasSubstr("all 5 steps done"));
 }
 
-// The last line gives a resume command that works.
+// The last line gives a resume command, and it works.
 TEST(RemovedRunFolder, IsMadeAgainWithAllFilesForAResumption) {
   const fs::path folder = fresh_folder();
   Program run(train_shapes("8", {"--epochs", "500", "--noval", "--nosave"}),

@@ -37,8 +37,7 @@ class Random {
   uint32_t state_;
 };
 
-// Writes an uncompressed gray TIFF with one strip, without using the project's
-// writer.
+// Writes an uncompressed gray TIFF in one strip, without the project's writer.
 void write_tiff(const fs::path& file, const std::vector<uint16_t>& pixels) {
   constexpr uint16_t kShort = 3, kLong = 4;
   std::string bytes = "II*";
@@ -227,8 +226,7 @@ TEST_F(SixteenBits, AKillAndAResumeChangeNoBit) {
   }
 }
 
-// Percentiles are measured once; the run and the weights record the resulting
-// numbers.
+// Percentiles are measured once; the run and the weights record the numbers.
 TEST_F(SixteenBits, TheMeasuredRangeGoesWithTheWeights) {
   std::string range = range_line().substr(range_line().find(' ') + 1);
   std::erase(range, '"');
@@ -383,7 +381,7 @@ void expect_boxes_of_onnx(const fs::path& folder, const fs::path& weights) {
   EXPECT_LT(worst, 0.02);
 }
 
-// The same short training, once with the range and once in 8 bits.
+// The same short training, once with the range and once through 8 bits.
 TEST(SlowSixteenBits, FaintObjectsAreFoundOnlyInSixteenBits) {
   const fs::path folder = write_data(fresh_folder(), 96, 48);
   const auto map_of = [&](const std::string& data) {

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kRun = "runs/train/exp";
 constexpr size_t kSteps = 120;
-// A notice comes two minutes before the end. The agents poll every 5 s.
+// A notice gives two minutes. The agents poll every 5 s.
 constexpr double kInTime = 30;
 // The time is far in the past, because the clock of this machine must not
 // matter.

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr int kImages = 3, kHeight = 300, kWidth = 424;
 const std::vector<std::string> kTiles = {"--tile", "96", "120",
                                          "--tile-overlap", "0.25"};
-// The thresholds of val, because detect has other defaults.
+// The thresholds of val; detect has other defaults.
 const std::vector<std::string> kThresholds = {
     "--conf-thres", "0.0005", "--iou-thres", "0.6", "--max-det", "300"};
 
@@ -162,7 +162,7 @@ TEST_F(TiledValidation, IsDetectionInTilesScored) {
   const double map50 = said.at("map50");
   EXPECT_GT(map50, 0.05);
   EXPECT_LT(map50, 0.95);
-  // In the file, the boxes are rounded to thousandths of a pixel.
+  // The file's boxes are rounded to thousandths of a pixel.
   constexpr double kRounded = 1e-3;
   const Json& yolo = file.at("yolov5_style");
   EXPECT_NEAR(map50, yolo.at("mAP50").get<double>(), kRounded);

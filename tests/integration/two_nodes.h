@@ -4,8 +4,8 @@
 //
 //   node 0 (10.77.0.1) --veth-- switch --veth-- node 1 (10.77.0.2)
 //
-// The switch is a bridge in its own name space. If node 1's cable is cut there,
-// node 0 receives nothing more, as between real machines.
+// The switch is a bridge in a name space of its own. If node 1's cable
+// is cut there, node 0 receives nothing more, as between real machines.
 //
 // Everything is removed with the object, or when its process ends for any
 // reason.
@@ -35,11 +35,10 @@ class TwoNodes {
   void cut();
   void heal();
 
-  // Limits the bandwidth in each direction, in the kernel.
+  // Limits the bandwidth each way, in the kernel.
   void limit_to(int megabits_per_second);
 
-  // Delays and drops packets between the nodes in both directions. Returns the
-  // method.
+  // Delays and drops packets between the nodes, both ways. Returns the method.
   std::string make_worse();
   // The number of packets that were dropped since make_worse().
   int64_t dropped() const;

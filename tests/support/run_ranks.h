@@ -1,4 +1,4 @@
-// run_ranks: runs a distributed program as threads of one test.
+// run_ranks: a distributed program as threads of one test.
 //
 // Each rank runs `body` in its own thread with its own communicator, one
 // compute thread and, if CountingAllocator is installed, its own memory

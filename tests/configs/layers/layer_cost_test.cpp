@@ -127,8 +127,8 @@ TEST(LayerCost, InputsChannelsAndStridesOfYolov5n) {
   EXPECT_EQ(largest_stride(costs_of("yolov5n6")), 64);
 }
 
-// Counted by hand, per pixel: 16 channels at stride 2; C3 of 32 channels at
-// stride 4 with one bottleneck; SPPF 256 -> 256 at stride 32; three heads.
+// By hand, per pixel: 16 channels at stride 2; C3 of 32 channels at stride 4
+// with one bottleneck; SPPF 256 -> 256 at stride 32; three heads.
 TEST(LayerCost, KeptElementsByHand) {
   const std::vector<LayerCost> layers = costs_of("yolov5n");
   EXPECT_EQ(layers[0].kept_elements_per_pixel, 2 * 16 / 4.0);

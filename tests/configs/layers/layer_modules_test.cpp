@@ -171,7 +171,7 @@ TEST(LayerModules, StepsSayWhatTheyCost) {
   EXPECT_TRUE(pools.keeps_inputs());
   EXPECT_FALSE(pools.facts.sums_channels);
   EXPECT_EQ(pools.facts.multiply_adds_per_pixel, 0);
-  // Two poolings of 8 channels, with one map between them.
+  // Two poolings of 8 channels; one map between them.
   EXPECT_EQ(pools.facts.halo_channel_rows,
             (std::vector<int64_t>{2 * 8, 6 * 8}));
   EXPECT_EQ(pools.facts.kept_elements_per_pixel, 8 / 64.0);

@@ -108,7 +108,7 @@ TEST_F(WriteAheadLogTest, ACallThatOnlyProbesTheLockIsWaitedFor) {
   answer.join();
 }
 
-// Simulates kill -9 or a power failure in the middle of a write.
+// Simulates kill -9 or a power failure in mid-write.
 TEST_F(WriteAheadLogTest, AnEndTornAnywhereIsCut) {
   write({"first", "the second record"});
   const std::string whole = bytes();

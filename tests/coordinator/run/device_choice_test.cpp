@@ -241,7 +241,7 @@ TEST(DeviceChoice, TilesAreValidatedOnTheCpu) {
   EXPECT_THAT(choice.warning, HasSubstr("tiles are looked at on the CPU"));
 }
 
-// Agents in unit tests and of tools register no cards.
+// Unit tests, and agents of tools, register no cards.
 TEST(DeviceChoice, AnAgentThatHasNotListedItsCardsDecidesNothing) {
   Node node = node_of("a", 2, 0);
   node.no_card_reason.clear();

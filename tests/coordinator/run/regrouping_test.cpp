@@ -73,7 +73,7 @@ TEST_F(Regroup, OnceAllHaveLeftTheNextGenerationStarts) {
               HasSubstr(R"("checkpoint":"/runs/exp/checkpoints/step-3")"));
   EXPECT_EQ(events[1].event, EventKind::kPlan);
   EXPECT_THAT(events[1].reason, HasSubstr("instead of data=2"));
-  // The next generation ends like any other one.
+  // The next generation ends like any other.
   EXPECT_EQ(
       run.finish("w0", {.reason = "done", .result_json = "{}", .step = 9}),
       std::nullopt);

@@ -7,7 +7,7 @@
 namespace headroom::coordinator {
 namespace {
 
-// A node that sends a message every 250 ms, except from `begin` to `end`.
+// A node that sends a message every 250 ms, but not from `begin` to `end`.
 NodeVoice heard_until(int now, int begin, int end) {
   NodeVoice voice{.last_heard = at(0), .all_heard_from = at(0)};
   for (int ms = 0; ms <= now; ms += 250) {

@@ -149,7 +149,7 @@ TEST(BeatGatherer, AWorkersHeartbeatsAndRepliesGoThroughItsAgent) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(2));
 }
 
-// The agent was killed, or is stopped.
+// Its agent was killed, or is stopped.
 TEST(BeatGatherer, AWorkerWhoseAgentIsGoneSendsItsOwnHeartbeats) {
   for (const bool is_killed : {true, false}) {
     LocalRun run(1);

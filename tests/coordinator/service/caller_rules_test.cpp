@@ -1,6 +1,5 @@
-// Which caller may send which message, tested over a real loopback connection:
-// members of other runs and generations, and members that send in the name of
-// others.
+// Which caller may send which message, over a real loopback connection: members
+// of other runs and generations, and members that send in the name of others.
 #include "coordinator/service/caller_rules.h"
 
 #include <gmock/gmock.h>

@@ -31,7 +31,7 @@ TEST(ControlClient, ARegistrationGivesUpAfterItsTimeout) {
                             "127.0.0.1:1: Connection refused")));
 }
 
-// A coordinator that answers only after some calls.
+// A coordinator that answers after some calls.
 class BusyCoordinator final : public wire::Coordinator::Service {
  public:
   grpc::Status Register(grpc::ServerContext*, const wire::RegisterRequest*,

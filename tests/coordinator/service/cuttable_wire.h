@@ -1,5 +1,5 @@
-// CuttableWire: a TCP relay in front of a coordinator. It can be cut, as if the
-// coordinator's machine were lost, and restored.
+// CuttableWire: a TCP relay in front of a coordinator that can be cut, as if
+// the coordinator's machine were lost, and restored.
 #pragma once
 
 #include <arpa/inet.h>

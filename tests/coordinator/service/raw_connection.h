@@ -34,8 +34,7 @@ class RawConnection {
   }
   bool connected() const { return connected_; }
   void send_bytes(const std::string& bytes) const {
-    // The server may close the connection at any byte; that is no failure of
-    // the test.
+    // The server may hang up at any byte: that is no failure of the test.
     (void)!send(handle_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
   // Reads until the peer closes the connection.

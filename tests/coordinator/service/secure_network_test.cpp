@@ -191,7 +191,7 @@ TEST_F(SecureNetwork, AForeignCaIsTrustedByNeitherSide) {
   EXPECT_EQ(registers_as(deceived).error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-// gRPC itself reports each of these faults as an unavailable server.
+// gRPC itself reports all of these as an unavailable server.
 TEST_F(SecureNetwork, AFailedConnectionIsReportedWithItsCause) {
   const auto fault = [&](const wire::ChannelSecurity& security) {
     const auto found = wire::connection_fault(server_->address(), security);
@@ -271,7 +271,7 @@ TEST_F(SecureNetwork, AThousandIdleConnectionsAreClosed) {
     return registers_as(security_).error_code() !=
            grpc::StatusCode::UNAVAILABLE;
   })) << "others are still answered";
-  // gRPC gives each connection 5 s for its handshake.
+  // gRPC gives each 5 s for its handshake.
   const auto all_closed = [&] {
     for (const auto& connection : idle) {
       if (!connection->is_closed_by_peer()) return false;

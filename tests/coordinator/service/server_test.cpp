@@ -1,4 +1,4 @@
-// The service, over a real loopback connection with fake workers.
+// The service over a real loopback connection, with fake workers.
 #include "coordinator/service/server.h"
 
 #include <gmock/gmock.h>
@@ -48,8 +48,7 @@ TEST(Server, TwoWorkersGetTheirRanksAndFindEachOther) {
   EXPECT_EQ(a1.local_world_size, 2);
   EXPECT_EQ(a0.plan, a1.plan);
   EXPECT_EQ(a0.plan.layout.data_parallel_size, 2);
-  // Settings that were left to the coordinator are decided once the agent has
-  // registered.
+  // Settings left to the coordinator are decided when the agent has registered.
   EXPECT_THAT(run.registered.run_config_yaml(), HasSubstr("precision: auto"));
   EXPECT_THAT(a0.run_config_yaml, HasSubstr("precision: fp32"));
   EXPECT_THAT(a0.run_config_yaml, HasSubstr("device: \"cpu\""));
@@ -450,8 +449,8 @@ TEST(Server, EventsReachTheRunDirectoryOnceItExists) {
   std::filesystem::remove_all(folder);
 }
 
-// Keys are published in any order, and one of them only after a lookup already
-// waits for it.
+// Keys are published in any order, one of them only after a lookup waits for
+// it.
 TEST(Server, OneReplyHoldsManyKeys) {
   LocalRun run(2);
   const auto w0 = run.worker(0);

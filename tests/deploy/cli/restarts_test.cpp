@@ -48,7 +48,7 @@ TEST_F(Restarts, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
   EXPECT_EQ(count_of(result.err, "rank 1 of 2"), 1u) << "started once";
 }
 
-// Another process tries to take the port as soon as the coordinator has ended.
+// Another process tries to take the port as soon as the coordinator is gone.
 TEST_F(Restarts, AKilledCoordinatorsPortStaysReserved) {
   const auto run =
       started("slow", "rank 0 of 1", {"--token-file", token_file()});

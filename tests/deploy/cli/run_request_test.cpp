@@ -297,7 +297,7 @@ TEST_F(RunRequestTest, MissingFilesAreRefusedBeforeAnythingStarts) {
             "[weights] there is no file gone.safetensors: nothing is "
             "downloaded: get the file, YOLOv5's own from its releases, and "
             "give its path, or leave --weights out");
-  // Without weights, val has nothing to validate.
+  // Without weights val has nothing to validate.
   EXPECT_EQ(refusal_of([&] {
               make_run_request(
                   parse_command_line({"val", "--data", data_.string(),

@@ -85,7 +85,7 @@ class Supervision : public ::testing::Test {
     EXPECT_TRUE(wait_for(text)) << standard_error();
     return run;
   }
-  // Ends the run with Ctrl-C.
+  // Ends the run by Ctrl-C.
   static ProgramResult interrupted(Program& run) {
     run.signal(SIGINT);
     ProgramResult result = run.join();

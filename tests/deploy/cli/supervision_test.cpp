@@ -314,7 +314,7 @@ TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {
   const ProgramResult run = run_train();
   EXPECT_EQ(run.exit_code, 0) << run.err;
   ASSERT_TRUE(fs::exists(folder_ / "left")) << run.err;
-  // The coordinator has ended by that time, so the agent must not wait for it.
+  // The coordinator has ended by then, so the agent must not wait for it.
   EXPECT_LT(
       fs::file_time_type::clock::now() - fs::last_write_time(folder_ / "left"),
       std::chrono::seconds(3));

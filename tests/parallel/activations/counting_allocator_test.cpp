@@ -170,7 +170,7 @@ TEST_P(ConvolutionTest, RunsAndCounts) {
   const int64_t before = allocator_.live_bytes();
   const double first = step(GetParam());
   EXPECT_EQ(allocator_.live_bytes(), before);
-  // At least the input and the first layer's output were live at the same time.
+  // At least the input and the first layer's output were live together.
   EXPECT_GT(peak(), 4 * (4 * 16 * 20 * 20 + 4 * 32 * 10 * 10));
   EXPECT_EQ(step(GetParam()), first);
 }

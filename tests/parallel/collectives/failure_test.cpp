@@ -1,4 +1,4 @@
-// The errors of the surviving ranks if one rank dies, hangs or makes a mistake.
+// The errors of the surviving ranks when one dies, hangs, or makes a mistake.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>

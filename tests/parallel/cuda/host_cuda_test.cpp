@@ -1,6 +1,5 @@
-// Tests the emulated card on which the kernels are tested
-// (tests/support/host_cuda): blocks, barriers, shuffles, and code that is
-// refused.
+// The emulated card on which the kernels are tested (tests/support/host_cuda):
+// blocks, barriers, shuffles, and refused code.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -68,8 +67,7 @@ TEST(HostCuda, CodeThatACardWouldRefuseOrHangInIsAnError) {
   EXPECT_THROW(run_grid(dim3(1), dim3(1025), [] {}), std::logic_error);
   EXPECT_THROW(run_grid(dim3(0), dim3(32), [] {}), std::logic_error);
   EXPECT_THROW(run_grid(dim3(1, 65536), dim3(32), [] {}), std::logic_error);
-  // One half of a warp waits for the other half, which waits for the whole
-  // block.
+  // Half of a warp waits for the other half, which waits for the block.
   EXPECT_THROW(run_grid(dim3(1), dim3(32),
                         [] {
                           if (threadIdx.x < 16) {

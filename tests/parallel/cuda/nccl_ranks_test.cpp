@@ -358,8 +358,8 @@ TEST_F(NcclRanks, FailedCallsAreReported) {
   }
 }
 
-// A failure of this process is not reported as the failure of a peer, and the
-// message has a remedy.
+// A failure of this process is not blamed on a peer, and the message has a
+// remedy.
 TEST_F(NcclRanks, AFailureOfItsOwnIsNoLostPeer) {
   timeout_ = milliseconds(700);
   for (const bool is_own : {true, false}) {
@@ -395,7 +395,7 @@ TEST_F(NcclRanks, CallsThatAreSlowAreWaitedFor) {
   }));
 }
 
-// An aborted sum leaves undefined values, which must not be sent to the peers.
+// An aborted sum leaves undefined values, which must not be sent to peers.
 TEST_F(NcclRanks, AResultThatFailedOnTheDeviceIsNotUsedForTheVoteOnTheHost) {
   timeout_ = milliseconds(500);
   auto hosts = collectives::make_local_communicators(2);

@@ -23,7 +23,7 @@ namespace headroom::cuda {
 // some must be resized by the letterbox. Each has an object to paste.
 class ShapedImages : public MadeImages {
  public:
-  // `type` is the type of the pixels, CV_8UC(n) or CV_16UC(n).
+  // `type` is that of pixels, CV_8UC(n) or CV_16UC(n).
   explicit ShapedImages(int type)
       : MadeImages([this](int64_t sample) {
           return images_[static_cast<size_t>(sample)];
@@ -70,8 +70,8 @@ class ShapedImages : public MadeImages {
   std::vector<augment::LoadedImage> images_;
 };
 
-// Packed samples, one after another, and the images that a device must make
-// from them.
+// Packed samples, one after another, and the images that a device must make of
+// them.
 struct PackedBatch {
   std::vector<uint8_t> bytes;
   std::vector<int64_t> starts;

@@ -24,7 +24,7 @@ namespace headroom::data_parallel {
 namespace {
 
 constexpr int kLayers = 8;
-constexpr int64_t kWidth = 64;  // 33 kB per layer: several buckets of 35 kB
+constexpr int64_t kWidth = 64;  // 33 kB a layer: several buckets of 35 kB
 constexpr int64_t kBucketBytes = 34 << 10;
 
 // A chain of small dense layers with their flat buffer, the same on every rank.
@@ -33,7 +33,7 @@ struct Network {
   std::vector<at::Tensor> biases;
   std::optional<FlatBuffer> flat_buffer;
 
-  // The gradients are in the memory of `ranks` if it is not null.
+  // With gradients in the memory of `ranks`, if it is not null.
   explicit Network(collectives::Communicator* ranks = nullptr) {
     for (int i = 0; i < kLayers; ++i) {
       const at::Tensor index =
@@ -57,7 +57,7 @@ struct Network {
     flat_buffer.emplace(std::move(entries), options);
   }
 
-  // `between` is called when backward passes layer `where`.
+  // `between` is called when backward has passed layer `where`.
   at::Tensor loss(const at::Tensor& input, int where = -1,
                   std::function<void()> between = nullptr) const;
 };
@@ -242,8 +242,8 @@ TEST_P(GradientReducerTest, ExtraTensorsTravelAfterTheLastBucket) {
   });
 }
 
-// All ranks fail at the same point of their backward and drop the step. Then
-// they repeat it, with the right result.
+// All ranks fail at the same point of their backward and drop the step; then
+// they repeat it with the right result.
 TEST_P(GradientReducerTest, AFailedStepIsDropped) {
   for (const int where : {1, 3, kLayers - 1}) {
     run(3, [where](collectives::Communicator& ranks) {

@@ -18,7 +18,7 @@ struct Row {
   Verdict verdict;
 };
 
-// The complete table of the vote for all states of two and three ranks.
+// The full table of the vote, for all states of two and three ranks.
 const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {{{kOk, false, 0}}, {kOk, false, -1}},

@@ -226,7 +226,7 @@ void expect_recovery(const RandomPipeline& pipeline, int failing, size_t at,
         PipelineExecutor executor(stages, pipeline.kind, stage.routes(),
                                   at::kDouble);
         if (rank != failing) {
-          // A stage may have finished before the other one failed.
+          // A stage may have finished before the other failed.
           try {
             executor.run(count, stage);
           } catch (const CommunicationError&) {

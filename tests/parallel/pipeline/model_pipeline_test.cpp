@@ -112,7 +112,7 @@ class ModelStage final : public StageWork {
 
 struct Result {
   double loss = 0;
-  std::map<std::string, at::Tensor> tensors;  // gradients and batch-norm sums
+  std::map<std::string, at::Tensor> tensors;  // gradients, batch-norm sums
 };
 
 void add_result(model::LayerGraph& graph, const at::Tensor& sums,

@@ -1,4 +1,4 @@
-// Makes random layers, cuts and sizes of a pipeline from a seed.
+// Random layers, cuts and sizes of a pipeline, from a seed.
 #pragma once
 
 #include <algorithm>

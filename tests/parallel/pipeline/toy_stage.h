@@ -46,7 +46,7 @@ class ToyStage : public StageWork {
   std::vector<int64_t> map_sizes(int64_t micro_batch, int layer) override;
   void before_backward(int64_t micro_batch, bool is_last) override;
 
-  int64_t num_alive();  // micro-batches whose tensors autograd holds
+  int64_t num_alive();  // micro-batches with tensors that autograd holds
   int64_t most_alive = 0;
   std::vector<bool> last_flags;  // the flags of before_backward
   const std::vector<at::Tensor>& weights() const { return weights_; }

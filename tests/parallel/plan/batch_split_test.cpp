@@ -74,7 +74,7 @@ TEST(BatchSplit, ARemainderWithOneValueJoinsTheGroupBefore) {
   EXPECT_EQ(batch_norm_groups(0, {4}, 1), Groups{});
 }
 
-// Checks all rules for the parts of one batch, with any cut.
+// Checks all rules for the parts of one batch, for any cut.
 void expect_parts(const BatchCut& cut, int64_t count, int64_t elements) {
   const auto groups = batch_norm_groups(count, cut.groups, elements);
   const bool span = groups_span_ranks(cut, count, elements);
@@ -135,7 +135,7 @@ TEST(BatchSplit, PartsTileEveryBatchAndKeepGroupsTogether) {
 }
 
 TEST(BatchSplit, SmallMicroBatchesGiveRanksWholeGroups) {
-  // 13 images are in groups of 4: [0,4) [4,8) [8,12) [12,13), over two ranks.
+  // 13 images in groups of 4: [0,4) [4,8) [8,12) [12,13) over two ranks.
   const BatchCut cut{16, 2, 4, 4};
   using Ranges = std::vector<SampleRange>;
   EXPECT_EQ(part_of(cut, 13, 100, 0).micro_batches, (Ranges{{0, 4}, {4, 8}}));

@@ -52,8 +52,7 @@ std::vector<Remedy> remedies_of(const Request& request,
                        search_of(request.config.cfg), scope);
 }
 
-// The request with the printed flags, as the command line's own parser reads
-// them.
+// The request with the printed flags, parsed by the command line's own parser.
 Request with_flags(const Request& request, const Remedy& remedy) {
   Request changed = request;
   std::vector<configs::FlagUse> flags = remedy.flags;

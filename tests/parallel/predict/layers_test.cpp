@@ -143,7 +143,7 @@ TEST_F(Layers, AnExcitationOnADeviceCopiesItsInputForTheSum) {
   EXPECT_EQ(peak(8, true), peak(8, false)) << "nothing to copy";
 }
 
-// Only the inputs remain, which the test itself holds.
+// Only the inputs remain, which the test holds.
 TEST_F(Layers, ResamplingLayersKeepNothing) {
   layers::LayerProgram concat = on({{32, 4}, {16, 4}});
   concat.concatenate({0, 1});

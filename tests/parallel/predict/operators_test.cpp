@@ -166,7 +166,7 @@ TEST_F(Resampling, SplitPoolingsWorkOnWiderMaps) {
 
 class Losses : public PassFixture {};
 
-// 3 anchors of 85 fields on 2 x 4 x 4 cells, and ten matches with 80 classes.
+// 3 anchors of 85 fields on 2 x 4 x 4 cells; ten matches of 80 classes.
 TEST_F(Losses, ALossKeepsObjectnessAndItsMatches) {
   Map head = made_map(255, 8);
   const int64_t bytes = head.memory->bytes;

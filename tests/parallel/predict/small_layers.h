@@ -1,5 +1,5 @@
-// The smallest model, whose memory can be counted by hand: a convolution of 16
-// channels at stride 2, and a head of 18 channels on it (3 anchors, 1 class).
+// The smallest model whose memory can be counted by hand: a convolution of 16
+// channels at stride 2, and a head of 18 on it (3 anchors, 1 class).
 #pragma once
 
 #include <memory>

@@ -24,7 +24,7 @@ inline constexpr int kLayers = 5;
 // Not a multiple of the alignment or of the ranks.
 inline constexpr int64_t kWidth = 13;
 
-// The identity; its backward gathers the layer again.
+// The identity; its backward gathers the layer.
 struct UseAgain : torch::autograd::Function<UseAgain> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, ShardedLayers* layers,

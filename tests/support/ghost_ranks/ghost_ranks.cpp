@@ -57,7 +57,7 @@ struct GhostRanks::State {
   // finished its earlier work, and the moment when the operation ended.
   std::vector<std::pair<StreamMoment, StreamMoment>> waits;
   Figures figures;
-  // The host's operations run one after another, as in a single thread of Gloo.
+  // The host's operations run one after another, as in a thread of Gloo's.
   Clock::time_point host_is_free;
 
   double device_seconds(int64_t bytes) const {

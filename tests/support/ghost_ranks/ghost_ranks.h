@@ -39,8 +39,7 @@ class GhostRanks {
   struct Options {
     int size = 8;
     predict::Machines machines;  // of `size` cards
-    // The number of blocks that NCCL's kernels occupy; an H100 has 132
-    // multiprocessors.
+    // The blocks that NCCL's kernels occupy; an H100 has 132 multiprocessors.
     int blocks = 16;
   };
   // The costs of operations for this rank since the last take().

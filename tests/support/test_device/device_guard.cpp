@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto kGuarded = c10::DeviceType::PrivateUse1;
 
-// As in CUDA, a new thread uses the first device by default.
+// As CUDA: a new thread uses the first device by default.
 thread_local c10::DeviceIndex current_index = 0;
 
 // A stream or an event creates the device's context if there is none.

@@ -65,7 +65,7 @@ void DevicePages::give_back(void* address) {
   const auto used = used_.find(offset);
   auto block = free_.emplace(offset, used->second).first;
   used_.erase(used);
-  // Merges the block with its free neighbours.
+  // Merges it with its free neighbours.
   if (const auto next = std::next(block);
       next != free_.end() && block->first + block->second == next->first) {
     block->second += next->second;

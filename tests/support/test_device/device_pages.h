@@ -1,4 +1,4 @@
-// DevicePages: memory that a program can allocate but not access, like a GPU's.
+// DevicePages: memory that a program can allocate but not access, as a GPU's.
 //
 // One anonymous file is mapped twice. The addresses that tensors get are in the
 // first mapping, which allows no access, so that a read or write by the host

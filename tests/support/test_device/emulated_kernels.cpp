@@ -12,7 +12,7 @@
 namespace headroom {
 namespace {
 
-// Replaces each tensor by a view that a kernel can use.
+// Replaces each tensor by a view for a kernel.
 void view_all(std::initializer_list<at::Tensor*> tensors) {
   for (at::Tensor* const tensor : tensors) {
     *tensor = EmulatedDevice::operand(*tensor);

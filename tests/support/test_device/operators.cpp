@@ -138,8 +138,8 @@ at::Tensor in_pages(const at::Tensor& host) {
                        host.options());
 }
 
-// On any stream but the first, the host memory must be page-locked, because
-// CUDA would make the host wait otherwise.
+// On a stream other than the first the copied memory must be page-locked: CUDA
+// would make the host wait otherwise.
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target,
                      bool non_blocking) {
   count_launch(target.is_cpu() ? "read" : "copy");

@@ -15,9 +15,9 @@
 namespace headroom {
 namespace {
 
-// The numbers of the cards that the driver lists: those in the file
-// HEADROOM_TEST_CARDS at the time when the process starts, or all. As in CUDA,
-// a card's index is its position in this list.
+// The cards that the driver lists, by number: those named in the file
+// HEADROOM_TEST_CARDS when the process starts, or all. As with CUDA a card's
+// index is its place in this list.
 const std::vector<int>& listed_cards() {
   static const auto* const cards = [] {
     auto* const found = new std::vector<int>;

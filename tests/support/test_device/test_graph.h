@@ -24,8 +24,7 @@
 
 namespace headroom {
 
-// Pages that a graph, or several graphs that share them, have allocated and
-// keep.
+// Pages that one graph, or several that share them, have taken and keep.
 class GraphPages {
  public:
   ~GraphPages();
@@ -63,8 +62,7 @@ class TestGraph final : public devices::DeviceGraph {
   // From now on the `n`-th piece of work captured by any thread (1: the next)
   // fails, and makes its capture invalid; 0 disarms.
   static void fail_capture(int64_t n);
-  // The number of pieces until the injected failure; 0 after it, or if no
-  // failure is armed.
+  // Pieces until the injected failure; 0 after it, or if none is armed.
   static int64_t pending_failure();
 
   // Makes the capture invalid: end_capture() throws.
@@ -72,11 +70,10 @@ class TestGraph final : public devices::DeviceGraph {
 
   // The number of replays of all graphs since the process started.
   static int64_t replays();
-  // The number of captures that the device's allocator treats as active.
+  // Captures that the device's allocator treats as active.
   static int64_t captures_underway(int device);
 
-  // Returns the block to the graph that owns it; false if no existing graph
-  // does.
+  // Returns the block to the living graph that owns it; false if none does.
   static bool give_back(void* address);
 
  private:

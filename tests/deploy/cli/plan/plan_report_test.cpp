@@ -125,8 +125,7 @@ TEST(PlanReport, OneJsonDocumentHoldsEveryRank) {
                   json["stages"][1]["share"].get<double>(),
               1, 1e-12);
   EXPECT_THAT(json["schedule"].get<std::string>(), HasSubstr("stage 1"));
-  // 8 = 2 x 2 x 2 has ten ordered factorisations, of which one is the plan
-  // itself.
+  // 8 = 2 x 2 x 2 has ten ordered factorisations; one is the plan's.
   ASSERT_EQ(json["other_layouts"].size(), 9u);
   for (const Json& other : json["other_layouts"]) {
     EXPECT_EQ(other["admissible"], other.contains("relative_step_time"));

@@ -185,7 +185,7 @@ TEST(ChildProcess, ItDiesWithItsParent) {
 }
 
 TEST(ChildProcess, AProcessThatItLeavesBehindDoesNotDelayItsEnd) {
-  // `yes` fills the pipe faster than the lines are read.
+  // `yes` fills the pipe faster than its lines are taken.
   for (const std::string left : {"sleep 30", "yes $(printf %01000d 0)"}) {
     const auto begin = std::chrono::steady_clock::now();
     ChildOptions options = shell("echo ready; " + left + " & exit 3");

@@ -248,7 +248,7 @@ TEST(ReadLauncher, OutsideALauncherThereIsNoJob) {
   for (const char* list : {
            "HOME=/root",
            "SLURM_JOB_ID=7",
-           // The batch script of a Slurm job has a step number of its own.
+           // The script of a Slurm batch job has a step number of its own.
            "SLURM_PROCID=0;SLURM_NTASKS=8;SLURM_LOCALID=0;SLURM_NODEID=0",
            "SLURM_PROCID=0;SLURM_NTASKS=8;SLURM_STEP_ID=4294967291",
            "VC_TASK_INDEX=3;VK_TASK_INDEX=3",

@@ -83,7 +83,7 @@ TEST(RunFolder, TheLogOfAKilledRunGoesAndThatOfARunningOneStays) {
   EXPECT_EQ(records.size(), 0u);
 }
 
-// The next run may begin in the folder while the earlier run is still ending.
+// The next run may begin in the folder while the earlier one still ends.
 TEST(RunFolder, AnEndingRunLeavesTheLogOfTheNextOne) {
   const TemporaryFolder parent;
   const fs::path file = parent.path() / "coordinator.log";
