@@ -3,9 +3,9 @@
 // stored in shared memory.
 //
 //   mpirun -np 2 --bind-to none build/bin/benchmark_all_reduce [ROUNDS]
-// The three ways take turns after each sum; medians and their ratios are
-// printed.
-// The three ways alternate, sum by sum; medians and their ratios are printed.
+//
+// The three ways take turns after each sum; the program prints medians and
+// their ratios.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <unistd.h>

@@ -82,8 +82,8 @@ class RankTraining {
 
   const configs::RunConfig config_;
   const int64_t more_boxes_per_image_;
-  std::pair<int64_t, int64_t> crowded_ = {
-      -1, 0};            // a step and its additional boxes
+  // A step and its additional boxes.
+  std::pair<int64_t, int64_t> crowded_ = {-1, 0};
   loader::Batch ahead_;  // the next step's batch, with additional boxes
   collectives::Mesh mesh_;
   loss::LossGains gains_;

@@ -24,7 +24,7 @@ TEST(OperationWatch, TimeStartsWhenTheDeviceReachesIt) {
   OperationWatch watch(seconds(2));
   Progress sum;
   watch.add(operation("sum", sum));
-  // The operation waits in the queue for an hour, which is not too long.
+  // After an hour in the queue the operation is not overdue: it has not begun.
   EXPECT_EQ(watch.overdue(start), std::nullopt);
   EXPECT_EQ(watch.overdue(start + seconds(3600)), std::nullopt);
   sum.begun = true;

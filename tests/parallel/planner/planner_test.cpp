@@ -417,8 +417,8 @@ TEST(Planner, MultiScaleDoesNotCutImages) {
                  "x pipeline 1 x spatial 2 = 2",
                  "use --layout data=2, with --zero and --activations where "
                  "memory is short, or a pipeline");
-  // A layout that the planner chooses for a memory limit does not allow it
-  // either: here one image on two processes.
+  // The planner does not cut images either when it chooses a layout for a
+  // memory limit, here for one image on two processes.
   config.layout.reset();
   config.global_batch_size = 1;
   config.memory_limit = int64_t{150} << 20;

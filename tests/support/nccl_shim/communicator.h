@@ -80,11 +80,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::unique_ptr<Meeting> meeting_;
   std::atomic<bool> stopped_{false};
   std::atomic<ncclResult_t> state_{ncclSuccess};
-  std::atomic<int64_t> under_way_{
-      0};  // collectives on the device that have not ended
+  // The number of collectives on the device that have not ended.
+  std::atomic<int64_t> under_way_{0};
   int64_t bytes_ = 0;
-  bool is_full_ = false,
-       hangs_ = false;  // set by the fault of the current call
+  bool is_full_ = false, hangs_ = false;  // by the fault of the current call
   std::thread call_;
 };
 

@@ -34,8 +34,8 @@ bool depends_on_values(const c10::OperatorHandle& op,
   const bool has_indices = schema.name().starts_with("aten::index");
   for (size_t i = stack.size() - schema.arguments().size(); i < stack.size();
        ++i) {
-    if (stack[i].isGenerator())
-      return true;  // random numbers must be drawn in order
+    // Random numbers must be drawn in order.
+    if (stack[i].isGenerator()) return true;
     if (!has_indices || !stack[i].isOptionalTensorList()) continue;
     for (const auto& tensor : stack[i].toOptionalTensorVector()) {
       if (tensor && is_mask(*tensor)) return true;

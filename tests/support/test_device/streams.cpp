@@ -54,8 +54,8 @@ using Key = std::pair<c10::DeviceIndex, int64_t>;
 struct TestStreams::State {
   mutable std::mutex mutex;
   std::condition_variable progress;
-  std::map<Key, std::unique_ptr<Queue>>
-      queues;  // guarded by mutex, as all members below
+  // Guarded by mutex, as all members below.
+  std::map<Key, std::unique_ptr<Queue>> queues;
   std::exception_ptr failure;
   std::set<c10::DeviceIndex> broken;
   int64_t last_id = 0;

@@ -1,11 +1,12 @@
 // The test device's streams. Each stream does its work in order, in a thread of
 // its own and as late as possible, so that code that forgets to wait reads old
 // values.
-// Work begins once a thread waits for it, or after kLaziness, since a device
+//
 // Work begins once a thread waits for it, or after kLaziness, since a real
 // device works without being asked. The host waits only in finish(), and when
 // kMostWaiting pieces of work are queued on the stream. Streams of the same
 // device or of different devices wait for each other without the host.
+//
 // Threads: any. Errors: if work throws, finish() throws this exception from
 // then on, as a card's errors are. A device that is broken (break_on) does no
 // more work, and its moments are refused.
@@ -24,8 +25,7 @@ namespace headroom {
 class TestStreams {
  public:
   static constexpr std::chrono::milliseconds kLaziness{2};
-  static constexpr int64_t kMostWaiting =
-      1024;  // like CUDA's queue of launches
+  static constexpr int64_t kMostWaiting = 1024;  // as CUDA's queue of launches
 
   static TestStreams& instance();
 
