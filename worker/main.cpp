@@ -106,8 +106,8 @@ int run(const headroom::configs::WorkerStart& start) {
   const headroom::wire::ChannelSecurity security =
       headroom::wire::read_channel_security(
           start.certs, start.token_file, headroom::wire::ChannelSide::kClient);
-  // The secret that peers must know is sent with control traffic, so that
-  // traffic must be protected.
+  // The secret that peers must know is sent over the connections for control.
+  // These connections must therefore be protected.
   for (const std::string& address :
        {start.coordinator, start.advertise_host + ":0"}) {
     headroom::wire::require_protected(address, security,

@@ -11,8 +11,8 @@ namespace {
 
 using Group = LabelStatistics::Group;
 
-// The number of images drawn for a mosaic in addition to the sample's own
-// image, and for its mixup.
+// Numbers of images that are drawn in addition to the sample's own image: to
+// fill its mosaic, and for the mosaic of its mixup.
 double drawn_by_mosaic(const LabelBound& labels) {
   return static_cast<double>(labels.images_of_mosaic - 1);
 }

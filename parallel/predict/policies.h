@@ -35,8 +35,8 @@ using Piece = std::function<std::vector<Map>(const OpContext& context,
 struct RecomputeOptions {
   // Inputs with derivations of at most this cost are also recomputed, not held.
   Cost inputs = Cost::kElementwise;
-  // The cost of recomputing the only output; if empty, users of the output hold
-  // its buffer.
+  // The cost of recomputing the only output. If empty, the output is not
+  // recomputed: layers that need it for backward keep its buffer.
   std::optional<Cost> output;
 };
 

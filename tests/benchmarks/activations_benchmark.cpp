@@ -1,25 +1,28 @@
-// The cost of activation policies in time and their savings in memory:
-// trainings of one process take turns step by step, under each policy and under
-// the planner's mixtures for limits between them; each round gives a ratio to
-// keep's step, and the median counts. The order changes from round to round.
+// Measures the time that each activation policy costs and the memory that it
+// saves. One process has a training under each policy, and under the planner's
+// mixtures for limits between the policies. The trainings take turns step by
+// step; each round gives the ratio of each step time to that of keep, and the
+// median of these ratios is the result. The order changes from round to round.
 //
 //   benchmark_activations [--rounds N] [--img S] [--images N] [--cfg MODEL]
 //                         [--parts 0.8,0.5] [--rows "lean 0-24"]… [--plot FILE]
 //
-// --parts: a mixture's limit, as a part of the bytes that keep's step adds to
-// those between steps. --rows: a further contender, policies of ranges of
-// layers over keep, for calibrating configs/layers/layer_cost.h. --plot: time
-// against bytes, PNG.
+// --parts: the limit of a mixture, as a share of the bytes that a step of keep
+// adds to the bytes between steps. --rows: one more training, with the given
+// policies for ranges of layers and keep for all others, to calibrate
+// configs/layers/layer_cost.h. --plot: writes a PNG of time against bytes.
 //
-// "kept" are the bytes held when backward begins, and the heads, loss excluded,
-// over those that plain autograd keeps (tests/support/plain_autograd.h).
+// "kept" is a ratio: the bytes held when backward begins, including the heads
+// but not the loss, divided by the bytes that plain autograd keeps
+// (tests/support/plain_autograd.h).
 //
-// Time is the processor's, of one thread: other programs' time does not count,
-// though their use of the caches does. The ratio of wall time is printed beside
-// it. Bounds: kept 0.71, 0.36 and 0.20 under keep, lean and recompute; lean at
-// most 1.15 of keep's time, recompute 1.40, a mixture of half the bytes 1.10,
-// keep with its memory traced 1.02. Exits with 1 when one is missed. To be run
-// on a quiet machine.
+// Time is the processor time of one thread, so the time of other programs does
+// not count, although their use of the caches slows this one down. The ratio of
+// wall times is printed too. The bounds: "kept" at most 0.71, 0.36 and 0.20
+// under keep, lean and recompute; time at most 1.15 of keep's for lean, 1.40
+// for recompute, 1.10 for a mixture with half of the bytes, and 1.02 for keep
+// with its memory traced. Exits with 1 if a bound is exceeded. Run it on a
+// quiet machine.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -59,7 +62,8 @@ struct Request {
   std::string plot;
 };
 
-// Activations that are held when the first backward of a step begins.
+// Measures the activations that are held when the first backward of a step
+// begins.
 class KeptBytes final : public StepPhaseObserver {
  public:
   void begin_phase(StepPhase phase) override {
@@ -79,11 +83,11 @@ constexpr double kNoBound = std::numeric_limits<double>::infinity();
 struct Contender {
   std::string name;
   plan::Plan plan;
-  double time_bound = kNoBound;  // over keep's
-  double kept_bound = kNoBound;  // over plain autograd's
-  bool is_traced = false;        // as by --memory-trace
+  double time_bound = kNoBound;  // ratio to keep's time
+  double kept_bound = kNoBound;  // ratio to plain autograd's bytes
+  bool is_traced = false;        // as with --memory-trace
   std::unique_ptr<RankTraining> training = nullptr;
-  std::vector<double> seconds = {};  // of the processor
+  std::vector<double> seconds = {};  // of processor time
   std::vector<double> wall_seconds = {};
   int64_t kept_bytes = 0;
   int64_t step_bytes = 0;  // the peak above the bytes between steps
@@ -175,7 +179,8 @@ class Benchmark {
     contenders_.back().name = "keep, traced";
     contenders_.back().is_traced = true;
     for (Contender& contender : contenders_) start(contender);
-    // A first step measures the bytes of keep: mixtures get parts of them.
+    // The first step measures the bytes of keep; the limits of mixtures are
+    // shares of these bytes.
     const int64_t between = bytes_between_steps();
     run_step(contenders_.front(), /*counts=*/false);
     for (const double part : request_.parts) add_mixture(part, between);

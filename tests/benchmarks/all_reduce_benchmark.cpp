@@ -1,9 +1,11 @@
-// How long two processes need to sum a gradient: Open MPI, in shared memory
-// staged, and in shared memory that holds the gradients.
+// Measures how long two processes need to sum a gradient in three ways: with
+// Open MPI, through shared memory with copies, and with gradients that are
+// stored in shared memory.
 //
 //   mpirun -np 2 --bind-to none build/bin/benchmark_all_reduce [ROUNDS]
 //
-// The three ways alternate, sum by sum; medians and their ratios are printed.
+// The three ways take turns after each sum; the program prints medians and
+// their ratios.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <unistd.h>

@@ -1,19 +1,21 @@
-// The cost of a checkpoint after every step, step by step: steps with and
-// without alternate in one group of two processes of one host, and each pair
-// gives a ratio; the median counts, at most 1.05.
+// Measures the cost of a checkpoint after every step. In one group of two
+// processes on one host, groups of steps with a checkpoint after each step
+// alternate with groups of steps without. A step of one group and the step at
+// the same place in the other give a ratio of times; the median of these ratios
+// must be at most 1.05.
 //
-// A step is timed on both processes together, from its start to its commit, or
-// to the copy of the state where there is one. Files are written while the next
-// step runs, which must be one of the same kind: so a few steps of a kind come
-// in a row, the first of which, without a checkpoint in the background, does
-// not count; a checkpoint still being written after the last one is finished
-// before the other kind begins.
+// A step is timed on both processes together, from its start to its commit or,
+// if it has a checkpoint, to the end of the copy of the state. The checkpoint's
+// file is written while the next step runs. The first step of each group is
+// therefore not counted, because no file is written while it runs. A checkpoint
+// that is still being written at the end of a group is finished before the next
+// group begins.
 //
 //   benchmark_checkpoint_stall [PAIRS [IMAGE_SIZE [IMAGES [MODEL [BLOCK]]]]]
 //
-// IMAGES: of the global batch. BLOCK: counted steps in a row. Prints the ratio,
-// the bytes written and the checkpoints skipped. Exits with 1 when the bound is
-// missed. To be run on a quiet machine.
+// IMAGES: images of the global batch. BLOCK: counted steps per group. Prints
+// the ratio, the bytes written and the number of skipped checkpoints. Exits
+// with 1 if the ratio is too large. Run it on a quiet machine.
 #include <unistd.h>
 
 #include <cstdio>
@@ -57,7 +59,7 @@ struct Saving {
   }
 };
 
-// A step, and the copy of its state where there is a saver.
+// The time of a step and, if there is a saver, of the copy of the state.
 double seconds_of_step(RankTraining& training,
                        checkpoint::CheckpointSaver* saver, Saving& saving,
                        collectives::Communicator& world) {
@@ -84,7 +86,7 @@ bool run(const Request& request, const std::filesystem::path& folder,
                                     training.state(), mesh);
   Saving saving;
   Pairs pairs;
-  // The first pair of blocks warms up.
+  // The first pair of groups is a warm-up and is not counted.
   for (int pair = -request.block; pair < request.pairs;) {
     std::vector<double> a, b;
     for (int i = 0; i < request.block; ++i) {
@@ -96,7 +98,7 @@ bool run(const Request& request, const std::filesystem::path& folder,
       b.push_back(seconds_of_step(training, nullptr, saving, world));
     }
     for (int i = 0; i < request.block; ++i, ++pair) {
-      // While the block's first step runs no checkpoint is being written.
+      // No checkpoint is being written while the first step of a group runs.
       if (pair < 0 || (request.block > 1 && i == 0)) continue;
       const auto place = static_cast<size_t>(i);
       pairs.first.push_back(a[place]);

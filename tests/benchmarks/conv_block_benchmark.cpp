@@ -1,9 +1,9 @@
-// The convolution block against LibTorch's own operators (convolution, batch
-// norm, SiLU in place, channels-last), forward and backward on one thread, at
-// the shapes of yolov5n for images of 160 and 320 px.
+// Compares the convolution block with LibTorch's own operators (convolution,
+// batch norm, SiLU in place, channels-last): forward and backward on one
+// thread, for the shapes of yolov5n at images of 160 and 320 px.
 //
-// Both take turns within one iteration, so that other load of the machine slows
-// both; "speedup" is the median of the pairs' ratios.
+// Both run in turn within one iteration, so that other load on the machine
+// slows both down; "speedup" is the median of the ratios of the pairs.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>

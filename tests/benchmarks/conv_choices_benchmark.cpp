@@ -1,15 +1,16 @@
-// The cost of cuDNN's first choice of an algorithm: each convolution of a
-// model's training step, with the algorithm of the library's heuristics and
-// with the fastest that it finds by trials.
+// Measures what cuDNN's first choice of an algorithm costs. Each convolution of
+// a model's training step runs with the algorithm that the library's heuristics
+// choose and with the fastest algorithm that the library finds by trials.
 //
 //   benchmark_conv_choices [--device 0] [--cfg yolov5s] [--img 640]
 //                          [--batch 64] [--precision bf16] [--repeats 10]
 //                          [--shapes 0]
 //
-// A line of JSON per shape, the most expensive first (--shapes N: the first N
-// alone): how many there are, and microseconds of the forward pass, of the
-// gradient of its input and of that of its weight, by heuristics and the best.
-// The last line has the sums over all of the model's.
+// Prints a line of JSON per shape, the most expensive shape first (--shapes N:
+// only the first N). A line has the number of convolutions of this shape, and
+// the microseconds of the forward pass, of the gradient of the input and of the
+// gradient of the weight, each by heuristics and by trials. The last line has
+// the sums over all convolutions of the model.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/convolution.h>
@@ -44,9 +45,10 @@ struct Convolution {
 };
 
 using Found = std::map<Convolution, int>;
-Found* found = nullptr;  // while a step is watched
+// Null, or the convolutions of the step that is recorded.
+Found* found = nullptr;
 
-// Arguments of aten::convolution.
+// Records the arguments of a call of aten::convolution.
 std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& call) {
   if (std::string(call.name()) != "aten::convolution") return nullptr;
   const c10::ArrayRef<const c10::IValue> given = call.inputs();
@@ -112,7 +114,7 @@ class Timer {
 
  private:
   double time_of(const std::function<void()>& pass) const {
-    pass();  // where it searches, it does so here
+    pass();  // if cuDNN has to search, it does so in this call
     synchronize(device_);
     return seconds_of([&] {
              for (int repeat = 0; repeat < repeats_; ++repeat) pass();

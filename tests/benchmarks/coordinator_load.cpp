@@ -1,20 +1,21 @@
-// The load that a coordinator bears: thousands of agents and workers in one
-// process, each with a connection of its own, that send the messages of real
-// ones.
+// Measures how a coordinator performs under load: thousands of agents and
+// workers in one process, each with its own connection, send the same messages
+// as real ones.
 //
 //   build/bin/benchmark_coordinator_load [--workers 64,512,4096] [--seconds 10]
 //
-// Starts `headroom coordinator` as a user would, on core 0; this process keeps
-// to core 1. Agents of 8 workers register and gather their heartbeats; workers
-// join, and each exchanges all keys of a formation (load_members.h).
+// Starts `headroom coordinator` on core 0, as a user would; this process runs
+// on core 1. Agents of 8 workers each register and collect their workers'
+// heartbeats. Workers join, and each exchanges all keys that are needed to form
+// a generation (load_members.h).
 //
-//   keys      exchanges of a worker with the run's map until it is connected
-//             with the others, on average
-//   forms     from the first registration until all form generation 1
-//   calls     answered per second while all send heartbeats and rank 0 commits
-//             ten steps a second; beats: the heartbeats of workers in these
-//   re-forms  from the death of 1 % until all form generation 2
-//   returns   from the coordinator's death until all follow its successor
+//   keys      average number of requests that a worker makes to the run's map
+//             until it is connected with the others
+//   forms     time from the first registration until all form generation 1
+//   calls     answered calls per second while all send heartbeats and rank 0
+//             commits ten steps a second; beats: the heartbeats among them
+//   re-forms  time from the death of 1 % until all form generation 2
+//   returns   time from the coordinator's death until all follow its successor
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -101,7 +102,7 @@ class CoordinatorProcess {
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   double mebibytes() const { return number_of("/status", "VmRSS:") / 1024; }
-  // The used share of a core since the start.
+  // The processor time that was used since the start.
   double processor_seconds() const { return processor_seconds(pid_); }
   static double processor_seconds(pid_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
@@ -220,7 +221,8 @@ void measure(int workers, double seconds, int port, const fs::path& folder) {
   const double memory = coordinator.mebibytes();
   say_refusals("running");
 
-  // One worker of every so many nodes, but never rank 0's.
+  // The lost workers are on different nodes at equal distances, but rank 0 is
+  // never among them.
   const int lost = std::max(1, workers / 100);
   load.met = 0;
   const Clock::time_point loss = Clock::now();

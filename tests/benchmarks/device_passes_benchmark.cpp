@@ -1,13 +1,15 @@
-// The project's own kernels on a device, in gigabytes a second against a copy
-// on the same card: the four passes over maps of yolov5s at 640 px, pooling,
-// the optimizer, the rendering of samples, and the input's conversion.
+// Measures the throughput of the project's own kernels on a device in gigabytes
+// per second, beside the throughput of a copy on the same card. The kernels are
+// the four passes over maps of yolov5s at 640 px, pooling, the optimizer, the
+// rendering of samples, and the conversion of the input.
 //
 //   benchmark_device_passes [--device 0] [--precision bf16] [--batch 16,64]
 //                           [--repeats 20] [--scale 1] [--describe]
 //
-// Bytes are those that must be read and written once. A map that fits in the
-// card's cache looks faster than its memory. --scale divides the maps' sides
-// where there is no card; --describe only names the device. A line of JSON per
+// The counted bytes are those that must be read and written once. If a map fits
+// into the card's cache, its throughput may be higher than that of the card's
+// memory. --scale divides the sides of the maps, for a machine without a card;
+// --describe only prints the name of the device. Prints a line of JSON per
 // kernel and shape.
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
@@ -39,13 +41,13 @@ namespace {
 struct Shape {
   int64_t channels = 0;
   int64_t side = 0;
-  // The gradient is a slice of a wider map's channels, as before a
-  // concatenation.
+  // The gradient is a slice of the channels of a wider map, as for a block
+  // whose output is concatenated.
   bool is_part = false;
 };
 
-// The blocks of yolov5s at 640 px: the nine sizes, and three that feed a
-// concatenation with the layout of its gradient.
+// The blocks of yolov5s at 640 px: all nine sizes, and three blocks whose
+// output is concatenated, so that their gradient is a slice.
 const std::vector<Shape> kShapes = {
     {32, 320}, {64, 160},       {32, 160},      {128, 80},
     {64, 80},  {256, 40},       {128, 40},      {512, 20},
@@ -92,7 +94,7 @@ class Passes {
   }
 
  private:
-  // Gigabytes a second, if the work moves so many bytes.
+  // Returns the gigabytes per second of `work`, which moves `bytes`.
   double rate(double bytes, const std::function<void()>& work) const {
     for (int i = 0; i < 3; ++i) work();
     synchronize(device_);
@@ -140,7 +142,7 @@ class Passes {
         at::ones({1, 2, shape.channels}, at::kDouble).to(device_.device());
     const at::Tensor means =
         at::zeros({1, 2, shape.channels}, at::kDouble).to(device_.device());
-    // The passes themselves write the values derived from the sums.
+    // Each pass itself writes the values that are derived from its sums.
     const kernels::GradientSumsResult gradients = {at::empty_like(weight),
                                                    at::empty_like(bias),
                                                    {},
@@ -165,7 +167,8 @@ class Passes {
         [&] { kernels_.norm_gradient(map, dout, means, out); });
   }
 
-  // The pools of SPPF. Behind a concatenation the gradient is a slice.
+  // The pools of SPPF. Their output is concatenated, so the gradient is a
+  // slice.
   void pools(int64_t batch) const {
     constexpr int64_t kChannels = 256, kWindow = 5;
     const int64_t side = std::max<int64_t>(2, 20 / request_.scale);

@@ -1,5 +1,6 @@
-// Images per second of training steps on one device, loader left out: one batch
-// of synthetic input, its matches made beforehand, again and again.
+// Measures the images per second of training steps on one device without the
+// loader: all steps train on the same batch of synthetic input, whose matches
+// are made beforehand.
 //
 //   benchmark_gpu_step [--device 0] [--cfg yolov5s] [--img 640] [--batch 64]
 //                      [--precision bf16] [--activations keep] [--from-host]
@@ -9,26 +10,28 @@
 //                      [--wait] [--count] [--trace FILE]
 //                      [--cell "batch=16,graphs"]...
 //
-// The batch is on the device; --from-host copies it in each step, as a run
-// does. --wait: a window for each line of standard input, so that programs on
-// one card can take turns (gpu_step.py). --trace writes one step more as
-// LibTorch's profiler recorded it. --cell measures several settings in one
-// process, each given by its changes: cfg, img, batch, precision, activations
-// and ghosts with a value; graphs, host, benchmark, tf32 and count without.
+// The batch is on the device; with --from-host each step copies it there, as a
+// run does. --wait measures one window for each line of standard input, so that
+// programs on one card can take turns (gpu_step.py). --trace runs one more step
+// and writes it as LibTorch's profiler recorded it. --cell measures several
+// settings in one process. Each setting is given by its changes: cfg, img,
+// batch, precision, activations and ghosts have a value; graphs, host,
+// benchmark, tf32 and count have none.
 //
-// --ghosts N: the step of one rank of N, the others modelled as cards of
-// machines of --cluster (tests/support/ghost_ranks); --batch is this rank's.
-// The first cell with a setting and ghosts=1 is the reference of its others,
-// and the start of a forecast; without --cell that cell is first.
+// --ghosts N measures the step of one rank of N. The other ranks are modelled
+// as cards of machines of --cluster (tests/support/ghost_ranks); --batch is the
+// batch of this rank. The first cell with the same setting and ghosts=1 is the
+// reference of the cells with ghosts, and the start of a forecast; without
+// --cell, such a cell is added and runs first.
 //
 // Prints a line of JSON per window: images per second, milliseconds of a step
-// for the host and for the device, the loss, and the bytes measured, predicted,
-// reserved and simulated at the peak. With ghosts also: the ratio to one rank;
-// the sums of a step, their modelled milliseconds, those in which the device
-// had no other work (exposed), those for which the host waited, and
-// microseconds of the host for a sum. --count adds the launches and read-backs
-// of one step more; a card is slower from then on, since its profiler stays
-// active.
+// for the host and for the device, the loss, and the measured, predicted,
+// reserved and simulated bytes at the peak. With ghosts, the line also has the
+// ratio to one rank, the number of sums of a step, their modelled milliseconds,
+// the milliseconds during which the device had no other work (exposed), the
+// milliseconds for which the host waited, and the host's microseconds per sum.
+// --count adds the launches and read-backs of one more step; the card is slower
+// from then on, since its profiler stays active.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <c10/core/Event.h>
@@ -71,8 +74,8 @@ struct Request {
   bool cudnn_benchmark = false;
   bool waits = false;
   bool counts = false;
-  int64_t batch = 64;  // this rank's
-  int ghosts = 1;      // ranks, this one included
+  int64_t batch = 64;  // of this rank
+  int ghosts = 1;      // number of ranks, including this one
   std::string cluster = "p5.48xlarge";
   int ghost_blocks = 16;
   std::string trace;
@@ -82,7 +85,7 @@ struct Request {
   int threads = 1;
 };
 
-// The effect of a key of --cell.
+// Applies a word of --cell to the request.
 void change(Request& request, const std::string& word) {
   const size_t equals = word.find('=');
   const std::string key = word.substr(0, equals);
@@ -129,7 +132,7 @@ Request changed(Request request, const std::string& cell) {
   request.config.global_batch_size = request.batch * request.ghosts;
   request.config.layout =
       plan::parse_layout("data=" + std::to_string(request.ghosts));
-  // Graphs cannot wait for other ranks' statistics.
+  // A captured graph cannot wait for the batch-norm statistics of other ranks.
   request.config.batch_norm_group_size =
       request.config.cuda_graphs ? request.batch : 0;
   return request;
@@ -139,7 +142,7 @@ std::string precision_of(const configs::RunConfig& config) {
   return configs::value_text(config, *configs::find_key("precision"));
 }
 
-// A setting without its ghosts.
+// Describes a setting without its number of ghosts.
 std::string setting_of(const Request& request) {
   const configs::RunConfig& config = request.config;
   std::ostringstream text;
@@ -150,10 +153,10 @@ std::string setting_of(const Request& request) {
   return text.str();
 }
 
-// The images a second of one rank in a setting, once measured.
+// The measured images per second of one rank, by setting.
 using OneRankRates = std::map<std::string, double>;
 
-// Null without ghosts.
+// Returns null if there are no ghosts.
 std::unique_ptr<GhostRanks> ghosts_of(const Request& request,
                                       const devices::ComputeDevice& device) {
   if (request.ghosts == 1) return nullptr;
@@ -171,13 +174,13 @@ std::unique_ptr<collectives::Communicator> world_of(GhostRanks* ghosts) {
       collectives::make_single_communicator(), nullptr);
 }
 
-// The launches of a step, and copies that the host waits for.
+// The number of launches of a step, and of the copies that the host waits for.
 struct StepCounts {
   int64_t launches = 0;
   int64_t reads = 0;
 };
 
-// The tests' device has counters of its own. Null for other devices and the
+// Returns the counters of the tests' device; null for other devices and the
 // CPU.
 using TestLaunches = void (*)(int64_t* launches, int64_t* reads);
 TestLaunches test_launches() {
@@ -209,7 +212,8 @@ class Benchmark {
     training_.keep_batch();
     if (!request.from_host) training_.keep_batch_on_device();
     for (int step = 0; step < request.warm_up; ++step) training_.step();
-    // cuDNN's trials in the first steps do not belong to a step's memory.
+    // The memory that cuDNN's trials need in the first steps is not part of a
+    // step's memory.
     device().memory().reset_peak();
   }
 
@@ -232,7 +236,8 @@ class Benchmark {
  private:
   const devices::ComputeDevice& device() const { return chosen_.device; }
 
-  // A mark in the card's stream; empty on a CPU, where it is not measured.
+  // An event in the card's stream; empty on a CPU, whose time is not measured
+  // with events.
   std::optional<c10::Event> event() const {
     if (device().device().type() != c10::DeviceType::CUDA) return std::nullopt;
     c10::Event now(c10::DeviceType::CUDA, c10::EventFlag::BACKEND_DEFAULT);
@@ -256,7 +261,8 @@ class Benchmark {
     const configs::RunConfig& config = request_.config;
     const double steps = request_.steps;
     const double images = static_cast<double>(request_.batch) * steps;
-    // Ghosts multiply the numbers that a rank reports.
+    // A rank with ghosts reports its own number multiplied by the number of
+    // ranks.
     const int64_t measured =
         result.measured_peak_bytes.front() / request_.ghosts;
     nlohmann::ordered_json line = {
@@ -291,8 +297,9 @@ class Benchmark {
     return line;
   }
 
-  // The cost of a step's sums for this rank, measured in separate steps: the
-  // events that find the exposed time take some themselves.
+  // Adds the cost that a step's sums have for this rank. It is measured in
+  // separate steps, since the events that find the exposed time take time
+  // themselves.
   void add_ghosts(nlohmann::ordered_json& line) {
     constexpr int kSteps = 3;
     const GhostRanks::Figures calls = ghosts_->take();
@@ -320,7 +327,8 @@ class Benchmark {
                                              static_cast<double>(calls.sums);
   }
 
-  // The device's memory beside tensors: measured, and simulated.
+  // Adds the device's memory in addition to tensors, as measured and as
+  // simulated.
   void add_device_memory(nlohmann::ordered_json& line) const {
     devices::DeviceApi& api = *device().api();
     const int index = device().device().index();
@@ -337,8 +345,8 @@ class Benchmark {
     if (use && use->own_bytes) line["driver_bytes"] = *use->own_bytes;
   }
 
-  // The forecast of `headroom plan` for this plan on these machines, from the
-  // rate of one rank; null if the rate is unknown.
+  // The ratio that `headroom plan` forecasts for this plan on these machines
+  // from the rate of one rank; null if that rate is unknown.
   nlohmann::ordered_json forecast_ratio(
       const OneRankRates::const_iterator& rate) const {
     if (rate == one_rank_.end()) return nullptr;
@@ -352,7 +360,7 @@ class Benchmark {
         .efficiency();
   }
 
-  // One step more under LibTorch's profiler.
+  // Runs one more step under LibTorch's profiler.
   StepCounts count_step() {
     using torch::autograd::profiler::ActivityType;
     const TestLaunches launches = test_launches();
@@ -374,7 +382,7 @@ class Benchmark {
     return launches != nullptr ? counts : counts_of(profile->events());
   }
 
-  // CUDA's.
+  // Counts the launches and read-backs of CUDA.
   static StepCounts counts_of(
       const std::vector<torch::autograd::profiler::KinetoEvent>& events) {
     StepCounts counts;
@@ -390,7 +398,8 @@ class Benchmark {
     return counts;
   }
 
-  // Convolutions, forward and backward: each is three products of one size.
+  // The operations of convolutions, forward and backward; backward needs two
+  // products of the same size as forward's one.
   double flops_per_image() const {
     double multiply_adds = 0;
     for (const layers::LayerCost& layer : layers_)
@@ -418,7 +427,7 @@ class Benchmark {
   const plan::Plan plan_;
   const run::ChosenDevice& chosen_;
   OneRankRates& one_rank_;
-  const std::unique_ptr<GhostRanks> ghosts_;  // null: no ghosts
+  const std::unique_ptr<GhostRanks> ghosts_;  // null if there are no ghosts
   const std::unique_ptr<collectives::Communicator> world_;
   RankTraining training_;
 };

@@ -1,21 +1,24 @@
-// The largest square image, in steps of the largest stride, that one image a
-// step can be trained on within a limit: forward, backward and commit, by the
-// counting allocator, which throws where the limit is met.
+// Finds the largest square image on which a step of one image can be trained
+// within a memory limit. A step is forward, backward and commit; the side grows
+// by the largest stride. The counting allocator throws when the limit is
+// reached.
 //
 //   benchmark_largest_image [--limit-mib N] [--cfg MODEL] [--only NAME]…
 //                           [--probe SIDE]
 //
-// plain autograd is LibTorch's operators; the others are Headroom under one
-// policy, under the planner's choice for the limit, and under spatial 2,
-// where each of two ranks has the limit. --only: those whose name contains it;
-// ratios need plain autograd among them. Exits with 1 when Headroom's largest
-// without offload and on one process is below 1.7 times plain autograd's.
+// "plain autograd" uses LibTorch's operators. The other contenders are Headroom
+// under a single policy, under the planner's choice for the limit, and under
+// spatial 2, where each of two ranks has the limit. --only runs the contenders
+// whose name contains NAME; ratios need plain autograd among them. Exits with 1
+// if Headroom's largest side on one process without offload is less than 1.7
+// times that of plain autograd.
 //
-// spatial 2, recompute takes minutes a step, and its threads' heaps keep the
-// memory of earlier images: it starts at the largest side that the memory model
-// accepts, goes up from there, and each side is a process of its own
-// (--probe: one side, of the contender that --only names; prints its bytes),
-// which has no more address space than its ranks may need.
+// A step of "spatial 2, recompute" takes minutes, and the heaps of its threads
+// keep memory of earlier images. So the search starts at the largest side that
+// the memory model accepts and goes up from there, and each side runs in a
+// process of its own, whose address space is limited to what its ranks may
+// need. --probe is the command of such a process: it runs one side of the
+// contender that --only names, and prints the bytes.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
@@ -44,8 +47,9 @@ namespace {
 constexpr double kBound = 1.7;
 constexpr const char* kPlain = "plain autograd";
 constexpr int64_t kStride = 32;
-constexpr int64_t kFirstSide = 640;  // whose bytes give the first guess
-constexpr int kSteps = 2;            // the second step has autograd's leftovers
+constexpr int64_t kFirstSide = 640;  // its bytes give the first guess
+// The second step includes what autograd left of the first.
+constexpr int kSteps = 2;
 
 struct Request {
   int64_t limit = int64_t{2} << 30;
@@ -64,7 +68,7 @@ constexpr const char* kInProcesses = "spatial 2, recompute";
 
 struct Attempt {
   bool fits = false;
-  int64_t between_bytes = 0;  // between steps
+  int64_t between_bytes = 0;  // held between steps
   int64_t peak_bytes = 0;
   std::string plan;
 };
@@ -98,8 +102,8 @@ Attempt attempt_plain(const Request& request, int64_t side, int64_t limit) {
   return attempt;
 }
 
-// Ranks are threads, each with its own limit. A step that needs another
-// attempt, with leaner layers, does not fit.
+// Ranks are threads, each with its own limit. If a step must be retried with
+// layers that keep less, it does not fit.
 Attempt attempt_ranks(const configs::RunConfig& config, int64_t limit) {
   Attempt attempt;
   std::vector<Attempt> ranks;
@@ -129,7 +133,7 @@ Attempt attempt_ranks(const configs::RunConfig& config, int64_t limit) {
           }
         },
         options);
-  } catch (const Error&) {  // the leanest step does not fit, or no plan fits
+  } catch (const Error&) {  // not even the smallest plan fits
     return attempt;
   } catch (const c10::OutOfMemoryError&) {
     return attempt;
@@ -179,8 +183,9 @@ struct Largest {
   Attempt attempt;
 };
 
-// Starts at a guess (bytes grow with the area), doubles the step, then halves
-// it until the next larger side does not fit.
+// Starts at a guess, for which the bytes are assumed to grow with the area.
+// Then the increment doubles while images fit, and is halved until the next
+// larger side does not fit.
 Largest find_largest(const Contender& contender, int64_t limit) {
   const Attempt first =
       contender.attempt(kFirstSide, activations::CountingAllocator::kNoLimit);
@@ -191,7 +196,7 @@ Largest find_largest(const Contender& contender, int64_t limit) {
   const double guess =
       std::sqrt(static_cast<double>(limit - first.between_bytes) / per_pixel);
   Largest largest;
-  int64_t too_large = 0;  // 0: not known yet
+  int64_t too_large = 0;  // 0: no such side was found yet
   int64_t side = static_cast<int64_t>(guess) / kStride * kStride;
   int64_t step = kStride;
   for (;;) {
@@ -214,7 +219,7 @@ Largest find_largest(const Contender& contender, int64_t limit) {
   }
 }
 
-// The largest side that is predicted to fit; the fullest rank counts.
+// The largest side for which the fullest rank is predicted to fit.
 int64_t predicted_side(const configs::RunConfig& base, int64_t limit) {
   const auto layers = layers::layer_costs(layers::load_model_table(base.cfg));
   const auto fits = [&](int64_t blocks) {
@@ -232,9 +237,10 @@ int64_t predicted_side(const configs::RunConfig& base, int64_t limit) {
   return most * kStride;
 }
 
-// The fullest rank's bytes on images of `side`, from a process of its own,
-// whose address space is limited to its ranks' limits, the same again for
-// memory beside tensors, and the libraries.
+// Measures, in a process of its own, the bytes of the fullest rank on images of
+// `side`. The address space of that process is limited to the sum of the limits
+// of its ranks, the same amount for memory that is not tensors, and the
+// libraries.
 int64_t probed_bytes(const Request& request, int64_t side) {
   constexpr int64_t kLibraries = int64_t{4} << 30;
   const int64_t most = 4 * request.limit + kLibraries;
@@ -254,8 +260,8 @@ int64_t probed_bytes(const Request& request, int64_t side) {
   return bytes;
 }
 
-// Starts at the prediction, corrected by the last measurement, and goes up;
-// down only if that was too much.
+// Starts at the predicted side, corrected by the last measurement, and goes up;
+// it goes down only if that side was too large.
 Largest find_in_processes(const Request& request) {
   configs::RunConfig config = config_of(request, kFirstSide, "spatial=2");
   config.activations = "recompute";
@@ -263,7 +269,7 @@ Largest find_in_processes(const Request& request) {
   std::printf("%s: predicted %ld px\n", kInProcesses, static_cast<long>(side));
   Largest largest;
   largest.attempt.plan = "recompute";
-  int64_t too_large = 0;  // 0: not known yet
+  int64_t too_large = 0;  // 0: no such side was found yet
   while (too_large - largest.side != kStride) {
     const int64_t bytes = probed_bytes(request, side);
     if (bytes <= request.limit) {
@@ -283,8 +289,9 @@ Largest find_in_processes(const Request& request) {
   return largest;
 }
 
-// Returns the bytes of one side, measured in this process. The limit is half as
-// large again, so that a step beyond the real one is measured and not retried.
+// Prints the bytes of one side, measured in this process. Its limit is 1.5
+// times the real one, so that a step that needs more than the real limit is
+// measured and not retried.
 int probe(const Request& request, int64_t side) {
   for (const Contender& contender : contenders(request)) {
     if (!request.wants(contender.name)) continue;

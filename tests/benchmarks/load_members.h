@@ -1,9 +1,9 @@
-// Agents and workers that send a coordinator the messages of real ones,
-// thousands in one process, each with a connection of its own
+// Agents and workers that send a coordinator the same messages as real ones.
+// Thousands of them run in one process, each with its own connection
 // (coordinator_load.cpp).
 //
-// Threads: gRPC's and one for timers. Callers must outlive the calls that they
-// have under way.
+// Threads: those of gRPC and one for timers. A caller must outlive its calls
+// that are in progress.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -35,7 +35,7 @@ using Stub = wire::Coordinator::Stub;
 
 inline constexpr int kWorkersOfNode = 8;
 
-// Runs due callbacks in one thread.
+// Runs each callback at its time, in one thread.
 class Timers {
  public:
   Timers() : thread_([this] { run(); }) {}
@@ -82,13 +82,14 @@ struct Load {
   std::string address;
   std::string run_digest;
   std::atomic<int64_t> answers = 0;
-  std::atomic<int64_t> beats = 0;      // sent by agents for their workers
-  std::atomic<int> met = 0;            // in the newest generation
-  std::atomic<int64_t> exchanges = 0;  // with the run's map, of all workers
+  // Heartbeats that agents sent for their workers.
+  std::atomic<int64_t> beats = 0;
+  std::atomic<int> met = 0;  // workers that formed the newest generation
+  std::atomic<int64_t> exchanges = 0;  // of all workers with the run's map
   std::atomic<int> watching = 0;
   std::atomic<int64_t> refusals = 0;
   std::atomic<bool> is_ending = false;
-  std::mutex mutex;  // of one member's changes
+  std::mutex mutex;  // guards changes of one member
   std::string last_refusal;
   Timers timers;
 };
@@ -111,8 +112,8 @@ class Caller {
                                        Response*,
                                        std::function<void(grpc::Status)>);
 
-  // `then` gets the reply; null: the call was refused. A call without a reply
-  // is repeated.
+  // `then` gets the reply, or null if the call was refused. A call without a
+  // reply is repeated.
   template <typename Request, typename Response>
   void call(Method<Request, Response> method, const Request& request,
             milliseconds timeout,
@@ -185,7 +186,8 @@ class LoadWorker final : public Caller {
   const std::string& id() const { return identity_.worker_id; }
   int rank() const { return rank_; }
 
-  // Fills its heartbeat for the agent; false before it is registered.
+  // Fills the worker's heartbeat for the agent. Returns false before the worker
+  // is registered.
   bool beat(wire::WorkerBeat& beat) {
     constexpr int64_t kAgeMs = 100;
     const std::lock_guard lock(mutex_);
@@ -197,7 +199,8 @@ class LoadWorker final : public Caller {
     return true;
   }
 
-  // Its collective failed; it waits for the next generation.
+  // Reports that the worker's collective failed; the worker then waits for the
+  // next generation.
   void complain() {
     wire::ReportFailureRequest request;
     {
@@ -214,7 +217,7 @@ class LoadWorker final : public Caller {
         &Stub::async::ReportFailure, request, kTimeout);
   }
 
-  // As when it gets SIGKILL.
+  // Ends the worker as SIGKILL would.
   void die() {
     kill();
     const std::lock_guard lock(mutex_);
@@ -287,9 +290,10 @@ class LoadWorker final : public Caller {
   }
 
   // --- the generation's keys ------------------------------------------------
-  // The requests of a worker to the run's map until it can train, one after the
-  // other: generation_loop.cpp defines them; tensor_port.h introduces the
-  // ranks. All further information travels between the ranks.
+  // The requests that a worker makes to the run's map until it can train, one
+  // after another: generation_loop.cpp defines them, and with those of
+  // tensor_port.h the ranks find each other. All other information travels
+  // directly between the ranks.
   struct Exchange {
     enum class Kind { kPublish, kLookUp, kGather };
     Kind kind = Kind::kPublish;
@@ -321,13 +325,13 @@ class LoadWorker final : public Caller {
     return all;
   }
 
-  // The mutex is held.
+  // REQUIRES: the mutex is held.
   void meet() {
     ++meeting_;
     exchange(std::make_shared<std::deque<Exchange>>(exchanges()), meeting_);
   }
 
-  // Replies of an earlier generation are ignored.
+  // Makes the next request; replies of an earlier generation are ignored.
   void exchange(const std::shared_ptr<std::deque<Exchange>>& left,
                 int64_t meeting) {
     const std::lock_guard lock(mutex_);
@@ -424,7 +428,7 @@ class LoadAgent final : public Caller {
     });
   }
 
-  // The connection of that worker breaks, and the agent reports its end.
+  // Breaks the connection of the worker, and makes the agent report its exit.
   void lose_worker(int slot) {
     workers_[static_cast<size_t>(slot)]->die();
     wire::ReportExitRequest request;

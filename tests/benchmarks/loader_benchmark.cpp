@@ -1,12 +1,13 @@
-// Mosaic samples a second that loader threads make from a data set.
+// Measures how many mosaic samples per second loader threads make from a data
+// set.
 //
 //   build/bin/benchmark_loader --data DATA.yaml [--img 640] [--samples 400]
 //                              [--threads 1] [--cold]
 //
-// After an epoch, which fills the memory for decoded images (--host-memory-mib;
-// with 1 hardly any is kept); with --cold from the first sample on.
-// tests/benchmarks/loader_ratio.py compares with OpenCV called from Python,
-// packs.py loose files with packs.
+// The measurement begins after an epoch that fills the memory for decoded
+// images (--host-memory-mib; with 1 almost no image is kept), or with --cold at
+// the first sample. tests/benchmarks/loader_ratio.py compares the result with
+// OpenCV called from Python; packs.py compares loose files with packs.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
@@ -67,6 +68,6 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads);
   app.add_flag("--cold", options.cold);
   CLI11_PARSE(app, argc, argv);
-  headroom::kernels::keep_freed_memory();  // as the worker
+  headroom::kernels::keep_freed_memory();  // as the worker does
   return headroom::run(options);
 }

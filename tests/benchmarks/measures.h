@@ -30,7 +30,7 @@ double seconds_of(const Work& work) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Measurements that were made in turns: a pair gives a ratio.
+// Measurements of two programs that took turns; each pair gives a ratio.
 struct Pairs {
   std::vector<double> first, second;  // seconds
 

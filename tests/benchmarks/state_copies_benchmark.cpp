@@ -1,13 +1,14 @@
-// The cost of a rank's copy of its state for its buddy after each commit, which
-// ZeRO and pipelines make and ZeRO 0 does not: milliseconds of the host that
-// the step waits for, and bytes.
+// Measures the cost of the copy of its state that a rank makes for its buddy
+// after each commit: the milliseconds for which the step makes the host wait,
+// and the bytes. ZeRO and pipelines need this copy, ZeRO 0 does not.
 //
 //   benchmark_state_copies [--device 0,0] [--cfg yolov5s] [--img 640]
 //                          [--batch 16] [--precision bf16] [--steps 10]
 //                          [--zero 0,1]
 //
-// Two ranks as processes, each on its device of the list, over NCCL and, for
-// the host, Gloo: two may share one. A line of JSON for each stage of ZeRO.
+// The two ranks are processes, each on its own device of the list. They use
+// NCCL for the devices and Gloo for the host. Two ranks may share a device.
+// Prints a line of JSON for each stage of ZeRO.
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
@@ -47,7 +48,7 @@ nlohmann::ordered_json measure(const configs::RunConfig& config, int steps,
   RankTraining training(config, plan_of_synthetic_run(config), world,
                         /*more_boxes_per_image=*/0, device);
   training.keep_batch();
-  // As in a run: a state that its peers hold as well needs no copies.
+  // As in a run, no copies are made if the peers hold the same state.
   std::unique_ptr<checkpoint::PeerReplicas> buddies;
   if (config.zero_stage > 0) {
     buddies = std::make_unique<checkpoint::PeerReplicas>(world, /*shift=*/1);

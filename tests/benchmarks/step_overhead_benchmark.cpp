@@ -1,18 +1,19 @@
-// The cost of splitting, step by step: two trainings alternate in one group of
-// two processes of one host, and each pair gives a ratio; the median counts.
+// Measures the cost of splitting. In one group of two processes on one host,
+// two trainings take turns step by step; each pair of steps gives a ratio of
+// times, and the median of these ratios is the result.
 //
-//   data       data 2, gradients reduced while backward runs, over the same
-//              share without any communication: at most 1.06
-//   recompute  activations recomputed over kept: at most 1.4
+//   data       data 2 with gradients reduced while backward runs, compared with
+//              the same share of the batch without communication: at most 1.06
+//   recompute  recomputed activations compared with kept ones: at most 1.4
 //
-// Both processes start a step together and the slower one's time counts, on
-// both sides: with communication neither can be ahead, and a process slowed
-// down by the machine must not count for one side only. The order changes from
-// pair to pair.
+// For both trainings, the processes start a step together and the time of the
+// slower one counts. The training with communication cannot run ahead on one
+// process, and a process that the machine slows down must slow down both times.
+// The order changes from pair to pair.
 //
 //   benchmark_step_overhead [PAIRS [IMAGE_SIZE [IMAGES_PER_PROCESS [MODEL]]]]
 //
-// Exits with 1 when a bound is missed. To be run on a quiet machine.
+// Exits with 1 if a bound is exceeded. Run it on a quiet machine.
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,7 +44,8 @@ configs::RunConfig config_of(const Request& request, int processes) {
   configs::RunConfig config = synthetic_config(
       request.model, request.image_size, request.images * processes,
       "data=" + std::to_string(processes));
-  // Groups stay on a rank, so that both sides compute the same.
+  // Batch-norm groups stay within a rank, so that both trainings compute the
+  // same.
   config.batch_norm_group_size = request.images;
   return config;
 }

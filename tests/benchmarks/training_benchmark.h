@@ -23,7 +23,7 @@
 
 namespace headroom {
 
-// The allocators and hooks of a worker. Call it first in main().
+// Installs the allocators and hooks of a worker. Call it first in main().
 inline void become_worker() {
   kernels::keep_freed_memory();
   activations::CountingAllocator::install();
@@ -43,7 +43,7 @@ inline configs::RunConfig synthetic_config(const std::string& model,
   return config;
 }
 
-// --precision of `config`; bf16 without it.
+// Adds --precision, which sets `config`; the default is bf16.
 inline void add_precision(CLI::App& app, configs::RunConfig& config) {
   const auto set = [&config](const std::string& precision) {
     configs::set_from_text(config, *configs::find_key("precision"), precision);
@@ -52,7 +52,7 @@ inline void add_precision(CLI::App& app, configs::RunConfig& config) {
   app.add_option_function<std::string>("--precision", set);
 }
 
-// --cfg and --img of `config`.
+// Adds --cfg and --img, which set `config`.
 inline void add_network(CLI::App& app, configs::RunConfig& config) {
   app.add_option("--cfg", config.cfg);
   app.add_option_function<int64_t>("--img", [&config](int64_t size) {
@@ -81,7 +81,8 @@ inline void synchronize(const devices::ComputeDevice& device) {
     c10::impl::getDeviceGuardImpl(place.type())
         ->synchronizeDevice(place.index());
   } else {
-    at::ones({1}, device.options(at::kFloat)).cpu();  // after all before it
+    // Its copy waits for all earlier work.
+    at::ones({1}, device.options(at::kFloat)).cpu();
   }
 }
 

@@ -19,7 +19,7 @@ std::string refusal(const std::string& command, const std::string& spelling) {
       [&] { answer_unknown_flag(command, spelling, {"--coordinator"}); });
 }
 
-// Whether people may give it.
+// Returns whether a user may pass the flag.
 bool is_taken(const std::string& command, const std::string& spelling) {
   const Option* const option = find_option(command, spelling);
   return option != nullptr && !option->is_internal;
@@ -38,8 +38,8 @@ TEST(AbsentFlags, NoneIsAFlagAndEachGivesTheReason) {
   EXPECT_TRUE(absent_flags("tile").empty());
 }
 
-// The flags of YOLOv5's programs, and those of its older versions, are accepted
-// or answered.
+// Every flag of YOLOv5's programs, including those of older versions, is either
+// accepted or refused with an answer.
 TEST(AbsentFlags, EveryPublishedFlagHasAnAnswer) {
   const std::map<std::string, std::vector<std::string>> older = {
       {"train",

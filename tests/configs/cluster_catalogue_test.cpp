@@ -83,7 +83,7 @@ TEST(ClusterCatalogue, CardsAreFoundHoweverTheirNameIsWritten) {
     EXPECT_EQ(find_card(name).name, "RTX 4090") << name;
   }
   EXPECT_EQ(find_card("Tesla T4").compute_capability, 75);
-  // Each is found by its own name: no two are read as one.
+  // Each name finds its own card, so no two names are read as the same card.
   for (const Instance& card : card_catalogue()) {
     EXPECT_EQ(&find_card(card.name), &card) << card.name;
   }

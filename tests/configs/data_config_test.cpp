@@ -31,7 +31,7 @@ class DataConfigTest : public ::testing::Test {
     return load_data_config(folder_.write(name, text));
   }
 
-  // The refusal with this test's folder removed from it.
+  // The text of the refusal, without the path of this test's folder.
   std::string refusal(const std::string& text,
                       const std::string& name = "set/data.yaml") {
     std::string said = testing::refusal_of([&] { load(text, name); });
@@ -86,7 +86,8 @@ TEST_F(DataConfigTest, RoboflowForm) {
 }
 
 TEST_F(DataConfigTest, TheWrittenPlaceComesBeforeTheFallback) {
-  folder_.folder("train/images");  // ../train/images of robo/data.yaml
+  // This is ../train/images seen from robo/data.yaml.
+  folder_.folder("train/images");
   folder_.folder("robo/train/images");
   const DataConfig config =
       load("train: ../train/images\nval: ../train/images\nnames: [a]\n",
@@ -215,7 +216,7 @@ TEST_F(DataConfigTest, ClassNamesAreUtf8) {
   const std::string head = "path: .\n" + kSplits;
   EXPECT_EQ(load(head + "names: [caf\xc3\xa9, \xe7\x8c\xab]\n").names.size(),
             2u);
-  // Latin-1, cut short, overlong, a surrogate.
+  // Latin-1, a truncated sequence, an overlong one, and a surrogate.
   for (const char* name : {"caf\xe9", "\xe7\x8c", "\xc0\xaf", "\xed\xa0\x80"}) {
     EXPECT_EQ(refusal(head + "names: [a, '" + name + "']\n"),
               "[data] set/data.yaml: the name of class 1 is not UTF-8: save "

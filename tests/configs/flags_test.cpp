@@ -26,7 +26,8 @@ TEST(Flags, EachSetsKnownKeysAndSwitchesAreSwitches) {
   EXPECT_EQ(find_flag("--img-sz"), nullptr);
 }
 
-// The help prints a heading wherever the group changes: each once.
+// The help prints a heading whenever the group changes, so the flags of a group
+// must follow each other for each heading to be printed once.
 TEST(Flags, FlagsOfAGroupStandTogether) {
   std::set<std::string> seen;
   std::string group;
@@ -75,8 +76,8 @@ TEST(Flags, LaterSourcesWin) {
   const std::string run = folder.write(
       "run.yaml",
       "epochs: 7\nseed: 7\nhyp:\n  lr0: 0.7\n  cls: 0.7\n  lrf: 0.7\n");
-  // Sources in any order: --config is applied first, then --hyp, then the rest
-  // in order.
+  // The order of the flags does not matter: --config is applied first, then
+  // --hyp, then the rest in order.
   const RunConfig config =
       run_config_from_flags("train", {{"--set", {"hyp.box=0.1"}},
                                       {"--epochs", {"8"}},
@@ -98,7 +99,7 @@ TEST(Flags, ARunFileMayNameItsHyperparameters) {
       "run.yaml", "hyp_file: no-augmentation\nhyp: {mosaic: 0.5, lr0: 0.7}\n");
   const RunConfig config =
       run_config_from_flags("train", {{"--config", {run}}});
-  EXPECT_EQ(config.hyp.mosaic, 0.5);  // its own entries win
+  EXPECT_EQ(config.hyp.mosaic, 0.5);  // the file's own entries have priority
   EXPECT_EQ(config.hyp.lr0, 0.7);
   EXPECT_EQ(config.hyp.fliplr, 0);
   EXPECT_EQ(config.hyp_file, "no-augmentation");
@@ -108,7 +109,7 @@ TEST(Flags, ARunFileMayNameItsHyperparameters) {
             Hyperparameters());
 }
 
-// The file that a run writes requests the same run again.
+// A run file written by a run requests the same run when it is read.
 TEST(Flags, AWrittenRunFileReadsBack) {
   const testing::TemporaryFolder folder;
   const RunConfig config =
@@ -145,7 +146,7 @@ TEST(Flags, ThatChangeARunAreThoseOfTheKeysThatDiffer) {
   before.layout = plan::ParallelLayout{.data_parallel_size = 2};
   after.global_batch_size = 8;
   after.image_height = after.image_width = 320;
-  after.epochs = 7;  // not among the keys
+  after.epochs = 7;  // is not one of the keys
   const std::vector<std::string> keys = {"layout", "image_height",
                                          "global_batch_size", "zero_stage"};
   std::vector<FlagUse> uses = changed_flags(before, after, keys);

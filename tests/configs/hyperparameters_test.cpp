@@ -26,7 +26,7 @@ TEST(Hyperparameters, ShippedSets) {
   load_hyperparameters(config, "scratch-high.yaml");
   EXPECT_EQ(config.hyp.mixup, 0.1);
   EXPECT_EQ(config.hyp.copy_paste, 0.1);
-  load_hyperparameters(config, "hyp.VOC.yaml");  // as YOLOv5 names it
+  load_hyperparameters(config, "hyp.VOC.yaml");  // the file's name in YOLOv5
   EXPECT_EQ(config.hyp.anchors, 3.412);
   EXPECT_EQ(config.hyp.momentum, 0.74832);
 }
@@ -70,7 +70,7 @@ TEST(Hyperparameters, ShippedSetsArePublished) {
     for (const Option& option : run_options()) {
       if (!option.key.starts_with("hyp.")) continue;
       const std::string key = option.key.substr(4);
-      // A value that YOLOv5 does not have stays unchanged.
+      // A value that YOLOv5 does not have must keep its default.
       EXPECT_EQ(number_of(config, option),
                 values.value(key, number_of(RunConfig(), option)))
           << name << " " << key;

@@ -17,7 +17,7 @@ LoaderShape small_shape() {
 }
 constexpr int64_t kPicture = 100 * 100 * 3;
 
-// A source picture, a canvas of twice the sides, and the sample.
+// A thread holds a source picture, a canvas of twice the sides, and the sample.
 TEST(LoaderMemory, ItemsOfAMosaic) {
   const LoaderBudget budget = loader_budget(small_shape(), {}, 0);
   EXPECT_EQ(budget.thread_bytes, (1 + 4 + 1) * kPicture);
@@ -45,7 +45,7 @@ TEST(LoaderMemory, SixteenBitsAreTwiceTheBytes) {
   EXPECT_GT(loader_budget(shape, {}, 0).batch_bytes, 4 * 2 * 2 * kPicture);
 }
 
-// One picture made of all its tiles, besides.
+// Copy-paste needs one more picture, which is made of all tiles.
 TEST(LoaderMemory, CopyPasteTakesACanvas) {
   Hyperparameters hyp;
   hyp.copy_paste = 0.1;
@@ -59,7 +59,7 @@ TEST(LoaderMemory, CopyPasteTakesACanvas) {
   EXPECT_EQ(loader_budget(rect, hyp, 0).thread_bytes, 2 * kPicture);
 }
 
-// Two mosaics are held until they are mixed.
+// Both mosaics are held in memory until they are mixed.
 TEST(LoaderMemory, MixupTakesTheTilesOfBoth) {
   Hyperparameters hyp;
   hyp.mixup = 0.1;
@@ -70,7 +70,7 @@ TEST(LoaderMemory, MixupTakesTheTilesOfBoth) {
             (1 + 2 * 4 + 4 + 2) * kPicture);
 }
 
-// Twice the pixels of each sample, and its recipe.
+// A packed sample needs twice its pixels and the memory of its recipe.
 TEST(LoaderMemory, PackedSamplesTakeTheirRoom) {
   LoaderShape shape = small_shape();
   shape.packs = true;

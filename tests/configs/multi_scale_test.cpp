@@ -21,7 +21,7 @@ TEST(MultiScale, EveryMultipleOfTheStrideFromHalfToOneAndAHalf) {
   EXPECT_EQ(sides(128, 32), (std::vector<int64_t>{64, 96, 128, 160, 192}));
   // 0.5 and 1.5 times 96 are 48 and 144.
   EXPECT_EQ(sides(96, 32), (std::vector<int64_t>{64, 96, 128}));
-  EXPECT_EQ(sides(64, 32), (std::vector<int64_t>{64, 96}));  // not one stride
+  EXPECT_EQ(sides(64, 32), (std::vector<int64_t>{64, 96}));  // never one stride
   EXPECT_EQ(sides(128, 64), (std::vector<int64_t>{128, 192}));
   EXPECT_EQ(sides(640, 32).front(), 320);
   EXPECT_EQ(sides(640, 32).back(), 960);
@@ -31,7 +31,8 @@ TEST(MultiScale, EveryMultipleOfTheStrideFromHalfToOneAndAHalf) {
 TEST(MultiScale, TheOtherSideFollows) {
   const InputSize wide{384, 640};
   EXPECT_EQ(input_size(wide, 32, 0), (InputSize{192, 320}));
-  EXPECT_EQ(input_size(wide, 32, 1), (InputSize{224, 352}));  // 211.2
+  // Rounded up from 211.2.
+  EXPECT_EQ(input_size(wide, 32, 1), (InputSize{224, 352}));
   EXPECT_EQ(input_size(wide, 32, 10), wide);
   EXPECT_EQ(input_size(wide, 32, 20), (InputSize{576, 960}));
   EXPECT_EQ(input_size({64, 640}, 32, 0), (InputSize{64, 320}));

@@ -25,8 +25,8 @@ TEST(Options, KeysAreUniqueWordsAndEachIsExplained) {
   EXPECT_EQ(find_key("lr0"), nullptr);
 }
 
-// A member without a row would be lost on its way to the workers: between the
-// members that have one there may be nothing but padding.
+// A member without a row in the table would get lost on its way to the workers.
+// So there may be only padding between the members that have a row.
 TEST(Options, EveryMemberHasARow) {
   struct Extent {
     size_t begin, size, alignment;
@@ -52,9 +52,9 @@ TEST(Options, EveryMemberHasARow) {
   for (const Option& option : run_options()) {
     members.push_back(std::visit(extent_of, option.member));
   }
-  // The coordinator reads it from the plan of a resumed run.
+  // No row: the coordinator reads this from the plan of a resumed run.
   members.push_back(extent_of(&RunConfig::batch_norm_rule));
-  // A run measures it.
+  // No row: a run measures this.
   members.push_back(extent_of(&RunConfig::network));
   std::sort(members.begin(), members.end(),
             [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
@@ -133,7 +133,7 @@ TEST(Options, ADeclarationHasNamesAndAValue) {
   EXPECT_TRUE(option("RUN.YAML", {}, "").names.empty());
 }
 
-// A flag of a command has one meaning there, and the help explains each.
+// A command has only one flag of a name, and the help explains each flag.
 TEST(Options, OfACommandHaveDistinctNamesAndAdvice) {
   std::set<std::string> seen;
   for (const auto* options : {&run_options(), &command_options()}) {

@@ -82,10 +82,10 @@ TEST(CheckRunConfig, EveryRangeHasTwoEnds) {
 
 struct Refused {
   void (*change)(RunConfig&);
-  std::string text;  // after "[config] "
+  std::string text;  // the message after "[config] "
 };
 
-// What `change` makes of a good run is refused with these words.
+// A good run that `change` has made bad is refused with this text.
 class RefusedConfig : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(RefusedConfig, InOneLineWithTheRemedy) {
@@ -304,7 +304,7 @@ TEST(CheckRunConfig, WhatGoesTogetherIsAccepted) {
            }),
            Change([](RunConfig& c) { c.random_crop = true; }),
            Change(tile),
-           // An automatic device may become a card.
+           // An automatic device may turn out to be a card.
            Change([](RunConfig& c) { c.cuda_graphs = c.tf32 = true; }),
            Change([](RunConfig& c) {
              c.tf32 = c.deterministic = true;

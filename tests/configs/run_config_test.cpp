@@ -17,7 +17,7 @@ std::string set_refusal(const std::string& key, const std::string& value) {
   return testing::refusal_of([&] { set_value(config, key, value); });
 }
 
-// A value that is not the default, and hard to keep.
+// A value that is not the default and that is easily changed by a conversion.
 std::string unusual_value(const Option& option) {
   if (!option.choices.empty()) return option.choices.back();
   const std::string type = type_name(option);
@@ -29,7 +29,7 @@ std::string unusual_value(const Option& option) {
   if (option.key == "layout") return "data=2,spatial=3";
   if (type == "text") return "\x01 # 'a': \"b\\c\" \xC3\xA9 ~ [1]\n2";
   if (type == "a whole number of at least 0") return "18446744073709551615";
-  return "9007199254740993";  // not a double
+  return "9007199254740993";  // a double cannot represent this number
 }
 
 TEST(RunConfig, EveryKeySurvivesYaml) {

@@ -1,9 +1,10 @@
-// Anchors found from the boxes are part of a run's definition: the same on
-// every rank and under every layout, in the weights, after --resume, and in
-// runs fine-tuned from those weights.
+// Anchors that are found from the boxes are part of a run's definition: they
+// are the same on every rank and under every layout, are stored in the weights,
+// stay the same after --resume, and are taken over by runs that fine-tune these
+// weights.
 //
-// Real processes. The drawn shapes fit the shipped anchors; with a threshold of
-// 1.3 instead of 4 they do not.
+// The tests run real processes. The drawn shapes fit the shipped anchors at the
+// usual threshold of 4, but not at the threshold of 1.3 that is used here.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -57,7 +58,7 @@ std::vector<float> stored_anchors(const fs::path& file) {
   return values;
 }
 
-// "1,2 3,4; 5,6 ..." in cells of strides 8, 16, 32.
+// Converts "1,2 3,4; 5,6 ..." to cells of strides 8, 16 and 32.
 std::vector<float> in_cells(const std::string& anchors) {
   std::vector<float> cells;
   double stride = 8;
@@ -103,7 +104,7 @@ TEST(AutoAnchor, IsTheSameUnderEveryLayout) {
     expect_equivalent(one, other);
     EXPECT_EQ(value_of(folder / name, "anchors"), anchors);
   }
-  // Without them it would be another run.
+  // Without the found anchors the losses are different.
   const auto kept =
       train_in(folder / "kept", command, joined(steps, {"--noautoanchor"}));
   EXPECT_EQ(value_of(folder / "kept", "anchors"), "");
@@ -134,7 +135,8 @@ TEST(AutoAnchor, ResumesBitForBitAndGoesWithTheWeights) {
   const fs::path weights = folder / "parts" / kRun / "weights/last.safetensors";
   EXPECT_EQ(stored_anchors(weights), in_cells(anchors));
 
-  // The committed steps were trained with them.
+  // The anchors cannot change on resume, since the committed steps were trained
+  // with them.
   const ProgramResult refused =
       run_program({program("headroom"), "train", "--resume",
                    (folder / "parts" / kRun).string(), "--epochs", "3", "--set",
@@ -144,8 +146,8 @@ TEST(AutoAnchor, ResumesBitForBitAndGoesWithTheWeights) {
   EXPECT_NE(refused.err.find("anchors was " + anchors), std::string::npos)
       << refused.err;
 
-  // Weights without --cfg bring their anchors along; with --cfg those of the
-  // model file count.
+  // Weights that are given without --cfg bring their anchors along; with --cfg,
+  // the anchors of the model file are used.
   auto tune = train_shapes("8", {"--epochs", "1", "--noval", "--max-steps", "1",
                                  "--noautoanchor", "--weights", weights});
   const auto with_cfg = tune;

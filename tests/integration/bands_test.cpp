@@ -1,8 +1,9 @@
 // A model of five bands (ch: 5) on TIFFs of five bands, from training to
-// export: the layout changes nothing, a resumed run is the whole one, and
-// unsupported features are refused or skipped by name.
+// export: the layout changes nothing, a resumed run equals an uninterrupted
+// one, and unsupported features are refused or skipped by name.
 //
-// Real processes, drawn images. Only the last two bands tell the classes apart.
+// The tests run real processes on drawn images. Only the last two bands show
+// the difference between the classes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,8 +23,8 @@ using ::testing::HasSubstr;
 constexpr int kSide = 128, kBands = 5, kTrain = 12, kVal = 4;
 constexpr const char* kRun = "runs/train/exp";
 
-// Writes an uncompressed TIFF in one strip, bands side by side, without the
-// project's writer.
+// Writes an uncompressed TIFF with one strip and interleaved bands, without
+// using the project's writer.
 void write_tiff(const fs::path& file, const std::string& samples, int side,
                 int bands) {
   constexpr uint16_t kShort = 3, kLong = 4;
@@ -63,7 +64,7 @@ void write_tiff(const fs::path& file, const std::string& samples, int side,
   std::ofstream(file, std::ios::binary) << bytes;
 }
 
-// Two rectangles, one of each class, on a pattern.
+// Draws two rectangles, one of each class, on a pattern.
 void write_image(const fs::path& folder, const std::string& split, int index) {
   struct Box {
     int x, y, w, h;
@@ -239,7 +240,8 @@ TEST_F(BandRuns, ValDetectAndExportTakeItsWeights) {
       folder_);
   EXPECT_EQ(tuned.exit_code, 0) << tuned.err;
 
-  // A table beside it may be the user's own file.
+  // A model table beside the weights may be the user's own file, so it is not
+  // overwritten.
   const auto prune_again = [&] {
     return run_program(
         {program("headroom"), "prune", "--weights", weights(), "--share", "0.2",
@@ -280,7 +282,7 @@ TEST_F(BandRuns, OtherNumbersOfBandsAreRefusedOrLeftOut) {
       colours.err,
       HasSubstr("0.tif: unreadable image (5 bands, but the model's ch is "
                 "3 or 1: use a model with ch: 5, or images of colours)"));
-  // One image of other bands among the others.
+  // One image has another number of bands than the others.
   const fs::path mixed = folder_ / "mixed";
   fs::create_directories(mixed);
   fs::copy(folder_ / "images", mixed / "images", fs::copy_options::recursive);
@@ -300,8 +302,8 @@ TEST_F(BandRuns, OtherNumbersOfBandsAreRefusedOrLeftOut) {
                 "image and its boxes left out\n"));
 }
 
-// All tensors except the first convolution are taken, here from the model of
-// bands for one of colours.
+// All tensors but those of the first convolution are taken over, here from the
+// model of five bands for a model of colour images.
 TEST_F(BandRuns, WeightsOfAnotherNumberOfBandsAreTakenWhereTheyFit) {
   const fs::path where = folder_ / "transfer";
   fs::create_directories(where);

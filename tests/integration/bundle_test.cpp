@@ -1,6 +1,6 @@
-// The bundle on a machine that has only the C and C++ libraries and LibTorch:
-// unpacked in an empty folder, under a file system that hides all other
-// libraries.
+// Runs the bundle as on a machine that has only the C and C++ libraries and
+// LibTorch: it is unpacked in an empty folder, and a mounted folder hides all
+// other libraries of the system.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -31,8 +31,8 @@ ProgramResult pack(const fs::path& out, const std::vector<std::string>& more) {
   return run_program(command, out.parent_path());
 }
 
-// Mounts a folder that holds only the system libraries that a bundle may use
-// over the system's library folder.
+// Mounts a folder over the system's library folder. It has only the system
+// libraries that a bundle may use.
 const std::string kHideLibraries = R"sh(
 set -eu
 machine="$(dirname "$(readlink -f "$(ldd /bin/sh | awk '/libc.so/{print $3}')")")"
@@ -50,8 +50,8 @@ exec env -i PATH=/usr/bin:/bin HEADROOM_LIBTORCH="$root" "$@"
 
 class Bundle : public ::testing::Test {
  protected:
-  // Runs a program of the unpacked bundle in `folder`, with its libraries and
-  // LibTorch alone.
+  // Runs a program of the unpacked bundle in `folder` with only its own
+  // libraries and LibTorch.
   ProgramResult run_alone(const fs::path& folder,
                           std::vector<std::string> command) {
     fs::remove_all(folder / "only");
@@ -94,7 +94,8 @@ TEST_F(Bundle, RunsWhereThereIsOnlyLibTorch) {
                        "ask/run.yaml", "--run-directory", "run"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
 
-  // The programs as built, with all libraries of this machine.
+  // Compares with the programs as built, which use all libraries of this
+  // machine.
   const ProgramResult built =
       run_program({program("headroom-worker"), "--standalone", "ask/run.yaml",
                    "--run-directory", "built"},
@@ -109,7 +110,8 @@ TEST_F(Bundle, RunsWhereThereIsOnlyLibTorch) {
     EXPECT_EQ(one[step].at("grad_norm"), other[step].at("grad_norm"));
   }
 
-  // Its coordinator, agent and workers too.
+  // `headroom train` starts its coordinator, agent and workers from the bundle
+  // too.
   const ProgramResult trained = run_alone(
       away, {"headroom/bin/headroom", "train", "--cfg", "yolov5n", "--img",
              "64", "--batch", "4", "--processes", "2", "--threads", "1",

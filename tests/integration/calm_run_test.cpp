@@ -1,7 +1,7 @@
-// Layout invariance over a long run: with calm hyper-parameters 150 steps of
-// yolov5n in float64, ranks as threads, stay within 1e-6 of one process, and so
-// does every tensor of weights, moments, statistics and averages at the end, in
-// relative L2.
+// Layout invariance over a long run. With calm hyper-parameters, 150 steps of
+// yolov5n in float64, with ranks as threads, stay within 1e-6 of one process.
+// At the end, every tensor of weights, moments, statistics and averages is
+// within 1e-6 in relative L2 too.
 //
 // The suite named Slow runs with the label `slow`.
 #include <ATen/ops/linalg_vector_norm.h>
@@ -27,7 +27,7 @@ LayoutRunOptions calm_options() {
   return options;
 }
 
-// One process by optimizer, computed once.
+// The run of one process with each optimizer, made once.
 const LayoutRun& one_process(configs::OptimizerKind optimizer) {
   static std::map<configs::OptimizerKind, LayoutRun> runs;
   LayoutRun& run = runs[optimizer];

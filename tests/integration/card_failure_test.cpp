@@ -1,6 +1,7 @@
-// A card fails for its process, on test devices and a stand-in for NCCL: the
-// run loses one worker and one step, as after a SIGKILL; a card that fails
-// twice is left out; when the last card fails, the run ends with a remedy.
+// Failures of a process's card, on test devices and with a replacement for
+// NCCL. The run loses one worker and one step, as after a SIGKILL; a card that
+// fails twice is left out; when the last card fails, the run ends with a
+// remedy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +60,7 @@ const std::vector<Json>& one_process(const Words& more) {
   static std::map<Words, std::vector<Json>> runs;
   auto& steps = runs[more];
   if (steps.empty()) {
-    // Not in the test's own folder, which has the other run.
+    // The test's own folder contains the other run.
     const fs::path folder =
         fs::path(HEADROOM_BUILD_DIR) / "tests/runs/CardFailuresOneProcess";
     fs::remove_all(folder);
@@ -68,7 +69,7 @@ const std::vector<Json>& one_process(const Words& more) {
   return steps;
 }
 
-// Every step occurs once, with the losses of an undisturbed run.
+// Expects that every step occurs once, with the losses of an undisturbed run.
 void expect_calm_results(const fs::path& folder, const Words& for_one = {}) {
   const std::vector<Json> steps = steps_so_far(folder);
   const std::vector<Json>& expected = one_process(for_one);
@@ -99,8 +100,8 @@ TEST_P(CardFailure, CostsAWorkerAndAStep) {
           {"--inject", fault_at("device_error", cell.rank, kStep, cell.phase)}),
       folder);
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  // A rank that waits for the peer with the failed card does not wait for the
-  // time limit of a collective.
+  // A rank that waits for the peer with the failed card must be released before
+  // the time limit of a collective.
   EXPECT_LT(result.seconds, 60) << result.err;
   expect_calm_results(folder, cell.for_one_process);
   const std::vector<Json> failures = events_named(folder, "card_failure");
@@ -146,7 +147,8 @@ std::vector<Cell> all_cells() {
   add(cells(zero(3), "zero_3"));
   add(cells({"--layout", "spatial=2"}, "spatial"));
   std::vector<Cell> stages = cells({"--layout", "pipeline=2"}, "pipeline");
-  // Pipeline stages only send each other messages: there is no sum to fail.
+  // Pipeline stages only send messages to each other, so no collective can
+  // fail.
   std::erase_if(stages,
                 [](const Cell& cell) { return cell.phase == "collective"; });
   add(stages);
@@ -161,7 +163,8 @@ std::vector<Cell> quick_cells() {
     const bool is_quick = cell.phase == "forward" || cell.phase == "collective";
     if (cell.rank == 1 && is_quick) quick.push_back(cell);
   }
-  // Rows of an image do not go through NCCL, whose sums block here.
+  // The rows that spatial ranks exchange do not go through NCCL, whose sums are
+  // blocked here.
   quick.push_back(cells({"--layout", "spatial=2"}, "spatial").back());
   return quick;
 }
@@ -240,7 +243,7 @@ TEST(CardFailures, TheRunEndsWithARemedyWhenTheLastCardFails) {
     }
     EXPECT_EQ(events_named(folder, "run_over").back().at("exit_code"), 5);
   }
-  // The command that the message gives works, here on the CPU.
+  // The resume command in the message works, here on the CPU.
   const ProgramResult resumed =
       run_program({program("headroom"), "train", "--resume",
                    run_directory(folder).string(), "--device", "cpu"},
@@ -275,7 +278,7 @@ TEST(CardFailures, ACascadeOfFailuresIsOneEventAndCountsAgainstOneCard) {
   EXPECT_EQ(events_named(folder, "generation").back().at("world_size"), 4);
 }
 
-// The cards after it have other numbers from then on.
+// After that, the cards behind the missing one have other numbers.
 TEST(CardFailures, ACardThatTheDriverNoLongerListsIsLeftOut) {
   const Variable devices = test_devices();
   const fs::path folder = fresh_folder();

@@ -1,5 +1,5 @@
-// One data set in three formats trains the same; verify names its faults, and
-// headroom's exit codes are the worker's.
+// A data set gives the same training in each of three formats; verify names its
+// faults; headroom returns the worker's exit codes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// headroom detect, killed again and again: with --resume it continues where it
-// ended, processes nothing twice, and writes the files of an undisturbed run.
+// headroom detect is killed many times. With --resume it continues where it was
+// killed, processes no image or tile twice, and writes the same files as an
+// undisturbed run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -38,7 +39,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Files = std::map<std::string, std::string>;
 
-// Signals grow from layer to layer, so that pixels decide.
+// Writes weights with which signals grow from layer to layer, so that the
+// pixels have a visible effect on the boxes.
 void write_weights(const fs::path& file) {
   const layers::ModelTable table = layers::load_model_table("yolov5n");
   model::LayerGraph model(table, 2, at::kFloat, 0);
@@ -57,7 +59,7 @@ Geotiff map_at(int column, int row) {
           .options = {"TILED=YES", "BLOCKXSIZE=256", "BLOCKYSIZE=256"}};
 }
 
-// The records of a journal; the last may be torn.
+// The complete records of a journal; an incomplete one at the end is left out.
 std::vector<std::string> whole_records(const std::string& journal) {
   std::vector<std::string> records;
   if (journal.size() < 20) return records;
@@ -71,7 +73,8 @@ std::vector<std::string> whole_records(const std::string& journal) {
   return records;
 }
 
-// Frames around records, after a header of that text.
+// A journal with a header of the given text, and with frames around the
+// records.
 std::string journal_with(const std::string& text,
                          const std::vector<std::string>& records) {
   uint32_t crc = crc32c(text);
@@ -150,7 +153,8 @@ class DetectResume : public ::testing::Test {
     }
     return {};
   }
-  // Starts the command and kills it once `is_time`. False if it ended before.
+  // Starts the command and kills it once `is_time` returns true. Returns false
+  // if it ended before.
   template <typename IsTime>
   bool kill_when(const std::vector<std::string>& command,
                  const IsTime& is_time) {
@@ -167,13 +171,13 @@ class DetectResume : public ::testing::Test {
     const auto size = fs::file_size(journal_of(name), none);
     return none ? 0 : size;
   }
-  // Kills the run whenever its journal has grown by so many bytes, and resumes
-  // it, until it ends. Returns the number of kills.
+  // Kills and resumes the run each time its journal has grown by `growth`
+  // bytes, until the run ends. Returns the number of kills.
   int kill_again_and_again(const std::string& name,
                            const std::vector<std::string>& more, size_t growth);
 
   const fs::path folder_ = fresh_folder();
-  int64_t peak_kib_ = 0;  // the workers' that were killed
+  int64_t peak_kib_ = 0;  // the largest of all killed workers
 };
 
 int DetectResume::kill_again_and_again(const std::string& name,
@@ -186,12 +190,12 @@ int DetectResume::kill_again_and_again(const std::string& name,
   while (kill_when(command, [&] { return journal_size(name) >= next; })) {
     const std::string journal = text_of(journal_of(name));
     const std::vector<std::string> after = whole_records(journal);
-    // Nothing was processed again: all processing is recorded.
+    // No image or tile is processed again, since each one is recorded.
     EXPECT_GT(after.size(), before.size());
     EXPECT_TRUE(std::ranges::equal(
         before, std::span(after).first(std::min(before.size(), after.size()))));
     if (kills > 0) {
-      std::map<char, int> counts;  // by the kinds of DetectionJournal
+      std::map<char, int> counts;  // by the kind of record in DetectionJournal
       for (const std::string& record : before) ++counts[record.front()];
       EXPECT_THAT(
           text_of(folder_ / "stderr.txt"),
@@ -222,7 +226,7 @@ const std::vector<std::string> kTiles = {
     "--tile",     "64",          "--tile-overlap", "0.25",
     "--save-txt", "--save-conf", "--save-crop"};
 
-// A mosaic of four maps, a plain image, a video.
+// The input is a mosaic of four maps, a plain image and a video.
 class SmallDetectResume : public DetectResume {
  protected:
   void SetUp() override {
@@ -237,7 +241,7 @@ class SmallDetectResume : public DetectResume {
     ASSERT_TRUE(journal_of("calm").empty());
   }
 
-  // One of two by two maps, moved by so many pixels to the east.
+  // Writes one of two by two maps, moved by `moved` pixels to the east.
   void write_map(int number, int moved) const {
     constexpr int kSide = 192;
     const cv::Mat whole = test_picture(2 * kSide, 2 * kSide, 1);
@@ -247,7 +251,7 @@ class SmallDetectResume : public DetectResume {
                   map_at(corner.x + moved, corner.y));
   }
 
-  // At least four tiles on seams were processed.
+  // Kills the run once at least four tiles on seams have been processed.
   bool kill_at_seams() {
     return kill_when(detect("killed", kTiles), [&] {
       const auto records = whole_records(text_of(journal_of("killed")));
@@ -359,7 +363,7 @@ TEST_F(SmallDetectResume, OtherOptionsAreRefusedAndTheCommandIsNamed) {
   EXPECT_FALSE(journal_of("killed").empty());
 }
 
-// The pattern matches its results, too.
+// The input pattern matches the run's own results too.
 TEST_F(SmallDetectResume, ItsOwnPicturesAreNoSources) {
   std::vector<std::string> command =
       detect("killed", joined(kTiles, {"--exist-ok"}));
@@ -394,13 +398,14 @@ TEST_F(SmallDetectResume, UnreadableSourcesAreRetriedBeforeTheFollowingOnes) {
   expect_same(calm_, files_of("killed"));
 }
 
-// The tiles on seams that were already processed then lie elsewhere.
+// After the map has moved, the tiles on seams that were already processed are
+// at other places.
 TEST_F(SmallDetectResume, AMovedMapGivesOtherSeams) {
   ASSERT_TRUE(kill_at_seams());
   const auto records = whole_records(text_of(journal_of("killed")));
   const auto tiles = std::ranges::count_if(
       records, [](const std::string& one) { return one.front() == 0; });
-  // Its path, size and date do not change.
+  // The file keeps its path, size and date.
   const fs::path map = folder_ / "in/map2.tif";
   const auto size = fs::file_size(map);
   const auto written = fs::last_write_time(map);
@@ -427,7 +432,7 @@ std::string with_value(std::string record, size_t at, Value value) {
   return record;
 }
 
-// Every CRC is right except the random ones.
+// All checksums in the journals are correct, except in the random ones.
 TEST_F(SmallDetectResume, HostileJournalsChangeNothing) {
   ASSERT_TRUE(kill_at_seams());
   const std::string journal = text_of(journal_of("killed"));
@@ -446,7 +451,8 @@ TEST_F(SmallDetectResume, HostileJournalsChangeNothing) {
           with_value(*one, 49 + 20, int32_t{99}),
           with_value(*one, 49 + 20, int32_t{-1}),
           with_value(*one, 49 + 8, 1e9F), with_value(*one, 0, uint8_t{200})}) {
-      // An image's number and a tile's height are in no output.
+      // An image's number and a tile's height occur in no output, so changes
+      // there are not tested.
       if (kind != 1 && bad.substr(17, 8) != one->substr(17, 8)) continue;
       if (kind == 1 && bad.substr(9, 8) != one->substr(9, 8)) continue;
       auto changed = records;
@@ -498,7 +504,8 @@ TEST_F(SmallDetectResume, TextOfAJournalCannotControlATerminal) {
   }
 }
 
-// The folder keeps its name, whether the run resumes or starts anew.
+// The results keep the folder's name, whether the run is resumed or a new one
+// begins.
 TEST_F(SmallDetectResume, WithExistOk_TheFilesAreThoseOfACalmRun) {
   std::vector<std::string> command =
       detect("killed", joined(kTiles, {"--exist-ok"}));
@@ -532,10 +539,10 @@ TEST_F(SmallDetectResume, InterruptedByHand_ItGoesOnToo) {
   expect_same(calm_, files_of("killed"));
 }
 
-// A picture of 1.2 GB, which is never held whole.
+// Uses a picture of 1.2 GB, which is never completely in memory.
 class Slow : public DetectResume {};
 
-// A cloud optimized GeoTIFF of the same pixels, with overviews.
+// Writes a cloud optimized GeoTIFF with the same pixels and with overviews.
 void copy_optimized(const fs::path& from, const fs::path& to) {
   const GDALDatasetH source = GDALOpen(from.c_str(), GA_ReadOnly);
   std::array options{"COMPRESS=JPEG", static_cast<const char*>(nullptr)};
@@ -566,7 +573,7 @@ TEST_F(Slow, AMapOf20000PixelsASide_KilledTenTimes) {
   EXPECT_LT(peak_kib_, 600 * 1024);
 }
 
-// All tiles are in the journal by then, so it does not grow.
+// At that time all tiles are in the journal, so the journal does not grow.
 TEST_F(Slow, ALargePicture_KilledWhileItIsDrawnAndCropped) {
   constexpr int kSide = 14'000;
   cv::Mat picture;

@@ -1,7 +1,7 @@
-// Training, validation and refusals from the command line on a device: the test
-// device, which HEADROOM_DEVICE_PLUGIN puts in the place of the CUDA plugin
-// (tests/support/test_device). Mosaic, warm-up, EMA and a short last batch are
-// those of the CPU's run, which this one equals.
+// Training, validation and refusals from the command line on a device.
+// HEADROOM_DEVICE_PLUGIN replaces the CUDA plugin by the test device
+// (tests/support/test_device). With mosaic, warm-up, EMA and a short last
+// batch, the run equals that on the CPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 const std::string kPlugin =
     std::string(HEADROOM_BUILD_DIR) + "/tests/libheadroom_testdevice.so";
 
-// The device plugin for programs that start during its life.
+// Sets the device plugin of programs that start while this object exists.
 class PluginOf {
  public:
   explicit PluginOf(const std::string& path) {
@@ -82,7 +82,8 @@ TEST(Device, ShardedProcessesEqualTheCpu) {
       {"--device", "1,0", "--layout", "data=2", "--zero", "3"});
 }
 
-// With validations and checkpoints, which graphs make room for, and a kill.
+// The run has validations and checkpoints, for which graphs free memory, and a
+// rank is killed.
 TEST(Device, CapturedLayersTrainAsTheyAre) {
   const PluginOf device(kPlugin);
   const std::vector<std::string> flags = {"--device",   "0,1",       "--layout",
@@ -101,8 +102,9 @@ TEST(Device, CapturedLayersTrainAsTheyAre) {
   EXPECT_FALSE(reasons(run, "cuda_graphs").empty());
 }
 
-// Tensors on the device go through its communicator, messages through the host.
-// The memory of its communicators is allocated before the first step.
+// Tensors on the device are exchanged by the device's communicator, and
+// messages through the host. The communicators allocate their memory before the
+// first step.
 TEST(Device, ItsOwnCommunicatorEqualsTheCpu) {
   const std::vector<Json> cpu = train("cpu", {"--processes", "1"});
   const PluginOf device(kPlugin);
@@ -119,8 +121,8 @@ TEST(Device, ItsOwnCommunicatorEqualsTheCpu) {
   }
 }
 
-// Rendering samples on the device changes no bit of a run, and its memory is
-// predicted.
+// Rendering samples on the device changes no bit of a run, and the memory for
+// it is predicted.
 void expect_rendered_as_on_the_cpu(std::vector<std::string> layout) {
   const PluginOf device(kPlugin);
   layout.insert(layout.end(), {"--backend", "gloo", "--noval", "--set",
@@ -136,7 +138,8 @@ void expect_rendered_as_on_the_cpu(std::vector<std::string> layout) {
       EXPECT_EQ(run[step].at(key), cpu[step].at(key)) << key << " " << step;
     }
     for (const Json& memory : run[step].at("memory")) {
-      // The step has a new shape, whose workspaces were not measured yet.
+      // Nothing is predicted if the step has a new shape, whose workspaces have
+      // not been measured yet.
       if (memory.at("predicted_peak_bytes").is_null()) continue;
       ++predicted;
       const double ratio = memory.at("predicted_peak_bytes").get<double>() /
@@ -178,7 +181,8 @@ TEST(Device, AResumedRunRendersTheSameSamples) {
   }
 }
 
-// The successor gets a device, its peer's state and the step that was lost.
+// The killed worker's successor gets the device and its peer's state, and
+// repeats the lost step.
 TEST(Device, AKilledProcessCostsNoStep) {
   const PluginOf device(kPlugin);
   const std::vector<std::string> layout = {
@@ -199,8 +203,8 @@ TEST(Device, AKilledProcessCostsNoStep) {
   EXPECT_EQ(run.back().at("generation"), 2);
 }
 
-// Refused by the device's own allocator: a step is retried, then with leaner
-// layers.
+// The device's own allocator refuses memory: the step is retried, first
+// unchanged, then with layers that keep less.
 TEST(Device, AllocationsThatFailCostNoStep) {
   const PluginOf device(kPlugin);
   const std::vector<std::string> flags = {"--device", "0", "--activations",
@@ -239,10 +243,10 @@ TEST(Device, AllocationsThatFailCostNoStep) {
   EXPECT_THAT(failures, Contains(HasSubstr("from now on layers are lean")));
 }
 
-// Memory beside the tensors: the context, and the rest of the allocator's
-// segments. Once the workspaces of the first step's convolutions are measured,
-// the next steps are predicted, except the short last batch of the epoch, which
-// has other shapes.
+// The memory in addition to tensors is the context and the unused parts of the
+// allocator's segments. It is predicted once the workspaces of the first step's
+// convolutions have been measured, but not for the short last batch of the
+// epoch, which has other shapes.
 TEST(Device, MemoryBesideTensorsIsReported) {
   const PluginOf device(kPlugin);
   const Finished run = finished("run", {"--device", "0,1", "--layout", "data=2",
@@ -324,14 +328,15 @@ TEST(Device, ValidatesWeightsOfTheCpu) {
     EXPECT_EQ(device.at(key), cpu.at(key)) << key;
   }
   EXPECT_GT(cpu.at("map50"), 0);
-  // Scores differ by float32's rounding, so that a few boxes change places.
+  // Scores differ by the rounding of float32, so the order of a few boxes
+  // changes.
   for (const char* key : {"recall", "map50", "map"}) {
     EXPECT_LT(relative(cpu, device, key), 1e-2) << key;
   }
 }
 
-// The tensors alone would fit; the allocator's segments and the context beside
-// them do not.
+// The tensors alone would fit, but not together with the allocator's segments
+// and the context.
 TEST(Device, APlanThatFitsOnlyWithoutTheContextIsRefused) {
   const PluginOf device(kPlugin);
   const auto refused = [&](const std::string& limit) {
@@ -384,7 +389,7 @@ TEST(Device, ADeviceThatDoesNotExistIsRefused) {
   }
 }
 
-// The device's float32 differs from the CPU's in the last digits.
+// The device's float32 results differ from the CPU's in the last digits.
 TEST(Device, DetectionsEqualTheCpus) {
   const auto folder = fresh_folder();
   train_in(folder, train_shapes("8", {}), {"--max-steps", "2", "--noval"});

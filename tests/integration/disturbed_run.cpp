@@ -64,7 +64,7 @@ std::vector<std::string> in_slot(int slot, int size, const std::string& job,
   return words;
 }
 
-// Leaves out processes that answer a query before the run.
+// The processes that answer a query before the run are not workers.
 std::vector<pid_t> workers_of(pid_t pid) {
   return descendants(pid, "--worker-id");
 }

@@ -20,20 +20,23 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin);
 
-// Checks every 2 ms; false if the time is over.
+// Calls `is_so` every 2 ms until it returns true; returns false after
+// `seconds`.
 bool wait_until(const std::function<bool()>& is_so, double seconds);
 
-// The one run of a folder.
+// The folder of the only run in `folder`.
 std::filesystem::path run_directory(const std::filesystem::path& folder);
 
-// Lines of steps.jsonl or events.jsonl while they are being written.
+// The complete lines of steps.jsonl or events.jsonl, also while the file is
+// written.
 std::vector<Json> lines_so_far(const std::filesystem::path& file);
 std::vector<Json> steps_so_far(const std::filesystem::path& folder);
 std::vector<Json> events_named(const std::filesystem::path& folder,
                                const std::string& name);
 
-// One of `size` slots on this host, in Open MPI's variables: each has an agent,
-// slot 0 also the coordinator. `job` must be unique.
+// The command of one of `size` slots on this host, with Open MPI's variables.
+// Each slot has an agent, and slot 0 also has the coordinator. `job` must be
+// unique.
 std::vector<std::string> in_slot(int slot, int size, const std::string& job,
                                  const std::vector<std::string>& command);
 
@@ -44,7 +47,7 @@ std::vector<pid_t> agents_of(pid_t supervisor);
 
 // --- checks at the end -------------------------------------------------------
 
-// Compares samples, losses and gradient norms to the bit.
+// Expects samples, losses and gradient norms that are equal bit for bit.
 void expect_same_steps(const std::vector<Json>& steps,
                        const std::vector<Json>& expected);
 

@@ -1,6 +1,7 @@
 // Layout invariance: the losses and gradient norms of a run are those of one
-// process, whatever the layout and however the processes talk; and each process
-// needs less memory than one alone, so a split is one.
+// process, under every layout and with every way of communication. Each process
+// of a split run needs less memory than a single process, which shows that the
+// work really is split.
 //
 // Real processes, from the command line, with mosaic, warm-up, EMA and a short
 // last batch. The suites named Slow run with the label `slow`.
@@ -23,10 +24,10 @@ struct Layout {
   std::string batch;
   std::string flags;
   size_t ranks;
-  // Flags that change the mathematics: the single process has them too.
+  // Flags that change the mathematics, so the single process gets them too.
   std::string groups = "";
-  // The number of compared steps; with few steps an epoch, rounding grows
-  // faster.
+  // The number of compared steps. It is smaller where an epoch has few steps,
+  // because rounding errors then grow faster.
   size_t steps = kSteps;
   bool outlined = false;  // labels are polygons
 };
@@ -36,7 +37,7 @@ std::vector<std::string> command_of(const Layout& layout) {
                          : train_fp64(layout.batch);
 }
 
-// One process, computed once for all tests of a program.
+// The run of one process, made once for all tests of a program.
 const std::vector<Json>& one_process(const Layout& layout) {
   static std::map<std::string, std::vector<Json>> runs;
   std::string name = "one-" + layout.batch + layout.groups;
@@ -81,8 +82,8 @@ constexpr const char* kGroupsOf2 = "--bn-group 2";
 constexpr const char* kCopyPaste =
     "--set hyp.copy_paste=0.6 --set hyp.mixup=0.3";
 
-// 37 images: batch 8 leaves a last batch of 5, batch 6 one of 1 (ranks without
-// a sample), batch 16 one of 5.
+// With 37 images, batches of 8 leave a last batch of 5, batches of 6 one of 1
+// (so some ranks have no sample), and batches of 16 one of 5.
 INSTANTIATE_TEST_SUITE_P(
     Quick, Layouts,
     ::testing::Values(
@@ -93,11 +94,12 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"spatial2", "8", "--layout spatial=2", 2},
         Layout{"data2_pipeline2", "8", "--layout data=2,pipeline=2", 4,
                kGroupsOf2},
-        // One group on both ranks; the last batch of 3 is another.
+        // A batch is one group, which both ranks share; the last batch of 3 is
+        // a group too.
         Layout{"uneven17_data2", "17", "--layout data=2", 2, "", 6},
-        // Groups of 19 and 18, each on its own rank.
+        // A batch has groups of 19 and 18 images, each on its own rank.
         Layout{"uneven37_zero3", "37", "--layout data=2 --zero 3", 2, "", 5},
-        // Images of 128 pixels, windows of 96.
+        // The images have 128 pixels, the windows 96.
         Layout{"data2_random_crop", "8", "--layout data=2", 2, "--random-crop"},
         Layout{"data2_multi_scale", "8", "--layout data=2", 2, "--multi-scale"},
         Layout{"data2_image_weights", "8", "--layout data=2", 2,
@@ -110,11 +112,12 @@ INSTANTIATE_TEST_SUITE_P(
     Slow, Layouts,
     ::testing::Values(
         Layout{"data2", "8", "--processes 2", 2},
-        // Three steps an epoch: gradient norms differ by 2e-4 in step 20, with
-        // spatial ranks too.
+        // An epoch has only three steps: gradient norms differ by 2e-4 in step
+        // 20, with spatial ranks too.
         Layout{"data4", "16", "--layout data=4", 4, "", 15},
         Layout{"data2_short_batch_of_one", "6", "--processes 2", 2},
-        // Shares 9 and 8 of the last batch of 17, in groups of 10 and 7.
+        // The ranks have 9 and 8 images of the last batch of 17, whose groups
+        // have 10 and 7.
         Layout{"data2_group_behind_a_straddling_one", "20", "--processes 2", 2,
                "--bn-group 10", 10},
         Layout{"uneven17_data3", "17", "--layout data=3", 3, "", 6},
@@ -125,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"uneven37_data2_spatial2", "37", "--layout data=2,spatial=2", 4,
                "", 5},
         Layout{"data2_small_groups", "8", "--processes 2", 2, "--bn-group 4"},
-        // Groups that connect lazily.
+        // Ranks connect only when they first exchange a message.
         Layout{"lazy_pipeline2", "8",
                "--layout pipeline=2 --micro-batch 2 --set full_mesh_ranks=1", 2,
                kGroupsOf2},
@@ -177,7 +180,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Layout{"gloo_spatial2", "8", "--layout spatial=2", 2},
         Layout{"gloo_zero3", "8", "--layout data=2 --zero 3", 2},
-        // Ranks that hold parts send copies of them to their buddies.
+        // Ranks that hold only a shard of the state send copies of it to their
+        // buddies.
         Layout{"mpi_zero3", "8", "--backend mpi --layout data=2 --zero 3", 2},
         Layout{"mpi_data2_pipeline2", "8",
                "--backend mpi --layout data=2,pipeline=2", 4, kGroupsOf2},

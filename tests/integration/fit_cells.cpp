@@ -84,7 +84,7 @@ configs::RunConfig FitCell::config() const {
   config.image_height = config.image_width = image_size;
   config.micro_batch_size = micro_batch;
   config.batch_norm_group_size = micro_batch;
-  // Two micro-batches for a pipeline, and one per data rank.
+  // With a pipeline there are two micro-batches; with data ranks, one per rank.
   const bool is_whole = layout == "one" || layout == "spatial";
   config.global_batch_size = is_whole ? micro_batch : 2 * micro_batch;
   if (batch > 0) {
@@ -131,7 +131,7 @@ std::vector<FitMeasurement> measure(const FitCell& cell, int steps) {
   activations::install_saved_tensor_policies();
   const plan::Plan plan = plan_of(cell);
   predict::MemoryRequest known = request_of(cell, plan);
-  // The capacity of captured micro-batches.
+  // Captured micro-batches reserve memory for this number of boxes.
   if (cell.cuda_graphs) {
     known.labels.assumed_boxes_per_image += cell.more_boxes;
   }
@@ -202,7 +202,7 @@ std::vector<FitCell> fit_matrix(int64_t limit) {
   struct Model {
     std::string name;
     int64_t image_size;
-    int64_t most_images;  // that fit into a quarter of an hour
+    int64_t most_images;  // measured within a quarter of an hour
   };
   const std::vector<Model> models = {{"yolov5n", 320, 8}, {"yolov5s", 320, 8},
                                      {"yolov5n", 640, 8}, {"yolov5m", 320, 8},

@@ -1,5 +1,5 @@
-// Cells of the fit matrix: model, size, micro-batch, activation policy and
-// layout, with the predicted and measured bytes.
+// Cells of the fit matrix. A cell is a model, an image size, a micro-batch, an
+// activation policy and a layout, with the predicted and the measured bytes.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +16,30 @@ struct FitCell {
   std::string model = "yolov5n";
   int64_t image_size = 320;
   int64_t micro_batch = 1;
-  std::string policy = "keep";  // or "mixed": another one for every layer
-  std::string layout = "one";   // "data", "zero3", "pipeline", "spatial"
-  int64_t more_boxes = 0;       // per image
-  int64_t freeze = 0;           // layers that do not learn
-  bool between_hosts = false;   // over sockets, as between machines
+  // Or "mixed": the policy changes from layer to layer.
+  std::string policy = "keep";
+  std::string layout = "one";  // "data", "zero3", "pipeline", "spatial"
+  int64_t more_boxes = 0;      // per image
+  int64_t freeze = 0;  // the number of first layers that are not trained
+  bool between_hosts = false;  // sockets are used, as between machines
   std::string precision = "fp32";
   std::string teacher = "";  // a shipped model
-  bool on_device = false;    // on the test device, one for each rank
-  bool cuda_graphs = false;  // there
+  bool on_device = false;    // each rank has a test device
+  bool cuda_graphs = false;  // only on a device
   bool deep = false;         // images of 16 bits
-  int64_t batch = 0;         // in its usual groups; 0: in micro-batches
-  int split = 2;             // into so many ranks, unless the layout is "one"
+  int64_t batch = 0;  // with its usual groups; 0: one or two micro-batches
+  int split = 2;      // the number of ranks, unless the layout is "one"
 
   std::string name() const;
   configs::RunConfig config() const;
   int world_size() const { return layout == "one" ? 1 : split; }
 };
 
-// The plan that train would use; "mixed" layers changed.
+// The plan that train would use; with "mixed", its policies are changed.
 plan::Plan plan_of(const FitCell& cell);
 
-// The bytes predicted for the whole run before anything is allocated: the sum
-// over its ranks.
+// The sum over all ranks of the bytes that are predicted for the whole run
+// before anything is allocated.
 int64_t predicted_bytes_of_all_ranks(const FitCell& cell);
 
 // Bytes of one rank in one step.
@@ -53,9 +54,9 @@ struct FitMeasurement {
 };
 std::vector<FitMeasurement> measure(const FitCell& cell, int steps);
 
-// Measures the phases outside of steps: start-up, a validation after a step
-// (two batches of the given number of images), and a checkpoint, in this order
-// for each rank. `step` is 0. Files are written to `folder`.
+// Measures the phases outside of steps: start-up, then a validation after a
+// step (two batches of the given number of images), then a checkpoint, for each
+// rank. `step` is 0. Files are written to `folder`.
 struct PhaseMeasurement : FitMeasurement {
   std::string phase;
 };
@@ -63,9 +64,9 @@ std::vector<PhaseMeasurement> measure_phases(
     const FitCell& cell, int64_t validation_images,
     const std::filesystem::path& folder);
 
-// Every model, size and micro-batch under every policy, with the layouts taken
-// in turn; then small models under all layouts. Cells that need more than
-// `limit` are left out. The cheapest are first.
+// Every model, size and micro-batch under every policy, each with one of the
+// layouts in turn; then small models under all layouts. Cells that need more
+// than `limit` are left out. The cheapest cells come first.
 std::vector<FitCell> fit_matrix(int64_t limit);
 
 }  // namespace headroom

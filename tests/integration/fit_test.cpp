@@ -1,13 +1,14 @@
-// It fits as predicted: the bytes that each rank needs in a step, predicted
-// from the step's shapes without a tensor, against the counting allocator's.
+// A run fits as predicted: compares the bytes that each rank needs in a step,
+// as predicted from the step's shapes without a tensor, with those that the
+// counting allocator measures.
 //
 //   in every cell   measured <= predicted <= 1.05 measured
 //   in the median   predicted <= 1.02 measured
 //
-// The table is printed. Ranks are threads with accounts of their own. The whole
-// matrix is Matrix (label slow, a test per model and size:
-// --gtest_filter=*Matrix*yolov5n_320*); what it counts is believed because the
-// process grows by as much (Resident).
+// The table is printed. Ranks are threads, each with its own account. The whole
+// matrix is in Matrix (label slow, a test per model and size:
+// --gtest_filter=*Matrix*yolov5n_320*). Resident checks the counting itself:
+// the process must grow by the counted bytes.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -36,7 +37,7 @@ class Table {
   explicit Table(double most_over_in_median = kMostOverInMedian)
       : most_over_in_median_(most_over_in_median) {}
 
-  // Prints the worst measurement of each rank of the cell.
+  // Adds the worst measurements of each rank of the cell, and prints them.
   void add(const FitCell& cell, const std::vector<FitMeasurement>& all) {
     std::map<int, FitMeasurement> highest, lowest;
     for (const FitMeasurement& one : all) {
@@ -97,8 +98,9 @@ TEST(Fit, SmallCells) {
   for (const FitCell& cell : cells) table.add(cell, measure(cell, 2));
 }
 
-// Batches of one uneven group, and of groups of two sizes: whole on a rank, on
-// both, in micro-batches, and in bands.
+// Batches that are one uneven group, or that have groups of two sizes. The
+// groups are on one rank, shared by both ranks, in micro-batches, or in bands
+// of images.
 TEST(Fit, UnevenGroups) {
   Table table;
   const std::vector<std::pair<int64_t, std::vector<FitCell>>> batches = {
@@ -128,7 +130,7 @@ TEST(MatrixOfUnevenGroups, UnderEveryLayout) {
   Table table;
   struct Batch {
     int64_t images;
-    int64_t group;  // its largest
+    int64_t group;  // the size of its largest group
   };
   for (const Batch& batch :
        std::vector<Batch>{{17, 17}, {34, 17}, {37, 19}, {100, 17}}) {
@@ -141,7 +143,8 @@ TEST(MatrixOfUnevenGroups, UnderEveryLayout) {
                                                     {"zero3", 3},
                                                     {"pipeline", 2},
                                                     {"spatial", 2}}) {
-        // A group that ranks share is in flight on all of them at once.
+        // If ranks share a group, it is in progress on all of them at the same
+        // time.
         const bool by_groups = layout == "pipeline" || layout == "spatial";
         FitCell cell = {"yolov5n", 128, by_groups ? batch.group : batch.images,
                         policy, layout};
@@ -158,7 +161,7 @@ FitCell in_precision(FitCell cell, const std::string& precision) {
   return cell;
 }
 
-// Each of them in each precision.
+// The cells, each in all of the precisions.
 std::vector<FitCell> in_precisions(const std::vector<FitCell>& cells,
                                    const std::vector<std::string>& precisions) {
   std::vector<FitCell> all;
@@ -168,8 +171,8 @@ std::vector<FitCell> in_precisions(const std::vector<FitCell>& cells,
   return all;
 }
 
-// A CPU convolves float16 as float32, so the largest moment of a step is
-// another than with bfloat16.
+// The CPU computes float16 convolutions in float32, so the peak of a step is at
+// another point than with bfloat16.
 TEST(Fit, MapsOf16Bits) {
   Table table;
   const std::vector<FitCell> cells = {
@@ -183,9 +186,9 @@ TEST(Fit, MapsOf16Bits) {
     table.add(cell, measure(cell, 2));
 }
 
-// On a device: no scratch of the CPU's convolutions, another loss, the
-// workspace of a commit, and the measured workspaces of its convolution
-// library.
+// A device does not need the scratch memory of the CPU's convolutions. It has
+// another loss, a workspace for the commit, and the workspaces of its
+// convolution library, which are measured.
 TEST(Fit, OnADevice) {
   Table table;
   std::vector<FitCell> cells = {{"yolov5n", 320, 1, "keep", "one", 0},
@@ -199,7 +202,8 @@ TEST(Fit, OnADevice) {
   for (FitCell& cell : cells) cell.on_device = true;
   for (const FitCell& cell : in_precisions(cells, {"fp32", "bf16"}))
     table.add(cell, measure(cell, 2));
-  // Double differs in its operators, whatever the policy and layout.
+  // Float64 differs only in its operators, whatever the policy and the layout,
+  // so three cells are enough.
   for (const FitCell& cell :
        in_precisions({cells[1], cells[2], cells[7]}, {"fp64"}))
     table.add(cell, measure(cell, 2));
@@ -208,7 +212,7 @@ TEST(Fit, OnADevice) {
     cell.deep = true;
     table.add(cell, measure(cell, 2));
   }
-  // Convolutions of single channels and of groups, and transposed ones.
+  // Depthwise convolutions, grouped ones and transposed ones.
   const std::string folder = HEADROOM_SOURCE_DIR "/tests/support/models/";
   for (const std::string& model :
        {std::string("yolov5s-mobilenetv3"), folder + "many_modules.yaml"}) {
@@ -219,8 +223,9 @@ TEST(Fit, OnADevice) {
   }
 }
 
-// Graphs keep the peak memory of the layers, with buffers for the images and
-// for the largest number of matches. They are captured in the third step.
+// Captured graphs keep the peak memory of the layers, and buffers for the
+// images and for the largest number of matches. They are captured in the third
+// step.
 TEST(Fit, CapturedLayers) {
   Table table;
   for (FitCell cell :
@@ -240,7 +245,7 @@ TEST(Fit, CapturedLayers) {
   }
 }
 
-// Every policy and layout, two models.
+// Every policy and layout, with two models.
 TEST(MatrixOfPrecisions, MapsOf16Bits) {
   Table table;
   std::vector<FitCell> cells;
@@ -255,7 +260,7 @@ TEST(MatrixOfPrecisions, MapsOf16Bits) {
     table.add(cell, measure(cell, 2));
 }
 
-// Every module that is no published model's, under every policy and layout.
+// All modules that no published model has, under every policy and layout.
 TEST(Fit, OwnModels) {
   Table table;
   const std::string folder = HEADROOM_SOURCE_DIR "/tests/support/models/";
@@ -295,8 +300,9 @@ TEST(Fit, OwnModels) {
   }
 }
 
-// Four levels and a largest stride of 64. With smaller images the bound of a
-// convolution's reordered weights is more than 5 % of the total.
+// These models have four levels and a largest stride of 64. With smaller
+// images, the bound of a convolution's reordered weights would be more than 5 %
+// of the total.
 TEST(Fit, ModelsForLargeImages) {
   Table table;
   const std::vector<FitCell> cells = {
@@ -307,7 +313,7 @@ TEST(Fit, ModelsForLargeImages) {
   for (const FitCell& cell : cells) table.add(cell, measure(cell, 2));
 }
 
-// As above, the images are too small for a median of 2 %.
+// As in ModelsForLargeImages, the images are too small for a median of 2 %.
 TEST(MatrixOfLargeModels, EachStepsOnSmallImages) {
   Table table(kMostOver);
   for (const std::string model : {"yolov5m6", "yolov5l6", "yolov5x6"}) {
@@ -316,8 +322,9 @@ TEST(MatrixOfLargeModels, EachStepsOnSmallImages) {
   }
 }
 
-// Frozen layers keep nothing and get no gradients. The teacher adds its
-// weights, and its evaluation memory where that exceeds the student's.
+// Frozen layers keep no activations and get no gradients. The teacher adds its
+// weights, and the memory of its evaluation where this is larger than the
+// student's.
 TEST(Fit, ATeacher) {
   Table table;
   for (FitCell cell :
@@ -342,7 +349,7 @@ TEST(Fit, FrozenLayers) {
   }
 }
 
-// A layer's weights are gathered while the layer before it runs.
+// The weights of a layer are gathered while the previous layer runs.
 TEST(Fit, WeightsAreFetchedAheadBetweenHosts) {
   Table table;
   for (const std::string policy : {"keep", "recompute"}) {
@@ -437,8 +444,8 @@ TEST(MatrixOfFits, HasAHundredAndTwentyCells) {
   EXPECT_GE(fit_matrix(kMostBytes).size(), 120U);
 }
 
-// Resident bytes of the process, from /proc: now, and the peak since the last
-// reset.
+// The resident bytes of the process from /proc: the current ones, or the peak
+// since the last reset.
 int64_t resident_bytes(const std::string& field) {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -450,19 +457,19 @@ int64_t resident_bytes(const std::string& field) {
   return 0;
 }
 
-// The cells take above 1 GiB. Memory that was free before a cell has been
-// returned to the system, so that the growth is the cell's.
+// The cells need more than 1 GiB. Memory that was free before a cell has been
+// returned to the system, so that the growth belongs to the cell.
 TEST(MatrixResident, GrowsByTheCountedBytes) {
   const std::vector<FitCell> cells = {{"yolov5s", 640, 8, "keep", "one", 0},
                                       {"yolov5m", 320, 8, "keep", "one", 0},
                                       {"yolov5l", 320, 4, "lean", "one", 0},
                                       {"yolov5n", 1280, 4, "keep", "one", 0},
                                       {"yolov5l", 320, 8, "keep", "one", 0}};
-  // malloc would keep freed memory for the next block, or cannot return memory
-  // between others: a block on pages of its own is returned to the system at
-  // once.
+  // malloc keeps freed memory for later blocks, or cannot return memory that is
+  // between used blocks. A block with pages of its own is returned to the
+  // system at once.
   mallopt(M_MMAP_THRESHOLD, 256 << 10);
-  measure({"yolov5n", 320, 1, "keep", "one", 0}, 1);  // libraries are loaded
+  measure({"yolov5n", 320, 1, "keep", "one", 0}, 1);  // loads libraries
   for (const FitCell& cell : cells) {
     malloc_trim(0);
     std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak

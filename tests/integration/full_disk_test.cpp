@@ -1,6 +1,6 @@
-// A disk that is full for a while costs only checkpoints: training goes on, the
-// old checkpoint stays, each skipped checkpoint gives a warning, and once there
-// is room checkpoints are written again.
+// A disk that is full for some time only prevents checkpoints: training
+// continues, the old checkpoint stays, each skipped checkpoint gives a warning,
+// and checkpoints are written again once there is space.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -53,9 +53,9 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
               .exit_code != 0) {
     GTEST_SKIP() << "needs root, who may mount a disk of a limited size";
   }
-  // The disk exists only during the run, and its files are copied at the end.
-  // After the first checkpoint the test fills the disk, until there were three
-  // warnings.
+  // The disk exists only during the run; its files are copied at the end. After
+  // the first checkpoint, the test fills the disk until three warnings have
+  // been printed.
   const fs::path run = disk / "exp";
   const std::string script =
       "mount -t tmpfs -o size=140m none " + disk.string() + "\n" +
@@ -78,7 +78,8 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
   EXPECT_GE(occurrences(result.err, "training goes on, the newest is that "), 3)
       << result.err;
 
-  // Whole lines, each step once, and the losses of a run with an empty disk.
+  // The lines are complete, each step occurs once, and the losses are those of
+  // a run with enough space.
   const ProgramResult calm = run_program(train(folder / "calm"), folder);
   ASSERT_EQ(calm.exit_code, 0) << calm.err;
   const auto expected = read_lines(folder / "calm/exp/steps.jsonl");
@@ -95,9 +96,10 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
   EXPECT_GT(counts.at("bytes").get<int64_t>(), 0);
   EXPECT_EQ(counts.at("written").get<int>() + counts.at("failed").get<int>() +
                 counts.at("skipped").get<int>(),
-            kSteps / 2 + kSteps / 10);  // and at odd ends of an epoch
+            kSteps / 2 + kSteps / 10);  // and at epochs that end at an odd step
 
-  // Every warning is recorded, also those that had to wait for room.
+  // Every warning is recorded, including those that could be written only
+  // later.
   int warnings = 0;
   for (const Json& event : read_lines(after / "events.jsonl")) {
     if (event.at("event") != "checkpoint") continue;
@@ -106,7 +108,7 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
   }
   EXPECT_EQ(counts.at("failed"), warnings);
 
-  // No partial checkpoint: two finished ones at the end.
+  // There is no partial checkpoint, but two finished ones at the end.
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(after / "checkpoints")) {
     names.push_back(entry.path().filename().string());
@@ -117,9 +119,9 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointStays) {
       fs::exists(after / "checkpoints" / ("step-" + std::to_string(kSteps))));
 }
 
-// Another rank has the state, and needs no room for it. The test fills the room
-// that an unfinished checkpoint frees at once, so that the new rank 0 finds
-// none.
+// The other rank has the state, and needs no space on the disk for it. The test
+// at once fills the space that an unfinished checkpoint frees, so that the new
+// rank 0 finds no space.
 TEST(FullDisk, ALostRankZeroIsReplaced) {
   const fs::path folder = fresh_folder();
   const fs::path disk = folder / "disk";
@@ -157,9 +159,9 @@ TEST(FullDisk, ALostRankZeroIsReplaced) {
   EXPECT_EQ(steps.back().at("generation"), 2);
 }
 
-// The folder of a run is away for 3 s, as on a network file system whose server
-// starts anew (tests/support/failing_folder): over the run's end, or while a
-// signal ends it.
+// The run's folder is unreachable for 3 s, as on a network file system whose
+// server restarts (tests/support/failing_folder): either at the normal end of
+// the run, or while a signal ends it.
 class FolderAway : public ::testing::TestWithParam<bool> {};
 
 TEST_P(FolderAway, TheStateIsSavedWhenItIsBack) {
@@ -190,7 +192,8 @@ TEST_P(FolderAway, TheStateIsSavedWhenItIsBack) {
   for (size_t step = 0; step < lines.size(); ++step) {
     EXPECT_EQ(lines[step].at("step"), step);
   }
-  // Each finished epoch has its row, those of the time without the folder too.
+  // Each finished epoch has its row, including those that ended while the
+  // folder was unreachable.
   const std::string rows = text_of(project / "exp/results.csv");
   EXPECT_EQ(static_cast<size_t>(std::ranges::count(rows, '\n')),
             1 + lines.size() / kStepsInEpoch)

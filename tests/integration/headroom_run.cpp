@@ -34,8 +34,8 @@ void redirect(const fs::path& path, int descriptor) {
 
 bool is_flag(const std::string& word) { return word.starts_with("--"); }
 
-// The command with only the last use of a flag that `headroom train`,
-// coordinator, val or plan is given twice.
+// Returns the command in which each flag that occurs twice has only its last
+// values, if it is a command of `headroom train`, coordinator, val or plan.
 std::vector<std::string> each_flag_once(std::vector<std::string> command) {
   const auto verb = std::ranges::find_if(command, [](const auto& word) {
     return word == "train" || word == "coordinator" || word == "val" ||
@@ -126,8 +126,8 @@ std::vector<std::string> headroom_command(const std::string& line) {
 
 namespace {
 
-// A passed test leaves a few hundred MB of checkpoints, and there are many
-// tests: they are removed. The files of a failed test are kept.
+// A test leaves a few hundred MB of checkpoints, and there are many tests. So
+// the files of a passed test are removed, and those of a failed test are kept.
 class PassedFolders : public ::testing::EmptyTestEventListener {
  public:
   static void note(const fs::path& folder) {

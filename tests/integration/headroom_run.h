@@ -76,11 +76,12 @@ std::string text_of(const std::filesystem::path& file);
 Json read_json(const std::filesystem::path& file);
 std::vector<Json> read_lines(const std::filesystem::path& file);
 
-// Descendants of `pid`, itself excluded, whose command line contains `text`.
+// The descendants of `pid`, without `pid` itself, whose command line contains
+// `text`.
 std::vector<pid_t> descendants(pid_t pid, const std::string& text);
 
-// The TCP ports at which the descendants of `pid` listen whose command line has
-// `text` in it.
+// The TCP ports on which those descendants of `pid` listen whose command line
+// contains `text`.
 std::vector<int> listening_ports(pid_t pid, const std::string& text = "");
 
 // Waits until `file` has at least `count` lines, or the time is over.

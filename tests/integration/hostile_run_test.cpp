@@ -1,6 +1,6 @@
-// A real training with certificates and a token, while clients without them,
-// stale clients and floods connect to its coordinator: each is refused, counted
-// and logged, and training is undisturbed.
+// A real training with certificates and a token. Meanwhile, clients without
+// them, stale clients and floods connect to its coordinator: each is refused,
+// counted and logged, and the training is undisturbed.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ void allow_many_files() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// A run with certificates, seen from outside.
+// A run with certificates that the test observes from outside.
 class HostileRun : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -141,7 +141,8 @@ class HostileRun : public ::testing::Test {
     return response;
   }
 
-  // headroom_refused_calls_total{reason="..."}, as Prometheus reads it.
+  // The metric headroom_refused_calls_total{reason="..."}, read as Prometheus
+  // does.
   double refused(const std::string& reason) const {
     const coordinator::RawConnection connection("127.0.0.1:" +
                                                 std::to_string(metrics_));
@@ -184,7 +185,7 @@ class HostileRun : public ::testing::Test {
     expect_refused("broken handshake", 3);
   }
 
-  // Repeats the calls of a member of the generation before.
+  // Repeats the calls that a member of the previous generation made.
   void replay_the_old_generation() const {
     const wire::GetStatusResponse now = status();
     ASSERT_EQ(now.stamp().generation(), 2u);
@@ -247,8 +248,9 @@ class HostileRun : public ::testing::Test {
     expect_refused("broken handshake", 100);
   }
 
-  // Connects to all ports at which workers wait for each other's tensors: half
-  // of the strangers send nothing, half send garbage. None is answered.
+  // Connects to all ports on which workers wait for each other's tensors. Half
+  // of these clients send nothing, the others send random bytes; none gets a
+  // reply.
   void knock_at_tensor_ports(pid_t run) const {
     const std::vector<int> ports = listening_ports(run, "headroom-worker");
     EXPECT_EQ(ports.size(), 2u) << "a port for each rank";
@@ -275,7 +277,7 @@ class HostileRun : public ::testing::Test {
     for (const int stranger : strangers) ::close(stranger);
   }
 
-  // Connections that send nothing.
+  // Connections over which nothing is sent.
   std::vector<std::unique_ptr<coordinator::RawConnection>> idle_connections(
       int count) const {
     std::vector<std::unique_ptr<coordinator::RawConnection>> idle;
@@ -317,8 +319,8 @@ class HostileRun : public ::testing::Test {
     }
   }
 
-  // All hostile clients act during a run of so many steps, with `idle` idle
-  // connections beside them.
+  // Lets all hostile clients act during a run of `num_steps` steps, together
+  // with `idle` idle connections.
   void expect_undisturbed(int num_steps, int idle) {
     const fs::path calm = folder_ / "calm";
     const fs::path disturbed = folder_ / "disturbed";
@@ -374,7 +376,8 @@ TEST_F(HostileRun, StrangersAreRefusedAndTrainingIsUndisturbed) {
 
 class Slow : public HostileRun {};
 
-// The coordinator closes them after 5 s, and must report them during the run.
+// The coordinator closes idle connections after 5 s, and must report them
+// during the run.
 TEST_F(Slow, AThousandIdleStrangersChangeNothing) {
   allow_many_files();
   expect_undisturbed(/*num_steps=*/150, kIdleConnections);

@@ -1,5 +1,5 @@
-// A training thread hangs for good while its process still sends heartbeats:
-// the rank is named, its agent kills it, which releases its peers, and a
+// A training thread hangs forever while its process still sends heartbeats. The
+// rank is named, and its agent kills it. This releases its peers, and a
 // successor takes its place. A hang is detected after 10 s.
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-// --image-weights: the samples that a run draws follow from its seed and its
-// validations alone, through a resume and a lost process and under any layout.
+// --image-weights: the samples that a run draws depend only on its seed and its
+// validations. A resume, a lost process and the layout do not change them.
 //
-// Starts from weights that find the more frequent class better, so that
-// validations change what the next epoch draws.
+// The runs start from weights that detect the more frequent class better, so
+// that validations change what the next epoch draws.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,8 +50,8 @@ class ImageWeights : public ::testing::Test {
     delete folder_;
   }
 
-  // The drawn images, but each with one box in its middle, which is learnt
-  // soon: first those of the rare class; the last image has no box.
+  // Copies the drawn images, but gives each one box in its middle, which is
+  // learnt quickly. The rare class comes first; the last image has no box.
   static void draw_data() {
     fs::create_directories(*folder_);
     fs::copy(fs::path(shapes_data()).parent_path(), *folder_ / "data",
@@ -145,7 +145,7 @@ TEST_F(ImageWeights, SamplesMayRepeatAndTheLedgerReportsIt) {
       << result.out;
 }
 
-// Without the validations' figures other samples are drawn from epoch 1 on.
+// Without validations, the run draws other samples from epoch 1 on.
 TEST_F(ImageWeights, ValidationsChangeTheDraws) {
   const std::vector<Json> unjudged =
       train("noval", {"--processes", "1", "--noval"});
@@ -168,8 +168,8 @@ TEST_F(ImageWeights, AnyNumberOfProcessesDrawsTheSame) {
                     train("four", {"--layout", "data=4", "--zero", "2"}));
 }
 
-// Stopped in mid-epoch, and at the end of one: with the figures of its
-// validation.
+// The run is stopped in the middle of an epoch, and at the end of one, with the
+// figures of that epoch's validation.
 TEST_F(ImageWeights, AResumedRunDrawsOn) {
   for (const std::string stop : {"5", "8", "10"}) {
     SCOPED_TRACE("after step " + stop);
@@ -183,8 +183,9 @@ TEST_F(ImageWeights, AResumedRunDrawsOn) {
   }
 }
 
-// A process is killed in the second epoch, and another between its end and the
-// validation; with the whole state on each rank, and with parts of it.
+// One process is killed in the second epoch, another one between the end of
+// that epoch and its validation. The layouts have the whole state on each rank,
+// or only a shard of it.
 TEST_F(ImageWeights, AKilledProcessChangesNoDraw) {
   const std::vector<std::vector<std::string>> layouts = {
       {"--layout", "data=2"}, {"--layout", "data=2", "--zero", "3"}};

@@ -66,8 +66,8 @@ TEST_P(CtrlC, EndsAtACommittedStep) {
   expect_resumes(folder);
 }
 
-// In the first epoch, during a long step: there is no checkpoint yet, and the
-// workers write one before the command returns.
+// The interrupts come in the first epoch, during a long step: there is no
+// checkpoint yet, so the workers write one before the command returns.
 TEST(CtrlCTwice, SavesTheNewestStepAndPrintsTheResumeCommand) {
   const fs::path folder = fresh_folder();
   std::vector<std::string> command =
@@ -102,7 +102,8 @@ struct LostWorker {
 
 class Lost : public ::testing::TestWithParam<LostWorker> {};
 
-// Killed from outside, at any moment: a successor takes its place.
+// The process is killed from outside at any moment, and a successor takes its
+// place.
 TEST_P(Lost, TheRunGoesOnAndEverySampleIsUsedOnce) {
   const LostWorker& lost = GetParam();
   const fs::path folder = fresh_folder();
@@ -128,14 +129,14 @@ INSTANTIATE_TEST_SUITE_P(
         // Only a buddy has a copy of these parts of the state.
         LostWorker{"last_stage", {"--layout", "pipeline=2"}, 1, 2},
         LostWorker{"shard", {"--layout", "data=2", "--zero", "3"}, 0, 2},
-        // Ranks 1 and 2 exchange tensors with the lost one, rank 0 only with
-        // them.
+        // Ranks 1 and 2 exchange tensors with the lost rank; rank 0 exchanges
+        // tensors only with ranks 1 and 2.
         LostWorker{
             "not_a_neighbour_of_all", {"--layout", "data=2,pipeline=2"}, 3, 4}),
     [](const auto& info) { return info.param.name; });
 
-// Killed twice in mid-training: its successors take over, and no other process
-// is disturbed.
+// The coordinator is killed twice in the middle of the training. Its successors
+// take over, and no other process is disturbed.
 TEST(Interruption, AKilledCoordinatorChangesNoLoss) {
   const fs::path folder = fresh_folder();
   std::vector<std::string> command = train_shapes(
@@ -185,7 +186,7 @@ TEST(Interruption, NoProcessIsLeftBehindWhenTheSupervisorIsKilled) {
     ASSERT_TRUE(wait_for_lines(folder / kRun / "steps.jsonl", 2, 60));
     all = descendants(run.pid(), "headroom");
     EXPECT_GE(all.size(), 4u);  // coordinator, agent, two workers
-  }                             // SIGKILL
+  }                             // the Program's destructor sends SIGKILL
   for (int tries = 0; tries < 100; ++tries) {
     bool any = false;
     for (const pid_t pid : all) any |= ::kill(pid, 0) == 0;
@@ -195,7 +196,7 @@ TEST(Interruption, NoProcessIsLeftBehindWhenTheSupervisorIsKilled) {
   for (const pid_t pid : all) EXPECT_NE(::kill(pid, 0), 0) << pid;
 }
 
-// Ctrl-Z, until all processes are stopped.
+// Ctrl-Z, after which the test waits until all processes are stopped.
 class Stopped : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Stopped, AnInterruptAfterTheLastStepIsStillASuccess) {
@@ -221,7 +222,7 @@ TEST_P(Stopped, AnInterruptAfterTheLastStepIsStillASuccess) {
       << result.out;
 }
 
-// Stops the coordinator (SIGSTOP) for so many seconds while the workers train.
+// Stops the coordinator (SIGSTOP) for `seconds` while the workers train.
 // REQUIRES: the run has begun.
 void stop_coordinator(const Program& run, int seconds) {
   const pid_t coordinator = descendants(run.pid(), "--config-fd").at(0);
@@ -230,7 +231,8 @@ void stop_coordinator(const Program& run, int seconds) {
   ::kill(coordinator, SIGCONT);
 }
 
-// Each time within a second, so that no coordinator lives to report a step.
+// Each coordinator dies within a second, so that none lives long enough to
+// report a step.
 TEST(Slow, ACoordinatorMayDieManyTimesIfThereAreStepsBetween) {
   const fs::path folder = fresh_folder();
   const fs::path log = folder / kRun / "steps.jsonl";
@@ -253,7 +255,8 @@ TEST(Slow, ACoordinatorMayDieManyTimesIfThereAreStepsBetween) {
   EXPECT_EQ(result.exit_code, 130) << result.err;
 }
 
-// Longer than its clients wait for a reply on their connections.
+// The pause is longer than the time for which clients wait for a reply on their
+// connections.
 TEST(PausedCoordinator, LosesNoWorker) {
   const fs::path folder = fresh_folder();
   const fs::path log = folder / kRun / "steps.jsonl";
@@ -272,7 +275,8 @@ TEST(PausedCoordinator, LosesNoWorker) {
   expect_resumes(folder);
 }
 
-// Longer than its agents wait: their workers save, and the run can be resumed.
+// The pause is longer than the time for which agents wait: their workers save,
+// and the run can be resumed.
 TEST(Slow, ACoordinatorPausedForTooLongEndsTheRunWithASavedState) {
   const fs::path folder = fresh_folder();
   std::vector<std::string> command = long_run();

@@ -33,7 +33,8 @@ std::string pause_at(int rank, int step, const std::string& phase) {
   return fault_at("pause", rank, step, phase) + ",seconds=2";
 }
 
-// The step of a phase: some occur after the first epoch, others within it.
+// The step in which the kill of a phase happens: after the first epoch for
+// phases that occur there, else within it.
 int step_of(const std::string& phase) {
   return phase == "checkpoint" || phase == "validation" ? 5 : 4;
 }
@@ -122,14 +123,15 @@ std::vector<Kill> all_kills() {
     if (std::string(phase) == "between") continue;  // no worker trains
     kills.push_back(kill_of_other("only_agent", Victim::kOnlyAgent, 0, phase));
   }
-  // Rank 1 has left the generation for want of memory, rank 0 not yet.
+  // Rank 1 has left the generation because it is out of memory, but rank 0 has
+  // not left yet.
   kills.push_back(
       {"coordinator_at_a_refusal",
        {"--processes", "2"},
        "oom@rank=1,step=4,allocation=100;" + pause_at(0, 4, "forward"),
        4,
        Victim::kCoordinator});
-  // A survivor dies while the generation after another's death is formed.
+  // Rank 2 dies while the generation after the death of rank 1 is being formed.
   kills.push_back({"rank_2_between",
                    {"--processes", "3"},
                    kill_at(1, 4, "forward") + ";" + kill_at(2, 4, "between"),

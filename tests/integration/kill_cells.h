@@ -1,9 +1,9 @@
-// The cells of the kill matrix: which process a run loses, and during which
-// phase.
+// The cells of the kill matrix: which process of a run is killed, and during
+// which phase.
 //
 //   a worker       kills itself in the middle of the phase (--inject kill@…)
-//   others         are killed from outside while a rank waits in the middle of
-//                  the phase (--inject pause@…)
+//   others         are killed from outside while a rank waits in the
+//                  middle of the phase (--inject pause@…)
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,7 +37,8 @@ struct Kill {
   int first_step = 4;
   Victim victim = Victim::kNobody;
 
-  // Two agents with a worker each, or one with all workers.
+  // True if there are two agents with one worker each, false if one agent has
+  // all workers.
   bool has_two_agents() const {
     return victim == Victim::kAgent || victim == Victim::kLostAgent;
   }
@@ -46,25 +47,27 @@ struct Kill {
 void PrintTo(const Kill& kill, std::ostream* out);
 std::string name_of_kill(const ::testing::TestParamInfo<Kill>& info);
 
-// The command of the run, without the flags of the layout where each agent has
-// one process.
+// The command of the run. Where each agent has one process, it has no layout
+// flags.
 std::vector<std::string> command_of(const Kill& kill);
 
-// The steps of that layout's run without faults, made once per program.
+// The steps of a run with the same layout and without faults, made once per
+// program.
 const std::vector<Json>& undisturbed(const Kill& kill);
 
-// For --inject: "kill@rank=0,step=4,phase=vote".
+// The text for --inject, such as "kill@rank=0,step=4,phase=vote".
 std::string fault_at(const std::string& kind, int rank, int step,
                      const std::string& phase);
 
-// A kill between generations: of the successor of the worker that ended the
-// first generation, before it has received any state.
+// A kill of a worker. Between generations, it is a kill of the successor of the
+// worker that ended the first generation, before this successor has received
+// any state.
 Kill kill_of_worker(const std::string& name,
                     const std::vector<std::string>& layout, int rank,
                     const std::string& phase);
 
-// Strikes while `rank` is in that phase; between generations while the other
-// one is.
+// A kill of another process, while `rank` is in the given phase; between
+// generations, while the other rank is in that phase.
 Kill kill_of_other(const std::string& name, Victim victim, int rank,
                    const std::string& phase);
 

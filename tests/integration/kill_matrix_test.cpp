@@ -1,6 +1,6 @@
-// Any process may be killed at any moment: the run goes on by itself, at most
-// one committed step is done again, every sample is used once, and the losses
-// are those of an undisturbed run: to the bit where the layout is restored,
+// Any process may be killed at any moment. The run continues by itself, at most
+// one committed step is done again, and every sample is used once. The losses
+// equal those of an undisturbed run: bit for bit if the layout is restored,
 // else within rounding.
 //
 //   a worker       kills itself in the middle of the phase (--inject kill@…)
@@ -9,8 +9,9 @@
 //                  coordinator and the agent of slot 0, but not the agent of
 //                  slot 1
 //
-// Prints for each kill how long detection and the next committed step took,
-// both seen from outside the program, and all of them as a table at the end.
+// Prints for each kill the time until it was detected and the time until the
+// next committed step, both measured from outside the program; at the end, all
+// of them are printed as a table.
 //
 // The suites named Slow run with the label `slow`.
 #include <gtest/gtest.h>
@@ -86,7 +87,7 @@ class KillMatrix : public ::testing::TestWithParam<Kill> {
            text_of(folder_ / "second" / "stderr.txt");
   }
 
-  // Waits until one of the first workers is gone.
+  // Waits until one of the first workers has ended.
   bool wait_for_a_death() const {
     std::vector<pid_t> workers;
     return wait_until(
@@ -123,7 +124,8 @@ class KillMatrix : public ::testing::TestWithParam<Kill> {
     }
   }
 
-  // Returns when it was.
+  // Kills the process, or waits until it has killed itself; returns the time of
+  // the kill.
   Clock::time_point strike() {
     if (GetParam().victim == Victim::kNobody) {
       EXPECT_TRUE(wait_for_a_death()) << said();
@@ -149,7 +151,7 @@ class KillMatrix : public ::testing::TestWithParam<Kill> {
     if (GetParam().victim == Victim::kCoordinator) {
       return said().find("the coordinator was killed") != std::string::npos;
     }
-    // Its workers may take some time to end.
+    // After a kill of the only agent, its workers may take some time to end.
     if (GetParam().victim == Victim::kOnlyAgent) {
       return said().find("the agent was killed") != std::string::npos;
     }
@@ -162,8 +164,8 @@ class KillMatrix : public ::testing::TestWithParam<Kill> {
   size_t losses_before_ = 0;
 };
 
-// The layout was not restored: the first step by fewer processes is within
-// 1e-9.
+// For a run whose layout was not restored: the first step of the smaller number
+// of processes is within 1e-9.
 void expect_steps_within_rounding(const std::vector<Json>& steps,
                                   const std::vector<Json>& expected) {
   ASSERT_EQ(steps.size(), expected.size());
@@ -228,7 +230,8 @@ TEST_P(KillMatrix, CostsAtMostOneStep) {
             kill.victim == Victim::kAgent || kill.victim == Victim::kOnlyAgent
                 ? 1u
                 : 0u);
-  // A rank out of memory costs a generation, and its state stays in place.
+  // A rank that is out of memory ends the generation, but all states stay in
+  // memory.
   EXPECT_EQ(resumed.empty(),
             steps.back().at("generation") == 1 ||
                 !events_named(folder_, "out_of_memory").empty());
@@ -240,7 +243,7 @@ TEST_P(KillMatrix, CostsAtMostOneStep) {
   CostTable::rows().push_back({kill.name, detection, next_step});
 }
 
-// Kills rank 0 in that phase after `step` steps: before it has written the
+// Kills rank 0 in the given phase after `step` steps: before it has written the
 // checkpoint that is due, or before it has reported the end of the run.
 void kill_rank_0(const fs::path& folder, int step, const std::string& phase,
                  const std::vector<std::string>& layout) {

@@ -1,6 +1,6 @@
-// The data set's labels bound a plan's bytes: crowded images train within the
-// plan that was made for them, a resumed run keeps the assumptions of its plan,
-// and --batch -1 tries no more images than the data set has.
+// The labels of the data set bound the bytes of a plan: crowded images train
+// within the plan that was made for them, a resumed run keeps its plan's
+// assumptions, and --batch -1 tries no more images than the data set has.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ std::string line_of(const fs::path& file, const std::string& key) {
              : text.substr(begin, text.find('\n', begin) - begin);
 }
 
-// No step needs more than planned, and no attempt fails.
+// Expects that no step needs more than planned, and that no attempt fails.
 void expect_within_plan(const fs::path& run, size_t num_steps) {
   const int64_t bound = read_json(run / "plan.json")
                             .at("predicted_peak_bytes")
@@ -92,7 +92,8 @@ TEST(LabelBound, CrowdedImagesTrainWithinTheirPlan) {
     EXPECT_EQ(counts, "label_counts: \"" + std::to_string(most / 4) + "x27 " +
                           std::to_string(most) + "x10\"");
 
-    // The recorded bound stays, even if the labels would now give another.
+    // The recorded bound is kept on resume, even if the labels now give another
+    // one.
     std::string config = text_of(run / "run.yaml");
     const std::string other = "label_counts: \"" + std::to_string(most / 4) +
                               "x26 " + std::to_string(most) + "x11\"";
@@ -108,7 +109,7 @@ TEST(LabelBound, CrowdedImagesTrainWithinTheirPlan) {
   }
 }
 
-// Pasted objects are in the plan, and in the images.
+// The plan includes pasted objects, and the images have them.
 TEST(LabelBound, PastedObjectsTrainWithinTheirPlan) {
   const fs::path folder = fresh_folder();
   const std::vector<std::string> flags = {
@@ -124,8 +125,8 @@ TEST(LabelBound, PastedObjectsTrainWithinTheirPlan) {
   EXPECT_EQ(text_of(run / "data_report.txt").find("copy_paste"),
             std::string::npos);
 
-  // Boxes alone: there is nothing to paste, which is reported once, and every
-  // bit is the same as without copy_paste.
+  // If labels are boxes without outlines, there is nothing to paste. This is
+  // reported once, and every bit is the same as without copy_paste.
   std::vector<std::string> plain = flags;
   plain.back() = "hyp.copy_paste=0";
   std::string lines;

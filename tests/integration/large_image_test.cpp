@@ -1,6 +1,7 @@
-// Images too large for one process, over several ranks that share each image:
-// the command line on files, against one process. Losses are the same, and each
-// rank takes well below a third of what one process needs.
+// Images that are too large for one process are split over several ranks. The
+// test runs the command line on files and compares with one process: losses are
+// the same, and each rank needs much less than a third of the bytes of one
+// process.
 //
 // Photograph has 6,000 x 4,000 pixels (label slow; one process takes 8 GiB);
 // Drawing is a small version. The measurements are printed.
@@ -25,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kImages = 3;
-constexpr int kSteps = 2;  // below an epoch: no validation
+constexpr int kSteps = 2;  // less than an epoch, so without validation
 
 // A BMP of 24 bits per pixel: rectangles on noise. `width` is a multiple of 4.
 void write_bitmap(const fs::path& file, uint32_t height, uint32_t width,
@@ -94,7 +95,7 @@ struct Run {
   std::vector<int64_t> resident;  // of the worker processes, ascending
 };
 
-// Runs in a folder beside the data.
+// Trains in a folder beside the data.
 Run train(const std::string& data, const std::vector<std::string>& size,
           const std::string& precision, const std::string& layout) {
   const fs::path folder = fs::path(data).parent_path().parent_path() / layout;
@@ -115,7 +116,8 @@ Run train(const std::string& data, const std::vector<std::string>& size,
       resident[pid] = std::max(resident[pid], largest_resident_bytes(pid));
     }
   };
-  // Until the run has ended: VmHWM only grows while a worker lives.
+  // Measures until the run has ended. VmHWM never decreases while a worker
+  // lives.
   std::atomic<bool> ended = false;
   std::thread watcher([&] {
     while (!ended) {
@@ -169,7 +171,8 @@ void check(uint32_t height, uint32_t width, const std::string& precision,
           << key;
     }
   }
-  // So the loss of the second step depends on the update.
+  // The first step updates the weights, so the loss of the second step depends
+  // on this update.
   EXPECT_TRUE(split.steps.front().at("optimizer_step").get<bool>());
   std::printf("one process: tensors %s, resident %s\n",
               format_bytes(one.tensors.front()).c_str(),

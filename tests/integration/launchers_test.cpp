@@ -1,6 +1,7 @@
 // Two agents on this machine, each with the variables that a launcher sets on
-// its node: they form one run of two workers. And the features of torchrun:
-// local ranks that wait, the file of a failure, a restart after a failure.
+// its node, form one run of two workers. Also tests the features of torchrun:
+// local ranks that wait, the file that describes a failure, and a restart after
+// a failure.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -40,7 +41,7 @@ std::vector<std::string> small_training(const std::string& steps) {
       steps);
 }
 
-// The command with variables "A=1;B=2".
+// Puts the variables "A=1;B=2" before the command.
 std::vector<std::string> with(const std::string& variables,
                               const std::vector<std::string>& command) {
   std::vector<std::string> words = {"env"};
@@ -53,8 +54,8 @@ class Launched : public ::testing::Test {
  protected:
   void SetUp() override { folder_ = fresh_folder(); }
 
-  // Both have one working directory, as on a shared file system; their output
-  // is separate.
+  // Starts an agent. Both agents have the same working directory, as on a
+  // shared file system, but separate output.
   std::unique_ptr<Program> begin(const std::string& name,
                                  const std::vector<std::string>& command) {
     fs::create_directories(folder_ / name);
@@ -62,7 +63,8 @@ class Launched : public ::testing::Test {
         joined({"env", "-C", folder_.string()}, command), folder_ / name);
   }
 
-  // The agents' only secret, where a launcher names an address on loopback.
+  // The only secret that the agents share if the launcher names an address on
+  // loopback.
   std::string token_file() const {
     const fs::path file = folder_ / "token";
     std::ofstream(file) << std::string(32, 't') << "\n";
@@ -72,7 +74,7 @@ class Launched : public ::testing::Test {
 
   fs::path log() const { return folder_ / kRun / "steps.jsonl"; }
 
-  // Workers of the first generation.
+  // The number of workers of the first generation.
   int first_world_size() const {
     for (const Json& event : read_lines(folder_ / kRun / "events.jsonl")) {
       if (event.at("event") == "generation") {
@@ -85,11 +87,11 @@ class Launched : public ::testing::Test {
   fs::path folder_;
 };
 
-// The variables and flags of a node beyond the flags of all nodes.
+// The variables and flags of each node, in addition to the flags of all nodes.
 struct Row {
   std::string name;
-  std::string node[2];        // its variables; "@" is the test's folder
-  bool needs_folder = false;  // it names no machine
+  std::string node[2];        // its variables; "@" stands for the test's folder
+  bool needs_folder = false;  // the variables name no machine
 };
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
@@ -131,7 +133,8 @@ const std::string kTorchNode =
     "GROUP_WORLD_SIZE=2;MASTER_ADDR=127.0.0.1;MASTER_PORT=29500;"
     "TORCHELASTIC_RESTART_COUNT=0;TORCHELASTIC_RUN_ID=none";
 
-// The same variables on both nodes, with the node's number for "@R".
+// A row with the same variables on both nodes; "@R" stands for the node's
+// number.
 Row same(const std::string& name, const std::string& variables,
          bool needs_folder = false) {
   Row row{name, {variables, variables}, needs_folder};
@@ -191,8 +194,8 @@ const Row kRows[] = {
 INSTANTIATE_TEST_SUITE_P(Rows, TwoAgents, ::testing::ValuesIn(kRows),
                          [](const auto& info) { return info.param.name; });
 
-// LSF's list of hosts places an agent by its host name, so each agent gets a
-// name of its own.
+// LSF's list of hosts identifies an agent by its host name, so each agent gets
+// its own host name.
 TEST_F(Launched, LsfsTwoHostsFormOneRun) {
   if (run_program({"unshare", "--uts", "true"}, folder_).exit_code != 0) {
     GTEST_SKIP() << "host names of its own need root";
@@ -217,7 +220,8 @@ TEST_F(Launched, LsfsTwoHostsFormOneRun) {
   EXPECT_EQ(read_lines(log()).size(), 2u);
 }
 
-// The pods of an Indexed Job are agents of a coordinator.
+// The pods of an Indexed Job are agents, and the coordinator is started
+// separately.
 TEST_F(Launched, PodsOfAnIndexedJobJoinACoordinator) {
   const std::string address = "127.0.0.1:" + std::to_string(free_port());
   std::vector<std::string> words = small_training("2");
@@ -242,7 +246,7 @@ TEST_F(Launched, PodsOfAnIndexedJobJoinACoordinator) {
 
 class Torchrun : public Launched {
  protected:
-  // Two workers on one node.
+  // The variables of one of two workers on one node.
   std::string worker(int rank, int restarts = 0) const {
     return "RANK=" + std::to_string(rank) +
            ";LOCAL_RANK=" + std::to_string(rank) +

@@ -1,6 +1,6 @@
-// A checkpoint belongs to no layout: a run that was stopped continues under
-// another one, and its next step is the one that one process would take from
-// the same state.
+// A checkpoint does not depend on the layout: a stopped run continues under
+// another layout, and its next step equals the step of one process from the
+// same state.
 //
 // The suite named Slow runs with the label `slow`.
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kRun = "runs/train/exp";
 
-// Resumes the run in `folder` up to so many steps; returns its steps.
+// Resumes the run in `folder` until it has `steps` steps; returns its steps.
 std::vector<Json> resume_until(const fs::path& folder,
                                std::vector<std::string> layout, size_t steps) {
   std::vector<std::string> more = {"--resume", (folder / kRun).string(),
@@ -40,7 +40,7 @@ TEST(LayoutChange, TheNextStepIsThatOfOneProcessFromTheSameState) {
   };
   const fs::path folder = fresh_folder();
   const fs::path changing = folder / "changing";
-  // The checkpoint is written inside an epoch, with gradients accumulated.
+  // The checkpoint is written within an epoch, while gradients are accumulated.
   size_t steps = 3;
   std::vector<std::string> first = layouts[0];
   first.insert(first.end(), {"--max-steps", std::to_string(steps)});
@@ -63,9 +63,9 @@ TEST(LayoutChange, TheNextStepIsThatOfOneProcessFromTheSameState) {
   }
 }
 
-// From the checkpoint of a run whose state was sharded over two ranks, written
-// in the background: the next step is within 1e-9 of the original run's, and 20
-// steps are within 1e-6.
+// The checkpoint is that of a run whose state was sharded over two ranks, and
+// is written in the background. The next step is within 1e-9 of the original
+// run's, and 20 steps are within 1e-6.
 TEST(Slow, ARunUnderZero3GoesOnUnderAnyOtherLayout) {
   constexpr size_t kSaved = 3, kSteps = kSaved + 21;
   const std::vector<std::string> calm = {
@@ -84,7 +84,8 @@ TEST(Slow, ARunUnderZero3GoesOnUnderAnyOtherLayout) {
   first.insert(first.end(), calm.begin(), calm.end());
   first.insert(first.end(), {"--max-steps", "4"});
   ASSERT_EQ(train_in(whole, train_fp64("8"), first).size(), 4u);
-  // The checkpoint at the run's end is not the tested one.
+  // The checkpoint of the run's end is removed, because the earlier one is
+  // tested.
   fs::remove_all(whole / kRun / "checkpoints/step-4");
   for (size_t i = 0; i < others.size(); ++i) {
     fs::copy(whole, folder / std::to_string(i), fs::copy_options::recursive);

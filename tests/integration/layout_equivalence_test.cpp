@@ -1,14 +1,16 @@
-// Layout invariance, mechanism by mechanism: yolov5n, and a model of all other
-// modules, in float64 on images that
-// include empty and crowded ones and on short batches, with ranks as threads,
-// against one process.
+// Layout invariance, tested separately for each mechanism. Yolov5n, and a model
+// with all other modules, train in float64 with ranks as threads and are
+// compared with one process. Some images are empty and some crowded, and some
+// batches are short.
 //
-// The tolerance, relative: steps 1-5 loss and gradient norm 1e-9; through step
-// 20 loss 1e-6 and gradient norm 1e-4 (training is chaotic, rounding itself
-// grows). With recomputation every number is the same to the bit.
+// The relative tolerance: 1e-9 for loss and gradient norm of steps 1-5; through
+// step 20, 1e-6 for the loss and 1e-4 for the gradient norm (training is
+// chaotic, so rounding errors grow). With recomputation every number is the
+// same bit for bit.
 //
-// The bytes of each axis and each rank's peak, which must be below one
-// process's, prove that the work really is split. The table is printed.
+// The bytes that each axis sends, and each rank's peak, which must be below
+// that of one process, show that the work really is split. The table is
+// printed.
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
@@ -30,9 +32,10 @@ struct Row {
   LayoutCase layout;
   int64_t group = 2;
   int64_t freeze = 0;
-  bool many_modules = false;  // instead of yolov5n
+  bool many_modules = false;  // a model with many modules, instead of yolov5n
   std::string teacher = "";
-  int64_t usual_batch = 0;  // the usual group size; 0: no groups
+  // The batch that defines the usual groups; 0: no groups.
+  int64_t usual_batch = 0;
 
   LayoutRunOptions options() const {
     LayoutRunOptions options;
@@ -178,15 +181,16 @@ std::vector<Row> rows() {
   add(layout_case("data2_spatial2_zero2", "data=2,spatial=2", 2, 2));
   add(layout_case("data2_pipeline2_zero1_recompute", "data=2,pipeline=2", 2, 1,
                   plan::ActivationPolicy::kRecompute));
-  // The first stage's last layers are trained; in the second case all of its
-  // layers are frozen, and the first of the second stage.
+  // In the first case the last layers of the first stage are trained; in the
+  // second case all layers of the first stage and the first layer of the second
+  // one are frozen.
   add(layout_case("data2_pipeline2_zero3_freeze5", "data=2,pipeline=2", 2, 3),
       2, 5);
   add(layout_case("data2_pipeline2_zero3_freeze10_recompute",
                   "data=2,pipeline=2", 2, 3,
                   plan::ActivationPolicy::kRecompute),
       2, 10);
-  // Every module of the table that yolov5n does not have.
+  // A model with all modules that yolov5n does not have.
   for (const LayoutCase& layout :
        {layout_case("modules_data2", "data=2", 0),
         layout_case("modules_zero3_recompute", "data=2", 2, 3,
@@ -215,7 +219,8 @@ std::vector<Row> rows() {
   return all;
 }
 
-// Groups of one, of two sizes, and those that span ranks.
+// Batches of a single group, with groups of two sizes, and with groups that
+// several ranks share.
 std::vector<Row> uneven_rows(const std::vector<int64_t>& batches) {
   std::vector<Row> all;
   for (const int64_t batch : batches) {
@@ -245,7 +250,8 @@ std::vector<Row> uneven_rows(const std::vector<int64_t>& batches) {
 }
 
 // One layout for each mechanism, and for each pair of mechanisms that act on
-// the same tensors; the others take minutes and run in rotation.
+// the same tensors. The other layouts take minutes, so the runs take turns with
+// them.
 const std::set<std::string> kQuick = {
     "data2_group8",
     "zero1_data2",

@@ -1,11 +1,12 @@
-// What layouts save, measured: bytes per rank in float32, against one process.
+// Measures what layouts save: the bytes per rank in float32, compared with one
+// process.
 //
-//   spatial   activations of a rank: peak of a step minus the bytes between
-//             steps
-//   pipeline  the whole peak, against one process that accumulates the same
-//             micro-batches
-//   ZeRO      the bytes between steps; the peak of a step whose images are so
-//             small that the state is nearly all
+//   spatial   the activations of a rank: the peak of a step minus the bytes
+//             between steps
+//   pipeline  the whole peak, compared with one process that accumulates over
+//             the same micro-batches
+//   ZeRO      the bytes between steps, and the peak of a step whose images are
+//             so small that the state needs nearly all of the memory
 //
 // The table is printed. Large images are in LargeImages (label slow).
 #include <gtest/gtest.h>
@@ -19,7 +20,8 @@
 namespace headroom {
 namespace {
 
-constexpr int kSteps = 2;  // memory left by the first is seen in the second
+// Memory that the first step leaves appears in the second.
+constexpr int kSteps = 2;
 
 struct Request {
   std::string model = "yolov5s";

@@ -1,5 +1,6 @@
-// The results of a run do not depend on its layout: two epochs with validation
-// in float64 end with one process's results.csv and weights.
+// The results of a run do not depend on its layout: after two float64 epochs
+// with validation, any layout gives the same results.csv and weights as a run
+// of a single process.
 #include <ATen/ops/linalg_vector_norm.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +23,7 @@ std::vector<std::vector<double>> rows_of(const fs::path& csv) {
   std::ifstream file(csv);
   std::vector<std::vector<double>> rows;
   std::string line;
-  std::getline(file, line);  // the columns' names
+  std::getline(file, line);  // the names of the columns
   while (std::getline(file, line)) {
     std::istringstream fields(line);
     std::string field;
@@ -36,7 +37,8 @@ fs::path two_epochs(const fs::path& folder,
                     const std::vector<std::string>& layout) {
   fs::remove_all(folder);
   fs::create_directories(folder);
-  // Validated, with two epochs: later flags win.
+  // Removes --noval and sets two epochs; if a flag occurs twice, its last value
+  // is used.
   std::vector<std::string> command = train_fp64("8");
   command.pop_back();
   command.insert(command.end(), {"--epochs", "2"});
@@ -68,7 +70,7 @@ struct Case {
 class LayoutResults : public ::testing::TestWithParam<Case> {};
 
 TEST_P(LayoutResults, AreThoseOfOneProcess) {
-  // Made once for all tests of this file.
+  // The run of one process, made once for all tests of this file.
   static const fs::path one = two_epochs(
       fs::path(HEADROOM_BUILD_DIR) / "tests/runs/layout_results_of_one",
       {"--processes", "1"});
@@ -85,7 +87,7 @@ TEST_P(LayoutResults, AreThoseOfOneProcess) {
                   kTolerance * std::max(1e-3, std::abs(expected[row][column])))
           << "row " << row << " column " << column;
     }
-    // Objects were detected, and the losses are recorded.
+    // Checks that objects were detected and that the losses are recorded.
     EXPECT_GT(expected[row][5], 0);
     EXPECT_GT(expected[row][8], 0);
   }

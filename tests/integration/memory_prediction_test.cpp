@@ -1,6 +1,6 @@
-// A run's own report of its memory, step by step: measured <= predicted <= 1.05
-// measured on every rank, for drawn data with mosaics, and no warning; after an
-// attempt that did not fit, for the policies of the retry.
+// A run's own report of its memory in each step: measured <= predicted <= 1.05
+// measured on every rank, on drawn data with mosaics, and without a warning.
+// After an attempt that did not fit, this holds for the policies of the retry.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr double kMostOver = 1.05;
 
-// The run's folder.
+// Trains, and returns the folder of the run.
 fs::path train(const std::vector<std::string>& more,
                const std::string& batch = "6") {
   const fs::path folder = fresh_folder();
@@ -52,7 +52,8 @@ TEST(MemoryPrediction, HoldsOnEveryStep) {
   }
 }
 
-// The shapes' validation set has fewer images than a batch.
+// The predictions also hold outside of steps. The validation set of the shapes
+// has fewer images than a batch.
 TEST(MemoryPrediction, HoldsBesideTheSteps) {
   for (const std::string layout : {"data=2", "pipeline=2"}) {
     SCOPED_TRACE(layout);
@@ -78,7 +79,7 @@ TEST(MemoryPrediction, HoldsBesideTheSteps) {
   }
 }
 
-// Under a limit the validation splits its batches from the start.
+// Under a memory limit, the validation splits its batches from the start.
 TEST(MemoryPrediction, AValidationIsPlannedWithTheImagesThatFit) {
   const auto metrics = [](const fs::path& run) {
     const Json summary = read_json(run / "summary.json");

@@ -1,5 +1,5 @@
-// headroom train --memory-trace: the file it writes, that results do not
-// change, and its refusals.
+// headroom train --memory-trace: the file that it writes, its refusals, and
+// that it does not change results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,8 +65,8 @@ TEST(MemoryTraceRun, HoldsThreeStepsOfEveryRankAndChangesNothing) {
                                  "average", "activations", "loss"}) {
       EXPECT_GT(peaks[rank][category], 0) << category;
     }
-    // Two float32 copies of yolov5n's 1.87 million weights: the step's gradient
-    // and the accumulated one.
+    // There are two float32 gradients for yolov5n's 1.87 million weights: the
+    // step's and the accumulated one.
     EXPECT_EQ(peaks[rank]["gradients"], 2 * peaks[rank]["optimizer"]);
     EXPECT_NEAR(static_cast<double>(peaks[rank]["optimizer"]), 4 * 1.87e6, 2e5);
     EXPECT_EQ(last[rank]["activations"], 0) << "between steps";

@@ -1,6 +1,6 @@
-// Under --memory-limit layers get the policies that fit: the run stays within
-// the limit without a failed attempt, and its losses are those of a run that
-// keeps everything, bit for bit.
+// Under --memory-limit, layers get activation policies that fit: the run stays
+// within the limit without a failed attempt, and its losses are those of a run
+// that keeps all activations, bit for bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 struct Trained {
   std::vector<std::string> losses;
-  int64_t peak = 0;  // measured, of all ranks
+  int64_t peak = 0;  // the largest measured peak of all ranks
   int64_t attempts = 0;
 };
 

@@ -1,5 +1,4 @@
-// Under mpirun, with a worker killed: the run completes, and mpirun ends with
-// 0.
+// A worker is killed under mpirun: the run completes, and mpirun returns 0.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -27,7 +26,8 @@ class Mpirun : public ::testing::Test {
     if (there.exit_code != 0) GTEST_SKIP() << "no mpirun here";
   }
 
-  // An agent with a worker each, and the run's flags.
+  // The command of mpirun with two agents, each with one worker, and the flags
+  // of the run.
   std::vector<std::string> job(std::vector<std::string> run) const {
     std::vector<std::string> words = {"mpirun", "-np", "2", "--oversubscribe",
                                       "--allow-run-as-root"};
@@ -87,8 +87,8 @@ std::set<std::string> ours_in(const fs::path& folder) {
   return names;
 }
 
-// Files that Open MPI itself leaves are not checked. SIGKILL of the launcher
-// alone.
+// Only the launcher gets SIGKILL. Files that Open MPI itself leaves are not
+// checked.
 TEST_F(Mpirun, ALostLauncherEndsTheRunWithItsStateSaved) {
   std::vector<pid_t> all;
   {
@@ -98,7 +98,7 @@ TEST_F(Mpirun, ALostLauncherEndsTheRunWithItsStateSaved) {
     ASSERT_TRUE(wait_for_lines(folder_ / kRun / "steps.jsonl", 4, 120));
     all = descendants(run.pid(), "headroom");
     EXPECT_GE(all.size(), 6u);
-  }  // SIGKILL
+  }  // the Program's destructor sends SIGKILL
   const auto is_gone = [](pid_t pid) { return ::kill(pid, 0) != 0; };
   for (int tries = 0; tries < 300; ++tries) {
     if (std::all_of(all.begin(), all.end(), is_gone)) break;

@@ -1,5 +1,6 @@
-// --multi-scale: sizes that follow from the seed and the step alone, through a
-// resume and a lost process, and bytes that the plan of the largest size holds.
+// --multi-scale: sizes that depend only on the seed and the step, also after a
+// resume and a lost process. The plan for the largest size covers the bytes of
+// all sizes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRun = "runs/train/exp";
 
-// yolov5n at 96 px: 64, 96 or 128.
+// Trains yolov5n at 96 px, so the sizes are 64, 96 and 128.
 std::vector<Json> train(const fs::path& folder,
                         const std::vector<std::string>& more) {
   fs::create_directories(folder);
@@ -47,7 +48,7 @@ void expect_same_steps(const std::vector<Json>& a, const std::vector<Json>& b) {
 
 TEST(MultiScale, TheLargestSizeStaysWithinThePlan) {
   const fs::path folder = fresh_folder();
-  std::map<int64_t, int64_t> measured;  // by side: the most
+  std::map<int64_t, int64_t> measured;  // the maximum by side
   for (const std::string layout : {"data=2", "pipeline=2"}) {
     SCOPED_TRACE(layout);
     const std::vector<Json> steps =

@@ -1,13 +1,14 @@
-// A rank without memory on devices, in whole programs over NCCL's own
-// communicator code: two processes on two test devices, with a stand-in for
-// NCCL (tests/support/nccl_shim), whose streams deadlock as NCCL's do where
-// ranks issue collectives in different orders.
+// A rank on a device runs out of memory. Whole programs use NCCL's own
+// communicator code: two processes on two test devices, with a replacement for
+// NCCL (tests/support/nccl_shim). Its streams deadlock if ranks issue
+// collectives in different orders, as those of NCCL do.
 //
-// Memory is refused in forward, in backward, and beside the commit (the last
-// allocation of a step, and the first of the next one), on either rank and on
-// both, in one run after the other step. Every refusal is survived without a
-// lost process or step, and the losses are those of a calm run. Prints how long
-// each took. The suites named Slow run with the label `slow`.
+// In each step of one run, memory is refused at another point: in forward, in
+// backward, or near the commit (the last allocation of a step, or the first of
+// the next one), on either rank or on both. The run survives every refusal
+// without a lost process or step, and the losses are those of an undisturbed
+// run. Prints how long each recovery took. The suites named Slow run with the
+// label `slow`.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,8 +38,8 @@ std::string name_of_cell(const ::testing::TestParamInfo<Cell>& info) {
   return info.param.name;
 }
 
-// Batches of 8 are one group over both ranks; groups of 4 are on one rank each,
-// except those of the short last batch of an epoch, which span both.
+// A batch of 8 is one group, which both ranks share. Groups of 4 are on one
+// rank each, except that the groups of an epoch's short last batch are on both.
 Cell cell(const std::string& name, const std::string& layout, int zero,
           const std::vector<std::string>& more = {}) {
   Cell made{name + "_zero_" + std::to_string(zero),
@@ -54,7 +55,7 @@ std::vector<Cell> all_cells() {
     cells.push_back(cell("sync_bn", "data=2", zero, {"--sync-bn"}));
     cells.push_back(cell("short_batch", "data=2", zero, {"--bn-group", "4"}));
   }
-  for (int zero = 0; zero <= 1; ++zero) {  // others cannot be captured
+  for (int zero = 0; zero <= 1; ++zero) {  // other stages cannot be captured
     cells.push_back(
         cell("graphs", "data=2", zero, {"--bn-group", "4", "--cuda-graphs"}));
   }
@@ -101,7 +102,7 @@ TEST_P(NcclMemory, ARefusalAnywhereCostsNothingButTime) {
   ASSERT_GT(allocations.at(0), 100);
   ASSERT_GT(allocations.at(1), 100);
 
-  // Step 4 is the short one. Each fault has a step of its own.
+  // Step 4 has the short batch. Each fault happens in a step of its own.
   std::string faults;
   const auto add = [&](int rank, int step, double part) {
     const int64_t all = allocations[static_cast<size_t>(rank)];
@@ -109,11 +110,11 @@ TEST_P(NcclMemory, ARefusalAnywhereCostsNothingButTime) {
     faults += (faults.empty() ? "" : ";") +
               oom(rank, step, std::clamp<int64_t>(place, 1, all - 2));
   };
-  add(1, 1, 0.15);  // forward
+  add(1, 1, 0.15);  // in forward
   add(0, 2, 0.15);
-  add(1, 3, 0.7);  // backward
-  add(0, 4, 0.4);  // of the short batch
-  add(1, 5, 1.0);  // before the commit, and after it
+  add(1, 3, 0.7);  // in backward
+  add(0, 4, 0.4);  // in the short batch
+  add(1, 5, 1.0);  // near the commit, in this step and in the next
   add(0, 6, 0.0);
   add(0, 7, 0.15), add(1, 7, 0.15);  // both ranks, in one step
   add(0, 7, 0.7), add(1, 7, 0.7);
@@ -129,7 +130,8 @@ TEST_P(NcclMemory, ARefusalAnywhereCostsNothingButTime) {
   for (size_t i = 0; i < steps.size(); ++i) {
     EXPECT_EQ(calm[i].at("samples"), steps[i].at("samples"));
     for (const char* key : {"loss", "grad_norm"}) {
-      // Policies change no bit; the later rungs change the order of sums.
+      // Activation policies change no bit; the later rungs of the memory ladder
+      // change the order of sums.
       EXPECT_LT(relative(calm[i], steps[i], key), i < 7 ? 1e-15 : 1e-9)
           << "step " << i << ", " << key;
     }

@@ -1,14 +1,14 @@
-// Whole programs over NCCL's own communicator code: two processes on two test
-// devices, with a stand-in for NCCL (tests/support/nccl_shim), calm and
-// disturbed. The run equals that of one process on the CPU, no living process
-// is reported lost, and at most one step is done again.
+// Whole programs that use NCCL's own communicator code: two processes on two
+// test devices, with a replacement for NCCL (tests/support/nccl_shim),
+// undisturbed and disturbed. The run equals that of one process on the CPU, no
+// living process is reported lost, and at most one step is done again.
 //
 //   kill          a rank is killed in the middle of its backward
 //   stop          a rank's process is stopped for 15 s, and then continues
-//   late          a rank is 13 s late for a collective: longer than a
+//   late          a rank is 13 s late for a collective, which is longer than a
 //                 training thread may be stuck
-//   aborted       a collective fails: the sum is worthless, and no peer is gone
-//   coordinator   it is killed, and its supervisor restarts it
+//   aborted       a collective fails: its sum is unusable, but no peer is lost
+//   coordinator   the coordinator is killed, and its supervisor restarts it
 //
 // Prints a table at the end. The suites named Slow run with the label `slow`.
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ enum class Disturbance { kNone, kKill, kStop, kLate, kAborted, kCoordinator };
 struct Layout {
   std::string name;
   std::vector<std::string> flags;
-  std::vector<std::string> for_one_process;  // that change the result
+  std::vector<std::string> for_one_process;  // flags that change the result
 };
 
 struct Cell {
@@ -82,7 +82,7 @@ const Layout kGraphs = {
     {"--layout", "data=2", "--cuda-graphs", "--bn-group", "4"},
     {"--bn-group", "4"}};
 
-// Sets the programs' environment within a scope.
+// Sets environment variables for programs within a scope.
 class Variables {
  public:
   explicit Variables(std::map<std::string, std::string> values)
@@ -174,8 +174,8 @@ class NcclRun : public ::testing::TestWithParam<Cell> {
     return values;
   }
 
-  // The disturbed call of the rank, about in the third step: if batch norm sums
-  // over ranks, most all-reduces are those of batch norm.
+  // The rank's call that is disturbed, about in the third step. If batch norm
+  // sums over ranks, most all-reduces belong to batch norm.
   std::string late_call() const {
     const auto& flags = GetParam().layout.flags;
     const auto has = [&](const char* flag) {
@@ -212,7 +212,7 @@ class NcclRun : public ::testing::TestWithParam<Cell> {
         << said();
   }
 
-  // Waits until a worker is reported lost; seconds since `begin`.
+  // Waits until a worker is reported lost; returns the seconds since `begin`.
   std::optional<double> notice(Clock::time_point begin) const {
     EXPECT_TRUE(wait_until([&] { return num_losses() > 0; }, 30)) << said();
     return seconds_since(begin);
@@ -323,7 +323,7 @@ TEST_P(NcclRun, EqualsOneProcess) {
   NcclTable::rows().push_back(row);
 }
 
-// No peer is reported lost: the run is refused with a remedy.
+// The run is refused with a remedy, and no peer is reported lost.
 TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsReported) {
   const fs::path folder = fresh_folder();
   const Variables environment(
@@ -340,7 +340,7 @@ TEST(NcclRunRefusals, ADeviceWithoutRoomForNcclIsReported) {
   EXPECT_LT(result.seconds, 60);
 }
 
-// One clear line each, and no peer is reported lost.
+// Each case gives one clear line, and no peer is reported lost.
 TEST(NcclRunRefusals, SettingsThatNcclCannotUseAreReportedWithARemedy) {
   struct Case {
     std::map<std::string, std::string> variables;
@@ -390,7 +390,8 @@ TEST(NcclRunNetwork, TheRateOfTheFirstSumsIsReported) {
   EXPECT_THAT(reason, HasSubstr(" GB/s between the cards of this machine"));
 }
 
-// NCCL refuses two ranks on one device of a host, unless each is a host.
+// NCCL refuses two ranks on one device of a host, unless each rank has its own
+// host name.
 TEST(NcclRunRefusals, RanksThatShareADeviceCountAsSeparateHosts) {
   const fs::path folder = fresh_folder();
   const Variables environment({{"HEADROOM_DEVICE_PLUGIN", kTestPlugin}});

@@ -1,7 +1,7 @@
-// Out of memory everywhere, in real processes: a run in which allocations fail
-// in forward, backward, validation, loader and checkpoint ends with exactly the
-// losses of an undisturbed one, each sample counted once and nothing left in
-// memory. Neither vote nor commit allocates.
+// Out of memory in every phase, in real processes. Allocations fail in forward,
+// backward, validation, loader and checkpoint. The run ends with exactly the
+// losses of an undisturbed run, each sample is counted once, and nothing is
+// left in memory. The vote and the commit do not allocate.
 //
 // The suites named Slow run with the label `slow`.
 #include <gmock/gmock.h>
@@ -28,11 +28,12 @@ namespace fs = std::filesystem;
 constexpr int kRanks = 2;
 constexpr int kFirstStep = 1, kLastStep = 3;
 constexpr int kSteps = kLastStep - kFirstStep + 1;
-// So often may a rank fail in one step before its micro-batch must shrink: over
-// the three steps it tries all policies.
+// The number of failures of a rank in one step after which its micro-batch does
+// not have to shrink yet; over the three steps, the rank tries all policies.
 constexpr int kFailuresPerStep = 2;
 
-// 37 images in batches of 8: five steps, then a validation and files.
+// With 37 images in batches of 8, an epoch has five steps, followed by a
+// validation and files.
 std::vector<std::string> train_command(const std::vector<std::string>& more) {
   std::vector<std::string> flags = {"--epochs",      "1",        "--precision",
                                     "fp64",          "--layout", "data=2",
@@ -76,14 +77,14 @@ std::string joined(const std::vector<std::string>& faults) {
 const std::vector<std::string> kPhasesOfAStep = {"", "vote", "commit",
                                                  "loader"};
 const std::vector<std::string> kPhasesOfAnEnd = {"validation", "checkpoint"};
-constexpr int64_t kEndOfEpoch = 5;  // committed steps
+constexpr int64_t kEndOfEpoch = 5;  // in committed steps
 constexpr int64_t kBeyond = 1000000000;
 
-// Every phase is armed with a number that is never reached: the events then
-// report the number of allocations.
+// Each fault has an allocation number that is never reached, so the events
+// report the number of allocations of each phase.
 struct Undisturbed {
   Finished run;
-  std::map<std::string, int64_t> allocations;  // by fault without its number
+  std::map<std::string, int64_t> allocations;  // by the fault's text
 
   int64_t of(int rank, int64_t step, const std::string& phase) const {
     return allocations.at(oom(rank, step, kBeyond, phase));
@@ -120,7 +121,8 @@ const Undisturbed& undisturbed() {
   return result;
 }
 
-// Place `index` of `count` from the first allocation to the last.
+// The allocation at place `index` of `count` places between the first and the
+// last.
 int64_t spread(int64_t allocations, int64_t index, int64_t count) {
   return count < 2 ? 1 : 1 + (allocations - 1) * index / (count - 1);
 }
@@ -138,7 +140,8 @@ std::vector<std::string> faults_of_start(int64_t index, int64_t count) {
   };
   for (int rank = 0; rank < kRanks; ++rank) {
     for (int64_t step = kFirstStep; step <= kLastStep; ++step) {
-      // Each step and rank has other places: one start covers the whole step.
+      // Each step and rank has other places, so that one start covers the whole
+      // step.
       const int64_t places = count * kFailuresPerStep;
       const int64_t shift =
           (rank * kSteps + step - kFirstStep) * places / (kRanks * kSteps);
@@ -155,8 +158,8 @@ std::vector<std::string> faults_of_start(int64_t index, int64_t count) {
   return faults;
 }
 
-// The place of each fault that fired, by its own event; others are under "not
-// reached".
+// The number of faults by the phase in which they happened; faults that did not
+// happen are counted as "not reached".
 std::map<std::string, int> fired(const Finished& run) {
   std::map<std::string, int> phases;
   std::map<int, std::string> last_phase;  // by rank
@@ -202,7 +205,7 @@ void disturb(int64_t starts, int64_t of_starts) {
   int planned = 0;
   for (int64_t i = 0; i < starts; ++i) {
     SCOPED_TRACE("start " + std::to_string(i));
-    // The quick test takes its starts from the whole range.
+    // A test with few starts takes them from the whole range.
     const int64_t index =
         starts < 2 ? of_starts / 2 : i * (of_starts - 1) / (starts - 1);
     const std::vector<std::string> faults = faults_of_start(index, of_starts);
@@ -245,7 +248,7 @@ TEST(OutOfMemoryRun, AFewFailuresOfEveryKind) { disturb(1, 20); }
 
 TEST(Slow, OutOfMemoryAtHundredsOfAllocations) { disturb(20, 20); }
 
-// One refusal in each step, on the ranks in turn.
+// Memory is refused once in each step, on the ranks in turn.
 TEST(Slow, ARetryOfTwoOrFourProcessesTakesSeconds) {
   for (const int ranks : {2, 4}) {
     const std::vector<std::string> command =
@@ -268,7 +271,7 @@ TEST(Slow, ARetryOfTwoOrFourProcessesTakesSeconds) {
   }
 }
 
-// So many in the first step that micro-batches must shrink.
+// Memory is refused so often in the first step that micro-batches must shrink.
 TEST(Slow, ASmallerMicroBatchStaysWithinTheTolerance) {
   const std::vector<std::string> groups = {"--bn-group", "2", "--noval",
                                            "--max-steps", "4"};
@@ -339,10 +342,10 @@ TEST(OutOfMemoryRun, ABallastLeadsToALeanerPlan) {
   EXPECT_GE(leaner, 1);
 }
 
-// The machine itself refuses memory: the run ends at a committed step, which is
-// saved.
+// The machine itself refuses memory: the run ends at a committed step, and its
+// state is saved.
 TEST(OutOfMemoryRun, AHostWithoutMemoryEndsTheRunAtACommittedStep) {
-  // Ever smaller ballasts fill the memory that the process may use.
+  // Ballasts of decreasing size fill the memory that the process may use.
   std::vector<std::string> faults;
   int64_t step = 2;
   for (int64_t megabytes = 2048; megabytes >= 4; megabytes /= 2) {

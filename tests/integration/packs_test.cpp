@@ -1,5 +1,5 @@
-// Training on packs equals training on the files, to the bit: with several
-// ranks, and after a kill and a resume.
+// Training on packs equals training on the files bit for bit, with several
+// ranks and after a kill and a resume.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,7 +86,7 @@ TEST_F(PackedRun, ContinuesAfterAKillWithTheStepsOfTheFiles) {
   EXPECT_EQ(steps_of("packs"), steps_of("files"));
 }
 
-// A run that began on the files ends on the packs.
+// The run begins on the files and is resumed on the packs.
 TEST_F(PackedRun, ResumesARunOfTheFiles) {
   train(shapes_data(), "files", {"--processes", "2"});
   train(shapes_data(), "mixed", {"--processes", "2", "--max-steps", "3"});
@@ -103,7 +103,8 @@ TEST_F(PackedRun, ResumesARunOfTheFiles) {
 TEST_F(PackedRun, VerifyFindsADamagedPack) {
   const fs::path pack = packs_ / "train-00000.tar";
   ASSERT_TRUE(fs::exists(pack));
-  // The first image is after its header, and longer than it.
+  // Changes a byte of the first image, which begins after its header and is
+  // longer than the header.
   std::string bytes = text_of(pack);
   bytes[512 + 600] = static_cast<char>(bytes[512 + 600] ^ 0x20);
   std::ofstream(pack, std::ios::binary) << bytes;

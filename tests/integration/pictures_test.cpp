@@ -18,8 +18,8 @@ namespace {
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-// The names of all that YOLOv5 draws; the shapes' 9 images are two batches
-// of 8.
+// The names of all pictures that YOLOv5 draws. The 9 images of the shapes are
+// two batches of 8.
 const std::set<std::string> kPictures = {
     "F1_curve.png",          "PR_curve.png",          "P_curve.png",
     "R_curve.png",           "confusion_matrix.png",  "labels.jpg",
@@ -38,7 +38,7 @@ std::set<std::string> pictures_in(const fs::path& folder) {
   return names;
 }
 
-// The shapes' validation images as COCO's annotations.
+// Writes the validation images of the shapes with annotations in COCO's format.
 fs::path write_annotations(const fs::path& folder) {
   Json truth = {{"images", Json::array()},
                 {"annotations", Json::array()},
@@ -75,7 +75,8 @@ fs::path write_annotations(const fs::path& folder) {
   return file;
 }
 
-// Two runs of two epochs by two processes, one with pictures, made once.
+// Two runs of two epochs by two processes, one of them with pictures, made
+// once.
 class Pictures : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -163,7 +164,7 @@ TEST_F(Pictures, ValidationWritesTheSameDetectionsForAnyNumberOfProcesses) {
   }
   EXPECT_EQ(lines, boxes.size());
 
-  // Scored as a file, they give the figures of the validation.
+  // The detections in the file give the same figures as the validation.
   const ProgramResult scored =
       run_program({program("headroom"), "val", "--detections",
                    (one / "predictions.json").string(), "--ground-truth",

@@ -1,14 +1,15 @@
-// Mixed precision: maps of 16 bits beside a float32 state, yolov5n on images
-// that include empty and crowded ones and on short batches, with ranks as
-// threads.
+// Mixed precision: 16-bit maps with a float32 state. Yolov5n trains with ranks
+// as threads; some images are empty and some crowded, and some batches are
+// short.
 //
 // The same layout under another activation policy gives the same bits. Another
-// layout adds values that were rounded to 8 bits (bfloat16) or 11 (float16) in
-// another order: a rank's maps are the same up to their last bit, and a
-// gradient is rounded per micro-batch instead of once. The tolerances of the
-// loss are 1 % and 0.2 % on steps 1-3, some four units in the last place;
-// beyond that training is chaotic. Losses are within 3 % and
-// 1 % of float32's over 20 steps, at a learning rate at which runs stay close.
+// layout adds in another order values that were rounded to 8 bits (bfloat16) or
+// 11 bits (float16): a rank's maps may differ in their last bit, and a gradient
+// is rounded per micro-batch instead of once. The loss of steps 1-3 may differ
+// by 1 % (bfloat16) and 0.2 % (float16), which is about four units in the last
+// place; after these steps training is chaotic. Over 20 steps, losses are
+// within 3 % and 1 % of those in float32, at a learning rate at which runs stay
+// close.
 #include <ATen/Parallel.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
@@ -48,7 +49,7 @@ double largest_difference(const std::vector<double>& a,
 struct Case {
   configs::Precision precision;
   const char* name;
-  double tolerance;   // of steps 1-3 under another layout
+  double tolerance;   // of steps 1-3, between layouts
   double to_float32;  // over 20 steps
 };
 
@@ -126,8 +127,8 @@ TEST_P(MixedPrecision, StaysWithFloat32) {
   EXPECT_LT(rounded.peak_bytes[0], exact.peak_bytes[0]);
 }
 
-// A gradient beyond float16's range: the step counts, only the scale changes;
-// the next ones halve it until the gradient fits.
+// A gradient exceeds the range of float16. The step counts, but only changes
+// the scale; the next steps halve the scale until the gradient fits.
 TEST(LossScaling, AnOverflowSkipsTheUpdateAndHalvesTheScale) {
   activations::CountingAllocator::install();
   activations::install_saved_tensor_policies();
@@ -174,14 +175,15 @@ TEST(LossScaling, AnOverflowSkipsTheUpdateAndHalvesTheScale) {
   EXPECT_EQ(state.counters.committed_steps, steps);
 }
 
-// A power of two has no effect on gradients that stay in range.
+// A scale that is a power of two has no effect on gradients within the range.
 TEST(LossScaling, TheGradientNormIsTheUnscaledOne) {
   LayoutRunOptions options = options_of(configs::Precision::kFp16, 1);
   const LayoutCase one = layout_case("one", "data=1", 0);
   const LayoutRun scaled = run_layout(one, options);
   options.precision = configs::Precision::kFp32;
   const LayoutRun exact = run_layout(one, options);
-  // A processor without AVX-512 rounds more often: 0.021.
+  // On a processor without AVX-512, which rounds more often, the difference is
+  // 0.021.
   EXPECT_NEAR(scaled.gradient_norm[0] / exact.gradient_norm[0], 1, 0.03);
 }
 

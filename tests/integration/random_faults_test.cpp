@@ -1,10 +1,10 @@
-// Kills, hangs and restarts at random moments, one after the other in one run:
-// it completes, every sample is used once, and losses and weights are those of
-// an undisturbed run to the bit.
+// Processes are killed, hung and restarted at random moments, one after another
+// in one run. The run completes, every sample is used once, and losses and
+// weights are those of an undisturbed run bit for bit.
 //
-// Two agents with a worker each, and never fewer than two processes, so that
-// the layout is restored each time. The faults follow from a seed, their exact
-// moments do not.
+// There are two agents with one worker each, and the run never has fewer than
+// two processes, so that the layout is restored each time. The faults depend on
+// a seed, but their exact moments do not.
 //
 // The suite named Slow runs with the label `slow`.
 #include <gtest/gtest.h>
@@ -46,7 +46,8 @@ class RandomFaults : public ::testing::Test {
   void run(int steps, int faults, uint64_t seed) {
     random_.seed(seed);
     run(steps, [&] {
-      // Steps continue without a coordinator: half of them are left for that.
+      // Steps continue without a coordinator, so half of the steps are left for
+      // the time after the faults.
       for (int fault = 0; fault < faults && !HasFatalFailure(); ++fault) {
         strike(static_cast<size_t>(fault * (steps / 2) / faults + 2));
       }
@@ -78,7 +79,7 @@ class RandomFaults : public ::testing::Test {
           event.at("reason").get<std::string>().starts_with("goes on after"))
           << event;
     }
-    // At the next start nothing of a dropped step is still in memory.
+    // At the start of the next attempt, no memory of a dropped step is left.
     for (const Json& event : events_named(folder_, "memory_prediction")) {
       ADD_FAILURE() << event;
     }
@@ -90,7 +91,8 @@ class RandomFaults : public ::testing::Test {
                 lines.back().at("generation").get<long long>(), slowest_);
   }
 
-  // The test replaces slot 1's launcher; slot 0's agent has a supervisor.
+  // The test restarts slot 1's launcher itself; slot 0's agent has a
+  // supervisor.
   void kill_agent(size_t slot, int ms_until_restart = 0) {
     if (slot == 0) {
       kill_all(agents_of(agents_[0]->pid()), SIGKILL);
@@ -106,9 +108,9 @@ class RandomFaults : public ::testing::Test {
   }
 
  private:
-  // Weights, moments, statistics and counters, and the manifests with their
-  // digests. A checkpoint that rank 0 was writing when it was killed is lost;
-  // the last exists, and all that exist are complete.
+  // Compares weights, moments, statistics and counters, and the manifests with
+  // their digests. A checkpoint that rank 0 was writing when it was killed may
+  // be lost, but the last one exists, and all that exist are complete.
   void expect_same_files(const std::string& name, const fs::path& calm,
                          bool may_be_lost = false) const {
     const fs::path expected = run_directory(calm) / name;
@@ -166,8 +168,8 @@ class RandomFaults : public ::testing::Test {
     return !victims.empty();
   }
 
-  // At most the last of `steps` committed ones is done again. Events arrive
-  // after the steps that they are about.
+  // Expects that at most the last of `steps` committed steps is done again. An
+  // event arrives after the steps to which it belongs.
   void expect_goes_on(size_t resumes_before, size_t steps) const {
     std::vector<Json> resumes;
     EXPECT_TRUE(wait_until(
@@ -181,8 +183,8 @@ class RandomFaults : public ::testing::Test {
     }
   }
 
-  // One fault, or a second one during the recovery from the first; then a step
-  // has been committed after it.
+  // Makes one fault happen, or a second one during the recovery from the first.
+  // Returns after the next committed step.
   void strike(size_t after_steps) {
     ASSERT_TRUE(wait_until(
         [&] { return steps_so_far(folder_).size() >= after_steps; }, 60))
@@ -242,7 +244,8 @@ TEST_F(RandomFaults, ChangeNothing) { run(25, 5, 3); }
 
 class Slow : public RandomFaults {};
 
-// Longer than the time after which a rank counts as stuck.
+// The agent returns after a time longer than that after which a rank counts as
+// stuck.
 TEST_F(Slow, AnAgentThatReturnsLateGetsTheStateOfTheOther) {
   run(25, [&] { kill_agent(1, 12'000); });
 }

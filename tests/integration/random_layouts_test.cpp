@@ -1,6 +1,7 @@
-// Random layouts of a small model, seeded: each is refused for a reason that
-// its numbers bear out, or its plan's parts fit together and two steps in
-// float64, with ranks as threads, give one process's losses and gradient norms.
+// Random layouts of a small model, from seeds. Either the layout is refused for
+// a reason that its numbers confirm, or the parts of its plan fit together and
+// two steps in float64, with ranks as threads, give the losses and gradient
+// norms of one process.
 //
 // A deadlock ends the test program: every operation and every run has a limit.
 #include <gtest/gtest.h>
@@ -30,8 +31,8 @@ constexpr int64_t kStride = 16, kWidth = 48;
 struct Draw {
   configs::RunConfig config;
   plan::ParallelLayout layout;
-  int64_t height = 0;      // in whole blocks
-  int64_t short_size = 0;  // samples of the second step
+  int64_t height = 0;      // a multiple of kStride
+  int64_t short_size = 0;  // the number of samples of the second step
 
   std::string name() const {
     return plan::to_string(layout) + " batch " +
@@ -57,7 +58,7 @@ Draw draw_layout(sampling::RandomStream& draws) {
   config.image_height = draw.height;
   config.image_width = kWidth;
   config.global_batch_size = 1 + draws.below(9);
-  config.micro_batch_size = draws.below(5);  // 0: chosen
+  config.micro_batch_size = draws.below(5);  // 0: chosen by the planner
   config.batch_norm_group_size = draws.below(5);
   config.zero_stage = draws.below(4);
   config.activations = draws.below(4) == 0 ? "recompute" : "keep";
@@ -65,7 +66,7 @@ Draw draw_layout(sampling::RandomStream& draws) {
   return draw;
 }
 
-// The rules, written a second time.
+// The rules for layouts, written independently of the program.
 bool is_admissible(const Draw& draw) {
   const configs::RunConfig& config = draw.config;
   const int64_t batch = config.global_batch_size;
@@ -74,14 +75,14 @@ bool is_admissible(const Draw& draw) {
   if (draw.layout.spatial_parallel_size > draw.height / kStride) return false;
   const int64_t group = config.batch_norm_group_size > 0
                             ? config.batch_norm_group_size
-                            : batch;  // fewer than 17 are one group
+                            : batch;  // fewer than 17 images are one group
   const int64_t share = (batch + data - 1) / data;
   const int64_t micro = config.micro_batch_size;
   return micro == 0 || micro >= share || micro % group == 0;
 }
 
-// Draws the first layers of stages: any layer may be one, and every stage keeps
-// a layer with parameters.
+// Draws the first layer of each stage: any layer is possible, but every stage
+// must have a layer with parameters.
 std::vector<int64_t> draw_stages(sampling::RandomStream& draws, int stages,
                                  const std::vector<layers::LayerCost>& layers) {
   const auto num_layers = static_cast<int64_t>(layers.size());
@@ -106,8 +107,8 @@ std::vector<int64_t> draw_stages(sampling::RandomStream& draws, int stages,
   }
 }
 
-// Every sample is on one rank and in one micro-batch; all ranks have equally
-// many micro-batches.
+// Expects that every sample is on one rank and in one micro-batch, and that all
+// ranks have the same number of micro-batches.
 void expect_samples_covered_once(const Draw& draw, const plan::Plan& plan,
                                  int64_t count) {
   const int data = plan.layout.data_parallel_size;
@@ -130,7 +131,7 @@ void expect_samples_covered_once(const Draw& draw, const plan::Plan& plan,
   ASSERT_EQ(next, count);
 }
 
-// Every element of every layer of a stage has one owner.
+// Expects that every element of every layer of a stage has one owner.
 void expect_shards_cover_once(const plan::Plan& plan,
                               const std::vector<layers::LayerCost>& layers) {
   std::vector<int64_t> sizes;
@@ -141,7 +142,7 @@ void expect_shards_cover_once(const plan::Plan& plan,
   for (int64_t layer = 0; layer < map.num_layers(); ++layer) {
     ASSERT_EQ(map.slice_size(layer) * ranks, map.padded_layer_size(layer));
     ASSERT_GE(map.padded_layer_size(layer), map.layer_size(layer));
-    // Less than a slice's alignment on each rank is padding.
+    // The padding is less than the alignment of a slice on each rank.
     ASSERT_LT(map.padded_layer_size(layer) - map.layer_size(layer), 8 * ranks);
   }
 }

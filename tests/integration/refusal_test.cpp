@@ -27,7 +27,7 @@ struct Case {
   std::string name;
   std::vector<std::string> flags;
   int exit_code;
-  std::vector<std::string> said;  // all of these
+  std::vector<std::string> said;  // expected parts of the message
   std::function<void(const fs::path&)> prepare = [](const fs::path&) {};
 };
 
@@ -36,7 +36,7 @@ void write(const fs::path& path, const std::string& text) {
   std::ofstream(path) << text;
 }
 
-// A copy of the drawn data set whose files a case may damage.
+// Makes a copy of the drawn data set whose files a case may damage.
 void copy_shapes(const fs::path& folder) {
   fs::copy(fs::path(shapes_data()).parent_path(), folder / "data",
            fs::copy_options::recursive);
@@ -62,8 +62,8 @@ TEST_P(Refusal, IsOneClearLine) {
   EXPECT_LT(result.seconds, 20);
 }
 
-// Faults of the request that a run finds on its way; those of single flags and
-// keys are listed in tests/configs and tests/deploy/cli.
+// Faults of the request that a run finds only after its start. Those of single
+// flags and keys are tested in tests/configs and tests/deploy/cli.
 std::vector<Case> cases() {
   const auto on = [](const std::string& data, std::vector<std::string> more) {
     return joined({"--cfg", "yolov5n", "--img", "64", "--batch", "4",
@@ -74,7 +74,7 @@ std::vector<Case> cases() {
     return on(shapes_data(), more);
   };
   const std::vector<std::string> damaged = on("data/data.yaml", {});
-  // A copy of the drawn data set with another data.yaml.
+  // Makes a copy of the drawn data set with another data.yaml.
   const auto yaml = [](const std::string& text) {
     return [text](const fs::path& f) {
       copy_shapes(f);
@@ -153,7 +153,7 @@ std::vector<Case> cases() {
 INSTANTIATE_TEST_SUITE_P(Train, Refusal, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
-// Commands that headroom-worker runs.
+// Faults in commands that headroom-worker runs.
 TEST(Tools, NameTheFaultInOneLine) {
   const std::string data = shapes_data();
   const fs::path folder = fresh_folder();
@@ -195,7 +195,7 @@ TEST(Tools, NameTheFaultInOneLine) {
   EXPECT_FALSE(fs::exists(folder / "t"));
 }
 
-// Boxes alone have no outlines that a window would have to cut.
+// Box labels have no outlines that the window would have to cut.
 TEST(RandomCrop, TakesAHypThatPastesWhereNoLabelIsAPolygon) {
   const ProgramResult result = run_program(
       train_shapes("4", {"--processes", "1", "--max-steps", "1", "--noval",
@@ -208,7 +208,8 @@ TEST(RandomCrop, TakesAHypThatPastesWhereNoLabelIsAPolygon) {
 // others.
 TEST(Resources, ASystemThatRefusesThreadsOrMemoryIsNamed) {
   const fs::path folder = fresh_folder();
-  // KiB of addresses: each lets another thread be the first that is refused.
+  // Limits of the address space in KiB: with each, another thread is the first
+  // to be refused.
   for (const char* limit : {"86000", "90000", "94000", "100000"}) {
     const ProgramResult result = run_program(
         {"sh", "-c",
@@ -284,7 +285,8 @@ TEST_P(RefusedPlan, PrintsACommandThatFits) {
     std::string flags = remedy;
     if (!is_command) {
       const std::string changed = remedy.substr(others.size());
-      // It replaces the given one: a flag may not be given twice.
+      // The suggested flag replaces the given one, because a flag may not be
+      // given twice.
       const std::string name = changed.substr(0, changed.find(' '));
       flags =
           std::regex_replace(GetParam(), std::regex(name + "[ =][^ ]+"), "") +

@@ -1,7 +1,7 @@
-// The last rung of the memory ladder, in real processes: where nothing leaner
-// is left, the run goes on from its committed step under another plan, with the
-// losses of an undisturbed one and each sample once; or it ends there and names
-// the flag that forbids another plan.
+// The last rung of the memory ladder, in real processes. If no policy with less
+// memory is left, the run continues from its committed step under another plan,
+// with the losses of an undisturbed run and each sample used once. Or it ends
+// at this step and names the flag that forbids another plan.
 //
 // The suites named Slow run with the label `slow`.
 #include <gmock/gmock.h>
@@ -22,8 +22,9 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kFailingStep = 2;
 
-// Yolov5n, float64, batches of 8, one thread per process. Larger images than
-// elsewhere, so that the peak is in a step and not at the start.
+// Yolov5n in float64 with batches of 8 and one thread per process. The images
+// are larger than in other tests, so that the peak is in a step and not at the
+// start.
 std::vector<std::string> command_of(const std::vector<std::string>& more) {
   std::vector<std::string> words = train_fp64("8");
   *(std::ranges::find(words, "--img") + 1) = "160";
@@ -41,7 +42,7 @@ const std::vector<Json>& undisturbed() {
   return steps;
 }
 
-// As often as the ladder has rungs, and once more.
+// Faults that let each of the `rungs` attempts fail.
 std::string every_rung_fails(int rank, int rungs) {
   std::string faults;
   for (int failure = 0; failure < rungs; ++failure) {
@@ -80,8 +81,9 @@ TEST(Replan, ARunGoesOnUnderAnotherPlanAndResumesUnderIt) {
                           "activation_policies", "reason"}) {
     EXPECT_EQ(plan.at(key), again.at(key)) << key;
   }
-  // The first generation, one for each retry with leaner activations, one under
-  // another plan; the resumed run counts its generations anew.
+  // The generations are the first one, one for each retry with activations that
+  // need less memory, and one under another plan; the resumed run counts its
+  // generations anew.
   const std::vector<Json> generations = events_named(folder, "generation");
   ASSERT_EQ(generations.size(), 8u);
   const std::string why = generations[6].at("reason");
@@ -108,8 +110,8 @@ TEST(Slow, ALastingBallastLeadsToAPlanThatFitsBesideIt) {
                 std::to_string(limit), "--inject",
                 "ballast@rank=1,step=2,bytes=" + std::to_string(limit - room)});
   expect_equivalent(calm, steps);
-  // Only the last one is under another plan; those before it took rungs of the
-  // ladder.
+  // Only the last generation has another plan; the earlier ones used rungs of
+  // the ladder.
   const std::vector<Json> generations = events_named(folder, "generation");
   ASSERT_GE(generations.size(), 2u);
   for (size_t step = 0; step < steps.size(); ++step) {
@@ -163,8 +165,9 @@ TEST(Replan, AGivenFlagThatForbidsAnotherPlanIsNamed) {
                          "MANIFEST.json"));
 }
 
-// Memory runs out where no step can be retried: its peer does not wait for the
-// rank until an operation's time limit, but saves the committed state.
+// Memory runs out at a point where no step can be retried. The peer does not
+// wait for the rank until the time limit of an operation, but saves the
+// committed state.
 TEST(Slow, ARankOutOfMemoryOutsideAStepEndsTheRunForAllRanks) {
   constexpr double kOperationTimeout = 120;  // worker/run/generation_loop.cpp
   const std::vector<Json>& calm = undisturbed();

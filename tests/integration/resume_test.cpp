@@ -1,5 +1,5 @@
-// A run that was stopped and resumed is the run that was never stopped: the
-// remaining lines of steps.jsonl are bit-identical.
+// A run that was stopped and resumed equals one that was never stopped: the
+// remaining lines of steps.jsonl are identical bit for bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,8 @@ const std::vector<std::string> kDecided = {"loss", "box",       "obj",    "cls",
 
 class Resume : public ::testing::Test {
  protected:
-  // 37 images in batches of 8: 5 steps an epoch, validated at each end.
+  // With 37 images in batches of 8, an epoch has 5 steps, followed by a
+  // validation.
   static ProgramResult train(const fs::path& folder,
                              const std::vector<std::string>& more) {
     fs::create_directories(folder);
@@ -110,15 +111,16 @@ void edit(const fs::path& file, const std::string& what,
   std::ofstream(file) << text;
 }
 
-// A run of an earlier version, which chose its group size: only plan.json
-// records it. The run keeps it, both with the recorded plan and with a new one.
+// A run of an earlier version chose its group size itself, and only plan.json
+// records it. The resumed run keeps this size, both with the recorded plan and
+// with a new one.
 TEST_F(Resume, GoesOnWithTheGroupsThatItBeganWith) {
   const fs::path folder = fresh_folder();
   const std::vector<std::string> groups = {"--processes", "1", "--bn-group",
                                            "3"};
   ASSERT_EQ(train(folder / "whole", groups).exit_code, 0);
   for (const auto& flags : std::vector<std::vector<std::string>>{
-           {}, {"--zero", "0"}}) {  // changes nothing, but makes a new plan
+           {}, {"--zero", "0"}}) {  // zero=0 only makes a new plan
     const fs::path parts = folder / ("parts" + std::to_string(flags.size()));
     ASSERT_EQ(train(parts, joined(groups, {"--max-steps", "7"})).exit_code, 0);
     edit(parts / kRun / "run.yaml", "batch_norm_group_size: 3",
@@ -134,7 +136,7 @@ TEST_F(Resume, GoesOnWithTheGroupsThatItBeganWith) {
   }
 }
 
-// The state is float32 whatever the maps are.
+// The state is float32, whatever the precision of the maps is.
 TEST_F(Resume, GoesOnInAnotherPrecision) {
   const fs::path folder = fresh_folder();
   ASSERT_EQ(train(folder, {"--max-steps", "2"}).exit_code, 0);
@@ -195,7 +197,7 @@ TEST_F(Resume, ResumingAFinishedRunReportsThatItIsFinished) {
               HasSubstr("has committed 5 steps and was asked for 5"));
 }
 
-// The file that --cfg names is the user's.
+// A user may edit the file that --cfg names.
 TEST_F(Resume, AnEditedModelIsRefusedAndTheRecordedOneGoesOn) {
   const fs::path folder = fresh_folder();
   fs::create_directories(folder);
@@ -211,7 +213,7 @@ TEST_F(Resume, AnEditedModelIsRefusedAndTheRecordedOneGoesOn) {
   EXPECT_THAT(refused.err,
               HasSubstr("layer 4 was [-1, 6, C3, [256]] and is now [-1, 6, "
                         "C3, [256, False]]"));
-  // A worker on its own reads it too.
+  // A standalone worker uses the recorded model too.
   const ProgramResult alone =
       run_program({program("headroom-worker"), "--standalone",
                    (folder / kRun / "run.yaml").string(), "--resume"},

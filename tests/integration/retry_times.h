@@ -10,23 +10,25 @@
 
 namespace headroom::testing {
 
-// The number of allocations of a step on each of `ranks` ranks, as reported by
-// an injected failure of an allocation that the step does not reach.
+// The number of allocations of a step on each of `ranks` ranks. An injected
+// failure of an allocation that the step does not reach reports this number.
 std::vector<int64_t> counted_allocations(const std::filesystem::path& folder,
                                          int ranks);
 
-// Seconds from the first refusal of a generation until the next generation was
-// formed: one entry for each generation that was left for it.
+// The seconds from the first refusal of a generation until the next generation
+// was formed, with one entry for each generation that ended because of a
+// refusal.
 class RetryTimes {
  public:
-  // `whole`: from the first refusal until the last generation.
+  // `whole` is the time from the first refusal until the last generation was
+  // formed.
   RetryTimes(std::vector<double> seconds, double whole)
       : seconds_(std::move(seconds)), whole_(whole) {}
   size_t count() const { return seconds_.size(); }
   double longest() const;
   double median() const;
   double whole() const { return whole_; }
-  // A line of a table.
+  // Prints the times as a line of a table.
   void print(const std::string& name) const;
 
  private:

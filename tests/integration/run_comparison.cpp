@@ -42,8 +42,8 @@ void expect_equivalent(const std::vector<Json>& one,
     SCOPED_TRACE("step " + std::to_string(step));
     const bool early = step < 5;
     EXPECT_LT(relative(one[step], other[step], "loss"), early ? 1e-9 : 1e-6);
-    // In later steps only the loss is promised: a term that is 3 % of it may
-    // differ by as much as the whole.
+    // In later steps only the loss has a bound: a term that is 3 % of the loss
+    // may differ by as much as the whole loss.
     for (const char* term : {"box", "obj", "cls"}) {
       const double scale = early ? one[step].at(term).get<double>()
                                  : one[step].at("loss").get<double>();

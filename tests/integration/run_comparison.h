@@ -1,8 +1,9 @@
-// Two runs of the programs side by side: what their steps.jsonl must share.
+// Compares two runs of the programs: what their steps.jsonl must have in
+// common.
 //
-// The tolerance, in float64 and relative: steps 1-5 within 1e-9; through step
-// 20 loss within 1e-6 and gradient norm within 1e-4 (training is chaotic, so
-// rounding itself grows).
+// The relative tolerance in float64: 1e-9 for steps 1-5; through step 20, 1e-6
+// for the loss and 1e-4 for the gradient norm (training is chaotic, so rounding
+// errors grow).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 namespace headroom::testing {
 
 // `headroom train` in float64 on the drawn data at 96 px with one thread per
-// process, without the number of steps and the layout.
+// process; the number of steps and the layout are not set.
 std::vector<std::string> train_fp64(const std::string& batch);
 
 // The command of train_fp64() on other data.
@@ -30,8 +31,8 @@ std::vector<Json> train_in(const std::filesystem::path& folder,
 // |a[key] - b[key]| / |a[key]|.
 double relative(const Json& a, const Json& b, const char* key);
 
-// Losses and gradient norms are within the tolerance; samples and rates are
-// equal.
+// Expects losses and gradient norms within the tolerance, and equal samples and
+// learning rates.
 void expect_equivalent(const std::vector<Json>& one,
                        const std::vector<Json>& other);
 

@@ -44,7 +44,7 @@ TEST(ExistOk, FilesThatNoRunWroteAreKept) {
   const std::vector<std::string> mine = {
       "weights/mine.safetensors", "weights/notes.txt", "checkpoints/notes.txt",
       "checkpoints/step-old/a.txt", "checkpoints/step-4/notes.txt",
-      // Named like a run's file, but written by no run.
+      // This file has the name of a run's file, but no run wrote it.
       "weights/epoch3.safetensors"};
   for (const std::string& file : mine) {
     fs::create_directories((run / file).parent_path());
@@ -68,7 +68,7 @@ TEST(ExistOk, FilesThatNoRunWroteAreKept) {
   }
   EXPECT_FALSE(fs::exists(run / "weights/epoch4.safetensors"));
   EXPECT_FALSE(fs::exists(run / ".older-run"));
-  // Its own pictures are replaced completely.
+  // The run's own pictures are replaced completely.
   ASSERT_EQ(run_program(short_run({"--exist-ok"}), folder).exit_code, 0);
   EXPECT_FALSE(fs::exists(run / "results.csv.before2"));
   EXPECT_FALSE(fs::exists(run / "steps.jsonl.before2"));
@@ -115,7 +115,8 @@ TEST(ExistOk, AnOlderRunIsWholeUntilAStepIsCommitted) {
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
 }
 
-// Its second generation begins anew, not with the older run's checkpoint.
+// The second generation begins without a checkpoint, not with that of the older
+// run.
 TEST(ExistOk, AWorkerLostBeforeTheFirstStepDoesNotReviveTheOlderRun) {
   const fs::path folder = fresh_folder();
   ASSERT_EQ(run_program(short_run(), folder).exit_code, 0);
@@ -130,7 +131,7 @@ TEST(ExistOk, AWorkerLostBeforeTheFirstStepDoesNotReviveTheOlderRun) {
   EXPECT_THAT(text_of(folder / kRun / "run.yaml"), HasSubstr("yolov5s"));
 }
 
-// As a user would: the line is copied from the screen and typed.
+// The last line is typed as a user would do it: copied from the screen.
 TEST(UnfinishedRun, ItsLastLineGoesOnWithItAndItsWeightsAreThere) {
   const fs::path folder = fresh_folder();
   const ProgramResult run =
@@ -178,7 +179,8 @@ TEST(RemovedRunFolder, IsMadeAgainWithAllFilesForAResumption) {
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
 }
 
-// The system's signal would otherwise end each worker that writes a checkpoint.
+// The system's signal SIGXFSZ would otherwise end each worker that writes a
+// checkpoint.
 TEST(LimitOfFileSize, IsAnErrorThatNamesTheFile) {
   const fs::path folder = fresh_folder();
   std::string words;

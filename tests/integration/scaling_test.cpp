@@ -1,7 +1,8 @@
-// Agents come and go while a run trains: the run continues with the agents that
-// are left, and its losses stay those of two processes.
+// Agents join and leave while a run trains. The run continues with the agents
+// that are present, and its losses remain those of two processes.
 //
-// Calm hyper-parameters: training is chaotic, and rounding itself grows.
+// The hyper-parameters are calm, because training is chaotic and rounding
+// errors grow.
 //
 // The suite named Slow runs with the label `slow`.
 #include <gtest/gtest.h>
@@ -32,9 +33,9 @@ std::vector<std::string> calm_command(int steps) {
   return words;
 }
 
-// The coordinator alone and agents that the test starts: two with a worker
-// each; after `grow` steps two more; after `shrink` steps all but one are asked
-// to leave, among them that of rank 0.
+// Starts a coordinator and agents separately: first two agents with one worker
+// each, after `grow` steps two more. After `shrink` steps all agents but one
+// are asked to leave, among them the agent of rank 0.
 void scale(int steps, size_t grow, size_t shrink) {
   const fs::path folder = fresh_folder();
   const std::vector<Json> expected = train_in(
@@ -102,7 +103,7 @@ void scale(int steps, size_t grow, size_t shrink) {
   }
   EXPECT_TRUE(worlds.starts_with("2 -> ")) << worlds;
   EXPECT_TRUE(worlds.ends_with(" -> 1")) << worlds;
-  // No process was lost: all joined and left at a committed step.
+  // No process counts as lost, since all joined and left at a committed step.
   EXPECT_TRUE(events_named(folder, "loss_of_process").empty());
   expect_exact_ledger(folder);
   std::printf("processes %s, losses within %.0e through %d steps\n",

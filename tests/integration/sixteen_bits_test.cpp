@@ -1,9 +1,9 @@
-// Images of 16 bits whose objects are 1/1000 of the range brighter than the
-// ground: with `range` in data.yaml a network detects them, after conversion to
+// 16-bit images whose objects are brighter than the ground by 1/1000 of the
+// range. With `range` in data.yaml a network detects them; after conversion to
 // 8 bits it cannot. The layout, a kill and a resume change no bit, and the
 // weights record how their pixels are scaled.
 //
-// Real processes, drawn images.
+// The tests run real processes on drawn images.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 constexpr int kSide = 96;
-// Ground, noise and objects all become 117 in 8 bits: (value + 128) / 257.
+// In 8 bits, ground, noise and objects all become (value + 128) / 257 = 117.
 constexpr int kGround = 30'035, kObject = kGround + 65, kNoise = 8;
 
 class Random {
@@ -69,7 +69,7 @@ void write_tiff(const fs::path& file, const std::vector<uint16_t>& pixels) {
   std::ofstream(file, std::ios::binary) << bytes;
 }
 
-// One or two bright rectangles anywhere.
+// Draws one or two bright rectangles at random places.
 void write_image(const fs::path& folder, const std::string& split, int index) {
   Random random(static_cast<uint32_t>(index) + (split == "val" ? 1000 : 0));
   std::vector<uint16_t> pixels(kSide * kSide);
@@ -81,7 +81,8 @@ void write_image(const fs::path& folder, const std::string& split, int index) {
   const int objects = 1 + random.below(2);
   for (int i = 0; i < objects; ++i) {
     const int w = 18 + random.below(18), h = 18 + random.below(18);
-    // One on the left, one on the right: they do not overlap.
+    // The first object is on the left, the second on the right, so they do not
+    // overlap.
     const int left = i == 0 ? random.below(kSide / 2 - w / 2) - w / 4
                             : kSide / 2 + w / 4 + random.below(kSide / 2 - w);
     const int x = std::max(0, std::min(left, kSide - w));
@@ -100,7 +101,8 @@ void write_image(const fs::path& folder, const std::string& split, int index) {
   write_tiff(folder / "images" / split / (name + ".tif"), pixels);
 }
 
-// Returns the folder with its data.yaml, and deep.yaml, which has a range.
+// Returns the folder, which has data.yaml and deep.yaml; the latter has a
+// range.
 fs::path write_data(const fs::path& folder, int train, int val) {
   for (const char* split : {"train", "val"}) {
     fs::create_directories(folder / "images" / split);
@@ -136,7 +138,7 @@ class SixteenBits : public ::testing::Test {
     if (!::testing::UnitTest::GetInstance()->Failed()) fs::remove_all(folder_);
   }
 
-  // Six steps of three images a micro-batch.
+  // Six steps with micro-batches of three images.
   static std::vector<std::string> words(const std::string& name,
                                         const std::vector<std::string>& more) {
     return joined(joined(command(folder_ / "deep.yaml"),
@@ -154,13 +156,13 @@ class SixteenBits : public ::testing::Test {
   static std::vector<Json> steps(const std::string& name) {
     return read_lines(run(name) / "steps.jsonl");
   }
-  // Writes data.yaml with another range under `name`.
+  // Writes a copy of data.yaml with the given range to the file `name`.
   static void write_range(const std::string& name, const std::string& range) {
     const std::string text =
         text_of(folder_ / "data.yaml") + "range: " + range + "\n";
     std::ofstream(folder_ / name) << text;
   }
-  // "value_range: ..." of the run.yaml of "two".
+  // The line "value_range: ..." in the run.yaml of the run "two".
   static std::string range_line() {
     const std::string yaml = text_of(run("two") / "run.yaml");
     const size_t at = yaml.find("value_range: ");
@@ -203,7 +205,7 @@ TEST_F(SixteenBits, AKillAndAResumeChangeNoBit) {
   ASSERT_EQ(killed.join().exit_code, 0);
   ASSERT_EQ(train("parts", {"--processes", "2", "--max-steps", "2"}).exit_code,
             0);
-  // Another range would make another run: the first one's is kept.
+  // The range cannot change on resume: the run keeps its first one.
   const std::string before = text_of(folder_ / "deep.yaml");
   write_range("deep.yaml", "[0, 65535]");
   const ProgramResult resumed =
@@ -252,7 +254,7 @@ TEST_F(SixteenBits, TheMeasuredRangeGoesWithTheWeights) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result;
   };
-  // The range in the weights counts, even if the data set has another.
+  // The range in the weights is used, even if the data set has another one.
   const auto figures_of = [](const ProgramResult& result) {
     const size_t begin = result.out.find("mAP50");
     EXPECT_NE(begin, std::string::npos) << result.out;
@@ -345,7 +347,8 @@ TEST_F(SixteenBits, TilesAndPacksKeepThem) {
   }
 }
 
-// onnxruntime, fed with the same files by the network's own range.
+// Compares with onnxruntime, which gets the same files, scaled with the range
+// in the exported network.
 void expect_boxes_of_onnx(const fs::path& folder, const fs::path& weights) {
   const fs::path network = folder / "faint.onnx";
   const ProgramResult exported =
@@ -403,7 +406,7 @@ TEST(SlowSixteenBits, FaintObjectsAreFoundOnlyInSixteenBits) {
   EXPECT_GE(map_of("deep.yaml"), 0.9);
   expect_boxes_of_onnx(
       folder, folder / "runs/train/deep.yaml/weights/best.safetensors");
-  // From labels alone a network learns only where objects are likely.
+  // Without visible objects, a network learns only where objects are likely.
   EXPECT_LE(map_of("data.yaml"), 0.1);
 }
 

@@ -1,5 +1,5 @@
 // Two agents on spot machines, and a metadata service that takes the machines
-// away: the node is drained, the others go on, and no step is lost.
+// away: the node is drained, the other nodes continue, and no step is lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,8 @@ constexpr const char* kRun = "runs/train/exp";
 constexpr size_t kSteps = 120;
 // A notice gives two minutes. The agents poll every 5 s.
 constexpr double kInTime = 30;
-// A time far in the past: the clock of this machine does not matter.
+// The time is far in the past, because the clock of this machine must not
+// matter.
 constexpr const char* kTime = "2020-02-03T12:34:56Z";
 
 class Spot : public ::testing::Test {
@@ -79,7 +80,8 @@ class Spot : public ::testing::Test {
 
   fs::path log() const { return folder_ / kRun / "steps.jsonl"; }
 
-  // The other machine's agent ends with `exit_code`.
+  // Takes machine `index` away and waits until its agent has ended; the other
+  // machine's agent must end with `exit_code`.
   ProgramResult taken_away(int index, Program& process, int exit_code) {
     const size_t before = read_lines(log()).size();
     const Clock::time_point begin = Clock::now();

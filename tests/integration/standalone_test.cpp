@@ -1,5 +1,5 @@
-// A worker on its own is the run of `headroom train --processes 1`, bit for
-// bit, without a coordinator, an agent or a socket.
+// A standalone worker gives the same run as `headroom train --processes 1`, bit
+// for bit, without a coordinator, an agent or a socket.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// Runs `headroom plan` with the flags of train_shapes(); writes to
-// folder/asked.
+// Runs `headroom plan` with the flags of train_shapes(), and writes the result
+// to folder/asked.
 void write_plan(const fs::path& folder, const std::vector<std::string>& more) {
   std::vector<std::string> command =
       train_shapes("8", joined(more, {"--write", folder / "asked"}));
@@ -28,11 +28,12 @@ void write_plan(const fs::path& folder, const std::vector<std::string>& more) {
 }
 
 std::vector<std::string> standalone(const std::vector<std::string>& more) {
-  // `headroom worker` is headroom-worker.
+  // `headroom worker` starts headroom-worker.
   return joined({program("headroom"), "worker", "--standalone"}, more);
 }
 
-// Runs folder/asked/run.yaml into `run`; it must end well.
+// Runs folder/asked/run.yaml with the run directory `run`; the worker must
+// succeed.
 ProgramResult run_alone(const fs::path& folder, const fs::path& run) {
   ProgramResult alone = run_program(
       standalone({folder / "asked/run.yaml", "--run-directory", run}), folder);
@@ -68,7 +69,8 @@ void expect_same_run(const fs::path& a, const fs::path& b) {
 
 TEST(Standalone, IsTheSupervisedRunBitForBit) {
   const fs::path folder = fresh_folder();
-  // 37 images in batches of 8: 5 steps an epoch, validated at its end.
+  // With 37 images in batches of 8, an epoch has 5 steps, followed by a
+  // validation.
   const std::vector<std::string> flags = {"--epochs", "2", "--processes", "1"};
   const ProgramResult supervised =
       run_program(train_shapes("8", flags), folder);
@@ -88,8 +90,8 @@ TEST(Standalone, IsTheSupervisedRunBitForBit) {
   EXPECT_THAT(events, ::testing::Contains("validation").Times(2));
 }
 
-// Compares the bytes, too, which depend on the number of boxes in the images: a
-// run.yaml written by hand does not have it.
+// Also compares the planned bytes. They depend on the number of boxes in the
+// images, which a run.yaml written by hand does not contain.
 TEST(Standalone, WithoutAPlanFile_PlansAsHeadroomPlanDoes) {
   const fs::path folder = fresh_folder();
   const std::vector<std::string> flags = {
@@ -142,7 +144,7 @@ TEST(Standalone, StopsAtACommittedStepAndGoesOn) {
   expect_same_run(whole, parts);
 }
 
-// Here a coordinator would search another plan.
+// With a coordinator, another plan would be searched here.
 TEST(Standalone, OutOfMemoryAtItsLeanestEndsAtACommittedStep) {
   const fs::path folder = fresh_folder();
   std::string faults;

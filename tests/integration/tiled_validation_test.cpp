@@ -1,9 +1,10 @@
-// `headroom val --tile` finds the boxes of `headroom detect --tile`, and its
-// figures are those of that file, scored by `headroom val --detections`.
+// `headroom val --tile` finds the same boxes as `headroom detect --tile`, and
+// its figures are those that `headroom val --detections` gives for the file of
+// these boxes.
 //
-// Real processes, drawn images four times as large as the network's input. Half
-// of the detections become the truth, so that figures are between 0 and 1,
-// whatever the network has learnt.
+// The tests run real processes on drawn images that are four times as large as
+// the network's input. Half of the detections are used as the true boxes, so
+// the figures are between 0 and 1, whatever the network has learnt.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +28,7 @@ const std::vector<std::string> kTiles = {"--tile", "96", "120",
 const std::vector<std::string> kThresholds = {
     "--conf-thres", "0.0005", "--iou-thres", "0.6", "--max-det", "300"};
 
-// Coloured rectangles on gray, rows from below.
+// Draws coloured rectangles on gray; the rows of the file begin at the bottom.
 void write_bitmap(const fs::path& file, int seed) {
   std::string bytes = "BM";
   const auto number = [&bytes](uint32_t value, int size) {
@@ -92,8 +93,8 @@ class TiledValidation : public ::testing::Test {
   }
   static fs::path found() { return folder_ / "found/tiles/predictions.json"; }
 
-  // Every other of the forty most confident boxes of an image, as labels and as
-  // COCO's annotations.
+  // Writes every second one of the forty most confident boxes of an image, as
+  // labels and as annotations in COCO's format.
   static void write_truth() {
     Json truth = {{"images", Json::array()},
                   {"annotations", Json::array()},

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A new folder for a program's output.
+// Creates a folder for a program's output.
 fs::path scratch(const fs::path& folder, const std::string& name) {
   fs::create_directories(folder / name);
   return folder / name;
@@ -46,7 +46,8 @@ TwoNodes::TwoNodes(const fs::path& folder) : folder_(folder) {
   for (int node = 0; node < 2; ++node) {
     Space& space = nodes_[node] = make_space("node-" + std::to_string(node));
     const std::string port = "port" + std::to_string(node);
-    // Process numbers outside of the name spaces: the switch's tools run there.
+    // The process numbers are those outside of the name spaces, because the
+    // switch's tools run there.
     run(switch_, "ip link add " + port + " type veth peer name eth0 netns " +
                      std::to_string(space.pid) + " && ip link set " + port +
                      " master bridge0 up");

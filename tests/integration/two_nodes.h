@@ -1,13 +1,14 @@
-// TwoNodes: two machines with a network between them, made of name spaces: each
-// has its own network, host name and process numbers, so that programs on one
-// share only files with those on the other.
+// TwoNodes: two machines with a network between them, made of name spaces. Each
+// has its own network, host name and process numbers, so the programs on one
+// machine share only files with those on the other.
 //
 //   node 0 (10.77.0.1) --veth-- switch --veth-- node 1 (10.77.0.2)
 //
 // The switch is a bridge in a name space of its own. If node 1's cable
 // is cut there, node 0 receives nothing more, as between real machines.
 //
-// Everything is removed with the object, or with its process, however it ends.
+// Everything is removed with the object, or when its process ends for any
+// reason.
 // Threads: one. Errors: failures of the running test.
 #pragma once
 
@@ -21,7 +22,8 @@ namespace headroom::testing {
 
 class TwoNodes {
  public:
-  // "" if this machine permits it: root, iproute2, a kernel with veth.
+  // Returns "" if this machine allows it (root, iproute2, a kernel with veth),
+  // else the reason.
   static std::string unavailable_error(const std::filesystem::path& folder);
 
   explicit TwoNodes(const std::filesystem::path& folder);
@@ -38,7 +40,7 @@ class TwoNodes {
 
   // Delays and drops packets between the nodes, both ways. Returns the method.
   std::string make_worse();
-  // Packets that were dropped since.
+  // The number of packets that were dropped since make_worse().
   int64_t dropped() const;
 
  private:

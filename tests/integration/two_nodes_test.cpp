@@ -1,6 +1,6 @@
 // Two machines with an agent and a worker each, and faults of the network
-// between them: a cable that is pulled, for good or for a moment, late and lost
-// packets.
+// between them: a cable that is pulled, forever or for a moment, and packets
+// that are late or lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kRun = "runs/train/exp";
-// A silent node is lost after 5 s (coordinator/run/silence.h).
+// A silent node counts as lost after 5 s (coordinator/run/silence.h).
 constexpr double kNoticed = 6;
 constexpr auto kCut = std::chrono::seconds(8);
 constexpr auto kStall = std::chrono::seconds(2);
@@ -45,8 +45,8 @@ class TwoNodesRun : public ::testing::Test {
         folder_ / "certs", {TwoNodes::address(0), TwoNodes::address(1)});
   }
 
-  // An agent on each node, and the coordinator on one of them; the run's flags.
-  // Rank 0 is on node 0.
+  // Starts an agent on each node, and the coordinator on one of them, with the
+  // flags of the run. Rank 0 is on node 0.
   void start(const std::vector<std::string>& more, int coordinators_node = 0) {
     const std::string address = TwoNodes::address(coordinators_node) + ":29500";
     std::vector<std::string> words = train_fp64("8");
@@ -65,7 +65,7 @@ class TwoNodesRun : public ::testing::Test {
   std::unique_ptr<Program> begin(const std::string& name, int node,
                                  const std::vector<std::string>& command) {
     fs::create_directories(folder_ / name);
-    fs::current_path(folder_);  // nsenter returns there
+    fs::current_path(folder_);  // nsenter changes to it
     return std::make_unique<Program>(nodes_->on(node, command), folder_ / name);
   }
 
@@ -94,7 +94,8 @@ class TwoNodesRun : public ::testing::Test {
     return all;
   }
 
-  // Waits until the others have left their current operation and continue.
+  // Cuts the link, waits until the run continues in another generation, and
+  // heals it.
   void cut_and_heal(const std::string& where) {
     const Clock::time_point begin = Clock::now();
     nodes_->cut();
@@ -112,7 +113,7 @@ class TwoNodesRun : public ::testing::Test {
 
   void go_on_alone(const std::vector<std::string>& layout);
   void stall(int times);
-  // Losses and samples are those of a run on one machine.
+  // Expects the losses and samples of a run on one machine.
   void expect_steps_of(const std::vector<std::string>& flags,
                        const std::vector<std::string>& layout) const;
 
@@ -181,8 +182,8 @@ TEST_F(TwoNodesRun, TheLinkIsMeasuredAtTheStartReportedAndKept) {
       << said[0];
 }
 
-// Ranks that wait for the other node are released, in a sum and in a message:
-// node 0 continues alone, and together with node 1 once the link works again.
+// Ranks that wait for the other node, in a sum or for a message, are released.
+// Node 0 continues alone, and together with node 1 once the link works again.
 void TwoNodesRun::go_on_alone(const std::vector<std::string>& layout) {
   const std::vector<std::string> calm = joined(kCalm, {"--max-steps", "150"});
   start(joined(calm, layout));
@@ -197,7 +198,7 @@ void TwoNodesRun::go_on_alone(const std::vector<std::string>& layout) {
   expect_steps_of(calm, layout);
 }
 
-// Steps take longer, and the run is not disturbed otherwise.
+// Steps take longer, but the run is not disturbed in any other way.
 void TwoNodesRun::stall(int times) {
   start({"--max-steps", "100000", "--layout", "data=2"});
   ASSERT_TRUE(wait_for_lines(log(), 4, 120));
@@ -207,7 +208,7 @@ void TwoNodesRun::stall(int times) {
     nodes_->heal();
     const size_t before = steps().size();
     EXPECT_TRUE(wait_for_lines(log(), before + 2, 30)) << "after stall " << i;
-    // At times that are not in step with the heartbeats.
+    // The pauses are not in step with the heartbeats.
     std::this_thread::sleep_for(std::chrono::milliseconds(500 + 37 * (i % 7)));
   }
   for (const pid_t pid : descendants(coordinator_->pid(), "coordinator")) {
@@ -233,14 +234,15 @@ class Slow : public TwoNodesRun {};
 
 TEST_F(Slow, FiftyStallsOf2SecondsAreNoAlarm) { stall(50); }
 
-// One rank pauses, so that the other is in the operation when the cable is cut.
+// One rank pauses, so that the other rank is inside the operation when the
+// cable is cut.
 struct Collective {
   std::string name;
   std::vector<std::string> layout;
   std::string pause;
   int coordinators_node = 0;
-  // Rank 0 is cut off, but alive, and holds the run's folder: no other process
-  // writes there, and the run ends.
+  // Rank 0 is cut off, but still alive, and holds the run's folder. So no other
+  // process writes there, and the run ends.
   bool cuts_rank_0_off() const { return coordinators_node == 1; }
 };
 void PrintTo(const Collective& cut, std::ostream* out) { *out << cut.name; }
@@ -250,7 +252,7 @@ class SlowCut : public TwoNodesRun,
 
 TEST_P(SlowCut, RanksThatWaitForTheOtherNodeAreReleased) {
   const Collective& cut = GetParam();
-  // Node 0 alone must not be finished before node 1 is back.
+  // Node 0 alone must not finish before node 1 has returned.
   const std::vector<std::string> calm =
       joined(kCalm, {"--max-steps", cut.cuts_rank_0_off() ? "12" : "40"});
   start(joined(joined(calm, cut.layout),

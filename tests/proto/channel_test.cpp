@@ -31,8 +31,9 @@ TEST(Channel, AnUnreachableServerIsACommunicationError) {
   }
 }
 
-// gRPC resets streams with HTTP/2's ENHANCE_YOUR_CALM; the coordinator's own
-// refusal of a message that is too long is still a refusal.
+// gRPC resets streams with HTTP/2's ENHANCE_YOUR_CALM if it is short of memory;
+// such a call may be repeated. If the coordinator itself refuses a message that
+// is too long, this is still a refusal.
 TEST(Channel, ACallToAServerShortOfMemoryMayBeRepeated) {
   EXPECT_TRUE(is_unreachable(Status(StatusCode::RESOURCE_EXHAUSTED,
                                     "Received RST_STREAM with error code 11")));

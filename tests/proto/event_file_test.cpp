@@ -82,7 +82,8 @@ TEST_F(EventFileTest, WaitsUntilTheRunHasBegunAndThenAppends) {
 
 TEST_F(EventFileTest, LinesWaitUntilTheFileCanBeWritten) {
   fs::create_directory(folder_ / "weights");
-  fs::create_directory(folder_ / "events.jsonl");  // a folder in its place
+  // A folder instead of the file.
+  fs::create_directory(folder_ / "events.jsonl");
   EventFile file(folder_.string());
   file.add({"one"});
   file.write();

@@ -1,5 +1,5 @@
-// A number that was in use keeps its name and type for ever: an old program
-// reads the new one's messages by number.
+// A number that was once used keeps its name and type forever, because an old
+// program reads the messages of a new one by number.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -58,7 +58,7 @@ TEST(FieldNumbers, AreNeverReused) {
 
 TEST(FieldNumbers, EveryRequestOfAGenerationCarriesItsStamp) {
   const FileDescriptor& file = *wire::Assignment::descriptor()->file();
-  // These are sent before a run is known, or by a command.
+  // These messages are sent before a run is known, or by a command.
   const std::map<std::string, bool> without = {
       {"RegisterRequest", true},  {"WatchRequest", true},
       {"GetStatusRequest", true}, {"StreamEventsRequest", true},

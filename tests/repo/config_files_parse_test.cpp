@@ -1,4 +1,5 @@
-// Every YAML file of configs/ is read by its reader, so that none rots.
+// Every YAML file of configs/ is read by its reader, so that a broken file is
+// noticed.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The command line is stable: users, scripts and documents rely on it. A flag
-// that appears, disappears or moves must show in tests/repo/frozen_cli.txt.
+// The command line is stable, since users, scripts and documents rely on it. If
+// a flag is added, removed or moved, tests/repo/frozen_cli.txt must show it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,8 +17,8 @@
 namespace headroom {
 namespace {
 
-// "train --img --imgsz --img-size HEIGHT [WIDTH]", one line per flag; of a tool
-// its first spelling.
+// One line per flag, such as "train --img --imgsz --img-size HEIGHT [WIDTH]";
+// for a flag of a tool only its first spelling.
 std::vector<std::string> program_flags() {
   std::vector<std::string> lines;
   for (const cli::CommandSummary& command : cli::command_summaries()) {

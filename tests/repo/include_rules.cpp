@@ -10,13 +10,13 @@ namespace headroom {
 namespace {
 
 struct Rule {
-  std::string folder;                // the longest match counts
-  std::vector<std::string> folders;  // rooms that it may include, beside itself
-  std::vector<std::string> libraries;  // beside std
+  std::string folder;  // the rule with the longest match is used
+  // Rooms that it may include, besides itself.
+  std::vector<std::string> folders;
+  std::vector<std::string> libraries;  // besides std
 };
 
-// One row per room. Groups keep the rows short; the drawing of the house
-// defines their members.
+// One row per room. These groups of rooms keep the rows short.
 const std::vector<std::string> kConfigs = {"configs", "configs/layers",
                                            "configs/yaml", "parallel/base"};
 // The parts of a detector; they do not depend on ranks.
@@ -55,7 +55,7 @@ const std::vector<Rule>& rules() {
       {"configs/layers", {"configs/yaml", "parallel/base"}, {}},
       {"configs", rooms({kConfigs, {"parallel/plan"}}), {}},
       // The plan, its cost, and the choice of a plan for a run.
-      {"parallel", {}, {"torch", "json"}},  // the precompiled headers
+      {"parallel", {}, {"torch", "json"}},  // in the precompiled headers
       {"parallel/base", {}, {"xxhash", "system"}},
       {"parallel/plan", {"parallel/base"}, {"json"}},
       {"parallel/predict", rooms({kConfigs, {"parallel/plan"}}), {}},
@@ -72,14 +72,14 @@ const std::vector<Rule>& rules() {
       {"parallel/activations", exchange, {"torch", "system"}},
       {"parallel/pipeline", exchange, {"torch"}},
       {"parallel/zero", exchange, {"torch"}},
-      // No LibTorch: launchers use it too.
+      // This room does not use LibTorch, because launchers use it too.
       {"parallel/nvml", {"parallel/base"}, {"system"}},
       {"parallel/network", {"parallel/base"}, {"system"}},
       {"parallel/devices",
        rooms({exchange, {"parallel/activations", "worker/kernels"}}),
        {"torch", "system"}},
-      // The plugin: all code that needs CUDA, and no code that needs the
-      // plugin.
+      // The plugin: all code that needs CUDA is here, and no other code needs
+      // the plugin.
       {"parallel/cuda/kernels",
        {"configs/layers", "parallel/base", "parallel/devices",
         "worker/kernels"},
@@ -101,8 +101,8 @@ const std::vector<Rule>& rules() {
        {"configs", "coordinator/run", "coordinator/log", "parallel/base",
         "parallel/plan", "parallel/planner", "proto"},
        {"grpc", "xxhash", "system"}},
-      // The parts of a detector. Tensors appear in the interfaces of devices;
-      // nvcc, which reads the rest, finds no header of LibTorch.
+      // The parts of a detector. The interfaces of devices use tensors; the
+      // other files are also compiled by nvcc without LibTorch's headers.
       {"worker/kernels", {"configs/layers"}, {"torch"}},
       {"worker/kernels/cpu",
        {"configs/layers", "parallel/base", "worker/kernels"},
@@ -111,7 +111,7 @@ const std::vector<Rule>& rules() {
        {"configs/layers", "parallel/base", "worker/kernels",
         "worker/kernels/cpu"},
        {"torch", "xxhash"}},
-      // PyTorch's files without LibTorch.
+      // Reads PyTorch's files without LibTorch.
       {"worker/pytorch_file", {"parallel/base"}, {}},
       {"worker/weights",
        {"configs/layers", "parallel/base", "worker/model",
@@ -227,7 +227,7 @@ const std::vector<Rule>& rules() {
               {"worker/control", "worker/export", "worker/run", "worker/step",
                "worker/tools", "worker/validation"}}),
        {"torch", "json", "system"}},
-      // Main alone sees runs and tools.
+      // Only main includes both runs and tools.
       {"worker",
        rooms({kConfigs,
               {"parallel/activations", "parallel/base", "proto",
@@ -236,7 +236,7 @@ const std::vector<Rule>& rules() {
        {"torch", "system"}},
       // The files of a run's directory, read while they grow.
       {"deploy/records", {"parallel/base"}, {"json", "system"}},
-      // A run in the browser.
+      // Shows a run in the browser.
       {"deploy/page",
        rooms({kConfigs,
               plans,
@@ -287,35 +287,38 @@ const std::vector<Rule>& rules() {
   return all;
 }
 
-// Exceptions: headers that one file may include beyond its room's row, and why.
+// Exceptions: headers that one file may include in addition to its room's row,
+// with the reason.
 const std::multimap<std::string, std::string>& exceptions() {
   static const std::multimap<std::string, std::string> all = {
-      // Pure: the drawing that headroom plan shows.
+      // This header has no dependencies; `headroom plan` draws the schedule
+      // with it.
       {"deploy/cli/plan/plan_report.cpp", "parallel/pipeline/schedule.h"},
       {"coordinator/service/certificates.cpp", "ssl"},
       {"proto/member_identity.cpp", "ssl"},
-      // One connection, made to find out why none succeeds.
+      // Opens one connection to find out why others fail.
       {"proto/connection_fault.cpp", "ssl"},
       {"proto/connection_fault.cpp", "system"},
       {"coordinator/service/metrics.cpp", "prometheus"},
       {"deploy/notify/web_request.cpp", "ssl"},
-      {"proto/beat_channel.cpp", "system"},      // one socket of one process
+      {"proto/beat_channel.cpp", "system"},      // a socket within one process
       {"proto/channel_security.cpp", "system"},  // the permissions of a key
-      {"proto/refusal_channel.cpp", "system"},   // one pipe of one process
+      {"proto/refusal_channel.cpp", "system"},   // a pipe within one process
       {"proto/channel_security.cpp", "ssl"},
       {"configs/yaml/yaml_tree.cpp", "yaml-cpp"},
       {"configs/voc_folder.cpp", "xml"},
       {"worker/data/labels/voc_labels.cpp", "xml"},
       {"parallel/base/log.cpp", "spdlog"},
       {"parallel/collectives/mpi_communicator.cpp", "mpi"},
-      // gRPC ends here; TensorBoard's files are protobuf messages.
+      // gRPC is used up to here; the files of TensorBoard are protobuf
+      // messages.
       {"worker/control/coordinator_call.h", "grpc"},
       {"worker/control/coordinator_client.cpp", "grpc"},
       {"worker/control/report_queue.h", "grpc"},
       {"worker/run/tensorboard.cpp", "grpc"},
-      // Slopes and class names, as text.
+      // Writes slopes and class names as text.
       {"worker/export/torchscript_network.cpp", "json"},
-      // ONNX's files are protobuf messages too.
+      // The files of ONNX are protobuf messages too.
       {"worker/export/onnx_graph.cpp", "grpc"},
       {"worker/export/onnx_graph.cpp", "proto/version.h"},
   };
@@ -348,7 +351,7 @@ const Rule* rule_of(const std::string& path) {
   return longest;
 }
 
-// Why `path` must not include `include`; "" if it may.
+// Returns the reason why `path` must not include `include`; "" if it may.
 std::string objection(const std::string& path, const Rule& rule,
                       const Include& include) {
   const std::string library = library_of(include.header);
@@ -379,7 +382,7 @@ std::vector<Include> includes_of(const SourceFile& file) {
   static const std::regex pattern(R"(^\s*#\s*include\s*(["<])([^">]+)[">].*)");
   std::vector<Include> includes;
   for (size_t i = 0; i < file.lines.size(); ++i) {
-    // The expression is slow: only lines that can match reach it.
+    // The expression is slow, so it gets only lines that may match.
     if (file.lines[i].find("include") == std::string::npos) continue;
     std::smatch match;
     if (!std::regex_match(file.lines[i], match, pattern)) continue;
@@ -455,7 +458,8 @@ std::vector<std::string> forbidden_includes(
       const std::string place = file.path + ":" + std::to_string(include.line) +
                                 ": " + include.header + ": ";
       if (lies_in(file.path, "tests")) {
-        // Tests may include all rooms, but those of the plan stay on its level.
+        // Tests may include all rooms, except that tests of the plan may only
+        // include rooms below the plan.
         if (lies_in(file.path, "tests/parallel/plan") && include.is_quoted &&
             !lies_in(include.header, "parallel/plan") &&
             !lies_in(include.header, "parallel/base") &&
@@ -491,7 +495,8 @@ std::vector<std::string> circles_of_rooms(
   std::vector<std::string> circles;
   std::set<std::string> done;
   std::vector<std::string> path;
-  // Depth first: a room that is visited again on the path closes a circle.
+  // Searches depth first: if a room is visited again on the path, there is a
+  // circle.
   const std::function<void(const std::string&)> visit =
       [&](const std::string& room) {
         const auto met = std::find(path.begin(), path.end(), room);

@@ -1,5 +1,6 @@
 // Which room may include which: one rule per room, and the sets of third-party
-// headers that must not meet in one file. Dependencies point one way:
+// headers that must not be included in the same file. Dependencies have one
+// direction:
 //
 //   parallel/base <- configs, parallel/plan <- parallel/predict <- planner
 //     <- worker/memory <- worker/step <- worker/checkpoint, worker/validation
@@ -15,7 +16,7 @@
 namespace headroom {
 
 struct Include {
-  std::string header;  // as written
+  std::string header;  // as it is written
   bool is_quoted = false;
   int line = 0;
 };
@@ -23,7 +24,7 @@ struct Include {
 std::vector<Include> includes_of(const SourceFile& file);
 
 // "torch", "grpc", "yaml-cpp", ...; "std" for the standard library, "system"
-// for POSIX headers, "" for one that is in no row.
+// for POSIX headers, and "" for a header that no row has.
 std::string library_of(const std::string& header);
 
 // One line per include in `files` that the rules forbid.

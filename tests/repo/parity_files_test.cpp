@@ -1,4 +1,4 @@
-// Every file of the reference's numbers is read by a test, under its name.
+// A test reads every file of the reference's numbers, by its name.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -52,7 +52,7 @@ TEST(ParityFiles, EachIsReadByATest) {
     // Files of the anchor-free networks, which this program does not have yet.
     if (name.starts_with("u/")) continue;
     ++found;
-    // At the end of a string, whatever folder is before it.
+    // The name is at the end of a string, after any folder.
     EXPECT_NE(tests.find(name + "\""), std::string::npos)
         << name << ": no test reads it";
   }

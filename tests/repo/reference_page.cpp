@@ -18,7 +18,7 @@ namespace {
 
 using configs::Option;
 
-// Each as code, with commas between them.
+// The words as code, separated by commas.
 std::string listed(const std::vector<std::string>& words) {
   return joined(words, ", ",
                 [](const std::string& word) { return "`" + word + "`"; });
@@ -28,14 +28,14 @@ std::string code(const std::string& text) {
   return text.empty() ? "" : "`" + text + "`";
 }
 
-// A cell must not end its table.
+// The text of a cell, in which a bar must not end the cell.
 std::string cell(const std::string& text) {
   std::string safe;
   for (const char c : text) safe += c == '|' ? "\\|" : std::string(1, c);
   return safe;
 }
 
-// No cell in front is empty, so no line needs to begin with a bar.
+// The first cell is never empty, so a line need not begin with a bar.
 std::string row(const std::vector<std::string>& cells) {
   std::string line = joined(cells, " | ", cell);
   while (line.ends_with(' ')) line.pop_back();
@@ -47,7 +47,8 @@ std::string head(const std::vector<std::string>& titles) {
          row(std::vector<std::string>(titles.size(), "---"));
 }
 
-// "`--batch`, `--batch-size N`", "`RUN.YAML`"; with a star if val takes it too.
+// Such as "`--batch`, `--batch-size N`" or "`RUN.YAML`"; with a star if val
+// takes the option too.
 std::string shown_form(const Option& option, bool has_star = false) {
   std::vector<std::string> words = option.names;
   if (words.empty()) words.push_back("");
@@ -58,7 +59,7 @@ std::string shown_form(const Option& option, bool has_star = false) {
   return listed(words) + (has_star ? "\\*" : "");
 }
 
-// "`16` images".
+// Such as "`16` images".
 std::string shown_default(const Option& option) {
   const std::string value = configs::default_text(option);
   return code(value) + (option.unit.empty() ? "" : " " + option.unit);
@@ -70,8 +71,8 @@ std::string meaning_of(const Option& option) {
   return option.advice + " It is one of: " + joined(option.choices, ", ") + ".";
 }
 
-// One table a group, in the order in which the groups first appear, and one of
-// the keys that have no flag.
+// One table per group, in the order in which the groups first appear, and one
+// table of the keys that have no flag.
 std::string keys() {
   std::string text = head({"flag", "meaning"});
   for (const Option& option : configs::command_options()) {
@@ -106,8 +107,8 @@ std::string keys() {
 constexpr std::array kTools = {"verify", "tile",   "pack",
                                "detect", "export", "prune"};
 
-// Flags that set no key: of the processes in one table, of each tool in its
-// own.
+// Flags that set no key: those of the processes in one table, those of each
+// tool in its own table.
 std::string other_flags() {
   std::string text =
       "\n### Processes and output\n" + head({"flag", "commands", "meaning"});

@@ -1,5 +1,5 @@
-// The guide's page deploy/guide/reference.md, from the declarations of flags,
-// keys and commands in the code.
+// Makes the guide's page deploy/guide/reference.md from the declarations of
+// flags, keys and commands in the code.
 #pragma once
 
 #include <string>

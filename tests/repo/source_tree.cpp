@@ -26,7 +26,7 @@ std::vector<SourceFile> project_files() {
   std::vector<SourceFile> files;
   for (auto it = fs::recursive_directory_iterator(root);
        it != fs::recursive_directory_iterator(); ++it) {
-    // deploy/local/build.sh is no build folder.
+    // deploy/local/build.sh has the name of a build folder, but is a file.
     if (is_left_out(it->path().filename().string()) &&
         (it->is_directory() || it->path().extension() != ".sh")) {
       it.disable_recursion_pending();

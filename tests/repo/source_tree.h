@@ -1,4 +1,4 @@
-// The project's own text files, for tests that hold policies.
+// The project's own text files, for tests that check policies.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct SourceFile {
 // Every text file below the root except those excluded by .gitignore, sorted.
 std::vector<SourceFile> project_files();
 
-// Is `file` C++ (.h, .cpp)?
+// Returns whether `file` is C++ (.h, .cpp).
 bool is_cpp(const SourceFile& file);
 
 }  // namespace headroom

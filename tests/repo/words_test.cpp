@@ -42,7 +42,7 @@ bool has_absolute_path(const std::string& line, const std::string& folder) {
   return false;
 }
 
-// Comments and READMEs refer to files by name.
+// Comments and READMEs refer to files by name; these files must exist.
 TEST(Words, HeadersAreNamedThatExist) {
   const std::vector<SourceFile> files = project_files();
   std::set<std::string> known = {"ATen.h", "jpeglib.h", "nccl.h"};
@@ -69,7 +69,7 @@ TEST(Words, HeadersAreNamedThatExist) {
 }
 
 TEST(Words, NothingIsLeftForLater) {
-  // Composed here, so that this file does not match itself.
+  // The words are composed here, so that this file does not contain them.
   const std::vector<std::string> words = {std::string("TO") + "DO",
                                           std::string("FIX") + "ME",
                                           std::string("XX") + "X"};
@@ -83,7 +83,7 @@ TEST(Words, NothingIsLeftForLater) {
   }
 }
 
-// LibTorch's own calls lock pages for the process's one accelerator. Where that
+// LibTorch's own calls lock pages for the accelerator of the process. If this
 // is not the card, but another device that the process has registered too,
 // copying to the card throws.
 TEST(Words, PagesAreLockedForTheDeviceThatIsMeant) {
@@ -119,7 +119,7 @@ TEST(Words, TheChecksFindPlantedFaults) {
   EXPECT_FALSE(has_absolute_path("see /placeholder", "/place"));
 }
 
-// Spaces only, as YAML requires them, and no Windows line ends.
+// The files have only spaces, as YAML requires, and no Windows line ends.
 TEST(Words, NoTabsAndNoCarriageReturns) {
   for (const SourceFile& file : project_files()) {
     const bool checked = is_cpp(file) || file.path.ends_with(".yaml") ||

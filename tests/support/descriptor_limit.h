@@ -11,7 +11,8 @@ class DescriptorLimit {
  public:
   explicit DescriptorLimit(int more) {
     ::getrlimit(RLIMIT_NOFILE, &before_);
-    // The lowest free number is the next one that is given.
+    // dup() returns the lowest free descriptor, which is the next one to be
+    // used.
     const int next = ::dup(STDIN_FILENO);
     ::close(next);
     const rlimit limit{static_cast<rlim_t>(next + more), before_.rlim_max};

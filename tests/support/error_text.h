@@ -1,4 +1,4 @@
-// What the Error says that a call throws.
+// The text of the Error that a call throws.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,9 @@
 
 namespace headroom {
 
-// Returns "" if `act` throws no Error. Expects that exit code, if one is given.
+// Calls `act` and returns the text of the Error that it throws, or "" if it
+// throws none. If `code` is given, the test fails unless the Error has this
+// exit code.
 template <typename Act>
 std::string error_text(const Act& act, std::optional<ExitCode> code = {}) {
   try {

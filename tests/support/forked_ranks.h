@@ -1,5 +1,5 @@
-// Ranks as processes of one program, over Gloo: for times and counts that are
-// per process.
+// Runs ranks as forked processes that communicate over Gloo, for measurements
+// of times and counts that belong to a whole process.
 #pragma once
 
 #include <filesystem>
@@ -9,10 +9,11 @@
 
 namespace headroom {
 
-// Forks the ranks, each with one compute thread and the counting allocator, and
-// waits for them; returns the worst of their exit codes. `folder`, where they
-// find each other, exists meanwhile. An exception of `main` is printed and
-// counts as 1. REQUIRES: LibTorch has not started a thread yet.
+// Forks the ranks, each with one compute thread and the counting allocator,
+// waits for them and returns the largest of their exit codes. The ranks find
+// each other through `folder`, which this function creates and then removes. If
+// `main` throws, the exception is printed and the rank's exit code is 1.
+// REQUIRES: LibTorch has not started a thread yet.
 int run_forked_ranks(
     int num_ranks, const std::filesystem::path& folder,
     const std::function<int(collectives::Communicator& world)>& main);

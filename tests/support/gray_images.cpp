@@ -9,7 +9,8 @@
 namespace headroom {
 namespace {
 
-// 24 bits a pixel, rows in multiples of 4 bytes.
+// A BMP file with 24 bits per pixel; each row is padded to a multiple of 4
+// bytes.
 std::string bmp(int64_t side) {
   constexpr uint32_t kHeader = 54;
   const auto row = static_cast<uint32_t>((3 * side + 3) / 4 * 4);
@@ -23,7 +24,7 @@ std::string bmp(int64_t side) {
   file[1] = 'M';
   put(2, kHeader + pixels);
   put(10, kHeader);
-  put(14, 40);  // of the second header
+  put(14, 40);  // size of the second header
   put(18, static_cast<uint32_t>(side));
   put(22, static_cast<uint32_t>(side));
   put(26, 1 | 24U << 16);  // planes, bits

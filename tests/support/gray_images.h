@@ -9,8 +9,8 @@
 
 namespace headroom {
 
-// `folder` is made; the files must exist as long as the data set is used. Each
-// image has `boxes` boxes of `num_classes` classes.
+// Creates `folder`; the files must exist as long as the data set is used. Each
+// image has `boxes` boxes, whose classes are among `num_classes`.
 labels::Dataset gray_images(const std::filesystem::path& folder, int64_t count,
                             int64_t side, int64_t boxes, int64_t num_classes);
 

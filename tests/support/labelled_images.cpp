@@ -12,7 +12,7 @@
 namespace headroom {
 namespace {
 
-// Boxes of an image, by its sample number.
+// The numbers of boxes of images; sample numbers cycle through them.
 constexpr std::array<int64_t, 5> kBoxes = {4, 0, 40, 1, 9};
 
 }  // namespace

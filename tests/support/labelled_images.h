@@ -1,9 +1,10 @@
 // LabelledImages: batches made of random pixels and boxes, for tests of
 // layouts.
 //
-// Among the images are empty and crowded ones, and regularly a batch is a short
-// one, so that shares, micro-batches and batch-norm groups come out uneven. A
-// sample's content depends on (step, sample) alone, not on the layout.
+// Some images have no boxes and some have many, and every few steps the batch
+// is smaller, so that shares, micro-batches and batch-norm groups have
+// different sizes. A sample's content depends only on (step, sample), not on
+// the layout.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ namespace headroom {
 
 class LabelledImages final : public loader::BatchSource {
  public:
-  // Only the options of the layout, the image size and `assign` count.
-  // `short_size`: samples of every `short_every`-th batch.
+  // Uses only the layout, the image size and `assign` of the options. Every
+  // `short_every`-th batch has `short_size` samples.
   LabelledImages(loader::LoaderOptions options, int64_t num_classes,
                  int64_t short_size, int64_t short_every);
 

@@ -1,5 +1,5 @@
-// layout_memory: the bytes of ranks that train under some layout, counted
-// exactly by rank although ranks are threads.
+// layout_memory: the bytes of ranks that train under a layout. The count of
+// each rank is exact, although the ranks are threads of one process.
 //
 // The run is that of `headroom train --synthetic-input`: the planner's plan, 80
 // classes, 8 boxes per image.
@@ -14,9 +14,9 @@
 namespace headroom {
 
 struct RankMemory {
-  int64_t state = 0;  // weights, gradients, moments, averages between steps
-  int64_t rest = 0;   // all tensors between steps, input batch included
-  int64_t peak = 0;   // of the steps
+  int64_t state = 0;  // between steps: weights, gradients, moments, averages
+  int64_t rest = 0;   // between steps: all tensors, including the input batch
+  int64_t peak = 0;   // during the steps
   // The bytes that forward and backward add.
   int64_t activations() const { return peak - rest; }
 };
@@ -32,7 +32,7 @@ struct LayoutMemory {
   int64_t state() const;
 };
 
-// `config` names model, layout, batch, sizes; `steps` steps.
+// Trains `steps` steps with the model, layout, batch and sizes of `config`.
 LayoutMemory measure_memory(configs::RunConfig config, int steps);
 
 }  // namespace headroom

@@ -25,7 +25,7 @@ namespace {
 constexpr int64_t kClasses = 3;
 constexpr size_t kLayers = 25;  // of yolov5n
 
-// Cuts of yolov5n's 25 layers, by number of stages.
+// The first layer of each stage when yolov5n's 25 layers are cut into `stages`.
 std::vector<int64_t> stage_begins(int stages) {
   switch (stages) {
     case 1:

@@ -24,7 +24,8 @@ bool ends_with(const std::string& text, std::string_view end) {
          std::string_view(text).substr(text.size() - end.size()) == end;
 }
 
-// JSON has no NaN; the vectors do, outside strings only as that bare word.
+// JSON has no NaN, but the vectors have: as the bare word NaN, which occurs in
+// no string.
 std::string without_nan(std::string text) {
   for (std::size_t at = 0; (at = text.find("NaN", at)) != std::string::npos;)
     text.replace(at, 3, "null");
@@ -48,7 +49,7 @@ at::Tensor filled_values(const model::NamedTensor& entry,
   if (ends_with(entry.name, ".running_var")) return u.abs_().mul_(0.5).add_(1);
   HEADROOM_CHECK(ends_with(entry.name, ".bias"), entry.name);
   u.mul_(0.5);
-  // A head's objectness.
+  // The objectness of a head.
   if (fields_per_anchor > 4 && entry.name.find(".m.") != std::string::npos)
     u.view({-1, fields_per_anchor}).select(1, 4).sub_(2);
   return u;

@@ -22,17 +22,17 @@
 
 namespace headroom {
 
-// If the vectors are missing, tests that need them are skipped by name: if
-// (!parity_present()) GTEST_SKIP() << kParityMissing;
+// If the vectors are missing, a test that needs them is skipped with `if
+// (!parity_present()) GTEST_SKIP() << kParityMissing;`.
 bool parity_present();
 inline constexpr const char* kParityMissing =
     "../shared/parity is not here; it holds the reference's numbers";
 
-// `name` is relative to the folder of the vectors, "weights/x.safetensors".
-// Prints it at the first use.
+// The path of a vector. `name` is relative to the folder of the vectors, such
+// as "weights/x.safetensors"; it is printed at its first use.
 std::filesystem::path parity_path(const std::string& name);
 
-// A bare NaN is read as null.
+// Reads a bare NaN as null.
 nlohmann::json load_parity_json(const std::string& name);
 weights::Safetensors load_parity_tensors(const std::string& name);
 
@@ -41,8 +41,9 @@ uint64_t rule_bits(uint64_t hash, uint64_t index);  // z(index)
 // u(0..n-1) of `tag`, float32, row-major in `sizes`.
 at::Tensor rule_values(std::string_view tag, at::IntArrayRef sizes);
 
-// Fills parameters and statistics by their names; anchors stay unchanged. Any
-// memory layout, float32 or float64 (the same values).
+// Fills parameters and statistics with values that depend on their names;
+// anchors stay unchanged. Float32 and float64 get the same values, in any
+// memory layout.
 void fill_model(const model::NamedTensors& state);
 
 // [n, 3, height, width] uint8, row-major.

@@ -74,7 +74,7 @@ at::Tensor PlainNetwork::conv(const std::string& prefix, const at::Tensor& x,
 at::Tensor PlainNetwork::c3(const std::string& prefix,
                             const at::Tensor& x) const {
   at::Tensor deep = conv(prefix + "cv1.", x);
-  // The layers of the backbone have shortcuts; they are before SPPF.
+  // Only layers of the backbone have shortcuts; the backbone ends with SPPF.
   const size_t layer = std::stoul(prefix.substr(6));
   bool in_backbone = false;
   for (size_t later = layer; later < table_.layers.size(); ++later)

@@ -1,6 +1,7 @@
-// plain_autograd: the memory of a detector written only with LibTorch's
-// operators: convolution, batch norm and SiLU each keep a map for backward,
-// pooling keeps indices. Activation policies are measured against it.
+// plain_autograd: the memory of a detector that is written only with LibTorch's
+// operators. Its convolution, batch norm and SiLU each keep a map for backward,
+// and its pooling keeps indices. The savings of activation policies are
+// measured against this memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +17,8 @@
 
 namespace headroom {
 
-// Runs a table's layers with a LayerGraph's tensors, which it borrows.
+// Runs the layers of a table with the tensors of a LayerGraph, which it
+// borrows.
 class PlainNetwork {
  public:
   PlainNetwork(const layers::ModelTable& table, model::LayerGraph& model);
@@ -39,8 +41,9 @@ class PlainNetwork {
   std::map<std::string, at::Tensor> tensors_;
 };
 
-// Bytes that are live after a forward of training beyond the weights, heads
-// included, loss excluded; counted by the counting allocator.
+// The bytes, counted by the counting allocator, that are live after a training
+// forward pass in addition to the weights. They include the heads, but not the
+// loss.
 int64_t plain_autograd_bytes(const layers::ModelTable& table,
                              int64_t num_classes, int64_t images,
                              int64_t height, int64_t width,

@@ -1,6 +1,6 @@
 // PlainTraining: one process that trains with LibTorch's operators and plain
-// autograd, on the input, loss, optimizer and average of RankTraining, whose
-// memory is measured against it.
+// autograd. It has the same input, loss, optimizer and weight average as
+// RankTraining, whose memory is measured against it.
 //
 // Threads: one.
 #pragma once
@@ -18,10 +18,10 @@ namespace headroom {
 
 class PlainTraining {
  public:
-  // Before the first: CountingAllocator::install().
+  // REQUIRES: CountingAllocator::install() was called before.
   explicit PlainTraining(const configs::RunConfig& config);
 
-  // Forward, backward and commit; returns the loss. Throws
+  // Runs forward, backward and commit, and returns the loss. Throws
   // c10::OutOfMemoryError.
   double step();
 

@@ -117,7 +117,7 @@ RankTraining::RankTraining(const configs::RunConfig& config,
     const loader::Batch* const next = source_->made_ahead();
     const int64_t more = next == nullptr ? 0 : more_boxes_at(next->step);
     if (more == 0) return next;
-    // As if a loader thread made it.
+    // The memory is not counted, as if a loader thread had made the batch.
     const activations::CountingAllocator::HostMemory not_counted;
     ahead_ = *next;
     add_boxes(ahead_, more);
@@ -126,7 +126,7 @@ RankTraining::RankTraining(const configs::RunConfig& config,
   trainer_ = std::make_unique<step::Trainer>(training, *state_, mesh_);
 }
 
-// On a grid over the image.
+// Adds the boxes on a grid over the image.
 void RankTraining::add_boxes(loader::Batch& batch, int64_t more) const {
   constexpr int64_t kColumns = 23;
   std::vector<loss::LabelRow> labels;

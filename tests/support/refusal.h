@@ -1,4 +1,4 @@
-// The text of a refusal, to be compared with the whole expected line.
+// The text of a refusal, which a test compares with the whole expected line.
 #pragma once
 
 #include <string>

@@ -45,7 +45,7 @@ Factory make_factory(int size, const RankOptions& options) {
   };
 }
 
-// The first error that names a cause, else the first.
+// Returns the first error that names a cause, or else the first error.
 std::exception_ptr choose(const std::vector<std::exception_ptr>& errors) {
   std::exception_ptr first;
   for (const std::exception_ptr& error : errors) {
@@ -85,7 +85,7 @@ struct RankGenerations::State {
   std::condition_variable met;
   int num_here = 0;  // guarded by mutex, as the next two
   int64_t num_meetings = 0;
-  Factory factory;  // the newest generation's
+  Factory factory;  // of the newest generation
 };
 
 RankGenerations::RankGenerations(int size, const RankOptions& options)

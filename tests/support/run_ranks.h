@@ -1,12 +1,13 @@
 // run_ranks: a distributed program as threads of one test.
 //
-// Each rank runs `body` with its own communicator in its own thread, with one
-// compute thread and, where CountingAllocator is installed, its own account. A
-// rank that throws drops its communicator, so that its peers fail instead of
-// waiting; when all have ended the error of the lowest rank is rethrown, one
-// that is no CommunicationError first, since that is the cause. A rank that
-// does not end within `time_limit` ends the test program with a message: a
-// thread cannot be cancelled.
+// Each rank runs `body` in its own thread with its own communicator, one
+// compute thread and, if CountingAllocator is installed, its own memory
+// account. A rank that throws drops its communicator, so that its peers fail
+// instead of waiting. When all ranks have ended, one error is rethrown: that of
+// the lowest rank whose error is no CommunicationError, since it names the
+// cause, or else that of the lowest rank. If a rank does not end within
+// `time_limit`, the test program ends with a message, because a thread cannot
+// be cancelled.
 #pragma once
 
 #include <chrono>
@@ -20,7 +21,7 @@ namespace headroom {
 
 enum class RankBackend { kLocal, kNetwork, kLazyNetwork, kSharedMemory };
 
-// For the names of parameterised tests.
+// Used in the names of parameterised tests.
 std::string to_string(RankBackend backend);
 
 struct RankOptions {
@@ -29,14 +30,14 @@ struct RankOptions {
   std::chrono::milliseconds time_limit = std::chrono::seconds(90);
 };
 
-// The generations of ranks that are threads: after a failure all of them leave
-// their communicator, wait for each other here, and get a new one.
+// Successive communicators for ranks that are threads. After a failure every
+// rank leaves its communicator, waits here for the others and gets a new one.
 class RankGenerations {
  public:
   RankGenerations(int size, const RankOptions& options = {});
   ~RankGenerations();
-  // Every rank calls it from its thread, each time after it has dropped the
-  // previous communicator. Waits for all.
+  // Each rank calls this from its own thread, every time after it has dropped
+  // its previous communicator. Waits for all ranks.
   std::unique_ptr<collectives::Communicator> next(int rank);
 
  private:

@@ -31,7 +31,7 @@ inline std::vector<at::Tensor> copies_of(step::TrainingState& state) {
   return copies;
 }
 
-// Expects the same bits in all buffers.
+// Expects that all buffers are equal bit for bit.
 inline void expect_same_state(const std::vector<at::Tensor>& found,
                               const std::vector<at::Tensor>& expected) {
   ASSERT_EQ(found.size(), expected.size());

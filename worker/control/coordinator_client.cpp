@@ -409,7 +409,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     while (!ending_) {
       const wire::Beat beat = next_beat();
       lock.unlock();
-      // Ask the coordinator directly if the agent hangs, ended or is cut off.
+      // If the agent hangs or has ended, send the beat to the coordinator.
       const bool is_carried =
           agent_.send(beat) && beat.sent - heard_agent_ < kPatienceWithAgent;
       if (!is_carried) hear(ask_coordinator(beat));

@@ -1,4 +1,4 @@
-// The costs of a table's layers, against the reference's own counts.
+// Compares the costs of a table's layers with the reference's own counts.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -10,7 +10,7 @@
 namespace headroom::layers {
 namespace {
 
-// Null if the vectors are missing.
+// Returns null if the vectors are missing.
 nlohmann::json parity(const std::string& name) {
   std::ifstream file(HEADROOM_SOURCE_DIR "/../shared/parity/" + name);
   if (!file) return nullptr;
@@ -41,9 +41,9 @@ TEST(LayerCostParity, ParametersMultiplyAddsAndStrides) {
     }
     EXPECT_EQ(parameters, model.at("parameters"));
     EXPECT_EQ(tensors, model.at("n_parameters"));
-    // Folded, a batch norm's two values per channel become one.
+    // Folding replaces the two values of a batch norm per channel by one bias.
     EXPECT_EQ(parameters - norm_channels, model.at("parameters_fused"));
-    // The stored figure has six decimals.
+    // The reference's figure is stored with six decimals.
     EXPECT_NEAR(2 * multiply_adds * 640 * 640 / 1e9,
                 model.at("gflops_640_conv_only").get<double>(), 1e-6);
     const auto strides = model.at("strides").get<std::vector<double>>();

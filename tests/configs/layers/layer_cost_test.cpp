@@ -28,7 +28,8 @@ double all_multiply_adds(const std::vector<LayerCost>& layers) {
                          });
 }
 
-// Layer 0 is a convolution of stride 1; `layers` follow it.
+// The refusal of a table: layer 0 is a convolution of stride 1, and `layers`
+// follow.
 std::string refusal(const std::string& layers) {
   return testing::refusal_of([&] {
     layer_costs(
@@ -52,7 +53,7 @@ TEST(LayerCost, ParametersAreThoseOfThePublishedModels) {
       {"yolov5m6", 35'731'932},
       {"yolov5l6", 76'770'172},
       {"yolov5x6", 140'794'780},
-      // Numbers from a separate count of their tables.
+      // Numbers that a separate program counted from the models' tables.
       {"yolov5s-ghost", 3'897'605},
       {"yolov5s-mobilenetv3", 3'971'965},
       {"yolov5s-p2", 7'394'684},
@@ -63,8 +64,9 @@ TEST(LayerCost, ParametersAreThoseOfThePublishedModels) {
   }
 }
 
-// As torchvision's mobilenet_v3_small and shufflenet_v2_x1_0 have them, without
-// their last convolutions and classifiers, and the latter without its first.
+// The counts of torchvision's mobilenet_v3_small and shufflenet_v2_x1_0, both
+// without their last convolution and classifier, and the latter also without
+// its first convolution.
 TEST(LayerCost, ParametersOfBackbones) {
   const auto parameters = [](const std::string& model, size_t begin,
                              size_t end) {
@@ -95,7 +97,8 @@ TEST(LayerCost, ParametersOfEachLayerOfYolov5l) {
   }
 }
 
-// Convolutions alone, two operations per multiply-add, at 640 x 640 pixels.
+// Only convolutions are counted, as two operations per multiply-add, at 640 x
+// 640 pixels.
 TEST(LayerCost, MultiplyAddsAreThoseOfThePublishedModels) {
   const std::map<std::string, double> published = {
       {"yolov5n", 4.5},   {"yolov5s", 16.5},  {"yolov5m", 49.0},

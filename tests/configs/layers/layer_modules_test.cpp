@@ -1,5 +1,5 @@
-// The parts of each module: names in the state, shapes, values of its steps;
-// and refused arguments.
+// Tests the parts of each module: the names in the state, the shapes, the
+// values of the steps, and which arguments are refused.
 #include "configs/layers/layer_modules.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using Operation = LayerProgram::Operation;
 
-// A table whose only layer of interest is `layer`, on a map of 16 channels and
+// A table whose tested layer is `layer`; its input is a map of 16 channels at
 // stride 8.
 ModelTable table_of(const std::string& layer) {
   return parse_model_table(
@@ -33,7 +33,7 @@ std::string refusal(const std::string& layer) {
   return testing::refusal_of([&] { program_of(layer); });
 }
 
-// "cv1. 16>8 k3 s2 p1 g1 act", in the state's order.
+// Describes each block as "cv1. 16>8 k3 s2 p1 g1 act", in the state's order.
 std::vector<std::string> blocks_of(const LayerProgram& program) {
   std::vector<std::string> all;
   for (const LayerProgram::Block& block : program.blocks) {
@@ -117,7 +117,7 @@ TEST(LayerModules, ShuffleNetV2) {
   EXPECT_EQ(two.output(), (MapShape{32, 16}));
 }
 
-// A window of 9 is one of 5 over one of 5.
+// A 9x9 max pool equals two 5x5 max pools in sequence.
 TEST(LayerModules, SppIsAChainOfPools) {
   const LayerProgram spp = program_of("[-1, 1, SPP, [32, [5, 9, 13]]]");
   EXPECT_EQ(blocks_of(spp),
@@ -127,8 +127,8 @@ TEST(LayerModules, SppIsAChainOfPools) {
   EXPECT_EQ(two.steps[1].windows, (std::vector<int64_t>{3, 7}));
 }
 
-// MobileNetV3's widest block; then one with equal numbers of channels, which
-// adds its input.
+// Tests MobileNetV3's widest block, and then a block with equally many input
+// and output channels, which adds its input to its output.
 TEST(LayerModules, InvertedResidual) {
   const LayerProgram wide =
       program_of("[-1, 1, InvertedResidual, [24, 72, 5, 2, True, RE]]");
@@ -137,7 +137,8 @@ TEST(LayerModules, InvertedResidual) {
       (Names{"expand. 16>72 k1 s1 p0 g1", "depthwise. 72>72 k5 s2 p2 g72",
              "se. 72>72 k1 s1 p0 g1", "project. 72>24 k1 s1 p0 g1 linear"}));
   EXPECT_EQ(wide.blocks[0].activation, kRelu);
-  EXPECT_EQ(wide.blocks[2].squeezed, 24);  // 18 is a tenth less than 16
+  // 18 is rounded up to 24, since 16 would be more than a tenth less.
+  EXPECT_EQ(wide.blocks[2].squeezed, 24);
   EXPECT_EQ(wide.blocks[2].parameters(), 2 * 72 * 24 + 72 + 24);
   EXPECT_EQ(wide.steps[2].operation, Operation::kSqueezeExcite);
   EXPECT_EQ(wide.output(), (MapShape{24, 16}));
@@ -161,7 +162,8 @@ TEST(LayerModules, SqueezeExcitation) {
   EXPECT_EQ(layer.output(), (MapShape{16, 8}));
 }
 
-// What planner and memory model read of a step instead of its operation.
+// A step has the facts that the planner and the memory model read, so that
+// these need not look at its operation.
 TEST(LayerModules, StepsSayWhatTheyCost) {
   using InputGradients = LayerProgram::InputGradients;
   const LayerProgram spp = program_of("[-1, 1, SPP, [32, [3, 9]]]");
@@ -188,7 +190,7 @@ TEST(LayerModules, StepsSayWhatTheyCost) {
   EXPECT_FALSE(sum.keeps_inputs());
   EXPECT_EQ(sum.facts.input_gradients, InputGradients::kShared);
 
-  // A product per cell of the coarser map, its input.
+  // One product per cell of the input, which is the coarser map.
   const LayerProgram grow =
       program_of("[-1, 1, nn.ConvTranspose2d, [8, 2, 2]]");
   EXPECT_EQ(grow.steps[0].facts.multiply_adds_per_pixel, 4 * 16 * 8 / 64.0);

@@ -28,7 +28,7 @@ Times times_of(size_t begin, size_t end) {
   return sum;
 }
 
-// The table of the header: the model beside measurements.
+// Compares the model with the measurements in the header's table.
 TEST(LayerTime, IsCloseToTheMeasurements) {
   const Times all = times_of(0, 25);
   EXPECT_NEAR(all.lean / all.keep, 1.010, 0.0006);

@@ -1,5 +1,5 @@
-// Written widths: read, costed and refused; tables as text; tables recorded in
-// weights.
+// Layers with explicit widths: how they are read, costed and refused. Also the
+// text form of tables, and tables that are recorded in weights.
 #include "configs/layers/layer_widths.h"
 
 #include <gmock/gmock.h>
@@ -87,7 +87,8 @@ TEST(LayerWidths, WidthsThatDoNotFitAreRefusedWithTheirPlace) {
   }
 }
 
-// A line with all widths written out is the same layer as one without.
+// A line that states all widths describes the same layer as a line without
+// them.
 TEST(LayerWidths, ALineWrittenOutIsTheSameLayer) {
   for (const char* line :
        {"[-1, 1, Conv, [32, 3, 2]]", "[-1, 1, Conv, [32, 3, 1, None, 16]]",
@@ -147,8 +148,8 @@ TEST(ModelMetadata, OnlyATableThatIsNotShippedGoesAlong) {
   const ModelTable read = table_of_weights(metadata, "w.safetensors");
   EXPECT_EQ(read.name, "small");
   EXPECT_EQ(read.layers[2].args, table.layers[2].args);
-  // 1x1 of 32 to 8 and to 16, 8 to 8, 3x3 of 8 to 8, 1x1 of 24 to 16; scales
-  // and biases.
+  // 1x1 of 32 to 8 and of 32 to 16, 8 to 8, 3x3 of 8 to 8, 1x1 of 24 to 16;
+  // then scales and biases.
   const LayerCost cost = layer_costs(read).at(2);
   EXPECT_EQ(cost.parameters, 32 * 8 + 32 * 16 + 8 * 8 + 9 * 8 * 8 + 24 * 16 +
                                  2 * (8 + 16 + 8 + 8 + 16));

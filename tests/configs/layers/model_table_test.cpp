@@ -225,7 +225,8 @@ TEST(ModelTable, LayersEqualTheReference) {
   std::cout << "parity file used: architecture.json\n";
   const nlohmann::json reference = nlohmann::json::parse(file);
   for (const std::string& name : yaml::shipped_names("model")) {
-    if (name.find('-') != std::string::npos) continue;  // no reference has it
+    // The reference has no such model.
+    if (name.find('-') != std::string::npos) continue;
     const ModelTable table = load_model_table(name);
     const nlohmann::json& model = reference.at(name.substr(6));
     EXPECT_EQ(table.anchors,

@@ -15,7 +15,8 @@ TEST(NearestName, EditDistance) {
   EXPECT_EQ(edit_distance("abc", ""), 3);
   EXPECT_EQ(edit_distance("abc", "abc"), 0);
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
-  EXPECT_EQ(edit_distance("epcohs", "epochs"), 1);  // a swap
+  // A swap of neighbours is one edit.
+  EXPECT_EQ(edit_distance("epcohs", "epochs"), 1);
   EXPECT_EQ(edit_distance("ca", "abc"), 3);
 }
 

@@ -61,7 +61,8 @@ TEST(RunLog, HoldsTheNewestOfEverythingAndTheKeysOfTheGeneration) {
   EXPECT_EQ(log->found()->keys.at("k"), "new");
 }
 
-// The number of the synced record cannot be written to a full device.
+// The lock file, which holds the number of the last synced record, is a full
+// device here: writing the number fails, so each sync must fail.
 TEST(RunLog, AFailedSyncIsNotTakenForOneThatSucceeded) {
   const fs::path file = fresh_log();
   { RunLog::open(file)->save(snapshot_of(1)); }
@@ -134,8 +135,8 @@ TEST(RunLog, ASecondCoordinatorOnOneLogIsRefused) {
   EXPECT_THROW(Server::start(options), Error);
 }
 
-// The directory is chosen once: a successor that would choose another takes
-// the log's.
+// A run's directory is chosen only once. A restarted coordinator whose options
+// name another directory takes the one in the log.
 TEST(RunLog, ASuccessorHasTheRunsDirectory) {
   ServerOptions options = LocalRun::options(1, "/runs/exp");
   options.log = fresh_log();

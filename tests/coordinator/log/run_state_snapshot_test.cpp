@@ -15,7 +15,7 @@ using std::chrono::seconds;
 
 constexpr milliseconds kGrace = seconds(10);
 
-// The run as a coordinator that is started again sees it.
+// The run as it is after a restart of the coordinator.
 std::unique_ptr<ScriptedRun> successor_of(ScriptedRun& run, int workers) {
   auto successor = std::make_unique<ScriptedRun>(workers);
   ScriptedRun& next = *successor;
@@ -81,7 +81,8 @@ TEST(RunStateSnapshot, HasTheMeasuredNetwork) {
   EXPECT_TRUE(network.is_sample());
 }
 
-// No member counts as lost because the coordinator was away.
+// After a restart, no member may be counted as lost because it could not send
+// while the coordinator was down.
 TEST(RunStateSnapshot, AfterARestoreEveryMemberHasTimeToSendAgain) {
   ScriptedRun run(2);
   run.start();

@@ -48,9 +48,9 @@ class WriteAheadLogTest : public ::testing::Test {
     for (const std::string& payload : payloads) log->append(payload);
     log->sync();
   }
-  // Simulates newest records that were appended, but not synced yet.
+  // Simulates that the newest records were appended, but not yet synced.
   void forget_syncs() const { fs::resize_file(file().string() + ".lock", 0); }
-  // The bytes of record "one", "two", ... in the file.
+  // The bytes of the record with this index in the file `whole`.
   static std::string record(const std::string& whole, int index) {
     size_t at = WriteAheadLog::kHeaderBytes;
     for (int i = 0;; ++i) {
@@ -126,7 +126,7 @@ TEST_F(WriteAheadLogTest, AnEndTornAnywhereIsCut) {
     EXPECT_THAT(found, ElementsAre("first")) << length;
     EXPECT_THAT(records(), ElementsAre("first", "next")) << length;
   }
-  // A torn header belongs to a log that never held a record.
+  // A log with an incomplete header never held a record.
   for (size_t length = 0; length < WriteAheadLog::kHeaderBytes; ++length) {
     forget_syncs();
     set_bytes(whole.substr(0, length));
@@ -140,7 +140,7 @@ TEST_F(WriteAheadLogTest, ZeroesBehindTheLastRecordAreATornEnd) {
   EXPECT_THAT(records(), ElementsAre("first"));
 }
 
-// Every byte of a record that has another behind it.
+// Damages every byte of a record that is followed by another one.
 TEST_F(WriteAheadLogTest, ADamagedMiddleIsRefusedWithItsOffset) {
   write({"first", "second", "third"});
   const std::string whole = bytes();
@@ -190,7 +190,7 @@ TEST_F(WriteAheadLogTest, ARecordRemovedDoubledOrMovedIsRefusedByItsNumber) {
   EXPECT_THAT(records(), ElementsAre("one", "two", "three", "four"));
 }
 
-// The record has the right number and is whole, but belongs to another log.
+// The record is complete and has the right number, but belongs to another log.
 TEST_F(WriteAheadLogTest, ARecordOfAnotherLogBreaksTheChain) {
   write({"one", "two", "three"});
   const std::string ours = bytes();
@@ -262,8 +262,8 @@ TEST_F(WriteAheadLogTest, OthersCannotReadIt) {
             fs::perms::owner_read | fs::perms::owner_write);
 }
 
-// The memory of a process has nothing at address 0: reading there fails with
-// EIO, as on a broken disk.
+// Nothing is mapped at address 0 of a process, so reading /proc/self/mem fails
+// with EIO, as on a broken disk.
 TEST_F(WriteAheadLogTest, ALogThatCannotBeReadIsRefusedAndNotCut) {
   fs::create_symlink("/proc/self/mem", file());
   EXPECT_THAT(refusal(), HasSubstr("cannot be read: Input/output error"));
@@ -298,8 +298,8 @@ TEST_F(WriteAheadLogTest, AfterAFailedWriteOnlyANewLogIsWritten) {
   EXPECT_THAT(records(), ElementsAre("anew", "next"));
 }
 
-// The new file has the log's name already when syncing the folder fails, here
-// because no descriptor is left.
+// Syncing the folder fails, because no descriptor is left. At that time the new
+// file already has the log's name.
 TEST_F(WriteAheadLogTest, ALogThatWasReplacedInPartIsClearedAndWrittenAnew) {
   write({"one"});
   {
@@ -317,8 +317,9 @@ TEST_F(WriteAheadLogTest, ALogThatWasReplacedInPartIsClearedAndWrittenAnew) {
   EXPECT_THAT(records(), ElementsAre("three"));
 }
 
-// A coordinator that ends removes its log while the next one waits for the
-// lock, which is then the lock of a file without a name.
+// A coordinator that ends removes its log and the lock file, while the next
+// coordinator waits for the lock. The next one then holds the lock of a deleted
+// file, and must take a new one.
 TEST_F(WriteAheadLogTest, ALockThatIsRemovedBeforeItIsTakenIsTakenAnew) {
   write({"one"});
   const fs::path lock_file = file().string() + ".lock";

@@ -1,5 +1,5 @@
-// A card fails: which failures are one event, which card is excluded, and how
-// the run continues.
+// Failures of cards: which failures count as one event, which card is excluded,
+// and how the run continues.
 #include "coordinator/run/card_failures.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ TEST(CardFailure, TheSecondWithinSoManyStepsLeavesTheCardOut) {
   EXPECT_EQ(at(5).what_follows,
             "it failed after 3 and after 5 steps, twice within 1000 steps: it "
             "is left out, and no worker is started on it");
-  // The run may have returned to a checkpoint meanwhile.
+  // The later failure has a smaller step if the run returned to a checkpoint.
   EXPECT_TRUE(at(2).is_left_out);
   // A failure of another card does not count.
   EXPECT_FALSE(
@@ -101,7 +101,7 @@ TEST(CardFailure, IsCountedOncePerWorkerAndPerCardWhereverItsWorkerRuns) {
   EXPECT_TRUE(cards.note(kNow, failure(1, 3, "w1"), {}, 10));
   EXPECT_FALSE(cards.note(kNow, failure(1, 3, "w1"), {}, 10));
   EXPECT_EQ(cards.no_successor("n", 1), std::nullopt);
-  // The agent was restarted: another node has the card.
+  // The agent was restarted, so the card now belongs to another node.
   CardFailure elsewhere = failure(1, 5, "m1");
   elsewhere.node_id = "m";
   EXPECT_TRUE(cards.note(kNow, elsewhere, {}, 10)->is_left_out);
@@ -148,13 +148,13 @@ wire::WorkerFailure report(int number, int64_t steps,
   return worker;
 }
 
-// Each worker's card has the number of its slot.
+// A run in which the card of each worker has the number of the worker's slot.
 class CardRun : public ScriptedRun {
  public:
   using ScriptedRun::ScriptedRun;
 
-  // The card of slot k's worker fails, and the process ends. Returns true if
-  // its agent starts another.
+  // The card of the worker in slot k fails, and the worker's process ends.
+  // Returns true if its agent starts another worker.
   bool lose_card(int k, const std::string& worker_id, int64_t steps) {
     state.committed(steps, std::nullopt);
     state.card_failed(now, worker_id, report(k, steps));
@@ -217,8 +217,8 @@ TEST(CardLoss, ASecondFailureExcludesTheCardAndTheRunContinuesWithTheOthers) {
   EXPECT_THAT(to_string(status.left_out_cards[0]),
               HasSubstr("NVIDIA H100 (GPU-1, 0000:11:00.0) on h: CUDA error: "
                         "uncorrectable ECC error; it failed after 3"));
-  // The lost worker does not return, and the other keeps its place on the
-  // machine.
+  // The lost worker gets no successor, and the other worker keeps its local
+  // rank.
   run.pass(60000, {1});
   EXPECT_EQ(run.phase(), RunPhase::kRunning);
   EXPECT_EQ(run.generation().members[0].local_rank, 0);
@@ -299,7 +299,8 @@ TEST(CardLoss, ACascadeOfFailuresIsOneEventAndCountsAgainstTheFirstCardOnly) {
     charged += one.is_charged ? 1 : 0;
   }
   EXPECT_EQ(charged, 1);
-  // These later failures are not the others' second ones.
+  // The earlier failures of these cards did not count, so these are not their
+  // second ones.
   run.now += seconds(10);
   run.state.tick(run.now);
   run.state.card_failed(run.now, "w0.1", report(0, 4));

@@ -44,7 +44,8 @@ configs::RunConfig config_of(const std::string& device) {
   return config;
 }
 
-// The nodes in order, each with its cards; fails where one is refused.
+// The given nodes with the cards that each gets, in order. Fails if a node is
+// refused.
 std::vector<Node> placed(const configs::RunConfig& config,
                          const std::vector<Node>& nodes) {
   std::vector<Node> registered;
@@ -68,15 +69,15 @@ TEST(DeviceChoice, CardsThatFailedAreNotChosenAgain) {
   const std::set<std::string> first = {node.cards[0].uuid};
   EXPECT_EQ(choose_slot_cards(config_of("auto"), node, {}, first).cards,
             std::vector<int64_t>{1});
-  // An agent that registers again with as many workers as cards continues with
-  // the usable ones: the worker with the failed card ends at once.
+  // An agent that registers again with as many workers as cards still has a
+  // usable card for one worker; the worker on the failed card ends at once.
   const Node all = node_of("h", 2, 2);
   EXPECT_EQ(choose_slot_cards(config_of("auto"), all, {}, first).cards,
             (std::vector<int64_t>{1, 0}));
   EXPECT_TRUE(
       choose_slot_cards(config_of("auto"), node_of("h", 3, 2), {}, first)
           .refusal);
-  // The other usable card belongs to another agent.
+  // Another agent has the only usable card.
   Node other = node_of("h", 1, 2);
   other.node_id = "other";
   other.slot_cards = {1};
@@ -115,19 +116,21 @@ TEST(DeviceChoice, EachWorkerHasACardOfItsOwn) {
               ElementsAre(0, 1, 2));
   EXPECT_THAT(placed(config_of("4,5"), {node_of("a", 2, 8)})[0].slot_cards,
               ElementsAre(4, 5));
-  // mpirun -np 2: an agent for each slot of one machine, each of which lists
-  // all cards; agents that were started by hand do the same.
+  // mpirun -np 2 starts an agent for each slot of one machine, and each agent
+  // lists all cards. The same happens with agents that were started by hand.
   const std::vector<Node> both = placed(
       config_of("auto"), {node_of("n1", 1, 2, "m"), node_of("n2", 1, 2, "m")});
   EXPECT_THAT(both[0].slot_cards, ElementsAre(0));
   EXPECT_THAT(both[1].slot_cards, ElementsAre(1));
-  // Under a launcher the agents' order counts, whichever registers first.
+  // Under a launcher, the order of the agents' slots decides, not the order in
+  // which they register.
   Node late = node_of("n1", 1, 8, "m"), early = node_of("n2", 1, 8, "m");
   early.first_local_slot = 1;
   const std::vector<Node> ordered = placed(config_of("4,5"), {early, late});
   EXPECT_THAT(ordered[0].slot_cards, ElementsAre(5));
   EXPECT_THAT(ordered[1].slot_cards, ElementsAre(4));
-  // srun --gpus-per-task=1: each agent shows its own card as number 0.
+  // Under srun --gpus-per-task=1 each agent sees only its own card, as number
+  // 0.
   Node first = node_of("n1", 1, 1, "m"), second = node_of("n2", 1, 1, "m");
   second.cards[0].uuid = "GPU-other";
   second.first_local_slot = 1;
@@ -188,7 +191,7 @@ TEST(DeviceChoice, CardsAndCpusAreNeverMixed) {
             expected);
   const auto cpu = config_of("cpu");
   EXPECT_EQ(refusal_of(cpu, without, placed(cpu, {with})), "");
-  // A node without workers decides nothing.
+  // A node without workers has no influence on the device.
   EXPECT_EQ(
       refusal_of(auto_config, with, placed(auto_config, {node_of("b", 0, 0)})),
       "");
@@ -203,12 +206,12 @@ TEST(DeviceChoice, ThePrecisionSuitsAllCards) {
       choose_devices(config, placed(config, {node_of("a", 2, 2), older}));
   EXPECT_EQ(mixed.text, "2 x NVIDIA H100, 2 x NVIDIA T4, fp32");
   EXPECT_EQ(mixed.reason, "2 of 4 cards have no bf16 (compute capability 7.5)");
-  // The card that has no worker does not count.
+  // A card without a worker has no influence on the precision.
   Node spare = node_of("a", 2, 2);
   spare.cards.push_back(card_of(2, "a", 75, "NVIDIA T4"));
   EXPECT_EQ(choose_devices(config, placed(config, {spare})).precision,
             configs::Precision::kBf16);
-  // A requested precision, or that of a resumed run, stays.
+  // A precision that was requested, or that a resumed run has, is not changed.
   config.precision = configs::Precision::kFp16;
   const DeviceChoice asked =
       choose_devices(config, placed(config, {node_of("a", 2, 2)}));

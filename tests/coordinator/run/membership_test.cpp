@@ -197,8 +197,9 @@ TEST(Membership, ASilentAgentWhoseWorkersSendMessagesWasStopped) {
   EXPECT_EQ(ids(membership.expire(at(2001)).nodes), "n for 2000 ms");
 }
 
-// Node n sends a message every 250 ms until `end`, each with the age of the
-// last message of worker a, which sends one every 250 ms until `last`.
+// Node n sends a message every 250 ms until `end`, except during the pause.
+// Each message has the age of the last message of worker a, which sends one
+// every 250 ms until `last`.
 Membership reported_until(int last, int end, int pause_begin = 0,
                           int pause_end = 0) {
   Membership membership = four();
@@ -220,7 +221,8 @@ TEST(Membership, AWorkerIsSilentOnceItsAgentHasReceivedNothingForTheLimit) {
   EXPECT_EQ(ids(expired.nodes), "");
 }
 
-// The agent's next report may say that the worker is alive.
+// Worker a is not silent before its node is, because the agent's next report
+// may say that the worker is alive.
 TEST(Membership, LateReportsOfAnAgentDoNotMakeItsWorkersSilent) {
   Membership membership = reported_until(3000, 3000);
   EXPECT_EQ(ids(membership.expire(at(8000)).workers), "");
@@ -229,8 +231,8 @@ TEST(Membership, LateReportsOfAnAgentDoNotMakeItsWorkersSilent) {
   EXPECT_EQ(ids(expired.nodes), "n for 5000 ms, with its whole node");
 }
 
-// The machine was stopped: its agent sends a message a moment before its worker
-// does.
+// The whole machine was stopped. Afterwards the agent sends its message shortly
+// before its worker does.
 TEST(Membership, AfterAStallAReportedWorkerHasTheStallsLengthToSendAgain) {
   Membership membership = reported_until(2000, 5000, 2000, 5000);
   EXPECT_EQ(ids(membership.expire(at(5000)).workers), "");

@@ -1,4 +1,4 @@
-// Moments of a test that has no clock.
+// Moments for tests that have no clock.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// A worker is lost: with which members, when and where the run continues.
+// The loss of a worker: when, where and with which members the run continues.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -83,8 +83,8 @@ TEST(Recovery, ARankOutOfMemoryAndItsPeersGoOnInTheirPlaces) {
 }
 
 TEST(Recovery, NoRankKeepsTheStateWhereOneCannot) {
-  // One rank cannot keep its state; one is a step behind; one is lost
-  // meanwhile.
+  // Three cases: one rank cannot keep its state; one rank is a step behind; one
+  // rank is lost before the next generation begins.
   for (int why = 0; why < 3; ++why) {
     SCOPED_TRACE(why);
     ScriptedRun run(2);
@@ -102,8 +102,9 @@ TEST(Recovery, NoRankKeepsTheStateWhereOneCannot) {
   }
 }
 
-// A worker that needs less memory each time is waited for, however often it
-// fails; one that is out of memory on the last rung is not.
+// The run waits for a worker that needs less memory after each failure, however
+// often it fails. It does not wait for one that runs out of memory although it
+// already keeps as little as possible.
 TEST(Recovery, MemoryThatRunsOutForGoodEndsTheRun) {
   for (const bool is_leaner : {true, false}) {
     SCOPED_TRACE(is_leaner);
@@ -135,11 +136,11 @@ TEST(Recovery, GenerationsWithoutAStepEndTheRunWithTheirReasons) {
                      .committed_steps = steps});
     run.complain(1, steps);
   };
-  fail(3);  // its generation committed three steps
+  fail(3);  // three steps were committed before
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(run.phase(), RunPhase::kRunning) << i;
     fail(3);
-    if (i == 0) continue;  // the next ones after 1, 2 and 4 s
+    if (i == 0) continue;  // the next generations begin after 1, 2 and 4 s
     run.pass(900 << (i - 1));
     EXPECT_EQ(run.phase(), RunPhase::kRegrouping) << i;
     run.pass(200 << (i - 1));
@@ -223,7 +224,8 @@ TEST(Recovery, AfterFiveSecondsTheRunGoesOnWithFewerAndLaterWithAll) {
   EXPECT_EQ(run.orders(), "w0:run");
   EXPECT_EQ(run.generation().members.size(), 1u);
   EXPECT_FALSE(run.state.leave_requested());
-  // It registers after all: the requested layout returns at a step.
+  // The expected worker registers after all, so the run returns to the
+  // requested layout at the next step.
   run.succeed(1);
   EXPECT_TRUE(run.state.leave_requested());
   EXPECT_EQ(run.phase(), RunPhase::kRunning);
@@ -341,7 +343,7 @@ TEST(Recovery, AStuckRankIsAlsoKilledWhileAnotherIsLost) {
   run.complain(2, 7);
   wire::RunProgress progress;
   progress.quiet_ms = 10'300;
-  run.state.worker_heartbeat(run.now, "w2", progress);  // it has left
+  run.state.worker_heartbeat(run.now, "w2", progress);  // w2 has already left
   EXPECT_TRUE(run.to_be_killed().empty());
   run.state.worker_heartbeat(run.now, "w1", progress);
   EXPECT_EQ(run.to_be_killed(), std::vector<std::string>{"w1"});
@@ -353,7 +355,8 @@ TEST(Recovery, AStuckRankIsAlsoKilledWhileAnotherIsLost) {
   EXPECT_EQ(run.generation().begin.committed_steps, 7);
 }
 
-// The others' time limits do not count while one of them is late.
+// While one rank is late, the time limits of the ranks that wait for it do not
+// run.
 TEST(Recovery, ARankThatWaitsForNoPeerIsReportedLateToTheOthers) {
   ScriptedRun run(2);
   run.start();
@@ -366,8 +369,8 @@ TEST(Recovery, ARankThatWaitsForNoPeerIsReportedLateToTheOthers) {
   EXPECT_FALSE(run.state.a_member_works()) << "it takes no part";
 }
 
-// Without the report, a rank that waits for a message of the lost one would
-// wait for its time limit.
+// Without this report, a rank that waits for a message of the lost worker would
+// wait until its own time limit.
 TEST(Recovery, HeartbeatRepliesReportALossUntilTheNextGeneration) {
   ScriptedRun run(2);
   run.start();
@@ -440,7 +443,7 @@ TEST(Recovery, ANewcomerIsAdmittedAtAStepAndADrainedNodeLeavesAtOne) {
   EXPECT_FALSE(run.exits("w0", 0, "").restart);
   EXPECT_EQ(run.phase(), RunPhase::kRunning);
   EXPECT_EQ(run.events(), "");
-  // The last node: the run itself ends.
+  // If the last node is drained, the run itself ends.
   run.state.drain_node(run.now, "m", "SIGTERM");
   EXPECT_TRUE(run.state.stop_requested());
 }
@@ -503,7 +506,7 @@ TEST(Recovery, ARequestedLayoutTakesNoFurtherWorkers) {
   run.state.join(run.now, "m0", "m");
   EXPECT_EQ(run.orders(), "");
   EXPECT_FALSE(run.state.leave_requested());
-  // It replaces one that is lost.
+  // The additional worker replaces one that is lost.
   run.exits("w1");
   run.complain(0, 6);
   EXPECT_EQ(run.orders(), "w0:run m0:run");

@@ -18,7 +18,7 @@ Survivor survivor(int rank, std::optional<int64_t> committed_steps = {}) {
   return entry;
 }
 
-// Rank 1 of 4 closed its connection at 1 s.
+// A run of four ranks, of which rank 1 closed its connection at 1 s.
 RunEnding lost_rank_1() {
   RunEnding ending;
   ending.begin = at(1000);
@@ -162,7 +162,7 @@ TEST(DescribeEnding, GivesTheCauseWhereTheExitCodeDoesNot) {
   RunEnding ending = lost_rank_1();
   ending.loss->how = "was silent for 2000 ms";
   ending.loss->explained = true;
-  ending.loss->exit_code = 137;  // its agent killed it because of that
+  ending.loss->exit_code = 137;  // the agent killed it because it was silent
   ending.known_steps = 30;
   EXPECT_EQ(describe_ending(ending, "/runs/exp").text,
             "rank 1 (worker w1) on h was silent for 2000 ms; the state after "

@@ -1,5 +1,5 @@
-// A worker is lost, reports a failure, or fails where no generation can be
-// formed again, as under MPI: how the run ends then.
+// How a run ends if a worker is lost or reports a failure and no further
+// generation can be formed, as under MPI.
 #include <gtest/gtest.h>
 
 #include "coordinator/run/run_state.h"
@@ -50,7 +50,8 @@ TEST(Loss, AStreamThatBrokeDuringAPauseOfTheCoordinatorIsNoLoss) {
   run.start();
   run.pass(500);
   run.now += std::chrono::seconds(12);
-  run.state.note_pause(run.now);  // before its own tick: a call arrives first
+  // A call arrives before the coordinator's own tick.
+  run.state.note_pause(run.now);
   run.disconnects("w0");
   run.disconnects("w1");
   run.state.tick(run.now);
@@ -76,7 +77,7 @@ TEST(Loss, AWorkerThatEndsDuringThePauseIsLostByItsAgentsReport) {
   EXPECT_EQ(run.phase(), RunPhase::kRegrouping);
 }
 
-// It joins and sends heartbeats, and does nothing else.
+// The member joins and sends heartbeats, but never comes to the rendezvous.
 TEST(Loss, AMemberThatNeverReachesTheRendezvousIsNamedAfterSeconds) {
   ScriptedRun run(2);
   run.start();
@@ -93,7 +94,8 @@ TEST(Loss, AMemberThatNeverReachesTheRendezvousIsNamedAfterSeconds) {
             "within 15 s");
 }
 
-// No member is waited for, as where a generation meets in no other way.
+// If no member has come to the rendezvous, none is considered missing, because
+// this generation may meet in another way.
 TEST(Loss, WithNoMemberAtTheRendezvousNoneIsMissing) {
   ScriptedRun run(2);
   run.start();
@@ -163,7 +165,8 @@ TEST(Loss, APauseOfTheCoordinatorLosesNoMember) {
   EXPECT_EQ(run.phase(), RunPhase::kStopping);
 }
 
-// Each of its ticks is 0.9 s late, and no heartbeat is read in time.
+// Each tick of the coordinator is 0.9 s late, and it reads no heartbeat in
+// time.
 TEST(Loss, ACoordinatorThatWakesLateLosesNoMember) {
   FailStopRun run(2);
   run.start();
@@ -176,8 +179,8 @@ TEST(Loss, ACoordinatorThatWakesLateLosesNoMember) {
   EXPECT_EQ(run.phase(), RunPhase::kStopping);
 }
 
-// Its machine may be slow, or gone: then no other process of it sends messages
-// either.
+// The machine may be slow or gone; in both cases none of its processes sends
+// messages.
 TEST(Loss, ANodeThatSendsNothingIsLostAfterFiveSeconds) {
   FailStopRun run(2);
   run.start();
@@ -203,7 +206,7 @@ TEST(Loss, StallsOfTwoSecondsLoseNoMember) {
   run.start();
   for (int stall = 0; stall < 50; ++stall) {
     run.pass(2000, {0, 1}, false);
-    // Each connection returns with its own next attempt.
+    // Each connection returns at the time of its own next attempt.
     run.pass(700, {0, 1});
     run.pass(1200, {1});
     run.pass(600);
@@ -292,7 +295,7 @@ TEST(BeforeTheFirstGeneration, UnderMpiASilentAgentEndsTheRun) {
   EXPECT_EQ(run.orders(), "w0:exit");
 }
 
-// The order to kill its lost worker is kept, too.
+// After the refusal, the order to kill node n's lost worker still exists.
 TEST(BeforeTheFirstGeneration, ARefusedAgentTakesNoSlot) {
   ScriptedRun run(2);
   run.register_node();

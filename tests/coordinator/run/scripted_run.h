@@ -60,8 +60,8 @@ class ScriptedRun {
     state.take_orders();
     state.take_events();
   }
-  // `ms` pass in steps of 100 ms, with a heartbeat of every member but
-  // `silent`.
+  // Lets `ms` pass in steps of 100 ms. At each step every member sends a
+  // heartbeat, except those in `silent`.
   void pass(int ms, const std::vector<int>& silent = {},
             bool agent_speaks = true) {
     for (int i = 0; i < ms / 100; ++i) {
@@ -87,7 +87,7 @@ class ScriptedRun {
                          .committed_steps = committed_steps});
   }
 
-  // Reports to the state, now.
+  // Report to the state at the current time.
   RestartDecision exits(const std::string& worker_id, int code = 137,
                         const std::string& last_words = "") {
     return state.worker_exited(now, worker_id, code, last_words);
@@ -116,7 +116,7 @@ class ScriptedRun {
   std::vector<std::string> to_be_killed() {
     return state.node_heartbeat(now, "n").lost_worker_ids;
   }
-  // "w0:run w1:exit": all orders since the last call.
+  // All orders since the last call, as "w0:run w1:exit".
   std::string orders() {
     std::string text;
     for (const Order& order : state.take_orders()) {
@@ -137,7 +137,7 @@ class ScriptedRun {
 
  private:
   int workers_;
-  std::vector<std::string> names_;  // of the slots' newest workers
+  std::vector<std::string> names_;  // the newest worker of each slot
   std::map<int, int> successors_;
 
  public:

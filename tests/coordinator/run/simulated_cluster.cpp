@@ -184,7 +184,7 @@ void SimulatedCluster::kill_worker(const std::string& id) {
   if (!one.alive) return;
   one.alive = false;
   one.in_generation = false;
-  // Its peers notice at once, or at their next exchange with it.
+  // Its peers notice the loss at once, or at their next exchange with it.
   const uint64_t number = one.generation;
   for (const std::string& peer : connected_[number]) {
     if (peer == id) continue;
@@ -243,7 +243,7 @@ void SimulatedCluster::begin_generation(const std::string& id) {
   int64_t newest = 0;
   for (const RankedMember& member : generation.members) {
     const Worker& other = worker(member.worker_id);
-    if (!other.alive) {  // detected by the ranks that wait for it
+    if (!other.alive) {  // the waiting ranks detect the loss
       const uint64_t number = generation.number;
       at(random(1, 30), [this, id, number] {
         if (worker(id).generation == number) leave(id, false);
@@ -268,7 +268,7 @@ void SimulatedCluster::step(uint64_t number) {
     const Worker& one = worker(member.worker_id);
     if (!one.in_generation || one.generation != number) return;
     if (!one.alive) return;
-    if (one.stopped) {  // all ranks wait for it
+    if (one.stopped) {  // all ranks wait for this one
       at(100, [this, number] { step(number); });
       return;
     }
@@ -281,7 +281,8 @@ void SimulatedCluster::step(uint64_t number) {
     victim = members[index].worker_id;
   }
   for (const RankedMember& member : members) {
-    // If a member dies in the commit, some are a step ahead of the others.
+    // If a member dies during the commit, some members are a step ahead of the
+    // others.
     if (!victim.empty() && chance(50)) continue;
     worker(member.worker_id).committed = next;
   }
@@ -371,7 +372,7 @@ void SimulatedCluster::strike() {
     agent.cut_until = now_ms_ + random(50, 4000);
   } else if (kind < 90) {
     add_agent();
-  } else if (node != 0 && kind < 95) {  // node 0 stays to the end
+  } else if (node != 0 && kind < 95) {  // node 0 remains until the end
     agent.alive = false;
     for (const std::string& mine : agent.workers) {
       if (workers_.contains(mine)) kill_worker(mine);
@@ -423,8 +424,8 @@ void SimulatedCluster::check() {
   const Generation& generation = state_->generation();
   if (generation.number < seen_generation_) fail("a generation's number falls");
   if (generation.number > seen_generation_ && generation.number > 1) {
-    // The generation begins at the newest step that a living member has
-    // committed.
+    // Checks that the generation begins at the newest step that a living member
+    // has committed.
     int64_t held = 0;
     for (const RankedMember& member : generation.members) {
       held = std::max(held, worker(member.worker_id).committed);

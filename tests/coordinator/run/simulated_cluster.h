@@ -1,21 +1,23 @@
-// SimulatedCluster: the coordinator's pure core with agents and workers that
-// only pretend, on a virtual clock. Everything random follows from the seed.
+// SimulatedCluster: the coordinator's pure core with simulated agents and
+// workers, on a virtual clock. Everything random is derived from the seed.
 //
-//   messages   arrive after a random time, so they overtake each other; an
-//              agent's report of an exit may come twice; a cut link delays all
-//              of a node's messages for seconds
-//   workers    join, train in lockstep with their generation, hold the newest
-//              step that they committed; in a commit some may be a step ahead
+//   messages   arrive after a random delay, so they overtake each other; an
+//              agent's report of an exit may arrive twice; a cut link delays
+//              all messages of a node for seconds
+//   workers    join, train in lockstep with their generation, and hold the
+//              newest step that they committed; during a commit some may be a
+//              step ahead
 //   faults     a worker or an agent is killed, a worker is stopped (silent), a
-//              link is cut, an agent is drained, another starts; the
-//              coordinator is killed and restarted from its log: it does not
-//              learn of streams that ended meanwhile, and calls are repeated
+//              link is cut, an agent is drained, another agent starts; the
+//              coordinator is killed and restarted from its log: it is not told
+//              about streams that ended meanwhile, and calls are repeated
 //
-// Invariants, checked at every event: a generation's number only rises; a
-// worker gets one order to run per generation and none after its exit; only
-// living members that have left form the next one; no step that a member of
-// the next generation has committed is done again; finished and failed are
-// final. At the end: a run with an agent left finishes.
+// Invariants that are checked at every event: the number of the generation
+// never decreases; a worker gets one order to run per generation and none after
+// its exit; the next generation consists only of living members that have left
+// the previous one; no step that a member of the next generation has committed
+// is done again; the phases finished and failed are final. At the end, a run
+// that still has an agent must finish.
 #pragma once
 
 #include <cstdint>
@@ -47,10 +49,10 @@ class SimulatedCluster {
     std::string id;
     int node = 0, slot = 0;
     bool alive = true, stopped = false, joined = false, left_for_good = false;
-    uint64_t generation = 0;  // the one that it trains in, or has left
+    uint64_t generation = 0;  // the generation that it trains in, or has left
     bool in_generation = false;
     int64_t committed = 0;
-    std::set<uint64_t> ordered;  // generations
+    std::set<uint64_t> ordered;  // generations for which it got an order
     bool got_exit = false;
     int64_t last_beat = -1;  // ms, as measured by its agent
   };
@@ -90,7 +92,8 @@ class SimulatedCluster {
   TimePoint time() const;
 
   std::mt19937_64 random_;
-  const bool agents_gather_;  // their workers' heartbeats
+  // Whether agents collect their workers' heartbeats.
+  const bool agents_gather_;
   const int workers_per_node_;
   int64_t now_ms_ = 1'000'000;
   struct Event {
@@ -107,10 +110,11 @@ class SimulatedCluster {
   std::map<std::string, Worker> workers_;
   const int expected_workers_;
   std::unique_ptr<RunState> state_;
-  int64_t down_until_ = 0;  // ms: when the coordinator is started again
-  int term_ = 1;            // rises with each of its deaths
+  int64_t down_until_ = 0;  // ms: the time of the coordinator's restart
+  int term_ = 1;            // increases with each death of the coordinator
   std::map<uint64_t, std::set<std::string>> connected_;  // by generation
-  std::map<uint64_t, int64_t> steps_of_;  // newest committed, by generation
+  // The newest committed step, by generation.
+  std::map<uint64_t, int64_t> steps_of_;
   uint64_t seen_generation_ = 0;
   RunPhase final_phase_ = RunPhase::kWaiting;
   int64_t steps_done_again_ = 0;

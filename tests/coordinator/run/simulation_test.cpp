@@ -1,4 +1,4 @@
-// The coordinator's core under seeded faults, thousands of times.
+// Runs the coordinator's core with seeded random faults, thousands of times.
 //
 // The suites named Slow run with the label `slow`.
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ void simulate(uint64_t begin, uint64_t end) {
                              1 + static_cast<int>(seed / 3 % 2));
     const std::string violation = cluster.run();
     if (violation.find("for the fifth time") != std::string::npos) {
-      ++crash_loops;  // a coincidence looks the same
+      ++crash_loops;  // such random faults look like a crash loop
       continue;
     }
     EXPECT_EQ(violation, "") << "seed " << seed;

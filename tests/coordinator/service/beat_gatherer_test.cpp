@@ -78,7 +78,7 @@ TEST(BeatGatherer, HandsEachWorkerItsOwnAnswer) {
   EXPECT_STREQ(second->refusal, "it was given up");
 }
 
-// The worker then sends its own heartbeats.
+// If the worker is told so, it sends its own heartbeats.
 TEST(BeatGatherer, ReportsThatNoReplyArrived) {
   Gathered all;
   all.w0.send(beat_at(0, 1));
@@ -95,7 +95,7 @@ TEST(BeatGatherer, ReportsThatNoReplyArrived) {
   EXPECT_FALSE(all.w1.receive<wire::BeatAnswer>({})) << "it asked nothing";
 }
 
-// The agent was stopped, and its workers' channels were full meanwhile.
+// The agent was stopped, and meanwhile its workers' channels became full.
 TEST(BeatGatherer, SendsNothingOldAfterAStall) {
   Gathered all;
   all.w0.send(beat_at(0, 1));
@@ -137,7 +137,8 @@ TEST(BeatGatherer, AWorkersHeartbeatsAndRepliesGoThroughItsAgent) {
   wire::RunProgress progress;
   progress.step = 3;
   worker->set_progress(progress);
-  // Without the agent's gathering it would be silent for longer.
+  // If the agent did not collect the heartbeat, the worker would send nothing
+  // for longer.
   const auto spoke = std::chrono::steady_clock::now();
   EXPECT_TRUE(
       eventually([&] { return run.server->status().progress.step == 3; }));

@@ -65,7 +65,7 @@ TEST(CallerRules, EveryStampedCallOfAnotherRunIsAborted) {
   EXPECT_EQ(run.state(), "running");
 }
 
-// gRPC would drop an answer whose headers are too long.
+// gRPC drops a reply whose headers are too long.
 TEST(CallerRules, ALongRefusalIsCutAndArrives) {
   LocalRun run(1);
   RawClient raw(run.server->address());
@@ -84,7 +84,8 @@ TEST(CallerRules, ALongRefusalIsCutAndArrives) {
   EXPECT_LE(status.error_message().size(), 2000u);
 }
 
-// The first member's calls in the name of the second, or of no member.
+// Sends the messages of worker w1 as another member or without the identity of
+// a member.
 TEST(CallerRules, AWorkerMaySendOnlyForItself) {
   LocalRun run(2);
   const auto w0 = run.worker(0);
@@ -200,7 +201,8 @@ TEST(CallerRules, AnAgentMaySendOnlyForItsOwnWorkers) {
   EXPECT_EQ(foreign.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_EQ(foreign.error_message(),
             "only the agent of node n speaks for worker w0");
-  // Nor with another's worker, even beside beats of its own.
+  // It may not send for a worker of another agent either, even together with
+  // heartbeats of its own workers.
   wire::HeartbeatRequest as_worker = beats_of(run, "m", {"m0"});
   as_worker.set_worker_id("w0");
   EXPECT_EQ(
@@ -240,7 +242,7 @@ TEST(CallerRules, StaleBeatsAreNamedAndTheOthersCount) {
             "worker gone takes no part in this run (any more)");
 }
 
-// Once a generation has begun, its members name it in each call.
+// Once a generation has begun, each call of its members must name it.
 TEST(CallerRules, AMemberThatNamesNoGenerationOrRunIsRefused) {
   LocalRun run(1);
   const auto w0 = run.worker(0);

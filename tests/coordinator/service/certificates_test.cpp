@@ -26,7 +26,7 @@ fs::path fresh_folder() {
   return folder;
 }
 
-// The output of OpenSSL's own program; "" where it is not installed.
+// The output of the openssl program; "" if it is not installed.
 std::string said_by(const std::string& command) {
   FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   std::string text;
@@ -45,7 +45,7 @@ TEST(Certificates, AreForTheNamesAndSignedByTheirCa) {
     GTEST_SKIP() << "there is no openssl program here";
   }
   for (const std::string side : {"server", "client"}) {
-    // A clock that is six days behind accepts them as well.
+    // A machine whose clock is six days behind accepts the certificates too.
     for (const std::int64_t behind : {0, 6 * 24 * 3600}) {
       EXPECT_THAT(said_by("openssl verify -x509_strict -attime " +
                           std::to_string(std::time(nullptr) - behind) +

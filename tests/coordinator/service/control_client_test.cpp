@@ -1,4 +1,4 @@
-// An agent or a command whose coordinator is gone or busy.
+// An agent or a command whose coordinator has ended or is busy.
 #include "coordinator/service/control_client.h"
 
 #include <gmock/gmock.h>
@@ -63,7 +63,8 @@ TEST(ControlClient, ACallToABusyCoordinatorIsRepeated) {
   EXPECT_EQ(busy.calls(), 4);
 }
 
-// A coordinator that does not know the agent answers, so it is not silent.
+// A coordinator that does not know the agent replies with a refusal, so it is
+// not silent.
 TEST(ControlClient, ARefusalOfHeartbeatsIsReported) {
   ServerOptions options = LocalRun::options(1, "/runs/exp");
   auto server = Server::start(options);

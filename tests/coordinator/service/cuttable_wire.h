@@ -29,8 +29,8 @@ class CuttableWire {
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-  // Drops all traffic without closing a connection, like a pulled cable.
-  // Nothing is lost if it is undone in time.
+  // Holds all traffic back without closing a connection, like a pulled cable.
+  // Nothing is lost if this is undone in time.
   void set_silent(bool silent) { silent_ = silent; }
 
   // Every connection breaks, and new ones are refused.

@@ -42,7 +42,7 @@ TEST(EventLog, HugeEventsAreDroppedByBytes) {
     log.append(record(std::string(1 << 20, 'x')), "");
   }
   EXPECT_EQ(log.newest(100).size(), 15u);
-  // One event larger than the bound can still be read.
+  // An event that is larger than the limit can still be read.
   log.append(record("larger" + std::string(EventLog::kMaxBytes, 'x')), "");
   ASSERT_EQ(log.newest(100).size(), 1u);
   EXPECT_TRUE(log.newest(1)[0].reason.starts_with("larger"));

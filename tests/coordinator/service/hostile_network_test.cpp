@@ -1,4 +1,4 @@
-// Hostile traffic at the coordinator's port: garbage, silence, floods.
+// Hostile traffic at the coordinator's port: random bytes, silence, floods.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace headroom::coordinator {
 namespace {
 
-// A whole run, to see that the coordinator still works.
+// Runs a whole run, to check that the coordinator still works.
 void expect_a_run(LocalRun& run) {
   const auto w0 = run.worker(0);
   EXPECT_EQ(w0->next_assignment().action, control::Action::kRun);
@@ -37,7 +37,7 @@ TEST(HostileNetwork, GarbageLeavesTheCoordinatorWorking) {
     ASSERT_TRUE(connection.connected());
     std::string bytes(1 + random() % 4096, '\0');
     for (char& byte : bytes) byte = static_cast<char>(random());
-    // Half of them get past HTTP/2's greeting.
+    // Every second one of them begins with a valid HTTP/2 preface.
     connection.send_bytes(i % 2 == 0 ? bytes : preface + bytes);
   }
   const RawConnection browser(run.server->address());
@@ -45,7 +45,7 @@ TEST(HostileNetwork, GarbageLeavesTheCoordinatorWorking) {
   expect_a_run(run);
 }
 
-// Frames that request replies, which the client never reads.
+// The client sends frames that request replies, and never reads the replies.
 TEST(HostileNetwork, AFloodOfFramesIsCutOffAfterAFewMegabytes) {
   LocalRun run(1);
   const RawConnection flood(run.server->address());
@@ -132,7 +132,8 @@ TEST(HostileNetwork, AFewFollowersOfAConnectionAreServed) {
   expect_a_run(run);
 }
 
-// Unread bytes, or bytes on their way to a call, count as a sign of life.
+// Bytes that are unread, or that belong to a call that is not complete yet,
+// count as a sign of life.
 TEST(Connections, BytesWithoutACompleteCallCountAsASignOfLife) {
   ListenAddress address = parse_listen_address("127.0.0.1:0");
   const SystemClock clock;

@@ -47,7 +47,8 @@ class LocalRun {
     return options;
   }
 
-  // `patience`: how long it seeks a coordinator that has gone.
+  // `patience` is the time for which the worker looks for a coordinator that
+  // has ended.
   std::unique_ptr<control::CoordinatorClient> worker(
       int k, std::chrono::milliseconds patience = control::kPatience) const {
     return control::CoordinatorClient::connect(

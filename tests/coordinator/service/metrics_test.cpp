@@ -55,7 +55,8 @@ TEST(Metrics, AgreeWithTheStatus) {
 const MetricsSource kSource{running,
                             [] { return std::map<std::string, int64_t>(); }};
 
-// The address of an endpoint for all tests: its end takes 2 s.
+// The address of an endpoint that all tests share, because ending one takes 2
+// s.
 std::string served_address() {
   static const MetricsEndpoint endpoint("127.0.0.1:0", kSource);
   return "127.0.0.1:" + std::to_string(endpoint.port());

@@ -1,5 +1,5 @@
-// RawClient: a client below the two of the project, for calls that they never
-// make.
+// RawClient: a client that sends calls which the two clients of the project
+// never make.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

@@ -12,7 +12,7 @@ namespace headroom::coordinator {
 
 class RawConnection {
  public:
-  // To the loopback address HOST:PORT.
+  // Connects to the loopback address HOST:PORT.
   explicit RawConnection(const std::string& address)
       : handle_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in name{};
@@ -37,7 +37,7 @@ class RawConnection {
     // The server may hang up at any byte: that is no failure of the test.
     (void)!send(handle_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
-  // Until the peer closes.
+  // Reads until the peer closes the connection.
   std::string receive_all() const {
     std::string all;
     char bytes[4096];

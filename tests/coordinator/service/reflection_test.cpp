@@ -18,8 +18,8 @@ struct Answer {
   std::string message;
 };
 
-// ServerReflectionRequest{list_services: ""}, written by hand: Debian has no
-// header for it.
+// The message ServerReflectionRequest{list_services: ""} is written by hand,
+// because Debian has no header for it.
 Answer list_services(const std::string& address) {
   grpc::GenericStub stub(wire::make_channel(address));
   grpc::ClientContext context;

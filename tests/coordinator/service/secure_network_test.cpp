@@ -1,5 +1,5 @@
-// Authentication: with certificates and a token, a run is undisturbed by
-// clients that have neither.
+// Authentication: clients without the certificates or the token cannot disturb
+// a run that requires both.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -36,8 +36,8 @@ fs::path fresh_certificates(const std::string& name) {
   return folder;
 }
 
-// Writes a certificate into `folder`, server.pem or client.pem, that expired
-// yesterday.
+// Replaces the certificate server.pem or client.pem in `folder` by one that
+// expired yesterday.
 void let_expire(const fs::path& folder, const std::string& name) {
   constexpr long kDay = 24 * 60 * 60;
   const auto reading = [&](const char* name) {
@@ -85,7 +85,8 @@ class SecureNetwork : public ::testing::Test {
     ASSERT_EQ(assignment_.action, control::Action::kRun);
   }
 
-  // The training that ran meanwhile ends normally.
+  // At the end of each test, the training that ran meanwhile still ends
+  // normally.
   void TearDown() override {
     ASSERT_NE(worker_, nullptr);
     wire::RunProgress progress;
@@ -145,7 +146,8 @@ TEST_F(SecureNetwork, AWrongTokenIsRefused) {
   EXPECT_EQ(server_->refused_calls().at("wrong join token"), 2);
 }
 
-// Sent from the address of an agent, which then registers a successor.
+// The guesses come from the address of an agent; afterwards the agent can still
+// register a successor.
 TEST_F(SecureNetwork, GuessesOfTheTokenLoseNoMember) {
   wire::ChannelSecurity wrong = security_;
   wrong.token = std::string(64, 'a');
@@ -172,14 +174,14 @@ TEST_F(SecureNetwork, AClientWithoutACertificateIsRefused) {
   none.key.clear();
   EXPECT_EQ(registers_as(none).error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(registers_as({}).error_code(), grpc::StatusCode::UNAVAILABLE);
-  // gRPC's client tries more than once.
+  // gRPC's client tries to connect more than once.
   EXPECT_TRUE(eventually([&] { return refused("broken handshake") >= 2; }));
 }
 
 TEST_F(SecureNetwork, AForeignCaIsTrustedByNeitherSide) {
   const wire::ChannelSecurity foreign =
       client_of(fresh_certificates("foreign"));
-  wire::ChannelSecurity forged = foreign;  // it has our CA and our token
+  wire::ChannelSecurity forged = foreign;  // with our CA and our token
   forged.ca = security_.ca;
   forged.token = security_.token;
   EXPECT_EQ(registers_as(forged).error_code(), grpc::StatusCode::UNAVAILABLE);
@@ -358,13 +360,14 @@ int64_t kib_of(const std::string& field) {
   return -1;
 }
 
-// Unfinished handshakes, and frames that request replies that the client never
-// reads: the coordinator is in this process.
+// Two floods: unfinished handshakes, and frames that request replies which the
+// client never reads. The coordinator runs in this process, so its memory can
+// be measured.
 TEST_F(SecureNetwork, FloodsTakeLittleMemory) {
   const std::string hello =
       std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) +
       std::string(32, 'r');
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
   const int64_t before = kib_of("VmRSS");
   ASSERT_GT(before, 0);
   std::deque<RawConnection> held;

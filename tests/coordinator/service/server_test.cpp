@@ -80,7 +80,7 @@ TEST(Server, AKeyThatIsNeverPublishedIsNamedAfterTheTimeout) {
   EXPECT_LT(waited, seconds(3));
 }
 
-// A lookup with zero timeout is not kept until the service's next tick.
+// A lookup with zero timeout does not wait for the service's next tick.
 TEST(Server, ALookupWithZeroTimeoutReturnsAtOnce) {
   LocalRun run(1);
   const auto w0 = run.worker(0);
@@ -250,7 +250,7 @@ TEST(Server, ALostWorkerIsReplacedAndTheNextGenerationBegins) {
   progress.step = 12;
   w0->commit(12, 0.5, progress);
 
-  w1.reset();  // its stream breaks, as when it is killed
+  w1.reset();  // its stream breaks, as if it were killed
   EXPECT_TRUE(eventually([&] { return run.state() == "regrouping"; }));
   const wire::ReportExitResponse order =
       run.agent->report_exit("w1", 137, "reading images\n");
@@ -279,7 +279,7 @@ TEST(Server, ALostWorkerIsReplacedAndTheNextGenerationBegins) {
 TEST(Server, ASilentWorkerIsLostAfterTwoSecondsAndItsAgentInformed) {
   LocalRun run(1);
   RawClient raw(run.server->address(), run.identity("w0"));
-  wire::WatchRequest worker;  // joins, and never has a heartbeat
+  wire::WatchRequest worker;  // joins, but never sends a heartbeat
   worker.set_version(wire::kVersion);
   worker.set_node_id("n");
   worker.set_worker_id("w0");

@@ -1,5 +1,5 @@
-// FakeMetadata: the part of Amazon's instance metadata service (IMDSv2) that a
-// spot machine queries, on loopback.
+// FakeMetadata: a server on loopback with the part of Amazon's instance
+// metadata service (IMDSv2) that a spot machine queries.
 #pragma once
 
 #include <httplib.h>
@@ -80,7 +80,7 @@ class FakeMetadata {
   std::thread thread_;
   int port_ = 0;
   std::atomic<int> generation_{1};
-  mutable std::mutex mutex_;  // guards the rest
+  mutable std::mutex mutex_;  // guards the members below
   std::string action_, rebalance_;
   std::vector<std::string> asked_;
 };

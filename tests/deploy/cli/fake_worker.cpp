@@ -1,21 +1,23 @@
-// A worker without tensors, for tests of programs that start workers: it joins
-// the coordinator as the real one does and then behaves as FAKE_WORKER says.
+// A worker without tensors, for tests of programs that start workers. It joins
+// the coordinator as the real worker does, and then behaves as the environment
+// variable FAKE_WORKER says:
 //
-// - "": 3 epochs of 4 steps, two validations, a warning, results;
-// - slow: commits a step, and one each half second, until it is asked to stop,
-//   then ends with 130;
+// - "": trains 3 epochs of 4 steps, with a validation, a warning and results;
+// - slow: commits a step at once and one each half second, until it is asked to
+//   stop, then ends with 130;
 // - talk: as slow, after 200 long events;
 // - die: ends before it joins, with a last line of output;
 // - refuse: reports that the data is bad;
 // - crash: rank 1 is killed in mid-run, after a line of output; rank 0 saves;
 // - late: as "", but needs 7 s to leave, and then writes the file "left";
 // - stubborn: commits a step, then ignores every request to end;
-// - idle: the same without a step;
-// - hesitate: the first process never joins or answers; the others as "";
+// - idle: as stubborn, but without a step;
+// - hesitate: the first process never joins or answers; the later ones do as
+// "";
 // - host: as "", and prints its host for NCCL;
 // - told: as "", and prints its device flags.
-// A query for devices (HEADROOM_DEVICE_PLUGIN is set) gives FAKE_DEVICES
-// devices of the capability FAKE_CAPABILITY.
+// If HEADROOM_DEVICE_PLUGIN is set, a query for devices returns FAKE_DEVICES
+// devices with the compute capability FAKE_CAPABILITY.
 #include <unistd.h>
 
 #include <algorithm>
@@ -125,7 +127,7 @@ int number_of(const char* variable, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-// As headroom-worker devices.
+// Prints the devices as `headroom-worker devices` does.
 int show_devices() {
   std::string list;
   const int count = number_of("FAKE_DEVICES", 0);
@@ -207,8 +209,8 @@ int behave(CoordinatorClient& client, const std::string& behaviour,
   }
 }
 
-// Answers as headroom-worker does, for an unusable data set; with "hesitate"
-// only the second time.
+// Answers a query about the data set as headroom-worker does if the data set is
+// unusable; with "hesitate" only the second query is answered.
 int answer(const std::string& behaviour) {
   if (behaviour == "hesitate" && std::ifstream("hesitated")) {
     std::puts("{\"anchors\": \"\", \"anchors_reason\": \"kept\"}");

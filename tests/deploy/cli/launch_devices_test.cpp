@@ -1,5 +1,5 @@
 // The device settings that workers get, for every way of starting a run: with
-// cards, without cards, and where requested cards are absent.
+// cards, without cards, and with requested cards that do not exist.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,14 +33,16 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
-// Each starts two workers in its way, with "$@" as the run's flags. $HEADROOM,
-// $TRAIN (train with a data set and a model) and $PORT are replaced.
+// Each launcher starts two workers in its own way, with "$@" as the run's
+// flags. $HEADROOM, $TRAIN (train with a data set and a model) and $PORT are
+// replaced.
 struct Launcher {
   std::string name;
   std::string script;
 };
 
-// Two processes in the background, of which the last to fail decides.
+// Runs two processes in the background; the exit code is that of the last one
+// that failed.
 std::string two(const std::string& process) {
   return "pids=; for i in 0 1; do " + process +
          " & pids=\"$pids $!\"; done; code=0; for p in $pids; do wait $p || "
@@ -77,7 +79,8 @@ class LaunchDevices : public testing::Supervision,
         system("command -v mpirun >/dev/null") != 0) {
       GTEST_SKIP() << "there is no mpirun here";
     }
-    // headroom queries the worker program for devices: here the fake one.
+    // headroom queries the worker program for devices; here this is the fake
+    // worker.
     setenv("HEADROOM_DEVICE_PLUGIN", "/none", 1);
     let_workers("told");
     setenv("HEADROOM", headroom().c_str(), 1);
@@ -115,7 +118,8 @@ TEST_P(EachLauncher, CardsAreUsedWhereTheyAre) {
   for (const std::string rank : {"0", "1"}) {
     EXPECT_THAT(run.err, HasSubstr("rank " + rank + told));
     EXPECT_THAT(run.err, HasSubstr(told + rank + " GPU-" + rank));
-    // Agents without a launcher have the order in which they register.
+    // Without a launcher, the ranks of agents depend on the order in which they
+    // register.
     if (launchers()[GetParam()].name == "AgentsByHand") continue;
     EXPECT_THAT(run.err, HasSubstr("rank " + rank + told + rank));
   }

@@ -1,5 +1,5 @@
-// The whole program as an operator sees it: cores, logs, files that remain, a
-// network that fails. Workers only pretend to train.
+// The whole program from the view of an operator: cores, logs, files that
+// remain, a network that fails. Workers only pretend to train.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -24,8 +24,8 @@ using testing::run_program;
 
 using Operation = testing::Supervision;
 
-// One of two cores: once as mpirun binds by default, once as the user
-// requested.
+// The program is bound to one core, first as mpirun does by default, then as
+// the user requested.
 TEST_F(Operation, ADefaultBindingOfTheLauncherIsUndone) {
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   if (cores < 2) GTEST_SKIP() << "this machine has one core";
@@ -51,7 +51,8 @@ TEST_F(Operation, ADefaultBindingOfTheLauncherIsUndone) {
   EXPECT_THAT(asked.err, HasSubstr("rank 0 of 1, threads 1\n"));
 }
 
-// Files that remain in the folder for temporary files and in shared memory.
+// Checks which files remain in the folder for temporary files and in shared
+// memory.
 class Leftovers : public Operation {
  protected:
   void SetUp() override {
@@ -86,7 +87,7 @@ TEST_F(Leftovers, NoneAreLeftAndFoldersOfTheUserStay) {
   const std::set<std::string> mine = names_in(temporary_);
   EXPECT_EQ(run_train().exit_code, 0);
   EXPECT_EQ(names_in(temporary_), mine);
-  // SIGKILL: the kernel kills the others.
+  // After SIGKILL of the main process, the kernel kills the other processes.
   started("slow", "rank 0 of 2", {"--processes", "2"}).reset();
   expect_nobody_left();
   unsetenv("FAKE_WORKER");
@@ -115,9 +116,9 @@ TEST_F(Operation, TwoRunsOfOneNameAtTheSameTimeGetTwoFolders) {
   for (Program* run : {&first, &second}) interrupted(*run);
 }
 
-// The agent abandons its worker, as the coordinator does, and starts another.
-// The case between machines, where a heartbeat must wait for the connection:
-// tests/integration/two_nodes_test.
+// After a silence, the agent abandons its worker, as the coordinator does, and
+// starts another one. The case of two machines, where a heartbeat must wait for
+// the connection, is tested in tests/integration/two_nodes_test.
 TEST_F(Operation, AfterASilenceAnAgentsMessagesAreAcceptedAgain) {
   let_workers("slow");
   const std::string certs = (folder_ / "certs").string();
@@ -137,7 +138,7 @@ TEST_F(Operation, AfterASilenceAnAgentsMessagesAreAcceptedAgain) {
       folder_ / "agent");
   ASSERT_TRUE(wait_for("generation 1"));
   wire.set_silent(true);
-  wire.cut();  // keep-alive has closed the earlier connections
+  wire.cut();  // as keep-alive would close the connections
   wire.mend();
   ASSERT_TRUE(wait_for("agent_silent"));
   std::this_thread::sleep_for(std::chrono::seconds(2));

@@ -41,7 +41,8 @@ TEST(RemedyScope, SyncBnIsLeftOut) {
       "headroom plan --json --bn-group 4");
 }
 
-// Flags of the plan that are not repeated would have their defaults.
+// The command repeats all flags of the plan, since a flag that is left out
+// would get its default value.
 TEST(RemedyScope, AResumedRunIsGivenItsWholePlan) {
   planner::Remedy remedy;
   remedy.config.resume = "/runs/exp";

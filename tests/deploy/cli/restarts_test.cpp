@@ -1,5 +1,5 @@
-// Processes of a run that are killed and started again, with workers that only
-// pretend to train.
+// A run's processes are killed and started again. Workers only pretend to
+// train.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -40,8 +40,8 @@ TEST_F(Restarts, AKilledCoordinatorIsStartedAgainAndTheRunGoesOn) {
   EXPECT_THAT(standard_error(),
               HasSubstr("the coordinator was killed by signal 9 (SIGKILL): it "
                         "is started again at unix:/"));
-  // All processes are alive and get replies of the new coordinator: an attempt
-  // to connect that is too early lasts 3 s.
+  // After 5 s all processes are alive and get replies of the new coordinator;
+  // an attempt to connect that comes too early takes 3 s.
   std::this_thread::sleep_for(std::chrono::seconds(5));
   const ProgramResult result = interrupted(*run);
   EXPECT_THAT(result.err, HasSubstr("interrupted after step 3"));
@@ -95,7 +95,7 @@ TEST_F(Restarts, ALogThatCannotBeWrittenIsReportedAtOnceAndRetried) {
   interrupted(*run);
 }
 
-// The log is removed while the coordinator still has it open.
+// The log is removed while the coordinator still has the file open.
 TEST_F(Restarts, ALogThatWasRemovedIsWrittenAnew) {
   const auto run = started("slow", "rank 0 of 1");
   ASSERT_TRUE(fs::remove(folder_ / "runs/train/exp/coordinator.log"));
@@ -106,8 +106,8 @@ TEST_F(Restarts, ALogThatWasRemovedIsWrittenAnew) {
   interrupted(*run);
 }
 
-// Its successor has no log to continue from: the message says so once, with the
-// resume command.
+// The restarted coordinator has no log to continue from. The message says so
+// once, and gives the command that resumes the run.
 class LostLog : public Restarts, public ::testing::WithParamInterface<bool> {};
 
 TEST_P(LostLog, EndsTheRunOnceWithTheCommandThatGoesOn) {
@@ -160,19 +160,20 @@ TEST_F(Restarts, AKilledAgentIsStartedAgainWithNewWorkers) {
                         "started again\n"));
   EXPECT_TRUE(eventually(
       [&] { return count_of(standard_error(), "rank 1 of 2") == 2; }));
-  for (const pid_t pid : workers) {  // at most not yet reaped
+  for (const pid_t pid : workers) {  // a worker may remain as a zombie
     EXPECT_EQ(text_of("/proc/" + std::to_string(pid) + "/cmdline"), "") << pid;
   }
   const ProgramResult result = interrupted(*run);
   EXPECT_EQ(count_of(result.err, "rank 1 of 2"), 2u) << result.err;
 }
 
-// Its agent sends heartbeats, with the age of the worker's last message.
+// The worker's agent continues to send heartbeats, which contain the age of the
+// worker's last message.
 TEST_F(Restarts, AStoppedWorkerIsLostAfterTwoSecondsAndReplaced) {
   using Clock = std::chrono::steady_clock;
   const auto run = started("slow", "rank 1 of 2", {"--processes", "2"});
   std::this_thread::sleep_for(
-      std::chrono::seconds(1));  // its agent sends heartbeats
+      std::chrono::seconds(1));  // wait until its agent sends heartbeats
   const std::vector<pid_t> workers =
       descendants(run->pid(), "bin/headroom-worker");
   ASSERT_EQ(workers.size(), 2u);
@@ -191,7 +192,7 @@ TEST_F(Restarts, AStoppedWorkerIsLostAfterTwoSecondsAndReplaced) {
   EXPECT_THAT(standard_error(), Not(HasSubstr("agent_silent")));
 }
 
-// A worker that waits for the others, or the agent.
+// Kills a worker that waits for the other workers, and then the agent.
 TEST_F(Restarts, AKillBeforeTheFirstGenerationEndsNoRun) {
   let_workers("hesitate");
   for (const char* victim : {"bin/headroom-worker", "--supervised"}) {

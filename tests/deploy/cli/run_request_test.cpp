@@ -47,7 +47,7 @@ class RunRequestTest : public ::testing::Test {
                       const std::optional<LauncherPlace>& place = {}) const {
     return refusal_of([&] { request(flags, place); });
   }
-  // The run in exp/, started again with these flags alone.
+  // The run in exp/, resumed with only these flags.
   RunRequest resumed(const Flags& flags = {},
                      const std::optional<LauncherPlace>& place = {}) const {
     Flags words = {"train", "--resume", (root_.path() / "exp").string()};
@@ -65,7 +65,8 @@ class RunRequestTest : public ::testing::Test {
             .local_size = local_size,
             .job_id = "7"};
   }
-  // Saves a run of yolov5n, as `change` alters it, in exp/.
+  // Saves a run of yolov5n in exp/, after `change` has altered its
+  // configuration.
   template <typename Change>
   fs::path save_run(const Change& change) const {
     configs::RunConfig config;
@@ -123,8 +124,8 @@ TEST_F(RunRequestTest, ThePlanUnderALimitIsReported) {
                                            HasSubstr("of 1 GiB needed"))));
 }
 
-// Labels are measured where bytes decide; a resumed run keeps its recorded
-// ones.
+// Labels are counted only if a memory limit makes them matter; a resumed run
+// keeps the counts that it recorded.
 TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
   int asked = 0;
   const AskData measure = [&](configs::RunConfig& config,
@@ -159,8 +160,9 @@ TEST_F(RunRequestTest, LabelsAreMeasuredWhereTheyMatter) {
   EXPECT_EQ(asked, 3);
 }
 
-// Numbers are copied; percentiles are measured by the worker of a run, or by a
-// plan. The range in data.yaml counts for a new run only.
+// A range that is given as numbers is copied. Percentiles are measured later,
+// by the worker of a run or by a plan. The range in data.yaml has an effect
+// only on a new run.
 TEST_F(RunRequestTest, TheRangeOfDataYamlBecomesTheRuns) {
   int asked = 0;
   const AskData measure = [&](configs::RunConfig& config, WantedFacts wanted) {
@@ -194,8 +196,8 @@ TEST_F(RunRequestTest, TheRangeOfDataYamlBecomesTheRuns) {
   EXPECT_THROW(range("range: [9, 1]\n", {}), Error);
 }
 
-// A child that reads labels also checks anchors, on behalf of the process that
-// owns the run.
+// The process that reads the labels also checks the anchors, so that the run's
+// own process need not read the data again.
 TEST_F(RunRequestTest, TheDataIsReadOnceForAllQuestions) {
   std::vector<bool> anchors;
   const AskData ask = [&](configs::RunConfig& config, WantedFacts question) {
@@ -237,6 +239,7 @@ TEST_F(RunRequestTest, ALauncherThatCountsDevicesSetsTheWorkersOfAnAgent) {
   EXPECT_EQ(request({"--device", "cpu"}, place).expected_workers(), 2);
 }
 
+// If the launcher promises cards, the run must not fall back to the CPU.
 // Otherwise a machine whose driver does not load would train on the CPU
 // unnoticed.
 TEST_F(RunRequestTest, CardsPromisedByALauncherAreTrusted) {
@@ -274,7 +277,7 @@ TEST_F(RunRequestTest, UnderALauncherProcessesCountPerSlot) {
   EXPECT_EQ(run.num_agents, 4);
   EXPECT_EQ(run.workers_per_agent, 2);
   EXPECT_EQ(run.config.processes, 8);
-  EXPECT_EQ(run.config.threads, 2);  // 4 workers on this host
+  EXPECT_EQ(run.config.threads, 2);  // this host has 4 workers
   EXPECT_EQ(request({"--layout", "data=4"}, slots(2, 1)).workers_per_agent, 2);
 }
 
@@ -326,7 +329,7 @@ TEST_F(RunRequestTest, ResumeRestoresTheRun) {
     saved.processes = 2;
     saved.threads = 3;
     saved.hyp_file = "scratch-high";
-    saved.hyp.lr0 = 0.5;  // by --set, over the file
+    saved.hyp.lr0 = 0.5;  // set by --set, instead of the file's value
   });
   const RunRequest run = resumed();
   EXPECT_EQ(run.run_directory, directory);
@@ -438,8 +441,9 @@ TEST_F(RunRequestTest, ThePlanIsRestoredAsAWholeOrChosenAnew) {
   }
 }
 
-// A run of batches of 17 in groups of 1, from before groups were even, and a
-// current run: both keep their groups, with any number of processes.
+// Two runs keep their batch-norm groups, with any number of processes: one from
+// before groups were even, with a batch of 17 in groups of 1, and a current
+// one.
 TEST_F(RunRequestTest, ARunGoesOnWithItsBatchNormGroups) {
   save_run([](configs::RunConfig& saved) { saved.global_batch_size = 17; });
   EXPECT_EQ(resumed({}).config.batch_norm_rule, std::nullopt);
@@ -480,7 +484,7 @@ TEST_F(RunRequestTest, SettingsThatDefineAStepCannotChangeOnResume) {
                         "3,4; 5,6: the committed steps were made with it"));
 }
 
-// The file of a run's model belongs to the user, who may edit it in between.
+// A user may edit the model's file between a run and its resume.
 TEST_F(RunRequestTest, ARunGoesOnWithItsOwnModelOnly) {
   const std::string table =
       layers::model_table_text(layers::load_model_table("yolov5n"));
@@ -529,7 +533,7 @@ TEST_F(RunRequestTest, ResumeUnderALauncherSharesTheProcesses) {
             "--processes N, the number per agent");
 }
 
-// --config may be the run.yaml of an earlier run.
+// The file of --config may be the run.yaml of an earlier run.
 TEST_F(RunRequestTest, AnchorsThatARunFoundAreNotTheNextOnes) {
   configs::RunConfig found;
   found.anchors = "1,2; 3,4; 5,6";

@@ -1,5 +1,5 @@
-// Supervision: the whole program, with workers that only pretend to train
-// (fake_worker.cpp), in a folder of the running test's own.
+// Supervision: runs the whole program, with workers that only pretend to train
+// (fake_worker.cpp), in a folder of the running test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 
 namespace headroom::testing {
 
-// How often `what` occurs in `text`.
+// Returns how often `what` occurs in `text`.
 inline size_t count_of(const std::string& text, const std::string& what) {
   size_t count = 0;
   for (size_t at = text.find(what); at != std::string::npos;
@@ -33,8 +33,8 @@ inline size_t count_of(const std::string& text, const std::string& what) {
 
 class Supervision : public ::testing::Test {
  protected:
-  // headroom looks for headroom-worker beside itself: here it finds the fake
-  // one.
+  // headroom looks for headroom-worker in its own folder, where it finds the
+  // fake worker.
   void SetUp() override {
     folder_ = fresh_folder();
     std::filesystem::create_directories(folder_ / "bin");
@@ -55,7 +55,7 @@ class Supervision : public ::testing::Test {
   std::filesystem::path headroom() const { return folder_ / "bin/headroom"; }
 
   std::vector<std::string> train(std::vector<std::string> more = {}) const {
-    // The fake worker does not check anchors.
+    // Anchors are not checked, because the fake worker cannot do that.
     std::vector<std::string> command = {headroom(),      "train", "--data",
                                         "data.yaml",     "--cfg", "yolov5n",
                                         "--noautoanchor"};
@@ -71,7 +71,7 @@ class Supervision : public ::testing::Test {
     return run_program(words, folder_);
   }
 
-  // What workers do (fake_worker.cpp).
+  // Sets what the workers do (fake_worker.cpp).
   static void let_workers(const char* behave) {
     setenv("FAKE_WORKER", behave, 1);
   }
@@ -102,7 +102,7 @@ class Supervision : public ::testing::Test {
     return said.substr(at, said.find_first_of(" \n", at) - at);
   }
 
-  // With credentials the coordinator listens on a port.
+  // A token file. With a token, the coordinator listens on a port.
   std::string token_file() const {
     const std::filesystem::path file = folder_ / "token";
     std::ofstream(file) << std::string(32, 't') << "\n";
@@ -113,7 +113,7 @@ class Supervision : public ::testing::Test {
 
   std::string standard_error() const { return text_of(folder_ / "stderr.txt"); }
 
-  // Whether `is_so` becomes true within ten seconds.
+  // Returns whether `is_so` becomes true within ten seconds.
   template <typename Condition>
   static bool eventually(const Condition& is_so) {
     for (int i = 0; i < 1000; ++i) {

@@ -1,4 +1,4 @@
-// The whole program, with workers that only pretend to train.
+// Runs the whole program, with workers that only pretend to train.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grp.h>
@@ -41,7 +41,7 @@ TEST_F(Supervision, ARunEndsWithItsResults) {
   EXPECT_THAT(run.err, HasSubstr("warning rank 1 of 2, threads "));
   EXPECT_THAT(run.err, HasSubstr("warning: step 12: 2 images were skipped\n"));
   EXPECT_THAT(run.err, HasSubstr("epoch 3/3  P 0.500 R 0.250 mAP50 0.750"));
-  // An epoch takes 80 ms, and the status is polled every 250.
+  // An epoch takes 80 ms, but the status is polled only every 250 ms.
   EXPECT_THAT(run.err, ContainsRegex("trained epoch 1\n(.*\n)*trained epoch 2\n"
                                      "(.*\n)*trained epoch 3\n"));
 }
@@ -82,7 +82,7 @@ TEST_F(Supervision, UnderALauncherRankZeroAloneRefusesTheCommandLine) {
     EXPECT_EQ(second.err, "");
     EXPECT_EQ(second.out, "");
   }
-  // An unreachable address is not waited for.
+  // The program does not wait for an unreachable address.
   const ProgramResult lost = refused_as(1, "train --coordinator foo --data x");
   EXPECT_EQ(lost.exit_code, 2);
   EXPECT_LT(lost.seconds, 10);
@@ -105,7 +105,7 @@ TEST_F(Supervision, AResultThatCannotBeWrittenIsNoSuccess) {
     EXPECT_EQ(run.exit_code, 5) << words;
     EXPECT_THAT(run.err, HasSubstr("could not be written to standard output"));
   }
-  // Nor is a refusal replaced by another one.
+  // The exit code of a refusal stays, even if its message cannot be written.
   EXPECT_EQ(run_program({"/bin/sh", "-c",
                          program + "plan --batch 0 --json > /dev/full"},
                         folder_)
@@ -113,7 +113,7 @@ TEST_F(Supervision, AResultThatCannotBeWrittenIsNoSuccess) {
             2);
 }
 
-// Its exit code is the usual one: 128 + SIGPIPE.
+// The program ends with the usual exit code, 128 + SIGPIPE.
 TEST_F(Supervision, AReaderThatLeavesIsNoError) {
   const std::string program = "'" + headroom().string() + "' ";
   for (const std::string words :
@@ -211,7 +211,7 @@ TEST_F(Supervision, TheReaderOfLabelsReportsItsOwnRefusalOrItsLastOutput) {
 TEST_F(Supervision, AReaderOfLabelsThatIsKilledOnceIsStartedAgain) {
   let_workers("hesitate");
   std::vector<std::string> command = train();
-  command.pop_back();  // anchors are judged
+  command.pop_back();  // removes --noautoanchor
   const ProgramResult run = run_program(command, folder_);
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(count_of(run.err,
@@ -253,7 +253,7 @@ TEST_F(Supervision, ASecondInterruptStopsProcessesThatIgnoreTheFirst) {
   EXPECT_THAT(result.err, HasSubstr("stopped at once"));
 }
 
-// Three within .2 s.
+// Three interrupts arrive within 0.2 s.
 TEST_F(Supervision, InterruptsInQuickSuccessionAreAllCounted) {
   const auto run = started("stubborn", "rank 0 of 1");
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -288,7 +288,8 @@ TEST_F(Supervision, AnInterruptBeforeTheFirstStepEndsTheRunAtOnce) {
   }
 }
 
-// NCCL refuses two processes of one host on one card.
+// NCCL refuses two processes of one host on the same card, so each gets a host
+// name of its own.
 TEST_F(Supervision, WorkersThatShareACardAreSeparateHostsToNccl) {
   let_workers("host");
   setenv("HEADROOM_DEVICE_PLUGIN", "/none", 1);
@@ -305,8 +306,9 @@ TEST_F(Supervision, WorkersThatShareACardAreSeparateHostsToNccl) {
   EXPECT_THAT(apart, HasSubstr("rank 1 is host ''"));
 }
 
-// Under MPI all processes leave together, which a busy machine delays: a kill
-// at that time makes mpirun report a good run as failed.
+// Under MPI all processes leave together, which can take long on a busy
+// machine. If one were killed at that time, mpirun would report a good run as
+// failed.
 TEST_F(Supervision, WorkersOfAGoodRunHaveTimeToLeave) {
   let_workers("late");
   const ProgramResult run = run_train();
@@ -378,7 +380,7 @@ TEST_F(Supervision, ARunWithATokenAnswersClientsThatHaveIt) {
   interrupted(*run);
 }
 
-// The exit code of `body` as another user of this machine.
+// The exit code of `body`, run as another user of this machine.
 int as_another_user(const std::function<int()>& body) {
   constexpr uid_t kNobody = 65534;
   const pid_t child = fork();
@@ -420,7 +422,8 @@ TEST_F(Supervision, AnotherUserOfTheMachineReachesNothingOfARun) {
               return folder >= 0 ? 0 : errno;
             }),
             EACCES);
-  // Ten thousand attempts have no effect on the run: none arrives.
+  // Ten thousand attempts to connect have no effect on the run: none reaches
+  // it.
   EXPECT_EQ(as_another_user([&] {
               int last = 0;
               for (int i = 0; i < 10000; ++i) last = connects();
@@ -443,7 +446,8 @@ TEST_F(Supervision, UnderMpirunTheSlotsBecomeAgentsOfOneRun) {
   };
   const ProgramResult run = two_slots({"--json"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_EQ(Json::parse(run.out)["map50"], 0.75);  // of rank 0 alone
+  // Only rank 0 reports a result.
+  EXPECT_EQ(Json::parse(run.out)["map50"], 0.75);
   EXPECT_THAT(run.err, HasSubstr("rank 0 of 2"));
   EXPECT_THAT(run.err, HasSubstr("rank 1 of 2"));
   const ProgramResult refused = two_slots({"--processes", "0"});
@@ -452,7 +456,7 @@ TEST_F(Supervision, UnderMpirunTheSlotsBecomeAgentsOfOneRun) {
       << "printed once: " << refused.err;
 }
 
-// A slot of a two-host job, as Open MPI describes it.
+// The command of a slot of a two-host job, with the variables of Open MPI.
 std::vector<std::string> on_host(int rank,
                                  const std::vector<std::string>& command) {
   return testing::joined(

@@ -1,4 +1,4 @@
-// Settings that val takes from its weights, unless flags say otherwise.
+// Tests which settings val takes from its weights, unless flags set them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class ValRequest : public ::testing::Test {
     return root_.write("data.yaml",
                        "train: images\nval: images\nnames: [" + names + "]\n");
   }
-  // A file of weights of yolov5n that has metadata alone.
+  // A weights file of yolov5n that has only metadata.
   std::string weights(const std::string& metadata) const {
     const std::string header =
         R"({"__metadata__": {"model": "yolov5n")" + metadata + "}}";
@@ -60,14 +60,14 @@ TEST_F(ValRequest, TakesTheSizeThatWeightsWereTrainedWith) {
   EXPECT_THAT(judged({"--config", config}), ElementsAre("96 x 64"));
   root_.write("val.yaml", "nms_iou_threshold: 0.5\n");
   EXPECT_THAT(judged({"--config", config}), ElementsAre(_, "224 x 320"));
-  // Training chooses its own.
+  // Training does not take its image size from the weights.
   EXPECT_EQ(request({"train", "--data", data("a, b"), "--project",
                      root_.path().string(), "--weights", file})
                 .config.image_height,
             640);
 }
 
-// One of the headers has 60 bytes: the file begins with '<', as a page does.
+// One of the headers has 60 bytes, so its file begins with '<' like a web page.
 TEST_F(ValRequest, ValidatesOneClassWhereWeightsWereTrainedWithSingleCls) {
   const auto judged = [&](const std::string& file, const std::string& names) {
     return request({"val", "--data", data(names), "--weights", file});

@@ -1,4 +1,4 @@
-// headroom page and headroom report, started as by a user.
+// Starts headroom page and headroom report as a user does.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ const std::string kProgram = HEADROOM_BUILD_DIR "/bin/headroom";
 
 struct Ended {
   int exit_code = -1;
-  std::string text;  // of both streams
+  std::string text;  // of standard output and standard error
 };
 
 Ended run(const std::string& arguments) {
@@ -185,7 +185,8 @@ TEST_F(PageOfTraining, OffIsOff) {
       Error);
 }
 
-// Pressing the button twice does not stop the run at once.
+// Pressing the button twice is one request, so it does not stop the run at
+// once.
 TEST_F(PageOfTraining, ItsButtonIsOneRequest) {
   const interrupts::Watch watch;
   const int before = interrupts::count();

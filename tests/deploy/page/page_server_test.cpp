@@ -108,7 +108,7 @@ class PageServerTest : public ::testing::Test {
     connection.send("GET /events HTTP/1.1\r\nHost: " + host() + "\r\n" +
                     cookie() + "\r\n");
   }
-  // The size of steps.jsonl as the news have it.
+  // The size of steps.jsonl, as an event of the page reports it.
   std::string steps_now() const {
     return "\"steps\":" + std::to_string(steps_bytes(folder_.path())) + "}";
   }
@@ -289,7 +289,7 @@ TEST_F(PageServerTest, TwoHundredReadersGetEachChange) {
   for (const auto& reader : readers) {
     ASSERT_THAT(reader->read(steps_now()), HasSubstr(steps_now()));
   }
-  // Other readers are answered meanwhile.
+  // Other readers are answered at the same time.
   EXPECT_EQ(status_of(ask("/api/run?id=exp")), 200);
 }
 
@@ -326,7 +326,8 @@ TEST_F(PageServerTest, AStuckReaderDelaysNoOtherAndIsClosed) {
   EXPECT_EQ(status_of(ask("/api/run?id=exp")), 200);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-  // Data that the system had accepted arrives, then the end.
+  // The reader gets the data that the system had already accepted; then the
+  // connection ends.
   EXPECT_LT(silent.read("", 10'000).size(), picture.size());
   const std::string end = half.read("", 5000);
   EXPECT_TRUE(end.empty() || status_of(end) == 408) << end;

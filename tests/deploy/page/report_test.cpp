@@ -63,7 +63,7 @@ TEST(Report, NoTextOfARunEndsTheElementThatHoldsIt) {
   const size_t newest = events.rfind('\n', events.size() - 2) + 1;
   EXPECT_EQ(Json::parse(events.substr(newest))["reason"],
             std::string("</script><!-- \0\x1b[31m \xe2\x80\xa8", 24));
-  // Elements of the page itself: the data, and the scripts.
+  // Counts the script elements of the page itself: the data and the scripts.
   size_t ends = 0;
   for (size_t at = report.find("</script"); at != std::string::npos;
        at = report.find("</script", at + 1)) {

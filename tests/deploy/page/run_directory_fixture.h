@@ -1,4 +1,4 @@
-// The run directory of two processes, made without training.
+// The run directory of a run of two processes, created without training.
 #pragma once
 
 #include <filesystem>

@@ -111,7 +111,7 @@ TEST(RunRecord, TheStampChangesWithTheFilesThatThePageDraws) {
   stamps.insert(stamp_of(folder.path()));
   folder.append("results.csv", "2,0.09,0.6,0.4\n");
   stamps.insert(stamp_of(folder.path()));
-  // The system's clock for files has steps of some milliseconds.
+  // The system's clock for file times advances in steps of some milliseconds.
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   folder.write("PR_curve.png", "png");
   stamps.insert(stamp_of(folder.path()));
@@ -309,7 +309,8 @@ TEST(RunShelf, LongAnswersTakeABoundedMemory) {
     }
   }
   EXPECT_LE(num_kept(answers), 7u);
-  // An answer that is longer than all that is kept is given, then forgotten.
+  // An answer larger than the whole cache is returned, and stays in the cache
+  // only until the next answer is made.
   answers.clear();
   answers.push_back(shelf.answer(
       "2", "long", [](RunRecord&) { return std::string(70 << 20, ' '); }));

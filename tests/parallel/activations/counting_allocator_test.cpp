@@ -15,7 +15,8 @@
 #include <thread>
 #include <vector>
 
-// AddressSanitizer would end the program instead of refusing an absurd size.
+// Without this option, AddressSanitizer ends the program instead of refusing an
+// absurd size.
 extern "C" const char* __asan_default_options() {
   return "allocator_may_return_null=1";
 }
@@ -89,7 +90,7 @@ TEST_F(CountingAllocatorTest, TheLimitThrowsTheRealError) {
 
 TEST_F(CountingAllocatorTest, AnAbsurdSizeIsOutOfMemoryToo) {
   EXPECT_THROW(allocator_.allocate(SIZE_MAX - 8), c10::OutOfMemoryError);
-  // More memory than any machine has: the system itself refuses.
+  // No machine has this much memory, so the system itself refuses.
   EXPECT_THROW(allocator_.allocate(size_t{1} << 60), c10::OutOfMemoryError);
   EXPECT_EQ(live(), 0);
 }
@@ -129,8 +130,8 @@ TEST_F(CountingAllocatorTest, CountsAreRightWithSeveralThreads) {
   EXPECT_EQ(peak(), kThreads * kBytes);
 }
 
-// oneDNN takes its scratch memory through raw_allocate, which asserts on the
-// shape of our blocks.
+// oneDNN allocates its scratch memory with raw_allocate, which asserts that our
+// blocks have a certain form.
 class ConvolutionTest : public CountingAllocatorTest,
                         public testing::WithParamInterface<at::MemoryFormat> {
  protected:
@@ -156,7 +157,7 @@ class ConvolutionTest : public CountingAllocatorTest,
   }
 
   // A failed backward leaves nodes and their tensors in the thread's queue
-  // until the next one.
+  // until the next backward.
   static void release_failed_graph() {
     const at::Tensor one = at::ones({1});
     one.set_requires_grad(true);
@@ -200,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, ConvolutionTest,
                          });
 
 TEST_F(CountingAllocatorTest, ARefusalGivesTheRequestedAndTheFreeBytes) {
-  CountingAllocator::take_refusal();  // of a test before
+  CountingAllocator::take_refusal();  // removes that of an earlier test
   EXPECT_FALSE(CountingAllocator::take_refusal());
   allocator_.set_limit(start_ + 1000);
   const at::Tensor held = at::empty({400}, at::kByte);
@@ -255,7 +256,7 @@ TEST(CountingAllocatorThreads, ARankOfItsOwnCountsBoundsAndFailsAlone) {
   }).join();
   EXPECT_EQ(allocator.live_bytes(), before);
   EXPECT_EQ(allocator.limit(), CountingAllocator::kNoLimit);
-  kept.reset();  // freed by another thread: still the other account's
+  kept.reset();  // freed by this thread, but counted by the other account
   EXPECT_EQ(allocator.live_bytes(), before);
 }
 

@@ -26,10 +26,11 @@ class DerivationTest : public testing::Test {
     CountingAllocator::install();
     install_saved_tensor_policies();
   }
-  // In maps of kSize doubles.
+  // In units of a map with kSize doubles.
   int64_t live() const { return (memory_.live_bytes() - start_) / kBytes; }
 
-  // sigmoid(source), registered as derived from it; counts its derivations.
+  // Returns sigmoid(source), registered as derived from `source`, and counts
+  // how often it is derived.
   at::Tensor derived(const at::Tensor& source) {
     at::Tensor map = at::sigmoid(source);
     set_derivation(map, {source}, [this](const std::vector<at::Tensor>& from) {
@@ -145,7 +146,7 @@ TEST_F(DerivationTest, ASecondDerivationIsAMistake) {
                CheckFailure);
 }
 
-// Two readers of a derived map, through autograd.
+// Autograd reads a derived map in two places.
 TEST_F(DerivationTest, ThePolicyChangesNoBitAndKeepsLess) {
   const at::Tensor x = at::rand({kSize}, at::kDouble).requires_grad_();
   const at::Tensor weight = at::rand({kSize}, at::kDouble);
@@ -158,7 +159,7 @@ TEST_F(DerivationTest, ThePolicyChangesNoBitAndKeepsLess) {
         return at::add(from.front(), 1.0);
       });
     }
-    // Both save the map.
+    // Both products save the map.
     return at::mul(at::mul(map, weight), at::sigmoid(at::mul(map, map))).sum();
   };
   network(false).backward();

@@ -18,14 +18,14 @@ constexpr auto kLoss = static_cast<size_t>(MemoryCategory::kLoss);
 constexpr auto kWorkspace = static_cast<size_t>(MemoryCategory::kWorkspace);
 constexpr auto kOther = static_cast<size_t>(MemoryCategory::kOther);
 
-// Without times.
+// The events with their times set to 0.
 std::vector<MemoryTimeline::Event> untimed(const MemoryTimeline& timeline) {
   std::vector<MemoryTimeline::Event> events = timeline.events();
   for (MemoryTimeline::Event& event : events) event.nanoseconds = 0;
   return events;
 }
 
-// On a thread whose account starts empty.
+// Runs `body` on a thread whose account starts empty.
 template <typename Body>
 void alone(Body body) {
   CountingAllocator::install();

@@ -38,7 +38,7 @@ TEST(OffloadFile, BytesAreReadBackAndRoomIsReused) {
   std::vector<char> back(3000);
   file.read(at_b, back.data(), 3000);
   EXPECT_EQ(back, b);
-  // Neighbouring gaps become one.
+  // Neighbouring gaps are merged into one.
   file.release(at_a, 1000);
   file.release(at_b, 3000);
   EXPECT_EQ(file.used_bytes(), 1000);
@@ -103,7 +103,8 @@ TEST(OffloadPolicy, TensorsComeBackToTheBitAndMemoryIsFree) {
   constexpr int64_t kSize = 1 << 14;
   const at::Tensor x = at::rand({kSize}, at::kDouble).requires_grad_();
   const auto network = [&x] {
-    const at::Tensor y = at::sigmoid(x);  // saved by itself and by both below
+    // Saved by sigmoid and by both products.
+    const at::Tensor y = at::sigmoid(x);
     return at::mul(y, at::mul(y, y)).sum();
   };
   network().backward();

@@ -53,8 +53,8 @@ TEST_F(Recomputation, GradientsAreBitIdenticalAndLessIsKept) {
   EXPECT_EQ(runs, 2);
   EXPECT_TRUE(at::equal(x.grad(), dx));
   EXPECT_TRUE(at::equal(weight.grad(), dweight));
-  // The piece keeps none of its eight maps; its product with x keeps its
-  // result.
+  // The recomputed piece keeps none of its eight maps; only the product with x
+  // keeps its result.
   EXPECT_LT(lean_bytes, plain_bytes / 3);
 }
 

@@ -44,7 +44,7 @@ TEST(DeviceList, EachProcessHasACardUnlessItMayShare) {
   EXPECT_EQ(card_of_rank({4, 2}, 1, 2, false), 2);
   EXPECT_THROW(card_of_rank({4, 2}, 0, 3, false), Error);
   EXPECT_EQ(card_of_rank({4, 2}, 2, 3, true), 4);
-  // A worker of the machine is lost: the other stays where it was.
+  // One worker of the machine is lost, but the other one keeps its card.
   EXPECT_EQ(card_of_rank({4, 2}, 1, 1, false), 2);
 }
 

@@ -47,7 +47,8 @@ TEST_F(LogTest, ARecordIsReadBackUnchanged_AndOtherLinesAreNoRecords) {
   }
 }
 
-// In a process of its own: a parent is followed until the process ends.
+// Runs in a process of its own, because a process that follows its parent does
+// so until it ends.
 TEST(LogRecordsDeathTest, AProcessWritesRecordsIfItsParentRequestsThem) {
   const auto speak = [] {
     log::follow_parent();  // no parent requested records

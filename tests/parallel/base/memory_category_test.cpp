@@ -32,7 +32,8 @@ TEST(WorkspaceScope, MemoryTakenBeforeTheFirstResultMayStay) {
   EXPECT_EQ(call.workspace_bytes(), 37);
 }
 
-// Host memory does not count for a device, and scopes do not mix.
+// A device's scope does not count host memory, and the scopes do not affect
+// each other.
 TEST(WorkspaceScope, CountsNothingElse) {
   {
     const WorkspaceScope before(1);

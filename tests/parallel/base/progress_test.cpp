@@ -10,7 +10,7 @@ namespace {
 constexpr TerminalStyle kUnicode = {.rewrites_lines = true, .is_unicode = true};
 constexpr TerminalStyle kAscii = {.rewrites_lines = true};
 
-// Work that has taken `seconds` so far.
+// The progress of work that has taken `seconds` so far.
 Progress mean_progress(const std::string& label, int64_t done, int64_t total,
                        double seconds) {
   Pace pace;
@@ -41,7 +41,7 @@ TEST(Pace, AfterARecoveryTheRateIsThatOfAllStepsTaken) {
   Pace pace;
   pace.note(100, 0);  // a resumed run
   pace.note(110, 10);
-  pace.note(80, 20);  // the newest checkpoint is older than the resume
+  pace.note(80, 20);  // as if the run restarted from an older checkpoint
   EXPECT_DOUBLE_EQ(pace.per_second(), 0.5);
   EXPECT_DOUBLE_EQ(*pace.seconds_left(100), 40.0);
   pace.note(90, 30);

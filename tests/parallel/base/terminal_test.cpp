@@ -43,7 +43,7 @@ TEST(TerminalStyle, NoColorTakesTheColoursAlone) {
       style_in(true, {{"TERM", "xterm"}, {"NO_COLOR", "1"}});
   EXPECT_TRUE(style.rewrites_lines);
   EXPECT_FALSE(style.has_colours);
-  // https://no-color.org: where it is not empty.
+  // https://no-color.org: NO_COLOR has an effect only if it is not empty.
   EXPECT_TRUE(
       style_in(true, {{"TERM", "xterm"}, {"NO_COLOR", ""}}).has_colours);
 }

@@ -12,7 +12,7 @@ namespace {
 
 TEST(FixedText, HasSoManyDecimals) {
   EXPECT_EQ(fixed_text(0.5, 3), "0.500");
-  EXPECT_EQ(fixed_text(-1.25, 1), "-1.2");  // to the even neighbour
+  EXPECT_EQ(fixed_text(-1.25, 1), "-1.2");  // rounded to the even neighbour
   EXPECT_EQ(fixed_text(2.0 / 3, 0), "1");
   EXPECT_EQ(fixed_text(std::numeric_limits<double>::max(), 6).size(), 316u);
 }

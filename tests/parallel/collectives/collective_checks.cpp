@@ -18,7 +18,8 @@
 namespace headroom::collectives {
 namespace {
 
-// Sizes that divide by no number of ranks, down to less than one per rank.
+// Sizes that are not multiples of the number of ranks, down to less than one
+// element per rank.
 constexpr int64_t kSizes[] = {0, 1, 2, 3, 7, 64, 1000, 4097, 100003};
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kLong,
                                      at::kByte};
@@ -36,8 +37,8 @@ std::string describe(at::ScalarType type, int64_t size) {
   return std::string(at::toString(type)) + " x " + std::to_string(size);
 }
 
-// Small whole numbers from place `begin` on, so that every sum is exact in
-// every type and order.
+// Small whole numbers that depend on the position, which starts at `begin`.
+// Their sum is exact in every type and in every order.
 at::Tensor numbers(int rank, int64_t size, at::ScalarType type,
                    int64_t begin = 0) {
   const at::Tensor index = at::arange(begin, begin + size, at::kLong);
@@ -94,22 +95,23 @@ void check_strides(Communicator& communicator) {
   require_same_bits(tensor, whole * size + size * (size - 1) / 2.0,
                     "channels-last sum");
 
-  // A view into the middle of a buffer leaves the rest of it unchanged.
+  // A reduction of a view leaves the rest of its buffer unchanged.
   const at::Tensor buffer = at::ones({100}, at::kDouble);
   communicator.all_reduce(buffer.narrow(0, 10, 33));
   at::Tensor expected = at::ones({100}, at::kDouble);
   expected.narrow(0, 10, 33).fill_(size);
   require_same_bits(buffer, expected, "sum of a part");
 
-  // A leaf that requires gradients, like a parameter at the start of a run.
+  // The tensor is a leaf that requires gradients, like a parameter at the start
+  // of a run.
   const at::Tensor leaf = at::full({5}, communicator.rank() + 1.0, at::kFloat);
   leaf.set_requires_grad(true);
   communicator.broadcast(leaf, 0);
   require_same_bits(leaf.detach(), at::ones({5}), "broadcast of a leaf");
 }
 
-// Sums in the communicator's own memory, whole and of parts that begin and end
-// anywhere.
+// Sums in the communicator's own memory: the whole tensor, and parts with any
+// begin and end.
 void check_own_memory(Communicator& communicator) {
   const int rank = communicator.rank(), size = communicator.size();
   for_all_forms([&](at::ScalarType type, int64_t count) {
@@ -145,7 +147,8 @@ void check_several_under_way(Communicator& communicator) {
     works.push_back(
         communicator.all_reduce_async(tensors.back(), ReduceOp::kSum));
   }
-  // The works are waited for in another order than issued.
+  // The test waits for the works in another order than the one in which they
+  // were issued.
   for (size_t i = works.size(); i-- > 0;) works[i]->wait();
   for (const at::Tensor& tensor : tensors) {
     require_same_bits(
@@ -190,7 +193,7 @@ void check_broadcast(Communicator& communicator) {
   });
 }
 
-// Around the ring, then between every pair both ways.
+// Sends around the ring, then between every pair in both directions.
 void check_send_and_recv(Communicator& communicator) {
   const int rank = communicator.rank();
   const int size = communicator.size();
@@ -227,8 +230,8 @@ void check_barrier(Communicator& communicator) {
   for (int i = 0; i < 5; ++i) communicator.barrier();
 }
 
-// Real numbers, whose sum depends on the order: all ranks must get the same
-// bits, in every repetition.
+// The values are real numbers, whose sum depends on the order. All ranks must
+// get the same bits, each time.
 void check_identical_bits(Communicator& communicator) {
   for (const int64_t size : {1L, 5L, 4097L, 300007L}) {
     at::Tensor values =
@@ -251,7 +254,7 @@ void check_identical_bits(Communicator& communicator) {
 void check_split(Communicator& communicator) {
   const int rank = communicator.rank();
   const int size = communicator.size();
-  // Odd and even ranks, in falling order.
+  // Splits into odd and even ranks, in descending order.
   const auto half = communicator.split(rank % 2, -rank);
   int expected_size = 0;
   double expected = 0;
@@ -267,7 +270,8 @@ void check_split(Communicator& communicator) {
   half->all_reduce(sum);
   require_same_bits(sum, at::full({3}, expected, at::kDouble), "sum of a half");
 
-  // Equal keys keep their order; the parent can still be used beside its parts.
+  // Ranks with equal keys keep their order, and the parent can still be used
+  // together with its parts.
   const auto everyone = communicator.split(0, 0);
   require(everyone->rank() == rank && everyone->size() == size, "same order");
   const at::Tensor one = at::ones({1}, at::kLong);
@@ -283,7 +287,7 @@ void check_split(Communicator& communicator) {
   require(alone->size() == 1 && alone->rank() == 0, "alone");
   const auto again = half->split(0, 0);
   require(again->rank() == half->rank(), "a split of a split");
-  // No rank leaves while another still connects.
+  // Makes sure that no rank leaves while another one still connects.
   again->all_reduce(sum);
   require_same_bits(sum, at::full({3}, expected * expected_size, at::kDouble),
                     "sum of a split of a split");

@@ -1,8 +1,7 @@
-// Checks that every backend must pass, as functions that all ranks run
-// together.
+// Checks that every backend must pass; all ranks call these functions together.
 //
-// Used by ranks as threads and by ranks as processes, so a check throws
-// std::runtime_error instead of using an assertion of the test framework.
+// The ranks may be threads or processes, so a check throws std::runtime_error
+// instead of using an assertion of the test framework.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +19,7 @@ struct CollectiveCheck {
 
 const std::vector<CollectiveCheck>& collective_checks();
 
-// How many sockets this process has.
+// The number of sockets that this process has open.
 size_t open_sockets();
 
 }  // namespace headroom::collectives

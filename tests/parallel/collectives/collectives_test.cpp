@@ -1,4 +1,4 @@
-// Every collective, on every backend whose ranks can be threads.
+// Tests every collective on every backend whose ranks can be threads.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
@@ -60,14 +60,15 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Range<size_t>(0, collective_checks().size())),
     name_of);
 
-// A rank whose memory is used up can still take part.
+// A collective allocates no tensor memory, so a rank without free memory can
+// still take part.
 class AllocationTest : public testing::TestWithParam<RankBackend> {};
 
 TEST_P(AllocationTest, NoOperationAllocatesTensorMemory) {
   activations::CountingAllocator::install();
   activations::CountingAllocator& allocator =
       activations::CountingAllocator::instance();
-  // This thread's allocations count, and those of a backend's own threads.
+  // Counts the allocations of this thread and of a backend's own threads.
   const int64_t before = allocator.allocations();
   RankOptions options;
   options.backend = GetParam();
@@ -97,8 +98,9 @@ INSTANTIATE_TEST_SUITE_P(
                     RankBackend::kLazyNetwork, RankBackend::kSharedMemory),
     [](const auto& info) { return to_string(info.param); });
 
-// Ranks of a large group are connected with those at a distance of a power of
-// two: here 1, 2, 4 and 8 to either side; 16 is one of these from the other.
+// A rank of a large group is connected with the ranks at a distance of a power
+// of two: here 1, 2, 4 and 8 in both directions. A distance of 16 is 8 in the
+// other direction.
 TEST(LazyNetwork, CollectivesNeedFewConnections) {
   constexpr int kRanks = 24;
   RankOptions options;
@@ -119,12 +121,13 @@ TEST(LazyNetwork, CollectivesNeedFewConnections) {
         ranks.barrier();
       },
       options);
-  // Each rank has a port of its own.
+  // Each rank has its own port.
   EXPECT_LE(most - before, kRanks * (2 * 4 + 1));
 }
 
-// A chunk for each rank, summed from the rank before it downwards: the bits of
-// a run do not change with the version.
+// Each rank sums one chunk, beginning with the previous rank and going down.
+// This order must not change, so that a run gives the same bits with every
+// version.
 TEST(Network, SumsHaveOneOrder) {
   constexpr int kRanks = 3;
   constexpr int64_t kChunk = 4;

@@ -1,4 +1,4 @@
-// Ranks that exchange a device's tensors through the host.
+// Ranks that exchange the tensors of a device through the host.
 #include "parallel/collectives/backend.h"
 
 #include <ATen/ops/arange.h>
@@ -26,7 +26,7 @@ TEST(DeviceHostCommunicator, CollectivesOfADeviceAreThoseOfTheHost) {
   on_two_ranks([](int rank, Communicator& ranks, c10::Device device) {
     const auto place = at::TensorOptions(device).dtype(at::kDouble);
     const at::Tensor sum = at::full({3, 2}, rank + 1.0, place);
-    // Two under way at once.
+    // Two operations are in progress at the same time.
     const at::Tensor most = at::full({2}, rank * 5.0, place);
     const auto first = ranks.all_reduce_async(sum, ReduceOp::kSum);
     const auto second = ranks.all_reduce_async(most, ReduceOp::kMax);

@@ -36,7 +36,8 @@ using testing::HasSubstr;
 using testing::Lt;
 using Clock = std::chrono::steady_clock;
 
-// Holds a rank back, without a communicator, until the others are done.
+// Holds a rank back without using a communicator, until the other ranks are
+// done.
 class Gate {
  public:
   explicit Gate(int count) : count_(count) {}
@@ -78,7 +79,8 @@ std::pair<std::string, Clock::duration> communication_error_of(
   return {"no CommunicationError", Clock::now() - start};
 }
 
-// Runs soon, as the heartbeats' thread of a worker does.
+// Announces a loss after a short time, as the heartbeat thread of a worker
+// does.
 void learn_of_a_loss() {
   std::this_thread::sleep_for(milliseconds(300));
   AbortableWait::abort_all();
@@ -123,7 +125,7 @@ TEST_P(FailureTest, ARankThatDiesWithOperationsUnderWayFreesItsPeers) {
   };
   const Clock::time_point start = Clock::now();
   EXPECT_THROW(run_ranks(3, work, options(seconds(20))), std::runtime_error);
-  // Neither does tearing down the failed group wait for the time limit.
+  // Destroying the failed group does not wait for the time limit either.
   EXPECT_LT(Clock::now() - start, seconds(10));
 }
 
@@ -273,7 +275,7 @@ TEST(SharedMemoryCommunicatorTest, ItsMemoryOutlivesItAndCountsUntilThen) {
       options);
 }
 
-// The rank without memory reports it, and no rank waits.
+// The rank without memory reports this, and no rank waits for it.
 TEST(SharedMemoryCommunicatorTest, MemoryBeyondTheLimitIsRefusedOnOneRank) {
   activations::CountingAllocator::install();
   RankOptions options;
@@ -297,7 +299,7 @@ TEST(SharedMemoryCommunicatorTest, MemoryBeyondTheLimitIsRefusedOnOneRank) {
       options);
 }
 
-// The two connections to a peer fail together.
+// If one of the two connections to a peer fails, the other one fails too.
 TEST(SharedMemoryCommunicatorTest, AFailureEndsTheNetworkToo) {
   RankOptions options;
   options.backend = RankBackend::kSharedMemory;
@@ -338,14 +340,15 @@ TEST(LocalCommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
                CheckFailure);
 }
 
-// A rank that learns of a loss releases those that wait. Behind a cut cable
-// neither the peer nor the network reports anything.
+// A rank that is told about a loss releases its threads that wait. If a cable
+// was cut, neither the peer nor the network reports anything.
 using NetworkLossTest = testing::TestWithParam<RankBackend>;
 
 TEST_P(NetworkLossTest, ReleasesRanksThatWaitForAnyOperation) {
   using Operation = std::function<void(Communicator&)>;
-  // Allocated here: on a busy machine filling it inside the operation could
-  // take longer than the 300 ms after which the loss is announced.
+  // The tensor is allocated here. On a busy machine, filling it inside the
+  // operation could take longer than the 300 ms after which the loss is
+  // announced.
   const at::Tensor large = at::ones({32 << 20});
   const std::map<std::string, Operation> operations = {
       {"all_reduce", [](auto& ranks) { ranks.all_reduce(at::ones({1000})); }},
@@ -394,7 +397,8 @@ INSTANTIATE_TEST_SUITE_P(Backends, NetworkLossTest,
                            return to_string(info.param);
                          });
 
-// The message is the first between the two, and the peer never begins one.
+// This is the first message between the two ranks, so their connection is not
+// open yet, and rank 3 never starts to receive.
 TEST(NetworkCommunicatorTest, ALossReleasesRanksThatWaitForALazyConnection) {
   RankOptions options;
   options.backend = RankBackend::kLazyNetwork;
@@ -418,7 +422,8 @@ TEST(NetworkCommunicatorTest, ALossReleasesRanksThatWaitForALazyConnection) {
       options);
 }
 
-// One of two ranks connects, and the other waits for that.
+// One of the two ranks opens the connection, and the other one waits for it.
+// Both directions are tested.
 TEST(NetworkCommunicatorTest, ALazyConnectionHasTheTimeLimitOfAnOperation) {
   for (const auto& [receiver, sender] : {std::pair(0, 3), std::pair(3, 0)}) {
     RankOptions options;
@@ -444,8 +449,8 @@ TEST(NetworkCommunicatorTest, ALazyConnectionHasTheTimeLimitOfAnOperation) {
   }
 }
 
-// A rank that gives up opens no connection to report it; its peers, which are
-// connected to only some of the others, fail at once.
+// A rank that fails opens no connection to report this. Its peers fail at once,
+// although each is connected to only some of the other ranks.
 TEST(NetworkCommunicatorTest, AFailureOfALazyGroupOpensNoConnection) {
   constexpr int kRanks = 24;
   RankOptions options;
@@ -481,7 +486,7 @@ TEST(NetworkCommunicatorTest, AFailureOfALazyGroupOpensNoConnection) {
   EXPECT_LE(after, before);
 }
 
-// A rank that writes a checkpoint is late, and no rank is reported lost.
+// A rank is late because it writes a checkpoint; no rank may be reported lost.
 TEST(PeerNewsTest, ARankThatWorksIsWaitedForBeyondTheLimit) {
   for (const RankBackend backend :
        {RankBackend::kNetwork, RankBackend::kLazyNetwork,
@@ -519,7 +524,8 @@ TEST(PeerNewsTest, ARankThatWorksIsWaitedForBeyondTheLimit) {
   }
 }
 
-// Buckets of gradients are held until the next generation.
+// Works may still be held after a failure, as those of gradient buckets are
+// until the next generation.
 TEST(NetworkCommunicatorTest,
      ARankThatLeavesReleasesItsPeersThoughItsWorksAreHeld) {
   for (const RankBackend backend :

@@ -1,5 +1,5 @@
-// The lookups of ranks in the run's key-value store until they are connected:
-// their number does not depend on the number of ranks.
+// Counts the lookups in the run's key-value store that a rank makes until all
+// ranks are connected: their number does not depend on the number of ranks.
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// One rank's view of a store, which counts its calls.
+// A store for one rank that counts the rank's calls.
 class CountedStore final : public KeyValueStore {
  public:
   explicit CountedStore(KeyValueStore& all) : all_(all) {}
@@ -31,7 +31,7 @@ class CountedStore final : public KeyValueStore {
     ++calls_;
     return all_.get(key, timeout);
   }
-  // One call, with the reply of a coordinator.
+  // One call is enough, as with a coordinator.
   std::vector<std::string> get_all(const std::string& prefix, int count,
                                    milliseconds timeout) override {
     ++calls_;
@@ -43,7 +43,8 @@ class CountedStore final : public KeyValueStore {
   std::atomic<int> calls_ = 0;
 };
 
-// The calls of each of `ranks` that form a group, and `parts` of all of them.
+// The number of calls of each of `ranks` ranks that form a group and then
+// `parts` parts of it.
 std::vector<int> calls_of(int ranks, int parts, int full_mesh_up_to) {
   InMemoryStore store;
   std::vector<int> calls(static_cast<size_t>(ranks));

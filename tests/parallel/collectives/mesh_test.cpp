@@ -78,7 +78,8 @@ TEST(Communicator, MessagesUnderWayMatchInOrderOfIssue) {
             received.push_back(at::zeros({5 + i}, at::kFloat));
             receives.push_back(world.recv_async(received.back(), peer));
           }
-          // Works are waited for in another order than issued.
+          // The test waits for the works in another order than the one in which
+          // they were issued.
           for (int i = 2; i >= 0; --i) receives[i]->wait();
           for (int i = 2; i >= 0; --i) sends[i]->wait();
           for (int i = 0; i < 3; ++i) {
@@ -91,8 +92,8 @@ TEST(Communicator, MessagesUnderWayMatchInOrderOfIssue) {
   }
 }
 
-// Rank 3 of 2 x 2 leaves; its neighbours notice, and once they disconnect so
-// does rank 0, which exchanges only with them.
+// Rank 3 of 2 x 2 leaves. Its neighbours notice this and disconnect; then rank
+// 0, which exchanges only with these neighbours, notices it too.
 TEST(Mesh, ARankThatDisconnectsFreesThoseThatWaitForIt) {
   RankOptions options;
   options.operation_timeout = std::chrono::seconds(60);

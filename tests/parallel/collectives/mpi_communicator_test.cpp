@@ -1,4 +1,4 @@
-// The MPI backend, as real processes under mpirun.
+// The MPI backend, with real processes under mpirun.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kPlugin = HEADROOM_BUILD_DIR "/bin/libheadroom_mpi.so";
 
-// Exit code and output of a command.
+// Returns the exit code and the output of a command.
 std::pair<int, std::string> run_command(const std::string& command) {
   FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return {-1, "popen failed"};
@@ -26,7 +26,7 @@ std::pair<int, std::string> run_command(const std::string& command) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
 }
 
-// Ended after a minute.
+// Runs rank_process under mpirun; it is killed after a minute.
 std::pair<int, std::string> run_under_mpi(int size, const std::string& mode,
                                           const std::string& plugin = kPlugin) {
   return run_command("HEADROOM_MPI_PLUGIN='" + plugin +

@@ -1,4 +1,4 @@
-// Ranks as real processes, one of which may die.
+// Ranks as real processes; in some tests one of them dies.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -53,8 +53,8 @@ pid_t start_rank(const std::string& backend, int rank, int size,
   return process;
 }
 
-// The exit codes of `size` ranks, -SIGNAL for those that a signal ended; all
-// are killed after `limit`.
+// Returns the exit codes of `size` ranks, or -SIGNAL for a rank that a signal
+// ended. All ranks are killed after `limit`.
 std::vector<int> run_processes(const std::string& backend, int size,
                                const std::string& mode, seconds limit) {
   const std::string folder = new_folder();
@@ -65,7 +65,7 @@ std::vector<int> run_processes(const std::string& backend, int size,
   std::vector<int> codes(size, -1000);
   const Clock::time_point deadline = Clock::now() + limit;
   for (int rank = 0; rank < size; ++rank) {
-    // The last rank is the one that hangs: its peers have ended by now.
+    // If a rank hangs, it is the last one; its peers have ended by this time.
     const bool hangs = mode == "hang" && rank == size - 1;
     int status = 0;
     while (waitpid(processes[rank], &status, WNOHANG) == 0) {
@@ -86,7 +86,7 @@ TEST_P(ProcessesTest, EveryCollectiveWorks) {
 }
 
 TEST_P(ProcessesTest, AKilledRankEndsTheOthersAtOnce) {
-  // Well below the 20 s of one operation.
+  // This is much less than the 20 s of one operation.
   EXPECT_EQ(run_processes(GetParam(), 3, "die", seconds(15)),
             (std::vector<int>{7, 7, -SIGKILL}));
 }
@@ -97,7 +97,8 @@ TEST_P(ProcessesTest, AHangingRankIsGivenUpAfterTheTimeLimit) {
             (std::vector<int>{7, 7, -SIGKILL}));
 }
 
-// The port that `process` listens on, in the host's byte order; 0: none.
+// The port on which `process` listens, in the host's byte order; 0 if there is
+// none.
 int listening_port(pid_t process) {
   const fs::path about = "/proc/" + std::to_string(process);
   std::set<std::string> inodes;
@@ -155,12 +156,14 @@ TEST_P(TensorPortTest, StrangersCostNothing) {
   const std::string folder = new_folder();
   FolderStore store(folder);
   const pid_t first = start_rank(GetParam(), 0, 2, folder, "besieged");
-  store.get("test/secret", seconds(60));  // from then on it accepts connections
+  // The rank accepts connections from here on.
+  store.get("test/secret", seconds(60));
   const int port = listening_port(first);
   ASSERT_NE(port, 0);
 
-  // While it waits for the second rank, more strangers connect than it may have
-  // files open: silent ones, and some that send garbage.
+  // While the rank waits for the second rank, it gets more connections from
+  // strangers than it may have files open. Some send nothing, others send
+  // random bytes.
   const size_t before = open_files(first);
   std::vector<int> strangers;
   for (int i = 0; i < 400; ++i) {
@@ -174,7 +177,8 @@ TEST_P(TensorPortTest, StrangersCostNothing) {
   for (const char* key : {"connected 0", "connected 1"}) {
     EXPECT_NO_THROW(store.get(key, seconds(60))) << key;
   }
-  // From then on it accepts no connection, unless ranks may connect later.
+  // From here on the rank accepts no connection, unless ranks may connect
+  // later.
   strangers.push_back(stranger_at(port));
   EXPECT_EQ(is_any_answered({strangers.back()}, std::chrono::milliseconds(300)),
             GetParam() == "lazy_network");
@@ -203,7 +207,8 @@ TEST(TensorPort, IsNotInheritedByAProgramStartedMeanwhile) {
   const auto first = connect(0), second = connecting.get();
   ASSERT_NE(listening_port(getpid()), 0);
 
-  // It opens a port of its own once its peers have started, of whom none comes.
+  // A process must not use the port of its parent: it opens its own port once
+  // its peers have started, and here none of them starts.
   const pid_t started = start_rank("network", 0, 2, folder, "check");
   store->get("started 0", seconds(60));
   EXPECT_EQ(listening_port(started), 0);

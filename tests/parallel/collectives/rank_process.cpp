@@ -1,16 +1,16 @@
-// One rank as a process, for the tests of this folder:
+// Runs one rank as a process, for the tests of this folder:
 //
 //   rank_process network RANK SIZE FOLDER MODE   rendezvous through FOLDER
 //   rank_process lazy_network …                  the same
 //   rank_process shared_memory …                 the same
 //   rank_process mpi MODE                        under mpirun
 //
-// MODE check runs every collective check; die and hang misbehave in the middle
-// of a collective (the last rank), fail throws there, crowd requests one rank
-// too many, besieged has few file descriptors and connects without waiting for
-// the other ranks, then waits for the key "go". Exits with 0, or
-// prints one line and exits with 7 on CommunicationError and 1 on anything
-// else.
+// MODE check runs every collective check. In die and hang, the last rank
+// misbehaves in the middle of a collective; in fail it throws there. In crowd,
+// the rank asks for one rank too many. In besieged, it has few file
+// descriptors, connects without waiting for the other ranks, and then waits for
+// the key "go". Exits with 0; on an error, prints one line and exits with 7 for
+// CommunicationError and with 1 for anything else.
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
@@ -35,8 +35,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Processes start at different times, which the time limits of the tests must
-// not measure.
+// Waits until all processes have started, so that the time limits of the tests
+// do not include the start.
 void wait_for_all(KeyValueStore& store, int rank, int size) {
   store.set("started " + std::to_string(rank), "");
   for (int i = 0; i < size; ++i) {
@@ -71,7 +71,7 @@ void run(const std::vector<std::string>& arguments) {
   if (arguments.at(0) == "mpi") {
     const std::string mode = arguments.at(1);
     const int size = variable("OMPI_COMM_WORLD_SIZE");
-    // Ranks of the other backends than MPI.
+    // The rank numbers are those of other backends, which differ from MPI's.
     const int rank = size - 1 - variable("OMPI_COMM_WORLD_RANK");
     const auto ranks = make_communicator(plan::Backend::kMpi, nullptr, "", rank,
                                          size + (mode == "crowd" ? 1 : 0));

@@ -1,5 +1,5 @@
-// The kernels of batch norm and activation, run on the CPU
-// (tests/support/host_cuda), against the CPU's own.
+// Compares the CUDA kernels of batch norm and activation, run on the CPU
+// (tests/support/host_cuda), with the CPU's own implementation.
 #include "parallel/cuda/kernels/batch_norm_body.h"
 
 #include <c10/util/BFloat16.h>
@@ -27,13 +27,14 @@ constexpr ElementType kType =
 
 struct Case {
   int64_t channels;
-  std::vector<int64_t> begins;  // pixels
+  std::vector<int64_t> begins;  // the first pixel of each group
   int64_t gradient_stride;
   layers::ActivationFunction activation = {};
 };
 
-// A map with groups whose channels have means far from 0, its gradient in a
-// wider map, and the buffers of a launch.
+// Random input for a launch: a map with groups, whose channels have means far
+// from 0; its gradient, which is a slice of a tensor with more channels; and
+// the buffers of the launch.
 template <typename T>
 class Launch {
  public:
@@ -130,9 +131,10 @@ class Launch {
   }
 
   static constexpr double kEpsilon = 1e-3;
-  static constexpr uint64_t kCounted = 0b101;  // groups
+  static constexpr uint64_t kCounted = 0b101;  // the groups that count, as bits
 
-  // As for a group with samples on another rank: it counts more than are local.
+  // The number of values of a group: larger than the local one, as if the group
+  // had samples on another rank.
   double values(int group) const {
     return static_cast<double>(case_.begins[group + 1] - case_.begins[group] +
                                7);
@@ -140,7 +142,7 @@ class Launch {
   size_t channels() const { return static_cast<size_t>(case_.channels); }
   int groups() const { return arguments_.groups.count; }
 
-  // The CPU's implementation, in double, of every group.
+  // The results of the CPU's implementation in double, for all groups.
   struct Reference {
     std::vector<double> value_sums, gradient_sums, out, dy;
   };
@@ -200,14 +202,15 @@ class Launch {
   BatchNormArguments arguments_;
 };
 
-// Largest deviation over the reference's largest magnitude.
+// Returns the largest deviation, divided by the largest magnitude of the
+// reference.
 template <typename Values>
 double deviation(const Values& values, const std::vector<double>& reference) {
   EXPECT_EQ(values.size(), reference.size());
   double most = 0, scale = 1e-30;
   for (size_t i = 0; i < reference.size(); ++i) {
     const double off = std::abs(static_cast<double>(values[i]) - reference[i]);
-    if (!(off <= most)) most = off;  // a NaN stays
+    if (!(off <= most)) most = off;  // keeps a NaN
     scale = std::max(scale, std::abs(reference[i]));
   }
   return most / scale;
@@ -215,7 +218,7 @@ double deviation(const Values& values, const std::vector<double>& reference) {
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
-      {3, {0, 126, 315}, 3},       // channels that fill no vector
+      {3, {0, 126, 315}, 3},       // channels that do not fill a vector
       {8, {0, 9801}, 8},           // several chunks
       {24, {0, 63, 63, 500}, 40},  // an empty group, a wider gradient
       {20, {0, 1, 700}, 23},       // a gradient that is not aligned
@@ -233,7 +236,7 @@ class BatchNormBody : public ::testing::Test {};
 using Elements = ::testing::Types<double, float, c10::BFloat16, c10::Half>;
 TYPED_TEST_SUITE(BatchNormBody, Elements);
 
-// The error of a result's rounding, and of sums in T's accumulator.
+// The rounding error of a result and of sums in the accumulator of T.
 template <typename T>
 constexpr double kRounding = std::is_same_v<T, double>          ? 1e-13
                              : std::is_same_v<T, float>         ? 1e-6
@@ -242,7 +245,7 @@ constexpr double kRounding = std::is_same_v<T, double>          ? 1e-13
 template <typename T>
 constexpr double kSums = std::is_same_v<T, double> ? 1e-13 : 2e-6;
 
-// Few blocks of many pixels, and many blocks of few.
+// The launch has few blocks of many pixels, or many blocks of few pixels.
 TYPED_TEST(BatchNormBody, EqualsTheCpus) {
   using T = TypeParam;
   for (const int multiprocessors : {1, 40}) {
@@ -334,7 +337,8 @@ TEST(MapGrid, FillsBlocksVectorsAndMultiprocessors) {
   EXPECT_EQ(map_grid(arguments, true).vector, 1);
 }
 
-// Every layer of yolov5s at batch 16, 640 px, on a card of 132 multiprocessors.
+// Tests every layer of yolov5s at batch 16 and 640 px on a card with 132
+// multiprocessors.
 TEST(MapGrid, LeavesNoMultiprocessorOfALargeMapIdle) {
   for (const auto& [channels, side] : std::vector<std::pair<int64_t, int64_t>>{
            {32, 320}, {64, 160}, {128, 80}, {256, 40}, {512, 20}}) {

@@ -1,19 +1,20 @@
-// The memory of a run's communicators on a device, beside the bytes that plans
-// reserve for them, and the time of the first to connect: two ranks on one
-// device.
+// Measures the memory of a run's communicators on a device, to compare it with
+// the bytes that plans reserve, and the time that the first one needs to
+// connect. There are two ranks on one device.
 //
 //   communicator_costs FOLDER [--variant NAME]...
 //
-// Two processes share device 0, and find each other through FOLDER, which must
-// be empty. A line of JSON for each variant, from rank 0, bytes of one rank:
-// those of the world, and those that another group adds whose ranks are in
-// another order, since groups of the same ranks share one communicator.
+// The two processes share device 0 and find each other through FOLDER, which
+// must be empty. Rank 0 prints a line of JSON for each variant, with the bytes
+// of one rank: those of the world's communicator, and those of one more group.
+// The ranks of this group are in another order, because groups with the same
+// order share a communicator.
 //
 //   as it is    the settings of a run
-//   8 blocks    at most 8 of the device for an operation (NCCL_MAX_CTAS)
-//   NVLS        with NVSwitch's sums, if the machine has one
+//   8 blocks    an operation uses at most 8 blocks (NCCL_MAX_CTAS)
+//   NVLS        NVSwitch adds the values, if the machine has one
 //
-// NCCL's stand-in for the tests' device ignores these variables.
+// The replacement for NCCL on the tests' device ignores these variables.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,7 +61,7 @@ class Rank {
   }
 
   void run(const std::string& variant) {
-    api_.free_bytes(0);  // makes the context
+    api_.free_bytes(0);  // creates the context
     using Clock = std::chrono::steady_clock;
     const auto begin = Clock::now();
     int64_t before = taken();
@@ -92,13 +93,13 @@ class Rank {
     line["own_bytes_known"] = api_.use_of(0)->own_bytes.has_value();
     line["world_seconds"] = seconds.count();
     if (rank_ == 0) std::cout << line.dump() << std::endl;
-    host_->barrier();  // together: the end of one is no failure
+    host_->barrier();  // ends both ranks together, so that no rank fails
   }
 
  private:
-  // Bytes of this rank beside LibTorch's segments; where the driver does not
-  // report them by process, half of the total. Both ranks measure at the same
-  // point.
+  // The bytes of this rank in addition to LibTorch's segments. If the driver
+  // does not report bytes by process, this is half of the total. Both ranks
+  // measure at the same point.
   int64_t taken() {
     host_->barrier();
     const std::optional<devices::DeviceUse> use = api_.use_of(0);

@@ -1,5 +1,5 @@
-// The kernels on a GPU against the CPU's implementation: skipped by name where
-// there is no GPU.
+// Compares the kernels on a GPU with the CPU's implementation. The tests are
+// skipped by name if there is no GPU.
 #include "worker/kernels/device_kernels.h"
 
 #include <ATen/Context.h>
@@ -21,7 +21,7 @@
 namespace headroom::cuda {
 namespace {
 
-// A map and its other tensors, in double on the CPU.
+// A map and the tensors that belong to it, in double on the CPU.
 struct Block {
   at::Tensor y, dout, weight, bias;
   kernels::GroupedBatchNorm norm;
@@ -79,7 +79,7 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
     const at::Tensor dout = on_device(block.dout);
     const at::Tensor weight = block.weight.to(at::kCUDA, weights);
     const at::Tensor bias = block.bias.to(at::kCUDA, weights);
-    // The CPU gets the device's values.
+    // The CPU gets the values of the device, which are rounded.
     const at::Tensor y_cpu = y.cpu().to(at::kDouble);
     const at::Tensor dout_cpu = dout.cpu().to(at::kDouble);
     const auto groups = static_cast<int64_t>(block.norm.groups.size());
@@ -96,7 +96,7 @@ TEST_P(DeviceBatchNorm, EqualsTheCpus) {
     kernels.batch_statistics(y, block.groups, 1e-3, {statistics, running});
     EXPECT_LE(deviation(statistics, statistics_cpu), 1e-5);
     EXPECT_LE(deviation(running, running_cpu), 1e-5);
-    // The same derivatives, from the sums.
+    // The statistics that are derived from the sums must be the same.
     const at::Tensor sums = values(), of_sums = values();
     kernels.channel_sums(y, block.groups, sums);
     kernels.statistics_of_sums(sums, block.groups, 1e-3, {of_sums, {}});
@@ -141,12 +141,13 @@ INSTANTIATE_TEST_SUITE_P(Types, DeviceBatchNorm,
                          ::testing::Values(at::kDouble, at::kFloat,
                                            at::kBFloat16, at::kHalf));
 
-// The whole block, with LibTorch's convolution, on the device and on the CPU.
+// Compares a whole block, with LibTorch's convolution, between the device and
+// the CPU.
 TEST(DeviceBlock, EqualsTheCpus) {
   HEADROOM_NEEDS_DEVICE();
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
     const model::BlockCase block{8, 24, 3, 2, 1, 20, 16, {4, 1, 3}, type};
-    // TensorFloat-32 is not under test.
+    // TensorFloat-32 is switched off, because it is not under test.
     at::globalContext().setAllowTF32CuDNN(false);
     model::BlockTensors cpu = model::random_tensors(block, 7);
     model::BlockTensors device = cpu;

@@ -1,4 +1,4 @@
-// Tests that need a GPU: skipped by name elsewhere.
+// Tests that need a GPU; they are skipped by name if there is none.
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
@@ -66,7 +66,8 @@ TEST(CudaDevice, RefusesTheChosenSegment) {
   EXPECT_NO_THROW(bytes_on_device(int64_t{64} << 20));
 }
 
-// A process that the driver lists holds its context and its segments.
+// The driver must list this process, with at least the bytes of its context and
+// its segments.
 TEST(CudaDevice, ReportsTheMemoryOfThisProcess) {
   HEADROOM_NEEDS_DEVICE();
   const at::Tensor tensor = bytes_on_device(int64_t{64} << 20);

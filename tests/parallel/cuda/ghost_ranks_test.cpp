@@ -1,4 +1,5 @@
-// Ghost ranks on the tests' device: values, times, and a whole training step.
+// Tests ghost ranks on the tests' device: values, times, and a whole training
+// step.
 #include "tests/support/ghost_ranks/ghost_ranks.h"
 
 #include <ATen/ops/full.h>
@@ -32,8 +33,8 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Two cards of a machine whose link sums kElements floats in so many seconds,
-// and delays a message hardly at all.
+// Two cards of a machine whose link needs `seconds_of_sum` to sum kElements
+// floats and has almost no latency.
 GhostRanks::Options two_ranks(double seconds_of_sum) {
   GhostRanks::Options options;
   options.size = 2;
@@ -107,7 +108,7 @@ TEST_F(Ghosts, AGatherAndAScatterMoveThisRanksPart) {
   EXPECT_EQ(part.sum().item<float>(), kElements);
 }
 
-// The rest is hidden: the stream that waits had other work until then.
+// Time is hidden while the stream that waits still has other work.
 TEST_F(Ghosts, OnlyTheTimeInWhichTheDeviceIsIdleIsExposed) {
   GhostRanks ghosts(two_ranks(0.2), device);
   const auto world = ghosts.make_world();
@@ -171,8 +172,8 @@ Step step_of(int ranks, const devices::ComputeDevice& device) {
 }
 
 // Counts of matches and losses are those of equal ranks, so a step with ghosts
-// has the loss of the rank alone; its sums are the buckets of yolov5n and the
-// statistics of batch norm.
+// has the same loss as a single rank. Its sums are the buckets of yolov5n and
+// the statistics of batch norm.
 TEST_F(Ghosts, AStepOfManyRanksHasTheLossOfOneAndTheSumsOfItsBuckets) {
   const Step alone = step_of(1, device);
   for (const int ranks : {8, 64}) {

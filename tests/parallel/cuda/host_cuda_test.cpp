@@ -20,7 +20,8 @@ TEST(HostCuda, EveryThreadOfEveryBlockRunsOnce) {
   EXPECT_EQ(ran, std::vector<int>(ran.size(), 1));
 }
 
-// A sum in halves, as in kernels: wrong if a barrier is missed.
+// Each step adds one half of the values to the other half, as kernels do. The
+// result is wrong if a barrier has no effect.
 TEST(HostCuda, BarriersSeparateTheWorkOfThreads) {
   constexpr unsigned kThreads = 256;
   std::vector<int> values(kThreads), sums;

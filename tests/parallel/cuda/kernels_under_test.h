@@ -1,5 +1,5 @@
-// The kernels that a test runs, and where: those of the plugin on a card
-// (test_cuda), or the same text on the CPU (test_cuda_bodies).
+// The kernels that a test runs: those of the plugin on a card (test_cuda), or
+// the same source compiled for the CPU (test_cuda_bodies).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace headroom::cuda {
 struct KernelsUnderTest {
   kernels::DeviceKernels* kernels = nullptr;
   c10::Device device;
-  std::string missing;  // why there are none
+  std::string missing;  // the reason if there are no kernels
 
   at::Tensor there(const at::Tensor& tensor) const {
     return tensor.defined() ? tensor.to(device, tensor.scalar_type(),

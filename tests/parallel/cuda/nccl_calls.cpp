@@ -1,21 +1,21 @@
-// The memory of NCCL's communicators on a card, the cost of a call for the
-// host, and the behaviour of a call in a CUDA graph: plain NCCL and CUDA,
-// without the project's code. Needs a card, which two processes share.
+// Measures plain NCCL and CUDA without the project's code: the memory of NCCL's
+// communicators on a card, the cost of a call for the host, and the behaviour
+// of a call in a CUDA graph. Needs a card, which two processes share.
 //
 //   nccl_calls
 //
-// Lines of JSON:
+// Prints lines of JSON:
 //
 //   bytes      MiB of a rank for the first communicator, and for all that are
-//              split off it, with and without resources that they share, and
-//              with at most 8 blocks
-//   calls      microseconds of the host for an all-reduce of 4 bytes, on a
-//              blocking communicator and on a non-blocking one that is polled
+//              split off it, with and without shared resources, and with at
+//              most 8 blocks
+//   calls      microseconds that the host needs for an all-reduce of 4 bytes,
+//              on a blocking communicator and on a non-blocking, polled one
 //   captured   an all-reduce in a graph: its sums are right, microseconds of a
 //              replay
-//   aborted    one rank replays the graph, the other never does, and the first
-//              aborts its communicator: seconds until its stream is free, and
-//              whether the abort returned before the graph was destroyed
+//   aborted    one rank replays the graph, but the other never does, so the
+//              first aborts its communicator: seconds until its stream is free,
+//              and whether the abort returned before the graph was destroyed
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <sys/socket.h>
@@ -56,7 +56,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// The other rank, at the other end of a socket.
+// The connection to the other rank through a socket.
 class Peer {
  public:
   explicit Peer(int socket) : socket_(socket) {}
@@ -152,8 +152,8 @@ class Rank {
     check(ncclCommDestroy(ranks), "the end");
   }
 
-  // Half of the memory that both ranks use on the card, measured at the same
-  // point.
+  // Half of the memory that both ranks use on the card. Both measure at the
+  // same point.
   double taken_mib() {
     check(cudaDeviceSynchronize(), "the card");
     peer_.meet();
@@ -198,7 +198,7 @@ class Rank {
       const Clock::time_point begin = Clock::now();
       all_reduce(ranks);
       calling += seconds_since(begin);
-      // A full queue would make the host wait.
+      // Empties the queue, because a full one would make the host wait.
       check(cudaStreamSynchronize(stream_), "the stream");
     }
     if (rank_ == 0) {
@@ -215,7 +215,7 @@ class Rank {
   void capture() {
     const ncclComm_t ranks = connect(/*blocks=*/false);
     set_number(1);
-    all_reduce(ranks);  // opens connections that are made lazily
+    all_reduce(ranks);  // opens connections that are made on first use
     check(cudaStreamSynchronize(stream_), "the stream");
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t replayed = nullptr;
@@ -243,7 +243,7 @@ class Rank {
     }
     peer_.meet();
     if (rank_ != 0) {
-      peer_.meet();  // the other has aborted
+      peer_.meet();  // the other rank has aborted
       std::_Exit(0);
     }
     abort_replay(ranks, graph, replayed);
@@ -282,7 +282,7 @@ class Rank {
         returned_before ? "true" : "false", returned ? "true" : "false");
     std::fflush(stdout);
     peer_.meet();
-    std::_Exit(0);  // the thread may never return
+    std::_Exit(0);  // because the thread may never return
   }
 
   const int rank_;

@@ -1,5 +1,5 @@
-// Checks that ranks over NCCL must pass together: throws std::runtime_error
-// where one fails.
+// Checks that all ranks must run together over NCCL. A check that fails throws
+// std::runtime_error.
 #pragma once
 
 #include <ATen/TensorOperators.h>
@@ -33,7 +33,7 @@ inline void check_nccl(collectives::Communicator& ranks,
                                       at::kByte, at::kHalf, at::kBFloat16}) {
       for (const int64_t count : {0, 1, 1000, 100003}) {
         const auto options = at::TensorOptions(type).device(device);
-        // Whole numbers whose sums every type holds.
+        // Whole numbers whose sums are exact in every type.
         const at::Tensor numbers =
             at::arange(count, at::TensorOptions(at::kLong).device(device))
                 .remainder(5)

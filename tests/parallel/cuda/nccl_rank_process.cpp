@@ -1,10 +1,10 @@
-// One rank over NCCL as a process:
+// Runs one rank over NCCL as a process:
 //
 //   nccl_rank_process PLUGIN RANK SIZE FOLDER MODE
 //
-// All on device 0. MODE check runs the checks; in die and hang the last rank
-// misbehaves in the middle. Exits with 0, or prints one line and exits with 7
-// on CommunicationError and 1 on anything else.
+// All ranks use device 0. MODE check runs the checks; in die and hang, the last
+// rank misbehaves in the middle. Exits with 0; on an error, prints one line and
+// exits with 7 for CommunicationError and with 1 for anything else.
 #include <ATen/ops/ones.h>
 #include <signal.h>
 

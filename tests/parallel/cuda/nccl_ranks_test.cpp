@@ -1,6 +1,6 @@
-// The CUDA plugin's communicator on test devices, over the stand-in for NCCL
-// (tests/support/nccl_shim): ranks are threads, on devices 1 and 2. No rank
-// uses the first device: a context there was made by mistake.
+// Tests the CUDA plugin's communicator on test devices with the replacement for
+// NCCL (tests/support/nccl_shim). Ranks are threads on devices 1 and 2. No rank
+// uses the first device, so a context there would be a mistake.
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -53,7 +53,7 @@ class FaultsOf {
 
 class NcclRanks : public ::testing::Test {
  protected:
-  // The error of each of two ranks; empty if there was none.
+  // Returns the error of each of two ranks; empty if there was none.
   std::vector<std::string> run(
       const std::function<void(int rank, Ranks& ranks, c10::Device device)>&
           body) {
@@ -69,7 +69,7 @@ class NcclRanks : public ::testing::Test {
           options.timeout = timeout_;
           const c10::Device device = test_device(options.device);
           c10::impl::getDeviceGuardImpl(device.type())->setDevice(device);
-          // A rank that ends also ends its peers' communicators.
+          // If a rank ends, its peers' communicators are ended too.
           const Ranks host = std::move(hosts[static_cast<size_t>(rank)]);
           Ranks ranks = api.connect_ranks(*host, options)->over(*host);
           ranks->connect();
@@ -122,8 +122,8 @@ TEST_F(NcclRanks, WaitOrdersStreamsAndNotTheHost) {
   }));
 }
 
-// How long the process was without a sign of life at most, in ms, while
-// `is_waiting` was set in `action`; the first 200 ms do not count.
+// The longest time, in ms, during which the process gave no sign of life while
+// `action` had set `is_waiting`. The first 200 ms are not counted.
 int64_t longest_quiet(
     const std::function<void(std::atomic<bool>& is_waiting)>& action) {
   std::atomic<bool> is_waiting{false};
@@ -141,11 +141,12 @@ int64_t longest_quiet(
   return quiet;
 }
 
-// A host that reads behind a collective, or whose device queue is full, waits
-// for its peers: the peers are late, and this rank is not stuck.
+// If the host reads a value after a collective, or the device's queue is full,
+// the host waits for its peers. In this case the peers are late, and this rank
+// is not stuck.
 class NcclLatePeer : public NcclRanks {
  protected:
-  // Rank 1 is late for a sum, behind which both ranks `wait`.
+  // Rank 1 joins a sum late; both ranks call `wait` after the sum.
   void expect_signs_of_life(const std::function<void(at::Tensor&)>& wait,
                             float expected) {
     EXPECT_LT(
@@ -160,7 +161,7 @@ class NcclLatePeer : public NcclRanks {
             EXPECT_EQ(sum.cpu()[0].item<float>(), expected);
           }));
         }),
-        400)  // without a sign 600, and a busy machine delays signs, too
+        400)  // 600 ms without signs; a busy machine delays them
         << "ms without a sign of life";
   }
 };
@@ -178,8 +179,8 @@ TEST_F(NcclLatePeer, AFullQueueBehindItCountsAsAWaitForIt) {
       3002);
 }
 
-// The peer never joins the collective, and the thread that learns of the loss
-// reports it.
+// The peer never joins the collective. A thread that is told about the loss
+// releases the rank.
 TEST_F(NcclRanks, ALostPeerReleasesWaitingRanks) {
   const double taken = seconds_of([&] {
     const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
@@ -221,14 +222,15 @@ TEST_F(NcclRanks, WatchingMakesNoContextOnTheFirstDevice) {
     sum.cpu();
     const Ranks part = ranks->split(0, ranks->rank());
     part->all_reduce(sum);
-    std::this_thread::sleep_for(milliseconds(100));  // some looks
+    // Time for the watch to look several times.
+    std::this_thread::sleep_for(milliseconds(100));
     sum.cpu();
   }));
   EXPECT_TRUE(TestDeviceMemory::of(1).has_context());
   EXPECT_FALSE(TestDeviceMemory::of(0).has_context());
 }
 
-// Connections take memory beside the allocator's.
+// The bytes in addition to tensors; connections need such memory.
 int64_t bytes_beside_tensors(c10::Device device) {
   const TestDeviceMemory& memory = TestDeviceMemory::of(device.index());
   return memory.own_bytes() - memory.live_bytes();
@@ -264,8 +266,8 @@ TEST_F(NcclRanks, UnusedGroupsAreNotConnected) {
   }));
 }
 
-// Rank 1 first uses the two groups after rank 0 has, and each group waits only
-// for its own ranks.
+// Rank 1 uses the two groups later than rank 0, and each group waits only for
+// its own ranks.
 TEST_F(NcclRanks, GroupsConnectInTheOrderOfTheirUse) {
   expect_calm(run([](int rank, Ranks& ranks, c10::Device device) {
     const Ranks first = ranks->split(0, -rank);
@@ -290,7 +292,7 @@ TEST_F(NcclRanks, AnOlderLibraryIsRefused) {
   }
 }
 
-// A full device is reported with a remedy, and is no lost peer.
+// A full device is reported as such, with a remedy, and not as a lost peer.
 TEST_F(NcclRanks, AFullDeviceIsRefusedAsOne) {
   timeout_ = milliseconds(700);
   for (const char* when : {"call=CommInitRankScalable,rank=1,kind=full",
@@ -305,8 +307,8 @@ TEST_F(NcclRanks, AFullDeviceIsRefusedAsOne) {
   }
 }
 
-// The thread that handles a lost peer has no exception in flight any more, and
-// must not wait for that peer's operations.
+// The exception of a lost peer has already been caught when the thread handles
+// it. Ending the communicator must not wait for the peer's operations then.
 TEST_F(NcclRanks, EndingAfterAFailureDoesNotWait) {
   std::atomic<bool> has_ended{false};
   const auto ends = run([&](int rank, Ranks& ranks, c10::Device device) {
@@ -410,7 +412,7 @@ TEST_F(NcclRanks, AResultThatFailedOnTheDeviceIsNotUsedForTheVoteOnTheHost) {
     const FaultsOf faults("call=AllReduce,rank=0,kind=hang");
     const at::Tensor sum = ones_on(device);
     device_host->all_reduce(sum);
-    sum.cpu();  // ends with the abort
+    sum.cpu();  // returns when the sum is aborted
     device_host->all_reduce(at::zeros({1}, at::kLong));
     ADD_FAILURE() << "voted with " << sum.cpu()[0];
   });
@@ -418,7 +420,7 @@ TEST_F(NcclRanks, AResultThatFailedOnTheDeviceIsNotUsedForTheVoteOnTheHost) {
   EXPECT_THAT(ends[1], HasSubstr("communication: "));
 }
 
-// The host's time for a collective's call, which NCCL answers from another
+// The host's time for the call of a collective, which NCCL executes in another
 // thread.
 TEST_F(NcclRanks, ACallTakesTheHostMicroseconds) {
   expect_calm(run([](int rank, Ranks& ranks, c10::Device device) {

@@ -1,5 +1,6 @@
-// Ranks over NCCL: skipped by name where there is no GPU. Two processes share
-// one; NCCL treats them as two hosts (NCCL_HOSTID). Correctness only.
+// Ranks over NCCL; the tests are skipped by name if there is no GPU. Two
+// processes share one GPU, and NCCL treats them as two hosts (NCCL_HOSTID).
+// Only correctness is tested.
 #include <ATen/ops/ones.h>
 #include <signal.h>
 #include <spawn.h>
@@ -44,13 +45,14 @@ TEST(Nccl, ADeviceThatIsNotThereIsRefused) {
   EXPECT_THROW(plugin().api->connect_ranks(*host, options), Error);
 }
 
-// Beside the test, on any machine.
+// The program is in the folder of this test, on any machine.
 std::string rank_process() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() /
          "nccl_rank_process";
 }
 
-// Exit codes of two ranks on device 0; -SIGNAL if a signal ended one.
+// The exit codes of two ranks on device 0, or -SIGNAL for a rank that a signal
+// ended.
 std::vector<int> run_two(const std::string& mode, std::chrono::seconds limit) {
   std::string folder = testing::TempDir() + "nccl-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) return {};
@@ -78,7 +80,7 @@ std::vector<int> run_two(const std::string& mode, std::chrono::seconds limit) {
   std::vector<int> codes;
   const auto deadline = std::chrono::steady_clock::now() + limit;
   for (const pid_t process : processes) {
-    // The hanging rank is the last: its peer has ended by now.
+    // If a rank hangs, it is the last one; its peer has ended by this time.
     const bool hangs = mode == "hang" && process == processes.back();
     int status = 0;
     while (waitpid(process, &status, WNOHANG) == 0) {

@@ -8,7 +8,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// An operation whose progress the test decides.
+// The progress of an operation, which the test sets.
 struct Progress {
   bool begun = false;
   bool ended = false;
@@ -24,7 +24,7 @@ TEST(OperationWatch, TimeStartsWhenTheDeviceReachesIt) {
   OperationWatch watch(seconds(2));
   Progress sum;
   watch.add(operation("sum", sum));
-  // Queued behind an hour of computation.
+  // After an hour in the queue the operation is not overdue: it has not begun.
   EXPECT_EQ(watch.overdue(start), std::nullopt);
   EXPECT_EQ(watch.overdue(start + seconds(3600)), std::nullopt);
   sum.begun = true;

@@ -1,4 +1,4 @@
-// Samples of every kind that augmentation makes, as the CPU renders them and
+// Samples of every kind that augmentation makes: rendered by the CPU, and
 // packed for a device.
 #pragma once
 
@@ -19,9 +19,8 @@
 
 namespace headroom::cuda {
 
-// The images have several shapes: some fill the network's image, some are
-// padded, and some have to be resized by the letterbox; with an object to
-// paste.
+// Images of several shapes: some fill the network's image, some are padded, and
+// some must be resized by the letterbox. Each has an object to paste.
 class ShapedImages : public MadeImages {
  public:
   // `type` is that of pixels, CV_8UC(n) or CV_16UC(n).
@@ -56,7 +55,7 @@ class ShapedImages : public MadeImages {
     }
     cv::merge(bands, image.pixels);
     if (CV_MAT_DEPTH(type_) == CV_16U) {
-      image.pixels.convertTo(image.pixels, CV_16U, 256, 37);  // of both bytes
+      image.pixels.convertTo(image.pixels, CV_16U, 256, 37);  // uses both bytes
     }
     image.labels = labels_;
     image.outlines = {ends_, 0, points_.data()};
@@ -100,7 +99,7 @@ struct PackedBatch {
                      one.depth() == CV_16U ? at::kUInt16 : at::kByte);
   }
 
-  // The indexes of images that differ from the expected ones, on the CPU.
+  // The indexes of the images on the CPU that differ from the expected ones.
   std::vector<size_t> different(const at::Tensor& images) const {
     std::vector<size_t> result;
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -113,7 +112,7 @@ struct PackedBatch {
   }
 };
 
-// All augmentations of the device, switched on.
+// Hyper-parameters that switch on all augmentations of the device.
 inline configs::Hyperparameters all_of_augmentation() {
   configs::Hyperparameters hyp;
   hyp.degrees = 10;

@@ -1,4 +1,4 @@
-// The built plugin, for tests: its file, and the DeviceApi that it gives.
+// The built plugin for tests: its file, and its DeviceApi.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,22 +10,22 @@
 
 namespace headroom::cuda {
 
-// Beside the test if both were copied to another machine, else in the build
-// folder; "" if this build has no plugin.
+// The plugin is beside the test if both were copied to another machine, else in
+// the build folder. Returns "" if this build has no plugin.
 inline std::string find_plugin() {
   const std::string beside = devices::device_plugin_path();
   return std::filesystem::exists(beside) ? beside : HEADROOM_CUDA_PLUGIN;
 }
 inline const std::string kPluginFile = find_plugin();
 
-// Loaded once per process: before LibTorch is used.
+// Loads the plugin once per process. Call it before LibTorch is used.
 inline const devices::DevicePlugin& plugin() {
   static const devices::DevicePlugin loaded =
       devices::load_device_plugin(kPluginFile);
   return loaded;
 }
 
-// Why there is no plugin, or no device; "" if there is one.
+// Returns the reason if there is no plugin or no device; "" if both exist.
 inline std::string missing_plugin() {
   if (kPluginFile.empty()) {
     return "this build has no CUDA plugin: no nvcc, NCCL or LibTorch with CUDA "
@@ -42,7 +42,7 @@ inline std::string missing_device() {
 
 }  // namespace headroom::cuda
 
-// Skip a test by name.
+// These macros skip a test by name.
 #define HEADROOM_NEEDS_PLUGIN_FILE()         \
   if (::headroom::cuda::kPluginFile.empty()) \
   GTEST_SKIP() << "this build has no CUDA plugin"

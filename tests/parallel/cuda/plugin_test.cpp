@@ -33,13 +33,13 @@ std::string output_of(const std::string& command) {
 TEST(CudaPlugin, NeedsTheLibrariesThatRegisterCuda) {
   HEADROOM_NEEDS_PLUGIN_FILE();
   const std::string dynamic = output_of("readelf -W -d '" + kPluginFile + "'");
-  // If a linker's --as-needed dropped it, the plugin would load, but have no
-  // kernels.
+  // If a linker's --as-needed dropped this library, the plugin would load, but
+  // without kernels.
   EXPECT_NE(dynamic.find("[libtorch_cuda.so]"), std::string::npos) << dynamic;
   EXPECT_NE(dynamic.find("[libc10_cuda.so]"), std::string::npos) << dynamic;
   EXPECT_NE(dynamic.find("[libcudart.so.13]"), std::string::npos) << dynamic;
   EXPECT_NE(dynamic.find("[libnccl.so.2]"), std::string::npos) << dynamic;
-  // Libraries that only other parts of the project need must be absent.
+  // Libraries that only other parts of the project need must not be listed.
   EXPECT_EQ(dynamic.find("[libmpi"), std::string::npos) << dynamic;
 }
 
@@ -60,8 +60,8 @@ TEST(CudaPlugin, ExportsItsFactoryAlone) {
   EXPECT_EQ(exported, std::set<std::string>{devices::kDeviceApiFactory});
 }
 
-// The GPUs that the file has code for, read from the entries of its fat
-// binaries, so that no tool is needed. Each fat binary is a header and a run of
+// The GPUs for which the file has code, read from the entries of its fat
+// binaries, so that no tool is needed. Each fat binary is a header followed by
 // entries; kind 2 is machine code, kind 1 is PTX.
 std::set<std::pair<int, uint32_t>> device_code(const std::string& bytes) {
   const auto number = [&](size_t at, auto value) {
@@ -102,8 +102,8 @@ TEST(CudaPlugin, LoadsWithoutADevice) {
   EXPECT_GE(plugin().api->device_count(), 0);
   EXPECT_EQ(plugin().reason, "");
   const int beyond = plugin().api->device_count();
-  // The error's type is the program's own, although it crosses the library's
-  // border.
+  // The error has the program's own type, although it is thrown by another
+  // library.
   EXPECT_THROW(plugin().api->describe(beyond), Error);
   EXPECT_THROW(plugin().api->memory(beyond), Error);
   EXPECT_THROW(plugin().api->describe(-1), Error);

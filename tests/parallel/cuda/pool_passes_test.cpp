@@ -1,5 +1,5 @@
-// The kernels of max pooling against LibTorch's for the CPU: the chosen cells,
-// with ties, NaN and infinities, and the distribution of gradients.
+// Compares the kernels of max pooling with LibTorch's for the CPU: the chosen
+// cells, with ties, NaN and infinities, and the distribution of gradients.
 
 #include <ATen/Context.h>
 #include <ATen/ops/arange.h>
@@ -29,15 +29,15 @@ struct Case {
 
 std::vector<Case> cases() {
   return {
-      {2, 16, 20, 20, 5, 2},   // SPPF's
-      {1, 3, 7, 9, 3, 1},      // channels that fill no vector
+      {2, 16, 20, 20, 5, 2},   // as in SPPF
+      {1, 3, 7, 9, 3, 1},      // channels that do not fill a vector
       {2, 8, 13, 6, 9, 4},     // windows wider than the map
       {1, 24, 15, 31, 13, 6},  // three threads over the channels
       {1, 320, 2, 3, 5, 2},    // several blocks over the channels
       {1, 40, 1, 1, 5, 2},     // one cell
-      {3, 16, 12, 7, 5, 0},    // rows of which some are another rank's
-      {1, 8, 9, 4, 5, 1},      // as near an edge
-      {1, 8, 17, 18, 15, 7},   // the widest
+      {3, 16, 12, 7, 5, 0},    // some rows belong to another rank
+      {1, 8, 9, 4, 5, 1},      // some rows belong to another rank, near an edge
+      {1, 8, 17, 18, 15, 7},   // the widest window
       {1, 8, 3, 5, 1, 0},      // a copy
       {0, 8, 4, 4, 5, 2},      // no sample
   };
@@ -53,22 +53,22 @@ at::Tensor channels_last(const at::Tensor& map) {
   return map.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-// Maps in which a choice is hard, beside one in which it is not.
+// A map without equal values, and maps in which the maximum is hard to choose.
 std::vector<at::Tensor> maps(const Case& test) {
   const std::vector<int64_t> sizes = {test.samples, test.channels, test.rows,
                                       test.width};
   const double infinity = std::numeric_limits<double>::infinity();
   const at::Tensor few = at::randint(0, 3, sizes, at::kDouble);
   return {at::randn(sizes, at::kDouble), few,
-          // NaN and infinities of both signs.
+          // These maps have NaN and infinities of both signs.
           at::where(few.eq(0), std::numeric_limits<double>::quiet_NaN(),
                     at::where(few.eq(1), -infinity, few)),
           at::where(few.eq(0), infinity, few),
           at::full(sizes, -infinity, at::kDouble)};
 }
 
-// The number of each chosen cell within its window, from its position in the
-// map.
+// Converts the position of each chosen cell in the map to its number within its
+// window.
 at::Tensor numbers_of(const at::Tensor& indices, const Case& test) {
   const at::Tensor row = at::arange(indices.size(2)).view({-1, 1});
   const at::Tensor column = at::arange(test.width);
@@ -94,7 +94,7 @@ TEST_P(DeviceMaxPool, ChooseLibTorchsCells) {
     SCOPED_TRACE(text(test));
     for (const at::Tensor& map : maps(test)) {
       const at::Tensor x = channels_last(map.to(GetParam()));
-      // Every value is exact in double, so the choices are the same.
+      // Double represents every value exactly, so the choices are the same.
       const auto [expected, indices] = at::max_pool2d_with_indices(
           x.to(at::kDouble).contiguous(), {test.window, test.window}, {1, 1},
           {test.rows_beyond, test.window / 2});
@@ -115,9 +115,9 @@ TEST_P(DeviceMaxPool, ChooseLibTorchsCells) {
   }
 }
 
-// Gradients are whole numbers, so that every order of addition gives the same
-// sum, and a difference to double is one rounding. They are part of a wider
-// map: once at an aligned offset, once not.
+// Gradients are whole numbers, so every order of addition gives the same sum,
+// and the difference to double is a single rounding. They are a slice of a map
+// with more channels, once at an aligned offset and once not.
 TEST_P(DeviceMaxPool, GiveGradientsToTheChosen) {
   HEADROOM_NEEDS_KERNELS();
   at::manual_seed(4);

@@ -1,4 +1,4 @@
-// The rendering kernel: byte for byte equal to the CPU's own loops.
+// The rendering kernel gives the same bytes as the CPU's own loops.
 #include <opencv2/core.hpp>
 
 #include "parallel/base/check.h"
@@ -63,8 +63,8 @@ INSTANTIATE_TEST_SUITE_P(Types, DeviceRender,
                                            CV_16UC3, CV_16UC1, CV_16UC(5)),
                          name_of_type);
 
-// Extreme warps: nothing of the picture is visible, or one point of it
-// everywhere, or positions beyond the range of int.
+// Extreme warps: nothing of the picture is visible, a single point of it fills
+// the image, or positions exceed the range of int.
 TEST(DeviceRenders, WarpsThatShowNothing) {
   HEADROOM_NEEDS_KERNELS();
   PackedBatch batch;
@@ -73,7 +73,7 @@ TEST(DeviceRenders, WarpsThatShowNothing) {
   flat.matrix(0, 0) = flat.matrix(1, 1) = 0;
   beyond.matrix(0, 2) = -1e300;
   small.matrix(0, 0) = small.matrix(1, 1) = 1e-9;
-  edge.matrix(2, 0) = 1. / 16;  // a column of it is at infinity
+  edge.matrix(2, 0) = 1. / 16;  // one column is at infinity
   edge.matrix(2, 2) = -1;
   for (const augment::Warp& warp : {away, flat, beyond, small, edge}) {
     augment::SampleRecipe recipe = augment::recipe_of(test_picture(40, 50, 1));
@@ -90,7 +90,7 @@ TEST(DeviceRenders, FinishedPixels) {
   expect_same(batch);
 }
 
-// Every colour, at factors that wrap hues and saturate.
+// Renders every colour, with factors that wrap hues and saturate.
 TEST(DeviceRenders, AllColours) {
   HEADROOM_NEEDS_KERNELS();
   for (const augment::HsvGains& gains :
@@ -105,8 +105,8 @@ TEST(DeviceRenders, AllColours) {
   }
 }
 
-// Only the rows that the warp reaches are packed: at a scale of two a quarter
-// of the bytes.
+// Only those rows are packed that the warp reads: at a scale of two, this is a
+// quarter of the bytes.
 TEST(SamplePacking, PacksOnlyTheRowsThatTheWarpReaches) {
   augment::SampleRecipe recipe = augment::recipe_of(test_picture(200, 200, 1));
   const int64_t whole = augment::SamplePacking(recipe).bytes();
@@ -123,7 +123,7 @@ TEST(SamplePacking, LeavesUnsupportedAugmentationsToTheCpu) {
   recipe.changes.gray = true;
   EXPECT_FALSE(augment::can_be_packed(recipe));
   EXPECT_THROW(augment::SamplePacking{recipe}, CheckFailure);
-  recipe.has_colours = false;  // bands are unchanged
+  recipe.has_colours = false;  // bands of other kinds stay unchanged
   EXPECT_TRUE(augment::can_be_packed(recipe));
   for (const augment::PixelChanges& changes :
        {augment::PixelChanges{3, 0, false, 0},

@@ -13,7 +13,7 @@
 namespace headroom::cuda {
 namespace {
 
-// Each rank's refusal; "" where it continues.
+// The refusal of each rank; "" if the rank continues.
 std::vector<std::string> answers(const std::vector<std::string>& uuids) {
   std::vector<std::string> said(uuids.size());
   run_ranks(static_cast<int>(uuids.size()),
@@ -39,7 +39,7 @@ TEST(SharedDevices, EveryRankRefusesTheSamePair) {
             (std::vector<std::string>{refusal, refusal, refusal}));
 }
 
-// Ranks send no further requests to each other.
+// Each rank sends its own name once, and no further requests.
 TEST(SharedDevices, ARankSendsItsOwnNameOnce) {
   run_ranks(16, [](int rank, collectives::Communicator& world) {
     collectives::CountingCommunicator counting(world.split(0, rank));

@@ -1,4 +1,4 @@
-// The end of a step on a device against worker/optim: gradient norm and
+// Compares the end of a step on a device with worker/optim: gradient norm and
 // decision, SGD, Adam and AdamW with the EMA, and the running statistics.
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
@@ -31,7 +31,7 @@ using kernels::CommitOutcome;
 using kernels::FlatBuffers;
 
 constexpr int64_t kSize = 21000;
-// Between them are values that are only averaged: frozen layers, padding.
+// The values between these ranges (frozen layers, padding) are only averaged.
 const std::vector<kernels::FlatBufferRange> kRanges = {
     {0, 5000, 1}, {5000, 40, 0}, {6000, 4096, 2}, {11000, 9000, 1}};
 const optim::AllGroupSettings kGroups = {{{0.1, 0}, {0.01, 5e-4}, {0.02, 0}}};
@@ -68,7 +68,7 @@ FlatBuffers on_device(const FlatBuffers& of) {
           to.kernels->make_pieces(to.device, kRanges, kSize)};
 }
 
-// Largest differences of each buffer that a step changes.
+// Expects small differences in each buffer that a step changes.
 void expect_close(const FlatBuffers& found, const FlatBuffers& expected,
                   double tolerance) {
   const auto expect = [&](const char* name, at::Tensor FlatBuffers::*buffer,
@@ -84,7 +84,7 @@ void expect_close(const FlatBuffers& found, const FlatBuffers& expected,
   expect("accumulated", &FlatBuffers::accumulated, tolerance);
   expect("first moment", &FlatBuffers::first, tolerance);
   expect("second moment", &FlatBuffers::second, tolerance);
-  // LibTorch's lerp may fuse a product and a sum.
+  // LibTorch's lerp may fuse a multiplication and an addition.
   expect("average", &FlatBuffers::average, std::max(tolerance, 1e-6));
 }
 
@@ -95,7 +95,7 @@ at::Tensor bytes_there(const Value& value) {
   return under_test().there(bytes);
 }
 
-// The numbers of a step, and what it is about to find out.
+// The numbers that the end of a step needs, and its outcome.
 struct End {
   CommitNumbers numbers;
   CommitOutcome outcome;
@@ -152,7 +152,8 @@ TEST_P(DeviceStepEnd, EqualsTheCpus) {
   const auto [rule, type] = GetParam();
   const FlatBuffers cpu = random_buffers(type, rule);
   const FlatBuffers device = on_device(cpu);
-  // A scaled loss multiplies the gradients; the kernels divide them again.
+  // A scaled loss multiplies the gradients; the kernels must divide them by the
+  // scale.
   device.gradients.mul_(1024);
   for (int64_t update = 1; update <= 3; ++update) {
     const double norm =
@@ -187,8 +188,8 @@ TEST(DeviceStepEnds, BetweenOptimizerStepsGradientsAreAdded) {
   expect_close(device, cpu, 0);
 }
 
-// With a gradient or an item that is no number, or a veto of the host, the
-// outcome reports it, and nothing is changed.
+// If a gradient or an item is not finite, or the host vetoes the step, the
+// outcome reports this and nothing changes.
 TEST(DeviceStepEnds, ARejectedStepChangesNothing) {
   HEADROOM_NEEDS_KERNELS();
   const double bad = std::numeric_limits<double>::quiet_NaN();
@@ -204,7 +205,7 @@ TEST(DeviceStepEnds, ARejectedStepChangesNothing) {
       if (why == "item") end.items[1] = bad;
       end.numbers.may_commit = why != "veto";
       end.numbers.ends_step = ends;
-      end.outcome.commits = ends ? -1 : 1;  // of an earlier step
+      end.outcome.commits = ends ? -1 : 1;  // the value of an earlier step
       const FlatBuffers device = on_device(cpu);
       end.run(device);
       EXPECT_EQ(end.outcome.commits, ends ? 0 : 1);
@@ -216,7 +217,7 @@ TEST(DeviceStepEnds, ARejectedStepChangesNothing) {
 
 TEST(DeviceStepEnds, RunningStatisticsMoveIfTheStepCounts) {
   HEADROOM_NEEDS_KERNELS();
-  constexpr int64_t kCount = 300;  // more than a block
+  constexpr int64_t kCount = 300;  // more than one block
   at::manual_seed(4);
   const at::Tensor before = at::rand({kCount}), average = at::rand({kCount}),
                    sums = at::rand({2 * kCount}, at::kDouble),

@@ -26,7 +26,7 @@ TEST(BucketsTest, AreCarvedFromTheEnd) {
   EXPECT_EQ(carve_buckets(slots, 816, 4, 4 * 300),
             (std::vector<Bucket>{
                 {4, 5, 496, 320}, {2, 4, 176, 320}, {0, 2, 0, 176}}));
-  // Even the stem is no larger than a bucket should be.
+  // No bucket is larger than requested, not even that of the stem.
   EXPECT_EQ(carve_buckets(slots, 816, 4, 4 * 100),
             (std::vector<Bucket>{{4, 5, 496, 320},
                                  {3, 4, 336, 160},
@@ -44,7 +44,7 @@ TEST(BucketsTest, AllOfASmallModelIsOneBucket) {
 }
 
 TEST(BucketsTest, TheStemTravelsInASmallLastOne) {
-  // 2 MiB layers behind a stem of 8 KiB.
+  // Five layers of 2 MiB come after a stem of 8 KiB.
   const auto slots =
       slots_of({2000, 48, 500000, 500000, 500000, 500000, 500000});
   const auto buckets = carve_buckets(slots, end_of(slots), 4, 4 << 20);
@@ -53,7 +53,8 @@ TEST(BucketsTest, TheStemTravelsInASmallLastOne) {
   EXPECT_LE(buckets.back().size * 4, 64 << 10);
 }
 
-// For any sizes: the buckets tile the flat buffer and the slots, backwards.
+// For any sizes, the buckets cover the flat buffer and the slots without gap or
+// overlap, from the back.
 TEST(BucketsTest, TileTheFlatBuffer) {
   uint64_t state = 1;
   const auto draw = [&state](int64_t limit) {

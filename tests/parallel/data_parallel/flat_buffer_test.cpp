@@ -127,8 +127,9 @@ TEST_P(FlatBufferTest, BackwardAddsIntoTheGradients) {
   EXPECT_EQ(flat_buffer.gradients().abs().sum().item<double>(), 0);
 }
 
-// A view would share its version counter with all other entries, and backward
-// would refuse a weight that it saved because another one has moved.
+// If an entry were a view, it would share its version counter with all other
+// entries. Backward would then refuse a weight that it saved, because another
+// weight was changed.
 TEST_P(FlatBufferTest, ChangingOneEntryDoesNotInvalidateAnother) {
   FlatBuffer flat_buffer(entries(), options(true));
   const at::Tensor input = at::ones({5}, GetParam());

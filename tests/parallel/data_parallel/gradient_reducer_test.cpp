@@ -62,7 +62,7 @@ struct Network {
                   std::function<void()> between = nullptr) const;
 };
 
-// The identity, with a callback when backward reaches it.
+// The identity; calls a function when backward reaches it.
 struct Probe : torch::autograd::Function<Probe> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, std::function<void()>* call) {
@@ -80,7 +80,7 @@ struct Probe : torch::autograd::Function<Probe> {
 
 at::Tensor Network::loss(const at::Tensor& input, int where,
                          std::function<void()> between) const {
-  // Lives until the loss is freed: backward needs it.
+  // The function must exist until the loss is freed, because backward needs it.
   static thread_local std::function<void()> call;
   call = std::move(between);
   at::Tensor x = input;
@@ -97,7 +97,7 @@ at::Tensor input_of(int rank, int micro_batch = 0) {
       .view({8, kWidth});
 }
 
-// The result of a plain all-reduce of every gradient after backward.
+// The result if every gradient is summed by a plain all-reduce after backward.
 at::Tensor plain_sum(collectives::Communicator& ranks, int micro_batches) {
   Network network;
   for (int i = 0; i < micro_batches; ++i) {
@@ -136,7 +136,7 @@ TEST_P(GradientReducerTest, EqualsAPlainSumOfAllGradients) {
         if (ranks.size() == 2) {
           EXPECT_TRUE(at::equal(network.flat_buffer->gradients(), expected));
         } else {
-          // Ring chunks of other ranges sum in another order.
+          // Chunks with other limits are summed in another order.
           EXPECT_TRUE(at::allclose(network.flat_buffer->gradients(), expected,
                                    1e-13, 1e-13));
         }
@@ -201,7 +201,7 @@ TEST_P(GradientReducerTest, FrozenParametersBlockNothing) {
   });
 }
 
-// A parameter that does not affect this rank's samples, and a rank without
+// One parameter does not affect this rank's samples, and one rank has no
 // samples.
 TEST_P(GradientReducerTest, MissingGradientsCountAsZeros) {
   run(3, [](collectives::Communicator& ranks) {
@@ -257,7 +257,8 @@ TEST_P(GradientReducerTest, AFailedStepIsDropped) {
                     [] { throw std::runtime_error("out of something"); })
               .backward(),
           std::runtime_error);
-      ranks.barrier();  // waits for started operations, here on every rank
+      // Waits until started operations have ended on every rank.
+      ranks.barrier();
       reducer.abandon();
       EXPECT_EQ(reducer.num_started(), 0);
 

@@ -31,7 +31,7 @@ const std::vector<Row>& table() {
       {{{kBad, false, 0}, {kBad, false, 1}}, {kBad, false, 0}},
       {{{kOk, false, 0}, {kBad, false, 1}, {kBad, false, 2}}, {kBad, false, 1}},
       {{{kBad, true, 2147483647}, {kOk, true, 7}}, {kBad, true, 2147483647}},
-      // One that saves and leaves, one for whom a checkpoint is due.
+      // One rank saves and leaves; for the other, a checkpoint is due.
       {{{kOk, false, 0, false, false, true}, {kOk, false, 1}},
        {kOk, false, -1, false, false, true}},
       {{{kOk, false, 0, false, false, true}, {kOk, false, 1, false, true}},

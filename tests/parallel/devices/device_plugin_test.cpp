@@ -15,7 +15,8 @@ TEST(DevicePlugin, IsLocatedBesideTheProgram) {
   EXPECT_THAT(device_plugin_path(), EndsWith("/tests/libheadroom_cuda.so"));
 }
 
-// Otherwise device 0 would be the fastest card, and not nvidia-smi's first.
+// By default, CUDA would number the fastest card 0, and not the first card of
+// nvidia-smi.
 TEST(DevicePlugin, CudaNumbersCardsAsNvidiaSmiDoes) {
   unsetenv("CUDA_DEVICE_ORDER");
   load_device_plugin("/nowhere/libheadroom_cuda.so");
@@ -37,7 +38,7 @@ TEST(DevicePlugin, ReportsWhyAFileCannotBeLoaded) {
   const DevicePlugin text = load_device_plugin(__FILE__);
   EXPECT_EQ(text.api, nullptr);
   EXPECT_THAT(text.reason, HasSubstr(__FILE__));
-  // The C++ library has no factory.
+  // The C++ library does not have the factory function.
   const DevicePlugin other = load_device_plugin(HEADROOM_OTHER_LIBRARY);
   EXPECT_EQ(other.api, nullptr);
   EXPECT_THAT(other.reason, HasSubstr(kDeviceApiFactory));

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder like /sys for a test, with these files.
+// Makes a folder like /sys with these files.
 fs::path made_sys(
     const std::string& name,
     const std::vector<std::pair<std::string, std::string>>& files) {

@@ -1,10 +1,11 @@
 // A driver's library of two cards, for tests:
 //   0  80 GiB, 1 GiB reserved, 20 GiB in use: 12 by process 4001, 7 by 4002
 //   1  24 GiB, older: no reserved bytes, 1 GiB in use, processes' bytes unknown
-// Index 1 of three has fallen off the bus, so that CUDA's numbers are 0 and 1;
-// of the first card a part of 10 GiB can be named by its UUID. fake_nvml_broken
-// cannot start. FAKE_NVML_MODE is the compute mode of the first card; where
-// FAKE_NVML_MIG is set, it is divided.
+// Three cards are listed, but that with index 1 has fallen off the bus, so
+// CUDA's numbers of the others are 0 and 1. A part of 10 GiB of the first card
+// can be named by its UUID. fake_nvml_broken cannot start. FAKE_NVML_MODE sets
+// the compute mode of the first card; if FAKE_NVML_MIG is set, the first card
+// is divided.
 #include <cstdlib>
 #include <cstring>
 
@@ -85,7 +86,7 @@ int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
 int nvmlDeviceGetName(void* device, char* text, unsigned size) {
   return copy(text, size, static_cast<Card*>(device)->name);
 }
-// The older card does not report it.
+// The older card does not report its compute capability.
 int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
   if (device != &cards[0]) return kNotSupported;
   *major = 9;
@@ -93,7 +94,8 @@ int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
   return 0;
 }
 int nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
-  if (device == &cards[3]) return kNotSupported;  // only the whole card has it
+  // Only the whole card has an address.
+  if (device == &cards[3]) return kNotSupported;
   info->domain = 0;
   info->bus = device == &cards[0] ? 0x3b : 0xaf;
   info->device = 0;
@@ -140,7 +142,7 @@ int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
 int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* size,
                                             ProcessInfo* infos) {
   if (device == &cards[0]) {
-    // More entries than a caller expects at first.
+    // The list is longer than a caller expects at first.
     if (*size < 40) return kInsufficientSize;
     infos[0] = {4001, 12 * kGiB, 0, 0};
     infos[1] = {4002, 7 * kGiB, 0, 0};

@@ -42,7 +42,7 @@ TEST(Nvml, ReadsCardsAndTheirProcesses) {
   const Nvml nvml = fake();
   EXPECT_EQ(nvml.reason(), "");
   const std::vector<Card> cards = nvml.cards();
-  ASSERT_EQ(cards.size(), 2u);  // the third does not report it
+  ASSERT_EQ(cards.size(), 2u);  // one of the three listed cards gives no data
   EXPECT_EQ(cards[0].index, 0);
   EXPECT_EQ(cards[0].name, "Fake H80");
   EXPECT_EQ(cards[0].uuid, "GPU-00000000-0000-0000-0000-000000000000");
@@ -93,7 +93,7 @@ TEST(Nvml, ReportsTheBusAddressOfACard) {
   EXPECT_EQ(part.bus_address, "0000:3b:00.0") << "the whole card's";
 }
 
-// CUDA shows a process the first part of a divided card, and no whole card.
+// If a card is divided, CUDA shows a process its first part, and no whole card.
 TEST(Nvml, OfADividedCardOnePartIsShown) {
   setenv("FAKE_NVML_MIG", "1", 1);
   for (const Nvml& nvml : {fake(), fake_showing("1,0"), fake_showing("0")}) {
@@ -129,15 +129,16 @@ TEST(CardUse, ACardInExclusiveUseByOthersIsReported) {
 TEST(CardUse, ProcessesOutsideTheRunAreOthers) {
   const Card card = fake().cards()[0];
   EXPECT_EQ(bytes_of_others(card, {}, 0), 20 * kGiB);
-  // 1 GiB in use belongs to no process: graphics, or a crashed one.
+  // Another 1 GiB belongs to no process: it is used by graphics or by a crashed
+  // process.
   EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{4001}, 0), 8 * kGiB);
   EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{4001, 4002}, 99), kGiB);
-  // Another process namespace: no process matches, so our own bytes are
-  // subtracted.
+  // If the process is in another process namespace, no listed process matches,
+  // so our own bytes are subtracted.
   EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{17}, 5 * kGiB),
             15 * kGiB);
   EXPECT_EQ(bytes_of_others(card, std::vector<int64_t>{17}, 25 * kGiB), 0);
-  // Our process, but the driver does not report its bytes.
+  // The driver lists our process, but does not report its bytes.
   const Card older = fake().cards()[1];
   EXPECT_EQ(bytes_of_others(older, std::vector<int64_t>{4003}, kGiB / 2),
             kGiB / 2);
@@ -188,7 +189,7 @@ TEST(VisibleCards, HaveCudasNumbersAndNotTheDrivers) {
 TEST(VisibleCards, AreNamedByUuidOrItsBeginning) {
   EXPECT_EQ(names_shown("GPU-22222222-2222-2222-2222-222222222222,GPU-0"),
             Names({"Fake A24", "Fake H80"}));
-  EXPECT_EQ(names_shown("GPU-"), Names());  // which of the two?
+  EXPECT_EQ(names_shown("GPU-"), Names());  // two cards match
   EXPECT_EQ(names_shown("GPU-7"), Names());
 }
 

@@ -1,4 +1,4 @@
-// The executor over local ranks against one undivided graph, in float64.
+// Compares the executor with local ranks to one undivided graph, in float64.
 #include "parallel/pipeline/executor.h"
 
 #include <ATen/core/grad_mode.h>
@@ -23,8 +23,8 @@ namespace {
 
 using Kind = Instruction::Kind;
 
-// A small graph of YOLOv5's shape: skips over one and over two cuts, one map
-// for two later stages.
+// A small graph with YOLOv5's structure: skips cross one cut or two cuts, and
+// one map is read by two later stages.
 RandomPipeline neck(std::vector<int64_t> stage_begins,
                     int64_t num_micro_batches,
                     PipelineSchedule kind = PipelineSchedule::k1F1B) {
@@ -49,7 +49,7 @@ void expect_gradients(const ToyStage& stage,
   }
 }
 
-// One step of all stages, compared with the undivided graph.
+// Runs one step of all stages and compares it with the undivided graph.
 void expect_equal_to_one_process(const RandomPipeline& pipeline, uint32_t seed,
                                  bool with_empty_ones,
                                  const RankOptions& options = {}) {
@@ -67,7 +67,8 @@ void expect_equal_to_one_process(const RandomPipeline& pipeline, uint32_t seed,
                                   at::kDouble);
         executor.run(pipeline.num_micro_batches, stage);
         expect_gradients(stage, wanted, 1e-13, where);
-        // As many micro-batches in flight as the schedule gives, and no longer.
+        // The number of micro-batches in flight is that of the schedule, and no
+        // micro-batch stays longer.
         EXPECT_EQ(stage.most_alive,
                   max_in_flight(pipeline.kind, pipeline.num_stages(),
                                 pipeline.num_micro_batches, rank))
@@ -108,7 +109,9 @@ TEST(Executor, OverGloo) {
   expect_equal_to_one_process(neck({0, 2, 4, 7}, 3), 4, true, options);
 }
 
-// Layers before a cut without gradient: nothing to compute backward there.
+// The layers of the first stage need no gradients, so there is nothing to
+// compute backward for them, but the stage must still receive the gradients
+// that are sent to it.
 TEST(Executor, AFrozenStageStillTakesItsGradients) {
   const RandomPipeline pipeline = neck({0, 3, 6}, 3);
   const ToyBatch batch = toy_batch(1, 3, false);
@@ -127,8 +130,8 @@ TEST(Executor, AFrozenStageStillTakesItsGradients) {
   });
 }
 
-// Evaluation: the losses of the whole, nothing kept for autograd, and maps of
-// at most one step.
+// In an evaluation, the losses are those of the undivided graph, nothing is
+// kept for autograd, and no more than the maps of one step are held.
 class EvaluatingStage final : public ToyStage {
  public:
   using ToyStage::ToyStage;
@@ -175,7 +178,7 @@ TEST(Executor, ForwardOnly) {
   }
 }
 
-// A stage that runs out of memory at one instruction.
+// A stage that runs out of memory in one of its instructions.
 class FailingStage final : public ToyStage {
  public:
   using ToyStage::ToyStage;
@@ -190,7 +193,8 @@ class FailingStage final : public ToyStage {
     ToyStage::before_backward(micro_batch, is_last);
   }
   std::optional<Instruction> failure;
-  bool is_of_host = false;  // std::bad_alloc instead of the allocator's error
+  // Throws std::bad_alloc instead of the allocator's error.
+  bool is_of_host = false;
 
  private:
   void fail_at(const Instruction& instruction) {
@@ -200,8 +204,8 @@ class FailingStage final : public ToyStage {
   }
 };
 
-// Stage `failing` fails in its instruction number `at`; the others find it
-// gone, all connect anew, and the step is right.
+// Stage `failing` fails in its instruction number `at`. The other stages notice
+// that it is gone, all connect again, and the repeated step is right.
 void expect_recovery(const RandomPipeline& pipeline, int failing, size_t at,
                      const RankOptions& options = {}) {
   const int num_stages = pipeline.num_stages();
@@ -259,7 +263,8 @@ TEST(Executor, AfterAStageWithoutMemoryTheStepIsRightOverNewConnections) {
     expect_recovery(neck({0, 2, 5}, 3), failing, 2, options);
 }
 
-// A rank leaves at once with any other error; the others detect a lost peer.
+// On any other error, a rank leaves at once; the other ranks detect a lost
+// peer.
 TEST(Executor, AStageThatLeavesReleasesTheOthers) {
   const RandomPipeline pipeline = neck({0, 2, 5}, 4);
   const ToyBatch batch = toy_batch(2, 4, false);
@@ -310,7 +315,7 @@ TEST(Executor, ALossThatIsNoScalarIsAProgrammersError) {
   EXPECT_THROW(executor.run(1, stage), CheckFailure);
 }
 
-// A map that is only concatenated is not kept for backward.
+// Backward does not need a map that is only concatenated, so the map is freed.
 TEST(StageBoundary, AReceivedMapIsFreedUnlessAutogradSavedIt) {
   for (const bool is_saved : {false, true}) {
     const auto gradient = std::make_shared<MapGradient>();

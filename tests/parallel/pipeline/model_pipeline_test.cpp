@@ -1,5 +1,5 @@
-// A detector cut into stages over local ranks against the undivided one, in
-// float64: losses, gradients and batch-norm sums.
+// Compares a detector that is cut into stages on local ranks with the undivided
+// one in float64: losses, gradients and batch-norm sums.
 #include <ATen/Context.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn_like.h>
@@ -26,9 +26,10 @@ namespace {
 
 constexpr int64_t kSize = 64;
 
-// The images of a step and a fixed random weighting of the heads as its loss.
+// The images of a step, and fixed random weights by which the heads are
+// multiplied to get the loss.
 struct Batch {
-  std::vector<at::Tensor> images;  // per micro-batch
+  std::vector<at::Tensor> images;  // one tensor per micro-batch
   std::vector<std::vector<at::Tensor>> head_weights;
 };
 
@@ -212,19 +213,20 @@ TEST(ModelPipeline, Yolov5n) {
   expect_same(table, {0, 2, 7, 17}, {1, 1, 2});
 }
 
-// Peak bytes of a step beyond what lives between steps.
+// The peak bytes of a step in addition to those between steps.
 int64_t peak_of(const std::function<void()>& step) {
   activations::CountingAllocator& allocator =
       activations::CountingAllocator::instance();
-  step();  // gradients are allocated from here on
+  step();  // the first step allocates the gradients
   const int64_t before = allocator.live_bytes();
   allocator.reset_peak();
   step();
   return allocator.peak_bytes() - before;
 }
 
-// Two stages, four micro-batches, cut so that both stages need about the same:
-// the first holds two micro-batches of its layers, the second one.
+// Two stages and four micro-batches. The cut lets both stages need about the
+// same bytes: the first stage holds its layers' activations of two
+// micro-batches, the second stage those of one.
 TEST(ModelPipeline, StagesNeedLessMemoryThanOneProcess) {
   activations::CountingAllocator::install();
   const layers::ModelTable table = layers::load_model_table("yolov5n");

@@ -20,10 +20,10 @@ struct RandomPipeline {
   int num_stages() const { return static_cast<int>(stage_begins.size()); }
 };
 
-// 1 to 5 stages, 1 to 7 micro-batches, up to 14 layers. Every layer but the
-// first reads one to three earlier ones, so that maps skip over stages; the
-// last one reads all maps that no other layer reads, so that every layer gets a
-// gradient.
+// There are 1 to 5 stages, 1 to 7 micro-batches and up to 14 layers. Every
+// layer but the first reads one to three earlier layers, so maps skip stages.
+// The last layer reads all maps that no other layer reads, so every layer gets
+// a gradient.
 inline RandomPipeline random_pipeline(uint32_t seed) {
   std::mt19937 random(seed);
   const auto draw = [&random](int least, int most) {

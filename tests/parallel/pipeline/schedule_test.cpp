@@ -70,8 +70,8 @@ TEST(Schedule, ColumnsAreAsWideAsTheirNumbers) {
   EXPECT_NE(drawing.find("stage 10  .   .  "), std::string::npos) << drawing;
 }
 
-// Every micro-batch once each way, backward after forward, and exactly the
-// given number in flight.
+// Every micro-batch occurs once forward and once backward, backward comes after
+// forward, and exactly the given number is in flight.
 TEST(Schedule, PropertiesOfAllSizes) {
   for (const auto kind : {PipelineSchedule::k1F1B, PipelineSchedule::kGPipe}) {
     for (int stages = 1; stages <= 6; ++stages) {
@@ -110,8 +110,8 @@ TEST(Schedule, ImpossibleArguments) {
   EXPECT_THROW(schedule(PipelineSchedule::kGPipe, 2, 1, -1), CheckFailure);
 }
 
-// The memory model has its own schedule, since plans may not include
-// mechanisms.
+// The memory model has its own copy of the schedule, because code of plans must
+// not include the mechanisms.
 TEST(Schedule, IsTheOneOfTheMemoryModel) {
   for (int stages = 1; stages <= 6; ++stages)
     for (int64_t count = 1; count <= 9; ++count)

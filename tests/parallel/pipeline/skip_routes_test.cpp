@@ -63,7 +63,7 @@ TEST(SkipRoutes, RandomRoutesCoverEveryCrossingEdgeOnce) {
   int num_crossings = 0;
   for (uint32_t seed = 0; seed < kNumRandom; ++seed) {
     const RandomPipeline pipeline = random_pipeline(seed);
-    using Crossing = std::tuple<int, int, int>;  // layer, from, to
+    using Crossing = std::tuple<int, int, int>;  // layer, sender, receiver
     std::set<Crossing> wanted;
     for (size_t layer = 0; layer < pipeline.inputs.size(); ++layer)
       for (const int input : pipeline.inputs[layer]) {

@@ -15,7 +15,7 @@ namespace {
 using Kind = Instruction::Kind;
 
 TEST(StepMessages, TheMiddleOfThreeStages) {
-  // Layer 1 to stage 1 and 2, layer 3 to stage 2.
+  // Layer 1 is sent to stages 1 and 2, layer 3 to stage 2.
   const auto routes = skip_routes({{-1}, {0}, {1}, {2}, {3, 1}}, {0, 2, 4});
   const auto list = step_messages(PipelineSchedule::k1F1B, 3, 2, 1, routes[1]);
   ASSERT_EQ(list.size(), 4u);  // F0 F1 B0 B1
@@ -65,9 +65,9 @@ class Simulation {
     return true;
   }
 
-  int num_let_go = 0;         // sends whose receive is before the end
-  int num_wrongly_known = 0;  // without one
-  int num_mismatches = 0;     // messages taken for others
+  int num_let_go = 0;  // sends that are known to have arrived before the end
+  int num_wrongly_known = 0;  // those whose receive was not posted yet
+  int num_mismatches = 0;     // messages that were mistaken for others
 
  private:
   struct Message {
@@ -77,7 +77,7 @@ class Simulation {
   struct Stage {
     std::vector<InstructionMessages> list;
     size_t next = 0;
-    int64_t posted = -1;  // instructions up to here have their receives posted
+    int64_t posted = -1;  // receives are posted up to this instruction
     std::vector<StageMessage> sending;
   };
 
@@ -116,7 +116,7 @@ class Simulation {
     }
   }
 
-  // The rule of mailbox.h.
+  // Frees sends by the rule of mailbox.h.
   void let_go(Stage& stage, const StageMessage& arrived) {
     std::erase_if(stage.sending, [&](const StageMessage& sent) {
       if (sent.peer != arrived.peer ||
@@ -139,7 +139,8 @@ TEST(StepMessages, RandomPipelinesRunToTheirEnds) {
     Simulation simulation(seed);
     EXPECT_TRUE(simulation.run()) << "seed " << seed;
     EXPECT_EQ(simulation.num_mismatches, 0) << "seed " << seed;
-    // No stage waits for a send before its receive is posted.
+    // A send is treated as finished only if the peer has already posted the
+    // receive for it.
     EXPECT_EQ(simulation.num_wrongly_known, 0) << "seed " << seed;
     num_let_go += simulation.num_let_go;
   }

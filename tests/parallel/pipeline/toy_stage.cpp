@@ -100,7 +100,8 @@ std::vector<at::Tensor> ToyStage::forward(int64_t micro_batch,
     maps[layer] = toy_layer(weights_[static_cast<size_t>(layer)], inputs.size(),
                             [&](size_t k) { return maps.at(inputs[k]); });
     if (layer > begin_) continue;
-    // A probe: has no effect, and lives as long as the graph that saved it.
+    // This probe has no effect on values, and exists as long as the graph that
+    // saved it.
     const at::Tensor probe = maps.at(layer) * 1.0;
     maps[layer] = maps.at(layer) + probe * probe * 0.0;
     saved_.insert_or_assign(micro_batch, probe.storage().getWeakStorageImpl());

@@ -3,8 +3,8 @@
 //   map of layer r = tanh(weight_r * sum over its inputs k of (k + 1) *
 //   input_k)
 //
-// with one weight per channel; the last layer's map, weighted and summed, is
-// the loss. Everything in float64.
+// with one weight per channel. The loss is a weighted sum of the last layer's
+// map. Everything is in float64.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,23 +18,24 @@
 
 namespace headroom::pipeline {
 
-// Samples per micro-batch differ; some may have none.
+// Micro-batches have different numbers of samples; some may have none.
 struct ToyBatch {
   std::vector<at::Tensor> images;  // [N, 3, 4, 5]
 };
 ToyBatch toy_batch(uint32_t seed, int64_t num_micro_batches,
                    bool with_empty_ones);
 
-// Weights of all layers, the same for the same seed.
+// The weights of all layers; the same seed gives the same weights.
 std::vector<at::Tensor> toy_weights(uint32_t seed, size_t num_layers);
 
-// Gradients of all weights by one graph, summed over the micro-batches.
+// The gradients of all weights, computed with one graph and summed over the
+// micro-batches.
 std::vector<at::Tensor> undivided_gradients(const RandomPipeline& pipeline,
                                             const ToyBatch& batch,
                                             std::vector<at::Tensor> weights);
 
-// One stage; counts the living micro-batches by the tensors that autograd saved
-// for them.
+// One stage. It counts the micro-batches in flight by the tensors that autograd
+// has saved for them.
 class ToyStage : public StageWork {
  public:
   ToyStage(const RandomPipeline& pipeline, int stage, const ToyBatch& batch,
@@ -47,7 +48,7 @@ class ToyStage : public StageWork {
 
   int64_t num_alive();  // micro-batches with tensors that autograd holds
   int64_t most_alive = 0;
-  std::vector<bool> last_flags;  // of before_backward
+  std::vector<bool> last_flags;  // the flags of before_backward
   const std::vector<at::Tensor>& weights() const { return weights_; }
   const StageRoutes& routes() const { return routes_; }
   int begin() const { return begin_; }

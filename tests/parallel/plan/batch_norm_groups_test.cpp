@@ -82,7 +82,8 @@ TEST(BatchNormGroups, WordsAndTheLargest) {
   EXPECT_EQ(largest_group(10, {4}), 4);
 }
 
-// Ranks that can have equally many even groups have whole ones.
+// If the even groups can be divided equally among the ranks, no group spans
+// ranks.
 TEST(BatchNormGroups, WholeSharesOfEvenGroups) {
   const auto spans = [](int64_t batch, int ranks) {
     const BatchNormRule rule = usual_batch_norm_rule(batch);
@@ -100,8 +101,9 @@ TEST(BatchNormGroups, WholeSharesOfEvenGroups) {
   EXPECT_EQ(largest_share(100, 4, usual_batch_norm_rule(100)), 25);
 }
 
-// Checks the parts of every batch of a run: they tile it, all ranks have
-// equally many micro-batches, and these hold whole groups.
+// Checks the parts of every batch of a run: they cover the batch without
+// overlap, all ranks have the same number of micro-batches, and micro-batches
+// contain whole groups.
 TEST(BatchNormGroups, PartsOfEvenGroups) {
   int compared = 0;
   for (const int64_t batch : {17, 20, 34, 37, 62, 100}) {

@@ -7,7 +7,7 @@
 namespace headroom::plan {
 namespace {
 
-// True if `ranges` tile [begin, end) in order.
+// Expects that `ranges` cover [begin, end) in order, without gap or overlap.
 void expect_tiles(const std::vector<SampleRange>& ranges, int64_t begin,
                   int64_t end) {
   int64_t next = begin;
@@ -51,7 +51,8 @@ TEST(BatchSplit, GroupsTileTheBatch) {
         for (size_t i = 0; i + 1 < groups.size(); ++i) {
           EXPECT_EQ(groups[i].size(), group);
         }
-        // Variance needs two values per channel, where the batch has them.
+        // The variance needs two values per channel, if the batch has that
+        // many.
         if (count * elements >= 2 && group * elements >= 2) {
           for (const SampleRange& range : groups) {
             EXPECT_GE(range.size() * elements, 2)
@@ -90,7 +91,8 @@ void expect_parts(const BatchCut& cut, int64_t count, int64_t elements) {
     for (const SampleRange& micro : part.micro_batches) {
       EXPECT_EQ(micro.begin, inside);
       inside = micro.end;
-      // Only a remainder that joined the last group exceeds the size.
+      // A micro-batch exceeds its size only if a remainder joined its last
+      // group.
       EXPECT_LE(micro.size(), cut.micro_batch_size + cut.groups.size);
       if (span) continue;
       for (const SampleRange& group : groups) {
@@ -139,7 +141,7 @@ TEST(BatchSplit, SmallMicroBatchesGiveRanksWholeGroups) {
   EXPECT_EQ(part_of(cut, 13, 100, 0).micro_batches, (Ranges{{0, 4}, {4, 8}}));
   EXPECT_EQ(part_of(cut, 13, 100, 1).micro_batches,
             (Ranges{{8, 12}, {12, 13}}));
-  // Three groups: the second rank fills up with an empty micro-batch.
+  // There are only three groups, so the second rank gets an empty micro-batch.
   EXPECT_EQ(part_of(cut, 12, 100, 1).micro_batches,
             (Ranges{{8, 12}, {12, 12}}));
   EXPECT_FALSE(groups_span_ranks(cut, 13, 100));
@@ -177,8 +179,8 @@ TEST(BatchSplit, SmallerMicroBatchesAreWholeGroups) {
             "flight together");
 }
 
-// The samples of a rank are the same, groups are whole, all ranks have equally
-// many micro-batches.
+// The samples of each rank are the same, groups stay whole, and all ranks have
+// the same number of micro-batches.
 TEST(BatchSplit, ASmallerMicroBatchCutsTheSamePart) {
   int64_t compared = 0;
   for (const int64_t batch : {8, 12, 16, 30}) {

@@ -29,7 +29,7 @@ std::string refusal(const std::string& text) {
   return "nothing was refused";
 }
 
-// Outermost first: pipeline, data, spatial.
+// The order of the axes is pipeline, data, spatial, with the outermost first.
 TEST(Layout, NeighboursShareAnImage) {
   const ParallelLayout layout = layout_of(2, 2, 2);
   const std::vector<MeshCoordinates> expected = {

@@ -23,7 +23,7 @@ Plan example_plan() {
   return plan;
 }
 
-// The document of example_plan() with one change.
+// The JSON of example_plan() with one change.
 std::string changed(const std::function<void(nlohmann::json&)>& change) {
   nlohmann::json object = nlohmann::json::parse(plan_to_json(example_plan()));
   change(object);
@@ -56,8 +56,8 @@ TEST(PlanJson, TheDocumentIsThis) {
 )");
 }
 
-// Plans of earlier versions do not have the member: their groups have the
-// recorded size, and a remainder.
+// Plans of earlier versions do not have this member. Their groups have the
+// recorded size, with a smaller group for the remainder.
 TEST(PlanJson, GroupsAreEvenOnlyWhereThePlanSaysEven) {
   Plan plan = example_plan();
   plan.even_batch_norm_groups = true;

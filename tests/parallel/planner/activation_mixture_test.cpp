@@ -33,7 +33,7 @@ double seconds_of(const std::vector<MixtureLayer>& layers,
   return seconds;
 }
 
-// By the rule of the header.
+// The peak by the rule in the header.
 int64_t peak_of(const std::vector<MixtureLayer>& layers,
                 const ActivationPolicies& policies) {
   int64_t kept = 0, peak = 0;
@@ -95,8 +95,8 @@ TEST(ActivationMixture, EnoughMemoryKeepsEverything) {
 
 TEST(ActivationMixture, TheLastLayersKeepAsMuchAsFits) {
   const std::vector<MixtureLayer> layers(3, layer_of(10));
-  // Layers of the last stage do not wait: lean layers in front save as much and
-  // cost as much.
+  // The activations of the last layers are not held for long, so lean layers at
+  // the front save as much and cost the same.
   EXPECT_EQ(fastest_within(layers, 139),
             (ActivationPolicies{kLean, kKeep, kKeep}));
   EXPECT_EQ(fastest_within(layers, 100),
@@ -152,7 +152,8 @@ TEST(ActivationMixture, WhereTheRuleIsExactTheChoiceIsBruteForces) {
   }
 }
 
-// Bytes beyond the layers' own: shared maps, waiting gradients.
+// Bytes that are not those of single layers, such as shared maps and gradients
+// that wait.
 int64_t crooked_peak(const std::vector<MixtureLayer>& layers,
                      const ActivationPolicies& policies) {
   int64_t bytes = peak_of(layers, policies);
@@ -203,12 +204,12 @@ TEST(ActivationMixture, TheEstimateOfTheWholeModelDecides) {
     best_count += found->seconds == least_seconds(request);
   }
   EXPECT_GT(found_count, 150);
-  // This is no promise: the search is a heuristic where layers are not
-  // independent.
+  // This is not guaranteed: if layers are not independent, the search is a
+  // heuristic.
   EXPECT_GT(best_count, found_count * 8 / 10);
 }
 
-// Numbers of a large model: the layers, and the bytes if all keep everything.
+// The layers of a large model, and the bytes if all layers keep everything.
 std::pair<std::vector<MixtureLayer>, int64_t> large_layers(std::mt19937& random,
                                                            size_t count) {
   std::uniform_int_distribution<int64_t> bytes(1'000'000, 400'000'000);
@@ -226,7 +227,8 @@ std::pair<std::vector<MixtureLayer>, int64_t> large_layers(std::mt19937& random,
   return {layers, all};
 }
 
-// fastest_within() in its simplest form: all states of a layer, sorted.
+// The simplest form of fastest_within(): all states of a layer are made and
+// sorted.
 std::optional<ActivationPolicies> fastest_by_sorting(
     const std::vector<MixtureLayer>& layers, int64_t bound) {
   using State = std::tuple<int64_t, double, size_t, size_t>;

@@ -46,7 +46,7 @@ TEST(ChooseLayout, DataWhereThatFitsAsItIs) {
   EXPECT_THAT(decision.reason, HasSubstr("chosen: 32 images over data 4"));
 }
 
-// Four ranks cannot share one image as samples.
+// Four ranks cannot share a batch of a single image by samples.
 TEST(ChooseLayout, OneLargeImageIsSplitByRows) {
   const configs::RunConfig config = request(1, 2048, 600 * kMiB);
   const PlanDecision decision = decide(config, 4);

@@ -71,7 +71,7 @@ TEST_F(Elastic, MoreWorkersThanImagesStandBy) {
             3);
 }
 
-// Processor time, so that a busy machine does not matter.
+// Measures processor time, so that other load on the machine does not matter.
 double seconds_of(const std::function<void()>& body) {
   const std::clock_t begin = std::clock();
   body();

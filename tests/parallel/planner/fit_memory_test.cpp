@@ -34,7 +34,7 @@ PlanDecision decide(const configs::RunConfig& config, int world_size = 1) {
   return choose_plan(config, world_size, layers_of(config));
 }
 
-// With what would fit.
+// The plan, or a refusal with a remedy that would fit.
 PlanDecision advised(const configs::RunConfig& config) {
   return plan_or_remedy(config, 1, layers_of(config));
 }
@@ -56,7 +56,8 @@ TEST(FitMemory, ARefusalNamesThePartOfARunThatNeedsTheBytes) {
   config.activations = "keep";
   config.micro_batch_size = 16;
   EXPECT_THAT(decide(config).reason, HasSubstr(" in a step with activations"));
-  // Each rank builds the whole model, of which it keeps a quarter.
+  // At the start each rank builds the whole model, although it keeps only a
+  // quarter of it.
   config = request(4, 8 << 20);
   config.cfg = "yolov5n";
   config.layout = plan::parse_layout("data=4");
@@ -85,8 +86,8 @@ TEST(FitMemory, ActivationsAreMixedBeforeGroupsShrink) {
   EXPECT_LE(bytes_of(decision), 2 * kGiB);
 }
 
-// The mixture belongs to its micro-batch, which is no larger than full
-// recomputation allows.
+// The planner mixes activation policies for a given micro-batch, which is no
+// larger than full recomputation allows.
 TEST(FitMemory, AMixtureMayComeWithASmallerMicroBatch) {
   configs::RunConfig config = request(16, 2 * kGiB);
   config.batch_norm_group_size = 4;
@@ -140,8 +141,8 @@ TEST(FitMemory, UnevenGroupsAreMicroBatches) {
   EXPECT_THAT(decision.reason, HasSubstr("groups of 17 and 16"));
 }
 
-// A micro-batch of 14 holds 14 groups of 1, or one of 8: the fewest images at
-// once are possible with neither the smallest groups nor the largest.
+// A micro-batch of 14 can hold 14 groups of 1 or one group of 8. Neither the
+// smallest nor the largest groups give the smallest possible micro-batch.
 TEST(FitMemory, WhetherAnythingFitsIsAnsweredAsTheSearchDoes) {
   configs::RunConfig config = request(64, 64 * kGiB);
   config.micro_batch_size = 14;
@@ -161,7 +162,8 @@ TEST(FitMemory, WhetherAnythingFitsIsAnsweredAsTheSearchDoes) {
   EXPECT_LT(fitting, 21);
 }
 
-// 64 x 10 + 23 images: the last batch is one group, larger than a full batch's.
+// 64 x 10 + 23 images: the last batch is one group, which is larger than the
+// groups of a full batch.
 TEST(FitMemory, TheLastBatchOfAnEpochCounts) {
   configs::RunConfig config = request(64, 64 * kGiB);
   config.micro_batch_size = 16;
@@ -208,8 +210,7 @@ TEST(FitMemory, NothingFitsInNothing) {
   EXPECT_EQ(decision.exit_code, ExitCode::kNoPlan);
 }
 
-// Validation splits its batch where memory requires it, and nothing else
-// changes.
+// If memory is short, validation splits its batch, and nothing else changes.
 TEST(FitMemory, AValidationTakesSoManyImagesAsFit) {
   const PlanDecision free = decide(request(32, 64 * kGiB));
   EXPECT_EQ(free.plan->validation_images, 32);

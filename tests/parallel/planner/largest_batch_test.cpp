@@ -33,7 +33,7 @@ BatchChoice choose(const configs::RunConfig& config, int world_size = 1) {
       layers::layer_costs(layers::load_model_table(config.cfg)));
 }
 
-// The bytes of a batch in one piece.
+// The bytes of a batch that is one micro-batch.
 int64_t bytes_of(configs::RunConfig config, int64_t batch, int world_size = 1) {
   config.global_batch_size = batch;
   config.micro_batch_size = batch;
@@ -50,7 +50,7 @@ TEST(LargestBatch, TheNextWouldNotFit) {
   EXPECT_GT(choice.global_batch_size, 32);
   EXPECT_EQ(choice.bytes, bytes_of(config, choice.global_batch_size));
   EXPECT_LE(choice.bytes, 2 * kGiB);
-  // The next batch whose groups have 8 images or more is at most 8 larger.
+  // The next batch whose groups have at least 8 images is larger by at most 8.
   EXPECT_GT(bytes_of(config, choice.global_batch_size + 8), 2 * kGiB);
 }
 
@@ -95,7 +95,7 @@ TEST(LargestBatch, GrowsWithMemoryAndProcesses) {
   EXPECT_EQ(choose(request(2 * kGiB), 2).global_batch_size, 2 * one);
   configs::RunConfig split = request(2 * kGiB);
   split.layout =
-      plan::parse_layout("spatial=2");  // each has half of every image
+      plan::parse_layout("spatial=2");  // each rank has half of every image
   EXPECT_GT(choose(split, 2).global_batch_size, one);
 }
 
@@ -166,7 +166,7 @@ TEST(LargestBatch, OneImageTooManyIsRefusedWithBothNumbers) {
 
 TEST(LargestBatch, OnlyUsefulRemediesAreAdvised) {
   try {
-    choose(request(kGiB / 64));  // less than the model state
+    choose(request(kGiB / 64));  // less than the state of the model
     FAIL() << "16 MiB do not hold the state";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), Not(HasSubstr("--activations")));

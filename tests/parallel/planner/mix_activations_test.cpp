@@ -46,7 +46,7 @@ class MixActivations : public ::testing::TestWithParam<Request> {
   static int64_t peak(const plan::Plan& plan) {
     return *std::ranges::max_element(plan.predicted_peak_bytes);
   }
-  // Modelled, of all layers.
+  // The modelled time of all layers.
   double time_of(const plan::Plan& plan) const {
     double sum = 0;
     for (size_t layer = 0; layer < layers_.size(); ++layer) {
@@ -74,7 +74,8 @@ TEST_P(MixActivations, FitsAndIsNeverSlowerThanRecomputingEverything) {
         peak(recompute) +
         static_cast<int64_t>(part *
                              static_cast<double>(peak(keep) - peak(recompute)));
-    // As many images at once as with keep: then only layers can save memory.
+    // The micro-batch is the same as with keep, so only other policies can save
+    // memory.
     configs::RunConfig config = config_of("auto", limit);
     config.micro_batch_size = keep.micro_batch_size;
     const int world_size = config.layout->world_size();
@@ -90,7 +91,7 @@ TEST_P(MixActivations, FitsAndIsNeverSlowerThanRecomputingEverything) {
     if (part == 0.5) {
       EXPECT_LT(time_of(plan), time_of(recompute)) << "half is to spare";
     }
-    // The prediction equals that of the whole model under these policies.
+    // The prediction equals the one for the whole model with these policies.
     EXPECT_EQ(
         plan.predicted_peak_bytes,
         predicted_peak_bytes(predict::memory_request(config, plan, layers_)))

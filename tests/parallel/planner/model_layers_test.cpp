@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// A file that holds only a header, preceded by its length.
+// Writes a file that has only a header, preceded by the header's length.
 std::string weights_file(const std::string& name, const std::string& header) {
   const std::filesystem::path folder =
       std::filesystem::path(HEADROOM_BUILD_DIR) / "tests/model_layers";

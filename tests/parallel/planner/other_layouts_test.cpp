@@ -25,7 +25,7 @@ configs::RunConfig config_of(int64_t batch) {
   return config;
 }
 
-// The costs listed for a layout equal those of the plan made for it.
+// The costs that are listed for a layout equal those of a plan for this layout.
 TEST(OtherLayouts, CostWhatTheirOwnPlansCost) {
   const configs::RunConfig config = config_of(16);
   const std::vector<layers::LayerCost> layers = model_layers(config);
@@ -61,7 +61,7 @@ TEST(OtherLayouts, RefusalsHaveTheirReasonAndNoCost) {
   EXPECT_THAT(answer_text(*sixteen_strips), HasSubstr("refused: "));
 }
 
-// The model of time is for processor cores.
+// The time model is only valid for processor cores.
 TEST(OtherLayouts, OfCardsHaveBytesAndNoTime) {
   configs::RunConfig config = config_of(16);
   const std::vector<layers::LayerCost> layers = model_layers(config);

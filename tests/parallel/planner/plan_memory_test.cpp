@@ -18,7 +18,7 @@ configs::RunConfig small_request() {
   return config;
 }
 
-// A prediction that failed says nothing: asked again, it is made again.
+// A failed prediction is not stored: the same request is predicted again.
 TEST(PlanMemory, APredictionThatFailedIsNotKept) {
   configs::RunConfig config = small_request();
   std::vector<layers::LayerCost> layers =
@@ -27,7 +27,7 @@ TEST(PlanMemory, APredictionThatFailedIsNotKept) {
   config.memory_limit = int64_t{1} << 40;
   PlanMemory memory(layers);
   const layers::LayerCost whole = layers[3];
-  layers[3].inputs = {20};  // a later layer, which has no output yet
+  layers[3].inputs = {20};  // a later layer, whose output does not exist yet
   EXPECT_ANY_THROW(memory.fit(config, plan));
   EXPECT_ANY_THROW(memory.fit(config, plan));
   layers[3] = whole;

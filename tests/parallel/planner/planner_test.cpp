@@ -110,9 +110,9 @@ TEST(Planner, AResumedRunKeepsItsRule) {
   }
 }
 
-// 8 images a rank: a group of 16 spans two ranks. With small images their
-// exchanges take longer than the waits of other layouts; with large ones they
-// do not, and the plan reports their cost.
+// With 8 images per rank, a group of 16 spans two ranks. With small images, the
+// exchanges between these ranks take longer than the waits of other layouts.
+// With large images they do not, and the plan reports their cost.
 TEST(Planner, ManyRanksWithFewImagesKeepGroupsTogetherWhereThatIsFaster) {
   configs::RunConfig config = batch_of(512);
   const std::vector<layers::LayerCost> layers = layers_of("yolov5s");
@@ -219,7 +219,7 @@ TEST(Planner, AllThreeAxes) {
             "5");
 }
 
-// NCCL runs collectives only.
+// NCCL is only used for collectives.
 TEST(Planner, TensorsThatGoThroughTheHostBesideNcclAreReported) {
   configs::RunConfig config = batch_of(16);
   config.device = "0,1";
@@ -250,7 +250,7 @@ TEST(Planner, APipelineWithoutSeveralGroupsPerShareRunsSharesAtOnce) {
 }
 
 struct Extremes {
-  double memory = 0, work = 0;  // of the fullest and of the slowest stage
+  double memory = 0, work = 0;  // of the fullest stage, of the slowest stage
 };
 
 Extremes extremes_of(const configs::RunConfig& config, const plan::Plan& plan,
@@ -268,9 +268,10 @@ Extremes extremes_of(const configs::RunConfig& config, const plan::Plan& plan,
   return most;
 }
 
-// All cuts into three stages, by hand: none that is as small is faster. The
-// cut looks for 5 % above the least, by its layers' bytes; here the whole
-// memory model judges, and the two differ by 4 % at most.
+// Compares with all cuts into three stages: no cut with as little memory is
+// faster. The search accepts up to 5 % more than the least memory, by the bytes
+// of the layers; here the whole memory model is used, which differs by at most
+// 4 %.
 constexpr double kMostOverLeast = 1.05 * 1.04;
 
 TEST(Planner, StagesTakeTheLeastMemoryThenTheLeastTime) {
@@ -310,8 +311,9 @@ TEST(Planner, StagesTakeTheLeastMemoryThenTheLeastTime) {
   }
 }
 
-// A stage that runs ahead holds two micro-batches; cut by work alone, at layer
-// 7, it would need more than one process does.
+// The first stage runs ahead and holds two micro-batches. If the cut depended
+// only on work, it would be at layer 7, and the first stage would need more
+// memory than one process without a pipeline.
 TEST(Planner, BothHalvesOfAPipelineAreWellBelowOneProcess) {
   configs::RunConfig config = batch_of(16);
   config.layout = plan::parse_layout("pipeline=2");
@@ -368,8 +370,8 @@ TEST(Planner, ALayoutOfAnotherSizeIsRefusedWithItsProduct) {
                  "or a layout of 4");
 }
 
-// Images are validated at --img, and trained on at up to one and a half times
-// it.
+// Images are validated at the size of --img, but trained at up to 1.5 times
+// this size.
 TEST(Planner, WithMultiScaleAPlanIsForTheLargestSize) {
   const auto at = [](int64_t side, bool multi_scale) {
     configs::RunConfig config = batch_of(8);
@@ -381,7 +383,7 @@ TEST(Planner, WithMultiScaleAPlanIsForTheLargestSize) {
   EXPECT_EQ(scaled.training, at(192, false).training);
   EXPECT_EQ(scaled.validation, at(128, false).validation);
 
-  // A batch that fits only at the size of --img does not fit here.
+  // A batch that only fits at the size of --img is refused with multi-scale.
   configs::RunConfig config = batch_of(8);
   config.image_height = config.image_width = 128;
   config.activations = "keep";
@@ -415,7 +417,8 @@ TEST(Planner, MultiScaleDoesNotCutImages) {
                  "x pipeline 1 x spatial 2 = 2",
                  "use --layout data=2, with --zero and --activations where "
                  "memory is short, or a pipeline");
-  // Nor does a layout chosen for a limit: one image, two processes.
+  // The planner does not cut images either when it chooses a layout for a
+  // memory limit, here for one image on two processes.
   config.layout.reset();
   config.global_batch_size = 1;
   config.memory_limit = int64_t{150} << 20;
@@ -483,7 +486,8 @@ TEST(Planner, MoreSpatialRanksThanBlocksAreRefused) {
                  "use spatial=4 or less, or --img 160 or more");
   config.layout = plan::parse_layout("spatial=4");
   EXPECT_TRUE(plan_of(config, 4).plan);
-  EXPECT_FALSE(plan_of(config, 4, "yolov5n6").plan);  // 2 blocks of 64
+  // Only 2 blocks of 64 rows.
+  EXPECT_FALSE(plan_of(config, 4, "yolov5n6").plan);
   config.rect = true;
   EXPECT_TRUE(plan_of(config, 4).plan);
 }
@@ -502,7 +506,7 @@ TEST(Planner, AMicroBatchIsAMultipleOfTheGroupOrAWholeShare) {
   config.batch_norm_group_size = 4;
   config.micro_batch_size = 1;
   EXPECT_THAT(plan_of(config, 2).remedy, HasSubstr("use --micro-batch 4,"));
-  // Every pair over two ranks, by the rule itself.
+  // Checks every pair of sizes on two ranks against the rule itself.
   for (int64_t group = 1; group <= 16; ++group) {
     for (int64_t micro_batch = 1; micro_batch <= 16; ++micro_batch) {
       config.batch_norm_group_size = group;
@@ -511,7 +515,7 @@ TEST(Planner, AMicroBatchIsAMultipleOfTheGroupOrAWholeShare) {
       EXPECT_EQ(decision.plan.has_value(),
                 micro_batch >= 8 || micro_batch % group == 0)
           << micro_batch << " and " << group;
-      // The remedy works as promised.
+      // The suggested remedy must work.
       if (decision.plan) continue;
       const std::string flag = "--micro-batch ";
       config.micro_batch_size = std::stoll(

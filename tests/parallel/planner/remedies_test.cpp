@@ -115,7 +115,7 @@ Request random_request(Random& random) {
     config.host_memory_limit = (1 + random.below(200)) * kMiB;
   }
   if (random.one_in(2)) {
-    // A part of its bytes without a limit.
+    // The limit is a share of the bytes that the plan needs without a limit.
     configs::RunConfig free = config;
     free.memory_limit = 0;
     if (const auto plan = decide(free, request.world_size).plan) {
@@ -145,7 +145,7 @@ double seconds_of(const Request& request, const plan::Plan& plan) {
   return plan_time(request.config, plan, layers_of(request.config.cfg)).total();
 }
 
-// No faster policy fits.
+// Expects that no faster policy fits.
 void expect_fastest_policy(const Request& request, const Request& changed,
                            double seconds) {
   for (const char* policy : {"auto", "keep", "lean", "recompute", "offload"}) {
@@ -158,15 +158,15 @@ void expect_fastest_policy(const Request& request, const Request& changed,
   }
 }
 
-// The request one step nearer to the original one; nothing if it is the
-// original.
+// Returns the request one step nearer to the original one, or nothing if it
+// already is the original.
 std::optional<Request> cheaper(const Request& asked, const Remedy& remedy,
                                Request changed) {
   configs::RunConfig& config = changed.config;
   switch (remedy.kind) {
     case RemedyKind::kProcesses: {
       --changed.world_size;
-      // Another number of processes means another layout.
+      // Another number of processes needs another layout.
       config.layout.reset();
       if (changed.world_size == asked.world_size) return std::nullopt;
       return changed;
@@ -233,7 +233,7 @@ const std::map<RemedyKind, std::string>& kind_names() {
   return names;
 }
 
-// Of so many refusals.
+// The parameter is the number of refusals.
 class RandomRefusals : public testing::TestWithParam<int> {};
 
 TEST_P(RandomRefusals, RemediesFitAndNoCheaperOneOfTheirKindDoes) {
@@ -285,7 +285,7 @@ TEST_P(RandomRefusals, RemediesFitAndNoCheaperOneOfTheirKindDoes) {
 INSTANTIATE_TEST_SUITE_P(Quick, RandomRefusals, testing::Values(50));
 INSTANTIATE_TEST_SUITE_P(Slow, RandomRefusals, testing::Values(300));
 
-// The remedies of a request without data, as flags.
+// The remedies, as flags, of a request without a data set.
 std::vector<std::string> flags_for(const Request& request) {
   std::vector<std::string> all;
   for (const Remedy& remedy : remedies_of(request))
@@ -342,7 +342,7 @@ TEST(Remedies, ALayoutOfOneProcessMakesRoomForMore) {
               Contains(StartsWith("--processes 2 --layout ")));
 }
 
-// 37 images divide by no number: remainder groups are allowed.
+// No number divides 37 images evenly, so groups of the remainder are allowed.
 TEST(Remedies, TheLargestGroupsThatFitAreNamedWhetherOrNotTheyDivideTheBatch) {
   Request request = request_of("yolov5n", 640, 37, 300 * kMiB);
   request.config.sync_batch_norm = true;

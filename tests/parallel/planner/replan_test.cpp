@@ -52,8 +52,8 @@ MemoryShortage some_shortage() {
   return shortage;
 }
 
-// As `headroom train --resume` parses the flags: those of the plan that are not
-// given have their defaults.
+// Checks the plan that `headroom train --resume` makes from these flags; flags
+// of the plan that are not given have their default values.
 void expect_resumed_plan_fits(configs::RunConfig config,
                               const std::string& flags, int world_size,
                               int64_t bytes) {
@@ -98,8 +98,8 @@ TEST(Replan, TheNextPlanNeedsLessThanTheFailedOneAtItsLeanest) {
   EXPECT_THAT(next.reason, StartsWith("instead of data=2"));
 }
 
-// Each plan is the failed one of the next: the sequence ends, and never
-// returns.
+// Each plan is the one that fails next. The sequence must end, without
+// repeating a plan.
 TEST(Replan, ASequenceOfPlansEnds) {
   for (const int world_size : {1, 2, 3, 4, 8}) {
     SCOPED_TRACE(world_size);
@@ -133,7 +133,8 @@ TEST(Replan, TheNextPlanFitsTheRoomThatThereIs) {
   const Replan next = plan_after_shortage(config, failed, shortage, layers());
   ASSERT_TRUE(next.plan) << next.reason;
   EXPECT_LE(fullest_rank_bytes(*next.plan), shortage.memory.room_bytes);
-  // More room than needed is no reason to try as much again.
+  // More free memory than needed does not mean that the same amount can be
+  // tried again.
   shortage.memory.room_bytes = 10 * needed;
   const Replan other = plan_after_shortage(config, failed, shortage, layers());
   ASSERT_TRUE(other.plan);

@@ -43,7 +43,8 @@ TEST(StagePartition, EveryStageGetsParameters) {
 }
 
 TEST(StagePartition, AmongEqualsFewestBytesThenTheEarliestCut) {
-  PartitionRequest request = chain({2, 1, 1, 2}, 3);  // any cut costs 3 or 2
+  // The slowest stage takes 3 or 2.
+  PartitionRequest request = chain({2, 1, 1, 2}, 3);
   request.layers[0].map_bytes = 10;
   request.layers[1].map_bytes = 20;
   request.layers[2].map_bytes = 10;
@@ -56,7 +57,8 @@ TEST(StagePartition, AmongEqualsFewestBytesThenTheEarliestCut) {
   EXPECT_EQ(partition_stages(request), (Begins{0, 2}));
 }
 
-// Skips held by the reading stage count, once, for every micro-batch in flight.
+// A skip is held by the stage that reads it; it counts once for every
+// micro-batch in flight.
 TEST(StagePartition, BytesOfAStage) {
   PartitionRequest request = chain({1, 1, 1, 1}, 2);
   request.in_flight = {2, 1};
@@ -93,7 +95,8 @@ TEST(StagePartition, ImpossibleRequestsAreProgrammersErrors) {
   EXPECT_THROW(partition_stages(request), CheckFailure);
 }
 
-// The slowest stage of the best of all cuts; nothing if none fits.
+// The time of the slowest stage with the best of all cuts; nothing if no cut
+// fits.
 std::optional<double> best_by_trying(const PartitionRequest& request) {
   const int num_layers = static_cast<int>(request.layers.size());
   const int num_stages = static_cast<int>(request.in_flight.size());
@@ -150,7 +153,8 @@ double slowest_stage(const PartitionRequest& request, const Begins& begins) {
   return slowest;
 }
 
-// With this limit there is a partition, with a byte less there is none.
+// Expects that a partition exists within this limit, and that none exists
+// within one byte less.
 void expect_smallest_limit(PartitionRequest request) {
   const std::optional<int64_t> limit = smallest_memory_limit(request);
   request.memory_limit_bytes = limit;

@@ -7,7 +7,7 @@
 namespace headroom::predict {
 namespace {
 
-// Two images of 32 x 32 pixels on one rank, float32.
+// One rank has two float32 images of 32 x 32 pixels.
 class Convolutions : public testing::Test {
  protected:
   static MicroBatchShape two_images() {
@@ -16,8 +16,8 @@ class Convolutions : public testing::Test {
     shape.image_height = shape.image_width = 32;
     return shape;
   }
-  // 16 to 32 channels; the plain weight has 9 * 16 * 32 * 4 = 18,432 bytes, and
-  // so has the one in blocks of 16 channels.
+  // A 3x3 convolution of 16 to 32 channels. Its weight has 9 * 16 * 32 * 4 =
+  // 18,432 bytes, both in the plain format and in blocks of 16 channels.
   static constexpr Convolution kThree = {16, 32, 3, 1, 1, true};
   static constexpr int64_t kWeight = 18'432;
   static constexpr int64_t kPrimitive = 8'344;
@@ -32,8 +32,8 @@ TEST_F(Convolutions, WeightsAreReorderedIntoBlocks) {
   EXPECT_EQ(weight_gradient_bytes(kThree, shape_), 3 * kWeight);
 }
 
-// The bytes measured for oneDNN with AVX2 alone: exact where maps are narrower
-// than the kernel.
+// The bytes were measured for oneDNN with AVX2 only. They are exact if maps are
+// narrower than the kernel.
 TEST_F(Convolutions, WithoutAvx512MoreIsHeldBesideThem) {
   shape_.onednn_isa = OnednnIsa::kAvx2;
   EXPECT_EQ(forward_scratch(kThree, shape_), kWeight + 12'464);
@@ -49,7 +49,7 @@ TEST_F(Convolutions, WithoutAvx512MoreIsHeldBesideThem) {
   EXPECT_GT(weight_gradient_bytes(narrow, shape_), 0);
 }
 
-// The bytes measured for oneDNN with AMX, with one image of 320 and 1,280
+// The bytes were measured for oneDNN with AMX, on one image of 320 and of 1,280
 // pixels.
 TEST_F(Convolutions, WithAmxTheyTakeNoMoreThanItsBounds) {
   struct Seen {
@@ -79,7 +79,7 @@ TEST_F(Convolutions, WithAmxTheyTakeNoMoreThanItsBounds) {
   }
 }
 
-// The bytes measured for the shape; another shape has none.
+// The bytes were measured for this shape only.
 TEST_F(Convolutions, ADevicesLibraryTakesTheMeasuredBytes) {
   shape_.on_device = true;
   EXPECT_EQ(forward_scratch(kThree, shape_), 0);
@@ -102,8 +102,9 @@ TEST_F(Convolutions, ADevicesLibraryTakesTheMeasuredBytes) {
   EXPECT_EQ(forward_scratch(kThree, shape_), 0);
 }
 
-// Input, weight and the output's gradient; in forward the output, twice,
-// exceeds the input and the weight if its map is larger.
+// The library copies the input, the weight and the output's gradient. In
+// forward, the output exists twice, which is more than the input and the weight
+// if its map is larger.
 TEST_F(Convolutions, ADevicesLibraryReadsCopiesOfFloat64) {
   shape_.on_device = true;
   shape_.element_bytes = 8;
@@ -117,7 +118,7 @@ TEST_F(Convolutions, ADevicesLibraryReadsCopiesOfFloat64) {
   shape_.workspaces = &workspaces;
   workspaces.note({false, 16, 32, 9, 1, 1, 2, 2 * 32 * 32, 8}, kOutput);
   EXPECT_EQ(forward_scratch(kThree, shape_), kInput + kWide + kOutput);
-  // A 1x1 weight has the same order either way.
+  // A 1x1 weight needs no copy, since its order is the same in both formats.
   const Convolution one = {32, 16, 1, 1, 1, true};
   EXPECT_EQ(forward_scratch(one, shape_), kOutput);
   // Rows received from other ranks are copied too.
@@ -126,7 +127,8 @@ TEST_F(Convolutions, ADevicesLibraryReadsCopiesOfFloat64) {
             kInput + 2 * 2 * 32 * 16 * 8 + kWide + kOutput);
 }
 
-// The output has 16 x 16 cells, padded to 18 x 18, of one sample.
+// For one sample, the gradient of the output has 16 x 16 cells and is padded to
+// 18 x 18.
 TEST_F(Convolutions, AStridedOneGathersAPaddedSample) {
   const Convolution strided = {16, 32, 3, 2, 2, true};
   EXPECT_EQ(input_gradient_scratch(strided, shape_),
@@ -140,8 +142,9 @@ TEST_F(Convolutions, DoublesAreUnfoldedIntoColumns) {
   EXPECT_EQ(weight_gradient_bytes(kThree, shape_), columns + 2 * kWeight);
 }
 
-// The input's 16 and the gradient's 32 channels of one sample: rows of 34
-// pixels with the kernel's reach, and of 32.
+// For one sample, the 16 channels of the input and the 32 channels of the
+// gradient are transposed. A row has 34 pixels with the reach of the kernel,
+// and 32 without.
 TEST_F(Convolutions, WordsOf16BitsAreTurnedRound) {
   shape_.element_bytes = 2;
   EXPECT_EQ(kThree.weight_bytes(shape_), kWeight / 2);
@@ -150,7 +153,8 @@ TEST_F(Convolutions, WordsOf16BitsAreTurnedRound) {
             3 * kWeight / 2 + (9 << 10) + 2 * (34 * 16 * 32 + 32 * 32 * 32));
 }
 
-// Input, weight and output beside an output of 16 bits.
+// In addition to an output of 16 bits, the input, the weight and the output are
+// held in float32.
 TEST_F(Convolutions, Float16IsConvolvedAsFloat32) {
   shape_.element_bytes = 2;
   shape_.convolves_in_float = true;
@@ -160,8 +164,9 @@ TEST_F(Convolutions, Float16IsConvolvedAsFloat32) {
                                                  kPrimitive - pixels * 32 * 2);
 }
 
-// The bytes of weight gradients measured for oneDNN, exact: groups of one
-// channel and 5x5, of 16 to 8 channels, and 3x3 of one channel each.
+// The bytes of the weight gradients were measured for oneDNN and are exact: 5x5
+// groups of one channel, groups of 16 to 8 channels, and 3x3 groups of one
+// channel.
 TEST_F(Convolutions, GroupsFillBlocksOfTheirOwn) {
   shape_.image_height = shape_.image_width = 40;
   const Convolution five = {64, 64, 5, 1, 1, true, 64};

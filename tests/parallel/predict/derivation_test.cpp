@@ -7,7 +7,7 @@ namespace {
 
 class Derivations : public testing::Test {
  protected:
-  // As large as the map that it is derived from.
+  // The derived map is as large as its source.
   Memory derived_from(const Memory& source, Cost cost = Cost::kElementwise) {
     Memory map = buffers_.allocate(source->bytes);
     set_derivation(

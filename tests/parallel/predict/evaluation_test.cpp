@@ -1,4 +1,4 @@
-// An evaluation against bytes counted by hand.
+// Compares the memory of an evaluation with bytes counted by hand.
 #include "parallel/predict/phase_memory.h"
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 namespace headroom::predict {
 namespace {
 
-// Only a head: 18 channels on a received map of 16, at stride 2, of one image
-// of 64 x 64 pixels, float32.
+// The stage is only a head: 18 channels on a received map of 16, at stride 2,
+// for one float32 image of 64 x 64 pixels.
 constexpr int64_t kMapBytes = 32 * 32 * 16 * 4;
 constexpr int64_t kHeadBytes = 32 * 32 * 18 * 4;
 
@@ -26,7 +26,7 @@ EvaluationRequest head_request() {
   return request;
 }
 
-// Apart from the head's scratch, the peak is its output and boxes of the same
+// The peak is the head's scratch, or its output together with boxes of the same
 // size.
 TEST(Evaluation, BoxesAreHeldBesideTheHeads) {
   EXPECT_EQ(evaluation_peak_bytes(head_request()), 2 * kHeadBytes);
@@ -43,14 +43,16 @@ TEST(Evaluation, PartsOfHeadsAreJoinedOnTheFirstRank) {
   request.shape.neighbours = 1;
   request.shape.image_height = 32;
   const int64_t own = kHeadBytes / 2;
-  // Its own part, its copy, the other's part, all together.
+  // Held at the same time: its own part and the copy of it, the other rank's
+  // part, and all parts joined.
   EXPECT_EQ(evaluation_peak_bytes(request), own + kHeadBytes + kHeadBytes);
   request.spatial_rank = 1;
   EXPECT_EQ(evaluation_peak_bytes(request),
             std::max(kMapBytes / 2 + own, 2 * own));
 }
 
-// The convolution unfolds the windows of so small an image: 27 values a cell.
+// For such a small image, the convolution unfolds the windows: 27 values per
+// cell.
 TEST(Evaluation, AStageThatSendsHoldsItsMaps) {
   EvaluationRequest request = head_request();
   request.stage.begin = 0;
@@ -60,7 +62,7 @@ TEST(Evaluation, AStageThatSendsHoldsItsMaps) {
             image + kMapBytes + 32 * 32 * 27 * 4);
 }
 
-// Averages are gathered layer by layer from ZeRO 1 on.
+// From ZeRO 1 on, the averages are gathered layer by layer.
 TEST(Evaluation, GatheredLayersAreAdded) {
   EvaluationRequest request = head_request();
   request.stage.begin = 0;

@@ -7,8 +7,8 @@
 namespace headroom::predict {
 namespace {
 
-// Ten equal layers of 2 MiB of gradients each, and eight images a card; a layer
-// takes an image 1 ms. Machines of eight cards.
+// Ten equal layers with 2 MiB of gradients each, and eight images per card; a
+// layer needs 1 ms per image. Each machine has eight cards.
 ForecastRequest on_machines(int64_t machines, int64_t cards_each = 8) {
   ForecastRequest request;
   for (int i = 0; i < 10; ++i) {
@@ -72,8 +72,8 @@ TEST(Forecast, MoreMachinesNeverRaiseTheEfficiency) {
 TEST(Forecast, BackwardHidesSumsThatFitIntoIt) {
   ForecastRequest request = on_machines(2);
   const StepForecast hidden = forecast_step(request);
-  // Its two buckets, of all layers but the last ones, arrive before backward
-  // ends.
+  // The sums of both buckets, which contain all layers but the last ones, are
+  // finished before backward ends.
   EXPECT_GT(hidden.hidden_communication, hidden.communication);
   request.overlaps = false;
   const StepForecast exposed = forecast_step(request);
@@ -86,8 +86,9 @@ TEST(Forecast, ASlowNetworkIsExposedButForBackward) {
   ForecastRequest request = on_machines(2, 1);
   request.machines.between = {1e6, 0};
   const StepForecast step = forecast_step(request);
-  // 20 MiB are sent there and back by halves; two thirds of 80 ms hide some of
-  // it, from the first bucket's start.
+  // Each card sends and receives 20 MiB, half of it at a time. Backward takes
+  // two thirds of 80 ms and hides a part of this, from the start of the first
+  // bucket.
   const double all = 20.0 * (1 << 20) / 1e6;
   EXPECT_LT(step.communication, all + 0.1);
   EXPECT_GT(step.communication, all - 80e-3 * 2 / 3);
@@ -107,7 +108,8 @@ TEST(Forecast, TheHierarchyWinsOnManyMachinesAndIsNeverWorseThanChosen) {
   const Machines many = on_machines(512).machines;
   const SumTime time = sum_time(many, many.cards(), 28.9e6);
   EXPECT_TRUE(time.prefers_hierarchy());
-  // A ring of 4,096 waits for 8,190 messages of 20 us.
+  // A ring of 4,096 cards waits for 8,190 messages, one after another, of 20 us
+  // each.
   EXPECT_GT(time.flat, 8190 * 20e-6);
   EXPECT_LT(time.hierarchical, 0.05 * time.flat);
 }
@@ -149,7 +151,7 @@ TEST(Forecast, SlowLoadersAreTheInputPart) {
   const double seconds = forecast_step(request).seconds();
   request.loaded_images_per_second = 1e9;
   EXPECT_EQ(forecast_step(request).input, 0);
-  request.loaded_images_per_second = 100;  // 64 images of a machine
+  request.loaded_images_per_second = 100;  // a machine needs 64 images
   const StepForecast step = forecast_step(request);
   EXPECT_NEAR(step.seconds(), 0.64, 1e-9);
   EXPECT_NEAR(step.input, 0.64 - seconds, 1e-9);

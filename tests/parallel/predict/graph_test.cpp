@@ -12,7 +12,7 @@ namespace {
 
 class Graphs : public PassFixture {
  protected:
-  // Hands the map a gradient of 64 bytes.
+  // Adds a reader that gives the map a gradient of 64 bytes.
   void read(const Map& map, bool as_slice) {
     Graph::Node reader;
     reader.inputs = {map.node};

@@ -18,7 +18,7 @@ TEST_F(Halos, RowsAroundAreThoseThatAKernelReadsBeyondItsStride) {
   EXPECT_EQ(rows_around(shape_, 6, 2), 4);
 }
 
-// Two rows of 8 cells and 16 channels, of 2 samples: 2,048 bytes.
+// The halo is two rows of 8 cells, 16 channels and 2 samples: 2,048 bytes.
 TEST_F(Halos, AHaloIsFetchedThroughACopyOfItsMessages) {
   shape_.neighbours = 1;
   const Map x = map(16, 4);
@@ -31,7 +31,8 @@ TEST_F(Halos, AHaloIsFetchedThroughACopyOfItsMessages) {
   EXPECT_EQ(joined->bytes, x.memory->bytes + 2'048);
 }
 
-// The sent rows, the map's own, the received rows and their copy.
+// Held at the same time: the sent rows, the map's own gradient, the received
+// rows and the copy of them.
 TEST_F(Halos, AHalosGradientGoesBack) {
   shape_.neighbours = 1;
   const Map x = map(16, 4);

@@ -43,8 +43,8 @@ TEST(HostMemory, OnlyTheRankThatWritesHoldsLayersForFiles) {
   EXPECT_EQ(memory_of({}, 1, 2).files, 0);
 }
 
-// yolov5n has 1.87 million parameters; weights, momentum, accumulated gradients
-// and their average are copied.
+// yolov5n has 1.87 million parameters. The weights, the momentum, the
+// accumulated gradients and the averaged weights are copied.
 TEST(HostMemory, TheRankThatWritesHoldsACopyOfTheState) {
   EXPECT_GT(memory_of({}, 0, 2).state_copy, 4 * 4 * 1'860'000);
   EXPECT_LT(memory_of({}, 0, 2).state_copy, 4 * 4 * 1'900'000);
@@ -52,7 +52,7 @@ TEST(HostMemory, TheRankThatWritesHoldsACopyOfTheState) {
   configs::RunConfig config;
   config.optimizer = configs::OptimizerKind::kAdamW;
   EXPECT_GT(memory_of(config).state_copy, 5 * 4 * 1'860'000);
-  config.epochs = 1;  // its only checkpoint is that of the end
+  config.epochs = 1;  // the only checkpoint is written at the end
   EXPECT_EQ(memory_of(config).state_copy, 0);
   config.checkpoint_every_steps = 10;
   EXPECT_GT(memory_of(config).state_copy, 0);

@@ -11,7 +11,7 @@ namespace {
 
 using Kind = BoxBound::Kind;
 
-// Many empty images, some with a few boxes, few crowded ones.
+// Many images have no boxes, some have a few, and a few are crowded.
 std::vector<int64_t> uneven_images() {
   std::vector<int64_t> boxes(200, 0);
   for (int64_t i = 0; i < 150; ++i) boxes.push_back(1 + i % 12);
@@ -67,14 +67,15 @@ TEST(LabelStatistics, TheNumberOfOutlinesIsTheLastField) {
   }
 }
 
-// Each mosaic rounds for itself: 4 mosaics of 3 boxes, of which 1.5 are 2.
+// Half of the 16 boxes may be pasted again, and each of the 4 mosaics may round
+// this up by half a box: 8 + 2.
 TEST(LabelBound, CopyPasteAddsAShareOfTheBoxes) {
   LabelBound labels = labels_of({1, 1, 1, 1}, 1, 0);
   const int64_t plain = most_boxes(labels, 4).boxes;
   EXPECT_EQ(plain, 16);
   labels.copy_paste = 0.5;
   EXPECT_EQ(most_boxes(labels, 4).boxes, 16 + 8 + 2);
-  labels.mixup = 0.5;  // twice as many mosaics, and 16 boxes more
+  labels.mixup = 0.5;  // twice as many mosaics
   EXPECT_EQ(most_boxes(labels, 4).boxes, 32 + 16 + 4);
   labels.mosaic = 0;
   EXPECT_EQ(most_boxes(labels, 4).boxes, 4) << "it is part of mosaics";
@@ -106,14 +107,14 @@ TEST(LabelBound, WhereImagesRepeatEachMayBeTheFullest) {
   labels.mixup = 0.5;
   labels.copy_paste = 0.5;
   EXPECT_EQ(most_boxes(labels, 4), (BoxBound{9600 + 4800 + 4, Kind::kCertain}));
-  // Also for mosaics of many samples, where the likely bound would be smaller
-  // otherwise.
+  // This also holds for mosaics of many samples, where the likely bound would
+  // be smaller if images did not repeat.
   labels.mixup = labels.copy_paste = 0;
   EXPECT_EQ(most_boxes(labels, 500), (BoxBound{500 * 4 * 300, Kind::kCertain}));
 }
 
-// An image draws three partners: three times the fullest image is less than the
-// likely bound.
+// A mosaic draws three more images. With few samples, three times the boxes of
+// the fullest image are fewer than the likely bound.
 TEST(LabelBound, FewImagesAreBoundedForCertain) {
   EXPECT_EQ(most_boxes(labels_of({10, 0}, 1, 0), 1),
             (BoxBound{40, Kind::kCertain}));
@@ -122,8 +123,9 @@ TEST(LabelBound, FewImagesAreBoundedForCertain) {
   EXPECT_EQ(most_boxes(labels_of({5, 5, 5}, 1, 0), 2).boxes, 40);
 }
 
-// By hand: images with 0 and 8 boxes, half of each; mean 4, variance 16; 64
-// samples draw 192. L = ln 1e9, t = 4 L / 3 + sqrt((4 L / 3)^2 + 2 L 192 16).
+// Calculated by hand: half of the images have 0 boxes and half have 8, so the
+// mean is 4 and the variance 16; 64 samples draw 192 more images. L = ln 1e9, t
+// = 4 L / 3 + sqrt((4 L / 3)^2 + 2 L 192 16).
 TEST(LabelBound, ManyImagesAreBoundedByBernstein) {
   std::vector<int64_t> boxes(500, 0);
   boxes.insert(boxes.end(), 500, 8);
@@ -140,7 +142,8 @@ TEST(LabelBound, ManyImagesAreBoundedByBernstein) {
                 "one of 1e9 micro-batches)");
 }
 
-// A change of a few samples does not need room in all of them.
+// An augmentation that is applied to few samples must not make the bound
+// reserve memory as if it were applied to all samples.
 TEST(LabelBound, RareMixupCostsLittle) {
   std::vector<int64_t> boxes(500, 6);
   boxes.insert(boxes.end(), 500, 8);
@@ -170,8 +173,8 @@ TEST(LabelBound, GrowsWithSamples) {
   }
 }
 
-// Simulated augmentation: never beyond the bound, and close to it if images are
-// alike.
+// Simulated augmentation never exceeds the bound, and comes close to it if
+// images are alike.
 TEST(LabelBound, HoldsForDrawnMicroBatches) {
   std::mt19937_64 random(5);
   for (const bool alike : {false, true}) {

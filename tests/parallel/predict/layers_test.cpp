@@ -11,8 +11,8 @@
 namespace headroom::predict {
 namespace {
 
-// The bytes that a layer keeps on maps of stride 4, in channels: 512 bytes
-// each.
+// Counts the bytes that a layer keeps on maps of stride 4, in units of one
+// channel, which has 512 bytes.
 class Layers : public PassFixture {
  protected:
   static constexpr int64_t kChannel = 2 * 8 * 8 * 4;
@@ -36,19 +36,19 @@ class Layers : public PassFixture {
                                               channels, kernel, 1, kernel / 2}),
                              x);
   }
-  // Live bytes, inputs included, without the layer's outputs.
+  // The live bytes, including the inputs, but without the layer's outputs.
   int64_t kept(const layers::LayerCost& layer, const std::vector<Map>& inputs) {
     const std::vector<Map> outputs = run_layer(context(), layer, inputs);
     int64_t own = 0;
     for (const Map& output : outputs) own += output.memory->bytes;
     return buffers_.live_bytes() - own;
   }
-  // Bytes of the statistics of norms of so many channels.
+  // The bytes of the batch-norm statistics of `channels` channels.
   static int64_t statistics(int64_t channels) { return 2 * channels * 8; }
 };
 
-// The input; of four blocks the convolutions; the first block's output and the
-// bottleneck's inner one; the concatenation.
+// Kept are the input, the convolutions of four blocks, the outputs of the first
+// block and of the bottleneck's inner block, and the concatenation.
 TEST_F(Layers, C3) {
   layers::LayerProgram c3 = on({{32, 4}});
   const int y = block(c3, 0, 16);
@@ -59,8 +59,8 @@ TEST_F(Layers, C3) {
                 statistics(4 * 16 + 32));
 }
 
-// The input; its convolution and that one's output; two pooled maps; indices,
-// twice as wide; the concatenation; the last convolution.
+// Kept are the input, the first convolution and its output, two pooled maps,
+// indices that are twice as wide, the concatenation, and the last convolution.
 TEST_F(Layers, Sppf) {
   layers::LayerProgram sppf = on({{32, 4}});
   block(sppf, sppf.pools(block(sppf, 0, 16), {5, 5, 5}), 32);
@@ -88,9 +88,10 @@ TEST_F(Layers, AHeadKeepsItsInputs) {
             (32 + 16) * kChannel + (18 * kChannel + 18 * kChannel / 4));
 }
 
-// 255 channels on 64, of two images of 320 x 320 pixels: the measured bytes of
-// the head's backward beside its input and its output's gradient; the model
-// adds a row of sums, a 32nd of the weight in blocks.
+// A head of 255 channels on 64 channels, for two images of 320 x 320 pixels.
+// The bytes of the head's backward, in addition to its input and its output's
+// gradient, were measured; the model adds a row of sums, a 32nd of the weight
+// in blocks.
 TEST_F(Layers, AHeadOfFloat16IsConvolvedOnOneDnn) {
   shape_.image_height = shape_.image_width = 320;
   shape_.element_bytes = 2;
@@ -106,7 +107,8 @@ TEST_F(Layers, AHeadOfFloat16IsConvolvedOnOneDnn) {
             x.memory->bytes + head_bytes + kMeasured + 256 * 64 * 4 / 32);
 }
 
-// The input; of two samples the means, the squeezed ones, the factors.
+// Kept are the input and, for two samples, the means, the squeezed values and
+// the factors.
 TEST_F(Layers, AnExcitationKeepsItsInputAndLittleElse) {
   layers::LayerProgram squeeze_excite = on({{32, 4}});
   layers::LayerProgram::Block block = {"", 32, 32};
@@ -116,8 +118,8 @@ TEST_F(Layers, AnExcitationKeepsItsInputAndLittleElse) {
             32 * kChannel + 2 * (32 + 8 + 32) * 4);
 }
 
-// A device copies the map to float64 for the sum; here both samples fit at
-// once.
+// For the sum, a device copies the map to float64; here both samples fit into
+// one copy.
 TEST_F(Layers, AnExcitationOnADeviceCopiesItsInputForTheSum) {
   layers::LayerProgram squeeze_excite = on({{32, 1}});
   layers::LayerProgram::Block block = {"", 32, 32};

@@ -11,9 +11,10 @@
 namespace headroom::predict {
 namespace {
 
-// A convolution of 16 channels at stride 2 and a head of 18 on it, on an image
-// of 64 x 64 pixels, float32. Parameters in a flat buffer: 464 and 306 of 4
-// bytes, and 64 bytes for each of the head's 2 tensors; the others fill lines.
+// A convolution of 16 channels at stride 2 and a head of 18 channels on it, for
+// a float32 image of 64 x 64 pixels. In a flat buffer the parameters take 464
+// and 306 times 4 bytes, and 64 bytes more for each of the head's 2 tensors;
+// the other tensors fill their lines of 64 bytes.
 constexpr int64_t kConvBytes = 464 * 4;
 constexpr int64_t kHeadBytes = 306 * 4 + 2 * 64;
 constexpr int64_t kImageBytes = 64 * 64 * 3 * 4;
@@ -56,7 +57,8 @@ TEST(MemoryModel, AdamHasTwoMoments) {
             2 * (kConvBytes + kHeadBytes));
 }
 
-// Halves of 928 and 676 bytes, in lines of 64.
+// Each rank has half of the layers' 1,856 and 1,352 bytes, rounded up from 928
+// and 676 bytes to lines of 64.
 TEST(MemoryModel, ZeroThreeHoldsSlices) {
   MemoryRequest request = small_request();
   request.plan.layout.data_parallel_size = 2;
@@ -72,8 +74,8 @@ TEST(MemoryModel, ZeroThreeHoldsSlices) {
   EXPECT_EQ(estimate.communication, 960) << "the largest slice";
 }
 
-// Index of 5 numbers, box of 4 and anchor of 2 elements: 64 bytes a match; 15
-// matches per box while the labels are unknown.
+// A match takes 64 bytes: an index of 5 numbers, a box of 4 elements and an
+// anchor of 2. While the labels are unknown, 15 matches per box are assumed.
 TEST(MemoryModel, MatchesAreBoundedUntilTheyAreKnown) {
   MemoryRequest request = small_request();
   request.labels.assumed_boxes_per_image = 100;
@@ -113,11 +115,12 @@ TEST(MemoryModel, StagesShareTheState) {
             std::max(stages[0].total(), stages[1].total()));
 }
 
-// The parts of a step give the same peak as the estimate, under every plan.
+// The fullest part of a step has the same peak as the estimate, under every
+// plan.
 TEST(StepTimeline, ItsFullestPartIsTheRanksEstimate) {
   MemoryRequest one = small_request();
   one.step.reset();
-  MemoryRequest many = one;  // micro-batches under ZeRO
+  MemoryRequest many = one;  // several micro-batches under ZeRO
   many.global_batch_size = 8;
   many.plan.layout.data_parallel_size = 2;
   many.plan.zero_stage = 3;
@@ -157,7 +160,7 @@ TEST(StepTimeline, LayersComeForwardThenTheLossThenLayersBackward) {
       {StepPart::kBackward, 1},
       {StepPart::kBackward, 0}};
   EXPECT_EQ(order, expected);
-  // The maps that a layer keeps are held until its backward.
+  // The maps that a layer keeps are held until the layer's backward.
   EXPECT_GT(timeline.parts[2].kept_bytes, timeline.state_bytes);
   EXPECT_EQ(timeline.parts.back().kept_bytes, timeline.state_bytes);
 }

@@ -1,4 +1,4 @@
-// The request to the memory model for a run.
+// The request for a run that the memory model gets.
 #include "parallel/predict/memory_request.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,8 @@ TEST(MemoryRequest, FiveAnchorsALevel_MatchMoreThanThree) {
                                             plan::ActivationPolicy::kKeep);
     return estimate_rank_memory(request, {}).targets;
   };
-  // Two levels of five anchors, three levels of three.
+  // One model has two levels of five anchors, the other has three levels of
+  // three.
   EXPECT_EQ(matches_of(kFiveAnchors) * 9, matches_of("yolov5n") * 10);
 }
 

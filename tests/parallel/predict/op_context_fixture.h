@@ -1,5 +1,5 @@
-// PassFixture: a pass over two images of 32 x 32 pixels on one rank, float32,
-// with maps that an operator made and maps that are inputs.
+// PassFixture: a pass over two float32 images of 32 x 32 pixels on one rank.
+// Its maps are either results of an operator or inputs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,12 +23,12 @@ class PassFixture : public testing::Test {
 
   OpContext context() { return {shape_, buffers_, graph_}; }
 
-  // A map of channels x cells x 4 bytes that no operator made.
+  // A map with channels x cells x 4 bytes that is an input.
   Map map(int64_t channels, int64_t stride) {
     return {buffers_.allocate(shape_.map_bytes(channels, stride)), channels,
             stride};
   }
-  // A map made by an operator, which needs its gradient.
+  // A map that is the result of an operator and needs its gradient.
   Map made_map(int64_t channels, int64_t stride) {
     Map made = map(channels, stride);
     Graph::Node node;
@@ -59,7 +59,7 @@ class PassFixture : public testing::Test {
   MicroBatchShape shape_ = two_images();
   LiveBuffers buffers_;
   Graph graph_{buffers_};
-  std::vector<int64_t> arrived_;  // gradients of made maps, bytes
+  std::vector<int64_t> arrived_;  // bytes of the gradients that made maps got
 };
 
 }  // namespace headroom::predict

@@ -1,6 +1,6 @@
-// The bytes that the operators of a layer keep, and those of their backward:
-// conv_block, resampling and loss, under all policies, against bytes counted by
-// hand.
+// Compares the bytes that the operators of a layer keep, and those of their
+// backward, with bytes counted by hand: conv_block, resampling and loss, under
+// all policies.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -20,7 +20,7 @@ layers::LayerProgram::Block block(int64_t in, int64_t out, int64_t kernel,
   return {"", in, out, kernel, stride, kernel / 2};
 }
 
-// 8 channels at stride 1 to 16 at stride 2, 3x3.
+// A 3x3 convolution from 8 channels at stride 1 to 16 channels at stride 2.
 class ConvBlocks : public PassFixture {
  protected:
   static constexpr int64_t kInput = 2 * 32 * 32 * 8 * 4;    // 65,536
@@ -40,8 +40,9 @@ TEST_F(ConvBlocks, KeepsItsInputItsConvolutionAndItsStatistics) {
   EXPECT_EQ(buffers_.live_bytes(), kInput + kOutput + kStatistics);
 }
 
-// An image needs no gradient. The output's gradient becomes the convolution's
-// in place; the weight's takes its blocks and two more.
+// The input is an image, which needs no gradient. The gradient of the output is
+// overwritten by that of the convolution. The weight's gradient needs its
+// blocks and twice as many bytes more.
 TEST_F(ConvBlocks, BackwardOfTheFirstOne) {
   Map x = map(8, 1);
   Map out = conv_block(context(), x, block(8, 16, 3, 2));
@@ -71,7 +72,7 @@ TEST_F(ConvBlocks, ADerivedOutputLeavesTheConvolution) {
   EXPECT_EQ(buffers_.live_bytes(), kInput + kOutput + kStatistics + kAffine);
 }
 
-// One row of the image above and one below, kept beside it.
+// One row of the image above and one row below are kept in addition to the map.
 TEST_F(ConvBlocks, ASplitImageKeepsItsHalo) {
   shape_.neighbours = 1;
   Map x = map(8, 1);
@@ -81,7 +82,7 @@ TEST_F(ConvBlocks, ASplitImageKeepsItsHalo) {
             kInput + kOutput + kStatistics + 2 * 32 * 8 * 4);
 }
 
-// 16 channels at stride 4: 2 * 8 * 8 * 16 * 4 = 8,192 bytes.
+// A map of 16 channels at stride 4 has 2 * 8 * 8 * 16 * 4 = 8,192 bytes.
 class Resampling : public PassFixture {
  protected:
   static constexpr int64_t kMap = 8'192;
@@ -117,7 +118,7 @@ TEST_F(Resampling, UpsamplingHasFourTimesTheCells) {
   EXPECT_EQ(peak_of_backward(fine, 4 * kMap), 5 * kMap);
 }
 
-// Three poolings keep their inputs, and indices of 8 bytes each.
+// Each of three poolings keeps its input, and indices of 8 bytes per element.
 TEST_F(Resampling, PoolingsKeepInputsAndIndices) {
   Map y = made_map(16, 4);
   Map all = chained_pools(context(), y, {5, 5, 5});
@@ -126,8 +127,9 @@ TEST_F(Resampling, PoolingsKeepInputsAndIndices) {
   EXPECT_EQ(buffers_.live_bytes(), 3 * kMap + 3 * 2 * kMap);
 }
 
-// On a device a byte for each of 2 * 8 * 8 * 16 elements, of windows that a
-// byte can number, and only for a gradient; backward reads its slice in place.
+// On a device, an index of a window is a byte if the window has few enough
+// cells; each of the 2 * 8 * 8 * 16 elements has one, and only if a gradient is
+// needed. Backward reads its slice of the gradient in place.
 TEST_F(Resampling, PoolingsOnADeviceKeepBytes) {
   shape_.on_device = true;
   Map y = made_map(16, 4);
@@ -149,8 +151,8 @@ TEST_F(Resampling, PoolingsOnADeviceKeepBytes) {
   EXPECT_EQ(buffers_.live_bytes(), kMap + 2 * kMap);
 }
 
-// 12 rows more than the rank's 8 at first, 4 fewer after each pooling: of these
-// wide maps the poolings' inputs and indices stay.
+// The first map has 12 rows more than the rank's 8, and 4 fewer after each
+// pooling. The inputs and indices of these larger maps are kept.
 TEST_F(Resampling, SplitPoolingsWorkOnWiderMaps) {
   shape_.neighbours = 1;
   Map y = made_map(16, 4);
@@ -188,7 +190,7 @@ TEST_F(Losses, OneClassHasNoClassification) {
   EXPECT_EQ(buffers_.live_bytes(), 2 * 4 * 4 * 3 * 4 + 10 * 5 * 8);
 }
 
-// Two 1x1 blocks of 8 channels at stride 1, one after the other.
+// Two 1x1 blocks of 8 channels at stride 1, in sequence.
 class Policies : public PassFixture {
  protected:
   static constexpr int64_t kMap = 2 * 32 * 32 * 8 * 4;
@@ -199,7 +201,7 @@ class Policies : public PassFixture {
     return conv_block(context, conv_block(context, x, block(8, 8, 1, 1)),
                       block(8, 8, 1, 1));
   }
-  // The live bytes if nothing else holds the maps.
+  // The live bytes when only the policy holds maps.
   int64_t kept(const OpContext& context) {
     Map x = made_map(8, 1);
     last_ = two_blocks(context, x);
@@ -228,7 +230,7 @@ TEST_F(Policies, OffloadKeepsSmallTensors) {
   OpContext with = context();
   with.policy = &offload;
   EXPECT_EQ(kept(with), 2 * kStatistics);
-  // Read anew: x, the convolution and its output's gradient.
+  // x, the convolution and the gradient of its output are read back.
   EXPECT_GE(peak_of_backward(last_, kMap), 3 * kMap);
   EXPECT_EQ(buffers_.live_bytes(), 0);
 }

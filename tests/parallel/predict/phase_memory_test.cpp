@@ -7,8 +7,8 @@
 namespace headroom::predict {
 namespace {
 
-// A convolution of 16 channels at stride 2, and a head of 18 on it (3 anchors,
-// 1 class), on images of 64 x 64 pixels, float32.
+// A convolution of 16 channels at stride 2, and a head of 18 channels on it (3
+// anchors, 1 class), for float32 images of 64 x 64 pixels.
 constexpr int64_t kConvParameters = 9 * 3 * 16 + 2 * 16;
 constexpr int64_t kHeadParameters = 16 * 18 + 18;
 
@@ -23,15 +23,17 @@ MemoryRequest small_request() {
   return request;
 }
 
-// One image of 66 x 66 pixels: a map of 33 x 33 cells. While the head runs the
-// image, its input and its output are held; then boxes beside the head.
+// One image of 66 x 66 pixels gives a map of 33 x 33 cells. While the head
+// runs, the image and the head's input and output are held; after that, boxes
+// are held together with the head's output.
 TEST(PhaseMemory, AValidationKeepsNothing) {
   const MemoryRequest request = small_request();
   const MemoryEstimate estimate = estimate_validation(request, {});
   EXPECT_EQ(estimate.images, 66 * 66 * 3 * 4);
   EXPECT_EQ(estimate.activations, 0);
   const int64_t cells = 33 * 33;
-  // The convolution's output and the block's, and its statistics.
+  // The outputs of the convolution and of the block are held, and the
+  // statistics.
   EXPECT_GE(estimate.images + estimate.transient,
             estimate.images + 2 * cells * 16 * 4);
   EXPECT_LE(estimate.transient, 2 * cells * 16 * 4 + (64 << 10));
@@ -59,12 +61,13 @@ TEST(PhaseMemory, MatchesOfTheLabelsCountInTheLoss) {
   request.validation = ValidationShape{1, 64, 64, {0}};
   const int64_t empty = estimate_validation(request, {}).total();
   request.validation->matches = {4000};
-  // Logits of 80 classes, and 3 maps of their size.
+  // The loss holds the logits of 80 classes and 3 maps of the same size.
   EXPECT_GE(estimate_validation(request, {}).total(),
             empty - (4 << 20) + 4000 * 80 * 4 * 4);
 }
 
-// At first twice the model, with the flat buffers in between.
+// At the start the model exists three times: twice as a model, and once in the
+// flat buffers.
 TEST(PhaseMemory, AtTheStartAModelIsHeldThreeTimes) {
   MemoryRequest request = small_request();
   const MemoryEstimate start = estimate_start_up(request, {});

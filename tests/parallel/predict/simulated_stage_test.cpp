@@ -1,5 +1,5 @@
-// A rank's layers, its step, and the bytes of each layer: stage, step,
-// layer_costs, against bytes counted by hand.
+// Compares a rank's layers (stage), its step and the bytes of each layer
+// (layer_costs) with bytes counted by hand.
 #include "parallel/predict/simulated_stage.h"
 
 #include <gtest/gtest.h>
@@ -96,13 +96,13 @@ TEST(MicroBatch, MapsAndGradientsCrossAStagesEdges) {
   front.backward(std::move(gradients));
 }
 
-// 464 parameters of the convolution, 306 of the head.
+// The convolution has 464 parameters, the head 306.
 TEST(FlatBytes, HeadsMayNeedPaddingAndSlicesAreAligned) {
   const SimulatedStage stage = small_stage();
   EXPECT_EQ(flat_bytes(stage.layers[1], 4), 306 * 4 + 2 * 64);
   EXPECT_EQ(slice_bytes(stage.layers[1], 4, 2), 704) << "676 in lines of 64";
   layers::LayerCost wide = stage.layers[0];
-  wide.channels = 32;  // 16 of them fill a line
+  wide.channels = 32;  // 16 channels fill a line
   EXPECT_EQ(flat_bytes(wide, 4), 464 * 4);
   EXPECT_EQ(slice_bytes(wide, 4, 3), 640) << "619 in lines of 64";
 }
@@ -123,8 +123,8 @@ TEST(StepMemory, OneMicroBatchIsHeldAtATime) {
   EXPECT_EQ(step_memory(request_of(3)).peak_bytes, one.peak_bytes);
 }
 
-// The image, the convolution and its statistics stay; the output is sent to the
-// other stage, and held until that one has replied.
+// The image, the convolution and its statistics are kept. The output is sent to
+// the second stage, and held until that stage has replied.
 TEST(StepMemory, AFirstStageHoldsTwoMicroBatchesAndItsMessages) {
   StepRequest request = request_of(4);
   request.stage.end = 1;
@@ -152,7 +152,8 @@ TEST(MemoryByPolicy, OfTwoLayers) {
   EXPECT_EQ(kept(1, plan::ActivationPolicy::kRecompute), kObjectnessBytes);
 }
 
-// The bytes kept before a layer plus its own give the stage's peak.
+// The peak of the stage is the maximum over its layers of the layer's own peak
+// plus the bytes that earlier layers keep.
 TEST(MemoryByPolicy, SumUpToThePeakOfTheStage) {
   for (const plan::ActivationPolicy policy :
        {plan::ActivationPolicy::kKeep, plan::ActivationPolicy::kLean,

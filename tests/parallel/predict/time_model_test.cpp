@@ -5,8 +5,8 @@
 namespace headroom::predict {
 namespace {
 
-// Four equal layers in a chain; a unit of work takes a nanosecond, and so does
-// a byte.
+// A chain of four equal layers; a unit of work and a byte take one nanosecond
+// each.
 TimeRequest four_layers() {
   TimeRequest request;
   for (int i = 0; i < 4; ++i) {
@@ -32,7 +32,7 @@ TimeRequest four_layers() {
 
 TEST(TimeModel, OneProcessComputesAndNeverWaits) {
   const StepEstimate step = estimate_step(four_layers());
-  // 4 layers x 30 x 64 x 32 pixels x 8 images.
+  // 4 layers x 30 units x 64 x 32 pixels x 8 images.
   EXPECT_DOUBLE_EQ(step.compute, 1e-9 * 4 * 30 * 64 * 32 * 8);
   EXPECT_EQ(step.communication, 0);
 }
@@ -44,7 +44,8 @@ TEST(TimeModel, DataRanksShareTheWorkAndSumTheGradients) {
   request.plan.micro_batch_size = 4;
   const StepEstimate step = estimate_step(request);
   EXPECT_DOUBLE_EQ(step.compute, alone / 2);
-  // 4,000 parameters of 4 bytes; a ring of two passes each half of them twice.
+  // There are 4,000 parameters of 4 bytes. A ring of two ranks sends each half
+  // of them twice.
   EXPECT_DOUBLE_EQ(step.communication, 1e-9 * 4 * 4000);
   request.plan.zero_stage = 3;
   EXPECT_GT(estimate_step(request).communication, step.communication);
@@ -56,13 +57,14 @@ TEST(TimeModel, APipelineOfMoreMicroBatchesWaitsLess) {
   request.plan.layout.pipeline_parallel_size = 2;
   request.plan.stage_begins = {0, 2};
   const StepEstimate one = estimate_step(request);
-  EXPECT_DOUBLE_EQ(one.compute, alone);  // one stage after the other
+  EXPECT_DOUBLE_EQ(one.compute, alone);  // the stages run one after the other
   request.plan.micro_batch_size = 2;
   const StepEstimate four = estimate_step(request);
   EXPECT_DOUBLE_EQ(four.compute, alone / 2 * 5 / 4);
-  // Layer 1's map and its gradient: 8 channels at stride 2.
+  // The bytes are those of layer 1's map and of its gradient: 8 channels at
+  // stride 2.
   EXPECT_DOUBLE_EQ(four.communication, 1e-9 * 2 * 8 * 8 * (64 * 32 / 4) * 4);
-  request.plan.stage_begins = {0, 1};  // the slower stage counts
+  request.plan.stage_begins = {0, 1};  // the time of the slower stage
   EXPECT_DOUBLE_EQ(estimate_step(request).compute, alone * 3 / 4 * 5 / 4);
 }
 
@@ -77,7 +79,8 @@ TEST(TimeModel, RanksOfAnImageExchangeItsHalos) {
   const double latencies = 1e-3 * 2 * (4 + 4);
   const double gradients = 1e-9 * 4 * 4000 + 2e-3;
   EXPECT_NEAR(step.communication, halos + latencies + gradients, 1e-12);
-  request.plan.layout.spatial_parallel_size = 4;  // two neighbours each
+  // Some ranks have two neighbours.
+  request.plan.layout.spatial_parallel_size = 4;
   EXPECT_GT(estimate_step(request).communication, step.communication);
 }
 

@@ -23,14 +23,15 @@ namespace {
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-// Every element has another number.
+// A map whose elements are all different.
 at::Tensor numbered(at::IntArrayRef sizes) {
   int64_t numel = 1;
   for (const int64_t size : sizes) numel *= size;
   return at::arange(numel, at::kDouble).view(sizes).contiguous(kChannelsLast);
 }
 
-// The whole map between `top` and `bottom` rows of `value`.
+// The whole map, with `top` rows of `value` above it and `bottom` rows below
+// it.
 at::Tensor framed(const at::Tensor& map, int64_t top, int64_t bottom,
                   double value) {
   const auto rows = [&](int64_t count) {
@@ -55,8 +56,9 @@ void check_exchange(const Case& c, RankBackend backend = RankBackend::kLocal) {
   const at::Tensor map =
       numbered({c.samples, c.channels, c.blocks * c.rows_per_block, c.width});
   const at::Tensor frame = framed(map, c.top, c.bottom, -7);
-  // The gradient of a row: that of every halo that it was in. Rank r returns
-  // multiples of 10^r, which identify the ranks whose gradients arrived.
+  // The gradient of a row is the sum over all halos in which it was. Rank r
+  // returns multiples of 10^r, so that the digits show which ranks' gradients
+  // arrived.
   at::Tensor returned = at::zeros_like(frame);
   const auto given_by = [&](int rank) {
     at::Tensor gradients = at::zeros_like(frame);

@@ -44,8 +44,8 @@ TEST(HaloPlan, ANegativeHaloIsAProgrammersError) {
   EXPECT_THROW(plan_halo(ImageSplit(96, 32, 3), 4, 1, -1, 0), CheckFailure);
 }
 
-// Row by row, by the definition: the halo of a rank is the `top` rows above its
-// own and the `bottom` rows below.
+// Checks each row by the definition: the halo of a rank is the `top` rows above
+// its own rows and the `bottom` rows below them.
 void expect_halo(const ImageSplit& partition, int64_t rows_per_block, int rank,
                  int64_t top, int64_t bottom) {
   std::vector<int> owner;
@@ -93,7 +93,7 @@ TEST(HaloPlan, EveryRowWantedComesFromItsOwnerOnce) {
                  std::to_string(ranks) + " ranks, " + std::to_string(top) +
                  " above, " + std::to_string(bottom) + " below");
     const ImageSplit partition(blocks * 32, 32, ranks);
-    // (from, to) -> pieces in order
+    // Maps (sender, receiver) to the pieces in their order.
     std::map<std::pair<int, int>, std::vector<RowRange>> sent, received;
     for (int rank = 0; rank < ranks; ++rank) {
       expect_halo(partition, rows_per_block, rank, top, bottom);

@@ -30,7 +30,8 @@ TEST(LayerMemoryTest, TheMemoryOfATensorIsAllocatedAndFreed) {
   EXPECT_EQ(window.sum().item<double>(), 60);
 }
 
-// Autograd keeps the weight, not its values, which may be freed in between.
+// Autograd keeps the weight, but not its values, which may be freed until
+// backward.
 TEST(LayerMemoryTest, TensorsSavedByAutogradSeeTheValuesAgain) {
   const at::Tensor layer = at::full({4}, 2, at::kDouble);
   at::Tensor weight = at::empty({0}, at::kDouble);

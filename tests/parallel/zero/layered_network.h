@@ -1,5 +1,5 @@
-// A chain of small dense layers, used like a sharded model: acquire a layer,
-// compute, release it, acquire it again in backward.
+// A chain of small dense layers that is used like a sharded model: acquire a
+// layer, compute with it, release it, and acquire it again in backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +21,8 @@
 namespace headroom::zero {
 
 inline constexpr int kLayers = 5;
-inline constexpr int64_t kWidth = 13;  // no multiple of anything
+// Not a multiple of the alignment or of the ranks.
+inline constexpr int64_t kWidth = 13;
 
 // The identity; its backward gathers the layer.
 struct UseAgain : torch::autograd::Function<UseAgain> {
@@ -61,8 +62,8 @@ struct LayeredNetwork {
   std::unique_ptr<ShardMap> map;
   std::unique_ptr<ShardedLayers> layers;
 
-  // Undivided, or over the ranks of a communicator: ZeRO 2 or 3. The first
-  // `frozen` layers do not learn.
+  // Without `ranks` the network is undivided, else it is sharded over them with
+  // ZeRO 2 or 3. The first `frozen` layers are not trained.
   explicit LayeredNetwork(collectives::Communicator* ranks = nullptr,
                           int zero_stage = 0,
                           collectives::Communicator* copies = nullptr,
@@ -108,7 +109,8 @@ struct LayeredNetwork {
                                              copies ? *copies : *single);
   }
 
-  // Fails in layer `fails_forward`, or when backward leaves `fails_backward`.
+  // Throws in forward of layer `fails_forward`, or when backward leaves layer
+  // `fails_backward`.
   at::Tensor loss(const at::Tensor& input, int fails_forward = -1,
                   int fails_backward = -1) {
     at::Tensor x = input;
@@ -133,7 +135,7 @@ struct LayeredNetwork {
   std::unique_ptr<collectives::Communicator> single;
 };
 
-// Layer `part` of `parts` of one global batch; may be empty.
+// Samples [begin, end) of the global batch; there may be none.
 inline at::Tensor network_input(int64_t begin, int64_t end) {
   return at::sin(at::arange(begin * kWidth, end * kWidth, at::kDouble) * 0.37)
       .view({end - begin, kWidth});

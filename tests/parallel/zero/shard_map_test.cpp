@@ -11,10 +11,10 @@ namespace {
 
 TEST(ShardMapTest, EveryLayerIsCutIntoEqualAlignedSlices) {
   const ShardMap map({10, 0, 16, 17}, 2, 4);
-  EXPECT_EQ(map.slice_size(0), 8);  // 10 -> 16
+  EXPECT_EQ(map.slice_size(0), 8);  // 10 is padded to 16
   EXPECT_EQ(map.slice_size(1), 0);
   EXPECT_EQ(map.slice_size(2), 8);
-  EXPECT_EQ(map.slice_size(3), 12);  // 17 -> 24
+  EXPECT_EQ(map.slice_size(3), 12);  // 17 is padded to 24
   EXPECT_EQ(map.shard_offset(3), 16);
   EXPECT_EQ(map.layer_offset(3), 32);
   EXPECT_EQ(map.padded_layer_size(3), 24);
@@ -35,8 +35,8 @@ TEST(ShardMapTest, NoLayerIsNoElement) {
   EXPECT_EQ(map.largest_slice(), 0);
 }
 
-// 200 seeded maps: every element of the whole belongs to one rank, slices are
-// aligned, and a layer wastes less than one alignment per rank.
+// Tests 200 maps from seeds: every element belongs to one rank, slices are
+// aligned, and the padding of a layer is less than one alignment per rank.
 TEST(ShardMapTest, SlicesTileTheWholeExactlyOnce) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);

@@ -1,4 +1,4 @@
-// ZeRO 2 and 3 against the undivided computation, ranks as threads.
+// Compares ZeRO 2 and 3 with the undivided computation; ranks are threads.
 #include "parallel/zero/sharded_layers.h"
 
 #include <ATen/ops/allclose.h>
@@ -20,11 +20,11 @@ constexpr int64_t kSamples = 11;
 struct Case {
   int ranks;
   int zero_stage;
-  // Gloo fetches layers in the background, one ahead.
+  // Gloo gathers layers in the background, one layer ahead.
   RankBackend backend = RankBackend::kLocal;
 };
 
-// The gradient of all samples, layer by layer, computed by one process.
+// The gradients of all samples for each layer, computed by one process.
 std::vector<at::Tensor> undivided(int frozen = 0) {
   LayeredNetwork network(nullptr, 0, nullptr, frozen);
   network.train(network_input(0, kSamples));
@@ -36,7 +36,7 @@ std::vector<at::Tensor> undivided(int frozen = 0) {
   return layers;
 }
 
-// The rank's slice of the undivided result.
+// Expects the rank's slice of the undivided result.
 void expect_slices(LayeredNetwork& network,
                    const std::vector<at::Tensor>& expected, int rank) {
   const ShardMap& map = *network.map;
@@ -66,7 +66,8 @@ TEST_P(ShardedLayersTest, GradientsEqualOneProcess) {
   const std::vector<at::Tensor> expected = undivided();
   run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
     LayeredNetwork network(&ranks, GetParam().zero_stage);
-    // Uneven: rank 0 has all but one sample a rank, the last has none.
+    // The distribution is uneven: each middle rank has one sample, the last has
+    // none, and rank 0 has all the rest.
     const int64_t rest = ranks.size() - 2;
     const int64_t begin =
         rank == 0 ? 0 : std::min(kSamples, kSamples - rest + rank - 1);
@@ -78,7 +79,8 @@ TEST_P(ShardedLayersTest, GradientsEqualOneProcess) {
   });
 }
 
-// The parameters' hooks refer to the layers, which refer to the parameters.
+// The parameters' hooks refer to the layers, and the layers to the parameters;
+// this circle must not keep memory alive.
 TEST_P(ShardedLayersTest, NothingOutlivesThem) {
   run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
     at::Tensor shard;
@@ -96,7 +98,8 @@ TEST_P(ShardedLayersTest, MicroBatchesAddUp) {
   const std::vector<at::Tensor> expected = undivided();
   run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
     LayeredNetwork network(&ranks, GetParam().zero_stage);
-    for (int step = 0; step < 2; ++step) {  // the second forgets the first
+    // The second step must not include the first.
+    for (int step = 0; step < 2; ++step) {
       network.layers->begin_step();
       for (int part = 0; part < 3; ++part) {
         const int64_t parts = 3 * ranks.size(), index = 3 * rank + part;
@@ -134,8 +137,8 @@ TEST_P(ShardedLayersTest, SpatialCopiesAddTheirParts) {
   });
 }
 
-// A rank fails at every place of a step in turn: nothing is left behind, and
-// the step after is right.
+// A rank fails at every place of a step in turn. Nothing is left behind, and
+// the next step is right.
 TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
   const std::vector<at::Tensor> expected = undivided();
   run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
@@ -145,7 +148,8 @@ TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
     for (int failing = 0; failing < kLayers; ++failing) {
       for (const bool in_backward : {false, true}) {
         network.layers->begin_step();
-        // The first layer's input needs no gradient: nothing fails there.
+        // The input of the first layer needs no gradient, so backward cannot
+        // fail there.
         if (in_backward && failing == 0) continue;
         try {
           const at::Tensor loss = network.loss(
@@ -155,9 +159,9 @@ TEST_P(ShardedLayersTest, AFailureAnywhereLeavesNothingBehind) {
           ADD_FAILURE() << failing;
         } catch (const LocalFailure&) {
         }
-        // Messages between two ranks arrive in order, so this gather also ends
-        // the one that the failed pass had begun. A barrier does not: it has
-        // connections of its own.
+        // Messages between two ranks arrive in order, so when this gather ends,
+        // the gather that the failed pass had begun has ended too. A barrier
+        // would not guarantee this, because it has its own connections.
         ranks.all_gather(at::zeros({ranks.size()}), at::zeros({1}));
         network.layers->abandon();
         for (int64_t layer = 0; layer < kLayers; ++layer) {

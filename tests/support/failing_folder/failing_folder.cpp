@@ -1,7 +1,7 @@
 // A library for LD_PRELOAD. While the file $HEADROOM_FAILING_WHILE exists,
 // every call that names a path in the folder $HEADROOM_FAILING_FOLDER fails
-// with ESTALE, as on a network file system whose server is away. Descriptors
-// that are open already work on.
+// with ESTALE, as on a network file system whose server is unreachable.
+// Descriptors that are already open continue to work.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -45,7 +45,7 @@ mode_t mode_in(int flags, va_list list) {
 
 }  // namespace
 
-// The functions of the C library that are replaced, by their results.
+// The replaced functions of the C library, grouped by the type of their result.
 #define OPEN(name)                                                    \
   int name(const char* path, int flags, ...) {                        \
     va_list list;                                                     \

@@ -1,10 +1,11 @@
-// A kernel that does nothing for a while, in as many blocks as NCCL's would
-// occupy: what a collective with absent peers leaves to the others of a card.
+// A kernel that does no work, but occupies as many blocks of a card as NCCL's
+// kernel would while it waits for peers. Other kernels get the remaining
+// blocks.
 #include <cuda_runtime_api.h>
 
 namespace {
 
-// As many threads as NCCL's kernels have.
+// NCCL's kernels have the same number of threads.
 constexpr int kThreads = 512;
 
 __device__ unsigned long long now() {
@@ -25,7 +26,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-// CUDA's error; 0: launched.
+// Returns CUDA's error code, or 0 if the kernel was launched.
 extern "C" __attribute__((visibility("default"))) int headroom_ghost_hold(
     void* stream, int blocks, unsigned long long nanoseconds) {
   hold<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(nanoseconds);

@@ -22,7 +22,7 @@ using collectives::ReduceOp;
 using collectives::Work;
 using Clock = std::chrono::steady_clock;
 
-// A sleeping thread wakes up late by about so much.
+// A sleeping thread wakes up about this much too late.
 constexpr auto kWakesLate = std::chrono::microseconds(100);
 
 double seconds_since(Clock::time_point begin) {
@@ -34,7 +34,8 @@ Clock::duration duration_of(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// A sum is sent there and back; one way takes half of it.
+// An all-reduce moves the data in two directions, a gather or a broadcast in
+// one, which takes half of the time.
 constexpr double kOneWay = 0.5;
 
 }  // namespace
@@ -45,15 +46,15 @@ struct GhostRanks::State {
 
   const Options options;
   const devices::ComputeDevice device;
-  // The host group of this rank, beside NCCL's.
+  // The communicator of this rank alone on the host, in addition to NCCL's.
   const std::unique_ptr<Communicator> alone =
       collectives::make_single_communicator();
-  // Of the call under way.
+  // The modelled seconds of the call in progress.
   double holds = 0;
   StreamMoment end;
   bool measures_exposed = false;
-  // The moment when a stream that waits for an operation had no other work
-  // left, and the operation's end.
+  // For each wait of a stream for an operation: the moment when the stream had
+  // finished its earlier work, and the moment when the operation ended.
   std::vector<std::pair<StreamMoment, StreamMoment>> waits;
   Figures figures;
   // The host's operations run one after another, as in a thread of Gloo's.
@@ -73,7 +74,7 @@ struct GhostRanks::State {
     return c10::impl::VirtualGuardImpl(device.device().type())
         .getStream(device.device());
   }
-  // NCCL's call is on the stream.
+  // Called when NCCL's call is queued on the stream: adds the holding kernel.
   void behind(const c10::Stream& operations) {
     hold_stream(operations, options.blocks, holds);
     if (measures_exposed) end = StreamMoment(operations);
@@ -89,7 +90,7 @@ struct GhostRanks::State {
   }
 };
 
-// Done when all ranks would be done.
+// Work that is finished when n real ranks would have finished it.
 class GhostRanks::HostWork final : public Work {
  public:
   HostWork(std::shared_ptr<State> state, double seconds)
@@ -125,7 +126,7 @@ class GhostRanks::DeviceWork final : public Work {
 
 class GhostRanks::World final : public Communicator {
  public:
-  // `alone`: this rank's own, over NCCL.
+  // `alone` is a communicator of this rank alone, over NCCL.
   World(std::shared_ptr<State> state, std::unique_ptr<Communicator> alone)
       : state_(std::move(state)), alone_(std::move(alone)) {}
 
@@ -211,7 +212,7 @@ class GhostRanks::World final : public Communicator {
   static int64_t bytes_of(const at::Tensor& tensor) {
     return static_cast<int64_t>(tensor.nbytes());
   }
-  // The first rank's.
+  // The part of `whole` that belongs to this rank, which is the first one.
   static at::Tensor own_part(const at::Tensor& whole, int64_t count) {
     return whole.detach().as_strided({count}, {1});
   }
@@ -221,7 +222,7 @@ class GhostRanks::World final : public Communicator {
                                       share * state_->host_seconds(bytes));
   }
 
-  // `call` begins an operation that takes so long.
+  // `call` begins an operation that takes `seconds`.
   template <typename Call>
   void count_call(double seconds, const Call& call) const {
     RECORD_FUNCTION("ghost_ranks::issue", std::vector<c10::IValue>());
@@ -239,7 +240,8 @@ class GhostRanks::World final : public Communicator {
     count_call(seconds, [&] { work = call(); });
     return std::make_unique<DeviceWork>(state_, std::move(work));
   }
-  // `call` makes the current stream wait for its operation as well.
+  // As issue(), for a `call` that also makes the current stream wait for its
+  // operation.
   template <typename Call>
   void issue_and_wait(double seconds, const Call& call) const {
     State& its = *state_;
@@ -272,7 +274,7 @@ GhostRanks::~GhostRanks() = default;
 std::unique_ptr<Communicator> GhostRanks::make_world() {
   devices::DeviceCommunicatorOptions options;
   options.device = state_->device.device().index();
-  // Its owner is the communicator that calls it.
+  // The owner of this function is the communicator that calls it.
   options.behind_each = [state = state_.get()](const c10::Stream& operations) {
     state->behind(operations);
   };

@@ -8,19 +8,21 @@
 //                            take
 //   a tensor of the host     wait() returns when real ranks would be done
 //
-// The time is that of forecasts (predict::sum_time): a device's sum takes the
-// faster algorithm, as NCCL does; the host's is a ring.
+// The modelled times are those of forecasts (predict::sum_time): a sum on the
+// device uses the faster algorithm, as NCCL does; a sum on the host uses a
+// ring.
 //
-// The results make a step sensible, but are not those of real ranks. On the
-// host all ranks contribute the same as this one: sums are n times its values,
-// so counts and losses are those of n equal ranks. On the device a sum keeps
-// this rank's values, so gradients are 1 / n of those of equal ranks; a gather
-// fills this rank's part alone. Messages between two ranks are refused.
+// The results allow a step to run, but are not those of real ranks. On the
+// host, all ranks contribute the same values as this one: a sum is n times its
+// values, so counts and losses are those of n equal ranks. On the device, a sum
+// keeps this rank's values, so gradients are 1 / n of those of equal ranks, and
+// a gather fills only this rank's part. Messages between two ranks are refused.
 //
-// split() gives another communicator of all n ranks: layouts of data alone.
+// split() gives another communicator of all n ranks, so only layouts that split
+// nothing but the data are possible.
 //
 // Ownership: communicators share the state with this object and may outlive it.
-// Threads: one issues and waits.
+// Threads: one thread issues operations and waits for them.
 #pragma once
 
 #include <cstdint>
@@ -42,12 +44,13 @@ class GhostRanks {
   };
   // The costs of operations for this rank since the last take().
   struct Figures {
-    int64_t sums = 0;            // operations on the device
-    double issue_seconds = 0;    // the host's time in their calls
-    double held_seconds = 0;     // their modelled time
-    double exposed_seconds = 0;  // of it, while the waiting stream was idle
+    int64_t sums = 0;          // operations on the device
+    double issue_seconds = 0;  // time that the host spent in the calls
+    double held_seconds = 0;   // modelled time of the operations
+    // The part of held_seconds in which the waiting stream was idle.
+    double exposed_seconds = 0;
     int64_t host_waits = 0;
-    double host_wait_seconds = 0;  // of the host's own operations
+    double host_wait_seconds = 0;  // for operations on the host
   };
 
   // REQUIRES: a device. Throws Error if the kernel that holds blocks is
@@ -57,10 +60,10 @@ class GhostRanks {
 
   std::unique_ptr<collectives::Communicator> make_world();
 
-  // From now on exposed_seconds are measured too, with two more events for each
-  // operation.
+  // Switches the measurement of exposed_seconds on or off. It costs two more
+  // events for each operation.
   void measure_exposed(bool measures);
-  // REQUIRES: the device has no work left.
+  // Returns the figures and resets them. REQUIRES: the device has no work left.
   Figures take();
 
  private:

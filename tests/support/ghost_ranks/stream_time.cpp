@@ -19,7 +19,7 @@ bool is_cuda(const c10::Stream& stream) {
   return stream.device_type() == c10::DeviceType::CUDA;
 }
 
-// In the order of a stream of the test device.
+// Queues the work on a stream of the test device.
 template <typename Work>
 void give(const c10::Stream& stream, Work work) {
   HEADROOM_CHECK(stream.device_type() == c10::DeviceType::PrivateUse1,

@@ -1,5 +1,5 @@
-// A moment of a device's stream, and work that only takes time: for CUDA, and
-// for the tests' device (tests/support/test_device).
+// A moment of a device's stream, and work that does nothing but take time, both
+// for CUDA and for the tests' device (tests/support/test_device).
 #pragma once
 
 #include <c10/core/Event.h>
@@ -14,7 +14,7 @@ class StreamMoment {
   StreamMoment() = default;
   // The time at which the stream reaches this point.
   explicit StreamMoment(const c10::Stream& stream);
-  // REQUIRES: the streams have reached both.
+  // REQUIRES: the streams have reached both moments.
   double seconds_since(const StreamMoment& earlier) const;
 
  private:
@@ -23,8 +23,8 @@ class StreamMoment {
   std::shared_ptr<Time> time_;         // the test device's
 };
 
-// Holds so many blocks of the device for so long, in the stream's order. Throws
-// Error where CUDA's kernel cannot be loaded or launched: it is in
+// Occupies `blocks` blocks of the device for `seconds`, in the stream's order.
+// Throws Error if the CUDA kernel cannot be loaded or launched; it is in
 // libheadroom_ghost_hold.so beside the program.
 void hold_stream(const c10::Stream& stream, int blocks, double seconds);
 

@@ -1,14 +1,14 @@
-// CUDA's language as host C++: with this folder before others on the include
-// path the kernels (parallel/cuda/kernels/*.cu) compile with g++ and run on the
-// CPU, so that grids, barriers, shared memory and edges are tested without a
-// card, under the address sanitizer too.
+// CUDA's language as host C++. If this folder comes first on the include path,
+// g++ compiles the kernels (parallel/cuda/kernels/*.cu) and they run on the
+// CPU. So grids, barriers, shared memory and edges are tested without a card,
+// and also under the address sanitizer.
 //
 // The blocks of a grid run one after another. The threads of a block are fibers
 // of the calling thread: each runs until it has to wait for others (a barrier,
 // a shuffle) or ends, and then the next continues. Memory is the host's.
 //
-// Not detected: races between the threads of a block, and effects of a card's
-// weaker memory order.
+// Races between the threads of a block are not detected, nor effects of the
+// weaker memory order of a card.
 //
 // Threads: any number may launch at a time.
 #pragma once
@@ -25,8 +25,10 @@
 #define __host__
 #define __launch_bounds__(...)
 #define __grid_constant__
-// One for all threads of a block. The sanitizer guards the edges of static
-// memory, but not of thread-local memory; grids then take turns.
+// A __shared__ variable is one variable for all threads of a block. The address
+// sanitizer checks the bounds of static memory, but not of thread-local memory;
+// so under the sanitizer the variable is static, and only one grid runs at a
+// time.
 #ifdef __SANITIZE_ADDRESS__
 #define __shared__ static
 #else
@@ -61,7 +63,7 @@ inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 namespace headroom::host_cuda {
 
 inline constexpr unsigned kWarpSize = 32;
-inline constexpr unsigned kMostThreads = 1024;  // of a block
+inline constexpr unsigned kMostThreads = 1024;  // per block
 
 // Runs kernel() in every thread of the grid.
 // Throws std::logic_error for a grid that a card would refuse, and for a block
@@ -71,8 +73,8 @@ void run_grid(const dim3& grid, const dim3& block,
 
 // Waits for all threads of the block that have not ended.
 void wait_for_block();
-// Gives a value of at most 8 bytes to the warp, and returns that of the lane.
-// REQUIRES: all lanes of the warp call it.
+// Publishes `value`, of at most 8 bytes, to the warp, and returns the value of
+// the given lane. REQUIRES: all lanes of the warp call this function.
 uint64_t exchange_in_warp(uint64_t value, unsigned lane);
 unsigned own_lane();
 

@@ -21,10 +21,11 @@ namespace {
 
 constexpr size_t kStackBytes = size_t{1} << 17;
 
-// A stack on which one thread of a block after another runs.
+// A stack on which the threads of a block run, one after another.
 //
-// ucontext starts it. After that _setjmp and _longjmp switch without a system
-// call; sanitizers must be notified of a switch, and use swapcontext.
+// ucontext starts a fiber. After that, _setjmp and _longjmp switch without a
+// system call. Under a sanitizer, which must be notified of each switch,
+// swapcontext switches.
 class Fiber {
  public:
   Fiber() : stack_(new char[kStackBytes]) {
@@ -43,9 +44,9 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Continues `work`, or begins it. True if it has ended.
+  // Continues `work`, or begins it. Returns true if `work` has ended.
   bool run(const std::function<void()>& work);
-  // Called from inside: returns to run().
+  // Called from inside of `work`: returns to the caller of run().
   void leave();
 
  private:
@@ -56,7 +57,7 @@ class Fiber {
   const std::unique_ptr<char[]> stack_;
   ucontext_t context_, caller_;
   const std::function<void()>* work_ = nullptr;
-  bool is_inside_ = false;  // of work
+  bool is_inside_ = false;  // inside of work
 #if defined(__SANITIZE_ADDRESS__)
   void* fake_stack_ = nullptr;
   const void* caller_stack_ = nullptr;
@@ -129,12 +130,12 @@ struct Thread {
   dim3 place;
   State state = State::kRuns;
   std::unique_ptr<Fiber> fiber;
-  unsigned shuffles = 0;  // so far
+  unsigned shuffles = 0;  // number so far
 };
 
 struct Warp {
   unsigned size = 0;
-  unsigned arrived = 0;  // at the shuffle under way
+  unsigned arrived = 0;  // at the current shuffle
   // The values of the current shuffle and of the one before, which slow lanes
   // still read.
   uint64_t values[2][kWarpSize] = {};

@@ -29,7 +29,7 @@ LastError& noted() {
   return *error;
 }
 
-// The ranks of one machine have the same number, as in NCCL.
+// Ranks on the same machine have the same host number, as in NCCL.
 int64_t host_number() {
   const char* const given = std::getenv("NCCL_HOSTID");
   char name[256] = "";
@@ -116,7 +116,7 @@ ncclResult_t Communicator::take_buffers() {
   return ncclSuccess;
 }
 
-// All ranks have joined, on devices of their own.
+// The first meeting of all ranks, which checks that no two use the same device.
 ncclResult_t Communicator::meet_first() {
   Meeting::Notice& own = meeting_->notice(place_.rank);
   own.numbers[0] = host_number();

@@ -1,10 +1,11 @@
-// ncclComm: a communicator of the shim. Each call is in progress first, and
-// executed by a thread of its own; collectives are then queued on the stream,
-// and end when all ranks have reached them, or when they are aborted.
+// ncclComm: a communicator of the shim. A call first returns "in progress" and
+// is then executed by a thread of its own, which queues a collective on the
+// stream. The collective ends when all ranks have reached it, or when it is
+// aborted.
 //
-// As NCCL: ranks on one device of one host (NCCL_HOSTID) are refused; buffers
-// are taken beside LibTorch's allocator, at the first collective or, with
-// NCCL_RUNTIME_CONNECT=0, in the beginning.
+// As in NCCL, two ranks on the same device of one host (NCCL_HOSTID) are
+// refused. Buffers are allocated outside of LibTorch's allocator, at the first
+// collective or, with NCCL_RUNTIME_CONNECT=0, when the communicator is created.
 #pragma once
 
 #include <nccl.h>
@@ -46,7 +47,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Begins to connect with the other ranks.
   ncclResult_t connect();
 
-  // `run` runs on the device, in the stream's order; false: stopped.
+  // `run` runs on the device, in the stream's order. It returns false if it was
+  // stopped.
   struct Collective {
     const char* call;
     int64_t count = 0, type = 0, operation = 0;
@@ -65,7 +67,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Meeting& meeting() { return *meeting_; }
 
  private:
-  // Runs the call in a thread of its own, with the fault for its name.
+  // Runs the call in a thread of its own, with the fault that is set for
+  // `call`.
   ncclResult_t start(const char* call,
                      const std::function<ncclResult_t()>& run);
   ncclResult_t meet_first();
@@ -77,7 +80,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::unique_ptr<Meeting> meeting_;
   std::atomic<bool> stopped_{false};
   std::atomic<ncclResult_t> state_{ncclSuccess};
-  std::atomic<int64_t> under_way_{0};  // on the device
+  // The number of collectives on the device that have not ended.
+  std::atomic<int64_t> under_way_{0};
   int64_t bytes_ = 0;
   bool is_full_ = false, hangs_ = false;  // by the fault of the current call
   std::thread call_;

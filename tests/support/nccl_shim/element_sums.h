@@ -1,4 +1,4 @@
-// Elements of NCCL's types, added as a device adds them.
+// Adds elements of NCCL's types in the same way as a device.
 #pragma once
 
 #include <nccl.h>

@@ -9,9 +9,10 @@
 //   kind=full    the device has no memory for the communicator's buffers
 //   kind=hang    the collective begins on the device and does not end
 //
-// rank= is a rank of the communicator; without it every rank has the fault.
-// nth= counts a process's calls of that name from 1 (0: each of them); with
-// file=PATH a fault acts while that file exists.
+// rank= is a rank of the communicator; without it, every rank has the fault.
+// nth= selects one of a process's calls of that name, counted from 1; nth=0
+// selects all of them. With file=PATH the fault acts only while that file
+// exists.
 //
 // Threads: any.
 #pragma once
@@ -28,11 +29,12 @@ struct ShimFault {
   int rank = -1;
   int nth = 0;
   int milliseconds = 0;
-  int result = 3;  // ncclInternalError
+  int result = 3;  // the value of ncclInternalError
   std::string file;
 };
 
-// Counts the call. Throws std::invalid_argument for faults it cannot parse.
+// Counts the call, and returns the fault that is set for it. Throws
+// std::invalid_argument if the faults cannot be parsed.
 std::optional<ShimFault> fault_of_call(const std::string& call, int rank);
 
 }  // namespace headroom::nccl_shim

@@ -1,9 +1,9 @@
-// Meeting: memory that the ranks of one communicator share, processes or
-// threads, and where they wait for each other.
+// Meeting: memory that the ranks of one communicator share, as processes or
+// threads, and a barrier for them.
 //
-// Each rank has a window; a round of a collective is: write into the own
+// Each rank has a window. A round of a collective is: write into the own
 // window, meet, read all windows, meet. The loss of a peer is not reported: a
-// meeting with it ends only when it is stopped.
+// meeting with a lost peer ends only when it is stopped.
 //
 // Ownership: the memory is freed with the last rank's mapping; its name is
 // removed once all ranks have mapped it.
@@ -21,7 +21,7 @@ class Meeting {
  public:
   static constexpr size_t kWindowBytes = 256 << 10;
 
-  // A rank's notice to the others before a round.
+  // Numbers that a rank publishes to the others before a round.
   struct Notice {
     std::atomic<int64_t> numbers[4];
   };

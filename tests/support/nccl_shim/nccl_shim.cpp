@@ -1,5 +1,6 @@
-// libnccl.so.2 for tests: the functions of nccl.h that the project uses, over
-// memory that processes share. A cudaStream_t is a TestStreamHandle.
+// A libnccl.so.2 for tests: the functions of nccl.h that the project uses,
+// implemented with memory that processes share. A cudaStream_t is a
+// TestStreamHandle.
 #include <nccl.h>
 
 #include <algorithm>
@@ -25,7 +26,7 @@ const TestStreamHandle* handle_of(cudaStream_t stream) {
   return reinterpret_cast<const TestStreamHandle*>(stream);
 }
 
-// The number of elements that fit into a window.
+// Calls `round` for each part of `bytes` that fits into a window.
 template <typename Round>
 bool in_parts(size_t bytes, const Round& round) {
   for (size_t begin = 0; begin < bytes; begin += Meeting::kWindowBytes) {
@@ -36,7 +37,7 @@ bool in_parts(size_t bytes, const Round& round) {
   return true;
 }
 
-// Every rank's part in every rank's window, then `read`.
+// Each rank writes its part into its own window; then `read` reads all windows.
 template <typename Write, typename Read>
 bool exchange(Communicator& ranks, const Write& write, const Read& read) {
   write(ranks.meeting().window(ranks.place().rank));
@@ -57,7 +58,7 @@ void sum_windows(Communicator& ranks, char* to, size_t bytes,
 }  // namespace headroom::nccl_shim
 
 using headroom::TestStreamHandle;
-using namespace headroom::nccl_shim;  // NOLINT: the functions below are C's
+using namespace headroom::nccl_shim;  // NOLINT: the functions below belong to C
 
 extern "C" {
 
@@ -88,7 +89,7 @@ ncclResult_t ncclGetVersion(int* version) {
   return ncclSuccess;
 }
 
-// All ids count: ranks with other ids do not form a group.
+// All ids are compared: ranks that were given other ids do not join the group.
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* made, int size, int rank,
                                       int roots, ncclUniqueId* ids,
                                       ncclConfig_t* config) {

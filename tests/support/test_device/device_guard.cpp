@@ -17,7 +17,7 @@ constexpr auto kGuarded = c10::DeviceType::PrivateUse1;
 // As CUDA: a new thread uses the first device by default.
 thread_local c10::DeviceIndex current_index = 0;
 
-// Streams and events create a context if there is none.
+// A stream or an event creates the device's context if there is none.
 void open(c10::DeviceIndex device) { TestDeviceMemory::of(device).open(); }
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
@@ -61,7 +61,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     open(stream.device_index());
     TestStreams::instance().wait(stream, *static_cast<Moment*>(event));
   }
-  // CUDA queries the thread's device, also for an event of another.
+  // As CUDA does, this queries the thread's current device, even for an event
+  // of another device.
   bool queryEvent(void* event) const override {
     if (event == nullptr) return true;
     open(current_index);
@@ -103,7 +104,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
-// Autograd requires these hooks of the accelerator.
+// Autograd calls these hooks of an accelerator.
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }

@@ -1,11 +1,11 @@
 // DevicePages: memory that a program can allocate but not access, as a GPU's.
 //
-// One anonymous file is mapped twice: where tensors think their memory is, no
-// access is allowed, so that a read or a write by the host ends the test at
-// once; the device's own kernels go through the second mapping (host_view).
-// Fresh memory is full of ones: NaN as a number.
+// One anonymous file is mapped twice. The addresses that tensors get are in the
+// first mapping, which allows no access, so that a read or write by the host
+// ends the test at once. The device's own kernels use the second mapping
+// (host_view). All bits of fresh memory are one, which is NaN as a number.
 //
-// Ownership: one object per process, never destroyed, as an allocator.
+// Ownership: one object per process, never destroyed, as an allocator must be.
 // Threads: any.
 #pragma once
 

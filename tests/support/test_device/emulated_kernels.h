@@ -1,7 +1,7 @@
-// EmulatedKernels: the CUDA plugin's kernels, run on the CPU
-// (tests/support/host_cuda): everything but the GPU itself.
+// EmulatedKernels: the kernels of the CUDA plugin, run on the CPU
+// (tests/support/host_cuda). This tests everything but the GPU itself.
 //
-// Tensors are the test device's, or the CPU's. Launches run at once, or are
+// Tensors are on the test device or on the CPU. A launch runs at once, or is
 // recorded if the thread captures a graph.
 // Threads: any.
 #pragma once
@@ -25,7 +25,8 @@ struct EmulatedDevice {
   static kernels::RunningStatistics operand(
       kernels::RunningStatistics statistics);
 
-  // So few that a small map's grid has several blocks, and its tests are quick.
+  // This number is small, so that the grid of a small map has several blocks
+  // and the tests are quick.
   static int multiprocessors(const c10::Device&) { return 2; }
 
   template <typename Work>
@@ -33,7 +34,7 @@ struct EmulatedDevice {
     count_launch(launch.name, launch.kernels);
     do_or_remember(launch.device, [work,
                                    bytes = launch.partial_bytes]() mutable {
-      // Doubles are aligned for either type.
+      // A buffer of doubles is aligned for floats too.
       std::vector<double> partial(static_cast<size_t>(bytes) / sizeof(double) +
                                   1);
       std::vector<unsigned> arrivals(cuda::kMostTiles);
@@ -41,8 +42,8 @@ struct EmulatedDevice {
     });
   }
 
-  // As in the plugin: the copy's source is page-locked, and lives until it is
-  // read.
+  // As in the plugin, the source of the copy is page-locked and stays allocated
+  // until it has been read.
   static void copy(const at::Tensor& host, const at::Tensor& target);
 
  private:

@@ -1,6 +1,6 @@
-// EmulatedOnCpu: while it lives, maps of the CPU go through a device's kernels,
-// which run their text on the CPU. Threads: made and destroyed while no other
-// thread uses kernels.
+// EmulatedOnCpu: while it exists, tensors on the CPU are processed by a
+// device's kernels, whose source is compiled for the CPU. Threads: it must be
+// created and destroyed while no other thread uses kernels.
 #pragma once
 
 #include "tests/support/test_device/emulated_kernels.h"

@@ -8,7 +8,7 @@ namespace {
 
 struct Launches {
   std::mutex mutex;
-  std::map<std::string, int64_t> by_name;  // guarded
+  std::map<std::string, int64_t> by_name;  // guarded by mutex
 };
 
 Launches& launches() {

@@ -3,7 +3,7 @@
 // convolution's gradients count as one launch for each of them, although a
 // card's library may launch more.
 //
-// Threads: any; all of them count together.
+// Threads: any; the counts are sums over all threads.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace headroom {
 
 void count_launch(const std::string& name, int64_t launches = 1);
 
-// Since the last call.
+// Returns the counts since the last call.
 std::map<std::string, int64_t> take_launches();
 
 }  // namespace headroom

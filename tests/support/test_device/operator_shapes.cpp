@@ -13,7 +13,7 @@
 namespace headroom {
 namespace {
 
-// Sizes that depend on values.
+// Returns whether the results have sizes or numbers that depend on values.
 bool depends_on_values(const c10::OperatorHandle& op,
                        const torch::jit::Stack& stack) {
   static const std::set<std::string> names = {"aten::nonzero",
@@ -34,7 +34,8 @@ bool depends_on_values(const c10::OperatorHandle& op,
   const bool has_indices = schema.name().starts_with("aten::index");
   for (size_t i = stack.size() - schema.arguments().size(); i < stack.size();
        ++i) {
-    if (stack[i].isGenerator()) return true;  // the host's numbers, in order
+    // Random numbers must be drawn in order.
+    if (stack[i].isGenerator()) return true;
     if (!has_indices || !stack[i].isOptionalTensorList()) continue;
     for (const auto& tensor : stack[i].toOptionalTensorVector()) {
       if (tensor && is_mask(*tensor)) return true;
@@ -43,7 +44,8 @@ bool depends_on_values(const c10::OperatorHandle& op,
   return false;
 }
 
-// Numbers with fractions never change a shape; integers may be sizes.
+// A number with a fraction never changes a shape, so its value is left out; an
+// integer may be a size.
 std::string text_of(const c10::IValue& value) {
   if (value.isTensor()) return signature(value.toTensor());
   std::string text;
@@ -143,7 +145,7 @@ TensorShape shape_of(const at::Tensor& tensor) {
 std::string signature(const at::Tensor& tensor) {
   if (!tensor.defined()) return "none";
   std::string text = c10::toString(tensor.scalar_type());
-  if (tensor.is_cpu()) text += "'";  // of the host
+  if (tensor.is_cpu()) text += "'";  // a tensor of the host
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) text += "number";
   for (const int64_t size : tensor.sizes()) text += ',' + std::to_string(size);
   for (const int64_t stride : tensor.strides()) {

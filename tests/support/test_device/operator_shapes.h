@@ -1,7 +1,7 @@
-// The shapes of an operator's results, before it has run on the test device:
-// found by running it once on the CPU over zeros of the same shapes, and kept
-// for all calls of the same signature. So the host can continue while the
-// device works.
+// Finds the shapes of an operator's results before the operator has run on the
+// test device, so that the host can continue while the device works. The
+// operator is run once on the CPU with zeros of the same shapes; the result is
+// stored for all calls with the same signature.
 //
 // Threads: any.
 #pragma once
@@ -27,16 +27,18 @@ struct TensorShape {
 };
 TensorShape shape_of(const at::Tensor& tensor);
 
-// "Float[2,3](3,1)".
+// Describes a tensor's type, sizes and strides, such as "Float[2,3](3,1)".
 std::string signature(const at::Tensor& tensor);
 
 // Zeros of the same sizes and strides on the CPU.
 at::Tensor zeros_of_shape(const at::Tensor& tensor);
 
-// A tensor of the host with its current values; a number stays one.
+// A copy on the CPU with the tensor's current values; a wrapped number stays
+// one.
 at::Tensor copy_of_number(const at::Tensor& tensor);
 
-// A result: new, or an argument that was written to, or a view of one.
+// A result of an operator: a new tensor, an argument that was written to, or a
+// view of an argument.
 struct ResultShape {
   enum class Kind { kNew, kWritten, kView };
   Kind kind = Kind::kNew;
@@ -51,13 +53,13 @@ struct OperatorShapes {
   std::vector<std::pair<size_t, std::vector<int64_t>>> grown;
 };
 
-// The shapes by the signature; `find` is called the first time.
+// Returns the stored shapes of the signature; calls `find` for a new signature.
 std::shared_ptr<const OperatorShapes> known_shapes(
     const std::string& signature, const std::function<OperatorShapes()>& find);
 
-// The shapes of the results of an operator's call, whose arguments are the
-// stack's last. Null where the host must wait for the device: for a number, or
-// a size that depends on values.
+// The shapes of the results of an operator's call, whose arguments are the last
+// ones of the stack. Returns null if the host must wait for the device, since a
+// result is a number or a size depends on values.
 std::shared_ptr<const OperatorShapes> shapes_of_call(
     const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 

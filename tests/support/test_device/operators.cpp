@@ -41,8 +41,8 @@ namespace {
 
 constexpr auto kType = c10::DeviceType::PrivateUse1;
 
-// The smallest workspace of a convolution, beside a share of its maps: no
-// result has this size.
+// The smallest workspace of a convolution; a share of its maps is added. No
+// result of a test has this size.
 constexpr int64_t kLeastWorkspace = 1037;
 
 // --- memory --------------------------------------------------------------
@@ -102,9 +102,9 @@ void copy_bytes(const at::Tensor& source, const at::Tensor& target) {
   target.copy_(source);
 }
 
-// The form of an argument for a kernel that runs later: a view that does not
-// keep the tensor's memory alive; numbers of the host keep their current
-// values.
+// Returns an argument in the form that a kernel needs if it runs later: a
+// tensor of the device becomes a view that does not keep its memory alive, and
+// a number of the host becomes a copy of its current value.
 at::Tensor in_kernel(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   if (tensor.device().type() == kType) return kernel_view(tensor);
@@ -115,7 +115,7 @@ c10::Stream current_stream(c10::Device device) {
   return TestStreams::instance().current(device);
 }
 
-// Between two devices, in the order of both.
+// Copies between two devices, in the order of the streams of both.
 void copy_between(const at::Tensor& source, const at::Tensor& target) {
   TestStreams& streams = TestStreams::instance();
   const c10::Stream from = current_stream(source.device()),
@@ -128,11 +128,11 @@ void copy_between(const at::Tensor& source, const at::Tensor& target) {
   streams.wait(to, streams.moment(from));
 }
 
-// From pageable memory CUDA copies small tensors at once, and makes the host
-// wait for the stream before it copies others.
+// From pageable memory, CUDA copies small tensors at once; for larger ones it
+// makes the host wait for the stream first.
 constexpr size_t kMostStagedBytes = 64 << 10;
 
-// Host memory that a later copy reads or writes.
+// Wraps host memory that a later copy reads or writes.
 at::Tensor in_pages(const at::Tensor& host) {
   return at::from_blob(host.data_ptr(), host.sizes(), host.strides(),
                        host.options());
@@ -184,7 +184,7 @@ at::Tensor make(const TensorShape& shape, c10::Device device) {
                             {});
 }
 
-// A CPU result as a tensor of the device.
+// Copies a CPU result into a new tensor of the device.
 at::Tensor placed(const at::Tensor& result, c10::Device device) {
   const at::Tensor tensor = make(shape_of(result), device);
   if (result.defined()) {
@@ -196,7 +196,7 @@ at::Tensor placed(const at::Tensor& result, c10::Device device) {
 
 // --- operators -----------------------------------------------------------
 
-// One call of an operator, whose arguments are the stack's last.
+// One call of an operator, whose arguments are the last ones of the stack.
 class Call {
  public:
   Call(const c10::OperatorHandle& op, torch::jit::Stack& stack)
@@ -252,7 +252,7 @@ class Call {
     put_back(results);
   }
 
-  // The host waits, and computes in place of the device.
+  // The host waits for the device, and computes the results itself.
   void compute() {
     refuse_while_captured();
     TestStreams::instance().finish(current_stream(*device_));
@@ -350,8 +350,8 @@ class Call {
   std::optional<c10::Device> device_;
 };
 
-// Results that share memory with their arguments, and are not written to, are
-// views: nothing is launched for them.
+// Results that share memory with arguments and are not written to are views;
+// nothing is launched for views.
 bool is_view(const c10::FunctionSchema& schema) {
   for (const c10::Argument& result : schema.returns()) {
     const c10::AliasInfo* const alias = result.alias_info();
@@ -371,13 +371,14 @@ void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
-// As cuDNN does: allocated once the result exists, and freed.
+// As with cuDNN, the workspace is allocated once the result exists, and then
+// freed.
 void take_workspace(int64_t bytes, c10::Device device) {
   empty({bytes}, at::kByte, {}, device, {}, {});
 }
 
-// cuDNN convolves no float64 whose channels are last: its inputs are copied,
-// and its results are contiguous.
+// cuDNN has no float64 convolution for channels-last tensors: the inputs are
+// copied, and the results are contiguous.
 constexpr int64_t kMapAxes = 4;
 bool is_plain(const at::Tensor& tensor) {
   return tensor.defined() && tensor.scalar_type() == at::kDouble;
@@ -411,8 +412,8 @@ OperatorShapes new_results(const std::vector<at::Tensor>& tensors) {
   return shapes;
 }
 
-// The input of the CPU's convolution, so that its sums are those of a CPU's own
-// run.
+// Returns the input in the memory format that makes the CPU's convolution add
+// in the same order as in a run on the CPU.
 at::Tensor channels_last(const at::Tensor& tensor) {
   if (!is_plain(tensor) || tensor.dim() != kMapAxes) return tensor;
   const auto options =

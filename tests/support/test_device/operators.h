@@ -1,15 +1,15 @@
-// LibTorch's operators on the test device: dispatch key PrivateUse1, computed
-// by the CPU's kernels on the device's own memory, so that every result has the
-// CPU's bits, in the order of the current stream (streams.h): the host
-// continues meanwhile, and waits only for numbers, for sizes that depend on
-// values and for copies from and to memory that is not page-locked.
+// LibTorch's operators on the test device (dispatch key PrivateUse1). The CPU's
+// kernels compute them on the device's own memory, so every result equals the
+// CPU's bit for bit. They run in the order of the current stream (streams.h).
+// The host continues meanwhile; it waits only for numbers, for sizes that
+// depend on values, and for copies from and to memory that is not page-locked.
 //
-// An operator that mixes tensors of the device with tensors of the host is
-// refused, but for scalars without dimensions, as CUDA does. Convolutions are
-// LibTorch's for the CPU, and take a workspace as a card's library does; views
-// and copies are the device's own.
+// As in CUDA, an operator that mixes tensors of the device and of the host is
+// refused, except for scalars without dimensions. Convolutions are those of
+// LibTorch for the CPU, and allocate a workspace as a card's library does.
+// Views and copies are implemented by the device itself.
 //
-// Threads: any; each computes by itself.
+// Threads: any; each thread computes its own operators.
 #pragma once
 
 #include <ATen/core/Tensor.h>

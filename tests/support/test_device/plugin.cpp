@@ -1,5 +1,5 @@
-// The test device as a plugin: HEADROOM_DEVICE_PLUGIN makes programs load it
-// instead of libheadroom_cuda.so and train on it as on a card.
+// The test device as a plugin. If HEADROOM_DEVICE_PLUGIN names it, programs
+// load it instead of libheadroom_cuda.so and train on it as on a card.
 #include "tests/support/test_device/launch_count.h"
 #include "tests/support/test_device/test_device_api.h"
 
@@ -10,8 +10,8 @@ extern "C" headroom::devices::DeviceApi* headroom_device_api(
   return &headroom::test_device_api();
 }
 
-// Since the last call: the number of queued pieces of work, and of copies for
-// which the host waited.
+// Counts, since the last call, the pieces of work that were queued, and the
+// copies for which the host waited.
 extern "C" void headroom_test_launches(int64_t* launches, int64_t* reads) {
   *launches = *reads = 0;
   for (const auto& [name, count] : headroom::take_launches()) {

@@ -1,5 +1,5 @@
-// The test device's replacement for CUDA in tests/support/nccl_shim: a stream's
-// native handle, and the device's memory beside LibTorch's allocator.
+// What tests/support/nccl_shim uses instead of CUDA: the native handle of a
+// stream, and device memory outside of LibTorch's allocator.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace headroom {
 struct TestStreamHandle {
   int device;
   int64_t stream;
-  // Does work(context) in the stream's order.
+  // Queues work(context) on the stream.
   void (*give)(const TestStreamHandle*, void (*work)(void*), void* context);
   // The address at which a kernel accesses the device's memory.
   void* (*host_view)(const void* address);

@@ -26,7 +26,7 @@ using StreamClock = std::chrono::steady_clock;
 thread_local std::map<c10::DeviceIndex, int64_t> current_ids;
 thread_local bool is_executor = false;
 
-// CUDA's number and text for a kernel that trapped.
+// CUDA's error number and text after a kernel has trapped.
 constexpr int kTrapped = 719;
 constexpr const char* kTrapText =
     "CUDA error: unspecified launch failure (cudaErrorLaunchFailure)";
@@ -40,9 +40,9 @@ struct Item {
 struct Queue {
   TestStreamHandle handle = {};
   std::deque<Item> waiting;
-  int64_t kernels = 0;  // of those waiting
+  int64_t kernels = 0;  // among the waiting items
   int64_t given = 0, done = 0;
-  int64_t wanted = 0;  // how many threads wait
+  int64_t wanted = 0;  // the number of threads that wait
   bool is_running = false;
   std::condition_variable more;
 };
@@ -54,7 +54,8 @@ using Key = std::pair<c10::DeviceIndex, int64_t>;
 struct TestStreams::State {
   mutable std::mutex mutex;
   std::condition_variable progress;
-  std::map<Key, std::unique_ptr<Queue>> queues;  // guarded, as all below
+  // Guarded by mutex, as all members below.
+  std::map<Key, std::unique_ptr<Queue>> queues;
   std::exception_ptr failure;
   std::set<c10::DeviceIndex> broken;
   int64_t last_id = 0;
@@ -121,7 +122,7 @@ struct TestStreams::State {
       queue.wanted = moment.count;
       queue.more.notify_all();
     }
-    // Work on a broken device never ends.
+    // Work on a broken device never ends, so there is nothing to wait for.
     while (queue.done < moment.count && !broken.contains(moment.device)) {
       progress.wait(lock);
     }
@@ -150,7 +151,7 @@ struct TestStreams::State {
     queue.more.notify_all();
   }
 
-  // At the process's end, work that has not begun never begins.
+  // When the process ends, work that has not begun is dropped.
   void end() {
     std::unique_lock lock(mutex);
     is_ending = true;
@@ -226,7 +227,7 @@ TestStreams::Moment TestStreams::moment(const c10::Stream& stream) const {
 
 void TestStreams::wait(const c10::Stream& stream, const Moment& moment) {
   if (stream.id() == moment.stream && stream.device_index() == moment.device) {
-    return;  // in order as it is
+    return;  // the stream's own order is enough
   }
   give_quietly(stream, [this, moment] {
     std::unique_lock lock(state_->mutex);
@@ -234,7 +235,7 @@ void TestStreams::wait(const c10::Stream& stream, const Moment& moment) {
   });
 }
 
-// A query counts as a wait, so that lazy work begins.
+// A query counts as a wait: it makes queued work begin.
 bool TestStreams::is_past(const Moment& moment) const {
   const std::lock_guard lock(state_->mutex);
   state_->refuse_broken(moment.device);

@@ -1,14 +1,15 @@
-// The test device's streams: each does its work in order, in a thread of its
-// own, as late as possible: code that forgets to wait finds the old values.
+// The test device's streams. Each stream does its work in order, in a thread of
+// its own and as late as possible, so that code that forgets to wait reads old
+// values.
 //
-// Work begins once a thread waits for it, or after kLaziness, since a device
-// works by itself. The host waits only in finish(), and where a stream has
-// kMostWaiting pieces of work before it. Streams of one device or of several
-// wait for each other without the host.
+// Work begins once a thread waits for it, or after kLaziness, since a real
+// device works without being asked. The host waits only in finish(), and when
+// kMostWaiting pieces of work are queued on the stream. Streams of the same
+// device or of different devices wait for each other without the host.
 //
-// Threads: any. Errors: an exception of work is thrown by finish() from then
-// on, as a card's errors are. Once broken (break_on) a device does no work any
-// more either, and its moments are refused.
+// Threads: any. Errors: if work throws, finish() throws this exception from
+// then on, as a card's errors are. A device that is broken (break_on) does no
+// more work, and its moments are refused.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -32,7 +33,7 @@ class TestStreams {
   c10::Stream current(c10::Device device) const;
   c10::Stream exchange(c10::Stream stream) const;
   c10::Stream make(c10::Device device);
-  // The handle that NCCL gets for a stream: a TestStreamHandle
+  // The handle of a stream that NCCL gets: a TestStreamHandle
   // (stream_handle.h).
   void* native_handle(const c10::Stream& stream);
 
@@ -40,13 +41,13 @@ class TestStreams {
   // Internal work, which is not counted as a kernel.
   void give_quietly(const c10::Stream& stream, std::function<void()> work);
 
-  // Work queued on the stream from now on is not done, and a wait for it or for
-  // another stream of its device throws an error that stays.
+  // Work that is queued on the stream from now on is not done. A wait for the
+  // stream, or for another stream of its device, throws an error from then on.
   void break_on(const c10::Stream& stream);
-  // That error, once a stream has reached it.
+  // The error of break_on(), once a stream has reached it.
   std::optional<std::string> failure(c10::DeviceIndex device) const;
 
-  // A moment of a stream: after all work queued so far.
+  // A moment of a stream: the point after all work that is queued so far.
   struct Moment {
     c10::DeviceIndex device = 0;
     int64_t stream = 0;
@@ -56,7 +57,7 @@ class TestStreams {
   void wait(const c10::Stream& stream, const Moment& moment);
   bool is_past(const Moment& moment) const;
 
-  // The host waits.
+  // The host waits until the moment is reached.
   void finish(const Moment& moment);
   void finish(const c10::Stream& stream) { finish(moment(stream)); }
   void finish_device(c10::DeviceIndex device);

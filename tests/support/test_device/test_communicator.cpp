@@ -16,8 +16,9 @@
 namespace headroom {
 
 void prepare_test_communicators() {
-  // Looked up by name: where a card is under test, NCCL itself is loaded, which
-  // has no such function, and the program must still start.
+  // The function is looked up by name: if a test runs on a real card, NCCL
+  // itself is loaded, which has no such function, and the program must still
+  // start.
   const auto set_hooks = reinterpret_cast<void (*)(const TestDeviceHooks*)>(
       dlsym(RTLD_DEFAULT, "headroom_nccl_shim_hooks"));
   TORCH_CHECK(set_hooks != nullptr,
@@ -68,7 +69,8 @@ namespace headroom {
 
 void prepare_test_communicators() {}
 
-// Tensors that go through the host take the device memory that NCCL would.
+// If tensors go through the host, this allocates the device memory that NCCL
+// would use.
 std::shared_ptr<collectives::DeviceRanks> connect_test_ranks(
     collectives::Communicator&, const devices::DeviceInfo& device,
     const devices::DeviceCommunicatorOptions& options) {

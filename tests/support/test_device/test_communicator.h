@@ -1,5 +1,5 @@
-// The communicators of ranks on test devices: the CUDA plugin's own code over
-// tests/support/nccl_shim, or through the host if NCCL's header is missing.
+// The communicators of ranks on test devices. They use the CUDA plugin's own
+// code with tests/support/nccl_shim, or the host if NCCL's header is missing.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -12,7 +12,7 @@
 
 namespace headroom {
 
-// Once, before the first.
+// Call it once, before the first communicator is made.
 void prepare_test_communicators();
 
 // As DeviceApi::connect_ranks; null if tensors go through the host.

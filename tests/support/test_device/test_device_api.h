@@ -1,9 +1,9 @@
-// The test device as the worker sees a CUDA device: a DeviceApi whose tensors
-// are of dispatch key PrivateUse1 (operators.h) and whose kernels are the
-// plugin's text on the CPU (emulated_kernels.h).
+// The test device, presented to the worker like a CUDA device: a DeviceApi
+// whose tensors have the dispatch key PrivateUse1 (operators.h) and whose
+// kernels are the plugin's source compiled for the CPU (emulated_kernels.h).
 //
-// Its communicator is the CUDA plugin's, over a stand-in for NCCL
-// (tests/support/nccl_shim), where NCCL's header is; elsewhere tensors pass
+// If NCCL's header is available, its communicator is the CUDA plugin's with a
+// replacement for NCCL (tests/support/nccl_shim); otherwise tensors pass
 // through the host.
 #pragma once
 
@@ -13,10 +13,11 @@
 
 namespace headroom {
 
-// Installed with the first call; lives until the process ends.
+// The device is installed by the first call and exists until the process ends.
 devices::DeviceApi& test_device_api();
 
-// One of the devices, with its kernels registered for the model and the loss.
+// One of the test devices, with its kernels registered for the model and the
+// loss.
 devices::ComputeDevice test_compute_device(int index = 0);
 
 }  // namespace headroom

@@ -30,7 +30,8 @@ int current_device() {
       .index();
 }
 
-// A block's context records its device.
+// The context of an allocated block, which records its stream and so its
+// device.
 struct Block {
   void* address;
   c10::Stream stream;
@@ -88,7 +89,7 @@ TestDeviceMemory::take_last_refusal() {
   return std::exchange(refusal_, std::nullopt);
 }
 
-// As in LibTorch's allocator, which asserts it.
+// Refused during a capture, as LibTorch's allocator asserts.
 void TestDeviceMemory::release_caches() {
   for (int device = 0; device < kDevices; ++device) {
     TORCH_CHECK(

@@ -1,5 +1,5 @@
-// TestDeviceMemory: the test device's allocator, counted and bounded as a CUDA
-// device's, one account for each of its devices.
+// TestDeviceMemory: the test device's allocator. Its memory is counted and
+// limited like a CUDA device's, separately for each device.
 //
 // Ownership: objects live until the process ends.
 // Threads: any.
@@ -20,13 +20,15 @@ namespace headroom {
 class TestDeviceMemory final : public devices::DeviceMemory {
  public:
   static constexpr int kDevices = 4;
-  static constexpr int64_t kBytes = int64_t{8} << 30;  // of each
+  static constexpr int64_t kBytes = int64_t{8} << 30;  // of each device
 
   static TestDeviceMemory& of(int device);
-  // The source of the program's memory categories; the class's own by default.
+  // The services that supply the program's memory categories; by default the
+  // class has its own.
   static void set_services(const devices::HostServices& services);
   static const devices::HostServices& host_services();
-  // Makes it LibTorch's allocator of the device type. May be called again.
+  // Registers the class as LibTorch's allocator for the device type. May be
+  // called again.
   static void install();
 
   int64_t live_bytes() const override { return account_.live_bytes(); }
@@ -60,12 +62,14 @@ class TestDeviceMemory final : public devices::DeviceMemory {
   void fail_allocation(int64_t n) override { countdown_ = n; }
   int64_t pending_failure() const override { return countdown_; }
 
-  // Emulated: a process's bytes on the device beside tensors, once it has used
-  // the device. Streams and events create a context, as CUDA's do.
+  // Emulates the bytes that a process needs on the device in addition to
+  // tensors once it has used the device. As in CUDA, streams and events create
+  // a context.
   static constexpr int64_t kContextBytes = 3 << 20;
   void open() { is_open_ = true; }
   bool has_context() const { return is_open_; }
-  // Memory of libraries, beside the allocator. False: the device is full.
+  // Allocates device memory outside of the allocator, as libraries do. Returns
+  // false if the device is full.
   bool take_outside(int64_t bytes);
   void give_back_outside(int64_t bytes) { outside_ -= bytes; }
   int64_t own_bytes() const {
@@ -73,8 +77,9 @@ class TestDeviceMemory final : public devices::DeviceMemory {
   }
 
   void* take(int64_t bytes);
-  // Freed once the stream has done its queued work: its later work may use the
-  // memory again, and other streams must have been waited for.
+  // The memory is freed once the stream has done its queued work. Later work of
+  // this stream may then use the memory; the caller must first wait for other
+  // streams that use it.
   void give_back(void* address, const c10::Stream& stream);
 
  private:

@@ -21,7 +21,7 @@ std::atomic<int64_t> countdown{0};
 
 struct AllPages {
   std::mutex mutex;
-  std::set<GraphPages*> pages;  // guarded
+  std::set<GraphPages*> pages;  // guarded by mutex
 };
 
 AllPages& all_pages() {
@@ -31,14 +31,14 @@ AllPages& all_pages() {
 
 }  // namespace
 
-// Memory that tensors still hold is returned to the device.
+// Returns the memory to the device, even if tensors still use it.
 GraphPages::~GraphPages() {
   for (c10::DeviceIndex device = 0; device < TestDeviceMemory::kDevices;
        ++device) {
     try {
       TestStreams::instance().finish_device(device);
     } catch (const std::exception&) {
-      // Threads that wait for the device are notified.
+      // The error is reported to the threads that wait for the device.
     }
   }
   {

@@ -39,7 +39,7 @@ class GraphPages {
     bool is_free = false;
   };
   std::mutex mutex_;
-  std::map<void*, Block> blocks_;  // guarded
+  std::map<void*, Block> blocks_;  // guarded by mutex_
 };
 
 class TestGraph final : public devices::DeviceGraph {
@@ -56,7 +56,7 @@ class TestGraph final : public devices::DeviceGraph {
   static TestGraph* capturing();
   GraphPages& pages() { return *pages_; }
 
-  // Throws if this piece is the one that must fail.
+  // Records the work. Throws if fail_capture() chose this piece to fail.
   void remember(std::function<void()> work);
 
   // From now on the `n`-th piece of work captured by any thread (1: the next)
@@ -68,7 +68,7 @@ class TestGraph final : public devices::DeviceGraph {
   // Makes the capture invalid: end_capture() throws.
   void spoil() { is_spoiled_ = true; }
 
-  // The replays of all graphs since the start.
+  // The number of replays of all graphs since the process started.
   static int64_t replays();
   // Captures that the device's allocator treats as active.
   static int64_t captures_underway(int device);
@@ -80,18 +80,18 @@ class TestGraph final : public devices::DeviceGraph {
   const c10::Device device_;
   std::shared_ptr<GraphPages> pages_;
   using Work = std::vector<std::function<void()>>;
-  // A replay in progress outlives the graph.
+  // Shared, because a replay in progress may outlive the graph.
   std::shared_ptr<Work> work_ = std::make_shared<Work>();
-  bool is_underway_ = false;  // for the allocator
+  bool is_underway_ = false;  // in the view of the allocator
   bool is_spoiled_ = false;
 };
 
-// Work on memory alone (kernel_view): queued on the thread's stream of the
-// device, or recorded by the graph that the thread captures.
+// For work that only uses memory (kernel_view): queues it on the thread's
+// stream of the device, or records it if the thread captures a graph.
 void do_or_remember(c10::Device device, std::function<void()> work);
 
-// A wait of the host cannot be captured: throws c10::Error while the thread
-// captures, and the capture is lost.
+// Called before the host waits, which cannot be captured: if the thread
+// captures a graph, throws c10::Error and the capture is invalid.
 void refuse_while_captured();
 
 }  // namespace headroom

@@ -140,7 +140,8 @@ TEST(CommandLine, HelpAndVersion) {
   EXPECT_TRUE(parse("train --epochs 3 -h").help);
 }
 
-// As argparse does; Headroom's own flags do not make a prefix ambiguous.
+// As in argparse, a prefix is enough. Headroom's own flags do not make a prefix
+// of YOLOv5's flags ambiguous.
 TEST(CommandLine, APrefixOfAFlagOfYolov5IsThatFlag) {
   const configs::RunConfig config =
       config_of("--epoch 3 --opt Adam --worker 4 --proj p --img-s 320 --pat=7");

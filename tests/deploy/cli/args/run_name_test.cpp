@@ -64,7 +64,8 @@ TEST(RunName, ResumeTakesTheNewestRunWithCheckpoints) {
   const TemporaryFolder root;
   make_resumable(root, "exp");
   make_resumable(root, "exp2");
-  root.write("exp3/run.yaml", "");  // ended before its first checkpoint
+  // This run ended before its first checkpoint.
+  root.write("exp3/run.yaml", "");
   const auto now = fs::file_time_type::clock::now();
   fs::last_write_time(root.path() / "exp/checkpoints", now);
   fs::last_write_time(root.path() / "exp2/checkpoints",

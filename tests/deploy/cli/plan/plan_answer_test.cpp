@@ -25,7 +25,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// The train command for the plan of `flags`.
+// The train command that the answer to `plan` with `flags` suggests.
 std::string trains(const std::string& flags, bool knows_data = true,
                    const std::optional<PlanMachines>& machines = {}) {
   return train_command(parse_command_line(words_of("plan " + flags)), machines,
@@ -133,7 +133,7 @@ TEST(PlanAnswer, ReportsTheCostOfGroupsThatSpanRanks) {
                     "of statistics a step, predicted at [0-9]+ % of its time"));
 }
 
-// One short explanation for each term that the answer uses.
+// The answer has one short explanation for each term that it uses.
 TEST(PlanAnswer, ExplainsItsTerms) {
   const std::string plain =
       plan_answer_text(make_plan_report(config_of(0), 1, false), {}, "");

@@ -25,7 +25,7 @@ CommandLine line_of(const std::string& flags) {
   return parse_command_line(words);
 }
 
-// The answer of plan, the forecast included.
+// The answer of `headroom plan`, including the forecast.
 PlanReport answer(const std::string& flags) {
   const CommandLine given = line_of(flags);
   const auto machines = machines_of(given, nvml::Nvml());
@@ -51,7 +51,8 @@ std::string refusal(const std::string& flags) {
 }
 
 TEST(PlanForecast, FourThousandCardsAreForecastWithinTwoSeconds) {
-  const std::clock_t begin = std::clock();  // others may use the cores
+  // Processor time: other programs may use the cores.
+  const std::clock_t begin = std::clock();
   const PlanReport report = answer("--cluster p5.48xlarge:512 --batch 65536");
   const double seconds =
       static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
@@ -84,7 +85,7 @@ TEST(PlanForecast, AMeasuredRateAndNetworkAreTaken) {
       "0.8,1");
   ASSERT_TRUE(report.forecast.has_value());
   const PlanForecast& forecast = *report.forecast;
-  // Eight images of a process.
+  // The time of the eight images of one process.
   EXPECT_NEAR(forecast.step.compute, 0.4, 1e-9);
   EXPECT_EQ(forecast.basis.machines.number, 2);
   EXPECT_DOUBLE_EQ(forecast.basis.machines.between.bytes_per_second, 1e8);

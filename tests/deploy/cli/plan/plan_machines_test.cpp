@@ -16,7 +16,8 @@ using ::testing::Not;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-// tests/parallel/nvml/fake_nvml.cpp: card 0 has 59 GiB left of 80, 1 has 23.
+// In tests/parallel/nvml/fake_nvml.cpp card 0 has 59 of 80 GiB free, and card 1
+// has 23 GiB free.
 nvml::Nvml fake() {
   return nvml::Nvml(HEADROOM_FAKE_NVML, nvml::CudaEnvironment());
 }
@@ -89,7 +90,8 @@ TEST(PlanMachines, CommunicationIsReservedByLinksAndLayout) {
   EXPECT_EQ(reserved("p5.48xlarge:1", {1, 4, 2}) / kMiB, 326 + 147);
 }
 
-// Plans for cards elsewhere count as cards, too: without the CPU's scratch.
+// A plan for cards of other machines is a plan for cards, without the scratch
+// memory of the CPU.
 TEST(PlanMachines, CardsThatAreNotHereArePlannedForAsCards) {
   for (const std::vector<std::string>& flags :
        std::vector<std::vector<std::string>>{
@@ -111,8 +113,8 @@ TEST(PlanMachines, AGivenLimitStays) {
   EXPECT_EQ(request.config.memory_limit, 2 * kGiB);
 }
 
-// Machines for rent whose cards LibTorch has no code for can only be planned,
-// and the answer suggests others to rent.
+// If LibTorch has no code for the cards of a rented machine, the machine can
+// only be planned for, and the answer suggests other machines to rent.
 TEST(PlanMachines, CardsThatCuda13DroppedOnlyPlan) {
   const auto text_of = [](const std::string& name) {
     return machines_text(*machines_of(plan({"--cluster", name}), fake()));

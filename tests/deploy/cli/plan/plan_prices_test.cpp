@@ -111,7 +111,7 @@ TEST(RankByPrice, TheCheapestEpochFirstThenMemoryThenWhatDoesNotFit) {
   for (const PricedPlan& one : plans) names.push_back(one.machine.name);
   EXPECT_THAT(names, ElementsAre("fast", "slow", "memory cheap", "memory dear",
                                  "refused"));
-  // 3,600 images at 100 a second are 36 s, a hundredth of an hour.
+  // 3,600 images at 100 images per second take 36 s, a hundredth of an hour.
   EXPECT_DOUBLE_EQ(*plans[0].epoch_price(3600), 0.03);
   EXPECT_DOUBLE_EQ(plans[2].price_per_gibibyte(), 0.2);
 }

@@ -87,7 +87,7 @@ TEST(PlanReport, UnevenSharesAreListed) {
   config.micro_batch_size = 4;
   const PlanReport report = make_plan_report(config, 3, false);
   const std::string text = plan_report_text(report);
-  // Whole groups: four over three ranks.
+  // Groups are not split: three ranks share four groups.
   EXPECT_THAT(text, HasSubstr("0          0-7      2 of 4"));
   EXPECT_THAT(text, HasSubstr("1          8-11     2: 8-11, none"));
   EXPECT_THAT(text, HasSubstr("2          12-15    2: 12-15, none"));
@@ -150,7 +150,7 @@ TEST(PlanReport, ARefusalOfTrainIsAnErrorHereToo) {
   EXPECT_THROW(make_plan_report(config_of("pipeline=20", 0), 20, false), Error);
 }
 
-// At 128: 64, 96, 128, 160 and 192 pixels.
+// At 128 pixels, multi-scale uses 64, 96, 128, 160 and 192 pixels.
 TEST(PlanReport, WithMultiScaleWorkIsThatOfTheMeanSize) {
   configs::RunConfig config = config_of("", 0);
   config.image_height = config.image_width = 128;

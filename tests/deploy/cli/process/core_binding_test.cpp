@@ -11,7 +11,7 @@
 namespace headroom::cli {
 namespace {
 
-// Hyper-threads of a core have numbers far apart.
+// The numbers of the hyper-threads of one core are far apart.
 const std::vector<Cores> kTwoNodes = {{0, 1, 4, 5}, {2, 3, 6, 7}};
 const Cores kAll = {0, 1, 2, 3, 4, 5, 6, 7};
 
@@ -33,7 +33,7 @@ TEST(CoreBinding, ReadsTheMachinesNodes) {
   write("online", "0,2-3");
   write("node0/cpulist", "0-1,4-5");
   write("node2/cpulist", "2-3,6-7");
-  write("node3/cpulist", "");  // memory without cores
+  write("node3/cpulist", "");  // a node with memory but without cores
   EXPECT_EQ(numa_nodes(folder.path()), kTwoNodes);
   EXPECT_TRUE(numa_nodes(folder.path() / "none").empty());
 }
@@ -44,9 +44,10 @@ TEST(CoreBinding, EachWorkerHasTheNodeOfItsShare) {
   for (int k = 0; k < 4; ++k) {
     EXPECT_EQ(cores_of_worker(kTwoNodes, kAll, k, 4, 2), kTwoNodes[k / 2]) << k;
   }
-  // More workers than cores.
+  // There are more workers than cores.
   EXPECT_EQ(cores_of_worker(kTwoNodes, kAll, 15, 16, 1), kTwoNodes[1]);
-  // A share that spans both nodes, as does that of a single worker.
+  // The share of this worker spans both nodes, and so does that of a single
+  // worker.
   EXPECT_TRUE(cores_of_worker(kTwoNodes, kAll, 1, 3, 2).empty());
   EXPECT_TRUE(cores_of_worker(kTwoNodes, kAll, 0, 1, 8).empty());
 }
@@ -64,8 +65,8 @@ TEST(CoreBinding, NoProcessIsBoundToFewerCoresThanItHasThreads) {
   EXPECT_TRUE(cores_of_worker({}, {0, 1}, 0, 2, 1).empty());
 }
 
-// A stand-in for /sys/bus/pci/devices: a DGX A100 with four NUMA nodes a socket
-// (NPS4), whose cards are attached to every second node.
+// A replacement for /sys/bus/pci/devices: a DGX A100 with four NUMA nodes per
+// socket (NPS4), where only every second node has cards.
 class DevicesOfNps4 {
  public:
   DevicesOfNps4() {
@@ -104,17 +105,18 @@ class DevicesOfNps4 {
 
 TEST(CoreBinding, AWorkerIsBoundNearItsCard) {
   const DevicesOfNps4 machine;
-  // --device 4,5: ranks 0 and 1 are not on the first node.
+  // With --device 4,5 ranks 0 and 1 are not bound to the first node.
   for (const size_t card : {size_t{4}, size_t{5}}) {
     EXPECT_EQ(machine.of_card(card), parse_cores("112-127,240-255")) << card;
   }
   EXPECT_EQ(machine.of_card(0), parse_cores("48-63,176-191"));
-  // By rank it would be a quarter of the second socket.
+  // If the rank decided, the cores would be a quarter of the second socket.
   EXPECT_NE(machine.of_card(2), machine.of_card(6));
 }
 
 TEST(CoreBinding, APartOfACardHasTheWholeCardsPlace) {
-  // parallel/nvml gives a part (MIG) the bus address of its card.
+  // parallel/nvml reports the bus address of the whole card for a part of it
+  // (MIG).
   const DevicesOfNps4 machine;
   EXPECT_EQ(machine.near("0000:47:00.0"), parse_cores("16-31,144-159"));
 }
@@ -125,7 +127,7 @@ TEST(CoreBinding, WithoutTheSystemsTopologyItIsAsOnTheCpu) {
     EXPECT_TRUE(machine.near(address).empty()) << address;
   }
   EXPECT_EQ(cores_of_card_worker({}, machine.all, 1), std::nullopt);
-  // A job that may use the other socket only.
+  // This job may use only the cores of the other socket.
   EXPECT_EQ(cores_of_card_worker({0, 1}, {2, 3}, 1), std::nullopt);
 }
 
@@ -133,7 +135,7 @@ TEST(CoreBinding, AllCoresOrTooFewAreNoBinding) {
   const DevicesOfNps4 machine;
   EXPECT_EQ(machine.of_card(4, /*threads=*/33), Cores());
   EXPECT_EQ(cores_of_card_worker(machine.all, machine.all, 1), Cores());
-  // A job's share of the node's cores.
+  // The job has only a share of the node's cores.
   EXPECT_EQ(cores_of_card_worker({0, 1, 4, 5}, {1, 2, 3, 5}, 2), (Cores{1, 5}));
 }
 
@@ -153,7 +155,7 @@ TEST(CoreBinding, OnlyABindingThatWasNotRequestedIsTheLaunchersDefault) {
 TEST(CoreBinding, ABindingCanBeUndone) {
   const Cores before = allowed_cores();
   ASSERT_FALSE(before.empty());
-  std::thread([&] {  // a binding is its thread's
+  std::thread([&] {  // a binding applies to one thread
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(before[0], &one);

@@ -48,7 +48,7 @@ TEST(DatasetQuery, TheAnchorsOfARunAreNotUsedByOtherRuns) {
   configs::RunConfig config = training();
   config.anchors = "1,2; 3,4; 5,6";
   forget_found_anchors(config);
-  EXPECT_EQ(config.anchors, "1,2; 3,4; 5,6");  // written by hand
+  EXPECT_EQ(config.anchors, "1,2; 3,4; 5,6");  // these anchors were set by hand
   config.anchors_reason = "the model's anchors match ...";
   forget_found_anchors(config);
   EXPECT_EQ(config, training());

@@ -13,7 +13,8 @@ namespace headroom::cli {
 namespace {
 
 TEST(Interrupts, SignalsInQuickSuccessionAreOneRequest) {
-  // A background job ignores it from the start, and this stays so.
+  // If this test runs as a background job, SIGINT is ignored from the start;
+  // the default must be restored.
   std::signal(SIGINT, SIG_DFL);
   interrupts::install();
   const interrupts::Watch watch;
@@ -52,8 +53,8 @@ TEST(Interrupts, AnEarlierSignalEndsTheWaitAtOnce) {
       ::testing::ExitedWithCode(0), "");
 }
 
-// Whether the wait of a process ends when its parent does: 'y' or 'n', '-' if
-// unknown.
+// Starts a process that waits, and ends its parent. Returns 'y' if the wait
+// ends then, 'n' if it does not, '-' if this is unknown.
 char answer_of_orphan() {
   int answer[2];
   if (pipe(answer) != 0) return '-';
@@ -76,7 +77,8 @@ char answer_of_orphan() {
   return lasted < std::chrono::seconds(10) ? said : 'n';
 }
 
-// In a program of its own, where nothing was interrupted yet.
+// The test runs in a program of its own, in which no interrupt has been counted
+// yet.
 TEST(Interrupts, TheLossOfAWatchedParentEndsTheWait) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A machine with one file.
+// A machine that has only one file.
 LauncherMachine machine(const std::string& name, const std::string& path = "",
                         const std::string& text = "") {
   return {.name = name,
@@ -31,7 +31,7 @@ LauncherMachine machine(const std::string& name, const std::string& path = "",
           }};
 }
 
-// "A=1;B=2"; a value has no ';'.
+// Parses "A=1;B=2"; a value cannot contain ';'.
 Environment variables(const std::string& list) {
   Environment environment;
   std::istringstream in(list);
@@ -47,8 +47,8 @@ std::string refusal(const Environment& environment,
   return testing::refusal_of([&] { read_launcher(environment, where); });
 }
 
-// The variables that a launcher documents, by default for the second of two
-// agents.
+// The variables that a launcher documents, and the job that must be read from
+// them; by default this is the second of two agents.
 struct Documented {
   std::string name = {};  // the name of its row
   std::string variables = {};
@@ -112,7 +112,7 @@ const std::vector<Documented>& documented() {
        .local_size = 2,
        .job_id = "f23"},
       {.name = "srun", .variables = kSlurm, .job_id = "812-0"},
-      // srun --mpi=pmix.
+      // As started by srun --mpi=pmix.
       {.name = "srun",
        .variables = kSlurm + ";PMIX_RANK=1;PMIX_NAMESPACE=slurm.pmix.812.0",
        .job_id = "812-0"},
@@ -120,7 +120,7 @@ const std::vector<Documented>& documented() {
        .variables = kSlurm + ";SLURM_GPUS_PER_TASK=h100:2",
        .workers = 2,
        .job_id = "812-0"},
-      // srun --mpi=pmi2.
+      // As started by srun --mpi=pmi2.
       {.name = "srun",
        .variables = kSlurm + ";PMI_RANK=1;PMI_SIZE=2",
        .job_id = "812-0"},
@@ -141,7 +141,8 @@ const std::vector<Documented>& documented() {
                     "RANK=1",
        .coordinator = "job-master-0:23456",
        .exit_code_of_leaver = 130},
-      // Volcano's plugin pytorch sets those of svc and env too.
+      // Volcano's plugin pytorch sets the variables of its plugins svc and env
+      // too.
       {.name = "PyTorchJob",
        .variables = "MASTER_ADDR=job-master-0.job;MASTER_PORT=23456;"
                     "WORLD_SIZE=2;RANK=1;VC_TASK_INDEX=0;"
@@ -184,7 +185,7 @@ const std::vector<Documented>& documented() {
        .coordinator = "algo-1:29500",
        .workers = 8,
        .error_file = "/opt/ml/output/failure"},
-      // An image without the Python toolkit.
+      // The image does not have SageMaker's Python toolkit.
       {.name = "SageMaker",
        .variables = "TRAINING_JOB_NAME=job-7;TRAINING_JOB_ARN=arn:aws:x",
        .where =
@@ -231,7 +232,7 @@ TEST(ReadLauncher, EachDocumentedEnvironmentIsItsRow) {
 }
 
 TEST(ReadLauncher, EachRowIsDocumentedHereAndInTheGuide) {
-  std::set<std::string> tested = {"PMIx"};  // alone it is refused, below
+  std::set<std::string> tested = {"PMIx"};  // below: PMIx alone is refused
   for (const Documented& one : documented()) tested.insert(one.name);
   std::ifstream file(HEADROOM_SOURCE_DIR "/deploy/guide/many_cards.md");
   std::ostringstream guide;
@@ -292,7 +293,7 @@ TEST(ReadLauncher, TheInnermostCountsAndTheOthersAreNamed) {
            {kTorchrun + ";PET_NNODES=2;PET_NODE_RANK=1;JOB_COMPLETION_INDEX=1",
             "torchrun inside Kubeflow Trainer: torchrun's variables count"},
            {kSlurm + ";PMI_RANK=1;PMI_SIZE=2", ""},
-           // mpiexec within a task has ranks of its own.
+           // mpiexec inside a task has its own ranks.
            {kSlurm + ";PMI_RANK=3;PMI_SIZE=4",
             "mpiexec inside srun: mpiexec's variables count"},
        }) {
@@ -414,8 +415,8 @@ TEST(ReadLauncher, TorchrunsOtherLocalRanksWaitAndItsRestartsAreCounted) {
   EXPECT_EQ(read_launcher(again)->coordinator, "10.0.0.5:64000");
 }
 
-// Values of one row in another, cut, doubled and torn: the result is a job or
-// an error of one line.
+// Mixes values of one row into another, cuts and doubles them: the result must
+// be a job or an error of one line.
 TEST(ReadLauncher, AnyEnvironmentIsAnsweredOrRefused) {
   std::mt19937 random(20261127);
   const auto below = [&](size_t count) { return random() % count; };
@@ -492,8 +493,8 @@ TEST(WaitForRankZero, RankZeroDoesNotWait) {
   EXPECT_FALSE(wait_for_rank_zero(place_of(0), std::chrono::hours(1)));
 }
 
-// Interrupts count until a process ends: these waits have a program of their
-// own, so that earlier tests do not matter.
+// Interrupts are counted until the process ends. So these waits run in a
+// program of their own, where earlier tests have no effect.
 TEST(WaitForRankZero, AnInterruptEndsTheWait) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// A folder that a run has begun to write to.
+// A folder to which a run has already begun to write.
 struct BegunFolder : testing::TemporaryFolder {
   BegunFolder() { fs::create_directory(path() / "weights"); }
 };
@@ -73,7 +73,7 @@ TEST(LineLog, TheNewestLinesStayWithinTheLimit) {
   EXPECT_FALSE(fs::exists(run.path() / "logs/coordinator.3.jsonl"));
   EXPECT_GT(bytes, 2 * 800);
   ASSERT_FALSE(kept.empty());
-  // All lines up to the last, without a gap.
+  // The kept lines go up to the last one, without a gap.
   EXPECT_EQ(kept.back(), kLines - 1);
   EXPECT_EQ(kept.back() - kept.front() + 1, static_cast<int>(kept.size()));
   EXPECT_EQ(files, 3);

@@ -104,7 +104,7 @@ TEST(Rendezvous, ThePrivateFolderIsForItsOwnerAlone) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "private", true};
   const auto first = prepare_folder(folder, geteuid());
-  // The second process of the job.
+  // As the second process of the job does.
   const auto second = prepare_folder(folder, geteuid());
   struct stat found {};
   ASSERT_EQ(stat(folder.path.c_str(), &found), 0);
@@ -142,7 +142,7 @@ TEST(Rendezvous, WithdrawingLeavesNothingOfAPrivateFolder) {
   EXPECT_FALSE(std::filesystem::exists(folder.path));
 }
 
-// A job that was killed leaves its folder; the next one removes it.
+// A killed job leaves its folder behind; the next job removes the folder.
 TEST(Rendezvous, FoldersWithoutAHolderAreRemoved) {
   const TemporaryFolder root;
   const auto folder_of = [&](const std::string& job) {
@@ -165,8 +165,9 @@ TEST(Rendezvous, FoldersWithoutAHolderAreRemoved) {
   EXPECT_EQ(root.read(mine + "/notes.txt"), "mine");
 }
 
-// A process that arrives while another removes the unused folder of the job
-// makes it anew, and never takes its remains for another user's folder.
+// If a process arrives while another one removes the job's unused folder, the
+// process creates the folder again, and never mistakes it for the folder of
+// another user.
 TEST(Rendezvous, ProcessesThatStartAndEndTogetherFindEachOther) {
   const TemporaryFolder root;
   const RendezvousFolder folder =
@@ -183,9 +184,10 @@ TEST(Rendezvous, ProcessesThatStartAndEndTogetherFindEachOther) {
   for (auto& end : ends) EXPECT_EQ(end.get(), "accepted");
 }
 
-// A job looks for folders left behind and is stopped at some place, mostly
-// between two system calls. Meanwhile the folder that it looks at is removed
-// and made anew.
+// One job searches for folders that were left behind, and is stopped at a
+// random point, mostly between two system calls. Meanwhile the folder that it
+// looks at is removed and created again. The job must not remove the new
+// folder.
 TEST(Rendezvous, TheFolderOfALivingJobIsNotTakenForOneLeftBehind) {
   const TemporaryFolder root;
   const auto folder_of = [&](const std::string& job) {
@@ -204,7 +206,7 @@ TEST(Rendezvous, TheFolderOfALivingJobIsNotTakenForOneLeftBehind) {
     publish_address(folder, "living", {"127.0.0.1:29500", ""});
     kill(looking, SIGSTOP);
     waitpid(looking, nullptr, WUNTRACED);
-    hold.reset();  // the job is killed and starts again
+    hold.reset();  // as if the job were killed and started again
     hold = prepare_folder(folder, geteuid());
     publish_address(folder, "living", {"127.0.0.1:29500", ""});
     kill(looking, SIGCONT);

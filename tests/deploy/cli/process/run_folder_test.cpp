@@ -61,7 +61,7 @@ TEST(RunFolder, AFolderOfTheUsersStaysWithAllThatIsInIt) {
   EXPECT_EQ(parent.read("exp/coordinator.log"), "of a robot");
 }
 
-// A later run would otherwise continue from it.
+// A later run would otherwise continue from the killed run's log.
 TEST(RunFolder, TheLogOfAKilledRunGoesAndThatOfARunningOneStays) {
   const TemporaryFolder parent;
   const fs::path run = parent.path() / "exp";

@@ -57,7 +57,7 @@ TEST(AmazonMachine, IsKnownByItsFirmwareAlone) {
   EXPECT_FALSE(says("", ""));
 }
 
-// Answers of a service by path; other paths have no answer.
+// The answers of a metadata service by path; other paths have no answer.
 struct Script {
   std::map<std::string, MetadataAnswer> answers;
   int calls = 0;
@@ -162,7 +162,7 @@ TEST_F(SpotWatchTest, ARecommendationGivesOneWarning) {
   EXPECT_THAT(lines_[0], HasSubstr("rebalance recommendation"));
 }
 
-// A listener that never accepts, and one that never ends its answer.
+// The service never accepts a connection, or never ends its answer.
 TEST_F(SpotWatchTest, AServiceThatHangsDelaysNothing) {
   for (const std::string& says :
        {std::string(), std::string("HTTP/1.1 200 OK\r\nX: "),

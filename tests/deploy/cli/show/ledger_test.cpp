@@ -19,7 +19,7 @@ constexpr int64_t kSamples = 10;
 constexpr LedgerRules kRules{
     .seed = 7, .global_batch_size = 4, .order_is_known = true};
 
-// The records of `count` steps: 3 steps an epoch, of 4, 4 and 2 samples.
+// The records of `count` steps. An epoch has 3 steps, of 4, 4 and 2 samples.
 std::vector<Json> steps(int64_t count) {
   std::vector<Json> lines;
   for (int64_t step = 0; step < count; ++step) {
@@ -59,8 +59,8 @@ TEST(Ledger, ARunIsExactWithItsUnfinishedEpoch) {
   EXPECT_TRUE(Json::parse(ledger_json(report)).at("exact").get<bool>());
 }
 
-// By weight: another table in each epoch, with repeats, and without samples 0
-// and 9.
+// Records of samples that were drawn by weight: each epoch has another table of
+// weights, samples repeat, and samples 0 and 9 are never drawn.
 std::vector<Json> drawn_steps(int64_t count) {
   std::vector<Json> lines = steps(count);
   const sampling::WeightedSampler tables[] = {
@@ -94,7 +94,8 @@ TEST(Ledger, ByWeightSamplesMayComeAgain) {
 }
 
 TEST(Ledger, ByWeightSamplesRiseWithTheirDraws) {
-  // Draws of the epoch before, of another seed, and with two steps exchanged.
+  // Three wrong ledgers: samples in the order without weights, with the samples
+  // of two steps exchanged, and with the draws of the epoch before.
   std::vector<Json> lines = drawn_steps(6);
   EXPECT_FALSE(checked(text_of(steps(6)), kByWeight).exact());
   std::swap(lines[0]["samples"], lines[1]["samples"]);
@@ -105,7 +106,7 @@ TEST(Ledger, ByWeightSamplesRiseWithTheirDraws) {
   for (int64_t i = 3; i < 6; ++i) lines[i]["samples"] = lines[i - 3]["samples"];
   EXPECT_FALSE(checked(text_of(lines), kByWeight).exact());
   lines = drawn_steps(6);
-  lines[4]["samples"][2] = 0;  // lower than all drawn samples
+  lines[4]["samples"][2] = 0;  // lower than every drawn sample
   EXPECT_EQ(checked(text_of(lines), kByWeight).num_problems, 1);
 }
 
@@ -223,7 +224,7 @@ TEST(Ledger, AGenerationNeverFalls) {
   lines[2]["generation"] = 2;
   EXPECT_THAT(checked(text_of(lines)).problems,
               ElementsAre("line 3: generation 2 after generation 3"));
-  lines[2]["generation"] = 1;  // resumed
+  lines[2]["generation"] = 1;  // as after a resume
   EXPECT_TRUE(checked(text_of(lines)).problems.empty());
 }
 

@@ -37,8 +37,9 @@ TEST(ProgressLine, PredictedMemoryWhereItIsKnown) {
             "1.2 GiB (predicted 1.3 GiB)");
 }
 
-// Rank 0 is seldom the fullest: in a pipeline it is the first stage, with split
-// images the rank with most rows.
+// The line shows the rank with the most memory, which is rarely rank 0: in a
+// pipeline it is the first stage, with split images the rank with the most
+// rows.
 TEST(ProgressLine, TheFullestRanksMemoryAgainstTheLimit) {
   coordinator::RunStatus status = middle_of_a_run();
   status.progress.predicted_peak_bytes = 1'395'864'371;

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-// A log, and a terminal without colours.
+// The styles of a log and of a terminal without colours.
 const TerminalStyle kLog;
 const TerminalStyle kTerminal = {.rewrites_lines = true, .is_unicode = true};
 
@@ -23,7 +23,7 @@ coordinator::TimePoint at(int64_t second) {
   return coordinator::TimePoint() + seconds(second);
 }
 
-// Step `step` of 10 epochs of 4 steps.
+// The status after step `step` of a run with 10 epochs of 4 steps.
 coordinator::RunStatus after(int64_t step) {
   coordinator::RunStatus status;
   wire::RunProgress& progress = status.progress;
@@ -162,8 +162,8 @@ TEST(ProgressReporter, UnreadableDetailsGiveTheReason) {
               ElementsAre("validated epoch 0"));
 }
 
-// Six epochs within a second: the polled status shows two of them, the events
-// all.
+// A run of six epochs within a second: the polled status shows only two of the
+// epochs, but the events show all of them.
 TEST(ProgressReporter, InALogEveryEpochHasItsLinesInOrder) {
   ProgressReporter reporter(kLog);
   std::vector<std::string> lines;
