@@ -10,15 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "deploy/page/run_places.h"
 #include "deploy/page/run_record.h"
+#include "deploy/records/run_places.h"
 
 namespace headroom::page {
 
 inline constexpr size_t kMostReportBytes = 2'000'000;
 
 struct ReportRequest {
-  std::vector<RunPlace> runs;
+  std::vector<records::RunPlace> runs;
   // Whether a coordinator is writing to a folder.
   std::function<bool(const std::filesystem::path&)> is_held;
   // The status of the first run, if the caller has it.

@@ -74,7 +74,7 @@ Json live_json(const std::optional<LiveStatus>& live) {
 
 }  // namespace
 
-RunRecord::RunRecord(RunPlace place) : place_(std::move(place)) {}
+RunRecord::RunRecord(records::RunPlace place) : place_(std::move(place)) {}
 
 RunRecord::RunRecord(const PlannedRun& planned)
     : place_{planned.name, ""},

@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 
 ReportRequest request_of(const std::filesystem::path& folder) {
   ReportRequest request;
-  request.runs = runs_of(folder);
+  request.runs = records::runs_of(folder);
   return request;
 }
 
