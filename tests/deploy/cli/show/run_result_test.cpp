@@ -244,5 +244,52 @@ TEST(FolderStatus, IsReadOffTheFilesOfARunThatGoesOn) {
   EXPECT_EQ(status.events.size(), 2u);
 }
 
+// Two finished runs that differ in two settings, and one that has no summary.
+TEST(RunsTable, ComparesTheRunsOfAFolderAndNamesTheSettingsThatDiffer) {
+  const TemporaryFolder root;
+  const auto write_run = [&](const std::string& name, const std::string& keys) {
+    root.write(name + "/run.yaml",
+               "command: train\ncfg: yolov5n\ndata: d.yaml\n" + keys);
+  };
+  write_run("small", "global_batch_size: 16\nhyp: {lr0: 0.01}\n");
+  write_run("large", "global_batch_size: 32\nhyp: {lr0: 0.02}\n");
+  write_run("killed", "global_batch_size: 16\nhyp: {lr0: 0.01}\n");
+  root.write("small/summary.json",
+             R"({"map50": 0.8, "map": 0.5, "peak_bytes": [1048576, 2097152],)"
+             R"( "wall_seconds": 75.2})");
+  // The slow step is no measure of the run's speed.
+  root.write("small/steps.jsonl",
+             "{\"step\": 0, \"images_per_second\": 2}\n"
+             "{\"step\": 1, \"images_per_second\": 20}\n"
+             "{\"step\": 2, \"images_per_second\": 21}\n");
+  root.write("large/summary.json", R"({"map50": null, "map": null})");
+  const std::string text = runs_table(root.path());
+  EXPECT_THAT(text,
+              HasSubstr("  run     state   mAP50  mAP    peak   images/s  "
+                        "time   settings\n"));
+  EXPECT_THAT(text,
+              HasSubstr("  small   killed  0.800  0.500  2 MiB  20.0      "
+                        "1m15s  batch=16 hyp.lr0=0.01\n"));
+  EXPECT_THAT(text,
+              HasSubstr("  large   killed  -      -      -      -         "
+                        "-      batch=32 hyp.lr0=0.02\n"));
+  const auto json = nlohmann::json::parse(runs_json(root.path()));
+  ASSERT_EQ(json.size(), 3u);
+  for (const auto& run : json) {
+    if (run["run"] != "small") continue;
+    EXPECT_EQ(run["peak_bytes"], 2097152);
+    EXPECT_EQ(run["settings"]["hyp.lr0"], "0.01");
+  }
+}
+
+TEST(RunsTable, ARunThatCannotBeReadIsNamedAndTheOthersAreShown) {
+  const TemporaryFolder root;
+  root.write("good/run.yaml", "command: train\ncfg: yolov5n\ndata: d.yaml\n");
+  root.write("bad/run.yaml", "epochs: [\n");
+  const std::string text = runs_table(root.path());
+  EXPECT_THAT(text, HasSubstr("bad   its run.yaml cannot be read"));
+  EXPECT_THAT(text, HasSubstr("good  killed"));
+}
+
 }  // namespace
 }  // namespace headroom::cli
