@@ -247,13 +247,16 @@ TEST(FolderStatus, IsReadOffTheFilesOfARunThatGoesOn) {
 // Two finished runs that differ in two settings, and one that has no summary.
 TEST(RunsTable, ComparesTheRunsOfAFolderAndNamesTheSettingsThatDiffer) {
   const TemporaryFolder root;
-  const auto write_run = [&](const std::string& name, const std::string& keys) {
-    root.write(name + "/run.yaml",
-               "command: train\ncfg: yolov5n\ndata: d.yaml\n" + keys);
+  const auto write_run = [&](const std::string& name, int64_t batch,
+                             double lr0) {
+    configs::RunConfig config;
+    config.global_batch_size = batch;
+    config.hyp.lr0 = lr0;
+    root.write(name + "/run.yaml", configs::to_yaml(config));
   };
-  write_run("small", "global_batch_size: 16\nhyp: {lr0: 0.01}\n");
-  write_run("large", "global_batch_size: 32\nhyp: {lr0: 0.02}\n");
-  write_run("killed", "global_batch_size: 16\nhyp: {lr0: 0.01}\n");
+  write_run("small", 16, 0.01);
+  write_run("large", 32, 0.02);
+  write_run("killed", 16, 0.01);
   root.write("small/summary.json",
              R"({"map50": 0.8, "map": 0.5, "peak_bytes": [1048576, 2097152],)"
              R"( "wall_seconds": 75.2})");
@@ -284,7 +287,7 @@ TEST(RunsTable, ComparesTheRunsOfAFolderAndNamesTheSettingsThatDiffer) {
 
 TEST(RunsTable, ARunThatCannotBeReadIsNamedAndTheOthersAreShown) {
   const TemporaryFolder root;
-  root.write("good/run.yaml", "command: train\ncfg: yolov5n\ndata: d.yaml\n");
+  root.write("good/run.yaml", configs::to_yaml(configs::RunConfig()));
   root.write("bad/run.yaml", "epochs: [\n");
   const std::string text = runs_table(root.path());
   EXPECT_THAT(text, HasSubstr("bad   its run.yaml cannot be read"));
