@@ -533,12 +533,12 @@ const runsTable = new DataTable(by("runs-table"), {caption: "Runs", sort: 1, col
   {name: "run", value: ({id}) => id, show: (run) => el("button", {type: "button", class: "link", text: run.id,
     on: {click: () => openRun(run.id)}}), left: true},
   {name: "state", value: (run) => run.state, show: (run) => (STATES[run.state] || [UNKNOWN])[0], left: true},
-  {name: "model", value: (run) => run.model, show: (run) => run.model ?? UNKNOWN, left: true},
-  figure("image", "img", Format.number), figure("batch", "batch", Format.number), figure("processes", "processes", Format.number),
-  figure("epoch", "epoch", Format.number), figure("step", "step", Format.number),
+  {name: "settings that differ", value: (run) => run.settings, show: (run) => run.settings ?? UNKNOWN, left: true},
+  figure("epoch", "epoch", Format.number),
   {name: "best mAP50", value: (run) => run.best?.map50 ?? null, show: (run) => Format.share(run.best?.map50)},
   {name: "best mAP50-95", value: (run) => run.best?.map ?? null, show: (run) => Format.share(run.best?.map)},
-  figure("speed", "images_per_second", Format.rate)]});
+  figure("peak of memory", "peak", Format.bytes), figure("median speed", "speed", Format.rate),
+  figure("time", "seconds", Format.duration)]});
 
 function tick(id, isOn) {
   if (isOn) state.ticked.add(id);
@@ -550,8 +550,17 @@ function runRow({id}) {
   const brief = state.briefs.get(id);
   if (!brief) return {id};
   const {record} = id === state.news.live ? {record: recordOf(brief.parsed, state.news.status)} : brief;
-  const {model, img, batch, best, progress, ranks} = record;
-  return {id, state: record.state, model, img, batch, best, processes: ranks.length, ...progress};
+  const {best, peak, speed, seconds, progress} = record;
+  return {id, state: record.state, best, peak, speed, seconds, epoch: progress.epoch,
+    settings: differingSettings().map((name) => `${name}=${record.choices[name] ?? UNKNOWN}`).join(" ") || "the same"};
+}
+
+// The names of the settings in which the runs of the page differ.
+function differingSettings() {
+  const all = [...state.briefs.values()].map(({record}) => record.choices)
+    .filter((choices) => Object.keys(choices).length > 0);
+  const names = new Set(all.flatMap(Object.keys));
+  return [...names].filter((name) => new Set(all.map((choices) => choices[name])).size > 1);
 }
 
 sections.runs = () => {

@@ -382,17 +382,11 @@ std::vector<ComparedRun> compared_runs(const std::string& folder) {
   return runs;
 }
 
-// The options that users set and whose values differ among the runs. The names
-// of the folders always differ, so they are left out.
 std::vector<const configs::Option*> differing_options(
     const std::vector<ComparedRun>& runs) {
-  static const std::set<std::string> kNames = {"project", "name", "exist_ok",
-                                               "resume"};
   std::vector<const configs::Option*> differing;
   for (const configs::Option& option : configs::run_options()) {
-    const bool is_set_by_users =
-        !option.names.empty() || option.key.starts_with("hyp.");
-    if (!is_set_by_users || kNames.contains(option.key)) continue;
+    if (!configs::distinguishes_runs(option)) continue;
     std::set<std::string> values;
     for (const ComparedRun& run : runs) {
       if (run.config) values.insert(configs::value_text(*run.config, option));
