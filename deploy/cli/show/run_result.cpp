@@ -55,7 +55,7 @@ std::string row(const std::string& name, const Json& result) {
                  ? metric(result["coco"][size], "AP", name)
                  : "";
     };
-    text += " |" + by_size("all", "AP") + by_size("small", "APs") +
+    text += " | COCO:" + by_size("all", "AP") + by_size("small", "APs") +
             by_size("medium", "APm") + by_size("large", "APl");
   }
   return text + "\n";

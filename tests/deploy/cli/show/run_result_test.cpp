@@ -80,9 +80,9 @@ TEST(RunResult, ValidationHasCocosFiguresByClassAndSize) {
       R"( "per_size": {"small": {"objects": 7, "AP": -1, "AP50": 0.5,)"
       R"( "AP75": 0.25, "AR100": 0.75}}})";
   const std::string text = result_text(configs::RunConfig(), status);
-  EXPECT_THAT(text,
-              HasSubstr("mAP 0.125 |  AP 0.100  APs     -  APm 0.200  APl "
-                        "0.300\n"));
+  EXPECT_THAT(
+      text, HasSubstr("mAP 0.125 | COCO:  AP 0.100  APs     -  APm 0.200  APl "
+                      "0.300\n"));
   EXPECT_THAT(
       text, HasSubstr("          COCO, small       AP     -  AP50 0.500  AP75 "
                       "0.250  AR100 0.750  of 7 objects\n"));
