@@ -342,6 +342,18 @@ TEST_F(RunRequestTest, ResumeRestoresTheRun) {
   EXPECT_THAT(run.notes, IsEmpty());
 }
 
+TEST_F(RunRequestTest, DataThatMovedIsNamedAnewWithTheResume) {
+  const fs::path directory = save_run();
+  const fs::path moved = root_.path() / "moved.yaml";
+  fs::rename(data_, moved);
+  EXPECT_EQ(refusal_of_resumed(),
+            "[resume] the run's data, " + data_.string() +
+                ", is not there: if it has moved, write headroom train "
+                "--resume " +
+                directory.string() + " --data NEW_PLACE");
+  EXPECT_EQ(refusal_of_resumed({"--data", moved.string()}), "accepted");
+}
+
 TEST_F(RunRequestTest, ThePrecisionIsChosenAndReported) {
   const RunRequest run = request({"--cfg", "yolov5n"});
   EXPECT_EQ(run.config.precision, configs::Precision::kFp32);
