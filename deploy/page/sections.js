@@ -432,8 +432,10 @@ by("older").addEventListener("click", () => {
 const PICTURE_KINDS = {validation: "Validation", training: "Training batches", curve: "Curves and figures"};
 const pictureKind = (name) => (name.startsWith("val_batch") ? "validation" : name.startsWith("train_batch") ? "training" : "curve");
 let viewed = 0;
+// By name, so that the labels of a batch and its predictions are neighbours.
 const pictureList = () => Object.keys(PICTURE_KINDS).flatMap((kind) =>
-  state.run.pictures.filter(({name}) => pictureKind(name) === kind));
+  state.run.pictures.filter(({name}) => pictureKind(name) === kind)
+    .sort((a, b) => a.name.localeCompare(b.name, "en", {numeric: true})));
 
 // A report's pictures are inside the page. A server's picture may change, so
 // its address contains the time.
@@ -445,7 +447,7 @@ sections.pictures = () => {
     : "No pictures yet; a run with --noplots has none."));
   const groups = Object.entries(PICTURE_KINDS).filter(([kind]) => all.some(({name}) => pictureKind(name) === kind));
   reconcile(by("picture-groups"), groups, ([kind]) => kind, ([, name]) => el("div", null,
-    el("h3", {text: name}), el("ul", {class: "thumbs"})), (group, [kind]) => {
+    el("h3", {text: name}), el("ul", {class: name === PICTURE_KINDS.validation ? "thumbs pairs" : "thumbs"})), (group, [kind]) => {
     reconcile(group.lastChild, all.filter(({name}) => pictureKind(name) === kind), (picture) => `${state.id}/${picture.name}`,
       (picture) => el("li", null, el("button", {type: "button", class: "thumb",
         on: {click: () => showPicture(pictureList().findIndex((one) => one.name === picture.name))}},
