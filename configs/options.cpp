@@ -146,6 +146,13 @@ const Option* find_option(const std::string& command, const std::string& name) {
   return of_run != nullptr ? of_run : find_in(command_options(), is_it);
 }
 
+bool distinguishes_runs(const Option& option) {
+  for (const char* folder : {"project", "name", "exist_ok", "resume"}) {
+    if (option.key == folder) return false;
+  }
+  return !option.names.empty() || option.key.starts_with("hyp.");
+}
+
 bool belongs_to(const Option& option, const std::string& command) {
   return std::ranges::count(option.commands, command) > 0;
 }

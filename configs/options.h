@@ -135,6 +135,9 @@ const Option* find_flag(const std::string& name);
 const Option* find_option(const std::string& command, const std::string& name);
 
 bool belongs_to(const Option& option, const std::string& command);
+// Whether users set this option to make one run differ from another: it has a
+// flag or is a hyper-parameter, and does not name the run's folder.
+bool distinguishes_runs(const Option& option);
 inline bool is_switch(const Option& option) {
   return option.value_name.empty();
 }

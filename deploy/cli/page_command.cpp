@@ -21,13 +21,13 @@ namespace {
 namespace fs = std::filesystem;
 
 // The runs of all folders, each once, with unique ids.
-std::vector<page::RunPlace> runs_of_all(
+std::vector<records::RunPlace> runs_of_all(
     const std::vector<std::string>& folders) {
-  std::vector<page::RunPlace> runs;
+  std::vector<records::RunPlace> runs;
   for (const std::string& folder : folders) {
-    for (page::RunPlace& place : page::runs_of(folder)) {
+    for (records::RunPlace& place : records::runs_of(folder)) {
       bool is_known = false, has_namesake = false;
-      for (const page::RunPlace& other : runs) {
+      for (const records::RunPlace& other : runs) {
         is_known |= other.directory == place.directory;
         has_namesake |= other.id == place.id;
       }
@@ -51,7 +51,7 @@ int page_command(const CommandLine& line) {
   page::PageOptions options =
       page_options(line, line.value_of("--listen"), "--listen");
   options.source.places = [folder = line.run_directories.front()] {
-    return page::runs_of(folder);
+    return records::runs_of(folder);
   };
   const interrupts::Watch watch;
   const page::PageServer server(std::move(options));

@@ -23,7 +23,7 @@ page::LiveStatus live_status(const coordinator::RunStatus& status) {
   return {.json = status_json(status), .plan = status.plan};
 }
 
-page::RunPlace place_of(const std::string& run_directory) {
+records::RunPlace place_of(const std::string& run_directory) {
   const fs::path folder(run_directory);
   return {folder.filename().string(), folder};
 }
@@ -62,7 +62,7 @@ std::shared_ptr<void> serve_page(
   const bool is_wanted = line.has("--page") || line.has("--page-controls");
   try {
     page::PageOptions options = page_options(line, listen, "--page");
-    const page::RunPlace place = place_of(run_directory);
+    const records::RunPlace place = place_of(run_directory);
     options.source.places = [place] { return std::vector{place}; };
     options.source.live =
         [status = std::move(status)]() -> std::optional<page::LiveStatus> {

@@ -64,16 +64,31 @@ void make_paths_absolute(configs::RunConfig& config) {
   }
 }
 
+// A run's folder may outlive the place of its data.
+void require_data_of_resumed_run(const configs::RunConfig& config,
+                                 const std::string& run_directory) {
+  std::error_code ignored;
+  if (config.synthetic_input || config.data.empty() ||
+      std::filesystem::exists(config.data, ignored)) {
+    return;
+  }
+  throw Error("resume", "the run's data, " + config.data + ", is not there",
+              "if it has moved, write headroom train --resume " +
+                  shell_word(run_directory) + " --data NEW_PLACE",
+              ExitCode::kData);
+}
+
 // Checks the files as far as possible without starting a process. A plan needs
 // no data.
 void check_files(const configs::RunConfig& config) {
   if (!config.cfg.empty()) {
     const size_t layers = layers::load_model_table(config.cfg).layers.size();
-    if (config.freeze > static_cast<int64_t>(layers)) {
-      throw Error("model",
-                  cat("--freeze ", config.freeze, ", but ", config.cfg, " has ",
-                      layers, " layers"),
-                  cat("use 0 to ", layers));
+    if (config.freeze >= static_cast<int64_t>(layers)) {
+      throw Error(
+          "model",
+          cat("--freeze ", config.freeze, " would train nothing: ", config.cfg,
+              " has ", layers, " layers"),
+          cat("use 0 to ", layers - 1, "; 10 freezes the backbone of YOLOv5"));
     }
   }
   if (!config.synthetic_input && !config.data.empty()) {
@@ -462,6 +477,7 @@ RunRequest make_run_request(const CommandLine& line,
     configs::check_run_sources(config);
     check_mpi(config, place, request.workers_per_agent);
   }
+  if (is_resumed) require_data_of_resumed_run(config, request.run_directory);
   check_files(config);
   use_trained_size(line.run_flags, request);
   use_trained_classes(request);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -16,7 +17,9 @@
 #include "deploy/cli/show/status_page.h"
 #include "deploy/cli/show/status_table.h"
 #include "parallel/base/check.h"
+#include "parallel/base/run_files.h"
 #include "parallel/base/terminal.h"
+#include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "proto/connection_fault.h"
 
@@ -88,6 +91,26 @@ int show_ledger(const CommandLine& line) {
   return report.exact() ? 0 : static_cast<int>(ExitCode::kData);
 }
 
+// Prints a table of the runs in a folder of runs.
+int show_runs(const CommandLine& line) {
+  const std::string& folder = line.run_directories.front();
+  if (line.has("--watch")) {
+    throw Error("status",
+                folder + " is a folder of runs, and --watch follows one",
+                "name one of its runs, or see all of them with headroom page " +
+                    shell_word(folder));
+  }
+  print(line.has("--json") ? runs_json(folder) + "\n"
+                           : printable(runs_table(folder)));
+  return 0;
+}
+
+bool is_run(const std::string& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(
+      std::filesystem::path(folder) / run_files::kRun, ignored);
+}
+
 // Prints the status of a folder; --watch follows a live run until it ends.
 int show_folder(const CommandLine& line) {
   const std::string& folder = line.run_directories.front();
@@ -117,7 +140,10 @@ int status_command(const CommandLine& line) {
     throw Error("status", "a run directory and --coordinator are both given",
                 "name one of them");
   }
-  if (!line.run_directories.empty()) return show_folder(line);
+  if (!line.run_directories.empty()) {
+    return is_run(line.run_directories.front()) ? show_folder(line)
+                                                : show_runs(line);
+  }
   if (!line.has("--coordinator")) {
     throw Error("status", "no coordinator is named",
                 "give --coordinator HOST:PORT, or a run directory");

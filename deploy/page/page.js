@@ -49,7 +49,7 @@ class Written {
       const all = run.pictures.length;
       run.pictures = run.pictures.filter(({url}) => url);
       const left_out = all - run.pictures.length;
-      run.pictures_note = left_out && `${left_out} of ${Format.count(all, "picture")} are left out, for a report has at most 2 MB; ` +
+      run.pictures_note = left_out && `${left_out} of ${Format.count(all, "picture")} are left out, for a report has at most 10 MB; ` +
         "they lie in the run's folder.";
     }
   }

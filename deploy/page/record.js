@@ -57,8 +57,11 @@ function parsedOf(document) {
   const events = eventsOf(document.events);
   const summary = objectOf(document.summary);
   const generation = events.find((event) => event.event === "generation");
-  return {document, events, epochs: epochsOf(document.results), perClass: summary?.per_class ?? null,
-    lastStep: objectOf(document.last_step),
+  const lastStep = objectOf(document.last_step);
+  // A run that was killed, or still trains, has no summary.
+  const peaks = [...listOf(summary?.peak_bytes), ...listOf(lastStep?.memory).map((rank) => rank?.measured_peak_bytes)];
+  return {document, events, epochs: epochsOf(document.results), perClass: summary?.per_class ?? null, lastStep,
+    peak: peaks.filter(isNumber).reduce((a, b) => Math.max(a ?? b, b), null), seconds: numberOr(summary?.wall_seconds, null),
     workers: new Map(listOf(generation?.workers).filter(Boolean).map((worker) => [worker.rank, worker]))};
 }
 
@@ -142,6 +145,7 @@ function recordOf(parsed, live = null, steps = null) {
   const {state, reason} = stateOf(parsed, live);
   const isResumable = (state === "stopped" || state === "failed") && document.checkpoints.length > 0;
   return {
+    choices: document.choices ?? {}, peak: parsed.peak, seconds: parsed.seconds, speed: numberOr(document.median_speed, null),
     id: document.id, directory: document.directory, version: live?.version || document.version, state, reason,
     command: document.planned ? document.planned.command : isResumable ? document.resume : null,
     progress: progressOf(parsed, live, steps, state),

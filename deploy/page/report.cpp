@@ -73,7 +73,7 @@ std::string inside_script(const std::string& json) {
 class Report {
  public:
   explicit Report(const ReportRequest& request) {
-    for (const RunPlace& place : request.runs) {
+    for (const records::RunPlace& place : request.runs) {
       records_.push_back(std::make_unique<RunRecord>(place));
       const bool is_first = records_.size() == 1;
       records_.back()->refresh(

@@ -1,5 +1,5 @@
 // The report of runs or of a plan: the page in one HTML file that needs no
-// other file, to keep or to mail. At most 2 MB: the newest pictures that fit
+// other file, to keep or to mail. At most 10 MB: the newest pictures that fit
 // are included, and the report states how many are missing.
 #pragma once
 
@@ -10,15 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "deploy/page/run_places.h"
 #include "deploy/page/run_record.h"
+#include "deploy/records/run_places.h"
 
 namespace headroom::page {
 
-inline constexpr size_t kMostReportBytes = 2'000'000;
+inline constexpr size_t kMostReportBytes = 10'000'000;
 
 struct ReportRequest {
-  std::vector<RunPlace> runs;
+  std::vector<records::RunPlace> runs;
   // Whether a coordinator is writing to a folder.
   std::function<bool(const std::filesystem::path&)> is_held;
   // The status of the first run, if the caller has it.

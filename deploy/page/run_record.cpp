@@ -38,12 +38,14 @@ Json whole_or_null(double value) {
   return std::abs(value) <= 0x1p53 ? Json(static_cast<int64_t>(value)) : Json();
 }
 
+std::string name_of(const configs::Option& option) {
+  return option.names.empty() ? option.key : option.names.front().substr(2);
+}
+
 Json settings_of(const configs::RunConfig& config) {
   Json settings = Json::array();
   for (const configs::Option& option : configs::run_options()) {
-    const std::string name =
-        option.names.empty() ? option.key : option.names.front().substr(2);
-    settings.push_back({name, configs::value_text(config, option)});
+    settings.push_back({name_of(option), configs::value_text(config, option)});
   }
   return settings;
 }
@@ -74,7 +76,7 @@ Json live_json(const std::optional<LiveStatus>& live) {
 
 }  // namespace
 
-RunRecord::RunRecord(RunPlace place) : place_(std::move(place)) {}
+RunRecord::RunRecord(records::RunPlace place) : place_(std::move(place)) {}
 
 RunRecord::RunRecord(const PlannedRun& planned)
     : place_{planned.name, ""},
@@ -157,6 +159,11 @@ std::string RunRecord::document(size_t most_events) const {
                       {"epochs", config_->epochs},
                       {"max_steps", config_->max_steps},
                       {"memory_limit", config_->memory_limit}};
+    json["choices"] = Json::object();
+    for (const configs::Option& option : configs::run_options()) {
+      if (!configs::distinguishes_runs(option)) continue;
+      json["choices"][name_of(option)] = configs::value_text(*config_, option);
+    }
   }
   if (planned_) {
     json["planned"] = {{"verdict", planned_->verdict},
@@ -169,6 +176,7 @@ std::string RunRecord::document(size_t most_events) const {
     json["results"] = records::file_text(folder / run_files::kResults);
     json["summary"] = records::file_text(folder / run_files::kSummary);
     json["last_step"] = last_step_text(folder);
+    json["median_speed"] = number_or_null(records::median_speed(folder));
   }
   for (const Picture& picture : pictures()) {
     json["pictures"].push_back(

@@ -31,8 +31,8 @@
 #include "configs/run_config.h"
 #include "deploy/page/folder_contents.h"
 #include "deploy/page/plan_record.h"
-#include "deploy/page/run_places.h"
 #include "deploy/page/step_history.h"
+#include "deploy/records/run_places.h"
 #include "parallel/plan/plan.h"
 
 namespace headroom::page {
@@ -62,11 +62,11 @@ inline constexpr size_t kMostEvents = 500;
 class RunRecord {
  public:
   // Reads no file yet.
-  explicit RunRecord(RunPlace place);
+  explicit RunRecord(records::RunPlace place);
   // A run that is only planned; refresh() has nothing to read.
   explicit RunRecord(const PlannedRun& planned);
 
-  const RunPlace& place() const { return place_; }
+  const records::RunPlace& place() const { return place_; }
 
   // Reads the files that define the run. `is_held` is true if a coordinator
   // writes the folder now.
@@ -89,7 +89,7 @@ class RunRecord {
   void read_definition();
   bool has_older_results() const;
 
-  RunPlace place_;
+  records::RunPlace place_;
   std::optional<PlannedRun> planned_;
   std::optional<LiveStatus> live_;
   bool is_held_ = false;

@@ -23,7 +23,7 @@ std::string truth_text(bool value) { return value ? "true" : "false"; }
 
 RunShelf::RunShelf(RunSource source, bool may_stop)
     : source_(std::move(source)), may_stop_(may_stop) {
-  for (RunPlace& place : source_.places()) {
+  for (records::RunPlace& place : source_.places()) {
     entries_.push_back(std::make_unique<Entry>(std::move(place)));
   }
   looked_ = Clock::now();
@@ -32,14 +32,14 @@ RunShelf::RunShelf(RunSource source, bool may_stop)
 void RunShelf::look_for_runs() {
   if (Clock::now() - looked_ < kBetweenLooks) return;
   looked_ = Clock::now();
-  std::vector<RunPlace> places;
+  std::vector<records::RunPlace> places;
   try {
     places = source_.places();
   } catch (const Error&) {
     return;  // the folders may be readable again later
   }
   std::vector<std::unique_ptr<Entry>> entries;
-  for (RunPlace& place : places) {
+  for (records::RunPlace& place : places) {
     const auto known = std::ranges::find_if(entries_, [&](const auto& entry) {
       return entry != nullptr && entry->record.place() == place;
     });
@@ -120,7 +120,7 @@ std::string RunShelf::news() {
   std::optional<LiveStatus> live;
   std::string runs;
   for (const auto& entry : entries_) {
-    const RunPlace& place = entry->record.place();
+    const records::RunPlace& place = entry->record.place();
     const std::optional<LiveStatus> own = live_of(*entry);
     if (own) live = own;
     runs += cat(runs.empty() ? "" : ",", "{\"id\":", json_text(place.id),

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "deploy/page/run_places.h"
 #include "deploy/page/run_record.h"
+#include "deploy/records/run_places.h"
 
 namespace headroom::page {
 
@@ -27,7 +27,7 @@ using Text = std::shared_ptr<const std::string>;
 struct RunSource {
   // Returns the runs that exist now. Called every five seconds; after an Error
   // the earlier list is kept.
-  std::function<std::vector<RunPlace>()> places;
+  std::function<std::vector<records::RunPlace>()> places;
   // Whether a coordinator writes a folder; called if there is no live status.
   std::function<bool(const std::filesystem::path&)> is_held;
   // The status of the run `live_id`; nullopt if there is none.
@@ -62,7 +62,7 @@ class RunShelf {
  private:
   using Clock = std::chrono::steady_clock;
   struct Entry {
-    explicit Entry(RunPlace place) : record(std::move(place)) {}
+    explicit Entry(records::RunPlace place) : record(std::move(place)) {}
     RunRecord record;
     Clock::time_point read;
     std::map<std::string, Text> answers;  // made from the files that were read

@@ -432,8 +432,10 @@ by("older").addEventListener("click", () => {
 const PICTURE_KINDS = {validation: "Validation", training: "Training batches", curve: "Curves and figures"};
 const pictureKind = (name) => (name.startsWith("val_batch") ? "validation" : name.startsWith("train_batch") ? "training" : "curve");
 let viewed = 0;
+// By name, so that the labels of a batch and its predictions are neighbours.
 const pictureList = () => Object.keys(PICTURE_KINDS).flatMap((kind) =>
-  state.run.pictures.filter(({name}) => pictureKind(name) === kind));
+  state.run.pictures.filter(({name}) => pictureKind(name) === kind)
+    .sort((a, b) => a.name.localeCompare(b.name, "en", {numeric: true})));
 
 // A report's pictures are inside the page. A server's picture may change, so
 // its address contains the time.
@@ -445,7 +447,7 @@ sections.pictures = () => {
     : "No pictures yet; a run with --noplots has none."));
   const groups = Object.entries(PICTURE_KINDS).filter(([kind]) => all.some(({name}) => pictureKind(name) === kind));
   reconcile(by("picture-groups"), groups, ([kind]) => kind, ([, name]) => el("div", null,
-    el("h3", {text: name}), el("ul", {class: "thumbs"})), (group, [kind]) => {
+    el("h3", {text: name}), el("ul", {class: name === PICTURE_KINDS.validation ? "thumbs pairs" : "thumbs"})), (group, [kind]) => {
     reconcile(group.lastChild, all.filter(({name}) => pictureKind(name) === kind), (picture) => `${state.id}/${picture.name}`,
       (picture) => el("li", null, el("button", {type: "button", class: "thumb",
         on: {click: () => showPicture(pictureList().findIndex((one) => one.name === picture.name))}},
@@ -533,12 +535,12 @@ const runsTable = new DataTable(by("runs-table"), {caption: "Runs", sort: 1, col
   {name: "run", value: ({id}) => id, show: (run) => el("button", {type: "button", class: "link", text: run.id,
     on: {click: () => openRun(run.id)}}), left: true},
   {name: "state", value: (run) => run.state, show: (run) => (STATES[run.state] || [UNKNOWN])[0], left: true},
-  {name: "model", value: (run) => run.model, show: (run) => run.model ?? UNKNOWN, left: true},
-  figure("image", "img", Format.number), figure("batch", "batch", Format.number), figure("processes", "processes", Format.number),
-  figure("epoch", "epoch", Format.number), figure("step", "step", Format.number),
+  {name: "settings that differ", value: (run) => run.settings, show: (run) => run.settings ?? UNKNOWN, left: true},
+  figure("epoch", "epoch", Format.number),
   {name: "best mAP50", value: (run) => run.best?.map50 ?? null, show: (run) => Format.share(run.best?.map50)},
   {name: "best mAP50-95", value: (run) => run.best?.map ?? null, show: (run) => Format.share(run.best?.map)},
-  figure("speed", "images_per_second", Format.rate)]});
+  figure("peak of memory", "peak", Format.bytes), figure("median speed", "speed", Format.rate),
+  figure("time", "seconds", Format.duration)]});
 
 function tick(id, isOn) {
   if (isOn) state.ticked.add(id);
@@ -550,8 +552,17 @@ function runRow({id}) {
   const brief = state.briefs.get(id);
   if (!brief) return {id};
   const {record} = id === state.news.live ? {record: recordOf(brief.parsed, state.news.status)} : brief;
-  const {model, img, batch, best, progress, ranks} = record;
-  return {id, state: record.state, model, img, batch, best, processes: ranks.length, ...progress};
+  const {best, peak, speed, seconds, progress} = record;
+  return {id, state: record.state, best, peak, speed, seconds, epoch: progress.epoch,
+    settings: differingSettings().map((name) => `${name}=${record.choices[name] ?? UNKNOWN}`).join(" ") || "the same"};
+}
+
+// The names of the settings in which the runs of the page differ.
+function differingSettings() {
+  const all = [...state.briefs.values()].map(({record}) => record.choices)
+    .filter((choices) => Object.keys(choices).length > 0);
+  const names = new Set(all.flatMap(Object.keys));
+  return [...names].filter((name) => new Set(all.map((choices) => choices[name])).size > 1);
 }
 
 sections.runs = () => {

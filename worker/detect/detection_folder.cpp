@@ -66,8 +66,7 @@ std::string score_of(const metrics::Detection& detection) {
 // never beyond the picture's right edge.
 void draw_label(cv::Mat& pixels, const std::string& name,
                 const std::string& score, cv::Point corner,
-                const cv::Scalar& colour, int line_width) {
-  const double scale = line_width / 3.0;
+                const cv::Scalar& colour, int line_width, double scale) {
   const int stroke = std::max(1, line_width - 1);
   int baseline = 0;
   const int score_width =
@@ -85,6 +84,18 @@ void draw_label(cv::Mat& pixels, const std::string& name,
                    chart::ink_on(colour), stroke);
 }
 
+// The size of text. Beside lines of a chosen width, and on pictures above 640
+// pixels, it follows the lines. On smaller pictures, whose lines cannot become
+// thinner, it follows the picture, because text would hide the objects; below
+// 0.35 letters cannot be read.
+double text_scale(const cv::Mat& pixels, const AnnotateOptions& options,
+                  int line_width) {
+  const double beside_lines = line_width / 3.0;
+  const double mean_side = (pixels.rows + pixels.cols) / 2.0;
+  if (options.line_width > 0 || mean_side > 640) return beside_lines;
+  return std::min(beside_lines, std::max(0.35, mean_side / 960));
+}
+
 }  // namespace
 
 void annotate(cv::Mat& pixels,
@@ -96,6 +107,7 @@ void annotate(cv::Mat& pixels,
           ? options.line_width
           : std::max(2, static_cast<int>(std::lround(
                             (pixels.rows + pixels.cols) / 2.0 * 0.003)));
+  const double scale = text_scale(pixels, options, width);
   // The box with the highest confidence is drawn last, on top.
   for (auto one = detections.rbegin(); one != detections.rend(); ++one) {
     const cv::Scalar colour =
@@ -109,7 +121,7 @@ void annotate(cv::Mat& pixels,
     if (options.labels) {
       draw_label(pixels, class_names.at(static_cast<size_t>(one->class_index)),
                  options.confidences ? score_of(*one) : "", corner, colour,
-                 width);
+                 width, scale);
     }
   }
 }

@@ -104,7 +104,11 @@ std::string address_towards(const std::string& host_and_port) {
     if (routed) return text_of(local_address, size);
   }
   throw Error("network", "there is no way from this host to " + host_and_port,
-              "check the name and the network", ExitCode::kResource);
+              wire::is_loopback(host)
+                  ? "the machine's own interface is down or lacks this "
+                    "address: ip link set lo up"
+                  : "check the name and the network",
+              ExitCode::kResource);
 }
 
 std::filesystem::path program_folder() {

@@ -38,6 +38,10 @@ ProgressReporter::Output ProgressReporter::update(
         now - waiting_since_ >= kValidationPatience) {
       put_epoch(output);
     }
+    // The first epoch's live line has no table above it yet.
+    if (header_.empty() && progress.step > 0 && progress.num_epochs > 0) {
+      put_header(progress.num_epochs, output);
+    }
     output.live = live_line(status, eta_seconds_, width, style_);
     return output;
   }
@@ -56,15 +60,18 @@ ProgressReporter::Output ProgressReporter::update(
   return output;
 }
 
-// Adds the line of the epoch in `waiting_`, if any. The header comes first if
-// it has changed or is kLinesAHeader lines back.
+// Adds the table's header if it has changed or is kLinesAHeader lines back.
+void ProgressReporter::put_header(int64_t num_epochs, Output& output) {
+  const std::string header = epoch_header(num_epochs, width_);
+  if (header == header_ && lines_since_header_ < kLinesAHeader) return;
+  output.header = header_ = header;
+  lines_since_header_ = 0;
+}
+
+// Adds the line of the epoch in `waiting_`, if any, below the header.
 void ProgressReporter::put_epoch(Output& output) {
   if (!waiting_) return;
-  const std::string header = epoch_header(waiting_->trained.num_epochs, width_);
-  if (header != header_ || lines_since_header_ >= kLinesAHeader) {
-    output.header = header_ = header;
-    lines_since_header_ = 0;
-  }
+  put_header(waiting_->trained.num_epochs, output);
   ++lines_since_header_;
   output.lines.push_back(epoch_table_line(*waiting_, width_));
   waiting_.reset();

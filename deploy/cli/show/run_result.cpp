@@ -4,12 +4,16 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
+#include "configs/options.h"
 #include "configs/yaml/strict_yaml.h"
 #include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/show/progress_line.h"
+#include "deploy/cli/show/text_table.h"
 #include "deploy/records/run_lines.h"
+#include "deploy/records/run_places.h"
 #include "parallel/base/check.h"
 #include "parallel/base/event_kinds.h"
 #include "parallel/base/run_files.h"
@@ -51,7 +55,7 @@ std::string row(const std::string& name, const Json& result) {
                  ? metric(result["coco"][size], "AP", name)
                  : "";
     };
-    text += " |" + by_size("all", "AP") + by_size("small", "APs") +
+    text += " | COCO:" + by_size("all", "AP") + by_size("small", "APs") +
             by_size("medium", "APm") + by_size("large", "APl");
   }
   return text + "\n";
@@ -116,7 +120,8 @@ std::string result_text(const configs::RunConfig& config,
       "\n";
   const std::string best = status.run_directory + "/" + run_files::kWeights +
                            "/" + run_files::kBestWeights;
-  if (config.command == "train" && std::filesystem::exists(best)) {
+  std::error_code ignored;
+  if (config.command == "train" && std::filesystem::exists(best, ignored)) {
     text +=
         "judge:    headroom val " +
         (config.data.empty() ? "" : "--data " + shell_word(config.data) + " ") +
@@ -200,7 +205,8 @@ struct FolderState {
 
 FolderState read_folder(const std::string& run_directory) {
   const std::string file = run_directory + "/" + run_files::kRun;
-  if (!std::filesystem::exists(file)) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) {
     throw Error("status", run_directory + " has no " + run_files::kRun,
                 "name a run directory, for example runs/train/exp");
   }
@@ -313,6 +319,149 @@ std::string folder_summary_json(const std::string& run_directory) {
                    {"result", folder.summary}};
   if (folder.end && folder.end->exit_code) {
     document["exit_code"] = *folder.end->exit_code;
+  }
+  return text_of(document);
+}
+
+namespace {
+
+// A run's figures for comparing it with others; numbers are NaN if unknown.
+struct ComparedRun {
+  std::string id, state;
+  std::optional<configs::RunConfig> config;
+  double map50 = std::nan(""), map = std::nan(""), peak_bytes = std::nan(""),
+         images_per_second = std::nan(""), seconds = std::nan("");
+};
+
+double number_in(const Json& summary, const char* key) {
+  return summary.contains(key) && summary[key].is_number()
+             ? summary[key].get<double>()
+             : std::nan("");
+}
+
+double peak_of(const FolderState& folder) {
+  double peak = std::nan("");
+  const auto add = [&](double bytes) { peak = std::fmax(peak, bytes); };
+  if (folder.summary.contains("peak_bytes")) {
+    for (const Json& bytes : folder.summary["peak_bytes"]) {
+      if (bytes.is_number()) add(bytes.get<double>());
+    }
+  }
+  // A run that was killed, or still trains, has no summary.
+  if (folder.step) {
+    for (const auto& rank : folder.step->memory) add(rank.measured_peak_bytes);
+  }
+  return peak;
+}
+
+ComparedRun compared(const records::RunPlace& place) {
+  const std::string directory = place.directory.string();
+  ComparedRun run{.id = place.id};
+  FolderState folder;
+  try {
+    folder = read_folder(directory);
+  } catch (const Error&) {
+    run.state = "its run.yaml cannot be read";
+    return run;
+  }
+  run.state = folder.state();
+  run.config = folder.config;
+  run.map50 = number_in(folder.summary, "map50");
+  run.map = number_in(folder.summary, "map");
+  run.seconds = number_in(folder.summary, "wall_seconds");
+  run.peak_bytes = peak_of(folder);
+  run.images_per_second = records::median_speed(directory);
+  return run;
+}
+
+std::vector<ComparedRun> compared_runs(const std::string& folder) {
+  std::vector<ComparedRun> runs;
+  for (const records::RunPlace& place : records::runs_of(folder)) {
+    runs.push_back(compared(place));
+  }
+  return runs;
+}
+
+std::vector<const configs::Option*> differing_options(
+    const std::vector<ComparedRun>& runs) {
+  std::vector<const configs::Option*> differing;
+  for (const configs::Option& option : configs::run_options()) {
+    if (!configs::distinguishes_runs(option)) continue;
+    std::set<std::string> values;
+    for (const ComparedRun& run : runs) {
+      if (run.config) values.insert(configs::value_text(*run.config, option));
+    }
+    if (values.size() > 1) differing.push_back(&option);
+  }
+  return differing;
+}
+
+std::string settings_text(
+    const ComparedRun& run,
+    const std::vector<const configs::Option*>& differing) {
+  constexpr size_t kShown = 6;
+  if (!run.config) return "-";
+  std::string text;
+  for (size_t i = 0; i < std::min(differing.size(), kShown); ++i) {
+    const configs::Option& option = *differing[i];
+    const std::string value = configs::value_text(*run.config, option);
+    text +=
+        cat(i > 0 ? " " : "",
+            option.names.empty() ? option.key : option.names.front().substr(2),
+            "=", short_line(shell_word(value), 60));
+  }
+  if (differing.size() > kShown) {
+    text += cat(" and ", differing.size() - kShown, " more");
+  }
+  return text.empty() ? "the same" : text;
+}
+
+std::string shown_or_dash(double value, const std::string& text) {
+  return std::isnan(value) ? "-" : text;
+}
+
+}  // namespace
+
+std::string runs_table(const std::string& folder) {
+  const std::vector<ComparedRun> runs = compared_runs(folder);
+  const auto differing = differing_options(runs);
+  std::vector<std::vector<std::string>> rows = {
+      {"run", "state", "mAP50", "mAP", "peak", "images/s", "time", "settings"}};
+  for (const ComparedRun& run : runs) {
+    rows.push_back(
+        {run.id, run.state, shown_or_dash(run.map50, fixed_text(run.map50, 3)),
+         shown_or_dash(run.map, fixed_text(run.map, 3)),
+         shown_or_dash(run.peak_bytes, format_bytes(bytes_of(run.peak_bytes))),
+         shown_or_dash(run.images_per_second,
+                       fixed_text(run.images_per_second, 1)),
+         shown_or_dash(run.seconds, format_seconds(known(run.seconds))),
+         settings_text(run, differing)});
+  }
+  return text_table(rows);
+}
+
+std::string runs_json(const std::string& folder) {
+  const std::vector<ComparedRun> runs = compared_runs(folder);
+  const auto differing = differing_options(runs);
+  const auto number = [](double value) {
+    return std::isnan(value) ? Json() : Json(value);
+  };
+  Json document = Json::array();
+  for (const ComparedRun& run : runs) {
+    Json settings = Json::object();
+    for (const configs::Option* option : differing) {
+      if (run.config) {
+        settings[option->key] = configs::value_text(*run.config, *option);
+      }
+    }
+    document.push_back({{"run", run.id},
+                        {"state", run.state},
+                        {"map50", number(run.map50)},
+                        {"map", number(run.map)},
+                        {"peak_bytes", number(run.peak_bytes)},
+                        {"images_per_second", number(run.images_per_second)},
+                        {"seconds", number(run.seconds)},
+                        {"settings", settings}});
   }
   return text_of(document);
 }

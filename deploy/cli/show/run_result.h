@@ -30,6 +30,14 @@ std::string resume_hint(const RunExit& end, const std::string& run_directory);
 std::string folder_summary(const std::string& run_directory);
 std::string folder_summary_json(const std::string& run_directory);
 
+// The runs at or below `folder`, newest first, one line each: state, the
+// settings in which the runs differ, the best epoch's mAP, the largest peak of
+// tensor memory, the median speed and the time that the run took. A run whose
+// run.yaml cannot be read has no settings. Throws Error (exit 2) if there is
+// no run.
+std::string runs_table(const std::string& folder);
+std::string runs_json(const std::string& folder);
+
 // The state of a live run, as far as its files contain it: progress, memory of
 // each rank, newest events. The number of steps per epoch is known only after
 // the first epoch. Throws as folder_summary() does.

@@ -103,10 +103,13 @@ TEST_F(RunRequestTest, AFaultOfARankThatIsNotThereIsRefused) {
             "accepted");
 }
 
-TEST_F(RunRequestTest, MoreFrozenLayersThanTheModelHasAreRefusedBeforeAStart) {
+TEST_F(RunRequestTest, FreezingEveryLayerIsRefusedBeforeAStart) {
   EXPECT_EQ(refusal({"--cfg", "yolov5n", "--freeze", "26"}),
-            "[model] --freeze 26, but yolov5n has 25 layers: use 0 to 25");
-  EXPECT_EQ(refusal({"--cfg", "yolov5n", "--freeze", "25"}), "accepted");
+            "[model] --freeze 26 would train nothing: yolov5n has 25 layers: "
+            "use 0 to 24; 10 freezes the backbone of YOLOv5");
+  EXPECT_THAT(refusal({"--cfg", "yolov5n", "--freeze", "25"}),
+              HasSubstr("would train nothing"));
+  EXPECT_EQ(refusal({"--cfg", "yolov5n", "--freeze", "24"}), "accepted");
 }
 
 TEST_F(RunRequestTest,
@@ -340,6 +343,18 @@ TEST_F(RunRequestTest, ResumeRestoresTheRun) {
   EXPECT_EQ(run.config.threads, 3);
   EXPECT_EQ(run.expected_workers(), 2);
   EXPECT_THAT(run.notes, IsEmpty());
+}
+
+TEST_F(RunRequestTest, DataThatMovedIsNamedAnewWithTheResume) {
+  const fs::path directory = save_run();
+  const fs::path moved = root_.path() / "moved.yaml";
+  fs::rename(data_, moved);
+  EXPECT_EQ(refusal_of_resumed(),
+            "[resume] the run's data, " + data_.string() +
+                ", is not there: if it has moved, write headroom train "
+                "--resume " +
+                directory.string() + " --data NEW_PLACE");
+  EXPECT_EQ(refusal_of_resumed({"--data", moved.string()}), "accepted");
 }
 
 TEST_F(RunRequestTest, ThePrecisionIsChosenAndReported) {

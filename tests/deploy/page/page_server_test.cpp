@@ -70,7 +70,7 @@ class PageServerTest : public ::testing::Test {
 
   static PageOptions options_of(const std::filesystem::path& folder) {
     PageOptions options;
-    options.source.places = [folder] { return runs_of(folder); };
+    options.source.places = [folder] { return records::runs_of(folder); };
     options.source.refresh_interval = std::chrono::milliseconds(20);
     options.sign_of_life = std::chrono::milliseconds(200);
     return options;

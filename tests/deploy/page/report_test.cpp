@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 
 ReportRequest request_of(const std::filesystem::path& folder) {
   ReportRequest request;
-  request.runs = runs_of(folder);
+  request.runs = records::runs_of(folder);
   return request;
 }
 
@@ -79,7 +79,7 @@ TEST(Report, PicturesBeyondTheLimitAreLeftOut) {
   const RunDirectory folder;
   for (int i = 0; i < 5; ++i) {
     folder.write("val_batch" + std::to_string(i) + "_labels.jpg",
-                 std::string(500'000, 'x'));
+                 std::string(2'500'000, 'x'));
   }
   const std::string report = report_text(request_of(folder.path()));
   EXPECT_LE(report.size(), kMostReportBytes);

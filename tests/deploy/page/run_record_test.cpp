@@ -10,8 +10,8 @@
 #include <set>
 #include <thread>
 
-#include "deploy/page/run_places.h"
 #include "deploy/page/run_shelf.h"
+#include "deploy/records/run_places.h"
 #include "parallel/base/check.h"
 #include "tests/deploy/page/run_directory_fixture.h"
 
@@ -36,7 +36,7 @@ Json plan_of(RunRecord& record) {
 }
 
 RunRecord record_of(const std::filesystem::path& folder) {
-  return RunRecord(RunPlace{"exp", folder});
+  return RunRecord(records::RunPlace{"exp", folder});
 }
 
 int64_t lines_in(const Json& text) {
@@ -253,26 +253,27 @@ TEST(RunRecord, ABatchThatNoRunMayHaveIsNotPlanned) {
 
 TEST(RunsOf, AFolderHasItsRunsAndARunItself) {
   const RunDirectory folder;
-  EXPECT_EQ(runs_of(folder.path()).size(), 1u);
-  EXPECT_EQ(runs_of(folder.path())[0].id, "exp");
+  EXPECT_EQ(records::runs_of(folder.path()).size(), 1u);
+  EXPECT_EQ(records::runs_of(folder.path())[0].id, "exp");
   std::filesystem::create_directory(folder.parent() / "more");
   std::filesystem::copy(folder.path(), folder.parent() / "more" / "exp2",
                         std::filesystem::copy_options::recursive);
   std::set<std::string> ids;
-  for (const RunPlace& place : runs_of(folder.parent())) ids.insert(place.id);
+  for (const records::RunPlace& place : records::runs_of(folder.parent()))
+    ids.insert(place.id);
   EXPECT_EQ(ids, (std::set<std::string>{"exp", "more/exp2"}));
 }
 
 TEST(RunsOf, AFolderWithoutRunsIsRefused) {
   const headroom::testing::TemporaryFolder folder;
-  EXPECT_THROW(runs_of(folder.path()), Error);
-  EXPECT_THROW(runs_of(folder.path() / "none"), Error);
+  EXPECT_THROW(records::runs_of(folder.path()), Error);
+  EXPECT_THROW(records::runs_of(folder.path() / "none"), Error);
 }
 
 RunShelf shelf_of(int runs) {
   RunSource source;
   source.places = [runs] {
-    std::vector<RunPlace> places;
+    std::vector<records::RunPlace> places;
     for (int run = 0; run < runs; ++run) {
       places.push_back({std::to_string(run), "/nowhere"});
     }

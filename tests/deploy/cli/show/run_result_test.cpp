@@ -80,9 +80,9 @@ TEST(RunResult, ValidationHasCocosFiguresByClassAndSize) {
       R"( "per_size": {"small": {"objects": 7, "AP": -1, "AP50": 0.5,)"
       R"( "AP75": 0.25, "AR100": 0.75}}})";
   const std::string text = result_text(configs::RunConfig(), status);
-  EXPECT_THAT(text,
-              HasSubstr("mAP 0.125 |  AP 0.100  APs     -  APm 0.200  APl "
-                        "0.300\n"));
+  EXPECT_THAT(
+      text, HasSubstr("mAP 0.125 | COCO:  AP 0.100  APs     -  APm 0.200  APl "
+                      "0.300\n"));
   EXPECT_THAT(
       text, HasSubstr("          COCO, small       AP     -  AP50 0.500  AP75 "
                       "0.250  AR100 0.750  of 7 objects\n"));
@@ -242,6 +242,56 @@ TEST(FolderStatus, IsReadOffTheFilesOfARunThatGoesOn) {
   EXPECT_EQ(status.progress.predicted_peak_bytes, 90);
   EXPECT_EQ(status.plan->predicted_phase_bytes[1].training, 0);
   EXPECT_EQ(status.events.size(), 2u);
+}
+
+// Two finished runs that differ in two settings, and one that has no summary.
+TEST(RunsTable, ComparesTheRunsOfAFolderAndNamesTheSettingsThatDiffer) {
+  const TemporaryFolder root;
+  const auto write_run = [&](const std::string& name, int64_t batch,
+                             double lr0) {
+    configs::RunConfig config;
+    config.global_batch_size = batch;
+    config.hyp.lr0 = lr0;
+    root.write(name + "/run.yaml", configs::to_yaml(config));
+  };
+  write_run("small", 16, 0.01);
+  write_run("large", 32, 0.02);
+  write_run("killed", 16, 0.01);
+  root.write("small/summary.json",
+             R"({"map50": 0.8, "map": 0.5, "peak_bytes": [1048576, 2097152],)"
+             R"( "wall_seconds": 75.2})");
+  // The slow step is no measure of the run's speed.
+  root.write("small/steps.jsonl",
+             "{\"step\": 0, \"images_per_second\": 2}\n"
+             "{\"step\": 1, \"images_per_second\": 20}\n"
+             "{\"step\": 2, \"images_per_second\": 21}\n");
+  root.write("large/summary.json", R"({"map50": null, "map": null})");
+  const std::string text = runs_table(root.path());
+  EXPECT_THAT(text,
+              HasSubstr("  run     state   mAP50  mAP    peak   images/s  "
+                        "time   settings\n"));
+  EXPECT_THAT(text,
+              HasSubstr("  small   killed  0.800  0.500  2 MiB  20.0      "
+                        "1m15s  batch=16 hyp.lr0=0.01\n"));
+  EXPECT_THAT(text,
+              HasSubstr("  large   killed  -      -      -      -         "
+                        "-      batch=32 hyp.lr0=0.02\n"));
+  const auto json = nlohmann::json::parse(runs_json(root.path()));
+  ASSERT_EQ(json.size(), 3u);
+  for (const auto& run : json) {
+    if (run["run"] != "small") continue;
+    EXPECT_EQ(run["peak_bytes"], 2097152);
+    EXPECT_EQ(run["settings"]["hyp.lr0"], "0.01");
+  }
+}
+
+TEST(RunsTable, ARunThatCannotBeReadIsNamedAndTheOthersAreShown) {
+  const TemporaryFolder root;
+  root.write("good/run.yaml", configs::to_yaml(configs::RunConfig()));
+  root.write("bad/run.yaml", "epochs: [\n");
+  const std::string text = runs_table(root.path());
+  EXPECT_THAT(text, HasSubstr("bad   its run.yaml cannot be read"));
+  EXPECT_THAT(text, HasSubstr("good  killed"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "deploy/page/run_places.h"
+#include "deploy/records/run_places.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,7 @@
 #include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 
-namespace headroom::page {
+namespace headroom::records {
 namespace {
 
 namespace fs = std::filesystem;
@@ -46,7 +46,7 @@ std::vector<RunPlace> runs_of(const fs::path& folder) {
   std::vector<RunPlace> places;
   find_runs(whole, "", 2, places);
   if (places.empty()) {
-    throw Error("page",
+    throw Error("run",
                 folder.string() + " has no run.yaml, nor has a folder in it",
                 "name a run directory or a folder of them, for example "
                 "runs/train/exp or runs/train");
@@ -65,4 +65,4 @@ std::vector<RunPlace> runs_of(const fs::path& folder) {
   return places;
 }
 
-}  // namespace headroom::page
+}  // namespace headroom::records

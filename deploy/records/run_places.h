@@ -1,11 +1,11 @@
-// Finds the run directories for a page or a report.
+// Finds the run directories in a folder of runs.
 #pragma once
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
-namespace headroom::page {
+namespace headroom::records {
 
 struct RunPlace {
   std::string id;  // the path below the requested folder, or the folder's name
@@ -16,4 +16,4 @@ struct RunPlace {
 // 200. Throws Error (exit 2) if there is none.
 std::vector<RunPlace> runs_of(const std::filesystem::path& folder);
 
-}  // namespace headroom::page
+}  // namespace headroom::records
