@@ -79,8 +79,8 @@ void add_once(std::vector<fs::path>& paths, const fs::path& path) {
   }
 }
 
-// Why a path that does not exist cannot be meant as written, and what to write;
-// "" for an ordinary path.
+// If `path`, which does not exist, has a usual mistake (a quote, a drive of
+// Windows, ~, a variable), says what is wrong and what to write; else "".
 std::string path_remedy(const std::string& path) {
   const bool has_control = std::ranges::any_of(
       path, [](unsigned char c) { return c < ' ' || c == 0x7F; });

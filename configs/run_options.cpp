@@ -1,5 +1,6 @@
-// The options of a run, in the order of the help. A number's advice explains
-// larger and smaller values; the default is in run_config.h.
+// The options of a run, in the order of the help. The `advice` of a numeric
+// option says what a larger or smaller value does; the default is in
+// run_config.h.
 #include "configs/fault.h"
 #include "configs/options.h"
 #include "parallel/base/text.h"

@@ -1,5 +1,6 @@
 // A precompiled header of the headers that most files without tensors need.
-// Files still include what they use; this only makes it cheap.
+// Files still include what they use; this header only makes compiling them
+// faster.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // A precompiled header of the headers that most files with tensors need. Files
-// still include what they use; this only makes it cheap. ATen/ATen.h is left
-// out: it declares every operator and slows every file that includes it.
+// still include what they use; this header only makes compiling them faster.
+// ATen/ATen.h is left out: it declares every operator and slows every file that
+// includes it.
 #pragma once
 
 #include <ATen/TensorOperators.h>

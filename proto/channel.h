@@ -50,8 +50,8 @@ inline constexpr const char* kNodeMetadata = "headroom-node";
 inline constexpr const char* kWorkerMetadata = "headroom-worker";
 inline constexpr const char* kSecretMetadata = "headroom-secret";
 
-// Connects lazily. `address` is HOST:PORT or a Unix socket's. Each call carries
-// `identity`, without the fields that are "".
+// Connects lazily. `address` is HOST:PORT or the address of a Unix socket. Each
+// call carries `identity`, without the fields that are "".
 std::shared_ptr<grpc::Channel> make_channel(
     const std::string& address,
     const ChannelSecurity& security = channel_security(),

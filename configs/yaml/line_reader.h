@@ -2,8 +2,8 @@
 // images, tables, YAML.
 //
 // Lines may end in LF, CRLF or CR. A byte order mark and a Ctrl-Z at the end,
-// as editors of Windows and DOS write them, are no part of the text. A space
-// that must not be broken (U+00A0, from text processors) is a space.
+// as editors of Windows and DOS write them, are no part of the text. A no-break
+// space (U+00A0, which text processors write) counts as a space.
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,7 @@ class Derivation {
   bool is_spent() const { return make_ == nullptr; }
 
   void announce() {
-    // The first use keeps the sources too, because value() needs them.
+    // The first use also stores the sources, because value() needs them.
     if (uses_++ > 0 || is_spent() || !sources_.empty()) return;
     for (Source& source : unused_) {
       if (source.derivation != nullptr) {
@@ -90,7 +90,8 @@ class Derivation {
   const at::TensorOptions options_;
   const std::vector<int64_t> sizes_, strides_;
   const int64_t offset_;
-  // The sources before the first use, which moves them to sources_.
+  // Holds the sources until the derivation is first used; then they are moved
+  // to sources_.
   std::vector<Source> unused_;
   std::vector<KeptTensor> sources_;
   MakeAgain make_;

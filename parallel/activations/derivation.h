@@ -4,14 +4,14 @@
 // Code that computes a cheap map registers its sources and a function that
 // computes it again (set_derivation). The derivation is attached to the map's
 // storage, so it is found wherever the map is saved, and is freed with it.
-// keep() then holds a use of the derivation instead of the map:
+// keep() then refers to the derivation instead of holding the map:
 //
 //   y ──normalise, SiLU──▶ x ──┬─ saved by a convolution   keep(x): y
 //                              └─ concat ──▶ saved by one  keep(c): y, ...
 //
-// A derived map is computed when its first use asks for it, from sources that
-// may themselves be derived, and released after its last use. If other code
-// still keeps the original map, that map is used.
+// A derived map is computed when its first user needs it, from sources that may
+// themselves be derived, and released after its last use. If other code still
+// keeps the original map, that map is used.
 //
 // One thread at a time: first forward, then backward.
 #pragma once
@@ -28,7 +28,8 @@ namespace headroom::activations {
 
 class Derivation;
 
-// A tensor needed once more: the tensor itself, or a use of its derivation.
+// Keeps a tensor that is needed once more: holds the tensor itself, or counts
+// as one use of the tensor's derivation.
 class KeptTensor {
  public:
   explicit KeptTensor(at::Tensor tensor) : tensor_(std::move(tensor)) {}
@@ -66,8 +67,8 @@ void set_derivation(const at::Tensor& map,
                     const std::vector<at::Tensor>& sources, MakeAgain make,
                     DerivationCost cost = DerivationCost::kElementwise);
 
-// Returns a use of the tensor's derivation if it has one that costs at most
-// `most`; else keeps the tensor (its memory only, no autograd graph).
+// Refers to the tensor's derivation if there is one that costs at most `most`;
+// else keeps the tensor (its memory only, no autograd graph).
 KeptTensor keep(const at::Tensor& tensor,
                 DerivationCost most = DerivationCost::kElementwise);
 

@@ -40,7 +40,8 @@ class MemoryTimeline final : public StepPhaseObserver {
   // Each event takes 24 bytes. A larger capacity covers more steps.
   explicit MemoryTimeline(size_t most_events);
 
-  // Starts, or continues after a pause, with the bytes that are live now.
+  // Starts recording, or continues after a pause. `live`: the bytes of each
+  // category that are live now.
   void resume(const CategoryBytes& live);
   // Records that `bytes` were allocated (> 0) or freed (< 0).
   void note(MemoryCategory category, int64_t bytes);

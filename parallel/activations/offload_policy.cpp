@@ -178,7 +178,8 @@ class OffloadPolicy::Copy {
 };
 
 std::function<at::Tensor()> OffloadPolicy::pack(const at::Tensor& tensor) {
-  // A parameter, or a map received from another stage: kept by its owner.
+  // A parameter, or a map received from another stage, stays in memory anyway,
+  // because its owner keeps it.
   const bool is_leaf = tensor.is_leaf() && tensor.requires_grad();
   const at::Tensor plain = tensor.detach();
   if (is_leaf || static_cast<int64_t>(tensor.nbytes()) < kTooSmallToMatter) {

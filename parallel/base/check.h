@@ -6,7 +6,7 @@
 //
 // An Error is caught in one place per program and printed as one line:
 //   [tag] what: remedy
-// Its exit code is the program's (README, "Exit codes").
+// The program exits with the exit code of the Error (README, "Exit codes").
 #pragma once
 
 #include <stdexcept>
@@ -25,8 +25,8 @@ enum class ExitCode : int {
 
 class Error : public std::runtime_error {
  public:
-  // `what_happened` states both numbers if two disagree; `remedy` says what the
-  // user can do. Neither ends with a full stop.
+  // If two numbers disagree, `what_happened` contains both; `remedy` says what
+  // the user can do. Neither ends with a full stop.
   Error(std::string tag, std::string what_happened, std::string remedy,
         ExitCode exit_code = ExitCode::kRequest);
 

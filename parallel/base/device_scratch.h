@@ -51,9 +51,10 @@ constexpr int64_t folded_channels(int64_t channels) {
 inline constexpr int kMostPieceElements = 4096;
 inline constexpr int kPieceBytes = 16;
 
-// The device's own max pooling stores for each window the position of its
-// largest cell, in one byte (worker/kernels/device_kernels.h). Wider windows
-// use LibTorch, which stores the input and an 8-byte index.
+// The largest window of our max-pooling kernels for devices. For each window
+// they store the position of its largest cell in one byte
+// (worker/kernels/device_kernels.h). Wider windows use LibTorch's max pooling,
+// which stores the input and an 8-byte index for each window.
 inline constexpr int64_t kWidestChosenWindow = 15;
 constexpr bool chooses_in_bytes(int64_t window) {
   return window <= kWidestChosenWindow;

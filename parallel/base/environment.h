@@ -1,4 +1,5 @@
-// The environment of this process, and the one for programs of the user.
+// Reads the environment variables of this process, and makes those for programs
+// that are not part of Headroom.
 //
 // Threads: any, as long as the environment does not change.
 #pragma once
@@ -35,7 +36,7 @@ inline Environment users_environment() {
   const auto former = environment.extract("HEADROOM_FORMER_LIBRARY_PATH");
   if (former.empty()) return environment;
   environment[kPath] = former.mapped();
-  // The launcher does not distinguish an empty path from none.
+  // The launcher stores an empty path also if the variable was not set.
   if (former.mapped().empty()) environment.erase(kPath);
   return environment;
 }

@@ -1,7 +1,7 @@
 // KeyValueStore: how the ranks of one generation find each other.
 //
 // A communicator publishes its address under a key and waits for its peers'
-// keys. In a run the coordinator stores the map, one per generation, so a key
+// keys. In a run the coordinator stores one map for each generation, so a key
 // of an older generation is never read. In unit tests the map is in this
 // process.
 //

@@ -63,8 +63,8 @@ std::string full_cells(size_t count, const TerminalStyle& style) {
   return repeated(style.is_unicode ? "█" : "#", count);
 }
 
-// A bar between its ends: the filled cells, the cells `after` them, empty
-// cells.
+// Returns a bar with its ends: between them are the filled cells, the cells
+// `after` them, and `empty` empty cells.
 std::string framed(const std::string& filled, Colour colour,
                    const std::string& after, size_t empty,
                    const TerminalStyle& style) {

@@ -22,9 +22,10 @@
 
 namespace headroom {
 
-// A symbolic link in a foreign run folder can name any file of the reader's, so
-// the page and the report, which show a file's text to others, refuse links.
-// The folders above the file may be links in both cases.
+// A symbolic link in another user's run folder can point to any file that the
+// reading user may read. The page and the report show a file's text to other
+// people, so they refuse links. The folders above the file may be links in both
+// cases.
 enum class Links { kFollowed, kRefused };
 
 class RegularFile {
@@ -50,9 +51,9 @@ class RegularFile {
   uint64_t number_ = 0;
 };
 
-// The largest file of a run that is read as a whole, and the longest line of
-// one that is read line by line. The longest lines are those of steps with many
-// samples.
+// The largest file of a run that is read as a whole, and the longest line of a
+// file that is read line by line. The longest lines are those of steps with
+// many samples.
 inline constexpr uint64_t kLargestWhole = 64 << 20;
 inline constexpr size_t kLongestLine = 16 << 20;
 

@@ -79,19 +79,21 @@ std::unique_ptr<Communicator> make_mpi_communicator(int rank, int size);
 
 // Exchanges host tensors through `host`, and device tensors through `devices`
 // (NCCL). If `devices` is null, device tensors are copied to the host,
-// exchanged, and copied back in wait(). So are device tensors in messages
-// between two ranks: in the order in which pipeline and halo exchange send
-// them, NCCL would deadlock.
+// exchanged, and copied back in wait(). Messages between two ranks always copy
+// device tensors in this way, because NCCL would deadlock with the order in
+// which pipeline and halo exchange send them.
 std::unique_ptr<Communicator> make_device_host_communicator(
     std::unique_ptr<Communicator> host, std::shared_ptr<DeviceRanks> devices);
 
-// `size` ranks as threads of one process, for unit tests, in rank order.
+// Makes the communicators of `size` ranks that are threads of one process, in
+// rank order; for unit tests.
 //
 // The last rank to arrive computes the sums in rank order, so they repeat bit
-// for bit. send() returns when its message was received, so a schedule that
-// relies on buffering deadlocks here, as it would elsewhere under load.
-// Destroying a communicator simulates the death of its rank: waiting peers fail
-// at once. After `timeout` in one operation the group is unusable.
+// for bit. send() returns only when its message was received, so a schedule
+// that relies on buffering deadlocks here, as it would with other backends
+// under load. Destroying a communicator simulates the death of its rank:
+// waiting peers fail at once. After `timeout` in one operation the group is
+// unusable.
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(
     int size, std::chrono::milliseconds timeout = std::chrono::seconds(30));
 

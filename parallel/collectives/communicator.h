@@ -78,9 +78,9 @@ class Communicator {
 
   virtual void broadcast(const at::Tensor& tensor, int root) = 0;
 
-  // Sends from one rank to another match its receives in order of issue; any
-  // number may be in progress. Tensors have at least one element; bfloat16 and
-  // float16 are allowed too.
+  // Sends from one rank to another match the receives of that other rank in
+  // order of issue; any number may be in progress. Tensors have at least one
+  // element; bfloat16 and float16 are allowed too.
   virtual std::unique_ptr<Work> send_async(const at::Tensor& tensor,
                                            int to) = 0;
   virtual std::unique_ptr<Work> recv_async(const at::Tensor& tensor,

@@ -2,13 +2,16 @@
 // purpose.
 //
 //   pipeline    the stages of one model replica and image part
-//   data        ranks that hold the same layers and image part: ZeRO's shards
-//   spatial     ranks that share one image: halo rows and, unless batch-norm
-//               groups span data ranks, batch-norm statistics
-//   replicas    data x spatial: all ranks that hold the same layers; gradients
-//   statistics  the ranks of `replicas`, for batch-norm groups that span data
-//               ranks: gradient sums may start at any time in backward, so
-//               other exchanges during backward need their own communicator
+//   data        the ranks that hold the same layers and image part; ZeRO splits
+//               the state among them
+//   spatial     the ranks that share one image; they exchange halo rows and,
+//               unless batch-norm groups span data ranks, batch-norm statistics
+//   replicas    all ranks that hold the same layers (data x spatial); they sum
+//               gradients
+//   statistics  the same ranks as `replicas`; they sum the statistics of
+//               batch-norm groups that span data ranks. Gradient sums may start
+//               at any time in backward, so other exchanges during backward
+//               need their own communicator
 //
 // Each communicator counts the bytes that this rank contributes, so that a test
 // can verify that work is split. The mesh owns the communicators, except

@@ -171,8 +171,8 @@ void broadcast_down_tree(NetworkGroup& group, Bytes whole, int root) {
   }
 }
 
-// A barrier: after the step of distance d, the last 2d ranks up to this one
-// have arrived.
+// A barrier. After the step with distance d, this rank and the 2d - 1 ranks
+// before it have arrived.
 void meet(NetworkGroup& group) {
   const int size = group.size();
   for (int distance = 1; distance < size; distance *= 2) {

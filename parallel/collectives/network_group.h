@@ -3,9 +3,9 @@
 //
 // Two ranks have up to two connections: one for collectives, between ranks
 // whose distance is a power of two (round the ring of ranks), and one for
-// messages, between any two. Data is sent in order of issue, after its length,
-// which is checked. A group has two threads, each started on first use: one
-// runs the collectives one by one, the other moves all messages at the same
+// messages, between any two ranks. Data is sent in order of issue, after its
+// length, which is checked. A group has two threads, each started on first use:
+// one runs the collectives one by one, the other moves all messages at the same
 // time.
 //
 // The first failure of any kind ends the group on this rank: all its

@@ -66,8 +66,9 @@ enum Operation : int64_t {
 // instead of two.
 constexpr int64_t kSmallBytes = 16 << 10;
 
-// The piece of a sum in place: small enough that data to be written to the
-// peers is still in the first-level cache. A multiple of the cache line.
+// A sum in place is computed in pieces of this size. They are small enough that
+// a result is still in the first-level cache when it is copied to the peers.
+// The size is a multiple of the cache line.
 constexpr int64_t kPieceBytes = 8 << 10;
 
 // Calls body(zero of the tensor's type).
@@ -195,7 +196,7 @@ void SharedCollectives::reduce_in_place(const at::Tensor& flat, ReduceOp op,
                 place.number});
   group_.meet("all_reduce");
   const auto bytes = static_cast<int64_t>(flat.nbytes());
-  // Whole pieces, so that no cache line has two writers.
+  // Each rank sums whole pieces, so that no two ranks write to one cache line.
   const int64_t pieces = divided_up(bytes, kPieceBytes);
   const int64_t first = pieces * group_.rank() / group_.size();
   const int64_t last = pieces * (group_.rank() + 1) / group_.size();

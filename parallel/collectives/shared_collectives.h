@@ -1,9 +1,10 @@
 // Sums, gathers, scatters and broadcasts through the memory of a SharedGroup.
 //
 // A tensor is copied piece by piece through the group's parts. Tensors in a
-// shared buffer are summed in place: each rank adds up its share of all ranks'
-// tensors and writes the sum into every one. Both ways sum in rank order, so
-// all ranks get the same bits. Threads and errors: as SharedGroup.
+// shared buffer are summed in place: each rank adds up its share of the
+// elements over all ranks' tensors, and writes the sums into all these tensors.
+// Both ways sum in rank order, so all ranks get the same bits. Threads and
+// errors: as SharedGroup.
 #pragma once
 
 #include <ATen/core/Tensor.h>

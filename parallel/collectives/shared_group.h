@@ -1,5 +1,6 @@
 // SharedGroup: ranks of one host that exchange data through shared memory, in
-// turns.
+// turns. In each turn every rank writes its part, then reads the parts of the
+// others:
 //
 //   parts = group.begin(signature);   write this rank's part, parts[rank]
 //   group.meet(operation);            now all ranks' parts can be read
@@ -30,7 +31,7 @@ namespace headroom::collectives {
 
 class SharedGroup {
  public:
-  // The size of each rank's part of a turn.
+  // The number of bytes that each rank can write in one turn.
   static constexpr int64_t kPartBytes = 512 << 10;
 
   // The operation of a turn, which must be equal on all ranks.
@@ -40,8 +41,8 @@ class SharedGroup {
     int64_t place = 0;  // SharedBuffers::Place::number, for sums in place
   };
 
-  // Makes the group of `ranks`. Returns null and sets `reason` if they cannot
-  // share memory, on all ranks alike. Collective.
+  // Makes the group of `ranks`. If they cannot share memory, returns null on
+  // all ranks and sets `reason`. Collective.
   static std::unique_ptr<SharedGroup> connect(Communicator& ranks,
                                               std::chrono::milliseconds timeout,
                                               std::string& reason);

@@ -4,9 +4,10 @@
 // A connection begins with a greeting: the secret of the generation, which rank
 // 0 generates and the run's store distributes, and the connecting rank, its
 // group and its channel. The port answers with one byte and passes the
-// connection to the group. Connections that begin otherwise are closed at once;
-// on TCP, a connection that sends nothing is never accepted (TCP_DEFER_ACCEPT).
-// While no group is connecting, a socket filter drops all packets for the port.
+// connection to the group. Connections that begin with other bytes are closed
+// at once; on TCP, a connection that sends nothing is never accepted
+// (TCP_DEFER_ACCEPT). While no group is connecting, a socket filter drops all
+// packets for the port.
 //
 // The secret is sent unencrypted: it does not protect against an attacker who
 // can read the network.
@@ -64,9 +65,9 @@ class TensorPort {
                  int size, std::chrono::milliseconds timeout);
 
   // Connects to the rank with this number in the store and sends the greeting,
-  // without waiting for the answer. Tries until `is_over` returns true, which
-  // is called about 20 times a second; the returned socket is then not open.
-  // Throws CommunicationError if that rank no longer listens. REQUIRES:
+  // without waiting for the answer. Tries until `is_over`, which is called
+  // about 20 times a second, returns true; the returned socket is then not
+  // open. Throws CommunicationError if that rank no longer listens. REQUIRES:
   // introduce().
   Socket connect(int world_rank, uint64_t group, int own_rank, Channel channel,
                  const std::function<bool()>& is_over) const;

@@ -25,7 +25,7 @@ void or_out_of_memory(const Call& call) {
   }
 }
 
-// LibTorch stops allocating to a graph's pool, and frees the pool with the
+// LibTorch stops allocating in a graph's pool, and frees the pool with the
 // graph, only if CUDA ended the capture successfully (has_ended()).
 class Graph : public at::cuda::CUDAGraph {
  public:

@@ -74,7 +74,8 @@ void set_direction(const at::Tensor& from, const at::Tensor& to,
   arguments.to = to.mutable_data_ptr();
   arguments.from_rows = static_cast<int32_t>(from.size(2));
   arguments.to_rows = static_cast<int32_t>(to.size(2));
-  // Half a window, plus half of the rows that `to` has more than `from`.
+  // Half a window, plus half the difference between the rows of `to` and of
+  // `from`.
   arguments.rows_before = static_cast<int32_t>(
       (arguments.window - 1 + to.size(2) - from.size(2)) / 2);
   const int64_t wide = 16 / static_cast<int64_t>(from.element_size());

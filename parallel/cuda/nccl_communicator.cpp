@@ -71,8 +71,8 @@ class NcclWork final : public collectives::Work {
         result_(std::move(result)),
         source_(std::move(source)) {}
 
-  // Orders the current stream behind the operation, so that its next tensors do
-  // not reuse memory that the operation still uses.
+  // Makes the current stream wait for the operation, so that tensors allocated
+  // next do not get memory that the operation still uses.
   ~NcclWork() override {
     if (!end_) return;
     try {

@@ -3,9 +3,9 @@
 // with a substitute for NCCL (tests/support/nccl_shim).
 //
 // Ranks are processes or threads. Device tensors are reduced in place: an
-// operation runs after the work queued on the current stream, and after wait()
-// the current stream continues after it; the host does not wait. A failure that
-// is found later is thrown by the next call, check() and synchronize()
+// operation runs after the work queued on the current stream, and wait() makes
+// the current stream wait for the operation; the host does not wait. A failure
+// that is found later is thrown by the next call, check() and synchronize()
 // included. CPU tensors (counts, votes) are copied through the device, and
 // wait() waits for them. In addition to the types of Communicator it takes
 // bfloat16 and float16.

@@ -43,8 +43,8 @@
 
 namespace headroom::cuda {
 
-// NcclFamily: the communicators of one generation. The first failure of one
-// ends all of them. abort_all() ends them when a peer is lost, even while they
+// NcclFamily: the communicators of one generation. When one communicator fails,
+// all of them end. abort_all() ends them when a peer is lost, even while they
 // connect. Threads: any.
 class NcclFamily {
  public:

@@ -63,11 +63,11 @@ class FlatBuffer {
   };
 
   // Replaces each entry's tensor by a view with the same sizes, strides and
-  // values. With gradients, the view is a leaf that requires them, and its
-  // .grad is a view of the gradient buffer, to which backward adds in place. To
-  // freeze a parameter call requires_grad_(false) afterwards. Without entries
-  // the size is 0. REQUIRES: the entries are CPU tensors of the type in
-  // `options`, even if the buffers are on another device.
+  // values. If the buffer has gradients, the view is a leaf that requires a
+  // gradient, and its .grad is a view of the gradient buffer, to which backward
+  // adds in place. To freeze a parameter call requires_grad_(false) afterwards.
+  // Without entries the size is 0. REQUIRES: the entries are CPU tensors of the
+  // type in `options`, even if the buffers are on another device.
   FlatBuffer(std::vector<FlatBufferEntry> entries,
              const FlatBufferOptions& options);
 

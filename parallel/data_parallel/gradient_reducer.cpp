@@ -12,8 +12,8 @@
 namespace headroom::data_parallel {
 namespace {
 
-// The size of yolov5s' first two convolutions; summing it takes less time than
-// the latency of one sum.
+// The size of yolov5s' first two convolutions. Summing this many bytes takes
+// less time than the latency of one all-reduce.
 constexpr int64_t kStemBytes = 64 << 10;
 
 // The number of leading slots that are kept for the last bucket.

@@ -12,10 +12,10 @@
 // backward (StatisticsExchange) therefore needs its own communicator: see
 // Communicator::split.
 //
-// The flat buffer and the communicator must outlive it. A new reducer on the
-// same flat buffer replaces the previous one. All calls and backward happen in
-// the thread that runs the step. Errors: CommunicationError from any call and
-// from backward.
+// The flat buffer and the communicator must outlive the reducer. A new reducer
+// on the same flat buffer replaces the previous one. All calls and backward
+// happen in the thread that runs the step. Errors: CommunicationError from any
+// call and from backward.
 #pragma once
 
 #include <cstdint>

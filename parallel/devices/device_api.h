@@ -38,8 +38,8 @@ namespace headroom::devices {
 // How the ranks of a generation communicate over their CUDA devices.
 struct DeviceCommunicatorOptions {
   int device = 0;
-  // Time limit of each operation, from the moment when the device reaches it,
-  // and of connecting. Increase it on slow networks.
+  // Time limit for connecting, and for each operation, counted from the moment
+  // when the device reaches the operation. Increase it on slow networks.
   std::chrono::milliseconds timeout = std::chrono::seconds(20);
   // Allows two ranks on one device. This is for tests only: the ranks take
   // turns, and NCCL needs a different NCCL_HOSTID in each process, which the
@@ -153,9 +153,9 @@ class DeviceMemory : public activations::MemoryMeter {
   virtual std::vector<HistoryEvent> history() const = 0;
 
   // Refuses one allocation as if the device were full, for tests (--inject
-  // oom@): the n-th from now on (1: the next); 0 disarms. An allocator that can
-  // only be kept from adding segments treats every `n` as 1, and refuses the
-  // next allocation that needs a segment.
+  // oom@): the n-th from now on (1: the next); 0 disarms. Some allocators can
+  // only be prevented from adding segments: they treat every `n` as 1, and
+  // refuse the next allocation that needs a new segment.
   virtual void fail_allocation(int64_t n) = 0;
   // Allocations left, including the one to be refused; 0 if none is armed.
   virtual int64_t pending_failure() const = 0;
@@ -184,8 +184,9 @@ class DeviceApi {
   // Allocates page-locked host memory, from which the device can copy by
   // itself. Throws Error if the host cannot lock more pages.
   virtual std::shared_ptr<void> lock_pages(int64_t bytes) = 0;
-  // From now on the calling thread queues its device work on another stream, on
-  // which graphs can be captured, ordered after its earlier work.
+  // Moves the calling thread from the default stream to a stream on which
+  // graphs can be captured. Work that the thread queues later runs after the
+  // work that it has queued already.
   virtual void leave_default_stream(int device) = 0;
   // REQUIRES: leave_default_stream() was called on each capturing thread.
   virtual std::unique_ptr<DeviceGraph> make_graph(int device) = 0;

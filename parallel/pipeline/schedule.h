@@ -5,23 +5,23 @@
 // four micro-batches; a forward or backward takes one time slot:
 //
 //   1F1B (Narayanan et al., arXiv:1806.03377): a stage runs ahead by as many
-//   forwards as there are stages behind it, then turns to one backward per
+//   forwards as there are stages behind it, then does one backward per
 //   forward. Stage s never holds more than num_stages - s micro-batches.
 //
 //     stage 0  F0 F1 F2 .  .  B0 F3 B1 .  B2 .  B3
 //     stage 1  .  F0 F1 .  B0 F2 B1 F3 B2 .  B3 .
 //     stage 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 .  .
 //
-//   GPipe (Huang et al., arXiv:1811.06965): all forwards, then all backwards;
-//   the same time, but every micro-batch is held at once.
+//   GPipe (Huang et al., arXiv:1811.06965): a stage runs all forwards, then all
+//   backwards. This takes the same time, but holds all micro-batches at once.
 //
 //     stage 0  F0 F1 F2 F3 .  .  B0 B1 B2 B3
 //     ...
 //
 //   Forward only, for evaluation: no activations are kept.
 //
-// Backwards run in the order of micro-batches, so that gradients are
-// summed in one order. One stage of 1F1B is gradient accumulation.
+// Backwards run in the order of micro-batches, so that gradients are summed in
+// one order. With one stage, 1F1B is plain gradient accumulation.
 #pragma once
 
 #include <cstdint>

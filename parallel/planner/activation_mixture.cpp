@@ -36,8 +36,8 @@ struct State {
 // if another one keeps no more bytes and is no slower (a Pareto front).
 using Frontier = std::vector<State>;
 
-// The states that result from one choice for the next layer, in the order of
-// the states before that layer.
+// The states that result from one choice for the next layer: one new state for
+// each state before that layer, in the same order.
 class Branch {
  public:
   Branch(const Frontier& before, const MixtureLayer& layer, size_t choice,

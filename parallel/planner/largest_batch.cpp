@@ -46,8 +46,8 @@ class BatchSearch {
   }
 
  private:
-  // The smallest share of a rank: one image, or its part of one requested
-  // batch-norm group.
+  // The smallest share of a rank: one image, or the rank's part of one
+  // batch-norm group of the requested size.
   int64_t least_share() const {
     return std::max<int64_t>(1,
                              divided_up(config_.batch_norm_group_size, data_));
@@ -88,8 +88,8 @@ class BatchSearch {
     return BatchSearch(changed, world_size_, search_).is_within_alone();
   }
 
-  // Single changes that fit: a policy that keeps less, a smaller image, or a
-  // larger limit.
+  // Changes to the request, each of which alone suffices: a policy that keeps
+  // less, smaller groups, a smaller image, or a larger limit.
   std::string what_fits(int64_t least_bytes) const {
     std::vector<std::string> all;
     configs::RunConfig changed = config_;

@@ -14,8 +14,8 @@
 
 namespace headroom::planner {
 
-// The name or file of the run's model: that of --cfg, else the model in the
-// --weights file, else yolov5s.
+// The run's model as a name or a file: the value of --cfg, else the model in
+// the --weights file, else yolov5s.
 std::string model_of_run(const configs::RunConfig& config);
 
 // The layers of the run's model, from the model's file or from the weights.

@@ -1,4 +1,5 @@
-// The other layouts of a plan's processes, and the cost of each.
+// Lists the other layouts that are possible with a plan's processes, and the
+// cost of each.
 #pragma once
 
 #include <cstdint>

@@ -78,8 +78,9 @@ class FitSearch {
   }
 
   // Any plan that fits, without bytes. Bytes grow with the micro-batch, but
-  // only several micro-batches need accumulated gradients, so both a share in
-  // one piece and the smallest pieces are tried.
+  // only a share of several micro-batches needs accumulated gradients. So this
+  // tries both the whole share as one micro-batch and the smallest
+  // micro-batches.
   std::optional<PlanDecision> any() {
     // For most requests the preferred candidate fits.
     RunConfig first = config_;
@@ -128,7 +129,8 @@ class FitSearch {
         least = seconds;
         best = std::move(found);
       }
-      // Nothing is recomputed: a higher ZeRO stage only communicates more.
+      // If nothing is recomputed, a higher ZeRO stage can save no time: it only
+      // adds communication.
       if (keeps) break;
     }
     return best;

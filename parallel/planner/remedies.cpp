@@ -445,8 +445,9 @@ class RemedySearch {
     }
   }
 
-  // Drops images and batches of less than half the size: training with them
-  // would be a different task.
+  // Drops remedies with less than half the requested image size or batch,
+  // because such a training would be a different task. Keeps them if there are
+  // no other remedies.
   void drop_small_answers() {
     const auto is_small = [&](const Remedy& remedy) {
       return (remedy.kind == RemedyKind::kImage &&

@@ -4,7 +4,7 @@
 //
 //   needed   predicted bytes of the failed plan's fullest rank at its leanest,
 //            the last step of the memory ladder (worker/memory/memory_ladder.h)
-//   bound    `needed` less 5 %, or less the bytes that were lacking if these
+//   bound    `needed` minus 5 %, or minus the bytes that were lacking if these
 //            are more; at most the room that the ranks have, if known
 //   next     the planner's choice within this bound
 //
@@ -32,7 +32,7 @@ namespace headroom::planner {
 struct MemoryShortage {
   int64_t step = 0;
   int rank = 0;
-  MemoryShortfall memory;  // room_bytes may be another rank's smaller one
+  MemoryShortfall memory;  // room_bytes: the smallest of any rank
 };
 
 // The shortage as text: "step 3, rank 1: out of memory with the leanest

@@ -100,7 +100,7 @@ std::optional<CachingAllocator::Block> CachingAllocator::take_segment(
   return new_piece(piece);
 }
 
-// Makes the unneeded rest of a block a block of its own if the rest is large
+// Splits the unneeded rest of a block off as a free block if the rest is large
 // enough.
 void CachingAllocator::cut(Block block, int64_t bytes) {
   const Piece whole = pieces_[block];

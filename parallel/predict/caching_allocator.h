@@ -5,9 +5,11 @@
 //   request  rounded up to multiples of 512 B
 //   pool     small up to 1 MiB, else large; a segment belongs to one pool
 //   block    the smallest free block that is large enough (the lowest address
-//            among equals), else a new segment. Small pool: 2 MiB. Large pool:
-//            20 MiB, or from 10 MiB on the request in steps of 2 MiB
-//   rest     split off from 512 B on, in the large pool above 1 MiB
+//            among equals), else a new segment. A segment of the small pool has
+//            2 MiB. A segment of the large pool has 20 MiB; for a request of
+//            10 MiB or more, the request rounded up to multiples of 2 MiB
+//   rest     the unneeded rest of a block becomes a free block if it has at
+//            least 512 B (small pool) or more than 1 MiB (large pool)
 //   free     a freed block joins its free neighbours
 //   limit    if a new segment would exceed it, wholly free segments are given
 //            back to the driver; if that is not enough, the request fails

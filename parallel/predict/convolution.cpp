@@ -313,7 +313,8 @@ int64_t forward_scratch(const Convolution& convolution,
     return columns + apart(convolution, shape);
   int64_t bytes =
       blocked_weight_bytes(convolution, shape) + primitive_bytes(shape);
-  // Strided with groups: each thread copies some input rows into blocks.
+  // In a strided convolution with groups each thread copies some input rows
+  // into blocks.
   if (shape.is_mixed() && convolution.groups > 1 && convolution.stride > 1)
     bytes +=
         shape.num_threads * convolution.kernel * inputs_in_blocks(convolution) *
@@ -397,7 +398,8 @@ int64_t weight_gradient_bytes(const Convolution& convolution,
   }
   if (convolution.groups > 1)
     return group_weight_bytes(convolution, shape) + 2 * plain;
-  // Three copies: blocked, plain, and in the weight's memory format.
+  // Three copies of the gradient: in blocks, plain, and in the weight's memory
+  // format.
   const int64_t reordered =
       blocked_weight_bytes(convolution, shape) + 2 * plain;
   if (shape.onednn_isa != OnednnIsa::kAvx2) {

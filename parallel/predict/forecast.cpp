@@ -26,7 +26,8 @@ double ring(double ranks, double bytes, const Link& link) {
   return messages(2 * (ranks - 1), 2 * (ranks - 1) / ranks * bytes, link);
 }
 
-// A sum up and down a tree, with its chunks pipelined without gaps.
+// Seconds of a sum that goes up a tree and down again, if its chunks follow one
+// another without gaps.
 double tree(double ranks, double bytes, const Link& link) {
   return messages(2 * std::ceil(std::log2(ranks)), 2 * bytes, link);
 }

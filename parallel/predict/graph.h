@@ -63,9 +63,9 @@ class Graph {
   std::map<int64_t, int64_t> parameter_nodes() const;
 
   using OfLayer = std::function<void(int64_t layer)>;
-  // Calls `after_parameters` with the layer of each node that has parameters,
-  // once their gradients exist, and `before_layer`, unless null, when the
-  // backward of a layer begins.
+  // Runs the backward of all nodes. Calls after_parameters(layer) for each node
+  // with parameters, once their gradients exist. Calls before_layer(layer),
+  // unless it is null, when the backward of a layer begins.
   void run_backward(const OfLayer& after_parameters,
                     const OfLayer& before_layer);
 

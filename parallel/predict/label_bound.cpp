@@ -11,8 +11,8 @@ namespace {
 
 using Group = LabelStatistics::Group;
 
-// Numbers of images that are drawn in addition to the sample's own image: to
-// fill its mosaic, and for the mosaic of its mixup.
+// The number of images that a mosaic draws in addition to the sample's own
+// image, and the number that mixup draws for its second mosaic.
 double drawn_by_mosaic(const LabelBound& labels) {
   return static_cast<double>(labels.images_of_mosaic - 1);
 }

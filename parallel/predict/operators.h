@@ -17,8 +17,8 @@ namespace headroom::predict {
 //
 //   forward   y = convolution(x), its groups' statistics, the output
 //   keeps     x, y, statistics; the rows around x if images are split
-//   backward  the output's gradient becomes y's (in place if nothing else holds
-//             it), then the gradients of x and of the weight
+//   backward  computes y's gradient from the output's (in place if nothing else
+//             holds that), then the gradients of x and of the weight
 //
 // The output can be recomputed from y, the statistics and a copy of the affine
 // parameters.
@@ -28,7 +28,7 @@ Map conv_block(const OpContext& context, const Map& x,
 // Squeeze and excitation, as worker/model/convolution_modules.h runs it.
 //
 //   keeps     x; per sample the means, the squeezed means and the factors
-//   backward  x's gradient, while the output's gradient is held
+//   backward  computes x's gradient while the output's gradient is held
 //
 // The output can be recomputed from x and the factors.
 Map squeeze_excite(const OpContext& context, const Map& x,
@@ -39,7 +39,8 @@ Map squeeze_excite(const OpContext& context, const Map& x,
 // cells of an input cell as channels, which are then moved to their places.
 //
 //   keeps     x
-//   backward  moves the gradient back, then the gradients of x and the weight
+//   backward  moves the output's gradient back into channels, then computes the
+//             gradients of x and of the weight
 Map transposed_conv(const OpContext& context, const Map& x,
                     const layers::LayerProgram::Block& made);
 

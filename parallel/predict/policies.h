@@ -3,8 +3,9 @@
 //
 //   keep       the buffer is held
 //   lean       the derivation is kept if there is one, else the buffer is held
-//   recompute  only the layer's inputs; the layer runs again in backward
-//   offload    in a file, and read again for each use
+//   recompute  only the layer's inputs are held; the layer runs again in
+//              backward
+//   offload    the buffer is written to a file, and read again for each use
 #pragma once
 
 #include <functional>

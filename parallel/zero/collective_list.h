@@ -8,7 +8,7 @@
 //
 // An entry's position is where its collective ends; a gather in the background
 // begins earlier. The list depends only on the layers, so it is the same on all
-// ranks. The cursor refuses any other order, in which ranks would exchange
+// ranks. The cursor refuses any other order, because ranks would then exchange
 // different layers.
 #pragma once
 

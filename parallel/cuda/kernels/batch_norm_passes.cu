@@ -7,7 +7,8 @@
 // computes the results from it, so that no further kernel runs on a few
 // numbers.
 //
-// Forward reads y twice, backward y and the gradient twice; each writes once.
+// Forward reads y twice; backward reads y and the gradient twice. Each
+// direction writes one map, once.
 #include "parallel/base/units.h"
 #include "parallel/cuda/kernels/batch_norm_body.h"
 #include "parallel/cuda/kernels/launch_kernel.h"
@@ -73,8 +74,8 @@ __device__ void write_partial(const Map& map, const BlockPlace& place,
   map.partial[(chunk * 2 + which) * map.channels + channel] = total;
 }
 
-// Returns true in the last of a tile's blocks to arrive. The sums of all its
-// other blocks are then written.
+// Returns true in the block that arrives last among the blocks of a tile. All
+// other blocks of the tile have then written their sums.
 template <typename Map>
 __device__ bool is_last_of_tile(const Map& map, const SumTargets& to,
                                 const BlockPlace& place) {

@@ -1,6 +1,6 @@
-// What CUDA threads compute on a flat buffer at the end of a step, in plain
-// C++; a test runs the same code on the CPU: the gradient norm; accumulation,
-// clipping, optimizer and EMA in one pass; and the running statistics.
+// What CUDA threads compute on a flat buffer at the end of a step: the gradient
+// norm; accumulation, clipping, optimizer and EMA in one pass; and the running
+// statistics. The code is plain C++, so a test can run it on the CPU.
 //
 // The flat buffer is divided into pieces, each within one parameter group; a
 // block of threads processes one piece. Elements in no group (frozen layers,

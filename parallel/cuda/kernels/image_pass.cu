@@ -12,7 +12,7 @@ namespace headroom::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBytes = 16;  // that a thread loads at once
+constexpr int kBytes = 16;  // loaded by a thread at once
 
 // Returns level / largest level: the product with the inverse, corrected by the
 // product's exact remainder. For every level it has the same bits as a float32

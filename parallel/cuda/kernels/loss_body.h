@@ -1,9 +1,9 @@
 // The loss as CUDA threads compute it, in plain C++; a test runs it on the CPU.
 //
 //   forward    blocks of kLossThreads threads: half of the blocks process a
-//              level's cells, one thread per cell; the others its matches, one
-//              warp per match. Each block writes its sums to `partial`, and one
-//              last block adds them up.
+//              level's cells, one thread per cell; the others process its
+//              matches, one warp per match. Each block writes its sums to
+//              `partial`, and one last block adds them up.
 //   backward   one warp per cell writes zeros and the objectness's derivative;
 //              then one warp per match, if it is the first of its cell, adds up
 //              the cell's matches: no two warps write to the same place.

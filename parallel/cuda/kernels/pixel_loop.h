@@ -38,9 +38,10 @@ __device__ int64_t first_channel(const BlockPlace& place) {
   return static_cast<int64_t>(place.tile) * tile_width<V>();
 }
 
-// Returns 0, which the compiler cannot predict. Data at an index to which it is
-// added is read again in each iteration. Otherwise the compiler would keep the
-// data in registers, which costs more than the reads.
+// Returns 0, a value that the compiler cannot predict. If a loop adds this
+// value to the index of constant data, the data is read again in each
+// iteration. Otherwise the compiler would keep the data in registers, which
+// costs more than reading it.
 __device__ inline int zero_anew() {
   int zero = 0;
   asm volatile("" : "+r"(zero));

@@ -1,7 +1,8 @@
 // A thread processes V adjacent channels (16 bytes) of kPoolRows vertically
-// adjacent cells: their windows overlap, so each row that it loads is used for
-// all of them. Adjacent threads have the channels of one cell, then other
-// columns, for which most data is in the cache.
+// adjacent cells. The windows of these cells overlap, so each row that the
+// thread loads is used for several cells. Adjacent threads process the other
+// channels of the same cells, then the cells of the next columns, whose data is
+// mostly in the cache.
 #include "parallel/cuda/kernels/pool_passes.h"
 
 #include <cuda_runtime.h>
@@ -164,8 +165,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
-// Each cell adds up the windows that chose it, row by row. So no two threads
-// add to the same cell, and the result has the same bits every time.
+// Adds up, for each cell, the gradients of the windows whose largest cell it
+// is, row by row. So no two threads add to the same cell, and the result has
+// the same bits every time.
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     pool_gradient_kernel(const __grid_constant__ PoolArguments a) {
@@ -192,8 +194,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       }
       from += kAtOnce * a.from_stride;
       chosen += kAtOnce * a.channels;
-      // Position of the thread's first cell in the first of these windows. If
-      // the cell is above or below the window, no choice equals this number.
+      // The index of the thread's first cell in the first of these windows. If
+      // the cell is above or below the window, no stored index of a largest
+      // cell is equal to this one, so nothing is added.
       const int cell =
           (at.top + a.window - row) * a.window - 1 - (column - at.left);
       HEADROOM_UNROLL

@@ -21,8 +21,9 @@ struct PoolArguments {
   const void* from = nullptr;
   int64_t from_stride = 0;  // elements from one pixel of `from` to the next
   void* to = nullptr;
-  // The position of each window's chosen cell, counted row by row. Pooling
-  // writes them if this is not nullptr; the gradient reads them.
+  // The index of each window's largest cell in the window, counted row by row.
+  // Pooling writes these indices if the pointer is not nullptr; the gradient
+  // reads them.
   uint8_t* choices = nullptr;
   int64_t samples = 0;
   int64_t channels = 0;
