@@ -12,7 +12,7 @@
 
 namespace headroom::configs {
 
-// One kind of machine, all of its GPUs alike.
+// One kind of machine. All GPUs of the machine are equal.
 struct Instance {
   std::string provider;  // "AWS"
   std::string name;      // "p4d.24xlarge"

@@ -1,6 +1,7 @@
 // multi_scale: the sizes of batches under --multi-scale, by YOLOv5's rule: the
 // longer side is any multiple of the model's largest stride in [0.5, 1.5] x
-// --img, and the other side follows, rounded up to such a multiple.
+// --img, and the other side is scaled by the same factor and rounded up to such
+// a multiple.
 //
 // Training draws a size for each step, with equal probability for all sizes
 // (worker/data/loader/loader_plan.h). Plans, fit checks and limits use the
@@ -21,7 +22,7 @@ struct InputSize {
 };
 
 // The number of sizes, at least one. REQUIRES: both sides are multiples of the
-// stride, at least two of it.
+// stride, and at least two strides.
 int64_t num_input_sizes(InputSize size, int64_t stride);
 
 // Sizes increase with `index`. No side is below two strides. REQUIRES: 0 <=

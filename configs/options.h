@@ -33,8 +33,8 @@ struct NumberRange {
 struct OptionRules {
   std::string unit = {};  // "images", "pixels", "bytes", ... or ""
   NumberRange range = {};
-  // The accepted words; if empty, any text. Without a value name in the form,
-  // the help shows these words in its place.
+  // The accepted words; if empty, any text. If the option's form has no value
+  // name, the help shows these words instead.
   std::vector<std::string> choices = {};
   // The default of an option that is not a key of a run; "" if the program
   // chooses.
@@ -55,8 +55,8 @@ struct OptionRules {
   // The value defines the steps or their samples. A resumed run keeps it,
   // because the committed steps were made with it.
   bool defines_steps = false;
-  // The value is part of the plan. A resumed run restores all such values, or
-  // none if one of them is given.
+  // The value is part of the plan. If no such value is given on resume, the run
+  // restores all of them from its plan; if one is given, it restores none.
   bool of_plan = false;
   // Read when a run starts; has no effect on resume.
   bool of_start = false;

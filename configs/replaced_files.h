@@ -13,7 +13,8 @@ namespace headroom::configs {
 bool is_weights_of_run(const std::string& file_name);
 
 // Throws Error (exit 2) if a new run in `run_directory` (--exist-ok) would
-// replace a file that it reads, including its `config_file` ("" if none).
+// replace a file that the new run reads, including its `config_file` ("" if
+// there is none).
 void require_inputs_kept(const RunConfig& config,
                          const std::string& config_file,
                          const std::filesystem::path& run_directory);

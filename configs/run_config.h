@@ -74,8 +74,9 @@ enum class Precision { kAuto, kFp32, kFp64, kBf16, kFp16 };
 // --batch -1: the largest batch that fits (parallel/planner/largest_batch.h).
 inline constexpr int64_t kLargestBatch = -1;
 
-// The longest time between two checkpoints within an epoch (one more follows
-// each epoch): the most work that a lost machine costs.
+// The longest time between two checkpoints within an epoch; each epoch also
+// ends with a checkpoint. So a lost machine costs at most the work of this
+// time.
 inline constexpr int64_t kSecondsBetweenCheckpoints = 60;
 
 struct RunConfig {

@@ -64,8 +64,8 @@ class BeatChannel {
   bool is_open() const { return fd_ >= 0 && is_open_; }
   int fd() const { return fd_; }
 
-  // Returns false if the other end is closed, or its buffer is full because it
-  // has not read for a long time.
+  // Returns false if the other end is closed, or if the buffer is full because
+  // the other end has not read for a long time.
   template <typename Record>
   bool send(const Record& record) {
     static_assert(std::is_trivially_copyable_v<Record>);

@@ -111,8 +111,9 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
   // gRPC's default delay between attempts grows to two minutes, which is longer
   // than a coordinator's restart.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // Minimum duration of a connection attempt. If thousands of clients connect
-  // at once and each gave up early, none would get through. TCP itself retries.
+  // Minimum duration of a connection attempt. If thousands of clients connected
+  // at once and each gave up early, no client would get a connection. TCP
+  // itself retries.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 3000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

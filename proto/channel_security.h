@@ -9,7 +9,7 @@
 
 namespace headroom::wire {
 
-// PEM texts; all "" without TLS.
+// The certificates and the key are PEM texts; they are "" without TLS.
 struct ChannelSecurity {
   std::string ca;           // the authority that signs certificates
   std::string certificate;  // this side's certificate

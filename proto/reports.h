@@ -98,7 +98,8 @@ struct WorkerFailure {
   int64_t committed_steps = 0;
   // The worker has only a part of the state, and cannot save the state alone.
   bool holds_a_part = false;
-  // Steps of the newest checkpoint reported to the worker; 0 if there is none.
+  // Number of steps in the newest checkpoint that was reported to this worker;
+  // 0 if there is no such checkpoint.
   int64_t checkpoint_steps = 0;
   // Set if the worker's card failed: the worker ends, and gets a successor.
   std::optional<headroom::CardFault> card_fault = {};

@@ -26,8 +26,8 @@ struct NamedText {
 
 // `name_or_path`: an existing file, else a shipped file of `folder` ("model",
 // "hyp") with or without its ".yaml". Throws Error{tag} with exit 2 that names
-// the nearest shipped name and lists them all; unless "", `as_given` is the
-// file's name in the message.
+// the nearest shipped name and lists all shipped names. If `as_given` is not
+// "", the message shows it instead of `name_or_path`.
 NamedText file_or_shipped(const std::string& name_or_path,
                           const std::string& folder, const std::string& tag,
                           const std::string& as_given = "");

@@ -87,7 +87,8 @@ std::string file_digest(const std::filesystem::path& path);
 // gap. The kept lines are not bounded. Use it from one thread.
 class LineFile {
  public:
-  // Each write opens or creates the file, because it may be moved meanwhile.
+  // Each write opens or creates the file, because the file may be moved between
+  // two writes.
   explicit LineFile(std::filesystem::path path) : path_(std::move(path)) {}
 
   // `line` has no line feed at its end.

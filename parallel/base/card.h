@@ -17,7 +17,7 @@ struct Card {
 std::string to_string(const Card& card);
 
 // The exit code of a worker whose card cannot be used: the run loses that
-// worker, and its agent starts another where the card may be tried again.
+// worker, and the agent starts another worker if the card may be tried again.
 inline constexpr int kCardExitCode = 6;
 
 // Why a worker cannot start or continue on its card.

@@ -50,8 +50,8 @@ inline std::vector<std::string> assignments(const Environment& environment) {
   return texts;
 }
 
-// The form in which exec() takes words or assignments. The pointers are valid
-// as long as `texts` does not change.
+// Converts texts (words, or assignments) to the form in which exec() takes
+// them. The pointers are valid as long as `texts` does not change.
 inline std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   for (std::string& text : texts) pointers.push_back(text.data());

@@ -15,9 +15,9 @@
 
 namespace headroom {
 
-// The path of a plugin: beside the program, where the build puts it, or the
-// value of the environment variable `variable`. Tests set the variable, because
-// they are built in another folder.
+// The path of a plugin: the value of the environment variable `variable` if it
+// is set, else `file_name` beside the program, where the build puts it. Tests
+// set the variable, because they are built in another folder.
 inline std::string plugin_path(const char* variable, const char* file_name) {
   if (const char* const given = std::getenv(variable)) return given;
   std::error_code ignored;

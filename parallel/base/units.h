@@ -21,7 +21,7 @@ std::string exact_bytes(int64_t bytes);
 std::optional<int64_t> parse_bytes(std::string_view text);
 
 // Why the value of `flag` is not a plausible size (no size, or a number without
-// a unit that is too small to count bytes), and what to write.
+// a unit, if the number is too small for a number of bytes), and what to write.
 struct SizeFault {
   std::string what, remedy;
 };

@@ -1,7 +1,7 @@
 // CountingCommunicator: forwards all operations and counts the bytes that this
 // rank contributes: what it sends, reduces, gathers (its own part), scatters
-// or, as root, broadcasts. Headers and received bytes are not counted. While it
-// waits for peers it holds a PeerWait.
+// or, as root, broadcasts. Headers and received bytes are not counted. While an
+// operation waits for peers, this object holds a PeerWait.
 #pragma once
 
 #include <cstdint>

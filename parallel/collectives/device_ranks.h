@@ -6,11 +6,11 @@
 // generation: a later group of the same ranks in the same order shares them,
 // and their operations run in the order of issue.
 //
-// Connecting cannot cause a deadlock: it is an operation of its own, on `host`
-// and among the group's ranks only, right before the first device operation.
-// All ranks of a group issue the same operations in the same order, so all of
-// them reach this point. Whether they connect depends only on the group's ranks
-// and on earlier groups, which are equal on all ranks. Splitting an existing
+// Connecting cannot cause a deadlock: it is a separate operation on `host`,
+// among the group's ranks only, right before the first device operation. All
+// ranks of a group issue the same operations in the same order, so all of them
+// reach this point. Whether they connect depends only on the group's ranks and
+// on earlier groups, which are equal on all ranks. Splitting an existing
 // communicator would need other ranks too. Connecting makes the host wait for
 // the group's other ranks, so groups that are certain to be used connect when
 // the mesh is made (Communicator::connect).

@@ -63,7 +63,7 @@ class LocalGroup {
   // Marks the rank as lost: operations that wait for it fail.
   void leave(int rank);
 
-  // The group of the ranks that gave `color` in split number `number`.
+  // The group of the ranks that passed `color` to the split with this number.
   std::shared_ptr<LocalGroup> child(int64_t number, int color, int size);
 
  private:

@@ -136,8 +136,8 @@ int64_t this_machine() {
 std::vector<MachinePairs> measuring_rounds(int machines) {
   std::vector<MachinePairs> rounds;
   if (machines <= kMostMachinesOfAllPairs) {
-    // The circle method: the last place is fixed, the others rotate. An odd
-    // number of machines leaves one place empty.
+    // The circle method: the last place is fixed, the other places rotate. An
+    // odd number of machines leaves one place empty.
     const int places = machines + machines % 2;
     for (int round = 0; round + 1 < places; ++round) {
       MachinePairs& pairs = rounds.emplace_back();

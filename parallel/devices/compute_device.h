@@ -77,9 +77,9 @@ struct DevicePlugin {
   std::string reason;  // why `api` is nullptr
 };
 
-// Path of the plugin: beside the running program, where the build puts it, or
-// the value of HEADROOM_DEVICE_PLUGIN. Tests use their own plugin
-// (tests/support/test_device).
+// Path of the plugin: the value of HEADROOM_DEVICE_PLUGIN if it is set, else
+// the plugin beside the running program, where the build puts it. Tests use
+// their own plugin (tests/support/test_device).
 std::string device_plugin_path();
 
 // Loads the plugin at `path` into this process, in the main thread, before

@@ -70,9 +70,9 @@ class DeviceGraph {
 
   // Captures the work that the thread queues on its stream until end_capture(),
   // without running it. If `before` is not nullptr, this graph shares the
-  // memory of `before`, which was captured earlier, must exist as long as this
-  // graph, and is replayed before it. Only tensors that are still held keep
-  // their values between the two replays.
+  // memory of the graph `before`. That graph was captured earlier, must exist
+  // as long as this graph, and is replayed before this graph. Only tensors that
+  // are still held keep their values between the two replays.
   virtual void begin_capture(DeviceGraph* before) = 0;
   virtual void end_capture() = 0;
   // Ends a failed capture (end_capture() may have failed too) and releases its

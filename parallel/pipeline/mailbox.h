@@ -1,17 +1,17 @@
 // Mailbox: the messages that one stage sends and receives during one step.
 //
-// Sends never block. A send is waited for, and its map released, once a message
-// from the same peer shows that the peer has posted the receive. A stage posts
-// the receives of its next instruction before it computes one, so a message of
-// its instruction i shows that the receives of instructions up to i + 1 are
-// posted. Remaining sends are waited for at the end of the step. Without
-// backward (forward only) no message returns; then the sends of an instruction
-// are waited for one instruction later, so that the slowest stage never waits
-// for a send. A message without elements is not sent, and received as an empty
-// tensor.
+// Sends never block. The mailbox waits for a send, and releases its map, once a
+// message from the same peer shows that the peer has posted the receive. A
+// stage posts the receives of its next instruction before it computes the
+// current one, so a message of its instruction i shows that the receives of
+// instructions up to i + 1 are posted. At the end of the step the mailbox waits
+// for the remaining sends. Without backward (forward only) no message comes
+// back; then the mailbox waits for the sends of an instruction one instruction
+// later, so that the slowest stage never waits for a send. A message without
+// elements is not sent; the receiver gets an empty tensor.
 //
-// It borrows its arguments for one step.
-// Errors: CommunicationError; c10::OutOfMemoryError when a receive is posted.
+// The mailbox borrows its arguments for one step. Errors: CommunicationError;
+// c10::OutOfMemoryError when a receive is posted.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -97,8 +97,8 @@ void extend(const Frontier& before, const MixtureLayer& layer, int64_t bound,
 }
 
 // If there are more than kMostStates states, divides [0, bound] into
-// kMostStates parts, and keeps the first state and the fastest one with kept
-// bytes in each.
+// kMostStates parts. Keeps the first state, and for each part the fastest state
+// whose kept bytes are in this part.
 Frontier thinned(const Frontier& states, int64_t bound) {
   if (states.size() <= kMostStates) return states;
   const int64_t width = bound / static_cast<int64_t>(kMostStates) + 1;
@@ -242,8 +242,8 @@ std::optional<Mixture> choose_mixture(const MixtureRequest& request) {
 
 namespace {
 
-// A layer's choices. While one micro-batch runs, the others in flight still
-// hold their kept bytes.
+// A layer's choices. While one micro-batch runs, the other micro-batches in
+// flight still hold their kept bytes.
 MixtureLayer mixture_layer(const predict::MemoryByPolicy& bytes,
                            int64_t num_in_flight,
                            const layers::LayerCost& layer) {

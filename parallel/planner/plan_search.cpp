@@ -16,8 +16,8 @@
 namespace headroom::planner {
 namespace {
 
-// A smaller micro-batch is used only if it needs at most this share of the
-// larger one's time.
+// A smaller micro-batch is used only if its step takes at most this share of
+// the step time with the larger micro-batch.
 constexpr double kWorthIt = 0.98;
 
 using configs::RunConfig;
@@ -317,8 +317,8 @@ class FitSearch {
   const std::vector<plan::BatchNormRule> rules_;
   std::vector<std::string> policies_;
   bool wants_least_ = false;  // also predict candidates that do not fit
-  // The smallest candidate, the last one tried (unless invalid), and the
-  // refusal of the first invalid one.
+  // The smallest candidate, the last candidate that was tried and is valid, and
+  // the refusal of the first invalid candidate.
   std::optional<PlanDecision> least_, last_, invalid_;
 };
 

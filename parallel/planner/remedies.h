@@ -4,7 +4,8 @@
 //
 //   activations   the policy with the least predicted time
 //   micro-batch   the size with the least predicted time
-//   ZeRO, layout  likewise; if no single change fits, the fewest flags
+//   ZeRO, layout  the value with the least predicted time; if no change of a
+//                 single flag fits, the fewest flags
 //   processes     the fewest
 //   limits        the smallest sufficient limit, in MiB
 //   image         the largest smaller size, in steps of the model's stride

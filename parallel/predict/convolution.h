@@ -6,9 +6,9 @@
 // gradient from a padded copy of a sample. For a bfloat16 weight gradient it
 // transposes a sample of the input and of the gradient. With channel groups,
 // each group is padded to whole blocks. In float64 LibTorch unfolds the input's
-// windows into columns instead. On a card the library's workspace is the one
-// that was observed for that shape; 0 if none was observed yet. The card copies
-// all float64 inputs and outputs, and folds 16-bit maps of few channels
+// windows into columns instead. On a card the library's workspace has the size
+// that was observed for that shape; 0 if no size was observed yet. The card
+// copies all float64 inputs and outputs, and folds 16-bit maps of few channels
 // (worker/kernels/cpu/convolution.h).
 //
 // 16-bit convolutions use copies of float32 weights, and their weight gradients

@@ -44,8 +44,7 @@ Memory give_back_halo(const OpContext& context, const Map& map,
       context.shape.rows_bytes(around, map.channels, map.stride);
   const Memory sent = context.buffers.allocate(halo);
   Memory own_rows = context.buffers.allocate(context.bytes_of(map));
-  // The returned gradient rows have a buffer of their own, also with one
-  // sample.
+  // The returned gradient rows have a separate buffer, also with one sample.
   const int64_t received = context.shape.neighbours * halo;
   const int64_t copied = context.shape.samples == 1 ? 0 : received;
   context.buffers.touch(received + copied);

@@ -99,8 +99,8 @@ struct BoxBound {
   bool operator==(const BoxBound&) const = default;
 };
 
-// The most boxes that `samples` samples of one step have together. REQUIRES:
-// samples >= 0.
+// The largest number of boxes that `samples` samples of one step have together.
+// REQUIRES: samples >= 0.
 BoxBound most_boxes(const LabelBound& labels, int64_t samples);
 
 // The most matches between `boxes` and `anchors`

@@ -47,7 +47,8 @@ class EvaluationRun {
   }
 
   // Each rank copies its heads into one buffer. The image's first rank receives
-  // the others' parts and joins them while it still holds its own heads.
+  // the parts of the other ranks and joins them while it still holds its own
+  // heads.
   std::vector<Map> joined(std::vector<Map> heads) {
     std::vector<Memory> parts;
     for (const Map& head : heads) {

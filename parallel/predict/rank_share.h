@@ -42,8 +42,9 @@ class RankShare {
   MemoryEstimate resident() const;
   bool groups_span_ranks() const;
   int64_t teacher_bytes() const;
-  // The parameters of the rank's layers in flat buffers: whole (under ZeRO
-  // padded to equal slices), this rank's shard, and the largest layer's slice.
+  // Bytes of the parameters of the rank's layers in flat buffers: all of them
+  // (under ZeRO padded to equal slices), this rank's shard, and this rank's
+  // slice of the largest layer.
   int64_t whole_bytes() const;
   int64_t shard_bytes() const;
   int64_t largest_slice() const;
@@ -57,8 +58,9 @@ class RankShare {
 
  private:
   plan::BatchPart part_with(int64_t samples) const;
-  // The samples of the requested step; without one, of a full batch, or of an
-  // epoch's last batch if its groups need more samples in flight.
+  // The number of samples of the requested step. If no step is requested, the
+  // number of a full batch, or of an epoch's last batch if the groups of that
+  // batch need more samples in flight.
   int64_t largest_batch() const;
   int64_t num_groups(const plan::SampleRange& micro_batch) const;
   // Bytes on a device for the largest loaded micro-batch, and for rendering its

@@ -8,8 +8,8 @@
 namespace headroom::predict {
 namespace {
 
-// Bytes of a device's float64 copies while it sums cells: samples of a map, or
-// of the product of two maps.
+// Bytes of the float64 copies that a device makes while it sums cells. It
+// copies samples of a map, or of the product of two maps.
 int64_t copied_bytes(const MicroBatchShape& shape, const Map& x,
                      bool is_product) {
   const bool is_double = shape.element_bytes == kDoubleBytes;

@@ -29,8 +29,8 @@ struct StepRequest {
   SimulatedStage stage;  // the stage at `index`
   std::vector<int64_t> stage_begins = {0};
   int index = 0;  // position in the pipeline
-  // One shape and one loss per micro-batch. If many micro-batches are alike,
-  // one more than the number of stages is enough.
+  // One shape and one loss per micro-batch. If many micro-batches are equal,
+  // num_stages + 1 of them are enough.
   std::vector<MicroBatchShape> micro_batches;
   std::vector<LossShape> losses;
 };

@@ -1,11 +1,12 @@
 // CommunicatorHaloExchange: a HaloExchange over the ranks of a communicator.
 //
-// All messages of one exchange are in flight at once, so ranks may reach it in
-// any order. Rank i of the communicator holds part i of the split.
+// All messages of one exchange are in flight at once, so ranks may reach the
+// exchange in any order. Rank i of the communicator holds part i of the split.
 //
-// The communicator must outlive it. All other operations on the communicator
-// must be issued in the same order on all ranks; gradient buckets are not, so
-// they need another communicator. Errors: CommunicationError.
+// The communicator must outlive this object. All other operations on the
+// communicator must be issued in the same order on all ranks. The order of halo
+// exchanges and gradient buckets may differ between ranks, so the buckets need
+// another communicator. Errors: CommunicationError.
 #pragma once
 
 #include <ATen/core/Tensor.h>

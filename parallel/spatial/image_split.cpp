@@ -9,7 +9,9 @@
 namespace headroom::spatial {
 namespace {
 
-// The rows of `other` that rows `own` need. `other` is above or below `own`.
+// Returns which rows of `other` belong to the halo of the rows `own`, which
+// needs `top` rows above and `bottom` rows below. `other` is above or below
+// `own`.
 RowRange wanted(const RowRange& own, const RowRange& other, int64_t top,
                 int64_t bottom) {
   if (other.end <= own.begin)

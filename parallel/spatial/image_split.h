@@ -41,8 +41,9 @@ class ImageSplit {
   // The rows that `rank` holds of a map with `rows_per_block` rows per block.
   RowRange rows_of(int rank, int64_t rows_per_block) const;
 
-  // The rows per block of a map of which `rank` holds `local_rows`. REQUIRES:
-  // local_rows is a multiple of the rank's number of blocks.
+  // Returns how many rows per block a map has if `rank` holds `local_rows` rows
+  // of the map. REQUIRES: local_rows is a multiple of the rank's number of
+  // blocks.
   int64_t rows_per_block(int rank, int64_t local_rows) const;
 
  private:

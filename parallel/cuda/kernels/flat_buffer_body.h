@@ -18,7 +18,7 @@ namespace headroom::cuda {
 struct FlatBufferPiece {
   int64_t offset = 0;  // in elements
   int32_t size = 0;    // at most kMostPieceElements
-  // Parameter group of the piece; -1 if it is only averaged.
+  // Parameter group of the piece; -1 if its elements are only averaged.
   int32_t group = -1;
 };
 static_assert(sizeof(FlatBufferPiece) == kPieceBytes);
@@ -62,7 +62,7 @@ struct RunningArguments {
   const kernels::CommitOutcome* outcome = nullptr;
 };
 
-// Element `i` of the scaled gradient plus the accumulated one.
+// Element `i` of the scaled gradient plus that of the accumulated gradient.
 template <typename T>
 HEADROOM_HD T whole_gradient(const FlatBufferArguments& arguments, T scale,
                              int64_t i) {

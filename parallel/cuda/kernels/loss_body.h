@@ -5,8 +5,8 @@
 //              matches, one warp per match. Each block writes its sums to
 //              `partial`, and one last block adds them up.
 //   backward   one warp per cell writes zeros and the objectness's derivative;
-//              then one warp per match, if it is the first of its cell, adds up
-//              the cell's matches: no two warps write to the same place.
+//              then the warp of each cell's first match adds up all matches of
+//              the cell. So no two warps write to the same place.
 #pragma once
 
 #include <cstdint>
