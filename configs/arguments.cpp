@@ -94,8 +94,8 @@ OptionUse take_use(const Option& option, const std::vector<std::string>& words,
   }
   const size_t most =
       option.second_key.empty() ? static_cast<size_t>(option.most_values) : 2;
-  // Read all values of a list, so that the refusal of a list that is too long
-  // shows all of it.
+  // Read all values of a list, so that the message about a list that is too
+  // long shows the whole list.
   while (at < words.size() && !is_flag(words[at]) &&
          (most > 1 || use.values.empty())) {
     use.text += " " + words[at];

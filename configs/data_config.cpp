@@ -106,7 +106,8 @@ std::string path_remedy(const std::string& path) {
   return "";
 }
 
-// `path` as written, and with / for the \ of Windows.
+// Returns `path` as it is written and, if it has the \ of Windows, also with /
+// instead.
 std::vector<std::string> spellings_of(const std::string& path) {
   std::vector<std::string> spellings = {path};
   if (path.find('\\') == std::string::npos) return spellings;
@@ -158,7 +159,8 @@ class Reader {
                  "name the folder that file_name starts from");
   }
 
-  // The Pascal VOC folder named by `path`, or the folder of the file.
+  // The folder that the key `path` names, or else the folder of the file, if it
+  // is a Pascal VOC folder.
   std::optional<fs::path> voc_folder() const {
     if (!is_voc_folder(bases_.front())) return std::nullopt;
     return bases_.front();

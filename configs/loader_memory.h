@@ -61,7 +61,7 @@ struct LoaderBudget {
 bool blends_neighbours(const Hyperparameters& hyp);
 
 // The most rows of a source picture with `height` rows that contribute to
-// `rows` rows of the warped picture. For a rotated picture, `height`.
+// `rows` rows of the warped picture. If pictures are rotated, this is `height`.
 int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height);
 
 // `limit` in bytes; 0 means kDefaultHostMemory.

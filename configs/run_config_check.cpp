@@ -1,5 +1,5 @@
-// check_run_config: ranges and choices from the options, then fields against
-// each other.
+// check_run_config: checks the ranges and choices that the options declare,
+// then fields against each other.
 #include <cmath>
 #include <cstdint>
 #include <string>

@@ -62,8 +62,8 @@ int64_t image_bands(const std::vector<LayerCost>& layers);
 // The number of classes of the Detect layer, the last one.
 int64_t num_classes(const std::vector<LayerCost>& layers);
 
-// Height or width of the network's input: `size` rounded up to whole blocks of
-// the model's largest stride, at least two.
+// Height or width of the network's input: `size` rounded up to a multiple of
+// the model's largest stride, and at least two strides.
 int64_t rounded_image_size(int64_t size, int64_t largest_stride);
 
 // The time of a layer's forward and backward under each activation policy, for

@@ -291,8 +291,8 @@ class NetworkCommunicator final : public Communicator {
   void abandon() override { group_->fail("this rank left its peers"); }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
-    // Open the port before the split: a rank connects as soon as it knows its
-    // part.
+    // Open the port before the split, because a peer may connect before
+    // split_members() has returned on this rank.
     const TensorPort::Opening opening(*members_.port);
     const SplitMembers part = split_members(*this, color, key);
     GroupMembers members = members_;

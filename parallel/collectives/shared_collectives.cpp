@@ -33,7 +33,7 @@ struct Offer {
 template <typename Scalar>
 void reduce_parts(std::span<const Scalar* const> parts, ReduceOp op,
                   int64_t count, Scalar* target) {
-  // Pieces stay in the first-level cache.
+  // A piece of this many elements stays in the first-level cache.
   constexpr int64_t kPiece = 1024;
   std::array<Scalar, kPiece> sum;
   for (int64_t begin = 0; begin < count; begin += kPiece) {

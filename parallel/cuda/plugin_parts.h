@@ -27,7 +27,7 @@ std::string uuid_text(const char (&bytes)[16]);
 // "0000:1b:00.0".
 std::string bus_address_text(int domain, int bus, int device);
 
-// As DeviceApi::failure.
+// See DeviceApi::failure().
 std::optional<std::string> cuda_device_failure(int device);
 
 // Makes one DeviceMemory for each device, in order, which counts the

@@ -71,14 +71,16 @@ class FlatBuffer {
   FlatBuffer(std::vector<FlatBufferEntry> entries,
              const FlatBufferOptions& options);
 
-  // Flat, [size()]; undefined if layers have their own storage.
+  // A flat tensor of size() elements; undefined if layers have their own
+  // storage.
   at::Tensor& values() { return values_; }
   const at::Tensor& values() const { return values_; }
-  // Flat, [size()]; undefined without gradients, or if layers have their own
-  // storage for gradients.
+  // A flat tensor of size() elements; undefined without gradients, or if layers
+  // have their own storage for gradients.
   at::Tensor& gradients() { return gradients_; }
   const at::Tensor& gradients() const { return gradients_; }
-  // Flat, [layers()[layer].padded_size].
+  // The layer's values as a flat tensor of layers()[layer].padded_size
+  // elements.
   const at::Tensor& layer_values(int64_t layer) const;
   const at::Tensor& layer_gradients(int64_t layer) const;
 

@@ -89,12 +89,12 @@ inline constexpr int kDeviceApiVersion = 13;
 // library of the project that it links, so it accesses state that must exist
 // once per process through these functions.
 struct HostServices {
-  // MemoryCategoryScope::of_device with the program's scopes.
+  // Calls MemoryCategoryScope::of_device() with the program's scopes.
   MemoryCategory (*category_of)(int64_t bytes);
-  // Begin and end of a PeerWait of the program. Callable from any thread.
+  // Begin and end a PeerWait of the program. Any thread may call them.
   void (*begin_peer_wait)();
   void (*end_peer_wait)();
-  // PeerNews::a_peer_works of the program.
+  // Calls PeerNews::a_peer_works() of the program.
   bool (*a_peer_works)() = [] { return false; };
 };
 

@@ -40,7 +40,7 @@ class PlanMemory::Ranks {
   }
   Question question(Part part, int rank) const {
     Question question = {bare_, part, kind_of(rank)};
-    // Only training depends on the policies, and only validation on
+    // Only training depends on the policies, and only validation depends on
     // validation_images.
     plan::Plan& plan = question.request.plan;
     if (part != Part::kTraining) plan.activation_policies.clear();

@@ -65,8 +65,8 @@ inline constexpr double kBytesShare = 0.6;
 // Assumed seconds of a step on a card outside its layers: loss, optimizer, and
 // kernel launches that do not overlap with other work.
 inline constexpr double kSecondsBesideLayers = 2e-3;
-// Mosaic samples of 640 px from JPEG files per second on one processor core
-// (benchmark_loader).
+// How many mosaic samples of 640 px one processor core makes from JPEG files
+// per second (benchmark_loader).
 inline constexpr double kSamplesPerCore = 80;
 
 struct ForecastBasis {

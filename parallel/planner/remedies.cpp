@@ -257,8 +257,9 @@ class RemedySearch {
     }
   }
 
-  // The requests to vary: the given one (`frees_layout`: without its layout);
-  // then without all memory flags, with activations "auto" and with "offload".
+  // Returns the requests to vary: first the given request (without its layout
+  // if `frees_layout`), then the request without any memory flags, once with
+  // activations "auto" and once with "offload".
   std::vector<RunConfig> bases(bool frees_layout) const {
     const RunConfig as_typed = with_open(config_, frees_layout ? kLayout : 0U);
     std::vector<RunConfig> all = {as_typed};
@@ -366,8 +367,8 @@ class RemedySearch {
     raise_memory();
   }
 
-  // A number in [least, asked) with which a request fits, while it does not fit
-  // with the next number.
+  // A number in [least, asked) with which a request fits, while a request with
+  // the next number does not fit.
   template <typename Trial>
   std::optional<int64_t> largest_that_fits(int64_t least, int64_t asked,
                                            const Trial& trial) {

@@ -3,8 +3,8 @@
 //
 //   layout              all workers on the data axis
 //   batch-norm groups   equal groups of about 16 (batch_norm_groups.h)
-//   micro-batch         a rank's whole share; one group at a time in a pipeline
-//                       where a share holds several, so that stages overlap
+//   micro-batch         a rank's whole share; in a pipeline one group, if a
+//                       share has several groups, so that the stages overlap
 //   pipeline stages     the least memory, then the fastest (stage_cut.h)
 //   activations         kept
 //

@@ -18,9 +18,10 @@
 //               P(S >= k m + t) <= exp(-t^2 / (2 k v + 2 b t / 3)),
 //             so with L = ln(1 / 1e-9), for one micro-batch in 1e9:
 //               t = L b / 3 + sqrt((L b / 3)^2 + 2 L k v)
-//             Used twice, and the smaller bound counts: with the boxes of each
-//             drawn image, as if every sample were a mosaic; and with the boxes
-//             drawn per sample, if only some are mosaics or mixed.
+//             The inequality is used twice, and the smaller bound counts: with
+//             the boxes of each drawn image, as if every sample were a mosaic;
+//             and with the boxes drawn per sample, if only some samples are
+//             mosaics or mixed.
 //
 // With --image-weights every drawn image may be the fullest one, so all images
 // count as the fullest and the bound is certain.

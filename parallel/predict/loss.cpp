@@ -15,10 +15,10 @@ namespace {
 constexpr int64_t kFocalMaps = 5;
 // The most maps alive at once while loss values are computed.
 constexpr int64_t kMostMaps = 3;
-// Sizes of the device's loss buffers (worker/kernels/loss_call.h): per match
-// its cell and class, its box and anchor, and doubles computed from its box;
-// the parts of a level, padded to lines; the numbers of the step, of the thread
-// blocks and of the result.
+// Sizes of the device's loss buffers (worker/kernels/loss_call.h). A match has
+// its cell and class, its box and anchor, and doubles computed from the box. A
+// level has several parts, each padded to kLineBytes, and the sums of its
+// thread blocks. All levels together have a few more numbers.
 constexpr int64_t kPlacesOfMatch = 2, kPlaceBytes = 4;
 constexpr int64_t kTargetFields = 6;
 constexpr int64_t kDoublesOfMatch = 5;

@@ -34,9 +34,9 @@ std::vector<RankGroup> groups_of(const plan::ParallelLayout& layout,
     }
   };
   add(world, true);
-  // Groups that would equal another one are skipped: with one pipeline stage a
-  // stage's replicas are all ranks; with one data rank an image's ranks are all
-  // replicas.
+  // Groups that are equal to another group are skipped. With one pipeline
+  // stage, the replicas of a stage are all ranks of the run; with one data
+  // rank, the ranks of an image are all replicas.
   if (layout.pipeline_parallel_size > 1) add(data * spatial, true);
   if (data > 1) add(spatial, true);
   if (zero_stage > 0 && spatial > 1) add(data, false);

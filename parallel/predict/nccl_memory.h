@@ -10,9 +10,9 @@
 //   Simple  NCCL_BUFFSIZE                                   4.00 MiB
 //
 // In a ring a rank receives from one sender. A tree adds one sender within a
-// machine, where it is a chain, and up to two between machines. So for one
-// communicator 8 cards behind NVSwitch take 16 x 2 x 9.19 MiB = 294 MiB, and
-// several such machines 441 MiB. Sums in the switch (NVLS), which are off,
+// machine, where the tree is a chain, and up to two between machines. So for
+// one communicator 8 cards behind NVSwitch take 16 x 2 x 9.19 MiB = 294 MiB,
+// and several such machines 441 MiB. Sums in the switch (NVLS), which are off,
 // would add 16 channels x 2 directions x 8 cards x 1 MiB = 256 MiB.
 #pragma once
 

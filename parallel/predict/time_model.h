@@ -1,11 +1,11 @@
 // Estimates roughly how long a step of a plan takes, to compare plans before
 // anything runs.
 //
-//   compute        the work of a rank's layers, forward and backward; the
-//                  slowest stage counts, for each micro-batch and, while the
-//                  pipeline fills and drains, once more per other stage
-//                  (Narayanan et al., "Efficient Large-Scale Language Model
-//                  Training on GPU Clusters", 2021)
+//   compute        the work of a rank's layers, forward and backward: the time
+//                  of the slowest stage, once for each micro-batch and, because
+//                  the pipeline fills and drains, once more for each other
+//                  stage (Narayanan et al., "Efficient Large-Scale Language
+//                  Model Training on GPU Clusters", 2021)
 //   communication  gradients over the replicas (a ring moves 2 (n - 1) / n of
 //                  them; ZeRO 3 gathers its weights twice more), maps between
 //                  stages, halo rows and batch-norm sums between the ranks of

@@ -26,7 +26,8 @@ class LayerGather {
   LayerGather(const ShardMap& map, std::vector<at::Tensor> layers,
               collectives::Communicator& ranks);
 
-  // [map.shard_size()]: this rank's slices, which are the stored values.
+  // This rank's slices as a flat tensor of map.shard_size() elements. These are
+  // the stored values.
   at::Tensor& shard() { return shard_; }
 
   // Collective: gathers the layer's current values on every rank.

@@ -65,7 +65,8 @@ class GradientScatter {
   GradientScatter(const GradientScatter&) = delete;
   GradientScatter& operator=(const GradientScatter&) = delete;
 
-  // [map.shard_size()]; the caller zeroes it at the start of a step.
+  // A flat tensor of map.shard_size() elements; the caller zeroes it at the
+  // start of a step.
   at::Tensor& shard();
 
   // Call it before the backward of each micro-batch.

@@ -1,5 +1,5 @@
-// Conversion of loaded images to the network's input: the launcher of its
-// kernel. See launch.h for its contract.
+// The launcher of the kernel that converts loaded images to the network's
+// input. See launch.h for its contract.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Max pooling of maps with stride 1, and its gradient: the launchers of their
-// kernels. See launch.h for their contract.
+// The launchers of the kernels for max pooling with stride 1 and for its
+// gradient. See launch.h for their contract.
 #pragma once
 
 #include <cstdint>
