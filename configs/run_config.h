@@ -199,7 +199,8 @@ void load_hyperparameters(RunConfig& config, const std::string& file);
 // processes (parallel/planner/planner.h).
 void check_run_config(const RunConfig& config);
 // The checks that depend on whether the run is on cards. An automatic device
-// may become a card or the CPU, so call it again when the device is known.
+// may become a card or the CPU, so call this function again when the device is
+// known.
 void check_settled_device(const RunConfig& config);
 
 // The run's range of pixel values; empty for 8 bits. Throws Error (exit 2).

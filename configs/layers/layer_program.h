@@ -110,10 +110,10 @@ struct LayerProgram {
     kOfAny
   };
 
-  // The properties of a step for planner and memory model, which need not know
-  // the step's operation. The function that adds the step sets the properties.
-  // The defaults describe a step without work whose output can be recomputed
-  // from its inputs.
+  // The properties of a step that planner and memory model read, so that they
+  // do not depend on the step's operation. The function that adds the step sets
+  // the properties. The defaults describe a step without work whose output can
+  // be recomputed from its inputs.
   struct StepFacts {
     InputGradients input_gradients = InputGradients::kOfDense;
     // Elements per pixel kept until backward, in addition to inputs and output.

@@ -51,9 +51,9 @@ class KeptTensor {
   std::vector<int64_t> strides_;
 };
 
-// The cost of computing a map again. The caller of keep() gives the largest
-// cost it accepts, because a convolution is worth more memory than element-wise
-// work.
+// The cost of computing a map again. The caller of keep() passes the largest
+// cost that it accepts, because avoiding a convolution is worth more memory
+// than avoiding element-wise work.
 enum class DerivationCost { kElementwise, kConvolution };
 
 // Computes the map from its sources; called with gradient mode off.

@@ -36,7 +36,7 @@ inline Environment users_environment() {
   const auto former = environment.extract("HEADROOM_FORMER_LIBRARY_PATH");
   if (former.empty()) return environment;
   environment[kPath] = former.mapped();
-  // The launcher stores an empty path also if the variable was not set.
+  // The launcher also stores an empty path if the variable was not set.
   if (former.mapped().empty()) environment.erase(kPath);
   return environment;
 }

@@ -63,8 +63,8 @@ std::string progress_bar(const Progress& progress, size_t columns,
 // For logs: "train: 45 %, 90 of 200 images, 34.1/s, ETA 4s".
 std::string progress_words(const Progress& progress);
 
-// The number of a bar's cells in a line of `columns` columns (0 means no
-// limit), of which `taken` have other text; 0 if there is too little room.
+// How many cells a bar can have in a line of `columns` columns (0 means no
+// limit) if other text takes `taken` columns; 0 if there is too little room.
 size_t bar_room(size_t columns, size_t taken);
 
 // A bar of `cells` characters between its ends: "|████▌     |". REQUIRES: 0 <=

@@ -334,7 +334,7 @@ class NetworkCommunicator final : public Communicator {
 
 // Reads the secret and all ranks' addresses. The store cannot be interrupted,
 // so a detached thread reads it; if a peer is lost meanwhile, this function
-// throws and the thread is left to end by itself.
+// throws, and the thread ends later by itself.
 void introduce(const std::shared_ptr<TensorPort>& port,
                std::shared_ptr<KeyValueStore> store, const std::string& prefix,
                int rank, int size, std::chrono::milliseconds timeout) {

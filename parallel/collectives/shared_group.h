@@ -56,8 +56,8 @@ class SharedGroup {
   // Returns when all ranks have reached this point of the turn.
   void meet(const char* operation);
 
-  // Marks the group as failed: this rank's later calls fail, and so do peers
-  // that wait now or later.
+  // Marks the group as failed: this rank's later calls fail, and peers that
+  // wait now or later fail too.
   void give_up(const std::string& reason);
   void throw_if_failed(const char* operation) const;
 

@@ -96,10 +96,10 @@ class Nvml {
 
 // Memory of a card in use by other programs, computed from NVML's figures.
 
-// Bytes of `card` that are neither free, nor the driver's, nor used by the
-// processes `own_pids`. In a container the driver's process numbers differ and
-// none matches; then `own_bytes`, the bytes that the processes `own_pids`
-// report (0 before they start), is subtracted instead.
+// Bytes of `card` that are neither free, nor reserved by the driver, nor used
+// by the processes `own_pids`. In a container the driver's process numbers
+// differ and none matches; then `own_bytes`, the bytes that the processes
+// `own_pids` report (0 before they start), is subtracted instead.
 int64_t bytes_of_others(const Card& card, std::span<const int64_t> own_pids,
                         int64_t own_bytes);
 

@@ -235,8 +235,8 @@ class Step {
     }
   }
 
-  // Frees the graph and its saved tensors, because it consumes the graph's only
-  // roots.
+  // Frees the graph and its saved tensors, because this backward takes the
+  // graph's only roots.
   void run_backward(Held& held) {
     std::vector<Edge> roots = std::move(held.sent);
     if (is_last_stage_) roots.push_back(std::move(held.loss));

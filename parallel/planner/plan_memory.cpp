@@ -49,9 +49,9 @@ class PlanMemory::Ranks {
     return question;
   }
 
-  // What a rank's memory depends on: pipeline stage; samples; blocks of image
-  // rows; whether it has the first part of an image, and so joins the heads;
-  // whether it is rank 0, which writes files.
+  // What a rank's memory depends on: the pipeline stage; the samples; the
+  // blocks of image rows; whether the rank has the first part of an image, and
+  // therefore joins the heads; whether it is rank 0, which writes files.
   RankKind kind_of(int rank) const {
     const plan::MeshCoordinates at = plan::coordinates_of(layout(), rank);
     return {at.pipeline_stage,

@@ -31,8 +31,8 @@ plan::Plan plan_or_throw(const configs::RunConfig& config, int world_size,
                          const std::vector<layers::LayerCost>& layers,
                          const RemedyScope& scope = {});
 
-// For a run whose device may not be chosen yet: throws if neither the CPU nor
-// cards have a plan.
+// Throws if the run has a plan neither on the CPU nor on cards. Call it if the
+// device may not be chosen yet.
 void require_plan_on_some_device(const configs::RunConfig& config,
                                  int world_size,
                                  const std::vector<layers::LayerCost>& layers,

@@ -59,9 +59,9 @@ std::optional<std::vector<int64_t>> partition_stages(
 // too few layers have parameters.
 std::optional<int64_t> smallest_memory_limit(const PartitionRequest& request);
 
-// The first layer of each stage of a pipeline. REQUIRES: a plan with layout,
-// micro-batch, groups, policies and ZeRO stage, which has no more stages than
-// layers with parameters.
+// The first layer of each stage of a pipeline. REQUIRES: the plan has a layout,
+// micro-batch, groups, policies and ZeRO stage, and at most as many stages as
+// there are layers with parameters.
 std::vector<int64_t> cut_stages(const predict::MemoryRequest& request);
 
 // The cost of each pipeline stage of a plan.

@@ -85,9 +85,9 @@ class SplitPools {
     out.node = pooled_from(pass_, x, x.memory->bytes, out, window);
     return out;
   }
-  // Copies the map and fills the rows outside the image with the lowest value
-  // of the type, so that they never win a maximum. Makes no copy if the map has
-  // only the rank's own rows.
+  // Copies the map and fills the rows outside the image with minus infinity,
+  // because no pooling may choose them. Makes no copy if the map has only the
+  // rank's own rows.
   Map without_rows_beyond_edge(const Map& wide) {
     if (around_ == 0) return wide;
     Map out = {pass_.buffers.allocate(wide_bytes()), y_.channels, y_.stride};

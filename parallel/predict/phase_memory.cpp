@@ -81,8 +81,8 @@ class EvaluationRun {
   }
 
   // Selects predictions above the threshold (worker/metrics/nms.h), at most an
-  // eighth of them, from the float32 copy. Each prediction also needs its best
-  // score, whether it is selected, and its position.
+  // eighth of all, from the float32 copy. For each prediction memory is also
+  // needed for its best score, its position, and whether it is selected.
   void pick_predictions(const std::vector<Map>& heads) {
     constexpr int64_t kMostPicked = 8, kFlagBytes = 1;
     int64_t predictions = 0, bytes = 0;

@@ -1,7 +1,7 @@
 // Computes the bytes of tensors that a rank needs outside its steps.
 //
 //   start-up    the model is built whole on every rank, then cut and split;
-//               then once more for its average
+//               then the whole model is built once more for the average
 //   validation  the averaged model without gradients, over the plan's number
 //               of images at once (worker/step/stage_forward.h,
 //               validate.h)

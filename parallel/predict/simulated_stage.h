@@ -162,7 +162,7 @@ std::vector<LayerMemory> layer_memory(const SimulatedStage& stage,
                                       const LossShape& loss);
 
 // The costs under each policy; does not read stage.policies. The head's costs
-// include the loss, the first layer's the images.
+// include the loss, and the first layer's costs include the images.
 std::vector<MemoryByPolicy> layer_memory_by_policy(SimulatedStage stage,
                                                    const MicroBatchShape& shape,
                                                    const LossShape& loss);
