@@ -74,7 +74,7 @@ class RunLog {
   std::unique_ptr<WriteAheadLog> log_;
   std::optional<LoggedRun> found_;
   std::string torn_end_;
-  std::string newest_snapshot_;  // as a serialised record
+  std::string newest_snapshot_;  // the newest snapshot, as a serialised record
   std::atomic<bool> unsynced_ = false;
   int64_t compacted_bytes_ = 0;
 };

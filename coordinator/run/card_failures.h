@@ -42,7 +42,7 @@ struct CardFailure {
   // The decision.
   bool is_charged = false;  // the failure counts against the card
   bool is_left_out = false;
-  std::string reason;  // why it is left out, for messages
+  std::string reason;  // why the card is left out, for messages
 };
 
 // The first loss in the current generation.

@@ -107,7 +107,8 @@ class GenerationCycle {
   void note_failure(const std::string& worker_id,
                     const wire::WorkerFailure& failure);
   void note_left(const std::string& worker_id, const Leaving& leaving);
-  // The coordinator was paused for `pause`: shifts all limits by it.
+  // Call when the coordinator was paused for `pause`: all time limits move by
+  // this time.
   void excuse(std::chrono::steady_clock::duration pause) {
     regrouping_.begin += pause;
     if (formed_) *formed_ += pause;

@@ -81,8 +81,9 @@ std::vector<RankedMember> still_to_leave(
 planner::MemoryShortage shortage_of(const Regrouping& regrouping,
                                     const std::vector<RankedMember>& members);
 
-// The newest state of any member that has left. If all members are lost, it is
-// `known_steps` without a checkpoint, and the workers look for a checkpoint.
+// Returns the newest state of any member that has left. If all members are
+// lost, returns `known_steps` without a checkpoint, and the workers look for a
+// checkpoint.
 ResumePoint newest_state(const Regrouping& regrouping, int64_t known_steps);
 
 // Sorts the workers in `there` by committed steps, newest first; workers
@@ -173,8 +174,9 @@ Generation next_generation(const Generation& previous,
                            const std::string& reason);
 
 // Returns nullopt if a message with this generation and run digest belongs to
-// the current generation of this run; else the reason, with both values.
-// `may_wait`: a sender outside any generation is accepted; it sends 0.
+// the current generation of this run; else the reason, with both values. With
+// `may_wait` a sender that is in no generation is accepted too; it sends 0 as
+// its generation.
 std::optional<std::string> stamp_error(uint64_t generation,
                                        const std::string& run_digest,
                                        uint64_t current_generation,

@@ -29,8 +29,9 @@ struct SilenceLimits {
 // When messages of a node's agent and workers arrived.
 struct NodeVoice {
   TimePoint last_heard;
-  // After a gap, when every process of the node has had time to send again. The
-  // limit for one process counts from then at the earliest.
+  // The time after a gap at which every process of the node has had time to
+  // send again. The limit for one process counts from this time at the
+  // earliest.
   TimePoint all_heard_from;
   bool has_hung_up = false;  // the agent's connection has ended
 

@@ -68,8 +68,8 @@ void add_extension(X509* certificate, X509* issuer, int kind,
           "write an extension");
 }
 
-// A key and its certificate for `name`, valid for `days` and signed by `issuer`
-// or, if that is null, by itself.
+// Makes a key and a certificate for `name` that is valid for `days`. `issuer`
+// signs the certificate; if `issuer` is null, the certificate is self-signed.
 Identity make_identity(
     const std::string& name, long days, const Identity* issuer,
     const std::vector<std::pair<int, std::string>>& extensions) {

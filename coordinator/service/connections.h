@@ -78,7 +78,8 @@ class Connections {
   // Whether this member's heartbeat connection is open.
   bool is_connected(const std::string& member) const;
 
-  // Closes a stranger, to free descriptors. Returns false if there is none.
+  // Closes a connection that has made no accepted call yet, to free
+  // descriptors. Returns false if there is no such connection.
   bool make_room();
 
   size_t num_admitted() const;

@@ -1,5 +1,5 @@
-// ControlClient: the coordinator's calls for agents and users, without tensors
-// and without gRPC types.
+// ControlClient: lets agents and users call the coordinator. Its interface has
+// no tensors and no gRPC types.
 //
 //   agent    register_node, then node_orders() every few hundred ms and
 //            report_exit for every worker that ends

@@ -53,7 +53,8 @@ std::string shown(const std::string& value) {
   return value.empty() ? "''" : value;
 }
 
-// A resumed run may be started in another folder.
+// Makes the paths absolute, because the run may be resumed from another working
+// folder.
 void make_paths_absolute(configs::RunConfig& config) {
   for (std::string* path : {&config.data, &config.cfg, &config.weights,
                             &config.teacher, &config.hyp_file}) {
@@ -64,7 +65,7 @@ void make_paths_absolute(configs::RunConfig& config) {
   }
 }
 
-// A run's folder may outlive the place of its data.
+// Throws if the run's data set is no longer where it was when the run began.
 void require_data_of_resumed_run(const configs::RunConfig& config,
                                  const std::string& run_directory) {
   std::error_code ignored;

@@ -81,8 +81,8 @@ void use_token(const std::string& token) {
 std::string wait_for_address(const RendezvousFolder& folder,
                              const LauncherPlace& place,
                              std::chrono::seconds patience) {
-  // Polls, as no notification of a new file comes from another machine's file
-  // system.
+  // Polls, because the system sends no notification when another machine
+  // creates a file in a shared folder.
   constexpr auto kPause = std::chrono::milliseconds(50);
   const Clock::time_point end = Clock::now() + patience;
   do {

@@ -141,8 +141,8 @@ const fetchSteps = patient(async () => {
   const [id, have] = [state.id, state.steps];
   const last = have && have.rows.length ? have.rows[have.rows.length - 1][have.columns.indexOf("step")] : -1;
   // Only later steps are fetched and added. All steps are fetched again after
-  // events, which may have repeated a step, and before the added steps
-  // outnumber the thinned rest of a long run.
+  // events, which may have repeated a step, and when the added steps become too
+  // many beside the thinned older steps of a long run.
   const isAddition = have && !have.isOld && last >= 0 && have.added < POINTS / (have.isThinned ? 10 : 1);
   const got = await source.steps(id, isAddition ? last + 1 : 0);
   if (id !== state.id) return;
@@ -153,8 +153,8 @@ const fetchSteps = patient(async () => {
   fetchChanged();
 });
 
-// The runs of the table whose files have changed; of a run that goes on also
-// twice a minute.
+// Fetches the runs of the table whose files have changed. A run that still
+// trains is also fetched twice a minute.
 const fetchBriefs = patient(async () => {
   const {runs} = state.news;
   if (runs.length < 2) return;

@@ -52,7 +52,8 @@ function bestOf({columns, rows}) {
   return best && {epoch: best[0], map50: best[map50], map: best[map]};
 }
 
-// A document with its texts parsed. This is the slow part, once a document.
+// Parses the texts of a document. This is slow, so each document is parsed only
+// once.
 function parsedOf(document) {
   const events = eventsOf(document.events);
   const summary = objectOf(document.summary);

@@ -60,8 +60,9 @@ class PeerReplicas {
   void reconnect(collectives::Communicator& world, step::TrainingState& state,
                  const std::string& newest_line);
 
-  // All complete copies on this rank, of its own part and of the received part.
-  // The newest received copy is complete only when its transfer is.
+  // Returns all complete copies on this rank: of its own part and of the
+  // received part. The newest received copy is complete only after its transfer
+  // has ended.
   std::vector<HostStateSnapshot> take() const;
 
  private:

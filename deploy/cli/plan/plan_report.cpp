@@ -26,8 +26,8 @@ using Cells = std::vector<std::vector<std::string>>;
 
 // The most lines of a table; the JSON document has all lines.
 constexpr size_t kMostLines = 16;
-// The most data ranks whose samples are listed: for each one, all groups are
-// visited.
+// At most this many data ranks have their samples listed, because listing one
+// rank visits all groups.
 constexpr int kMostParts = 256;
 
 // Both ends are included: "0-7", "3"; "none" if the range is empty.

@@ -23,7 +23,8 @@ namespace headroom::cli {
 struct RunExit {
   int exit_code = 0;
   std::string reason;
-  // Decided by this agent, not by the coordinator; the caller prints `reason`.
+  // True if this agent decided the end, not the coordinator; then the caller
+  // prints `reason`.
   bool decided_here = false;
   bool says_how_to_go_on = false;  // `reason` has the resume command
 };
@@ -41,7 +42,7 @@ struct SecurityFiles {
 
 struct AgentOptions {
   std::string coordinator;  // HOST:PORT
-  // The network interface for tensors; "": the one that leads to the
+  // The network interface for tensors; "" means the interface that leads to the
   // coordinator.
   std::string interface;
   SecurityFiles security;

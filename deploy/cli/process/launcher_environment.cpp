@@ -19,7 +19,7 @@
 namespace headroom::cli {
 namespace {
 
-// More processes than any job has.
+// An upper bound on the number of processes of a job.
 constexpr int kMostRanks = 1 << 20;
 constexpr int kLastPort = 65535;
 // SageMaker's list of hosts, for images without its Python toolkit.
@@ -222,7 +222,8 @@ class Reader {
     return static_cast<int>(found - hosts.begin());
   }
 
-  // Makes the job's main node rank 0; the nodes before it move up by one.
+  // Makes the job's main node rank 0; the nodes before the main node get the
+  // next higher rank.
   void move_main_node(LauncherPlace& place) const {
     if (row_.main_node.empty()) return;
     const int main = number_of(row_.main_node);

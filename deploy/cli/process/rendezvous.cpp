@@ -142,7 +142,8 @@ std::unique_ptr<FileDescriptor> prepare_folder(const RendezvousFolder& folder,
     if (mkdir(folder.path.c_str(), 0700) != 0 && errno != EEXIST) {
       refuse_folder(folder, std::string("cannot be made: ") + strerror(errno));
     }
-    // Before the lock, so that no lock of a foreign folder is waited for.
+    // Check before locking, so that this process never waits for the lock of
+    // another user's folder.
     require_private(folder, user_id);
     auto hold = locked(folder.path, LOCK_SH);
     if (!hold) continue;

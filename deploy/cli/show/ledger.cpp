@@ -28,8 +28,8 @@ std::string listed(const std::vector<int64_t>& numbers) {
                   [](int64_t number) { return std::to_string(number); });
 }
 
-// A data set has fewer. The check keeps 8 bytes for each sample, and a file may
-// claim any number.
+// No data set has more samples. The check needs 8 bytes for each sample, and a
+// damaged file may contain any number.
 constexpr int64_t kMostSamples = 100'000'000;
 
 class Check {

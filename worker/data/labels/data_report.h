@@ -62,7 +62,7 @@ struct DataReport {
   int64_t objects = 0;
   int64_t crowds = 0;    // regions that are not trained on
   int64_t dropped = 0;   // each has a fault
-  int64_t left_out = 0;  // with their images
+  int64_t left_out = 0;  // their images were left out
   // Number of label files with a class that is not in `names`.
   int64_t files_of_unknown_classes = 0;
   int64_t largest_class = -1;  // largest class number in the label files

@@ -238,7 +238,7 @@ class Lister {
     if (slashes.starts_with(kData)) {
       spellings.push_back("./" + slashes.substr(kData.size()));
     }
-    // An image and its label file.
+    // The line may consist of an image and its label file.
     const std::vector<std::string_view> words = words_of(slashes);
     if (words.size() == 2) {
       const fs::path image = in_list(list, fs::path(words[0]));

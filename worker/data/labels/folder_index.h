@@ -104,7 +104,8 @@ class FolderIndex {
   std::vector<std::string> finish();
 
  private:
-  // The number of images that are, for example, new; and the path of the first.
+  // How many images differ in one way, for example are new, and the path of the
+  // first of them.
   struct Difference {
     int64_t count = 0;
     std::string first;

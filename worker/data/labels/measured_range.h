@@ -28,9 +28,9 @@ inline constexpr int64_t kMeasuredPixels = 4096;
 ValueRanges measured_range(const Dataset& dataset,
                            const configs::RangeWish& wish, int64_t num_threads);
 
-// If some of the images have more than 8 bits: which, and which range holds
-// most of their values; else "". Looks at up to eight images, evenly spread.
-// `how` says how they are read, for example "reduced to 8".
+// If some of the images have more than 8 bits, describes which, and which range
+// contains most of their values; else returns "". Looks at up to eight images,
+// evenly spread. `how` says how they are read, for example "reduced to 8".
 std::string note_on_deep_images(
     const std::vector<std::filesystem::path>& images, const std::string& how);
 
