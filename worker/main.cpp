@@ -85,9 +85,9 @@ void allow_many_descriptors() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// After a failure of the card, libraries would call it again while the process
-// exits, and abort. So the process ends without running their exit code.
-// `exit_code` is the result of run_generations().
+// After a failure of the card, libraries would call the card again while the
+// process exits, and abort. So the process ends without running the libraries'
+// exit code. `exit_code` is the result of run_generations().
 int end_with(int exit_code, int wanted) {
   if (exit_code != headroom::kCardExitCode) return wanted;
   std::fflush(nullptr);

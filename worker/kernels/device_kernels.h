@@ -3,9 +3,9 @@
 // loss, the end of a step, and augmentation.
 //
 // Model, loss and step contain no CUDA code; they call this interface
-// (cpu/kernel_registration.h). The CUDA plugin implements it once, with the
-// tests' device (parallel/cuda/launched_kernels.h). A new kernel is declared
-// here, and with its plain arguments in parallel/cuda/kernels.
+// (cpu/kernel_registration.h). The CUDA plugin and the tests' device share one
+// implementation of it (parallel/cuda/launched_kernels.h). A new kernel is
+// declared here, and with its plain arguments in parallel/cuda/kernels.
 //
 // Maps are [N, C, H, W] channels-last, float32, float64, bfloat16 or float16.
 // Groups are consecutive ranges of samples that cover 0 to N. Weight, bias [C]
@@ -38,7 +38,7 @@
 namespace headroom::kernels {
 
 struct MapGroup {
-  // end of the group's samples; they begin at the end of the previous group
+  // End of the group's samples, which begin at the end of the previous group.
   int64_t end = 0;
   double values = 0;        // number of values per channel, over all ranks
   bool counts_here = true;  // the group updates the running statistics

@@ -42,8 +42,9 @@ LossGains scale_gains(const configs::Hyperparameters& hyp, int64_t num_levels,
                       double label_smoothing);
 
 // Counts over the whole global batch; every match counts once. If the rows of
-// an image are split over ranks, count matches either on one rank per image
-// before the targets are split, or afterwards summed over the image's ranks.
+// an image are split over ranks, count the matches on one rank per image before
+// the targets are split; or count on every rank afterwards, and add the counts
+// of the image's ranks.
 struct GlobalCounts {
   int64_t images = 0;
   std::vector<int64_t> matches;  // for each level

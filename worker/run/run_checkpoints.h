@@ -42,8 +42,8 @@ class RunCheckpoints {
   void finish();
 
   int64_t newest_steps() const { return newest_steps_; }
-  // Steps of rank 0's newest checkpoint, written or being written, which other
-  // ranks may not know yet. Collective.
+  // Steps of rank 0's newest checkpoint, which is written or being written.
+  // Other ranks may not have received this number yet. Collective.
   int64_t agreed_steps(collectives::Communicator& world) const;
   // Time since the newest checkpoint was begun; without one, since training was
   // begun.

@@ -101,7 +101,7 @@ class RunEnd {
   RunOutcome refuse_step(const step::StepResult& result,
                          const loader::Batch& batch);
   // `failed_rank` has no rung left that saves more memory under this plan;
-  // `shortfall` is this rank's own. Collective.
+  // `shortfall` is the shortfall of this rank. Collective.
   RunOutcome leave_for_memory(int failed_rank,
                               const MemoryShortfall& shortfall);
   RunOutcome leave_as_asked();

@@ -73,8 +73,8 @@ bool all_have_room(collectives::Communicator& host,
       host, device.api()->free_bytes(device.device().index()) >= kRoom);
 }
 
-// The rate between the ranks of a machine, of the slowest machine. The
-// connections that it makes are closed on return.
+// The rate between the ranks of one machine, on the slowest machine. The
+// connections that the measurement makes are closed on return.
 double rate_inside(collectives::Communicator& host, int machine,
                    const devices::ComputeDevice& device,
                    const devices::DeviceCommunicatorOptions& options) {

@@ -238,7 +238,7 @@ void TrainingRun::Implementation::prepare(
 }
 
 // Makes the generation's starting state. `state` stays null until the committed
-// state has been restored, so that an unrestored one is never saved.
+// state has been restored, so that a state that is not restored is never saved.
 void TrainingRun::Implementation::restore_state() {
   if (!context.config.teacher.empty())
     teacher = step::Teacher::open(context.config, context.device);

@@ -91,7 +91,8 @@ struct TrainingCounters {
 struct CommitArguments {
   int64_t step = 0;
   int64_t num_groups = 1;    // batch-norm groups of the global batch
-  double gradient_norm = 0;  // of this step's plus the accumulated gradient
+  double gradient_norm = 0;  // of the sum of this step's and the accumulated
+                             // gradient
   optim::StepSettings settings;
   double weight_decay = 0;  // of parameter group 1 (convolution weights)
 };
@@ -145,8 +146,8 @@ class TrainingState {
   // layer while its parameters are whole.
   model::LayerExecutor* layer_executor(model::LayerExecutor* inner = nullptr);
   // This rank's share of the squared L2 norm of the accumulated gradient plus
-  // this step's. Each element is counted by one rank. The host waits for the
-  // device.
+  // this step's gradient. Each element is counted by one rank. The host waits
+  // for the device.
   double squared_norm_share() const;
 
   // Divides the gradients by `scale`, the power of two by which the loss was

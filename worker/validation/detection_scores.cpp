@@ -69,8 +69,8 @@ metrics::Corners corners_of(double x, double y, double w, double h) {
           static_cast<float>(x + w), static_cast<float>(y + h)};
 }
 
-// YOLOv5's definition, without data that YOLO's label files do not have: crowds
-// and areas.
+// Computes YOLOv5's average precision. It ignores crowds and areas, which
+// YOLO's label files do not have.
 metrics::AveragePrecision yolov5_precision(
     const std::vector<metrics::CocoScene>& scenes, size_t num_classes) {
   std::vector<metrics::DetectionRecord> records;
