@@ -64,7 +64,7 @@ class RunLog {
   bool wants_compaction() const;
   void compact(const LoggedRun& run);
 
-  // After a failed write: empties the log, so that no successor uses it.
+  // Empties the log after a failed write, so that no successor uses it.
   void give_up() noexcept { log_->clear(); }
 
  private:

@@ -18,8 +18,8 @@
 // with the offset. FILE.lock stores the number of the last synced record: a log
 // that ends before this record was truncated and is refused.
 //
-// One process at a time: an exclusive flock on FILE.lock, which the kernel
-// releases however the process ends.
+// Only one process at a time may use a log: it holds an exclusive flock on
+// FILE.lock, which the kernel releases however the process ends.
 //
 // Threads: append and replace from one thread at a time; sync() may run
 // concurrently with append().

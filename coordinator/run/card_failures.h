@@ -10,7 +10,7 @@
 //   of the generation's     card can cause errors on cards that exchange data
 //   first loss              with it): workers are lost, no card is charged
 //
-// The first loss is the one whose report arrived first, which need not be the
+// The first loss is the loss whose report arrived first; it need not be the
 // true cause. Pure: steps and times are arguments.
 #pragma once
 

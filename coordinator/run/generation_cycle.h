@@ -56,8 +56,8 @@ struct CycleDecision {
   ResumePoint begin = {};
   ExitCode exit_code = ExitCode::kDone;
   bool says_how_to_go_on = false;  // `reason` contains the resume command
-  // Only for kStop: the reason is that generations made no progress, not that
-  // members are missing.
+  // Used only for kStop. True if the run stops because generations made no
+  // progress, false if members are missing.
   bool is_fruitless = false;
 };
 
@@ -153,12 +153,13 @@ class GenerationCycle {
   bool leave_requested_ = false;
   // Why consecutive generations without a committed step ended, newest last.
   std::vector<std::string> fruitless_;
-  // No value if a previous coordinator process formed the generation.
+  // When the generation was formed; no value if a previous coordinator process
+  // formed it.
   std::optional<TimePoint> formed_;
   std::set<std::string> arrived_;
   // num_available() when a larger plan was last sought.
   int considered_workers_ = 0;
-  // When more workers became available than the plan uses.
+  // The time at which more workers became available than the plan uses.
   std::optional<TimePoint> newcomers_since_;
 };
 

@@ -56,8 +56,8 @@ struct Node {
   std::string unusable_cards = {};
   int launcher_size = 0;     // agents of its launcher; 0 without a launcher
   int first_local_slot = 0;  // workers of earlier agents on its machine
-  // For each slot the index of its card, as numbered in `cards`; -1 if none is
-  // chosen (device_choice.h). As long as worker_ids, or empty.
+  // For each slot, the index of its card, as numbered in `cards`; -1 if no card
+  // is chosen (device_choice.h). The list is as long as worker_ids, or empty.
   std::vector<int64_t> slot_cards = {};
   TimePoint last_seen = {};
   TimePoint last_report = {};  // the agent's last heartbeat

@@ -45,7 +45,7 @@ enum class LeavingCause { kMemory, kLostPeer, kAsked };
 // The report of a worker that has left its generation.
 struct Leaving {
   ResumePoint from;
-  // Only for kMemory: the shortage, with the bytes of this worker.
+  // Set only for kMemory: the shortage, with the bytes of this worker.
   planner::MemoryShortage shortage;
   std::string result_json;  // summary.json's content, sent by rank 0
   LeavingCause cause = LeavingCause::kMemory;

@@ -138,8 +138,8 @@ class RunState {
   std::optional<std::string> finish(TimePoint now, const std::string& worker_id,
                                     const wire::FinishedRun& finished);
   void drain(TimePoint now, const std::string& reason);
-  // This node's workers leave at the next committed step. The run continues
-  // with the others, or is drained if there are none.
+  // This node's workers leave at the next committed step. The run continues on
+  // the other nodes; if there are none, it is drained.
   void drain_node(TimePoint now, const std::string& node_id,
                   const std::string& reason);
   void stop(TimePoint now, const std::string& reason);

@@ -55,8 +55,8 @@ class Connections {
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
 
-  // Adds a connection before gRPC receives it. `peer` is gRPC's name for it.
-  // Returns "" if it may be served, otherwise the reason.
+  // Adds a connection before gRPC receives it. `peer` is gRPC's name for the
+  // connection. Returns "" if the connection may be served, otherwise why not.
   std::string add(TimePoint now, int descriptor, const std::string& peer);
 
   // Records that a call of this peer was accepted.

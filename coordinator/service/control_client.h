@@ -6,10 +6,10 @@
 //   user     status, stream_events, drain, stop
 //
 // Threads: any thread may call any method. register_node starts a thread that
-// sends the node's heartbeats (every 250 ms), together with those of workers
-// with an open channel, until the client is destroyed.
-// Errors: every call has a deadline (5 s, or as stated): CommunicationError if
-// the coordinator cannot be reached before the deadline, Error (exit 2) if the
+// sends the node's heartbeats (every 250 ms), together with the heartbeats of
+// workers with an open channel, until the client is destroyed. Errors: every
+// call has a deadline (5 s, or as stated): CommunicationError if the
+// coordinator cannot be reached before the deadline, Error (exit 2) if the
 // coordinator refuses, for example because it is of another version.
 #pragma once
 
@@ -91,9 +91,8 @@ class ControlClient {
 
   // Ends the run at the next committed step.
   virtual void drain(const std::string& reason) = 0;
-  // This node's workers leave at the next committed step; the run continues
-  // with the others.
-  // REQUIRES: register_node returned.
+  // This node's workers leave at the next committed step; the run continues on
+  // the other nodes. REQUIRES: register_node returned.
   virtual void drain_node(const std::string& reason) = 0;
   // Ends the run and the coordinator now.
   virtual void stop(const std::string& reason) = 0;

@@ -143,7 +143,8 @@ std::optional<std::string> Delivery::publish(const std::string& member,
 
 void Delivery::answer_lookups(AfterUnlock& after) {
   for (const std::string& key : std::exchange(published_, {})) {
-    // If other keys of a lookup are missing, it waits for the next of them.
+    // If other keys of a lookup are missing, the lookup waits for the next
+    // missing key.
     const auto [begin, end] = lookups_.equal_range(key);
     std::vector<PendingLookup*> waiting;
     for (auto entry = begin; entry != end; ++entry) {

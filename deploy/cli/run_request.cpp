@@ -276,7 +276,7 @@ void check_recorded_model(const configs::RunConfig& config,
       layers::recorded_model(run_directory);
   if (!recorded) return;
   layers::ModelTable now = planner::table_of_run(config);
-  // Compares with the recorded anchors, as they were chosen by the run or came
+  // Compares with the recorded anchors, because the run chose them or took them
   // from the weights file.
   if (config.cfg.empty() || !config.anchors.empty()) {
     now.anchors = recorded->anchors;

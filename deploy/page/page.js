@@ -2,8 +2,8 @@
 // The state of the page and the times at which it is drawn. The program sends
 // news: the runs, a stamp of each run's files, and the live run's status. The
 // page fetches a run's document again when its stamp changes, and its steps
-// when steps.jsonl grows. A report contains all of it. Sections (sections.js)
-// are drawn at most once a second.
+// when steps.jsonl grows. A report contains all these data. Sections
+// (sections.js) are drawn at most once a second.
 
 const POINTS = 1500;
 const by = (id) => document.getElementById(id);

@@ -70,9 +70,9 @@ std::optional<StepLine> step_line(std::string_view line, Samples samples);
 // The last step of steps.jsonl, without its samples.
 std::optional<StepLine> last_step(const std::filesystem::path& run_directory);
 
-// The median of images a second over the steps in the last 4 MiB of
-// steps.jsonl; NaN without a step. One step's speed says little: a step that
-// waits for a checkpoint or an image is slow.
+// The median of the images per second over the steps in the last 4 MiB of
+// steps.jsonl; NaN without a step. It is a median because a step that waits for
+// a checkpoint or an image is slow.
 double median_speed(const std::filesystem::path& run_directory);
 
 struct EventLine {

@@ -471,8 +471,9 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
   };
   for (const size_t index : kept_boxes(all, options)) {
     const TileDetection& one = all[index];
-    // If its own part has max_detections boxes, the box goes to another part
-    // that contains its centre: that part may have lost a box to this one.
+    // If the box's part already has max_detections boxes, the box goes to
+    // another part that contains its centre, because merging may have dropped a
+    // box of that part in favour of this box.
     const size_t part =
         has_room(owners[index]) ? owners[index] : part_with(one, has_room);
     if (part == mosaic.parts.size()) continue;

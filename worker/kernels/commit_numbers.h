@@ -33,8 +33,7 @@ struct CommitNumbers {
 // Has only doubles, because it is sent as a tensor of doubles.
 struct CommitOutcome {
   double items[kStepItems] = {};
-  double squared_norm = 0;  // of the sum of this step's and the accumulated
-                            // gradient
+  double squared_norm = 0;  // of this step's plus the accumulated gradient
   double commits = 0;       // 1 if the step counts, else 0
   double clip = 1;          // factor that limits the norm of this gradient
 };

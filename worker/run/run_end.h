@@ -97,7 +97,7 @@ class RunEnd {
   RunOutcome complete(const std::string& reason);
   // `after`: "step 12".
   RunOutcome interrupt(const std::string& after);
-  // REQUIRES: the state is the one before the step. Collective.
+  // REQUIRES: the step has not changed the state. Collective.
   RunOutcome refuse_step(const step::StepResult& result,
                          const loader::Batch& batch);
   // `failed_rank` has no rung left that saves more memory under this plan;

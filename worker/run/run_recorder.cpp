@@ -211,7 +211,7 @@ void RunRecorder::open_files(const std::string& newest_line) {
 
 void RunRecorder::write_definition(bool writes_model) const {
   directory_.write_text(run_files::kRun, configs::to_yaml(run_.config));
-  // Written once, because the table's source file may change.
+  // The table is written only once, because its source file may change.
   if (writes_model) {
     directory_.write_text(run_files::kModel,
                           layers::model_table_text(run_.data.table));

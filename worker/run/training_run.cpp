@@ -219,7 +219,8 @@ void TrainingRun::Implementation::prepare(
   mesh = std::make_unique<collectives::Mesh>(communicator,
                                              context.assignment.plan.layout);
   restore_state();
-  // Only in the first generation: a later one would overwrite the trace.
+  // Trace only the first generation: a later generation would overwrite the
+  // trace.
   if (!context.config.memory_trace.empty() &&
       context.assignment.generation == 1) {
     tracer = std::make_unique<memory::MemoryTracer>(

@@ -57,8 +57,8 @@ void read_model(const configs::RunConfig& config, RunData& inputs) {
   inputs.table = layers::load_model_table(inputs.model);
 }
 
-// Uses the anchors of the configuration. If it has none and --cfg is not set,
-// uses those of --weights.
+// Uses the anchors of the configuration. If the configuration has no anchors
+// and --cfg is not set, uses the anchors of --weights.
 void use_anchors(const configs::RunConfig& config, layers::ModelTable& table) {
   if (config.anchors.empty()) {
     if (!config.cfg.empty() || config.weights.empty()) return;

@@ -1,4 +1,4 @@
-// Teacher: a trained network that a smaller one learns from (--teacher;
+// Teacher: a trained network from which a smaller network learns (--teacher;
 // loss/distillation.h). It runs in evaluation mode, without gradients, on the
 // images of each micro-batch, so its heads do not depend on the layout.
 //

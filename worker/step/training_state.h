@@ -91,8 +91,7 @@ struct TrainingCounters {
 struct CommitArguments {
   int64_t step = 0;
   int64_t num_groups = 1;    // batch-norm groups of the global batch
-  double gradient_norm = 0;  // of the sum of this step's and the accumulated
-                             // gradient
+  double gradient_norm = 0;  // of this step's plus the accumulated gradient
   optim::StepSettings settings;
   double weight_decay = 0;  // of parameter group 1 (convolution weights)
 };

@@ -174,8 +174,8 @@ nlohmann::ordered_json figures_json(const metrics::CocoFigures& figures) {
           {"AR100", figures.ar}};
 }
 
-// COCO's ids of the split's images. Empty if the split is not one COCO JSON
-// file, because the ids of two files could collide.
+// COCO's ids of the split's images. Empty if the split is not exactly one COCO
+// JSON file, because the ids in several files could collide.
 detect::CocoIds ids_of(const configs::DataConfig& data, labels::Split split,
                        const std::vector<std::string>& class_names) {
   detect::CocoIds ids;

@@ -66,7 +66,8 @@ inline constexpr const char* kInstallPrograms =
 // The largest video stream is read. A damaged picture is used as the decoder
 // repairs it. A truncated file ends with its last picture, and fault() reports
 // that; only MPEG streams (TS and PS) that are cut between two pictures cannot
-// be told from whole ones. Returns nullptr and sets `reason` on failure.
+// be distinguished from whole ones. Returns nullptr and sets `reason` on
+// failure.
 std::unique_ptr<VideoReader> open_video(const std::string& file,
                                         const ReadOptions& options,
                                         std::string& reason);

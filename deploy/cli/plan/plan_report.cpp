@@ -36,7 +36,7 @@ std::string range_text(int64_t begin, int64_t end) {
   return end == begin + 1 ? std::to_string(begin) : cat(begin, "-", end - 1);
 }
 
-// For example 1,872,157 as "1.87 M".
+// Writes a number in millions, for example 1,872,157 as "1.87 M".
 std::string millions(double value) { return fixed_text(value / 1e6, 2) + " M"; }
 
 std::string percent(double part) { return fixed_text(100 * part, 0) + " %"; }

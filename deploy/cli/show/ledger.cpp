@@ -226,7 +226,8 @@ class Check {
   bool epoch_has_ended_ = false;  // the epoch's last positions were used
   std::vector<int64_t> used_;     // the line that used each sample; 0 if unused
   int64_t num_used_ = 0;
-  // With image weights: the epoch's samples, ordered by their draws.
+  // With image weights, this map has the epoch's samples, ordered by their
+  // draws.
   std::map<double, int64_t> drawn_;
 };
 

@@ -45,8 +45,8 @@ std::optional<double> remaining_seconds(const wire::RunProgress& progress,
 Progress progress_of_run(const coordinator::RunStatus& status,
                          std::optional<double> eta_seconds);
 
-// The line of a training or of a validation. The memory of a training is that
-// of the rank that needs most.
+// The line of a training or of a validation. A training's line shows the memory
+// of the rank that needs the most.
 std::string progress_line(const coordinator::RunStatus& status,
                           std::optional<double> eta_seconds);
 

@@ -84,8 +84,8 @@ struct DataReport {
   std::string counts_text() const;
   // "8 objects = 6 boxes + 1 crowd + 1 dropped"; "" if all objects are kept.
   std::string objects_text() const;
-  // For each kind of fault a line with its count, its first three places and
-  // its remedy.
+  // Returns one line for each kind of fault, with its count, its first three
+  // places and its remedy.
   std::vector<std::string> remedies() const;
   // One line of totals, then the notes, then the first `max_lines` faults, then
   // the number of faults left out.

@@ -234,7 +234,8 @@ class Lister {
     std::string slashes = line;
     std::ranges::replace(slashes, '\\', '/');
     std::vector<std::string> spellings = {slashes};
-    // darknet's lists begin at the folder above that of the list.
+    // Paths in darknet's lists are relative to the folder above the folder of
+    // the list.
     if (slashes.starts_with(kData)) {
       spellings.push_back("./" + slashes.substr(kData.size()));
     }

@@ -364,7 +364,7 @@ void FolderIndex::open_new_index() {
   }
   if (!lock_->is_held()) return lock_.reset();
   out_.emplace(place_.file);
-  // Copy the blocks before the one that was read last: they are unchanged.
+  // Copy the blocks before the block that was read last: they are unchanged.
   std::vector<char> bytes(size_t{1} << 20);
   const uint64_t end = had_index_ ? reader_->begin() : 0;
   for (uint64_t at = 0; at < end;) {

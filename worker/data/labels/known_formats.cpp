@@ -62,7 +62,7 @@ struct RowFormat {
   std::string_view refusal;
 };
 
-// In the order of RowForm::Shape.
+// One entry for each RowForm::Shape, in the same order.
 constexpr RowFormat kRowFormats[] = {
     {RowForm::Shape::kYolo, "", ""},
     {RowForm::Shape::kKeypoints,
