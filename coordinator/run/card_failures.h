@@ -35,7 +35,7 @@ inline constexpr std::chrono::milliseconds kCardCascade =
 struct CardFailure {
   CardFault fault;
   std::string worker_id;
-  std::string node_id;  // together with local_slot: the worker's slot
+  std::string node_id;  // with local_slot, identifies the worker's slot
   int local_slot = 0;
   std::string hostname;
   int64_t step = 0;  // the run's committed steps when the card failed

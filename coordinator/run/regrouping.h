@@ -135,7 +135,7 @@ RegroupingDecision decide_regrouping(const RegroupingView& view,
 // begin. Generation numbers only rise. A message with another generation number
 // or run digest is refused before its content is read.
 struct Generation {
-  uint64_t number = 0;                // 0 before the first
+  uint64_t number = 0;                // 0 before the first generation
   std::vector<RankedMember> members;  // in rank order
   plan::Plan plan;
   ResumePoint begin;
@@ -152,9 +152,9 @@ struct Generation {
   mutable std::unordered_map<std::string, size_t> places_;
 };
 
-// Returns true if the members of `next` can keep their state in memory: each
-// had the same rank under the same plan in `previous`, and left `previous` with
-// intact state at the step at which `next` begins.
+// Returns true if the members of `next` can keep their state in memory. Each of
+// them must have had the same rank under the same plan in `previous`, and must
+// have left `previous` with intact state at the step at which `next` begins.
 bool can_keep_state(const Generation& previous, const Generation& next,
                     const Regrouping& regrouping);
 

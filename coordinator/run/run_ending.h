@@ -66,7 +66,8 @@ struct Survivor {
   std::string worker_id;
   int rank = 0;
   bool gone = false;
-  std::optional<int64_t> committed_steps;  // no value until it has reported
+  std::optional<int64_t> committed_steps;  // no value until the survivor has
+                                           // reported
   bool can_save = true;  // false if the worker failed, or failed to save
   SurvivorState state;
 };

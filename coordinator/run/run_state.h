@@ -157,9 +157,9 @@ class RunState {
   bool over() const {
     return phase_ == RunPhase::kFinished || phase_ == RunPhase::kFailed;
   }
-  // True once the run is over and either kFarewell has passed, or no worker is
-  // connected, every node that is not silent has received a reply since the
-  // end, and no client still follows the events.
+  // True once the run is over and kFarewell has passed. Also true earlier, if
+  // no worker is connected, every node that is not silent has received a reply
+  // since the end, and no client still follows the events.
   bool everybody_told(TimePoint now, bool followers_left) const;
   bool stop_requested() const { return stop_requested_; }
   // Members should leave their generation at the next committed step.

@@ -7,10 +7,11 @@
 //              linear in the number of connections.
 //   admitted   has made an accepted call; not limited here.
 //
-// Keeps a copy of each connection's descriptor, to close the connection and to
-// read from the kernel facts that gRPC does not report: how many bytes arrived
-// and when (a member is alive although the coordinator is too busy to read),
-// and whether the connection has ended (an agent was killed).
+// Keeps a copy of each connection's descriptor. It is needed to close the
+// connection, and to read from the kernel facts that gRPC does not report: how
+// many bytes arrived and when (a member may be alive although the coordinator
+// is too busy to read), and whether the connection has ended (an agent was
+// killed).
 //
 // Threads: any. Errors: none.
 #pragma once

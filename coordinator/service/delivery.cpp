@@ -12,11 +12,12 @@
 
 namespace headroom::coordinator {
 
-// A Lookup that waits for its keys. The code that removes the lookup from the
-// list (the publisher of the last key, the tick thread after its time, the
-// client's cancellation, or the run's end) finishes it after the mutex is
-// released; so it is finished only once. A lookup deletes itself when gRPC no
-// longer needs it; gRPC keeps request and response until then.
+// A Lookup that waits for its keys. It is removed from the list by the
+// publisher of the last key, by the tick thread after its time, by the client's
+// cancellation, or by the run's end. The code that removes a lookup also
+// finishes it, after the mutex is released; so it is finished only once. A
+// lookup deletes itself when gRPC no longer needs it; gRPC keeps request and
+// response until then.
 class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
  public:
   using Waiting = std::multimap<std::string, PendingLookup*>;

@@ -32,7 +32,7 @@
 namespace headroom::page {
 
 struct PageOptions {
-  std::string listen = "127.0.0.1:0";  // HOST:PORT; port 0: any free one
+  std::string listen = "127.0.0.1:0";  // HOST:PORT; port 0 takes any free port
   // The flag that gives another address, for error messages.
   std::string flag = "--page";
   // The server's certificates; with certificates it serves HTTPS.

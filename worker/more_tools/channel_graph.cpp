@@ -58,7 +58,7 @@ class Walk {
   struct Output {
     size_t convolution = 0;
     int64_t channel = 0;
-    size_t tied_to = 0;  // index of an output tied to this one, or its own
+    size_t tied_to = 0;  // index of an output tied to this one, or of this one
     // The unit and the index in the unit; set only for the first of the outputs
     // that are tied together.
     int unit = kNone;

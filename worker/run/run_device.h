@@ -21,7 +21,8 @@ struct RunContext;
 
 struct ChosenDevice {
   devices::ComputeDevice device;
-  memory::DeviceFootprint footprint;  // the context's; empty for the CPU
+  memory::DeviceFootprint footprint;  // footprint of the context; empty for the
+                                      // CPU
   Card card;                          // empty for the CPU
 };
 

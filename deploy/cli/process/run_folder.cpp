@@ -88,7 +88,7 @@ RunFolder::~RunFolder() {
 
 void RunFolder::write_token(const std::string& token) const {
   std::error_code ignored;
-  fs::remove(token_file(), ignored);  // a killed run may have left one
+  fs::remove(token_file(), ignored);  // a killed run may have left a token
   const std::string line = token + "\n";
   const int file =
       ::open(token_file().c_str(),

@@ -224,9 +224,9 @@ bool TiffBandReader::read(int64_t first_row, cv::Mat& rows) {
   return true;
 }
 
-// Refuses an uncompressed part of which fewer than `wanted` bytes are stored.
-// libtiff does not check that: for a part that was never written, as in sparse
-// files, it would return the beginning of the file.
+// Refuses an uncompressed part of which fewer than `wanted` bytes are stored,
+// because libtiff does not check this. For a part that was never written, as in
+// sparse files, it would return the beginning of the file.
 void TiffBandReader::check_stored(uint32_t part, int64_t wanted) const {
   uint16_t compression = COMPRESSION_NONE;
   TIFFGetFieldDefaulted(tiff_, TIFFTAG_COMPRESSION, &compression);
