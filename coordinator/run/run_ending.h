@@ -66,8 +66,7 @@ struct Survivor {
   std::string worker_id;
   int rank = 0;
   bool gone = false;
-  std::optional<int64_t> committed_steps;  // no value until the survivor has
-                                           // reported
+  std::optional<int64_t> committed_steps;  // unset until the survivor reports
   bool can_save = true;  // false if the worker failed, or failed to save
   SurvivorState state;
 };

@@ -21,8 +21,7 @@ struct RunContext;
 
 struct ChosenDevice {
   devices::ComputeDevice device;
-  memory::DeviceFootprint footprint;  // footprint of the context; empty for the
-                                      // CPU
+  memory::DeviceFootprint footprint;  // of the context; empty for the CPU
   Card card;                          // empty for the CPU
 };
 
