@@ -87,8 +87,8 @@ class GenerationCycle {
   void note_arrival(const std::string& worker_id) {
     arrived_.insert(worker_id);
   }
-  // Members that have not reached the rendezvous kArrival after the generation
-  // was formed, if another member has reached it.
+  // Returns the members that have not reached the rendezvous within kArrival
+  // after the generation was formed, if another member has reached it.
   std::vector<std::string> absent(TimePoint now) const;
 
   // Asks the generation to end at its next committed step if new workers allow

@@ -20,9 +20,9 @@ struct SilenceLimits {
   // or after the connection of the node's agent has ended. A smaller value
   // finds a stopped process sooner, but takes a short stall for a loss.
   std::chrono::milliseconds process = std::chrono::seconds(2);
-  // Limit if no message of any process of the node arrives. Network stalls of
-  // up to 2 s, with TCP's next retransmission, end before it. Increase it on an
-  // unreliable network.
+  // Limit if no message of any process of the node arrives. A network stall of
+  // up to 2 s, with TCP's next retransmission, ends before this limit. Increase
+  // it on an unreliable network.
   std::chrono::milliseconds node = std::chrono::seconds(5);
 };
 

@@ -71,8 +71,8 @@ class Connections {
   // ended. Returns how many were closed since the last sweep, by reason.
   std::map<std::string, int64_t> sweep(TimePoint now);
 
-  // When bytes arrived on this member's heartbeat connection that gRPC has not
-  // handled yet; nullopt if all bytes were handled.
+  // When the bytes arrived on this member's heartbeat connection that gRPC has
+  // not handled yet; nullopt if gRPC has handled all bytes.
   std::optional<TimePoint> unread_since(TimePoint now,
                                         const std::string& member) const;
 

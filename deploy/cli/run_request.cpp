@@ -362,8 +362,8 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   // In older run files an empty device meant the CPU; today it means automatic.
   if (base.device.empty()) base.device = kCpuDevice;
   base.inject.clear();  // a resumed run does not repeat the fault
-  // The run's folder may come from another user, so a file outside it is named
-  // by a flag only.
+  // The run's folder may come from another user, so only a flag may name a file
+  // outside the folder.
   base.memory_trace.clear();
   const std::set<std::string> given = keys_given(uses);
   if (chooses_plan(uses)) {

@@ -76,7 +76,7 @@ class TrainJob final : public Delivery {
     if (kind == "progress" && whole(line, "num_steps") > 0) {
       progress_ = line;
       is_new_ = true;
-      // Validations are part of the pace.
+      // The pace includes the time of validations.
       pace_.note(whole(line, "step"),
                  std::chrono::duration<double>(
                      std::chrono::steady_clock::now().time_since_epoch())

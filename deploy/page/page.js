@@ -100,8 +100,8 @@ document.addEventListener("visibilitychange", () => redraw("summary"));
 
 // ---- fetching missing data ----
 
-// Wraps an action so that calls never overlap: a call during an action runs
-// after it, once. After a slow answer it waits longer before the next.
+// Wraps an action so that its runs never overlap. Calls during a run cause one
+// more run after it. After a slow run it waits longer before the next run.
 function patient(act) {
   let isBusy = false;
   let isWanted = false;
@@ -282,7 +282,7 @@ function listen() {
     setLost("the connection is gone");
     if (stream.readyState !== EventSource.CLOSED) return;  // the browser tries again
     setTimeout(listen, 5000);
-    fetchRun();  // its error has the reason
+    fetchRun();  // the error of this request has the reason
   };
 }
 

@@ -50,7 +50,8 @@ void require_code(const devices::DeviceInfo& device) {
               "CMAKE_CUDA_ARCHITECTURES");
 }
 
-// Creates the context, by the process's first call that uses the card itself.
+// Creates the context: a process gets it with its first call that uses the card
+// itself.
 void make_context(const devices::ComputeDevice& device,
                   const devices::DeviceInfo& info) {
   try {

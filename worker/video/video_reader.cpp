@@ -105,9 +105,10 @@ void read_rate(const nlohmann::json& stream, VideoFormat& format) {
   format.rate_denominator = rate.second;
 }
 
-// The film among the video streams: the largest. A stream of a single picture,
-// such as a poster, is the film only if there is no other. ffprobe has left
-// cover pictures and thumbnails out. REQUIRES: there is a stream.
+// Returns the film among the video streams: the largest stream. A stream of a
+// single picture, such as a poster, is the film only if there is no other
+// stream. ffprobe has already left out cover pictures and thumbnails. REQUIRES:
+// there is a stream.
 const nlohmann::json& film_of(const nlohmann::json& streams) {
   const auto rank = [](const nlohmann::json& stream) {
     return std::pair(

@@ -106,7 +106,8 @@ bool names_machines(const CommandLine& line) {
   return line.has("--cluster") || line.has("--gpu") || line.has("--gpu-memory");
 }
 
-// Plans for this machine's cards if the flags name no others, as a run would.
+// Plans for this machine's cards if the flags name no other cards, as a run
+// would do.
 CommandLine with_cards_here(CommandLine line) {
   const configs::RunConfig asked =
       configs::run_config_from_flags("train", line.run_flags);

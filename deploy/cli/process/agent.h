@@ -67,8 +67,8 @@ struct AgentOptions {
   // The number of requests to stop this process. The first one drains this
   // node, the second ends its workers at once.
   std::function<int()> interrupts;
-  // The reason why this machine will be taken away soon, which drains this
-  // node; "" if it will not. nullptr if there is no source of such notices.
+  // Returns why this machine will be taken away soon, or "" if it will not. A
+  // reason drains this node. nullptr if there is no source of such notices.
   std::function<std::string()> notice;
   // Whether the coordinator also runs on this machine, so that a notice ends
   // the whole run.

@@ -79,7 +79,7 @@ void remove_left_behind(const fs::path& parent, unsigned user_id) {
 // Throws unless this is a private folder of this user without other files.
 void require_private(const RendezvousFolder& folder, unsigned user_id) {
   struct stat found {};
-  // Another process has just removed it.
+  // Another process has just removed the folder.
   if (lstat(folder.path.c_str(), &found) != 0) return;
   if (!S_ISDIR(found.st_mode)) refuse_folder(folder, "is no folder");
   if (found.st_uid != user_id) {

@@ -48,8 +48,8 @@ void remove_stale_log(const fs::path& file) {
   std::error_code error;
   const bool is_log = !fs::exists(file, error) || fs::is_empty(file, error) ||
                       start == run_files::kLogMagic;
-  // The lock file has the number of the log's last record: clear it for the
-  // next log.
+  // The lock file has the number of the log's last record: clear this number
+  // for the next log.
   const bool is_removed = is_log && ::ftruncate(lock, 0) == 0;
   if (is_removed) fs::remove(file, error);
   ::close(lock);

@@ -24,7 +24,7 @@ namespace headroom::cli {
 std::string size_or_dash(int64_t bytes);
 
 // The predicted bytes of a rank's steps: for rank 0 from its newest step, for
-// the others from the plan. 0 if unknown.
+// the other ranks from the plan. 0 if unknown.
 int64_t predicted_bytes(const coordinator::RunStatus& status, int rank);
 
 // The memory of the rank that needs most, among `ranks` live ranks.

@@ -94,8 +94,9 @@ std::string event_text(const wire::EventRecord& event) {
                     kLongestText);
 }
 
-// Finished tenths of epochs. If the length of an epoch is unknown (in a
-// validation, or in a folder's first epoch), tenths of all steps or images.
+// The number of finished tenths of epochs. If the length of an epoch is unknown
+// (in a validation, or in a folder's first epoch), the number of finished
+// tenths of all steps or images.
 int64_t tenths_of(const wire::RunProgress& progress) {
   return Progress{.done = progress.step,
                   .total = progress.steps_per_epoch > 0
