@@ -42,8 +42,8 @@ namespace {
 
 using headroom::configs::Option;
 
-// Reads `words` into the options' variables. If they ask for help, prints it
-// and returns false.
+// Reads `words` into the options' variables. If `words` ask for help, prints
+// the help and returns false.
 bool read_words(const std::vector<Option>& options,
                 const std::vector<std::string>& words,
                 const std::string& program, const std::string& does) {

@@ -94,8 +94,8 @@ class CardFailures {
   }
 
  private:
-  // Oldest first. note() drops a slot's failures that cannot count any more, so
-  // the list grows only with failures that still count.
+  // The failures, oldest first. note() drops a slot's failures that cannot
+  // count any more, so the list grows only with failures that still count.
   std::vector<CardFailure> failures_;
 };
 

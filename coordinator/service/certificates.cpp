@@ -84,7 +84,8 @@ Identity make_identity(
           "draw a number");
   ASN1_INTEGER_set_uint64(X509_get_serialNumber(x509), serial);
   X509_set_version(x509, X509_VERSION_3);
-  // Starts in the past, so that a node whose clock is days behind accepts it.
+  // The validity starts in the past, so that a node whose clock is days behind
+  // accepts the certificate.
   X509_gmtime_adj(X509_getm_notBefore(x509), -kDaysBefore * kDay);
   X509_gmtime_adj(X509_getm_notAfter(x509), days * kDay);
   X509_set_pubkey(x509, made.key.get());

@@ -28,7 +28,7 @@
 
 namespace headroom::coordinator {
 
-// gRPC ends a connection whose handshake takes longer.
+// gRPC ends a connection whose handshake takes longer than this.
 inline constexpr std::chrono::milliseconds kHandshakeTime{5000};
 
 // Smaller limits save memory under a flood of connections; larger limits let

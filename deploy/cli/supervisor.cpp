@@ -120,7 +120,7 @@ class Supervisor {
   }
 
   // This process or the coordinator may have been stopped (Ctrl-Z) while
-  // training ended, and then gets no message about the end. In that case the
+  // training ended. This process then gets no message about the end, but the
   // run's own file has the result.
   void take_written_outcome(RunExit& end) {
     if (end.exit_code != static_cast<int>(ExitCode::kResource)) return;

@@ -30,7 +30,8 @@ constexpr int64_t kFirstBytes = int64_t{4} << 20, kBytes = int64_t{64} << 20;
 constexpr int kSums = 3;
 // If large all-reduces would take longer, only a small one is measured.
 constexpr double kLongestSeconds = 1;
-// A device with less free memory is not measured: memory matters more.
+// A device with less free memory is not measured: the run needs the memory
+// more.
 constexpr int64_t kRoom = int64_t{1} << 30;
 constexpr double kSlowShare = 0.1;
 

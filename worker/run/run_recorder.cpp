@@ -392,7 +392,7 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
     write_or_say(name, is_end, [&] { save_average(name, record.epoch); });
   }
   if (!records_) return;
-  // Write the results after all collective work: if that fails, the next
+  // Write the results after all collective work. If writing fails, the next
   // generation records the epoch again.
   write_or_say(run_files::kResults, is_end, [&] {
     if (!results_) {

@@ -513,8 +513,8 @@ bool TrainingRun::can_go_on() const {
   const Implementation& run = *implementation_;
   if (!run.source || run.state->is_torn()) return false;
   // The ranks exchange data after a step for --memory-trace and between epochs
-  // for --image-weights. If that fails, it cannot be repeated, because some
-  // ranks may already have finished it.
+  // for --image-weights. If such an exchange fails, it cannot be repeated,
+  // because some ranks may already have finished it.
   return !run.tracer &&
          !(run.context.config.image_weights && run.is_between_epochs());
 }

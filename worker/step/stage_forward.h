@@ -50,7 +50,7 @@ std::vector<int64_t> stage_map_sizes(const model::LayerGraph& model, int layer,
 
 class StageForward {
  public:
-  // `gathered`: the runner of `context` where weights are sharded, else null.
+  // `gathered` is the runner of `context` if weights are sharded, else null.
   StageForward(model::LayerGraph& model, pipeline::StageRoutes routes,
                collectives::Mesh& mesh, ParallelContext& context,
                const at::TensorOptions& map_options,

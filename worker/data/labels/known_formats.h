@@ -29,7 +29,7 @@ const KnownFormat* known_format(std::string_view text);
 // beginning of a file.
 void refuse_known_format(const std::string& file, std::string_view text);
 
-// bytes that known_format() needs
+// The number of bytes that known_format() needs.
 inline constexpr size_t kKnownFormatBytes = 64 << 10;
 
 // Reads the beginning of the files and returns the first that is one of these
