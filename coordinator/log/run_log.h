@@ -53,8 +53,8 @@ class RunLog {
   // a full stop; "" if nothing was cut.
   const std::string& torn_end() const { return torn_end_; }
 
-  // Appends the snapshot if it differs from the previous one. Durable after
-  // sync().
+  // Appends the snapshot if it differs from the previous one. The snapshot is
+  // durable after sync().
   void save(wire::LogSnapshot&& snapshot);
   // Appends any other record.
   void add(const wire::LogRecord& record);

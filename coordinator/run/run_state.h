@@ -164,15 +164,15 @@ class RunState {
   bool stop_requested() const { return stop_requested_; }
   // Members should leave their generation at the next committed step.
   bool leave_requested() const { return cycle_.leave_requested(); }
-  // True if a member of this generation is lost and the others must leave it:
-  // for the next generation, or because the run ends.
+  // True if a member of this generation is lost and the other members must
+  // leave it: for the next generation, or because the run ends.
   bool peer_lost() const {
     return (phase_ == RunPhase::kRegrouping && cycle_.regrouping().has_loss) ||
            (phase_ == RunPhase::kStopping && ending_.loss.has_value()) ||
            phase_ == RunPhase::kFailed;
   }
   // True if some member last reported that it is not waiting for peers. That
-  // member is only late, and the others wait for it.
+  // member is only late, and the other members wait for it.
   bool a_member_works() const {
     return std::ranges::any_of(waits_, [this](const auto& entry) {
       return !entry.second && cycle_.rank_of(entry.first) >= 0;

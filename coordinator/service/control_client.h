@@ -47,7 +47,8 @@ struct NodeOrders {
 
 class ControlClient {
  public:
-  // `address` is HOST:PORT or a Unix socket's. The first call connects.
+  // `address` is HOST:PORT or the address of a Unix socket. The first call
+  // connects.
   static std::unique_ptr<ControlClient> connect(const std::string& address);
   virtual ~ControlClient() = default;
 

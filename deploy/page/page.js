@@ -176,7 +176,7 @@ async function fetchBrief({id, steps}) {
     state.briefs.set(id, {stamp: document.stamp, held: document.held, steps, at: Date.now(), parsed,
       record: recordOf(parsed, document.live)});
   } catch {
-    // Fetched again with the next news.
+    // The value is fetched again with the next news.
   }
 }
 

@@ -326,7 +326,7 @@ class PageServer::Server {
               events_->subscribe(connection)};
     }
     if (path == "/files") return picture(id, word("name"));
-    // Reads a number of the request; the answer to a wrong one states the
+    // Reads a number of the request; the answer to a wrong number states the
     // range.
     std::string wrong;
     const auto number = [&](const char* name, int64_t usual, int64_t low,

@@ -21,7 +21,7 @@ function objectOf(text) {
   }
 }
 
-// The lines of a text, without an incomplete one at its end.
+// The lines of a text, without an incomplete last line.
 const linesOf = (text) => (text || "").split("\n").slice(0, -1);
 
 // The events of events.jsonl, newest first, with their times in Unix seconds.

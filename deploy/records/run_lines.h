@@ -20,7 +20,7 @@ namespace headroom::records {
 // than 64 levels of nesting, because a value is written recursively.
 nlohmann::ordered_json shallow_json(std::string_view text);
 
-// The text under `key`; "" if it is missing or no text.
+// The text under `key`; "" if the member is missing or not a text.
 std::string text_member(const nlohmann::ordered_json& object, const char* key);
 
 // The text of a regular file of at most kLargestWhole bytes; "" if there is
@@ -64,7 +64,7 @@ struct StepLine {
   std::vector<int64_t> samples = {};
 };
 // The list of samples is most of a line: without it a line is read several
-// times faster. Returns nullopt if the line is no step.
+// times faster. Returns nullopt if the line is not a step.
 enum class Samples { kLeftOut, kRead };
 std::optional<StepLine> step_line(std::string_view line, Samples samples);
 // The last step of steps.jsonl, without its samples.

@@ -146,9 +146,10 @@ class DeviceKernels {
   // Max pooling of x [N, C, H, W] with stride 1 and odd windows of `window` x
   // `window` cells, at most 15. out is [N, C, H', W]; it lacks the same number
   // of rows above and below, up to window / 2 each. Cells beyond x count as
-  // minus infinity. `choices` (bytes, out's shape) is set to the position of
-  // each window's largest cell, counted row by row; at ties it is the one that
-  // LibTorch chooses on the CPU. `choices` is undefined if it is not wanted.
+  // minus infinity. `choices` (bytes, out's shape) is set to the index of each
+  // window's largest cell, with cells counted row by row. If several cells are
+  // the largest, it is the index that LibTorch chooses on the CPU. `choices` is
+  // undefined if it is not wanted.
   virtual void max_pool(const at::Tensor& x, int64_t window,
                         const at::Tensor& out, const at::Tensor& choices) = 0;
   // Computes dx from out's gradient, which may be a slice of the channels of a

@@ -63,8 +63,8 @@ struct DetectionLoss {
 // heads[level]: [n, anchors, H, W, 5 + classes]. `targets` has the matches in
 // the rows that the heads hold (targets_of_rows). `teacher`: the teacher's
 // heads for the same images, or empty. Its terms (distillation.h) are added
-// with the gains times `distill` and divided by the same counts; by 1 for a
-// level without matches.
+// with the gains times `distill`. They are divided by the same counts, or by 1
+// for a level without matches.
 DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
                              const std::vector<LevelTargets>& targets,
                              const GlobalCounts& counts, const LossGains& gains,

@@ -166,7 +166,7 @@ int plan_command(const CommandLine& asked) {
                 "leave one of them out");
   }
   if (!sweep.empty()) check_beside_sweep(given);
-  // Checked first, as the planning may take a while.
+  // The file is checked first, because planning may take a while.
   if (line.has("--report")) check_plan_page(line.value_of("--report"));
   // must_fit is false because the plan is made below.
   RunRequest request =

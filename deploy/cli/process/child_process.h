@@ -64,7 +64,7 @@ class ChildProcess {
 
   // Signals the child's whole group; does nothing if it has ended.
   void send(int signal);
-  // SIGTERM, then SIGKILL after `grace`; returns the exit code.
+  // Sends SIGTERM, and SIGKILL after `grace`. Returns the exit code.
   int terminate(std::chrono::milliseconds grace);
 
   // The refusal that ended the child, if it sent one. REQUIRES: exit_code() is

@@ -83,7 +83,7 @@ std::string first_label(const std::string& host) {
   return is_address ? host : host.substr(0, host.find('.'));
 }
 
-// Each host once, in the order of first appearance.
+// Returns each host once, in the order of first appearance.
 std::vector<std::string> without_repeats(const std::vector<std::string>& all) {
   std::vector<std::string> once;
   for (const std::string& host : all) {

@@ -66,8 +66,8 @@ LedgerReport check_ledger(const LedgerRules& rules,
 std::string ledger_text(const LedgerReport& report);
 std::string ledger_json(const LedgerReport& report);
 
-// Reads a run directory. Throws Error (exit 2) if it is not one, or if its run
-// had no samples (--synthetic-input, val).
+// Reads a run directory. Throws Error (exit 2) if the folder is not a run
+// directory, or if its run had no samples (--synthetic-input, val).
 LedgerReport check_ledger_of(const std::string& run_directory);
 
 }  // namespace headroom::cli

@@ -82,7 +82,7 @@ class FolderIndex {
   FolderIndex(const FolderIndex&) = delete;
   FolderIndex& operator=(const FolderIndex&) = delete;
 
-  // Images [begin, end), and the entry of each in the index.
+  // Images [begin, end), and the index entry of each image.
   struct Chunk {
     size_t begin = 0, end = 0;
     std::vector<KnownImage> known;  // valid until next()

@@ -69,7 +69,7 @@ class YoloLabels : public OwnFileLabels {
 };
 
 // The texts of at most `most` label files, evenly spread over the images.
-// `first` becomes the path of the first.
+// `first` becomes the path of the first label file.
 std::vector<std::string> label_sample(const std::vector<std::string>& images,
                                       size_t most, std::string& first) {
   std::vector<std::string> texts;

@@ -3,11 +3,11 @@
 // stored in the run's configuration (RunConfig::value_range), so that every
 // rank, layout and resume uses the same range.
 //
-// Reads at most kMeasuredImages images, spread evenly over the split, and of
-// each at most kMeasuredPixels pixels of evenly spread rows. So a large data
-// set takes no longer than a small one. Pixels that are NaN, or have the value
-// that their TIFF names in GDAL_NODATA, do not count. The rank of a percentile
-// is rounded to the nearest.
+// Reads at most kMeasuredImages images, spread evenly over the split, and at
+// most kMeasuredPixels pixels of each image, in evenly spread rows. So a large
+// data set takes no longer than a small one. Pixels that are NaN, or have the
+// value that their TIFF names in GDAL_NODATA, do not count. The rank of a
+// percentile is rounded to the nearest.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,7 @@ struct LoaderHooks {
 };
 
 struct LoaderOptions {
-  // Must outlive the source. Not used by synthetic input.
+  // Must outlive the source of batches. Not used by synthetic input.
   const labels::Dataset* dataset = nullptr;
   LoaderMode mode = LoaderMode::kTrainMosaic;
   uint64_t seed = 0;
