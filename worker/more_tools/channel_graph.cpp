@@ -49,8 +49,9 @@ class Walk {
   }
 
  private:
-  // A channel of a map: the indices in outputs_ of the convolution outputs
-  // whose sum it is. Empty for a channel of the images.
+  // A channel of a map is a sum of outputs of convolutions. These are the
+  // indices of the summed outputs in outputs_; empty for a channel of the
+  // images.
   using Channel = std::vector<size_t>;
   using Map = std::vector<Channel>;
   static constexpr int kNone = -1;

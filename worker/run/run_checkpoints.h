@@ -45,8 +45,8 @@ class RunCheckpoints {
   // Steps of rank 0's newest checkpoint, which is written or being written.
   // Other ranks may not have received this number yet. Collective.
   int64_t agreed_steps(collectives::Communicator& world) const;
-  // Time since the newest checkpoint was begun; without one, since training was
-  // begun.
+  // Time since the newest checkpoint was begun, or since training was begun if
+  // there is no checkpoint.
   std::chrono::steady_clock::duration age() const {
     return std::chrono::steady_clock::now() - begun_;
   }

@@ -106,8 +106,8 @@ struct TrainingRun::Implementation {
   CrossGenerationState& carried;
   StartingPoint start;
 
-  // Made by prepare(), in this order. If a peer is lost, the later ones may be
-  // missing.
+  // Made by prepare(), in this order. If a peer is lost, the later objects may
+  // be missing.
   std::optional<DeviceBudget> budget;
   std::unique_ptr<collectives::Mesh> mesh;
   std::unique_ptr<step::Teacher> teacher;      // may be null

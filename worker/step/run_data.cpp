@@ -90,7 +90,8 @@ void check_range(const configs::RunConfig& config,
     throw Error("data", data.file.string() + ": " + why,
                 "write one pair for all, or one for each band");
   }
-  // Validation, resumed runs and runs with their own range ignore data.yaml's.
+  // Validation, resumed runs and runs with a range of their own ignore the
+  // range in data.yaml.
   if (config.command == "val" || !config.resume.empty() || !data.range ||
       !config.value_range.empty()) {
     return;

@@ -30,8 +30,8 @@ struct VideoFormat {
 struct ReadOptions {
   // The limit for one picture. Files with larger pictures are refused.
   int64_t max_pixels = 0;
-  // With stride n, pictures 1, n+1, 2n+1, … are returned. The others are
-  // decoded too, because later pictures refer to them.
+  // With stride n, pictures 1, n+1, 2n+1, … are returned. The other pictures
+  // are decoded too, because later pictures refer to them.
   int64_t stride = 1;
   // FFmpeg is ended if it outputs nothing for this time. A longer time
   // helps only if the disk is very slow.

@@ -118,10 +118,10 @@ const nlohmann::json& film_of(const nlohmann::json& streams) {
   return *std::ranges::max_element(streams, {}, rank);
 }
 
-// Sets how many pictures the file states. An edit list of an MP4 or MOV can
-// hide pictures at both ends. It states a duration, from which their number
-// follows only approximately. Returns the number that a whole file has at
-// least.
+// Sets the number of pictures that the file states. An edit list of an MP4 or
+// MOV can hide pictures at both ends. It states a duration, from which their
+// number follows only approximately. Returns the number that a whole file has
+// at least.
 int64_t read_count(const nlohmann::json& stream, const std::string& container,
                    VideoFormat& format) {
   format.pictures = parse_whole(stream.value("nb_frames", ""), 0).value_or(0);
