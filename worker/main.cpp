@@ -42,8 +42,8 @@ namespace {
 
 using headroom::configs::Option;
 
-// Reads `words` into the options' variables. If they ask for help, prints it
-// and returns false.
+// Reads `words` into the options' variables. If `words` ask for help, prints
+// the help and returns false.
 bool read_words(const std::vector<Option>& options,
                 const std::vector<std::string>& words,
                 const std::string& program, const std::string& does) {
@@ -85,9 +85,9 @@ void allow_many_descriptors() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// After a failure of the card, libraries would call it again while the process
-// exits, and abort. So the process ends without running their exit code.
-// `exit_code` is the result of run_generations().
+// After a failure of the card, libraries would call the card again while the
+// process exits, and abort. So the process ends without running the libraries'
+// exit code. `exit_code` is the result of run_generations().
 int end_with(int exit_code, int wanted) {
   if (exit_code != headroom::kCardExitCode) return wanted;
   std::fflush(nullptr);

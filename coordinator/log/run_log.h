@@ -53,8 +53,8 @@ class RunLog {
   // a full stop; "" if nothing was cut.
   const std::string& torn_end() const { return torn_end_; }
 
-  // Appends the snapshot if it differs from the previous one. Durable after
-  // sync().
+  // Appends the snapshot if it differs from the previous one. The snapshot is
+  // durable after sync().
   void save(wire::LogSnapshot&& snapshot);
   // Appends any other record.
   void add(const wire::LogRecord& record);
@@ -64,7 +64,7 @@ class RunLog {
   bool wants_compaction() const;
   void compact(const LoggedRun& run);
 
-  // After a failed write: empties the log, so that no successor uses it.
+  // Empties the log after a failed write, so that no successor uses it.
   void give_up() noexcept { log_->clear(); }
 
  private:
@@ -74,7 +74,7 @@ class RunLog {
   std::unique_ptr<WriteAheadLog> log_;
   std::optional<LoggedRun> found_;
   std::string torn_end_;
-  std::string newest_snapshot_;  // as a serialised record
+  std::string newest_snapshot_;  // the newest snapshot, as a serialised record
   std::atomic<bool> unsynced_ = false;
   int64_t compacted_bytes_ = 0;
 };

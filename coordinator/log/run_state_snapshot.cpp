@@ -6,7 +6,8 @@
 #include "parallel/plan/network_rates.h"
 #include "proto/convert.h"
 
-// In the struct's namespace, so that argument-dependent lookup finds it.
+// The functions are in the struct's namespace, so that argument-dependent
+// lookup finds them.
 namespace headroom::plan {
 
 HEADROOM_FIELDS(NetworkRates, machines, interface, slowest_bytes_per_second,

@@ -23,7 +23,7 @@ class RunStateSnapshot {
   static void restore(RunState& state, const wire::RunStateSnapshot& image,
                       TimePoint now, std::chrono::milliseconds grace);
 
-  // The current progress, which the log stores in records of its own.
+  // Returns the current progress, which the log stores in separate records.
   static wire::RunProgress progress_of(const RunState& state) {
     return state.progress_;
   }

@@ -116,7 +116,7 @@ void WriteAheadLog::load(std::vector<std::string>* records) {
   const bool is_begun =
       bytes.size() < kHeaderBytes &&
       bytes.substr(0, magic.size()) == magic.substr(0, bytes.size());
-  // A new file, or one whose first write was interrupted.
+  // The file is new, or its first write was interrupted.
   if (is_begun && synced_number() == 0) {
     torn_bytes_ = static_cast<int64_t>(bytes.size());
     replace({});
@@ -305,8 +305,8 @@ void WriteAheadLog::replace(const std::vector<std::string>& records) {
 }
 
 void WriteAheadLog::clear() noexcept {
-  // The records first: with the lock's number alone the log is refused, but
-  // records without the number would be read.
+  // Truncate the records before the number in FILE.lock. If only the number is
+  // left, the log is refused; records without the number would be read.
   if (::ftruncate(descriptor_, 0) != 0) return;
   bytes_ = 0;
   [[maybe_unused]] const int ignored = ::ftruncate(lock_, 0);

@@ -18,8 +18,8 @@
 // with the offset. FILE.lock stores the number of the last synced record: a log
 // that ends before this record was truncated and is refused.
 //
-// One process at a time: an exclusive flock on FILE.lock, which the kernel
-// releases however the process ends.
+// Only one process at a time may use a log: it holds an exclusive flock on
+// FILE.lock, which the kernel releases however the process ends.
 //
 // Threads: append and replace from one thread at a time; sync() may run
 // concurrently with append().
@@ -79,8 +79,8 @@ class WriteAheadLog {
   void load(std::vector<std::string>* records);
   // Frames `payload` as the next record and advances number and chain.
   std::string next_record(const std::string& payload);
-  // The whole file. Throws if a read fails: otherwise the records after it
-  // would be taken for a torn end and cut off.
+  // Returns the whole file. Throws if a read fails, because the records that
+  // could not be read would otherwise look like a torn end and be cut off.
   std::string read_file() const;
   // Reads the records after the header. Returns the offset of their end.
   size_t read_records(std::string_view bytes,

@@ -10,7 +10,7 @@
 //   of the generation's     card can cause errors on cards that exchange data
 //   first loss              with it): workers are lost, no card is charged
 //
-// The first loss is the one whose report arrived first, which need not be the
+// The first loss is the loss whose report arrived first; it need not be the
 // true cause. Pure: steps and times are arguments.
 #pragma once
 
@@ -35,14 +35,14 @@ inline constexpr std::chrono::milliseconds kCardCascade =
 struct CardFailure {
   CardFault fault;
   std::string worker_id;
-  std::string node_id;  // together with local_slot: the worker's slot
+  std::string node_id;  // with local_slot, identifies the worker's slot
   int local_slot = 0;
   std::string hostname;
   int64_t step = 0;  // the run's committed steps when the card failed
   // The decision.
   bool is_charged = false;  // the failure counts against the card
   bool is_left_out = false;
-  std::string reason;  // why it is left out, for messages
+  std::string reason;  // why the card is left out, for messages
 };
 
 // The first loss in the current generation.
@@ -94,8 +94,8 @@ class CardFailures {
   }
 
  private:
-  // Oldest first. note() drops a slot's failures that cannot count any more, so
-  // the list grows only with failures that still count.
+  // The failures, oldest first. note() drops a slot's failures that cannot
+  // count any more, so the list grows only with failures that still count.
   std::vector<CardFailure> failures_;
 };
 

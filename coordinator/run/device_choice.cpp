@@ -85,7 +85,8 @@ Taken taken_on_machine_of(const Node& node, std::span<const Node> others) {
   return taken;
 }
 
-// Returns a node that has cards while this one has none, or the reverse.
+// Returns a node that has cards if `node` has none, or a node without cards if
+// `node` has cards.
 const Node* find_unlike(const Node& node, std::span<const Node> others) {
   const auto is_unlike = [&](const Node& other) {
     return other.node_id != node.node_id && has_looked(other) &&
@@ -184,8 +185,8 @@ std::vector<int64_t> chosen_cards(const configs::RunConfig& config,
   if (num_free < num_slots && !config.share_devices) {
     throw too_few_error(node, num_usable, taken.workers);
   }
-  // If only failed cards are left for a worker, it gets one and ends at once;
-  // the other workers of the node continue.
+  // If only failed cards are left for a worker, the worker gets a failed card
+  // and ends at once; the other workers of the node continue.
   if (free_among_first(num_usable) >= num_slots || config.share_devices) {
     candidates.resize(num_usable);
   }

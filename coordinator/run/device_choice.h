@@ -27,13 +27,13 @@ struct SlotCards {
 };
 
 // Chooses a card for each slot of `node`, in slot order: the card whose
-// position is the slot's number on its machine, or the first card that no
-// worker of another agent on that machine uses. `others` are the registered
-// nodes; `left_out` has the UUIDs of failed cards, which are not chosen.
-// Refuses a node without cards if other nodes have cards, and the reverse; a
-// named card that does not exist or must not be used; and a card that two
-// workers would need. On the CPU, and if the agent has not looked for cards,
-// each slot gets -1.
+// position is the slot's number on its machine, or, if that card has a worker,
+// the first card without a worker. `others` are the registered nodes;
+// `left_out` has the UUIDs of failed cards, which are not chosen. Refuses a
+// node without cards if other nodes have cards, and a node with cards if other
+// nodes have none; a named card that does not exist or must not be used; and a
+// card that two workers would need. On the CPU, and if the agent has not looked
+// for cards, each slot gets -1.
 SlotCards choose_slot_cards(const configs::RunConfig& config, const Node& node,
                             std::span<const Node> others,
                             const std::set<std::string>& left_out = {});

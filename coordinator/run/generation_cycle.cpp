@@ -39,7 +39,8 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
 
 bool GenerationCycle::is_fruitless(const plan::Plan& next,
                                    const ResumePoint& begin) const {
-  // A lost process does not count here: the restart budgets limit those.
+  // A generation that lost a process does not count here: the restart budgets
+  // limit how often processes are lost.
   if (!regrouping_.has_loss || ending_.loss) return false;
   if (regrouping_.is_leaner) return false;
   const bool is_other_plan =

@@ -56,8 +56,8 @@ struct CycleDecision {
   ResumePoint begin = {};
   ExitCode exit_code = ExitCode::kDone;
   bool says_how_to_go_on = false;  // `reason` contains the resume command
-  // Only for kStop: the reason is that generations made no progress, not that
-  // members are missing.
+  // Used only for kStop. True if the run stops because generations made no
+  // progress, false if members are missing.
   bool is_fruitless = false;
 };
 
@@ -87,8 +87,8 @@ class GenerationCycle {
   void note_arrival(const std::string& worker_id) {
     arrived_.insert(worker_id);
   }
-  // Members that have not reached the rendezvous kArrival after the generation
-  // was formed, if another member has reached it.
+  // Returns the members that have not reached the rendezvous within kArrival
+  // after the generation was formed, if another member has reached it.
   std::vector<std::string> absent(TimePoint now) const;
 
   // Asks the generation to end at its next committed step if new workers allow
@@ -107,7 +107,8 @@ class GenerationCycle {
   void note_failure(const std::string& worker_id,
                     const wire::WorkerFailure& failure);
   void note_left(const std::string& worker_id, const Leaving& leaving);
-  // The coordinator was paused for `pause`: shifts all limits by it.
+  // Call when the coordinator was paused for `pause`: all time limits move by
+  // this time.
   void excuse(std::chrono::steady_clock::duration pause) {
     regrouping_.begin += pause;
     if (formed_) *formed_ += pause;
@@ -152,12 +153,13 @@ class GenerationCycle {
   bool leave_requested_ = false;
   // Why consecutive generations without a committed step ended, newest last.
   std::vector<std::string> fruitless_;
-  // No value if a previous coordinator process formed the generation.
+  // When the generation was formed; no value if a previous coordinator process
+  // formed it.
   std::optional<TimePoint> formed_;
   std::set<std::string> arrived_;
   // num_available() when a larger plan was last sought.
   int considered_workers_ = 0;
-  // When more workers became available than the plan uses.
+  // The time at which more workers became available than the plan uses.
   std::optional<TimePoint> newcomers_since_;
 };
 

@@ -1,12 +1,12 @@
 // Membership: the nodes and workers of a run, and when each last sent a
 // message.
 //
-// Pure state: time is an argument, and ranks and the run's phase are not known
-// here. An agent announces its slots when it registers. Until open(), all
-// agents together may announce `expected_workers` slots; later agents may add
-// more. An agent that fell silent before open() makes room for another agent. A
-// worker that has left does not return: its agent registers again, with a
-// successor under another worker_id, which takes over the slot.
+// Pure state: time is an argument, and the class uses neither ranks nor the
+// run's phase. An agent announces its slots when it registers. Until open(),
+// all agents together may announce `expected_workers` slots; later agents may
+// add more. An agent that fell silent before open() makes room for another
+// agent. A worker that has left does not return: its agent registers again,
+// with a successor under another worker_id, which takes over the slot.
 //
 // Invariants:
 //   1. worker_ids are unique over all nodes;
@@ -56,8 +56,8 @@ struct Node {
   std::string unusable_cards = {};
   int launcher_size = 0;     // agents of its launcher; 0 without a launcher
   int first_local_slot = 0;  // workers of earlier agents on its machine
-  // For each slot the index of its card, as numbered in `cards`; -1 if none is
-  // chosen (device_choice.h). As long as worker_ids, or empty.
+  // For each slot, the index of its card, as numbered in `cards`; -1 if no card
+  // is chosen (device_choice.h). The list is as long as worker_ids, or empty.
   std::vector<int64_t> slot_cards = {};
   TimePoint last_seen = {};
   TimePoint last_report = {};  // the agent's last heartbeat
@@ -150,8 +150,8 @@ class Membership {
   // of them once. A silent node becomes active again with its next heartbeat.
   Expired expire(TimePoint now);
 
-  // The coordinator was paused for `pause`: shifts all times by it, so that the
-  // pause makes no process silent.
+  // Call when the coordinator was paused for `pause`: all times of last
+  // messages move by this time, so that the pause makes no process silent.
   void excuse(std::chrono::steady_clock::duration pause);
   // Sets the time of every process's last message to `then`, which may be in
   // the future.

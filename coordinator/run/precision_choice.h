@@ -1,6 +1,6 @@
 // Decides --precision auto: bf16 if every card supports it in hardware, else
-// fp32. Decided once, when the first generation is formed, and recorded: a
-// resumed run keeps its precision on any cards.
+// fp32. The precision is decided once, when the first generation is formed, and
+// is recorded: a resumed run keeps its precision on any cards.
 #pragma once
 
 #include <span>

@@ -11,7 +11,7 @@
 namespace headroom::coordinator {
 namespace {
 
-// A short list, since thousands may be missing.
+// Lists only a few members, because thousands may be missing.
 std::string list_of(const std::vector<const Member*>& members) {
   return first_of(members, 3, [](const Member* member) {
     return member->worker_id + " on " + member->hostname;

@@ -45,7 +45,7 @@ enum class LeavingCause { kMemory, kLostPeer, kAsked };
 // The report of a worker that has left its generation.
 struct Leaving {
   ResumePoint from;
-  // Only for kMemory: the shortage, with the bytes of this worker.
+  // Set only for kMemory: the shortage, with the bytes of this worker.
   planner::MemoryShortage shortage;
   std::string result_json;  // summary.json's content, sent by rank 0
   LeavingCause cause = LeavingCause::kMemory;
@@ -81,8 +81,9 @@ std::vector<RankedMember> still_to_leave(
 planner::MemoryShortage shortage_of(const Regrouping& regrouping,
                                     const std::vector<RankedMember>& members);
 
-// The newest state of any member that has left. If all members are lost, it is
-// `known_steps` without a checkpoint, and the workers look for a checkpoint.
+// Returns the newest state of any member that has left. If all members are
+// lost, returns `known_steps` without a checkpoint, and the workers look for a
+// checkpoint.
 ResumePoint newest_state(const Regrouping& regrouping, int64_t known_steps);
 
 // Sorts the workers in `there` by committed steps, newest first; workers
@@ -134,7 +135,7 @@ RegroupingDecision decide_regrouping(const RegroupingView& view,
 // begin. Generation numbers only rise. A message with another generation number
 // or run digest is refused before its content is read.
 struct Generation {
-  uint64_t number = 0;                // 0 before the first
+  uint64_t number = 0;                // 0 before the first generation
   std::vector<RankedMember> members;  // in rank order
   plan::Plan plan;
   ResumePoint begin;
@@ -151,9 +152,9 @@ struct Generation {
   mutable std::unordered_map<std::string, size_t> places_;
 };
 
-// Returns true if the members of `next` can keep their state in memory: each
-// had the same rank under the same plan in `previous`, and left `previous` with
-// intact state at the step at which `next` begins.
+// Returns true if the members of `next` can keep their state in memory. Each of
+// them must have had the same rank under the same plan in `previous`, and must
+// have left `previous` with intact state at the step at which `next` begins.
 bool can_keep_state(const Generation& previous, const Generation& next,
                     const Regrouping& regrouping);
 
@@ -173,8 +174,9 @@ Generation next_generation(const Generation& previous,
                            const std::string& reason);
 
 // Returns nullopt if a message with this generation and run digest belongs to
-// the current generation of this run; else the reason, with both values.
-// `may_wait`: a sender outside any generation is accepted; it sends 0.
+// the current generation of this run; else the reason, with both values. With
+// `may_wait` a sender that is in no generation is accepted too; it sends 0 as
+// its generation.
 std::optional<std::string> stamp_error(uint64_t generation,
                                        const std::string& run_digest,
                                        uint64_t current_generation,

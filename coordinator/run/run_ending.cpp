@@ -198,7 +198,8 @@ EndReason describe_ending(const RunEnding& ending,
     if (saved == 0) {
       return {text + "; start the run again if its checkpoints/ is empty"};
     }
-    // No remaining worker reported on checkpoints, so there may be one or none.
+    // No remaining worker reported on checkpoints, so it is unknown whether
+    // there is one.
     if (!saved) return {text};
     return {text + ", continue from the checkpoint after " +
                 counted(*saved, "step") + " with: " + resume,

@@ -54,7 +54,8 @@ struct SurvivorState {
   // True if the survivor has only a part of the state, and cannot save the
   // state alone.
   bool holds_a_part = false;
-  // Steps of the newest checkpoint reported to the survivor; 0 if none was.
+  // Steps of the newest checkpoint reported to the survivor; 0 if no checkpoint
+  // was reported.
   std::optional<int64_t> checkpoint_steps = {};
   // The survivor can use its state, loaders and caches in the next generation.
   bool can_go_on = false;
@@ -66,7 +67,7 @@ struct Survivor {
   std::string worker_id;
   int rank = 0;
   bool gone = false;
-  std::optional<int64_t> committed_steps;  // no value until it has reported
+  std::optional<int64_t> committed_steps;  // unset until the survivor reports
   bool can_save = true;  // false if the worker failed, or failed to save
   SurvivorState state;
 };

@@ -138,8 +138,8 @@ class RunState {
   std::optional<std::string> finish(TimePoint now, const std::string& worker_id,
                                     const wire::FinishedRun& finished);
   void drain(TimePoint now, const std::string& reason);
-  // This node's workers leave at the next committed step. The run continues
-  // with the others, or is drained if there are none.
+  // This node's workers leave at the next committed step. The run continues on
+  // the other nodes; if there are none, it is drained.
   void drain_node(TimePoint now, const std::string& node_id,
                   const std::string& reason);
   void stop(TimePoint now, const std::string& reason);
@@ -157,22 +157,22 @@ class RunState {
   bool over() const {
     return phase_ == RunPhase::kFinished || phase_ == RunPhase::kFailed;
   }
-  // True once the run is over and either kFarewell has passed, or no worker is
-  // connected, every node that is not silent has received a reply since the
-  // end, and no client still follows the events.
+  // True once the run is over and kFarewell has passed. Also true earlier, if
+  // no worker is connected, every node that is not silent has received a reply
+  // since the end, and no client still follows the events.
   bool everybody_told(TimePoint now, bool followers_left) const;
   bool stop_requested() const { return stop_requested_; }
   // Members should leave their generation at the next committed step.
   bool leave_requested() const { return cycle_.leave_requested(); }
-  // True if a member of this generation is lost and the others must leave it:
-  // for the next generation, or because the run ends.
+  // True if a member of this generation is lost and the other members must
+  // leave it: for the next generation, or because the run ends.
   bool peer_lost() const {
     return (phase_ == RunPhase::kRegrouping && cycle_.regrouping().has_loss) ||
            (phase_ == RunPhase::kStopping && ending_.loss.has_value()) ||
            phase_ == RunPhase::kFailed;
   }
   // True if some member last reported that it is not waiting for peers. That
-  // member is only late, and the others wait for it.
+  // member is only late, and the other members wait for it.
   bool a_member_works() const {
     return std::ranges::any_of(waits_, [this](const auto& entry) {
       return !entry.second && cycle_.rank_of(entry.first) >= 0;

@@ -69,12 +69,12 @@ struct RunStatus {
   uint64_t generation = 0;
   RunPhase state = RunPhase::kWaiting;
   std::string reason;              // why it is in this state
-  int exit_code = 0;               // once finished or failed
+  int exit_code = 0;               // set once the run has finished or failed
   bool says_how_to_go_on = false;  // `reason` contains the resume command
   std::string run_directory;
   wire::RunProgress progress;  // as rank 0 last reported
   std::vector<MemberStatus> members;
-  std::optional<plan::Plan> plan;  // once there is a generation
+  std::optional<plan::Plan> plan;  // set once a generation exists
   std::vector<LeftOutCard> left_out_cards;
   std::string result_json;  // summary.json's content, once finished
   std::vector<wire::EventRecord> events;  // the newest 20, oldest first

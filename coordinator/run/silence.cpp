@@ -6,7 +6,8 @@
 namespace headroom::coordinator {
 namespace {
 
-// Three heartbeat intervals: after a longer gap the whole node was silent.
+// Three heartbeat intervals. If the gap between two messages is longer, the
+// whole node was silent.
 constexpr std::chrono::milliseconds kGap{750};
 
 std::string words(std::chrono::milliseconds limit) {

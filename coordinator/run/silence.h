@@ -20,17 +20,18 @@ struct SilenceLimits {
   // or after the connection of the node's agent has ended. A smaller value
   // finds a stopped process sooner, but takes a short stall for a loss.
   std::chrono::milliseconds process = std::chrono::seconds(2);
-  // Limit if no message of any process of the node arrives. Network stalls of
-  // up to 2 s, with TCP's next retransmission, end before it. Increase it on an
-  // unreliable network.
+  // Limit if no message of any process of the node arrives. A network stall of
+  // up to 2 s, with TCP's next retransmission, ends before this limit. Increase
+  // it on an unreliable network.
   std::chrono::milliseconds node = std::chrono::seconds(5);
 };
 
 // When messages of a node's agent and workers arrived.
 struct NodeVoice {
   TimePoint last_heard;
-  // After a gap, when every process of the node has had time to send again. The
-  // limit for one process counts from then at the earliest.
+  // The time after a gap at which every process of the node has had time to
+  // send again. The limit for one process counts from this time at the
+  // earliest.
   TimePoint all_heard_from;
   bool has_hung_up = false;  // the agent's connection has ended
 

@@ -75,8 +75,8 @@ class CallAdmission {
   Caller caller_of(const grpc::CallbackServerContext& context) const;
   // Refuses a caller without the token.
   Answer admit(const grpc::CallbackServerContext& context) const;
-  // Refuses a registration whose secret differs from that of the node's first
-  // registration.
+  // Refuses a registration whose secret differs from the secret of the node's
+  // first registration.
   Answer check_registration(const Caller& caller,
                             const std::string& node_id) const;
 

@@ -68,8 +68,8 @@ void add_extension(X509* certificate, X509* issuer, int kind,
           "write an extension");
 }
 
-// A key and its certificate for `name`, valid for `days` and signed by `issuer`
-// or, if that is null, by itself.
+// Makes a key and a certificate for `name` that is valid for `days`. `issuer`
+// signs the certificate; if `issuer` is null, the certificate is self-signed.
 Identity make_identity(
     const std::string& name, long days, const Identity* issuer,
     const std::vector<std::pair<int, std::string>>& extensions) {
@@ -84,7 +84,8 @@ Identity make_identity(
           "draw a number");
   ASN1_INTEGER_set_uint64(X509_get_serialNumber(x509), serial);
   X509_set_version(x509, X509_VERSION_3);
-  // Starts in the past, so that a node whose clock is days behind accepts it.
+  // The validity starts in the past, so that a node whose clock is days behind
+  // accepts the certificate.
   X509_gmtime_adj(X509_getm_notBefore(x509), -kDaysBefore * kDay);
   X509_gmtime_adj(X509_getm_notAfter(x509), days * kDay);
   X509_set_pubkey(x509, made.key.get());

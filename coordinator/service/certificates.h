@@ -7,8 +7,8 @@
 //   token                   the join token
 //   ca.key                  signs further certificates; belongs on no node
 //
-// Keys are P-256, valid for ten years (CA) and two (others); files with secrets
-// have mode 0600.
+// Keys are P-256. The CA certificate is valid for ten years, the other
+// certificates for two. Files with secrets have mode 0600.
 //
 // Errors: Error (exit 2) if the folder already holds certificates, a name is
 // not a host name or address, or a file cannot be written.

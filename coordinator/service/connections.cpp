@@ -12,7 +12,7 @@
 namespace headroom::coordinator {
 namespace {
 
-// Time between the arrival of a call's bytes and the call's handler.
+// Time from the arrival of a call's bytes until the call's handler runs.
 constexpr std::chrono::milliseconds kOnTheWay{50};
 // Most bytes that a member with TLS sends before its first accepted call.
 constexpr int64_t kBytesOfMember = 16 << 10;

@@ -7,10 +7,11 @@
 //              linear in the number of connections.
 //   admitted   has made an accepted call; not limited here.
 //
-// Keeps a copy of each connection's descriptor, to close the connection and to
-// read from the kernel facts that gRPC does not report: how many bytes arrived
-// and when (a member is alive although the coordinator is too busy to read),
-// and whether the connection has ended (an agent was killed).
+// Keeps a copy of each connection's descriptor. It is needed to close the
+// connection, and to read from the kernel facts that gRPC does not report: how
+// many bytes arrived and when (a member may be alive although the coordinator
+// is too busy to read), and whether the connection has ended (an agent was
+// killed).
 //
 // Threads: any. Errors: none.
 #pragma once
@@ -27,7 +28,7 @@
 
 namespace headroom::coordinator {
 
-// gRPC ends a connection whose handshake takes longer.
+// gRPC ends a connection whose handshake takes longer than this.
 inline constexpr std::chrono::milliseconds kHandshakeTime{5000};
 
 // Smaller limits save memory under a flood of connections; larger limits let
@@ -55,8 +56,8 @@ class Connections {
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
 
-  // Adds a connection before gRPC receives it. `peer` is gRPC's name for it.
-  // Returns "" if it may be served, otherwise the reason.
+  // Adds a connection before gRPC receives it. `peer` is gRPC's name for the
+  // connection. Returns "" if the connection may be served, otherwise why not.
   std::string add(TimePoint now, int descriptor, const std::string& peer);
 
   // Records that a call of this peer was accepted.
@@ -70,15 +71,16 @@ class Connections {
   // ended. Returns how many were closed since the last sweep, by reason.
   std::map<std::string, int64_t> sweep(TimePoint now);
 
-  // When bytes arrived on this member's heartbeat connection that gRPC has not
-  // handled yet; nullopt if all bytes were handled.
+  // When the bytes arrived on this member's heartbeat connection that gRPC has
+  // not handled yet; nullopt if gRPC has handled all bytes.
   std::optional<TimePoint> unread_since(TimePoint now,
                                         const std::string& member) const;
 
   // Whether this member's heartbeat connection is open.
   bool is_connected(const std::string& member) const;
 
-  // Closes a stranger, to free descriptors. Returns false if there is none.
+  // Closes a connection that has made no accepted call yet, to free
+  // descriptors. Returns false if there is no such connection.
   bool make_room();
 
   size_t num_admitted() const;

@@ -126,8 +126,9 @@ class GrpcControlClient final : public ControlClient {
       const std::function<bool(const wire::EventRecord&)>& on_event) override {
     wire::StreamEventsRequest request;
     request.set_after_sequence(after_sequence);
-    // The only call without a deadline, because it lasts as long as the run.
-    // Keep-alive ends it if the coordinator's machine is gone.
+    // This is the only call without a deadline, because the stream lasts as
+    // long as the run. Keep-alive ends the call if the coordinator's machine is
+    // gone.
     grpc::ClientContext context;
     const auto reader = stub_->StreamEvents(&context, request);
     int64_t last = after_sequence;

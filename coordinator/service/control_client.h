@@ -1,15 +1,15 @@
-// ControlClient: the coordinator's calls for agents and users, without tensors
-// and without gRPC types.
+// ControlClient: lets agents and users call the coordinator. Its interface has
+// no tensors and no gRPC types.
 //
 //   agent    register_node, then node_orders() every few hundred ms and
 //            report_exit for every worker that ends
 //   user     status, stream_events, drain, stop
 //
 // Threads: any thread may call any method. register_node starts a thread that
-// sends the node's heartbeats (every 250 ms), together with those of workers
-// with an open channel, until the client is destroyed.
-// Errors: every call has a deadline (5 s, or as stated): CommunicationError if
-// the coordinator cannot be reached before the deadline, Error (exit 2) if the
+// sends the node's heartbeats (every 250 ms), together with the heartbeats of
+// workers with an open channel, until the client is destroyed. Errors: every
+// call has a deadline (5 s, or as stated): CommunicationError if the
+// coordinator cannot be reached before the deadline, Error (exit 2) if the
 // coordinator refuses, for example because it is of another version.
 #pragma once
 
@@ -47,7 +47,8 @@ struct NodeOrders {
 
 class ControlClient {
  public:
-  // `address` is HOST:PORT or a Unix socket's. The first call connects.
+  // `address` is HOST:PORT or the address of a Unix socket. The first call
+  // connects.
   static std::unique_ptr<ControlClient> connect(const std::string& address);
   virtual ~ControlClient() = default;
 
@@ -91,9 +92,8 @@ class ControlClient {
 
   // Ends the run at the next committed step.
   virtual void drain(const std::string& reason) = 0;
-  // This node's workers leave at the next committed step; the run continues
-  // with the others.
-  // REQUIRES: register_node returned.
+  // This node's workers leave at the next committed step; the run continues on
+  // the other nodes. REQUIRES: register_node returned.
   virtual void drain_node(const std::string& reason) = 0;
   // Ends the run and the coordinator now.
   virtual void stop(const std::string& reason) = 0;

@@ -12,11 +12,12 @@
 
 namespace headroom::coordinator {
 
-// A Lookup that waits for its keys. The code that removes the lookup from the
-// list (the publisher of the last key, the tick thread after its time, the
-// client's cancellation, or the run's end) finishes it after the mutex is
-// released; so it is finished only once. A lookup deletes itself when gRPC no
-// longer needs it; gRPC keeps request and response until then.
+// A Lookup that waits for its keys. It is removed from the list by the
+// publisher of the last key, by the tick thread after its time, by the client's
+// cancellation, or by the run's end. The code that removes a lookup also
+// finishes it, after the mutex is released; so it is finished only once. A
+// lookup deletes itself when gRPC no longer needs it; gRPC keeps request and
+// response until then.
 class Delivery::PendingLookup final : public grpc::ServerUnaryReactor {
  public:
   using Waiting = std::multimap<std::string, PendingLookup*>;
@@ -143,7 +144,8 @@ std::optional<std::string> Delivery::publish(const std::string& member,
 
 void Delivery::answer_lookups(AfterUnlock& after) {
   for (const std::string& key : std::exchange(published_, {})) {
-    // If other keys of a lookup are missing, it waits for the next of them.
+    // If other keys of a lookup are missing, the lookup waits for the next
+    // missing key.
     const auto [begin, end] = lookups_.equal_range(key);
     std::vector<PendingLookup*> waiting;
     for (auto entry = begin; entry != end; ++entry) {

@@ -1,5 +1,5 @@
-// Delivery: sends orders to workers, events to followers, and rendezvous keys
-// of ranks to each other.
+// Delivery: sends orders to workers, events to followers, and to each rank the
+// rendezvous keys that other ranks published.
 //
 // Waiting clients need no thread: streams and lookups are gRPC reactors
 // (message_stream.h), kept in lists.
@@ -52,8 +52,9 @@ class Delivery {
   void remove_worker(const std::string& worker_id) {
     watchers_.erase(worker_id);
   }
-  // Sends the newest order again to a worker that last received the order with
-  // number `last_order`, unless both are the same.
+  // Sends the worker its newest order again, unless the worker has already
+  // received it. `last_order` is the number of the last order that the worker
+  // received.
   void send_again(const std::string& worker_id, int64_t last_order);
   // Opens the stream of the worker's queue. `closed` is called, with the mutex
   // held, when the client is gone. REQUIRES: add_worker().

@@ -36,8 +36,8 @@ class FrontDoor {
     bool is_held = false;
   };
 
-  // Listens at `address` and sets its port to the one in use. The other
-  // arguments must outlive this object.
+  // Listens at `address`, and sets the port in `address` to the port in use.
+  // The other arguments must outlive this object.
   FrontDoor(ListenAddress& address, Connections& connections,
             const Clock& clock, Port port);
   ~FrontDoor() { stop(); }

@@ -6,11 +6,10 @@
 // mutex is held; it is put into an AfterUnlock that is declared before the
 // lock.
 //
-// Ownership: a stream deletes itself when gRPC is done with it.
-// Threads: the mutex is held in all methods except reactions.
-// Invariants:
-//   1. at most one write is in flight, and Finish only when none is;
-//   2. a delayed operation counts as in flight, so the stream outlives it.
+// Ownership: a stream deletes itself when gRPC is done with it. Threads: the
+// mutex is held in all methods except reactions. Invariants: 1. at most one
+// write is in flight, and Finish is called only while no write is in flight; 2.
+// a delayed operation counts as in flight, so the stream outlives it.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

@@ -74,9 +74,10 @@ struct ServerOptions {
 class Server {
  public:
   // Throws Error (exit 2, one line) if the address is beyond loopback without
-  // the required security or the server cannot listen there, or if no plan
-  // exists for this configuration with expected_workers ranks (exit 2 or 3).
-  // `clock` must outlive the server; null means the system's clock.
+  // the required security, or if the server cannot listen there. Throws Error
+  // (exit 2 or 3) if no plan exists for this configuration with
+  // expected_workers ranks. `clock` must outlive the server; null means the
+  // system's clock.
   static std::unique_ptr<Server> start(const ServerOptions& options,
                                        const Clock* clock = nullptr);
   virtual ~Server() = default;
@@ -92,10 +93,10 @@ class Server {
   // Ends the run at the next committed step, or at once if it has not begun.
   virtual void drain(const std::string& reason) = 0;
 
-  // Waits until the run is over and the members have been informed: workers
-  // have left, live agents got an answer with the outcome, and followers have
-  // closed their stream; at most 5 s after the end. Returns false if `timeout`
-  // passed first.
+  // Waits until the run is over and its end was reported: workers have left,
+  // live agents got an answer with the outcome, and followers have closed their
+  // stream. After the run's end it waits at most 5 s for these. Returns false
+  // if `timeout` passed first.
   virtual bool wait_until_over(std::chrono::milliseconds timeout) = 0;
   void wait_until_over() {
     while (!wait_until_over(std::chrono::hours(1))) {

@@ -96,8 +96,8 @@ int init_certificates(const CommandLine& line) {
   return 0;
 }
 
-// Every agent and worker needs a connection; an unknown client also holds one
-// for a while.
+// Every agent and worker needs a connection; an unknown client also keeps a
+// connection for a while.
 void allow_many_connections() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

@@ -96,7 +96,8 @@ class Follower {
   void add_progress(const std::string& line) {
     if (input_ && has_read_all()) writing_ = line + "\n";
   }
-  // `line` tells how many lines were dropped: it drops no further one.
+  // `line` contains the number of dropped lines, so adding it must not drop
+  // another line.
   void end(const std::string& line) {
     is_ending_ = true;
     if (input_) waiting_.add_beyond_limits(line + "\n");

@@ -66,7 +66,8 @@ bool is_launched(const std::vector<std::string>& words) {
           std::ranges::find(words, "--supervised") == words.end());
 }
 
-// Passes the exit code to the other processes that share this one's agent.
+// Passes the exit code to the other processes that share the agent of this
+// process.
 struct LauncherEnd {
   std::optional<headroom::cli::LauncherJob> job;
   std::optional<headroom::cli::LocalVerdict> verdict;

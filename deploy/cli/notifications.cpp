@@ -58,8 +58,8 @@ EventProgram program_of_user(const std::string& name,
   return {.name = shown, .command = {path}, .environment = environment};
 }
 
-// A `notify` command of this executable, in a process of its own, which may
-// crash without ending the run.
+// Describes the `notify` command of this executable as a separate process,
+// which may crash without ending the run.
 EventProgram own_program(const std::string& service, const std::string& name) {
   return {.name = name,
           .command = {fs::read_symlink("/proc/self/exe").string(), "notify",
@@ -153,7 +153,8 @@ class RequestedNotifications final : public Notifications {
   }
 
   Terminal& terminal_;
-  // Read before the run draws a token for its own processes.
+  // The user's environment, read before the run creates a token for its own
+  // processes.
   const Environment users_ = users_environment();
   std::unique_ptr<FileDescriptor> script_;  // holds mlflow.py
   std::vector<EventProgram> programs_;

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The runs of all folders, each once, with unique ids.
+// Returns the runs of all folders, each run once, with unique ids.
 std::vector<records::RunPlace> runs_of_all(
     const std::vector<std::string>& folders) {
   std::vector<records::RunPlace> runs;

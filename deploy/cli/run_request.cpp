@@ -53,7 +53,8 @@ std::string shown(const std::string& value) {
   return value.empty() ? "''" : value;
 }
 
-// A resumed run may be started in another folder.
+// Makes the paths absolute, because the run may be resumed from another working
+// folder.
 void make_paths_absolute(configs::RunConfig& config) {
   for (std::string* path : {&config.data, &config.cfg, &config.weights,
                             &config.teacher, &config.hyp_file}) {
@@ -64,7 +65,7 @@ void make_paths_absolute(configs::RunConfig& config) {
   }
 }
 
-// A run's folder may outlive the place of its data.
+// Throws if the run's data set is no longer where it was when the run began.
 void require_data_of_resumed_run(const configs::RunConfig& config,
                                  const std::string& run_directory) {
   std::error_code ignored;
@@ -275,7 +276,7 @@ void check_recorded_model(const configs::RunConfig& config,
       layers::recorded_model(run_directory);
   if (!recorded) return;
   layers::ModelTable now = planner::table_of_run(config);
-  // Compares with the recorded anchors, as they were chosen by the run or came
+  // Compares with the recorded anchors, because the run chose them or took them
   // from the weights file.
   if (config.cfg.empty() || !config.anchors.empty()) {
     now.anchors = recorded->anchors;
@@ -361,8 +362,8 @@ configs::RunConfig resumed_config(const std::string& run_directory,
   // In older run files an empty device meant the CPU; today it means automatic.
   if (base.device.empty()) base.device = kCpuDevice;
   base.inject.clear();  // a resumed run does not repeat the fault
-  // The run's folder may come from another user, so a file outside it is named
-  // by a flag only.
+  // The run's folder may come from another user, so only a flag may name a file
+  // outside the folder.
   base.memory_trace.clear();
   const std::set<std::string> given = keys_given(uses);
   if (chooses_plan(uses)) {

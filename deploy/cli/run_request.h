@@ -46,7 +46,7 @@ int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
                       bool processes_given, int num_agents, int cards_here,
                       const std::optional<LauncherPlace>& place);
 
-// Answers all questions about the run that `line` asks for. `line` is a train,
+// Determines everything about the run that `line` requests. `line` is a train,
 // val or plan command; a plan needs no data set.
 //
 // `place` is this process's position under a launcher, whose processes each

@@ -36,7 +36,8 @@ constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr auto kStatusInterval = std::chrono::milliseconds(250);
 constexpr auto kStartTimeout = std::chrono::seconds(30);
 // How long to wait for the message about the run's end after a child has ended:
-// the child may have ended because of the run's end, and be noticed first.
+// the child may have ended because of the run's end, and its end may be noticed
+// before the message arrives.
 constexpr auto kPatience = std::chrono::seconds(3);
 // Longer than an agent waits for its workers to save and end (agent.h).
 constexpr auto kGrace = std::chrono::seconds(75);
@@ -119,7 +120,7 @@ class Supervisor {
   }
 
   // This process or the coordinator may have been stopped (Ctrl-Z) while
-  // training ended, and then gets no message about the end. In that case the
+  // training ended. This process then gets no message about the end, but the
   // run's own file has the result.
   void take_written_outcome(RunExit& end) {
     if (end.exit_code != static_cast<int>(ExitCode::kResource)) return;
@@ -298,8 +299,8 @@ class Supervisor {
       return false;
     }
     if (!restarts.due) {
-      // A coordinator may have died before it could report the steps that its
-      // workers went on with.
+      // A coordinator may have died before it reported the newest steps, which
+      // its workers have committed.
       const auto last = records::last_step(options_.request.run_directory);
       const coordinator::RestartDecision decision = restarts.budget.note_end(
           restarts.has_failed ? static_cast<int>(ExitCode::kResource)

@@ -41,7 +41,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kRegistrationTimeout = std::chrono::seconds(30);
 constexpr auto kRendezvousTimeout = std::chrono::seconds(60);
 // The time limit if rank 0 reads the whole data set first, or if its machine
-// may start minutes later than this one.
+// may start minutes later than this machine.
 constexpr auto kLongTimeout = std::chrono::seconds(600);
 // How long the name of rank 0's machine may fail to resolve: a pod's name has
 // an address only when the pod runs.
@@ -81,8 +81,8 @@ void use_token(const std::string& token) {
 std::string wait_for_address(const RendezvousFolder& folder,
                              const LauncherPlace& place,
                              std::chrono::seconds patience) {
-  // Polls, as no notification of a new file comes from another machine's file
-  // system.
+  // Polls, because the system sends no notification when another machine
+  // creates a file in a shared folder.
   constexpr auto kPause = std::chrono::milliseconds(50);
   const Clock::time_point end = Clock::now() + patience;
   do {
@@ -105,8 +105,8 @@ std::string own_address(const CommandLine& line) {
       .address;
 }
 
-// Refuses a --coordinator address that other processes cannot reach; if the run
-// `spans` machines, also one that only this machine can reach.
+// Refuses a --coordinator address that other processes cannot reach. If the run
+// `spans` machines, also refuses an address that only this machine can reach.
 void require_reachable(const CommandLine& line, bool spans = false) {
   const std::string address = line.value_of("--coordinator");
   const std::string host = host_of(address, "--coordinator");

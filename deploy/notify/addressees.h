@@ -19,7 +19,7 @@ struct WebAddress {
 
   // Scheme, host and port, without the path, which may be a secret.
   std::string shown() const;
-  // The host as an address shows it: in brackets if it is of IPv6.
+  // The host as an address shows it: in brackets if it is an IPv6 address.
   std::string url_host() const;
   bool is_loopback() const;
 };

@@ -4,8 +4,8 @@
 //    120, "metrics": [{"name": "box_loss", "value": "0.0412"}, ...],
 //    "lastUpdatedTime": "2026-11-26T12:00:00Z"}}
 //
-// A failed request is not repeated, because the next one contains newer values.
-// At the run's end one request is tried, for 3 s.
+// A failed request is not repeated, because the next request contains newer
+// values. At the run's end one request is tried, for 3 s.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -76,7 +76,7 @@ class TrainJob final : public Delivery {
     if (kind == "progress" && whole(line, "num_steps") > 0) {
       progress_ = line;
       is_new_ = true;
-      // Validations are part of the pace.
+      // The pace includes the time of validations.
       pace_.note(whole(line, "step"),
                  std::chrono::duration<double>(
                      std::chrono::steady_clock::now().time_since_epoch())
@@ -106,7 +106,8 @@ class TrainJob final : public Delivery {
     const bool is_done = exit_code_ == 0;
     const int64_t step = is_done ? num_steps : whole(progress_, "step");
     Json status;
-    // Rounded down: 100 is reported only when the last step is committed.
+    // The percentage is rounded down: 100 is reported only when the last step
+    // is committed.
     status["progressPercentage"] = static_cast<int>(
         100.0 * static_cast<double>(std::clamp<int64_t>(step, 0, num_steps)) /
         static_cast<double>(num_steps));

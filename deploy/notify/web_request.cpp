@@ -173,7 +173,7 @@ std::string header(const std::string& head, const std::string& name) {
 }
 
 // The status in the first line of `head`: "HTTP/1.1 200 OK", or without the
-// words. nullopt if it is no such line.
+// words. nullopt if the line has another form.
 std::optional<int64_t> status_of(const std::string& head) {
   if (!head.starts_with("HTTP/1.") || head.find_first_of(" \r") != 8 ||
       head.find_first_of(" \r", 9) != 12) {

@@ -41,8 +41,8 @@ bool is_for_good(int status) {
          std::ranges::find(kPassing, status) == kPassing.end();
 }
 
-// Whether a message is sent for the event. A retry that is repeated changes
-// nothing that a reader would act on.
+// Whether a message is sent for the event. A retry that is repeated in the same
+// way sends no message, because a reader would not act on it.
 bool is_news(const Json& event) {
   const std::string kind = text_member(event, "event");
   if (kind == to_string(EventKind::kLossOfProcess)) return true;
@@ -123,7 +123,7 @@ class Webhook final : public Delivery {
 
   const WebAddress address_;
   std::string run_;
-  // Bodies of requests.
+  // The bodies of the requests that wait to be sent.
   records::BoundedLines queue_{kMostMessages, kMostBytes};
   int64_t refused_ = 0;
   int64_t newest_step_ = 0;

@@ -229,7 +229,7 @@ class Chart {
     return this.data.series.filter((series) => !this.hiddenNames.has(series.group || series.name));
   }
 
-  // The range of x: that of all series, extended by the caller's range.
+  // Returns the range of x that covers all series and the caller's range.
   extent() {
     let [low, high] = this.data.range || [Infinity, -Infinity];
     for (const {xs} of this.data.series) {

@@ -2,8 +2,8 @@
 // The state of the page and the times at which it is drawn. The program sends
 // news: the runs, a stamp of each run's files, and the live run's status. The
 // page fetches a run's document again when its stamp changes, and its steps
-// when steps.jsonl grows. A report contains all of it. Sections (sections.js)
-// are drawn at most once a second.
+// when steps.jsonl grows. A report contains all these data. Sections
+// (sections.js) are drawn at most once a second.
 
 const POINTS = 1500;
 const by = (id) => document.getElementById(id);
@@ -100,8 +100,8 @@ document.addEventListener("visibilitychange", () => redraw("summary"));
 
 // ---- fetching missing data ----
 
-// Wraps an action so that calls never overlap: a call during an action runs
-// after it, once. After a slow answer it waits longer before the next.
+// Wraps an action so that its runs never overlap. Calls during a run cause one
+// more run after it. After a slow run it waits longer before the next run.
 function patient(act) {
   let isBusy = false;
   let isWanted = false;
@@ -141,8 +141,8 @@ const fetchSteps = patient(async () => {
   const [id, have] = [state.id, state.steps];
   const last = have && have.rows.length ? have.rows[have.rows.length - 1][have.columns.indexOf("step")] : -1;
   // Only later steps are fetched and added. All steps are fetched again after
-  // events, which may have repeated a step, and before the added steps
-  // outnumber the thinned rest of a long run.
+  // events, which may have repeated a step, and when the added steps become too
+  // many beside the thinned older steps of a long run.
   const isAddition = have && !have.isOld && last >= 0 && have.added < POINTS / (have.isThinned ? 10 : 1);
   const got = await source.steps(id, isAddition ? last + 1 : 0);
   if (id !== state.id) return;
@@ -153,8 +153,8 @@ const fetchSteps = patient(async () => {
   fetchChanged();
 });
 
-// The runs of the table whose files have changed; of a run that goes on also
-// twice a minute.
+// Fetches the runs of the table whose files have changed. A run that still
+// trains is also fetched twice a minute.
 const fetchBriefs = patient(async () => {
   const {runs} = state.news;
   if (runs.length < 2) return;
@@ -176,7 +176,7 @@ async function fetchBrief({id, steps}) {
     state.briefs.set(id, {stamp: document.stamp, held: document.held, steps, at: Date.now(), parsed,
       record: recordOf(parsed, document.live)});
   } catch {
-    // Fetched again with the next news.
+    // The value is fetched again with the next news.
   }
 }
 
@@ -282,7 +282,7 @@ function listen() {
     setLost("the connection is gone");
     if (stream.readyState !== EventSource.CLOSED) return;  // the browser tries again
     setTimeout(listen, 5000);
-    fetchRun();  // its error has the reason
+    fetchRun();  // the error of this request has the reason
   };
 }
 

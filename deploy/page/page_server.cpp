@@ -73,8 +73,8 @@ bool is_this_machine(const std::string& host) {
 
 // Whether the Host header names this server. A page of another site can reach
 // this server only by that site's name. IP addresses and this machine's names
-// belong to no other site. Ports may differ, because a tunnel uses its own.
-// With HTTPS the browser checks the name by the certificate.
+// belong to no other site. Ports may differ, because a tunnel uses its own
+// port. With HTTPS the browser checks the name by the certificate.
 bool is_host_of(const std::string& given, const ListenAddress& address,
                 bool is_encrypted) {
   const std::string host = lower_case(host_without_port(given));
@@ -326,7 +326,7 @@ class PageServer::Server {
               events_->subscribe(connection)};
     }
     if (path == "/files") return picture(id, word("name"));
-    // Reads a number of the request; the answer to a wrong one states the
+    // Reads a number of the request; the answer to a wrong number states the
     // range.
     std::string wrong;
     const auto number = [&](const char* name, int64_t usual, int64_t low,

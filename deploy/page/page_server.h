@@ -13,9 +13,9 @@
 // header must be the address that the server listens on, so that another site's
 // name cannot lead here, and requests from another site's page are refused.
 //
-// At most 256 connections; one without traffic for 30 seconds is closed. The
-// server runs on its own threads and readers share texts, so a slow reader
-// costs neither memory nor training time.
+// The server accepts at most 256 connections, and closes a connection without
+// traffic for 30 seconds. The server runs on its own threads and readers share
+// texts, so a slow reader costs neither memory nor training time.
 //
 // Errors: Error (exit 2) if the address cannot be used, or if it is beyond
 // loopback without certificates and a token (proto/channel_security.h).
@@ -32,7 +32,7 @@
 namespace headroom::page {
 
 struct PageOptions {
-  std::string listen = "127.0.0.1:0";  // HOST:PORT; port 0: any free one
+  std::string listen = "127.0.0.1:0";  // HOST:PORT; port 0 takes any free port
   // The flag that gives another address, for error messages.
   std::string flag = "--page";
   // The server's certificates; with certificates it serves HTTPS.

@@ -90,7 +90,8 @@ std::vector<std::string> PlanRecord::lines() const {
 
 const std::vector<layers::LayerCost>& PlanRecord::layers() {
   if (layers_) return *layers_;
-  // A run's file may have any number: work and memory follow from them.
+  // A run's file may contain any numbers, and they determine the work and the
+  // memory: check them first.
   configs::check_run_config(config_);
   const auto recorded = run_directory_.empty()
                             ? std::nullopt

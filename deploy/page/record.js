@@ -21,7 +21,7 @@ function objectOf(text) {
   }
 }
 
-// The lines of a text, without an incomplete one at its end.
+// The lines of a text, without an incomplete last line.
 const linesOf = (text) => (text || "").split("\n").slice(0, -1);
 
 // The events of events.jsonl, newest first, with their times in Unix seconds.
@@ -52,7 +52,8 @@ function bestOf({columns, rows}) {
   return best && {epoch: best[0], map50: best[map50], map: best[map]};
 }
 
-// A document with its texts parsed. This is the slow part, once a document.
+// Parses the texts of a document. This is slow, so each document is parsed only
+// once.
 function parsedOf(document) {
   const events = eventsOf(document.events);
   const summary = objectOf(document.summary);

@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first bytes of the page, and of a report, which is recognised by them.
+// The first bytes of the page, and of a report. A report is recognised by these
+// bytes.
 constexpr std::string_view kDoctype = "<!doctype html>";
 constexpr std::string_view kWritten =
     "<!doctype html>\n<!-- a report of headroom -->";

@@ -33,7 +33,8 @@ std::string text_of(const Json& json) {
 Json number_or_null(double value) {
   return std::isfinite(value) ? Json(value) : Json();
 }
-// Above 2^53 a double does not represent every whole number.
+// Returns null above 2^53, where a double does not represent every whole
+// number.
 Json whole_or_null(double value) {
   return std::abs(value) <= 0x1p53 ? Json(static_cast<int64_t>(value)) : Json();
 }

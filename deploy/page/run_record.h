@@ -74,7 +74,8 @@ class RunRecord {
 
   // The document, with about `most_events` events.
   std::string document(size_t most_events) const;
-  // PlanRecord::words() with "settings", [flag, value] pairs, and "details".
+  // The members of PlanRecord::words(), and two more: "settings" has [flag,
+  // value] pairs, "details" has further texts.
   std::string plan();
   // About `points` steps from step `from` on, including every extreme.
   std::string steps(size_t points, int64_t from);

@@ -12,8 +12,8 @@ namespace {
 constexpr auto kBetweenLooks = std::chrono::seconds(5);
 constexpr size_t kMostAnswers = 16;
 // The most runs whose files are kept in memory, and the most bytes of their
-// answers, without the newest one. More of them save reading files again when
-// readers look at many runs in turn.
+// answers, not counting the newest answer. Larger values avoid reading files
+// again when readers look at many runs in turn.
 constexpr size_t kMostReadRuns = 32;
 constexpr size_t kMostAnswerBytes = 64 << 20;
 

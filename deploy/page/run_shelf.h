@@ -70,8 +70,9 @@ class RunShelf {
 
   void look_for_runs();
   Entry* find(const std::string& id);
-  // Forgets what was read of the runs that were read the longest ago, while the
-  // runs take too much memory. Of `kept` it forgets only answers, and last.
+  // While the runs take too much memory, drops what was read of the run that
+  // was read the longest ago. `kept` loses only its answers, and only when no
+  // other run is left to drop.
   void make_room(Entry& kept);
   std::optional<LiveStatus> live_of(const Entry& entry) const;
   bool is_held(const Entry& entry, bool has_live) const;

@@ -432,7 +432,8 @@ by("older").addEventListener("click", () => {
 const PICTURE_KINDS = {validation: "Validation", training: "Training batches", curve: "Curves and figures"};
 const pictureKind = (name) => (name.startsWith("val_batch") ? "validation" : name.startsWith("train_batch") ? "training" : "curve");
 let viewed = 0;
-// By name, so that the labels of a batch and its predictions are neighbours.
+// Sorted by name, so that the labels of a batch and its predictions are
+// neighbours.
 const pictureList = () => Object.keys(PICTURE_KINDS).flatMap((kind) =>
   state.run.pictures.filter(({name}) => pictureKind(name) === kind)
     .sort((a, b) => a.name.localeCompare(b.name, "en", {numeric: true})));

@@ -1,5 +1,6 @@
 // BoundedLines: lines that wait for a slow reader. If there are too many, the
-// oldest ones are dropped and counted, because the newest tell more.
+// oldest ones are dropped and counted, because the newest lines are the most
+// useful.
 //
 // Threads: one at a time.
 #pragma once
@@ -17,7 +18,8 @@ class BoundedLines {
   BoundedLines(size_t most_lines, size_t most_bytes)
       : most_lines_(most_lines), most_bytes_(most_bytes) {}
 
-  // Adds a line. Drops the oldest lines until the limits hold, never this one.
+  // Adds a line. Drops the oldest lines until the limits hold, but never the
+  // new line.
   void add(std::string line) {
     add_beyond_limits(std::move(line));
     while (lines_.size() > 1 &&

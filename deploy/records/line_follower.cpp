@@ -9,7 +9,7 @@ namespace headroom::records {
 namespace {
 
 constexpr size_t kBlock = 1 << 20;
-// Longer than a line: neighbouring lines often have the same ending.
+// Longer than a line, because neighbouring lines often end with the same bytes.
 constexpr size_t kTail = 64 << 10;
 
 // Whether the file contains `bytes` at `begin`.

@@ -39,7 +39,7 @@ double number_member(const Json& object, const char* key) {
              : std::numeric_limits<double>::quiet_NaN();
 }
 
-// The list under `key`; an empty list if it is missing or no list.
+// The list under `key`; an empty list if the member is missing or not a list.
 const Json& list_member(const Json& object, const char* key) {
   static const Json kNone = Json::array();
   const auto member = object.find(key);

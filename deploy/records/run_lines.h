@@ -20,7 +20,7 @@ namespace headroom::records {
 // than 64 levels of nesting, because a value is written recursively.
 nlohmann::ordered_json shallow_json(std::string_view text);
 
-// The text under `key`; "" if it is missing or no text.
+// The text under `key`; "" if the member is missing or not a text.
 std::string text_member(const nlohmann::ordered_json& object, const char* key);
 
 // The text of a regular file of at most kLargestWhole bytes; "" if there is
@@ -64,15 +64,15 @@ struct StepLine {
   std::vector<int64_t> samples = {};
 };
 // The list of samples is most of a line: without it a line is read several
-// times faster. Returns nullopt if the line is no step.
+// times faster. Returns nullopt if the line is not a step.
 enum class Samples { kLeftOut, kRead };
 std::optional<StepLine> step_line(std::string_view line, Samples samples);
 // The last step of steps.jsonl, without its samples.
 std::optional<StepLine> last_step(const std::filesystem::path& run_directory);
 
-// The median of images a second over the steps in the last 4 MiB of
-// steps.jsonl; NaN without a step. One step's speed says little: a step that
-// waits for a checkpoint or an image is slow.
+// The median of the images per second over the steps in the last 4 MiB of
+// steps.jsonl; NaN without a step. It is a median because a step that waits for
+// a checkpoint or an image is slow.
 double median_speed(const std::filesystem::path& run_directory);
 
 struct EventLine {

@@ -187,8 +187,8 @@ bool is_ascii(const std::u32string& letters) {
   return std::ranges::all_of(letters, [](char32_t c) { return c < 0x80; });
 }
 
-// The text, in which letters that no font of this machine has are replaced by
-// their numbers.
+// Returns the text with each letter that no font of this machine has replaced
+// by the letter's number.
 std::u32string shown_letters(Fonts& fonts, const std::string& text) {
   return with_numbers(text,
                       [&](char32_t c) { return fonts.face_of(c) != nullptr; });

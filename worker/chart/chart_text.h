@@ -34,8 +34,8 @@ std::string shortened_to(const std::string& text, int pixels, double scale,
 // The Debian package that has fonts for the letter's script.
 const char* font_package_of(char32_t letter);
 
-// The text, in which letters for which `has_letter` is false are replaced by
-// their numbers.
+// Returns the text with each letter for which `has_letter` is false replaced by
+// the letter's number.
 std::u32string with_numbers(const std::string& text,
                             const std::function<bool(char32_t)>& has_letter);
 

@@ -79,7 +79,7 @@ cv::Mat draw_matrix_chart(const MatrixChart& chart) {
   const int count = static_cast<int>(chart.values.size());
   HEADROOM_CHECK(count > 0 && chart.names.size() == chart.values.size(),
                  "a matrix without names");
-  // At least a pixel per value.
+  // Each value gets at least one pixel.
   const int cell = std::max(1, kSide / count);
   const cv::Rect inside(kMatrixLeft, kMatrixTop, cell * count, cell * count);
   cv::Mat picture(kMatrixTop + inside.height + kMatrixBottom,

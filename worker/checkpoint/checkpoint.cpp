@@ -54,7 +54,7 @@ step::TrainingCounters counters_from_json(const OrderedJson& json) {
   counters.meter = {
       means.at("steps").get<int64_t>(), means.at("box").get<double>(),
       means.at("obj").get<double>(), means.at("cls").get<double>()};
-  // Missing in checkpoints of older versions.
+  // Checkpoints of older versions have no loss scale.
   if (json.contains("loss_scale")) {
     const OrderedJson& scale = json.at("loss_scale");
     counters.loss_scale = {scale.at("value").get<double>(),
@@ -267,12 +267,14 @@ step::TrainingCounters counters_from_text(const std::string& text) {
 
 int64_t checkpoint_bytes(const std::vector<layers::LayerCost>& layers,
                          optim::OptimizerKind optimizer, at::ScalarType type) {
-  // Weights, their average, the accumulated gradient and the moments.
+  // For each parameter: the weight, its average, the accumulated gradient and
+  // the moments.
   const auto per_parameter =
       static_cast<int64_t>(3 + optim::moment_names(optimizer).size());
   int64_t elements = 0;
   for (const layers::LayerCost& layer : layers) {
-    // Running means and variances, and their averages.
+    // Four values per channel: the running mean and variance, and the averages
+    // of both.
     elements += per_parameter * layer.parameters + 4 * layer.norm_channels;
   }
   return elements * static_cast<int64_t>(c10::elementSize(type));

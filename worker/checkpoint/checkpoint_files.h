@@ -86,7 +86,7 @@ class CheckpointFile {
   int64_t num_bytes_ = 0;
 };
 
-// For file work between collective operations. After a failure the remaining
+// Runs file work between collective operations. After a failure the remaining
 // file work is skipped, so that this rank still takes part in the collectives
 // and no peer waits for it. rethrow() then reports the failure.
 class FirstFailure {

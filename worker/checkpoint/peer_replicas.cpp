@@ -45,7 +45,8 @@ void PeerReplicas::after_commit(step::TrainingState& state,
   put(own_,
       {state.counters.committed_steps, pack(parts_of(state, newest_line))});
   const activations::CountingAllocator::HostMemory host;
-  // The step and size of the sent part, then those of the received part.
+  // The step and size of the sent part, then the step and size of the received
+  // part.
   at::Tensor headers = at::empty({4}, at::kLong);
   auto* const header = headers.data_ptr<int64_t>();
   header[0] = own_.front().step;

@@ -40,7 +40,8 @@ class PeerReplicas {
   PeerReplicas& operator=(const PeerReplicas&) = delete;
 
   // Starts sending this rank's part. Replaces the newest copy if that copy is
-  // of the same step. Collective. REQUIRES: the state is a committed one.
+  // of the same step. Collective. REQUIRES: the state is that of a committed
+  // step.
   void after_commit(step::TrainingState& state, const std::string& newest_line);
 
   // This rank's own part after the newest commit, packed
@@ -60,8 +61,9 @@ class PeerReplicas {
   void reconnect(collectives::Communicator& world, step::TrainingState& state,
                  const std::string& newest_line);
 
-  // All complete copies on this rank, of its own part and of the received part.
-  // The newest received copy is complete only when its transfer is.
+  // Returns all complete copies on this rank: of its own part and of the
+  // received part. The newest received copy is complete only after its transfer
+  // has ended.
   std::vector<HostStateSnapshot> take() const;
 
  private:

@@ -7,8 +7,9 @@
 //   fetch    rank 0 receives the ranges that it lacks, each of them once
 //   share    rank 0 sends each layer to the ranks that need it (state_stream.h)
 //
-// The restored state equals the held one bit for bit, whatever the two layouts
-// are. Rank 0 needs host memory for the whole state during the call.
+// The restored state equals the state that the ranks held, bit for bit,
+// whatever the two layouts are. Rank 0 needs host memory for the whole state
+// during the call.
 //
 // Collective. Errors: CommunicationError, as thrown by the communicator.
 #pragma once

@@ -39,7 +39,8 @@ constexpr milliseconds kNewsOnTheWay{1000};
 // A worker is lost after 2 s without a message. Before that, if no answer
 // arrives through the agent, it contacts the coordinator directly.
 constexpr milliseconds kPatienceWithAgent{1400};
-// For the first contact, when the coordinator may not have started yet.
+// The time limit of the first contact, when the coordinator may not have
+// started yet.
 constexpr milliseconds kFirstContact{30000};
 constexpr milliseconds kMinBackoff{100};
 constexpr milliseconds kMaxBackoff{1000};

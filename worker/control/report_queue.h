@@ -1,7 +1,8 @@
 // ReportQueue: sends commits and events to the coordinator, in order.
 //
-// Training does not wait for them. While the coordinator is unreachable up to
-// 1,000 reports are queued; further ones are dropped, with one warning.
+// Training does not wait for the reports. While the coordinator is unreachable,
+// up to 1,000 reports are queued; further reports are dropped, with one
+// warning.
 //
 // Ownership: owns a thread, which the destructor stops; reports that have not
 // been sent by then are lost. Threads: any. Errors: none; a refused report is a

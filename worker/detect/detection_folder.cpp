@@ -84,10 +84,10 @@ void draw_label(cv::Mat& pixels, const std::string& name,
                    chart::ink_on(colour), stroke);
 }
 
-// The size of text. Beside lines of a chosen width, and on pictures above 640
-// pixels, it follows the lines. On smaller pictures, whose lines cannot become
-// thinner, it follows the picture, because text would hide the objects; below
-// 0.35 letters cannot be read.
+// The size of text. If the line width is given, or the picture is larger than
+// 640 pixels, the size follows the line width. On smaller pictures lines cannot
+// become thinner, so the size follows the picture; otherwise text would hide
+// the objects. Letters below a scale of 0.35 cannot be read.
 double text_scale(const cv::Mat& pixels, const AnnotateOptions& options,
                   int line_width) {
   const double beside_lines = line_width / 3.0;

@@ -268,9 +268,9 @@ std::vector<metrics::Detection> Detector::detect(const cv::Mat& pixels) {
   return merged(tiles);
 }
 
-// A file may store its rows from bottom to top, so tiles may arrive in another
-// order than that of the grid. Findings are stored by index, which keeps the
-// order of boxes with equal confidence.
+// A file may store its rows from bottom to top, so tiles may not arrive in the
+// order of the grid. Findings are stored by index, which keeps the order of
+// boxes with equal confidence.
 Detector::FileLook Detector::look_in_file(const std::filesystem::path& file,
                                           const codecs::ImageLimits& limits,
                                           TileFindings& tiles,

@@ -134,7 +134,7 @@ class Detector {
   // findings.
   TileFindings tiles_of(codecs::ImageSize size) const;
   bool look(const cv::Mat& pixels, TileFindings& tiles, const OnTile& on_tile);
-  // REQUIRES: every tile has findings.
+  // REQUIRES: every tile has been examined; a tile may have no boxes.
   std::vector<metrics::Detection> merged(const TileFindings& tiles) const;
   MergeOptions merge_options() const;
 

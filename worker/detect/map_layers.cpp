@@ -86,7 +86,7 @@ int64_t MapLayers::write(Layer& layer, const ImageDetections& found) {
 std::optional<maps::MapPlace> MapLayers::place_of(const fs::path& image,
                                                   std::string& reason) {
   auto place = api_.place_of(image.string(), reason);
-  // GDAL's position is that of the stored picture, but boxes are in pixels of
+  // GDAL gives the position of the stored picture, but boxes are in pixels of
   // the upright picture.
   if (place && !codecs::inspect_streamed(
                     image, {.bands = codecs::kAnyBands, .as_stored = true})

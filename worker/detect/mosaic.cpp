@@ -429,8 +429,9 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
     all.push_back({one, is_cut_in(mosaic, one.box, tile, x, y), x, y});
     owners.push_back(owner);
   };
-  // The first part that satisfies `suits` and contains the box's centre (if
-  // there is none, within kTolerance); parts.size() if no part does.
+  // Returns the first part that satisfies `suits` and contains the box's
+  // centre. If there is none, returns the first such part that is within
+  // kTolerance of the centre, else parts.size().
   const auto part_with = [&](const TileDetection& one, const auto& suits) {
     const Corners& box = one.detection.box;
     const double column = one.x + (box.x1 + box.x2) / 2.0;
@@ -470,8 +471,9 @@ std::vector<std::vector<metrics::Detection>> merge_mosaic(
   };
   for (const size_t index : kept_boxes(all, options)) {
     const TileDetection& one = all[index];
-    // If its own part has max_detections boxes, the box goes to another part
-    // that contains its centre: that part may have lost a box to this one.
+    // If the box's part already has max_detections boxes, the box goes to
+    // another part that contains its centre, because merging may have dropped a
+    // box of that part in favour of this box.
     const size_t part =
         has_room(owners[index]) ? owners[index] : part_with(one, has_room);
     if (part == mosaic.parts.size()) continue;

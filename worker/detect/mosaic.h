@@ -10,10 +10,10 @@
 //   +-------+-------+   the tiles of one picture (detector.h).
 //
 // Pixels of a mosaic are counted from the upper left corner of the area that
-// its parts cover. A box belongs to the part in which it was found. A box that
-// was found in a seam tile, or whose part already has its maximum of
-// detections, belongs to the first part that contains the centre of the box and
-// has fewer than its maximum.
+// its parts cover. A box belongs to the part in which it was found. If it was
+// found in a seam tile, or if its part already has the maximum of detections,
+// the box belongs to the first part that contains the centre of the box and has
+// fewer than the maximum.
 //
 // Threads: plain values; a MosaicReader belongs to one thread.
 #pragma once

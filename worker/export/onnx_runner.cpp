@@ -97,7 +97,8 @@ at::Tensor sliced(at::Tensor x, const Sizes& begins, const Sizes& ends,
   return x;
 }
 
-// Reshapes as in ONNX: a size of 0 keeps the old one, -1 takes the rest.
+// Reshapes as in ONNX: a size of 0 keeps the old size, and -1 stands for the
+// rest of the elements.
 at::Tensor reshaped(const at::Tensor& x, Sizes sizes) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) sizes[i] = x.size(static_cast<int64_t>(i));

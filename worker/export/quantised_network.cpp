@@ -112,8 +112,8 @@ class Quantiser {
   }
 
   // The means of squeeze and excitation, and values that depend only on them,
-  // stay float32: they are few and scale whole channels. So do outputs of
-  // Shape, which are not maps.
+  // stay float32, because they are few and scale whole channels. Outputs of
+  // Shape are not quantised either, because they are not maps.
   bool stays_float(const OnnxNode& node) const {
     return node.op == "GlobalAveragePool" || node.op == "Shape" ||
            is_float(node.inputs.front());

@@ -1,6 +1,6 @@
 // quantised_network: a network's body in integers of 8 bits. Every operator is
-// surrounded by ONNX's QuantizeLinear and DequantizeLinear; runtimes fuse the
-// three into integer operators.
+// surrounded by ONNX's QuantizeLinear and DequantizeLinear; runtimes fuse these
+// three operators into one operator on integers.
 //
 //   weights   int8, symmetric, a scale per output channel (largest / 127)
 //   biases    int32; the scale is the weights' scale times the input's scale

@@ -3,9 +3,9 @@
 // loss, the end of a step, and augmentation.
 //
 // Model, loss and step contain no CUDA code; they call this interface
-// (cpu/kernel_registration.h). The CUDA plugin implements it once, with the
-// tests' device (parallel/cuda/launched_kernels.h). A new kernel is declared
-// here, and with its plain arguments in parallel/cuda/kernels.
+// (cpu/kernel_registration.h). The CUDA plugin and the tests' device share one
+// implementation of it (parallel/cuda/launched_kernels.h). A new kernel is
+// declared here, and with its plain arguments in parallel/cuda/kernels.
 //
 // Maps are [N, C, H, W] channels-last, float32, float64, bfloat16 or float16.
 // Groups are consecutive ranges of samples that cover 0 to N. Weight, bias [C]
@@ -38,7 +38,7 @@
 namespace headroom::kernels {
 
 struct MapGroup {
-  // end of the group's samples; they begin at the end of the previous group
+  // End of the group's samples, which begin at the end of the previous group.
   int64_t end = 0;
   double values = 0;        // number of values per channel, over all ranks
   bool counts_here = true;  // the group updates the running statistics
@@ -146,9 +146,10 @@ class DeviceKernels {
   // Max pooling of x [N, C, H, W] with stride 1 and odd windows of `window` x
   // `window` cells, at most 15. out is [N, C, H', W]; it lacks the same number
   // of rows above and below, up to window / 2 each. Cells beyond x count as
-  // minus infinity. `choices` (bytes, out's shape) is set to the position of
-  // each window's largest cell, counted row by row; at ties it is the one that
-  // LibTorch chooses on the CPU. `choices` is undefined if it is not wanted.
+  // minus infinity. `choices` (bytes, out's shape) is set to the index of each
+  // window's largest cell, with cells counted row by row. If several cells are
+  // the largest, it is the index that LibTorch chooses on the CPU. `choices` is
+  // undefined if it is not wanted.
   virtual void max_pool(const at::Tensor& x, int64_t window,
                         const at::Tensor& out, const at::Tensor& choices) = 0;
   // Computes dx from out's gradient, which may be a slice of the channels of a

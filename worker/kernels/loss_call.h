@@ -15,8 +15,8 @@
 
 namespace headroom::kernels {
 
-// The number of thread blocks for a level's cells; the same number process its
-// matches.
+// The number of thread blocks that process a level's cells. The same number of
+// blocks process its matches.
 inline constexpr int64_t kLossBlocks = 128;
 // Largest number of levels of a head; the largest shipped models have four.
 inline constexpr int64_t kMostLossLevels = 5;

@@ -65,8 +65,8 @@ HEADROOM_PIXEL int rounded_within_int(double value) {
   return static_cast<int>(rounded(within));
 }
 
-// Addition without undefined overflow. Positions so far outside the picture are
-// gray.
+// Adds without undefined overflow. Positions that overflow are far outside the
+// picture, where pixels are gray.
 HEADROOM_PIXEL int wrapping_sum(int a, int b) {
   return static_cast<int>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
 }

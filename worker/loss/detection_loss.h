@@ -42,8 +42,9 @@ LossGains scale_gains(const configs::Hyperparameters& hyp, int64_t num_levels,
                       double label_smoothing);
 
 // Counts over the whole global batch; every match counts once. If the rows of
-// an image are split over ranks, count matches either on one rank per image
-// before the targets are split, or afterwards summed over the image's ranks.
+// an image are split over ranks, count the matches on one rank per image before
+// the targets are split; or count on every rank afterwards, and add the counts
+// of the image's ranks.
 struct GlobalCounts {
   int64_t images = 0;
   std::vector<int64_t> matches;  // for each level
@@ -62,8 +63,8 @@ struct DetectionLoss {
 // heads[level]: [n, anchors, H, W, 5 + classes]. `targets` has the matches in
 // the rows that the heads hold (targets_of_rows). `teacher`: the teacher's
 // heads for the same images, or empty. Its terms (distillation.h) are added
-// with the gains times `distill` and divided by the same counts; by 1 for a
-// level without matches.
+// with the gains times `distill`. They are divided by the same counts, or by 1
+// for a level without matches.
 DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
                              const std::vector<LevelTargets>& targets,
                              const GlobalCounts& counts, const LossGains& gains,

@@ -1,10 +1,10 @@
 // level_loss: the three terms of one detection level as one autograd function.
 //
-// Composed of tensor operators, a level would take about forty small ones in
-// each direction. Here the M matched rows are processed one by one in double,
-// with a closed-form gradient; only the objectness map and the rows' class
-// logits use vectorised passes. For backward it keeps the objectness logits and
-// the rows, not the head.
+// If a level were composed of tensor operators, it would take about forty small
+// operators in each direction. Here the M matched rows are processed one by one
+// in double, with a closed-form gradient; only the objectness map and the rows'
+// class logits use vectorised passes. For backward it keeps the objectness
+// logits and the rows, not the head.
 //
 // The objectness target of a matched cell is the CIoU of its last row, at least
 // 0 and without gradient, for any number of threads.

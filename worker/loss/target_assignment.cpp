@@ -69,8 +69,9 @@ std::vector<Pair<T>> keep_pairs(const std::vector<LabelRow>& labels,
   return pairs;
 }
 
-// First the own cell of every pair, then the neighbours near enough to the
-// centre, one direction after the other.
+// Returns the matches of the pairs: first the cell of each pair's centre, then
+// the neighbouring cells near enough to the centre, one direction after the
+// other.
 template <typename T>
 std::vector<Match<T>> spread(const std::vector<Pair<T>>& pairs,
                              const LevelGrid& grid) {

@@ -2,9 +2,10 @@
 //
 // YOLOv5's rule uses labels, anchors and grid sizes only, never a prediction,
 // so the loader computes the matches and the training step only reads them. The
-// order of matches matters, because the last write to an objectness cell wins:
-// per level first the own cells, then left, up, right, down; within each,
-// anchor by anchor.
+// order of matches matters, because the last write to an objectness cell wins.
+// On each level, the cells of the centres come first, then their neighbours on
+// the left, above, on the right and below. Each of these five groups is ordered
+// by anchor.
 //
 // Computed in the run's precision: float32 and float64 may choose different
 // cells if a centre rounds onto a border.

@@ -48,7 +48,8 @@ DeviceFootprint footprint_of_context(
 // The memory into which a rank must fit.
 struct DeviceRoom {
   int64_t bytes = 0;
-  // limited by --memory-limit; else by the card and other processes
+  // True if --memory-limit is the limit, false if the card and other processes
+  // are.
   bool is_limit = false;
   int64_t card_bytes = 0;
 };

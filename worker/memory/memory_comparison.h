@@ -1,6 +1,6 @@
 // Compares the memory that a part of a run needed with the memory model's
-// prediction. If the part needed more, the item to blame is the one that
-// exceeds its own prediction most; the allocator records a category for all its
+// prediction. If the part needed more, the item that exceeds its own prediction
+// most is named as the cause; the allocator records a category for all its
 // bytes.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace headroom::memory {
 struct MemoryItem {
   std::string name;
   int64_t predicted = 0;
-  int64_t measured = 0;  // own peak; items peak at different times
+  int64_t measured = 0;  // peak of this item; items peak at different times
 };
 
 MemoryItem item_to_blame(const predict::MemoryEstimate& estimate,

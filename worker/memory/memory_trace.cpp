@@ -23,7 +23,7 @@ namespace {
 using Kind = activations::MemoryTimeline::Kind;
 
 constexpr double kMebibyte = 1 << 20;
-// How a trace begins, by which an earlier one is recognised.
+// The beginning of a trace file, by which an earlier trace is recognised.
 constexpr const char* kBegin = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 
 const char* category_name(int32_t index) {
@@ -253,7 +253,8 @@ MemoryTracer::MemoryTracer(fs::path file, int64_t num_steps, int rank,
   HEADROOM_CHECK(num_steps > 0, "a trace of no steps");
   if (rank != 0) return;
   require_replaceable(file_, picture_);
-  // With its beginning, so that what a killed run leaves is known as a trace.
+  // Write the beginning of a trace now, so that the file of a killed run is
+  // recognised as a trace.
   write_text(file_, kBegin);
   write_text(picture_, "");
 }

@@ -56,7 +56,7 @@ class MemoryTracer {
   std::string summary() const { return summary_; }
 
  private:
-  // 4.8 MB; later events are not recorded
+  // Takes 4.8 MB; later events are not recorded.
   static constexpr size_t kMostEvents = 200'000;
 
   void pause();

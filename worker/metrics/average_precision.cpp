@@ -133,7 +133,8 @@ AveragePrecision compute_average_precision(
 }
 
 const std::array<float, kNumIouThresholds>& iou_thresholds() {
-  // Built from both ends, because that is how a float32 linspace rounds.
+  // The values are computed from both ends, because that is how a float32
+  // linspace rounds.
   static const std::array<float, kNumIouThresholds> thresholds = [] {
     std::array<float, kNumIouThresholds> values = {};
     const float step = (0.95f - 0.5f) / 9;

@@ -27,8 +27,9 @@ double coco_iou(const Corners& a, const Corners& b) {
   return w * h / (area(a) + area(b) - w * h);
 }
 
-// The untaken object that overlaps most, by at least the threshold; the last
-// one if several are equal. Returns ious.size() if there is none.
+// The object that overlaps most, among the objects that are not taken yet and
+// overlap by at least the threshold; the last one if several are equal. Returns
+// ious.size() if there is none.
 size_t best_free_label(const std::vector<double>& ious,
                        const std::vector<Matched>& is_taken, size_t t) {
   size_t best = ious.size();

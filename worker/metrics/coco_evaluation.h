@@ -79,7 +79,7 @@ struct CocoDetection {
 
 struct CocoScene {
   std::vector<CocoObject> objects;
-  // any order; of equal scores the first is preferred
+  // In any order; among equal scores the first detection is preferred.
   std::vector<CocoDetection> detections;
 };
 

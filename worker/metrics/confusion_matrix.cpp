@@ -17,8 +17,8 @@ struct Taken {
   float iou = 0;  // 0 if no detection matches the object
 };
 
-// For each label, the detection that is assigned to it and overlaps it most.
-// Among equal overlaps the first wins.
+// For each label, the detection that is assigned to it and overlaps it most. If
+// overlaps are equal, the first label or detection is taken.
 std::vector<Taken> take(std::span<const Detection> detections,
                         std::span<const LabelledBox> labels) {
   std::vector<Taken> taken(labels.size());

@@ -1,5 +1,5 @@
-// Confusion matrix by YOLOv5's rule, of detections above a confidence of 0.25:
-// their predicted class against the actual one.
+// Confusion matrix by YOLOv5's rule: the predicted class against the actual
+// class, for detections above a confidence of 0.25.
 //
 // Per image, ignoring classes: each detection goes to the object that it
 // overlaps most, with an IoU above 0.45. Each object takes the one of these

@@ -35,7 +35,7 @@ struct NmsOptions {
   double iou_threshold = 0.6;
   int64_t max_detections = 300;  // per image
   bool multi_label = true;       // no effect with one class
-  bool agnostic = false;         // boxes of other classes also suppress
+  bool agnostic = false;         // boxes of other classes also suppress a box
   std::vector<int64_t> classes;  // returns only these classes; empty for all
   int64_t max_candidates = 30000;
 };

@@ -13,9 +13,10 @@
 // 1e-3; running statistics use the unbiased variance.
 //
 // If each rank holds some rows of the image (StepContext::halo), a kernel that
-// reads beyond them gets the rows around x from other ranks, and zeros at the
-// image's edge; backward returns the gradients of those rows. Statistics then
-// cover all rows, so an exchange over these ranks is needed too.
+// reads beyond these rows gets the rows around x from other ranks, and zeros
+// beyond the image's edge. Backward returns the gradients of the rows around x.
+// Statistics then cover all rows, so an exchange over these ranks is needed
+// too.
 //
 // Shapes: x [N, C_in, H, W] channels-last, N may be 0; weight [C_out, C_in /
 // groups, k, k]; returns [N, C_out, H', W'] channels-last.

@@ -89,7 +89,7 @@ at::Tensor give_back_halo(const at::Tensor& djoined, const HaloReach& reach,
   const at::Tensor dhalo = empty_rows(djoined, reach.top + reach.bottom);
   copy_rows(djoined, 0, dhalo, 0, reach.top);
   copy_rows(djoined, reach.top + rows, dhalo, reach.top, reach.bottom);
-  // A copy, because another consumer may share the incoming gradient.
+  // Copy the rows, because another consumer may share the incoming gradient.
   at::Tensor dx = empty_rows(djoined, rows);
   copy_rows(djoined, reach.top, dx, 0, rows);
   exchange.give_back(dhalo, dx, reach.top);

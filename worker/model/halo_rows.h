@@ -19,7 +19,7 @@
 
 namespace headroom::model {
 
-// Number of rows needed above and below a rank's own.
+// Number of rows that are needed above and below the rank's own rows.
 struct HaloReach {
   int64_t top = 0;
   int64_t bottom = 0;

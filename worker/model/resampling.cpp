@@ -17,8 +17,8 @@ namespace headroom::model {
 namespace {
 
 // Concatenates in the view [N, H, W, C]: each cell of a map is one contiguous
-// block, and the result is channels-last for all sizes. Along dimension 1 it
-// would take up to 1.6 times as long.
+// block, and the result is channels-last for all sizes. Concatenating along
+// dimension 1 would take up to 1.6 times as long.
 at::Tensor concatenate(const std::vector<at::Tensor>& maps) {
   std::vector<at::Tensor> cells;
   for (const at::Tensor& map : maps) cells.push_back(map.permute({0, 2, 3, 1}));

@@ -49,8 +49,9 @@ class Walk {
   }
 
  private:
-  // A channel of a map: the indices in outputs_ of the convolution outputs
-  // whose sum it is. Empty for a channel of the images.
+  // A channel of a map is a sum of outputs of convolutions. These are the
+  // indices of the summed outputs in outputs_; empty for a channel of the
+  // images.
   using Channel = std::vector<size_t>;
   using Map = std::vector<Channel>;
   static constexpr int kNone = -1;
@@ -58,7 +59,7 @@ class Walk {
   struct Output {
     size_t convolution = 0;
     int64_t channel = 0;
-    size_t tied_to = 0;  // index of an output tied to this one, or its own
+    size_t tied_to = 0;  // index of an output tied to this one, or of this one
     // The unit and the index in the unit; set only for the first of the outputs
     // that are tied together.
     int unit = kNone;

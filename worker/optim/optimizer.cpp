@@ -53,7 +53,7 @@ double clip_coefficient(double norm, double max_norm) {
 
 namespace {
 
-// elements; three arrays of this length fit in L2
+// Number of elements. Three arrays of this length fit in the L2 cache.
 constexpr int64_t kGrain = 1 << 15;
 
 void check_segments(std::span<const Segment> segments, int64_t size) {

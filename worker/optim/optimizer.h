@@ -26,9 +26,9 @@ namespace headroom::optim {
 // The norm of the gradient, for the vote, the log and clipping.
 //
 // In a step that accumulates, the norm is that of the accumulated gradient plus
-// this step's gradient, before either is changed: hence the sum of two tensors.
-// Squares are summed in double over chunks whose size depends only on the
-// tensor's size, so the result does not depend on the number of threads.
+// this step's gradient, before either is changed, so the function takes two
+// tensors. Squares are summed in double over chunks whose size depends only on
+// the tensor's size, so the result does not depend on the number of threads.
 // Nothing is allocated.
 
 // Returns ||a + b||^2, or ||a||^2 if b is undefined. REQUIRES: flat tensors of

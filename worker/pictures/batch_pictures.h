@@ -85,7 +85,7 @@ class PictureGrid {
 
   struct Boxes {
     std::vector<metrics::Detection> boxes;  // in pixels of the cell
-    bool confidences = false;               // written beside the class names
+    bool confidences = false;               // write them beside the class names
   };
   // Adds the next image. REQUIRES: `pixels` has the cell's size; the grid is
   // not full.

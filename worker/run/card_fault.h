@@ -2,8 +2,9 @@
 // card still works after a step has failed.
 //
 // After a hardware error, or a kernel that traps, a card refuses every further
-// call of the process, whose data there is lost. So the process ends (exit code
-// 6) and its agent starts another, as after a SIGKILL.
+// call of the process, and the data of the process on the card is lost. So the
+// process ends (exit code 6) and its agent starts another process, as after a
+// SIGKILL.
 #pragma once
 
 #include <c10/util/Exception.h>

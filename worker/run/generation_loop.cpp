@@ -309,8 +309,8 @@ void take_part(const control::Assignment& assignment,
     return;
   }
   if (const auto met = client.rendezvous(assignment.generation)) {
-    // Published before the slow work below, so that the other ranks know early
-    // that this rank is running.
+    // Publish the machine before the slow work below, so that the other ranks
+    // notice early that this rank is running.
     say_here(*met, assignment.rank, collectives::this_machine());
   }
   const configs::RunConfig config =

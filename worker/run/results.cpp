@@ -59,7 +59,7 @@ std::string header_line() {
 double now() { return static_cast<double>(std::time(nullptr)); }
 
 // Removes the rows of epochs from `first_epoch` on. A file without such rows is
-// not rewritten: its disk may be full.
+// not rewritten, because the disk may be full.
 void cut_rows(const fs::path& csv, int64_t first_epoch) {
   std::optional<std::string> read =
       text_of_file(csv, kLargestWhole, Links::kFollowed);
@@ -141,7 +141,8 @@ std::string to_event_json(const EpochRecord& record) {
 namespace {
 
 constexpr size_t kThresholds = 101;
-// With more classes, only their common curve is written: one takes 2.5 kB.
+// With more classes, only their common curve is written, because each curve
+// takes 2.5 kB.
 constexpr size_t kMostClassCurves = 20;
 
 // The curve of several classes together, from their counts at IoU 0.5.

@@ -42,11 +42,11 @@ class RunCheckpoints {
   void finish();
 
   int64_t newest_steps() const { return newest_steps_; }
-  // Steps of rank 0's newest checkpoint, written or being written, which other
-  // ranks may not know yet. Collective.
+  // Steps of rank 0's newest checkpoint, which is written or being written.
+  // Other ranks may not have received this number yet. Collective.
   int64_t agreed_steps(collectives::Communicator& world) const;
-  // Time since the newest checkpoint was begun; without one, since training was
-  // begun.
+  // Time since the newest checkpoint was begun, or since training was begun if
+  // there is no checkpoint.
   std::chrono::steady_clock::duration age() const {
     return std::chrono::steady_clock::now() - begun_;
   }

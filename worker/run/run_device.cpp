@@ -40,7 +40,7 @@ void set_arithmetic(const configs::RunConfig& config) {
 }
 
 // CUDA's own error, "no kernel image is available", appears only at the first
-// kernel and names neither compute capability.
+// kernel, and names the compute capability of neither the card nor the kernels.
 void require_code(const devices::DeviceInfo& device) {
   const std::string why =
       devices::card_error(device.code, device.name, device.compute_capability);
@@ -50,7 +50,8 @@ void require_code(const devices::DeviceInfo& device) {
               "CMAKE_CUDA_ARCHITECTURES");
 }
 
-// Creates the context, by the process's first call that uses the card itself.
+// Creates the context: a process gets it with its first call that uses the card
+// itself.
 void make_context(const devices::ComputeDevice& device,
                   const devices::DeviceInfo& info) {
   try {

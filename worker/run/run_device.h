@@ -21,7 +21,7 @@ struct RunContext;
 
 struct ChosenDevice {
   devices::ComputeDevice device;
-  memory::DeviceFootprint footprint;  // the context's; empty for the CPU
+  memory::DeviceFootprint footprint;  // of the context; empty for the CPU
   Card card;                          // empty for the CPU
 };
 
@@ -97,7 +97,8 @@ class DeviceBudget {
  public:
   // REQUIRES: no tensor is allocated yet. `footprint`: the memory of this
   // process on the device without tensors. Throws Error (exit 3) if a run of
-  // one process does not fit; several processes may find another plan.
+  // one process does not fit. With several processes it does not throw, because
+  // another plan may still fit.
   DeviceBudget(const RunContext& run, memory::DeviceFootprint& footprint);
 
   // Counts the memory of the connections. Called when all communicators are

@@ -97,11 +97,11 @@ class RunEnd {
   RunOutcome complete(const std::string& reason);
   // `after`: "step 12".
   RunOutcome interrupt(const std::string& after);
-  // REQUIRES: the state is the one before the step. Collective.
+  // REQUIRES: the step has not changed the state. Collective.
   RunOutcome refuse_step(const step::StepResult& result,
                          const loader::Batch& batch);
   // `failed_rank` has no rung left that saves more memory under this plan;
-  // `shortfall` is this rank's own. Collective.
+  // `shortfall` is the shortfall of this rank. Collective.
   RunOutcome leave_for_memory(int failed_rank,
                               const MemoryShortfall& shortfall);
   RunOutcome leave_as_asked();

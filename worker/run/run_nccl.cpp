@@ -30,7 +30,8 @@ constexpr int64_t kFirstBytes = int64_t{4} << 20, kBytes = int64_t{64} << 20;
 constexpr int kSums = 3;
 // If large all-reduces would take longer, only a small one is measured.
 constexpr double kLongestSeconds = 1;
-// A device with less free memory is not measured: memory matters more.
+// A device with less free memory is not measured: the run needs the memory
+// more.
 constexpr int64_t kRoom = int64_t{1} << 30;
 constexpr double kSlowShare = 0.1;
 
@@ -73,8 +74,8 @@ bool all_have_room(collectives::Communicator& host,
       host, device.api()->free_bytes(device.device().index()) >= kRoom);
 }
 
-// The rate between the ranks of a machine, of the slowest machine. The
-// connections that it makes are closed on return.
+// The rate between the ranks of one machine, on the slowest machine. The
+// connections that the measurement makes are closed on return.
 double rate_inside(collectives::Communicator& host, int machine,
                    const devices::ComputeDevice& device,
                    const devices::DeviceCommunicatorOptions& options) {

@@ -26,7 +26,8 @@
 namespace headroom::run {
 namespace {
 
-// Faults of the data to print when a run starts; data_report.txt has all.
+// How many faults of the data are printed when a run starts; data_report.txt
+// has all faults.
 constexpr int64_t kFaultsShown = 5;
 
 double steady_seconds() {
@@ -50,7 +51,7 @@ uintmax_t bytes_to_keep(const std::filesystem::path& path, int64_t first_step) {
     keep += line.size() + 1;
     return true;
   };
-  // Otherwise the lines that could not be read would be cut off.
+  // Lines that cannot be read must not be cut off, so refuse the file.
   if (!file.is_open() || !for_each_line(file, take)) {
     throw Error("run", "cannot read " + path.string(),
                 "check its disk and its permissions", ExitCode::kResource);
@@ -161,8 +162,8 @@ void RunRecorder::open(const std::string& newest_line) {
   try {
     open_files(newest_line);
   } catch (const Error& error) {
-    // Before the first step the run cannot be resumed, so kResource, which
-    // promises that, becomes kRequest.
+    // Before the first step the run cannot be resumed. kResource would mean
+    // that it can, so it becomes kRequest.
     const bool is_begun = run_.assignment.generation > 1;
     ExitCode exit_code = error.exit_code();
     if (exit_code == ExitCode::kResource && !is_begun) {
@@ -210,7 +211,7 @@ void RunRecorder::open_files(const std::string& newest_line) {
 
 void RunRecorder::write_definition(bool writes_model) const {
   directory_.write_text(run_files::kRun, configs::to_yaml(run_.config));
-  // Written once, because the table's source file may change.
+  // The table is written only once, because its source file may change.
   if (writes_model) {
     directory_.write_text(run_files::kModel,
                           layers::model_table_text(run_.data.table));
@@ -226,7 +227,7 @@ void RunRecorder::write_definition(bool writes_model) const {
 
 void RunRecorder::await_folder() const {
   if (!records_) return;
-  // Within the 30 s that Kubernetes gives a process to end.
+  // Shorter than the 30 s that Kubernetes gives a process to end.
   constexpr auto kPatience = std::chrono::seconds(20);
   const auto end = std::chrono::steady_clock::now() + kPatience;
   const LongWork working;
@@ -250,7 +251,8 @@ void RunRecorder::await_folder() const {
 }
 
 void RunRecorder::make_folder_again() const {
-  // A file system that cannot answer now does not lack the folder.
+  // An error means that the file system does not respond now, not that the
+  // folder is missing.
   std::error_code error;
   const bool is_there =
       std::filesystem::exists(directory_.root() / run_files::kRun, error);
@@ -296,7 +298,7 @@ void RunRecorder::begin_files(int64_t first_step,
   });
 }
 
-// Prints the first faults of the data set; the file has all.
+// Prints the first faults of the data set; data_report.txt has all faults.
 void RunRecorder::report_data() {
   std::string text;
   for (const labels::DataReport& report : run_.data.reports) {
@@ -390,7 +392,7 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
     write_or_say(name, is_end, [&] { save_average(name, record.epoch); });
   }
   if (!records_) return;
-  // Write the results after all collective work: if that fails, the next
+  // Write the results after all collective work. If writing fails, the next
   // generation records the epoch again.
   write_or_say(run_files::kResults, is_end, [&] {
     if (!results_) {

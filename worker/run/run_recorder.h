@@ -88,9 +88,9 @@ class RunRecorder {
   void record_epoch(const EpochRecord& record, bool is_best, bool is_end);
   // Writes last.safetensors of a run that ends in its first epoch. Collective.
   void save_unfinished_epoch() const;
-  // Waits while the folder's file system cannot answer, as that of a network
-  // whose server is away, for at most 20 s. Call it before work that is not
-  // tried again later.
+  // Waits, for at most 20 s, while the folder's file system does not respond,
+  // for example because the server of a network file system is unreachable.
+  // Call it before work that is not tried again later.
   void await_folder() const;
   // Returns the checkpoint's folder once it is on disk.
   std::filesystem::path save_checkpoint();

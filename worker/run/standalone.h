@@ -34,7 +34,7 @@ StandaloneRun read_standalone(const configs::StandaloneRequest& request);
 struct StandaloneEnd {
   int exit_code = 0;
   std::string reason;
-  std::string result_json;  // of summary.json; for val, of results.json
+  std::string result_json;  // content of summary.json; for val, of results.json
 };
 
 // Replaces the coordinator: hands out `assignment` once; `stop_requested`

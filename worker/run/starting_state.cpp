@@ -108,8 +108,8 @@ std::unique_ptr<step::TrainingState> fresh_state(const RunContext& run,
       step::layers_of_stage(assignment.plan, mesh.here.pipeline_stage,
                             static_cast<int64_t>(run.data.table.layers.size()));
   options.fill = [&](model::LayerGraph& model) {
-    // Weights are loaded in later generations too, because the first one may
-    // have ended without a state.
+    // Weights are loaded in later generations too, because the first generation
+    // may have ended without a state.
     if (assignment.rank == 0 && config.resume.empty() &&
         !config.weights.empty()) {
       load_weights(run, model);

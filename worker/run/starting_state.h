@@ -42,7 +42,8 @@ struct CrossGenerationState {
   // Copies of committed states of the last generation, or of parts of these
   // states, kept until the next generation has a state.
   std::vector<checkpoint::HostStateSnapshot> held;
-  // The plan to which the memory ladder belongs, and this rank's rung of it.
+  // The plan to which the memory ladder belongs, and this rank's rung on the
+  // ladder.
   std::pair<plan::Plan, memory::LadderState> ladder;
 
   // The rung on which a generation under `plan` starts.

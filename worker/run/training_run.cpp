@@ -106,8 +106,8 @@ struct TrainingRun::Implementation {
   CrossGenerationState& carried;
   StartingPoint start;
 
-  // Made by prepare(), in this order. If a peer is lost, the later ones may be
-  // missing.
+  // Made by prepare(), in this order. If a peer is lost, the later objects may
+  // be missing.
   std::optional<DeviceBudget> budget;
   std::unique_ptr<collectives::Mesh> mesh;
   std::unique_ptr<step::Teacher> teacher;      // may be null
@@ -219,7 +219,8 @@ void TrainingRun::Implementation::prepare(
   mesh = std::make_unique<collectives::Mesh>(communicator,
                                              context.assignment.plan.layout);
   restore_state();
-  // Only in the first generation: a later one would overwrite the trace.
+  // Trace only the first generation: a later generation would overwrite the
+  // trace.
   if (!context.config.memory_trace.empty() &&
       context.assignment.generation == 1) {
     tracer = std::make_unique<memory::MemoryTracer>(
@@ -238,7 +239,7 @@ void TrainingRun::Implementation::prepare(
 }
 
 // Makes the generation's starting state. `state` stays null until the committed
-// state has been restored, so that an unrestored one is never saved.
+// state has been restored, so that a state that is not restored is never saved.
 void TrainingRun::Implementation::restore_state() {
   if (!context.config.teacher.empty())
     teacher = step::Teacher::open(context.config, context.device);
@@ -512,8 +513,8 @@ bool TrainingRun::can_go_on() const {
   const Implementation& run = *implementation_;
   if (!run.source || run.state->is_torn()) return false;
   // The ranks exchange data after a step for --memory-trace and between epochs
-  // for --image-weights. If that fails, it cannot be repeated, because some
-  // ranks may already have finished it.
+  // for --image-weights. If such an exchange fails, it cannot be repeated,
+  // because some ranks may already have finished it.
   return !run.tracer &&
          !(run.context.config.image_weights && run.is_between_epochs());
 }

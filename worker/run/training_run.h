@@ -36,7 +36,7 @@ namespace headroom::run {
 class TrainingRun {
  public:
   // Reads the data set's index before ranks are connected, because nodes may
-  // need different times for it. REQUIRES: a device and faults in `carried`.
+  // take different times for it. REQUIRES: a device and faults in `carried`.
   TrainingRun(const control::Assignment& assignment,
               control::CoordinatorClient& client,
               CrossGenerationState& carried);

@@ -1,5 +1,5 @@
 // TrainingSource: the training batches of a generation, from the data set or
-// synthetic. The first batch is for the step after the newest committed one.
+// synthetic. The first batch is for the step after the newest committed step.
 //
 // With --image-weights the classes' mAP in the newest validation decides which
 // images are drawn, so each epoch is opened after that validation.

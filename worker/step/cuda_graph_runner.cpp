@@ -89,8 +89,8 @@ std::vector<int64_t> shape_of(const CudaGraphRunner::MicroBatch& inputs,
   return shape;
 }
 
-// A capture cannot contain an exchange between ranks, nor group sizes that the
-// host reads because they differ.
+// A capture can contain neither an exchange between ranks, nor groups of
+// different sizes, whose sizes the host has to read.
 bool can_be_captured(const model::StepContext& context) {
   return context.exchange == nullptr && context.halo == nullptr &&
          std::ranges::adjacent_find(context.groups, std::ranges::not_equal_to(),
@@ -126,7 +126,8 @@ CudaGraphRunner::MicroBatch CudaGraphRunner::on_device(
   return copies;
 }
 
-// Compares storage: prepared_ keeps it alive, so no other images can reuse it.
+// Compares the address of the images: prepared_ keeps their memory alive, so no
+// other images can have the same address.
 bool CudaGraphRunner::is_prepared(const MicroBatch& inputs) const {
   return prepared_.loaded.defined() &&
          prepared_.loaded.const_data_ptr() == inputs.loaded.const_data_ptr() &&

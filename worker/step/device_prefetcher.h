@@ -51,7 +51,7 @@ loader::AllocateImages page_locked_images(const devices::ComputeDevice& device);
 
 class DevicePrefetcher {
  public:
-  // Returns the batch after the present one; null if it is not ready.
+  // Returns the batch after the current batch; null if it is not ready.
   using FollowingBatch = std::function<const loader::Batch*()>;
   DevicePrefetcher(const devices::ComputeDevice& device,
                    FollowingBatch following);

@@ -50,8 +50,8 @@ class FaultInjection {
   void strike(configs::Fault::Phase phase, int64_t step);
   // Disarms the fault and returns its report.
   std::optional<FaultReport> end();
-  // Disarms after another failure cut the phase short: the fault is armed again
-  // when the phase is repeated.
+  // Disarms the fault after another failure has ended the phase early. The
+  // fault is armed again when the phase is repeated.
   void interrupt();
 
   // Whether this attempt's loss is to be treated as not finite.

@@ -24,8 +24,8 @@ class MatchCounts {
       : mesh_(mesh),
         sums_(at::zeros({static_cast<int64_t>(num_levels)}, at::kLong)) {}
 
-  // This rank's own counts. Only ranks of the last stage count; of ranks that
-  // share an image, only one. The others return zeros.
+  // This rank's own counts. Only ranks of the last stage count matches, and of
+  // the ranks that share an image only one. The other ranks return zeros.
   std::vector<int64_t> own(const loader::Batch& batch) const;
   // Collective if the batch's sum has not arrived yet.
   loss::GlobalCounts of(const loader::Batch& batch);

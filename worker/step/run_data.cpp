@@ -57,8 +57,8 @@ void read_model(const configs::RunConfig& config, RunData& inputs) {
   inputs.table = layers::load_model_table(inputs.model);
 }
 
-// Uses the anchors of the configuration. If it has none and --cfg is not set,
-// uses those of --weights.
+// Uses the anchors of the configuration. If the configuration has no anchors
+// and --cfg is not set, uses the anchors of --weights.
 void use_anchors(const configs::RunConfig& config, layers::ModelTable& table) {
   if (config.anchors.empty()) {
     if (!config.cfg.empty() || config.weights.empty()) return;
@@ -90,7 +90,8 @@ void check_range(const configs::RunConfig& config,
     throw Error("data", data.file.string() + ": " + why,
                 "write one pair for all, or one for each band");
   }
-  // Validation, resumed runs and runs with their own range ignore data.yaml's.
+  // Validation, resumed runs and runs with a range of their own ignore the
+  // range in data.yaml.
   if (config.command == "val" || !config.resume.empty() || !data.range ||
       !config.value_range.empty()) {
     return;

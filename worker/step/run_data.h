@@ -24,7 +24,7 @@
 namespace headroom::step {
 
 struct RunData {
-  // The model of --cfg; without --cfg, that of --weights; without both,
+  // The model of --cfg; without --cfg, the model of --weights; without both,
   // yolov5s.
   std::string model;
   layers::ModelTable table;

@@ -50,7 +50,7 @@ std::vector<int64_t> stage_map_sizes(const model::LayerGraph& model, int layer,
 
 class StageForward {
  public:
-  // `gathered`: the runner of `context` where weights are sharded, else null.
+  // `gathered` is the runner of `context` if weights are sharded, else null.
   StageForward(model::LayerGraph& model, pipeline::StageRoutes routes,
                collectives::Mesh& mesh, ParallelContext& context,
                const at::TensorOptions& map_options,
@@ -63,9 +63,9 @@ class StageForward {
   int64_t num_halvings() const { return num_halvings_; }
   // `retry` reports every failure and repeats work that does not communicate.
   void set_retry(memory::MemoryRetry retry) { retry_ = std::move(retry); }
-  // Sets the least number of parts of every batch, equal on all ranks that
-  // run the network together: 0 at first, 1 after the first failure that was
-  // thrown (freed memory may suffice), then twice as many each time.
+  // Sets the least number of parts of every batch. It is equal on all ranks
+  // that run the network together: 0 at first; 1 after the first failure that
+  // was thrown, because freed memory may suffice; then twice as many each time.
   void set_num_parts(int64_t parts) { first_num_parts_ = parts; }
   // The argument for set_num_parts() in the generation after run() has thrown.
   int64_t num_parts_after_failure() const {

@@ -73,7 +73,7 @@ class StageStep final : public pipeline::StageWork {
     bool is_last(int64_t micro_batch) const {
       return micro_batch + 1 == static_cast<int64_t>(micro_batches.size());
     }
-    // Whether smaller micro-batches replace the batch's own.
+    // Whether smaller micro-batches replace the batch's own micro-batches.
     bool is_cut() const { return micro_batches != batch->micro_batches; }
   };
 

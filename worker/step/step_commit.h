@@ -47,8 +47,8 @@ class StepCommit {
   // Packed arguments (device_state.h) for a graph that ends the step after the
   // backward of a micro-batch; undefined if graphs end no step.
   virtual at::Tensor numbers_in_graph(bool is_last) = 0;
-  // Reports this rank's losses, `items`, and its share of the squared norm. The
-  // host waits for a device here.
+  // Reports this rank's losses (`items`) and its share of the squared gradient
+  // norm. The host waits for a device here.
   virtual data_parallel::Outcome measure(const at::Tensor& items) = 0;
   // Commits the step if all ranks voted `counts`. Returns whether the optimizer
   // stepped.

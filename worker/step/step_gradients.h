@@ -10,7 +10,7 @@
 //   ZeRO 0, 1   all-reduced in buckets, in the last backward
 //   ZeRO 2, 3   each layer reduce-scattered in every backward
 //
-// A step that fails on any rank is dropped on all of them: abandon().
+// A step that fails on any rank is dropped on all ranks, by abandon().
 //
 // Ownership: borrows the flat buffer and the ranks.
 // Errors: CommunicationError; c10::OutOfMemoryError in backward.

@@ -12,9 +12,9 @@
 namespace headroom::step {
 namespace {
 
-// Indices into the tensor. Behind the losses follow bytes by kind and rank,
-// ballots by rank, the number of ranks that counted the next step's matches,
-// and the matches.
+// Indices into the tensor. After the losses and the squared norm, the tensor
+// has the bytes by kind and rank, the ballots by rank, the number of ranks that
+// counted the next step's matches, and the matches.
 constexpr int64_t kBox = 0, kObj = 1, kCls = 2;
 constexpr int64_t kNumLosses = 3;
 constexpr int64_t kSquaredNorm = 3;

@@ -46,7 +46,7 @@ bool are_equal(const ValueRanges& a, const ValueRanges& b) {
          (b.size() == 1 && are_all(a, b[0]));
 }
 
-// Compared in float16, because weights files may store anchors in it.
+// Compares in float16, because weights files may store anchors in this type.
 bool same_anchors(const model::LayerGraph::Level& a,
                   const model::LayerGraph::Level& b) {
   constexpr double kWithin = 1e-2;

@@ -1,15 +1,15 @@
-// Teacher: a trained network that a smaller one learns from (--teacher;
+// Teacher: a trained network from which a smaller network learns (--teacher;
 // loss/distillation.h). It runs in evaluation mode, without gradients, on the
 // images of each micro-batch, so its heads do not depend on the layout.
 //
 // Every rank has the whole teacher under every ZeRO stage. The planner refuses
 // pipelines and split images.
 //
-// Ownership: owns its weights. Threads: the training thread.
-// Errors: open() and check() throw Error (exit 2): open() if the run is not on
-// the CPU, the file has changed since the run began or its value range differs
-// from the run's; check() if classes, bands, strides or anchors differ from the
-// student's.
+// Ownership: owns its weights. Threads: the training thread. Errors: open() and
+// check() throw Error (exit 2). open() throws if the run is not on the CPU, if
+// the file has changed since the run began, or if its value range differs from
+// the run's. check() throws if classes, bands, strides or anchors differ from
+// the student's.
 #pragma once
 
 #include <ATen/core/Tensor.h>

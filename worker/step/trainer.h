@@ -8,10 +8,10 @@
 //             gather of new parameters (step_commit.h)
 //
 // A rank that runs out of memory moves down its memory ladder. A rank without
-// peers tries the step again at once. With peers it leaves the generation, as
-// if it were lost: the peers fail in their next exchange, all ranks form the
-// next generation and try the step again there. No committed work is lost: the
-// state is the one before the step.
+// peers tries the step again at once. A rank with peers leaves the generation,
+// as if it were lost: the peers fail in their next exchange, all ranks form the
+// next generation and try the step again there. No committed work is lost,
+// because the failed step has not changed the state.
 //
 // Ownership: borrows its constructor arguments; owns the gradient hooks.
 // Errors: CommunicationError when a peer is lost or has left; Error otherwise.
@@ -92,7 +92,7 @@ class Trainer {
   using AskForRequests = std::function<Requests()>;
   // Runs one step over `batch`, this rank's part of global batch `batch.step`.
   // `requests` is called at the vote; may be empty. If the result is not
-  // committed, the state is the one before the step.
+  // committed, the step has not changed the state.
   StepResult train_step(const loader::Batch& batch,
                         const AskForRequests& requests);
 

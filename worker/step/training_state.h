@@ -145,8 +145,8 @@ class TrainingState {
   // layer while its parameters are whole.
   model::LayerExecutor* layer_executor(model::LayerExecutor* inner = nullptr);
   // This rank's share of the squared L2 norm of the accumulated gradient plus
-  // this step's. Each element is counted by one rank. The host waits for the
-  // device.
+  // this step's gradient. Each element is counted by one rank. The host waits
+  // for the device.
   double squared_norm_share() const;
 
   // Divides the gradients by `scale`, the power of two by which the loss was

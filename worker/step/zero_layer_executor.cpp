@@ -9,7 +9,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Saved by a node of the graph, to find the layer's parameters again.
+// A node of the graph saves this object, to find the layer's parameters again.
 struct ShardedPart final : torch::CustomClassHolder {
   ShardedPart(zero::ShardedLayers& of_layers, int64_t number)
       : layers(of_layers), part(number) {}
@@ -17,8 +17,8 @@ struct ShardedPart final : torch::CustomClassHolder {
   const int64_t part;
 };
 
-// The identity. Its backward runs before the backward of the layer that made
-// `output`, and makes the layer's parameters whole.
+// Returns its input. Its backward runs before the backward of the layer that
+// made `output`, and makes the layer's parameters whole.
 struct UseAgain : torch::autograd::Function<UseAgain> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& output,
                             const c10::intrusive_ptr<ShardedPart>& part) {

@@ -53,7 +53,8 @@ class ResumableDetection {
   const bool has_files_;
   detect::DetectionFolder& folder_;
   detect::JournalSubject subject_;
-  std::unique_ptr<detect::DetectionJournal> journal_;  // nullptr without one
+  // Null if there is no journal.
+  std::unique_ptr<detect::DetectionJournal> journal_;
   bool goes_on_ = false;
 };
 

@@ -27,7 +27,8 @@ struct AverageValidation {
   const loss::LossGains& gains;
   step::TrainingState& state;
   collectives::Mesh& mesh;
-  // For StageForward::set_num_parts(); raised if this rank runs out of memory.
+  // The argument for StageForward::set_num_parts(); raised if this rank runs
+  // out of memory.
   int64_t& num_parts;
   memory::MemoryRetry retry;
   int64_t host_memory_limit = 0;  // of the loader, in bytes; 0: default

@@ -69,8 +69,8 @@ metrics::Corners corners_of(double x, double y, double w, double h) {
           static_cast<float>(x + w), static_cast<float>(y + h)};
 }
 
-// YOLOv5's definition, without data that YOLO's label files do not have: crowds
-// and areas.
+// Computes YOLOv5's average precision. It ignores crowds and areas, which
+// YOLO's label files do not have.
 metrics::AveragePrecision yolov5_precision(
     const std::vector<metrics::CocoScene>& scenes, size_t num_classes) {
   std::vector<metrics::DetectionRecord> records;
@@ -174,8 +174,8 @@ nlohmann::ordered_json figures_json(const metrics::CocoFigures& figures) {
           {"AR100", figures.ar}};
 }
 
-// COCO's ids of the split's images. Empty if the split is not one COCO JSON
-// file, because the ids of two files could collide.
+// COCO's ids of the split's images. Empty if the split is not exactly one COCO
+// JSON file, because the ids in several files could collide.
 detect::CocoIds ids_of(const configs::DataConfig& data, labels::Split split,
                        const std::vector<std::string>& class_names) {
   detect::CocoIds ids;

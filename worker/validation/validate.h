@@ -113,7 +113,8 @@ struct ImagesToScore {
 // The configuration of `headroom val` for these images.
 configs::RunConfig val_config(const ImagesToScore& images);
 
-// Scores the heads that `heads_of` computes; if it is empty, the model's own.
+// Scores the heads that `heads_of` computes. If `heads_of` is empty, scores the
+// model's own heads.
 ValidationResult score_network(model::LayerGraph& model,
                                const ImagesToScore& images,
                                HeadsOf heads_of = nullptr);

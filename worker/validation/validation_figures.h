@@ -82,8 +82,8 @@ void add_image(ImageFindings image, const ValidationOptions& options,
 ValidationResult summarise(const std::vector<BatchFindings>& batches,
                            const ValidationOptions& options);
 
-// mAP50-95 of each class. A class without labels gets the mean of the others,
-// as in YOLOv5.
+// mAP50-95 of each class. A class without labels gets the mean of the other
+// classes, as in YOLOv5.
 std::vector<double> maps_by_class(const ValidationResult& result,
                                   int64_t num_classes);
 

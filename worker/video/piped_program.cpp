@@ -135,8 +135,9 @@ bool PipedProgram::write(const uint8_t* bytes, size_t size) {
   return true;
 }
 
-// Returns whether the program ends within `time`. Its exit status remains to be
-// collected, so that no other process group can have its number meanwhile.
+// Returns whether the program ends within `time`. Does not collect the exit
+// status, so that no other process group can get the program's number
+// meanwhile.
 bool PipedProgram::ends_within(std::chrono::seconds time) const {
   const auto limit = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < limit) {
@@ -163,8 +164,8 @@ std::string PipedProgram::finish() {
       ::kill(-pid_, SIGTERM);
       ends_within(kGrace);
     }
-    // This also ends what the program has started: it may hold the standard
-    // error open, and the thread reads that to its end.
+    // This also ends the processes that the program has started. They may hold
+    // its standard error open, which the thread reads to the end.
     ::kill(-pid_, SIGKILL);
     while (::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
     }

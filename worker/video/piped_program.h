@@ -45,8 +45,9 @@ class PipedProgram {
   // (option `-v level+error`). Other lines, such as a driver's warnings, do not
   // count. REQUIRES: finish().
   int64_t error_lines() const { return error_lines_; }
-  // The first of these lines, which names the cause of the others. If there are
-  // none, the first line. REQUIRES: finish().
+  // The first line that FFmpeg's log marks as an error; it names the cause of
+  // the later errors. If no line is marked, the first line on standard error.
+  // REQUIRES: finish().
   const std::string& first_error() const { return first_error_; }
 
  private:

@@ -30,8 +30,8 @@ struct VideoFormat {
 struct ReadOptions {
   // The limit for one picture. Files with larger pictures are refused.
   int64_t max_pixels = 0;
-  // With stride n, pictures 1, n+1, 2n+1, … are returned. The others are
-  // decoded too, because later pictures refer to them.
+  // With stride n, pictures 1, n+1, 2n+1, … are returned. The other pictures
+  // are decoded too, because later pictures refer to them.
   int64_t stride = 1;
   // FFmpeg is ended if it outputs nothing for this time. A longer time
   // helps only if the disk is very slow.
@@ -66,7 +66,8 @@ inline constexpr const char* kInstallPrograms =
 // The largest video stream is read. A damaged picture is used as the decoder
 // repairs it. A truncated file ends with its last picture, and fault() reports
 // that; only MPEG streams (TS and PS) that are cut between two pictures cannot
-// be told from whole ones. Returns nullptr and sets `reason` on failure.
+// be distinguished from whole ones. Returns nullptr and sets `reason` on
+// failure.
 std::unique_ptr<VideoReader> open_video(const std::string& file,
                                         const ReadOptions& options,
                                         std::string& reason);

@@ -105,9 +105,10 @@ void read_rate(const nlohmann::json& stream, VideoFormat& format) {
   format.rate_denominator = rate.second;
 }
 
-// The film among the video streams: the largest. A stream of a single picture,
-// such as a poster, is the film only if there is no other. ffprobe has left
-// cover pictures and thumbnails out. REQUIRES: there is a stream.
+// Returns the film among the video streams: the largest stream. A stream of a
+// single picture, such as a poster, is the film only if there is no other
+// stream. ffprobe has already left out cover pictures and thumbnails. REQUIRES:
+// there is a stream.
 const nlohmann::json& film_of(const nlohmann::json& streams) {
   const auto rank = [](const nlohmann::json& stream) {
     return std::pair(
@@ -117,10 +118,10 @@ const nlohmann::json& film_of(const nlohmann::json& streams) {
   return *std::ranges::max_element(streams, {}, rank);
 }
 
-// Sets how many pictures the file states. An edit list of an MP4 or MOV can
-// hide pictures at both ends. It states a duration, from which their number
-// follows only approximately. Returns the number that a whole file has at
-// least.
+// Sets the number of pictures that the file states. An edit list of an MP4 or
+// MOV can hide pictures at both ends. It states a duration, from which their
+// number follows only approximately. Returns the number that a whole file has
+// at least.
 int64_t read_count(const nlohmann::json& stream, const std::string& container,
                    VideoFormat& format) {
   format.pictures = parse_whole(stream.value("nb_frames", ""), 0).value_or(0);

@@ -22,8 +22,8 @@ struct OpenedWeights {
   layers::ModelTable table;
   std::unique_ptr<model::LayerGraph> model;  // on the CPU
   std::vector<std::string> class_names;  // "class3" if the file has no names
-  // "model" and "table"; also "names", "imgsz", "stride", "range" and
-  // "value_range" if the file has them.
+  // It has "model" and "table", and also "names", "imgsz", "stride", "range"
+  // and "value_range" if the file has them.
   std::map<std::string, std::string> metadata;
   ValueRanges ranges;  // value range of images in training; empty for 8 bits
 };

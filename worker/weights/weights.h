@@ -5,8 +5,8 @@
 // There are two ways to load. kStrict is for the same model (validation,
 // resuming). kTransfer is for starting from another model (another number of
 // classes, another size): tensors that match by name and shape are taken, the
-// others keep their values. Values are converted to the model's type; float16
-// and bfloat16 files load into float32 and float64.
+// other tensors keep their values. Values are converted to the model's type;
+// float16 and bfloat16 files load into float32 and float64.
 //
 // Errors: Error with the file, the tensor and both shapes. After an error the
 // model is unchanged.

@@ -37,8 +37,8 @@ struct CommandLine {
   int count_of(const std::string& command_flag) const;
 };
 
-// `text` with flags of runs spelled as in `words`: a user who typed --imgsz
-// reads about --imgsz, not about --img.
+// Returns `text` with the flags of runs spelled as in `words`: a user who typed
+// --imgsz reads about --imgsz, not about --img.
 std::string as_typed(const std::string& text,
                      const std::vector<std::string>& words);
 

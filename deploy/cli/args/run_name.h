@@ -17,11 +17,13 @@ namespace headroom::cli {
 // config.project, or the command's default under the working directory.
 std::filesystem::path project_folder(const configs::RunConfig& config);
 
-// Absolute. The first unused name unless config.exist_ok.
+// Returns the absolute path of the run's folder: the first unused name, or with
+// config.exist_ok the name itself.
 std::filesystem::path new_run_directory(const configs::RunConfig& config);
 
-// The run in the project's folder whose `timed_file` is the newest, among those
-// that have one and for which `belongs` is true; "" if there is none.
+// Considers the runs in the project's folder that have a `timed_file` and for
+// which `belongs` is true. Returns the run whose `timed_file` is the newest; ""
+// if there is none.
 std::filesystem::path newest_run(
     const std::filesystem::path& project, const char* timed_file,
     const std::function<bool(const std::filesystem::path&)>& belongs);

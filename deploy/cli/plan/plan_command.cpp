@@ -106,7 +106,8 @@ bool names_machines(const CommandLine& line) {
   return line.has("--cluster") || line.has("--gpu") || line.has("--gpu-memory");
 }
 
-// Plans for this machine's cards if the flags name no others, as a run would.
+// Plans for this machine's cards if the flags name no other cards, as a run
+// would do.
 CommandLine with_cards_here(CommandLine line) {
   const configs::RunConfig asked =
       configs::run_config_from_flags("train", line.run_flags);
@@ -165,7 +166,7 @@ int plan_command(const CommandLine& asked) {
                 "leave one of them out");
   }
   if (!sweep.empty()) check_beside_sweep(given);
-  // Checked first, as the planning may take a while.
+  // The file is checked first, because planning may take a while.
   if (line.has("--report")) check_plan_page(line.value_of("--report"));
   // must_fit is false because the plan is made below.
   RunRequest request =

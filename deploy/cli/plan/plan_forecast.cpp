@@ -126,7 +126,7 @@ predict::Machines machines_for(const CommandLine& line,
   return all;
 }
 
-// At least three digits: "2720", "93.1", "0.0214".
+// Writes at least three digits: "2720", "93.1", "0.0214".
 std::string figure(double value) {
   if (value < 1) return significant_text(value, 3);
   return fixed_text(value, value >= 100 ? 0 : value >= 10 ? 1 : 2);

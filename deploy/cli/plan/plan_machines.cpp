@@ -167,7 +167,8 @@ CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
     line.run_flags.push_back(
         {"--memory-limit", {cat(machines.budget_bytes, "B")}});
   }
-  // The number of threads does not depend on this machine's cores.
+  // Fix the number of threads, so that the plan does not depend on this
+  // machine's cores.
   if (!is_given(line, "--threads")) {
     line.run_flags.push_back({"--threads", {"1"}});
   }

@@ -410,8 +410,8 @@ std::string name_of(const PricedMachine& machine) {
   return machine.name + (machine.number > 1 ? cat(":", machine.number) : "");
 }
 
-// Large prices with two decimals, small ones with four digits: an epoch may
-// cost a hundredth of a cent.
+// Writes large prices with two decimals and small ones with four digits,
+// because an epoch may cost a hundredth of a cent.
 std::string price_text(double price) {
   return price >= 100 ? fixed_text(price, 2) : significant_text(price, 4);
 }

@@ -40,7 +40,8 @@ struct PricedPlan {
   int64_t num_gpus = 0;
   int64_t gpu_memory_bytes = 0;
   std::string refusal = {};  // "" if the run fits
-  // Of the process that needs most memory; 0 unless the run fits.
+  // The peak of the process that needs the most memory; 0 if the run does not
+  // fit.
   int64_t predicted_peak_bytes = 0;
 
   double price_per_hour() const {

@@ -26,8 +26,8 @@ using Cells = std::vector<std::vector<std::string>>;
 
 // The most lines of a table; the JSON document has all lines.
 constexpr size_t kMostLines = 16;
-// The most data ranks whose samples are listed: for each one, all groups are
-// visited.
+// At most this many data ranks have their samples listed, because listing one
+// rank visits all groups.
 constexpr int kMostParts = 256;
 
 // Both ends are included: "0-7", "3"; "none" if the range is empty.
@@ -36,7 +36,7 @@ std::string range_text(int64_t begin, int64_t end) {
   return end == begin + 1 ? std::to_string(begin) : cat(begin, "-", end - 1);
 }
 
-// For example 1,872,157 as "1.87 M".
+// Writes a number in millions, for example 1,872,157 as "1.87 M".
 std::string millions(double value) { return fixed_text(value / 1e6, 2) + " M"; }
 
 std::string percent(double part) { return fixed_text(100 * part, 0) + " %"; }

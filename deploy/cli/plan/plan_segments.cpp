@@ -10,7 +10,8 @@ namespace headroom::cli {
 
 namespace {
 
-// The segments of the stage that needs most, or of the first that does not fit.
+// Returns the segments of the stage that needs the most memory, or of the first
+// stage that does not fit.
 PlanSegments fullest_segments(const configs::RunConfig& config,
                               const std::vector<layers::LayerCost>& layers,
                               const plan::Plan& plan, int64_t room_bytes) {

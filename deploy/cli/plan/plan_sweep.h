@@ -12,8 +12,8 @@
 namespace headroom::cli {
 
 struct Sweep {
-  std::vector<int64_t> image_sizes;  // "img"
-  std::vector<int64_t> batches;      // "batch"
+  std::vector<int64_t> image_sizes;  // values of the axis "img"
+  std::vector<int64_t> batches;      // values of the axis "batch"
 };
 
 // Parses "img=416,640 batch=8..64": lists, or a range whose values double. An

@@ -282,9 +282,9 @@ class Agent {
     return true;
   }
 
-  // Passes a notice on to the coordinator, and tries again every 5 s while the
-  // coordinator does not answer: a notice arrives early enough for that. Never
-  // blocks the loop that watches the workers.
+  // Passes a notice on to the coordinator. While the coordinator does not
+  // answer, tries again every 5 s; a notice arrives early enough for several
+  // tries. Never blocks the loop that watches the workers.
   void answer_notice() {
     if (!options_.notice || is_leaving() || Clock::now() < next_notice_) return;
     next_notice_ = Clock::now() + std::chrono::seconds(5);

@@ -23,7 +23,8 @@ namespace headroom::cli {
 struct RunExit {
   int exit_code = 0;
   std::string reason;
-  // Decided by this agent, not by the coordinator; the caller prints `reason`.
+  // True if this agent decided the end, not the coordinator; then the caller
+  // prints `reason`.
   bool decided_here = false;
   bool says_how_to_go_on = false;  // `reason` has the resume command
 };
@@ -41,7 +42,7 @@ struct SecurityFiles {
 
 struct AgentOptions {
   std::string coordinator;  // HOST:PORT
-  // The network interface for tensors; "": the one that leads to the
+  // The network interface for tensors; "" means the interface that leads to the
   // coordinator.
   std::string interface;
   SecurityFiles security;
@@ -66,8 +67,8 @@ struct AgentOptions {
   // The number of requests to stop this process. The first one drains this
   // node, the second ends its workers at once.
   std::function<int()> interrupts;
-  // The reason why this machine will be taken away soon, which drains this
-  // node; "" if it will not. nullptr if there is no source of such notices.
+  // Returns why this machine will be taken away soon, or "" if it will not. A
+  // reason drains this node. nullptr if there is no source of such notices.
   std::function<std::string()> notice;
   // Whether the coordinator also runs on this machine, so that a notice ends
   // the whole run.

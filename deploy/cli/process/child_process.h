@@ -28,13 +28,14 @@ namespace headroom::cli {
 struct ChildOptions {
   std::string name;                  // "worker 1" in messages
   std::vector<std::string> command;  // command[0] is a path
-  // Its environment: for a program of the user that of users_environment(), for
-  // our own, which write log records, that of this process (nullopt).
+  // The child's environment. Use users_environment() for a program of the user.
+  // nullopt means the environment of this process; our own programs get it,
+  // because they write log records.
   std::optional<Environment> environment;
   Environment extra_environment;  // added to its environment
-  int input = -1;                 // its standard input; -1: /dev/null
+  int input = -1;                 // its standard input; -1 means /dev/null
   std::vector<int> passed_fds;    // open in the child under the same number
-  std::vector<int> cores;         // cores it may run on; empty: its parent's
+  std::vector<int> cores;         // cores it may run on; if empty, its parent's
   int death_signal = SIGKILL;     // sent to it when this process ends
   bool may_refuse = false;        // the child gets a refusal channel
   std::function<void(const ChildLine&)> on_line;
@@ -63,7 +64,7 @@ class ChildProcess {
 
   // Signals the child's whole group; does nothing if it has ended.
   void send(int signal);
-  // SIGTERM, then SIGKILL after `grace`; returns the exit code.
+  // Sends SIGTERM, and SIGKILL after `grace`. Returns the exit code.
   int terminate(std::chrono::milliseconds grace);
 
   // The refusal that ended the child, if it sent one. REQUIRES: exit_code() is

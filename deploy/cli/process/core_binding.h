@@ -21,7 +21,7 @@
 
 namespace headroom::cli {
 
-// In ascending order.
+// Numbers of cores, in ascending order.
 using Cores = std::vector<int>;
 
 // Parses the kernel's form: "0-3,8" -> 0, 1, 2, 3, 8. Returns an empty list if

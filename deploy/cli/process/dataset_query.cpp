@@ -90,7 +90,7 @@ nlohmann::json ask(const DataReader& reader, int starts_left = 3) {
               reader.remedy, ExitCode::kResource);
 }
 
-// Copies the wanted facts from the answer; returns false if one is missing.
+// Copies the wanted facts from the answer; returns false if a fact is missing.
 bool take_answer(const nlohmann::json& answer, WantedFacts wanted,
                  configs::RunConfig& config) {
   const auto text = [&](const char* key) {

@@ -1,4 +1,4 @@
-// FileDescriptor: an open file that its owner's destructor closes.
+// FileDescriptor: owns an open file and closes it in its destructor.
 #pragma once
 
 #include <sys/mman.h>

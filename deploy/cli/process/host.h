@@ -32,7 +32,8 @@ std::string address_towards(const std::string& host_and_port);
 // The folder of the running program, which also contains the other programs.
 std::filesystem::path program_folder();
 
-// "HOST:PORT" -> HOST. For another form throws Error (exit 2) naming `flag`.
+// "HOST:PORT" -> HOST. Throws Error (exit 2) that names `flag` if the text has
+// another form.
 std::string host_of(const std::string& host_and_port, const std::string& flag);
 
 }  // namespace headroom::cli

@@ -89,7 +89,8 @@ int count() { return received + requests_of_lost_parent(); }
 bool wait(std::chrono::milliseconds patience) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + patience;
-  // Readable when the parent ends; -1, which poll() skips, if not watched.
+  // This descriptor becomes readable when the parent ends. If the parent is not
+  // watched, it is -1, which poll() skips.
   const int parent_gone =
       parent == 0 ? -1
                   : static_cast<int>(syscall(SYS_pidfd_open, parent.load(), 0));

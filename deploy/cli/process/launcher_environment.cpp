@@ -19,7 +19,7 @@
 namespace headroom::cli {
 namespace {
 
-// More processes than any job has.
+// An upper bound on the number of processes of a job.
 constexpr int kMostRanks = 1 << 20;
 constexpr int kLastPort = 65535;
 // SageMaker's list of hosts, for images without its Python toolkit.
@@ -83,7 +83,7 @@ std::string first_label(const std::string& host) {
   return is_address ? host : host.substr(0, host.find('.'));
 }
 
-// Each host once, in the order of first appearance.
+// Returns each host once, in the order of first appearance.
 std::vector<std::string> without_repeats(const std::vector<std::string>& all) {
   std::vector<std::string> once;
   for (const std::string& host : all) {
@@ -222,7 +222,8 @@ class Reader {
     return static_cast<int>(found - hosts.begin());
   }
 
-  // Makes the job's main node rank 0; the nodes before it move up by one.
+  // Makes the job's main node rank 0; the nodes before the main node get the
+  // next higher rank.
   void move_main_node(LauncherPlace& place) const {
     if (row_.main_node.empty()) return;
     const int main = number_of(row_.main_node);

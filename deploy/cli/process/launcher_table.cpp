@@ -25,7 +25,7 @@ bool has_volcano_hosts(const Environment& environment) {
 
 constexpr Launcher kLaunchers[] = {
     // torchrun may also run inside Kubeflow Trainer, Volcano, SkyPilot,
-    // Lightning and srun. Its own store listens at MASTER_PORT.
+    // Lightning and srun. torchrun's own store listens at MASTER_PORT.
     {.name = "torchrun",
      .recognised_by = {"RANK", "GROUP_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
      .started = Started::kWorkers,
@@ -107,7 +107,7 @@ constexpr Launcher kLaunchers[] = {
      .address = "PET_MASTER_ADDR",
      .port = "PET_MASTER_PORT",
      .exit = WhoseExit::kPod},
-    // Kubeflow's PyTorchJob and Volcano's pytorch plugin.
+    // This row is for Kubeflow's PyTorchJob and Volcano's pytorch plugin.
     {.name = "PyTorchJob",
      .recognised_by = {"MASTER_ADDR", "RANK", "WORLD_SIZE"},
      .absent = "LOCAL_RANK",

@@ -108,7 +108,8 @@ struct Launcher {
 // The coordinator's port if the launcher names a machine but no port.
 inline constexpr int kCoordinatorPort = 29500;
 
-// Innermost first: if launchers are nested, the first matching row counts.
+// The table of launchers, innermost first: if launchers are nested, the first
+// matching row counts.
 std::span<const Launcher> launchers();
 
 }  // namespace headroom::cli

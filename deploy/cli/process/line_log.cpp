@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// More processes than one run has on one machine.
+// An upper bound on the number of processes that one run has on one machine.
 constexpr int kMostProcesses = 256;
 
 std::string record_of(const std::string& process, const ChildLine& line) {

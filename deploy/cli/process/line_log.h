@@ -35,7 +35,7 @@ struct LineLogLimits {
 class LineLog {
  public:
   // The run may not have begun to write to `run_directory` yet. Only one
-  // process at a time writes to NAME.jsonl; a second one with the same name
+  // process at a time writes to NAME.jsonl; a second process with the same name
   // writes to NAME-2.jsonl.
   LineLog(std::filesystem::path run_directory, std::string name,
           const LineLogLimits& limits = {});

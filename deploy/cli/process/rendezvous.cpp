@@ -79,7 +79,7 @@ void remove_left_behind(const fs::path& parent, unsigned user_id) {
 // Throws unless this is a private folder of this user without other files.
 void require_private(const RendezvousFolder& folder, unsigned user_id) {
   struct stat found {};
-  // Another process has just removed it.
+  // Another process has just removed the folder.
   if (lstat(folder.path.c_str(), &found) != 0) return;
   if (!S_ISDIR(found.st_mode)) refuse_folder(folder, "is no folder");
   if (found.st_uid != user_id) {
@@ -142,7 +142,8 @@ std::unique_ptr<FileDescriptor> prepare_folder(const RendezvousFolder& folder,
     if (mkdir(folder.path.c_str(), 0700) != 0 && errno != EEXIST) {
       refuse_folder(folder, std::string("cannot be made: ") + strerror(errno));
     }
-    // Before the lock, so that no lock of a foreign folder is waited for.
+    // Check before locking, so that this process never waits for the lock of
+    // another user's folder.
     require_private(folder, user_id);
     auto hold = locked(folder.path, LOCK_SH);
     if (!hold) continue;

@@ -50,7 +50,7 @@ RendezvousFolder rendezvous_folder(
 // The data that rank 0 publishes, in a file that only its user may read.
 struct MeetingPoint {
   std::string address;  // HOST:PORT
-  std::string token;    // rank 0's token; "" if it drew none
+  std::string token;    // rank 0's token; "" if there is none
 };
 
 void publish_address(const RendezvousFolder& folder, const std::string& job_id,

@@ -48,8 +48,8 @@ void remove_stale_log(const fs::path& file) {
   std::error_code error;
   const bool is_log = !fs::exists(file, error) || fs::is_empty(file, error) ||
                       start == run_files::kLogMagic;
-  // The lock file has the number of the log's last record: clear it for the
-  // next log.
+  // The lock file has the number of the log's last record: clear this number
+  // for the next log.
   const bool is_removed = is_log && ::ftruncate(lock, 0) == 0;
   if (is_removed) fs::remove(file, error);
   ::close(lock);
@@ -88,7 +88,7 @@ RunFolder::~RunFolder() {
 
 void RunFolder::write_token(const std::string& token) const {
   std::error_code ignored;
-  fs::remove(token_file(), ignored);  // a killed run may have left one
+  fs::remove(token_file(), ignored);  // a killed run may have left a token
   const std::string line = token + "\n";
   const int file =
       ::open(token_file().c_str(),

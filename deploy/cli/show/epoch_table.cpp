@@ -33,7 +33,7 @@ struct ColumnShape {
   Column column;
   const char* name;
   size_t width;  // includes the space before the column
-  int rank;      // the largest ones are left out first
+  int rank;      // columns with the largest ranks are left out first
 };
 
 // The columns in the order of the table.

@@ -28,8 +28,8 @@ std::string listed(const std::vector<int64_t>& numbers) {
                   [](int64_t number) { return std::to_string(number); });
 }
 
-// A data set has fewer. The check keeps 8 bytes for each sample, and a file may
-// claim any number.
+// No data set has more samples. The check needs 8 bytes for each sample, and a
+// damaged file may contain any number.
 constexpr int64_t kMostSamples = 100'000'000;
 
 class Check {
@@ -226,7 +226,8 @@ class Check {
   bool epoch_has_ended_ = false;  // the epoch's last positions were used
   std::vector<int64_t> used_;     // the line that used each sample; 0 if unused
   int64_t num_used_ = 0;
-  // With image weights: the epoch's samples, ordered by their draws.
+  // With image weights, this map has the epoch's samples, ordered by their
+  // draws.
   std::map<double, int64_t> drawn_;
 };
 

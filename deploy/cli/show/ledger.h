@@ -13,10 +13,10 @@
 //              number, because that order depends on image sizes
 //   an epoch   every sample of 0..n-1 once; the last epoch may be unfinished
 //
-// With --image-weights samples repeat, and which ones depends on labels and
-// validations, which are not in these files. But an epoch draws from one table:
-// a step's numbers in [0, 1) follow from (seed, n), and over the epoch the
-// sample index rises with the number. So other rules replace the sampler's
+// With --image-weights samples repeat. Which samples repeat depends on labels
+// and validations, which are not in these files. But an epoch draws from one
+// table: a step's numbers in [0, 1) follow from (seed, n), and over the epoch
+// the sample index rises with the number. So other rules replace the sampler's
 // order:
 //
 //   a step     as many samples as the step has positions
@@ -66,8 +66,8 @@ LedgerReport check_ledger(const LedgerRules& rules,
 std::string ledger_text(const LedgerReport& report);
 std::string ledger_json(const LedgerReport& report);
 
-// Reads a run directory. Throws Error (exit 2) if it is not one, or if its run
-// had no samples (--synthetic-input, val).
+// Reads a run directory. Throws Error (exit 2) if the folder is not a run
+// directory, or if its run had no samples (--synthetic-input, val).
 LedgerReport check_ledger_of(const std::string& run_directory);
 
 }  // namespace headroom::cli

@@ -24,7 +24,7 @@ namespace headroom::cli {
 std::string size_or_dash(int64_t bytes);
 
 // The predicted bytes of a rank's steps: for rank 0 from its newest step, for
-// the others from the plan. 0 if unknown.
+// the other ranks from the plan. 0 if unknown.
 int64_t predicted_bytes(const coordinator::RunStatus& status, int rank);
 
 // The memory of the rank that needs most, among `ranks` live ranks.
@@ -45,8 +45,8 @@ std::optional<double> remaining_seconds(const wire::RunProgress& progress,
 Progress progress_of_run(const coordinator::RunStatus& status,
                          std::optional<double> eta_seconds);
 
-// The line of a training or of a validation. The memory of a training is that
-// of the rank that needs most.
+// The line of a training or of a validation. A training's line shows the memory
+// of the rank that needs the most.
 std::string progress_line(const coordinator::RunStatus& status,
                           std::optional<double> eta_seconds);
 

@@ -94,8 +94,9 @@ std::string event_text(const wire::EventRecord& event) {
                     kLongestText);
 }
 
-// Finished tenths of epochs. If the length of an epoch is unknown (in a
-// validation, or in a folder's first epoch), tenths of all steps or images.
+// The number of finished tenths of epochs. If the length of an epoch is unknown
+// (in a validation, or in a folder's first epoch), the number of finished
+// tenths of all steps or images.
 int64_t tenths_of(const wire::RunProgress& progress) {
   return Progress{.done = progress.step,
                   .total = progress.steps_per_epoch > 0
@@ -181,7 +182,8 @@ std::vector<std::string> StatusPage::lines(const coordinator::RunStatus& status,
   }
   const size_t num_events = std::min(kNewestEvents, status.events.size());
   const size_t all = size.lines > 0 ? size.lines : kUsualLines;
-  // Two headings, the line about omitted ranks, and the cursor's line.
+  // The 4 lines are two headings, the line about omitted ranks, and the
+  // cursor's line.
   const size_t others = lines.size() + num_events + 4;
   std::vector<RankLine> ranks = ranks_of(status);
   const size_t left_out = keep_fullest(ranks, all > others ? all - others : 1);

@@ -16,8 +16,8 @@
 // images.
 //
 // A sample can be computed in part: only rows `rows` of its height x width
-// pixels, with the bytes that they have in the whole sample, reading as few
-// rows of the images as possible. Boxes, geometry and faults are always those
+// pixels. They have the same bytes as in the whole sample, and as few rows of
+// the images as possible are read. Boxes, geometry and faults are always those
 // of the whole sample.
 #pragma once
 

@@ -69,9 +69,10 @@ MosaicTile mosaic_tile_of_nine(int place, cv::Point corner,
                                codecs::ImageSize image,
                                codecs::ImageSize canvas) {
   const int height = canvas.height / 2, width = canvas.width / 2;
-  // The offset of an image within its place, along one axis. Before the middle
-  // place the image is moved to its place's far edge, after it to the near
-  // edge; in the middle place it is centred.
+  // The offset of an image within its place, along one axis. In the place
+  // before the middle, the image is moved to the far edge of its place; in the
+  // place after the middle, to the near edge; in the middle place, the image is
+  // centred.
   const auto pushed = [](int which, int side, int size) {
     constexpr int kMiddle = 1;
     if (which == kMiddle) return (side - size) / 2;

@@ -13,7 +13,8 @@
 namespace headroom::augment {
 
 // A tile of a larger picture: its pixels (RGB uint8 for RowKernels) and the
-// part of them that is visible. Coordinates are those of the larger picture.
+// part of them that is visible. All coordinates are positions in the larger
+// picture.
 struct TileView {
   const uint8_t* pixels = nullptr;  // pixel of the first row and column
   // Bytes between rows; all rows together are less than 2 GiB.

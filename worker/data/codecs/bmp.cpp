@@ -144,7 +144,7 @@ void convert_row(const Bitmap& bitmap, const uint8_t* row, uint8_t* rgb) {
   }
 }
 
-// Reads rows from `first` on into `pixels`, as many as it has.
+// Fills `pixels` with the rows of the file from row `first` on.
 void read_rows(ImageFile& file, const Bitmap& bitmap, int64_t first,
                cv::Mat& pixels) {
   std::vector<uint8_t> row(static_cast<size_t>(bitmap.row_bytes));

@@ -15,8 +15,8 @@ constexpr uint16_t kOrientationTag = 0x0112;
 constexpr uint16_t kShortType = 3;
 constexpr size_t kEntryBytes = 12;
 
-// Reading past the end returns 0. As a tag or an orientation 0 is invalid, and
-// as the number of entries it means none.
+// Reading past the end returns 0. The value 0 is not a valid tag or
+// orientation, and as a number of entries it means that there are none.
 class TiffReader {
  public:
   explicit TiffReader(std::span<const uint8_t> bytes)

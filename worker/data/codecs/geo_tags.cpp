@@ -20,7 +20,7 @@ TIFFFieldInfo described(uint32_t tag, TIFFDataType type, const char* name) {
           1,   const_cast<char*>(name)};
 }
 
-// Static, because an open TIFF keeps pointers to these entries.
+// The entries are static, because an open TIFF keeps pointers to them.
 const std::array<TIFFFieldInfo, 7> kFields = {
     described(kPixelScale, TIFF_DOUBLE, "ModelPixelScale"),
     described(kTiePoints, TIFF_DOUBLE, "ModelTiepoint"),

@@ -99,7 +99,7 @@ inline constexpr PixelRows kAllRows{0, INT64_MAX};
 // becomes an empty range at the picture's edge.
 PixelRows clamp_rows(PixelRows rows, int64_t height);
 
-// The rows at which `rows` are after turning the picture upside down.
+// Returns where `rows` are after the picture is turned upside down.
 inline PixelRows mirror_rows(PixelRows rows, int64_t height) {
   return {height - rows.end, height - rows.begin};
 }
@@ -111,7 +111,7 @@ inline constexpr int kAnyBands = 0;  // colours, or a file's own bands
 struct ImageLimits {
   int64_t max_pixels = 178'956'970;  // limit of Pillow, which YOLOv5 uses
   int64_t max_file_bytes = 1LL << 30;
-  int max_jpeg_scans = 100;  // else a crafted 1 MB file decodes for 30 s
+  int max_jpeg_scans = 100;  // with more, a crafted 1 MB file takes 30 s
   // The wanted number of bands of a pixel: kColours (every picture is converted
   // to RGB), another number, or kAnyBands.
   int bands = kColours;

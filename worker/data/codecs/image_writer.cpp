@@ -39,8 +39,8 @@ void append(png_structp png, png_bytep data, size_t size) {
       ->bytes.append(reinterpret_cast<const char*>(data), size);
 }
 
-// No exception may pass through libpng, which is C: errors longjmp to this
-// frame. So it must hold no object with a destructor.
+// No exception may pass through libpng, which is C, so errors longjmp to this
+// function. Therefore it must hold no object with a destructor.
 bool guarded_compress(PngWriter& writer, const cv::Mat& pixels) {
   if (setjmp(writer.jump) != 0) return false;
   png_structp png = writer.png;
@@ -72,8 +72,8 @@ struct JpegWriter {
   }
 };
 
-// No exception may pass through libjpeg, which is C: errors longjmp to this
-// frame. So it must hold no object with a destructor.
+// No exception may pass through libjpeg, which is C, so errors longjmp to this
+// function. Therefore it must hold no object with a destructor.
 bool guarded_compress(JpegWriter& writer, const cv::Mat& pixels, int quality) {
   if (setjmp(writer.jump) != 0) return false;
   jpeg_create_compress(&writer.info);

@@ -6,8 +6,8 @@
 //
 // Two different integers never share a level if the range is no wider than 16
 // bits; float32 keeps a precision of 1/65535 of the range. Augmentation and
-// network need no knowledge of the range: level 65535 means 1, as 255 does in
-// 8-bit pixels.
+// network do not depend on the range: level 65535 means 1, as 255 does in 8-bit
+// pixels.
 //
 // A NaN value counts as damage: the file is refused.
 #pragma once

@@ -88,7 +88,8 @@ class TiffBandReader {
   int bands_;
   int64_t part_width_ = 0;  // width of a tile, or of the picture for strips
   int64_t part_bytes_ = 0;
-  // Not cleared, so that only the bytes that libtiff writes become resident.
+  // The memory is not cleared, so that only the bytes that libtiff writes
+  // become resident.
   std::unique_ptr<uint8_t[]> part_;
 };
 
@@ -205,7 +206,8 @@ TiffBandReader::TiffBandReader(TIFF* tiff, const TiffLayout& layout,
       refuse_tiff("tiles smaller than they say");
     }
   }
-  // Also the limit that open_source sets for a single allocation of libtiff.
+  // This is also the limit that open_source sets for a single allocation of
+  // libtiff.
   if (part_bytes_ / 8 > limits.max_pixels) {
     refuse_tiff(cat("strips or tiles of ", part_bytes_,
                     " bytes, above the limit of ", limits.max_pixels * 8));
@@ -222,9 +224,9 @@ bool TiffBandReader::read(int64_t first_row, cv::Mat& rows) {
   return true;
 }
 
-// Refuses an uncompressed part of which fewer than `wanted` bytes are stored.
-// libtiff does not check that: for a part that was never written, as in sparse
-// files, it would return the beginning of the file.
+// Refuses an uncompressed part of which fewer than `wanted` bytes are stored,
+// because libtiff does not check this. For a part that was never written, as in
+// sparse files, it would return the beginning of the file.
 void TiffBandReader::check_stored(uint32_t part, int64_t wanted) const {
   uint16_t compression = COMPRESSION_NONE;
   TIFFGetFieldDefaulted(tiff_, TIFFTAG_COMPRESSION, &compression);
@@ -410,8 +412,8 @@ RawImage decode_colours(OpenTiff& opened, const ImageHeader& header,
   source.reading_pixels = true;
   source.error.clear();
   RawImage image = allocate_rows(header, wanted);
-  // Not cleared, so that only the memory that rows are decoded into becomes
-  // resident.
+  // The memory is not cleared, so that only the part that rows are decoded into
+  // becomes resident.
   const auto raster = std::make_unique_for_overwrite<uint32_t[]>(
       static_cast<size_t>(tiff_chunk_rows(tiff, header.height) * header.width));
   for_each_chunk(tiff, header, [&](PixelRows rows) {

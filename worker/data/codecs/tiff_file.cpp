@@ -152,8 +152,8 @@ std::array<uint16_t, 3> sample_tags(TIFF* tiff) {
   return tags;
 }
 
-// Whether the aspect ratios are equal, except that sides of an overview are
-// rounded to whole pixels, and the orientations are equal.
+// Returns whether both pictures have the same orientation and the same aspect
+// ratio, except that the sides of an overview are rounded to whole pixels.
 bool has_shape_of(const ImageHeader& small, const ImageHeader& whole) {
   const auto product = [](int64_t a, int64_t b) {
     return static_cast<double>(a) * static_cast<double>(b);

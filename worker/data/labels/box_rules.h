@@ -57,11 +57,11 @@ inline constexpr double kLeastVisible = 0.3;
 bool shows_enough(const std::vector<PixelRing>& parts,
                   const std::vector<PixelRing>& rings);
 
-// Whether all boxes lie within 0 to 1, and not all at its ends: then they are
-// fractions of their images.
+// Whether the boxes are fractions of their images: all coordinates lie within 0
+// to 1, and at least one is neither 0 nor 1.
 bool are_fractions(std::span<const BoxExtent> boxes);
 
-// A box in fractions of an image, in pixels of an image of size `size`.
+// Converts a box from fractions of the image to pixels of an image of `size`.
 BoxExtent pixels_of_fractions(const BoxExtent& box, codecs::ImageSize size);
 
 class BoxRules {
@@ -72,14 +72,14 @@ class BoxRules {
   // names one of several boxes at that place.
   void at(std::string where, std::string box = "");
 
-  // Finds out in which units `boxes`, all boxes of an image as a label file has
-  // them, are written, and reports other units than pixels of the upright image
-  // as a fault. add_pixels() converts boxes from these units.
-  //   All lie within 0 to 1: they are fractions.
-  //   `stated`, the size that the label file says, differs from the image's:
-  //   boxes are turned as the stored pixels are, or scaled if the ratio of the
-  //   sides is equal. {0, 0} states nothing, and a size into which the boxes do
-  //   not fit is out of date and not used.
+  // Finds out in which units the label file gives `boxes`, which are all boxes
+  // of an image, and reports units other than pixels of the upright image as a
+  // fault. add_pixels() converts boxes from these units. If all boxes lie
+  // within 0 to 1, they are fractions. `stated` is the image size that the
+  // label file gives, {0, 0} if it gives none. If it differs from the size of
+  // the image, the boxes are turned like the stored pixels, or scaled if the
+  // ratio of the sides is equal. A stated size into which the boxes do not fit
+  // is out of date and not used.
   void in_units_of(std::span<const BoxExtent> boxes, codecs::ImageSize stated,
                    codecs::ImageSize image, const std::string& path);
   // Like in_units_of(), for boxes that are known to be in pixels.
@@ -115,7 +115,7 @@ class BoxRules {
   BoxExtent placed(const BoxExtent& drawn) const;
 
   LabelFile& result_;
-  int orientation_ = 1;  // of the image's pixels, if boxes follow them (exif.h)
+  int orientation_ = 1;  // of the stored pixels, if boxes follow it (exif.h)
   codecs::ImageSize drawn_size_;
   double scale_x_ = 1, scale_y_ = 1;
   std::set<std::tuple<int32_t, float, float, float, float>> seen_;

@@ -30,7 +30,7 @@ class CocoLabels : public TableLabels {
     for (CocoCategory& category : content.categories) {
       category_names_.emplace(category.id, std::move(category.name));
     }
-    // Entries of one file are one image.
+    // Several entries with the same file name are one image.
     std::map<int64_t, size_t> index_of;
     std::map<std::string, size_t> index_of_path;
     for (const CocoImage& image : content.images) {
@@ -149,8 +149,8 @@ class CocoLabels : public TableLabels {
     kFractions,  // x, y, width, height as fractions of the image
   };
 
-  // The corners of a box in the file's units: of its outline if it has no bbox.
-  // Returns nullopt if it has neither.
+  // Returns the corners of a box in the file's units. If the box has no bbox,
+  // returns the corners of its outline; if it has no outline either, nullopt.
   std::optional<BoxExtent> extent_of_box(const CocoAnnotation& box) const {
     if (box.num_bbox == 0 && box.outline_box) {
       const auto& [x1, y1, x2, y2] = *box.outline_box;
@@ -162,7 +162,7 @@ class CocoLabels : public TableLabels {
     return BoxExtent{x, y, x + w, y + h};
   }
 
-  // Finds out whether the boxes are fractions or corners, and says so.
+  // Finds out whether the boxes are fractions or corners, and reports this.
   void find_units(DataReport& report) {
     std::vector<BoxExtent> extents;
     int64_t boxes = 0, corners = 0, stick_out = 0;

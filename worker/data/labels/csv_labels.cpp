@@ -4,9 +4,9 @@
 //   filename,width,height,class,xmin,ymin,xmax,ymax
 //   a.jpg,640,480,cat,10,20,110,220
 //
-// Corners are pixels of the image, or fractions if all of the table lie within
-// 0 to 1. The columns width and height are compared with the image's size
-// (BoxRules::labelled_at). If the data file names the table, an image
+// Corners are pixels of the image, or fractions if all corners of the table lie
+// within 0 to 1. The columns width and height are compared with the image's
+// size (BoxRules::labelled_at). If the data file names the table, an image
 // without a line is not part of the data set. If the table is not named but was
 // found beside the images, an image without a line is background.
 

@@ -62,7 +62,7 @@ struct DataReport {
   int64_t objects = 0;
   int64_t crowds = 0;    // regions that are not trained on
   int64_t dropped = 0;   // each has a fault
-  int64_t left_out = 0;  // with their images
+  int64_t left_out = 0;  // their images were left out
   // Number of label files with a class that is not in `names`.
   int64_t files_of_unknown_classes = 0;
   int64_t largest_class = -1;  // largest class number in the label files
@@ -84,8 +84,8 @@ struct DataReport {
   std::string counts_text() const;
   // "8 objects = 6 boxes + 1 crowd + 1 dropped"; "" if all objects are kept.
   std::string objects_text() const;
-  // For each kind of fault a line with its count, its first three places and
-  // its remedy.
+  // Returns one line for each kind of fault, with its count, its first three
+  // places and its remedy.
   std::vector<std::string> remedies() const;
   // One line of totals, then the notes, then the first `max_lines` faults, then
   // the number of faults left out.

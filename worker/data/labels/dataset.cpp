@@ -419,9 +419,9 @@ void each_packed_image(const packs::Pack& pack, const ClassRules& classes,
 }
 
 // Opens the packs of a split. Returns an empty list if the split is not packed,
-// or if the packs' indexes are not enough: if the model reads bands other than
-// colours, or an image has other bands, the headers of the images have to be
-// read.
+// or if the packs' indexes are not enough. They are not enough if the model
+// reads bands other than colours, or if an image has other bands: then the
+// headers of the images have to be read.
 std::vector<packs::Pack> packs_of(const configs::DataConfig& config,
                                   Split split, const IndexOptions& options) {
   std::vector<packs::Pack> packs;

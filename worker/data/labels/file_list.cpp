@@ -234,11 +234,12 @@ class Lister {
     std::string slashes = line;
     std::ranges::replace(slashes, '\\', '/');
     std::vector<std::string> spellings = {slashes};
-    // darknet's lists begin at the folder above that of the list.
+    // Paths in darknet's lists are relative to the folder above the folder of
+    // the list.
     if (slashes.starts_with(kData)) {
       spellings.push_back("./" + slashes.substr(kData.size()));
     }
-    // An image and its label file.
+    // The line may consist of an image and its label file.
     const std::vector<std::string_view> words = words_of(slashes);
     if (words.size() == 2) {
       const fs::path image = in_list(list, fs::path(words[0]));

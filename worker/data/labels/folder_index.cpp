@@ -19,8 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Part of the key. Raise it when a change of the code makes a usable image be
-// refused or have another size, or labels be read in another way.
+// Part of the key. Raise it after a change of the code that refuses images
+// which were accepted before, changes the size of an image, or changes how
+// labels are read.
 constexpr int kVerdicts = 4;
 // A block that is being written ends when its data reaches this size.
 constexpr uint64_t kBlockBytes = uint64_t{4} << 20;
@@ -35,7 +36,7 @@ uint64_t digest_of(const ClassRules& classes) {
   return digest_of(text);
 }
 
-// In the byte of a fault's kind: the fault costs its box.
+// This bit in the byte of a fault's kind is set if the fault cost a box.
 constexpr uint8_t kCostsBox = 0x80;
 
 // Faults as bytes: the kind, then three texts, each preceded by its length.
@@ -139,8 +140,8 @@ FolderIndex::FolderIndex(Place place, const std::vector<SplitImage>& images,
   if (place_.file.empty()) return;
   reader_ = std::make_unique<packs::IndexReader>(place_.file,
                                                  packs::IndexKind::kFiles);
-  // Another user may write to the folder of indexes, and an index says what the
-  // labels are.
+  // Do not use an index of another user, who may be able to write to the folder
+  // of indexes: labels are taken from the index.
   struct stat status {};
   if (::fstat(reader_->file().descriptor(), &status) == 0 &&
       status.st_uid != ::geteuid() && status.st_uid != 0) {
@@ -363,7 +364,7 @@ void FolderIndex::open_new_index() {
   }
   if (!lock_->is_held()) return lock_.reset();
   out_.emplace(place_.file);
-  // Copy the blocks before the one that was read last: they are unchanged.
+  // Copy the blocks before the block that was read last: they are unchanged.
   std::vector<char> bytes(size_t{1} << 20);
   const uint64_t end = had_index_ ? reader_->begin() : 0;
   for (uint64_t at = 0; at < end;) {

@@ -82,7 +82,7 @@ class FolderIndex {
   FolderIndex(const FolderIndex&) = delete;
   FolderIndex& operator=(const FolderIndex&) = delete;
 
-  // Images [begin, end), and the entry of each in the index.
+  // Images [begin, end), and the index entry of each image.
   struct Chunk {
     size_t begin = 0, end = 0;
     std::vector<KnownImage> known;  // valid until next()
@@ -104,7 +104,8 @@ class FolderIndex {
   std::vector<std::string> finish();
 
  private:
-  // The number of images that are, for example, new; and the path of the first.
+  // How many images differ in one way, for example are new, and the path of the
+  // first of them.
   struct Difference {
     int64_t count = 0;
     std::string first;

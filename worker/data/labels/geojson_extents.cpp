@@ -8,9 +8,10 @@ namespace headroom::labels {
 namespace {
 
 // Returns true if may_meet() is true of any box inside `extent`. may_meet()
-// moves an extent by whole turns to where it is nearest to the picture, so a
-// larger extent reaches the picture whenever a box inside it does, except for
-// rounding. The margin kRounding allows for that.
+// moves an extent by whole turns to the place where it is nearest to the
+// picture. So if a box inside `extent` reaches the picture, `extent` reaches
+// the picture too, except for rounding. The margin kRounding allows for
+// rounding.
 bool may_hold_some(BoxExtent extent, const MapBounds& bounds) {
   // Coordinates more than kFarthest turns round the Earth are too imprecise.
   constexpr double kFarthest = 1e6, kRounding = 1e-6;

@@ -13,7 +13,7 @@
 namespace headroom::labels {
 namespace {
 
-// A format of whole files: all of `marks` stand in its beginning.
+// A format that the beginning of a file shows: it contains all of `marks`.
 struct DocumentFormat {
   std::array<std::string_view, 3> marks;
   KnownFormat format;
@@ -62,7 +62,7 @@ struct RowFormat {
   std::string_view refusal;
 };
 
-// In the order of RowForm::Shape.
+// One entry for each RowForm::Shape, in the same order.
 constexpr RowFormat kRowFormats[] = {
     {RowForm::Shape::kYolo, "", ""},
     {RowForm::Shape::kKeypoints,
@@ -92,8 +92,10 @@ bool is_number(std::string_view word) { return parse_number(word).has_value(); }
 // A row's words, and the values of its numbers at both ends.
 struct Row {
   std::vector<std::string_view> words;
-  size_t first_numbers = 0;     // numbers before the first word that is none
-  std::vector<double> numbers;  // those after the last word that is none
+  size_t first_numbers = 0;     // numbers before the first word that is not a
+                                // number
+  std::vector<double> numbers;  // numbers after the last word that is not a
+                                // number
 };
 
 Row split_row(std::string_view text) {
@@ -115,8 +117,8 @@ bool has_pixels(std::span<const double> values) {
                              [](double v) { return v > kMostFraction; });
 }
 
-// Whether the values after class and box are the points of a pose: they lie in
-// the box, or every third one is a visibility.
+// Whether the values after class and box are the points of a pose: the points
+// lie in the box, or every third value is a visibility.
 bool is_pose(const std::vector<double>& row) {
   constexpr size_t kBox = 5;
   const double cx = row[1], cy = row[2], w = row[3], h = row[4];
@@ -151,7 +153,7 @@ bool are_corners(const std::vector<double>& row) {
          row[3] <= 1 && row[4] <= 1;
 }
 
-// Counts what the rows of a sample may be.
+// Counts how many rows of a sample may be boxes, corners and so on.
 class RowCounts {
  public:
   void add(std::string_view line, const RowForm& separators) {
@@ -171,7 +173,8 @@ class RowCounts {
     }
   }
 
-  // Whether no row is anything but a box, and few can be corners.
+  // Whether every row can be a box, and fewer than half of the rows can be
+  // corners.
   bool are_plain() const { return boxes_ == rows_ && corners_ * 2 < rows_; }
 
   RowForm::Shape shape() const {
@@ -241,7 +244,8 @@ void each_row(std::span<const std::string> texts, const Take& take) {
   }
 }
 
-// Whether the row has five or more values once its commas are read so.
+// Whether the row has five or more values if commas are read as in
+// `separators`.
 bool is_row(std::string_view line, const RowForm& separators) {
   constexpr size_t kLeast = 5;
   const std::string text = separators.plain_row(line);

@@ -1,8 +1,10 @@
-// Recognises label files that other programs write, so that each is read as
-// what it is, or refused by its name with the way to YOLO or COCO.
+// Recognises label files that other programs write. Each is then read in its
+// own format, or is refused with the name of the format and the way to convert
+// it to YOLO or COCO.
 //
 // Text files of one row per object are recognised by a sample of a whole split:
-// a single row of numbers often has several meanings, thousands have one.
+// a single row of numbers often fits several formats, thousands of rows fit
+// only one.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +25,12 @@ struct KnownFormat {
 // Returns nullptr if it is none of the formats of other programs.
 const KnownFormat* known_format(std::string_view text);
 
-// Throws Error (exit 4), "FILE is of LabelMe", if known_format() knows the
+// Throws Error (exit 4), "FILE is of LabelMe", if known_format() recognises the
 // beginning of a file.
 void refuse_known_format(const std::string& file, std::string_view text);
 
-inline constexpr size_t kKnownFormatBytes = 64 << 10;  // enough for the above
+// The number of bytes that known_format() needs.
+inline constexpr size_t kKnownFormatBytes = 64 << 10;
 
 // Reads the beginning of the files and returns the first that is one of these
 // formats: "DIR/a.json is of LabelMe", and the remedy. Returns nullopt if none
@@ -65,7 +68,7 @@ struct RowForm {
   bool has_names() const { return shape == Shape::kNamed || is_in_pixels(); }
   // The row with blanks between its values and points in its numbers.
   std::string plain_row(std::string_view row) const;
-  // What the rows are, for people; "" for plain YOLO rows.
+  // Describes the form of the rows to users; "" for plain YOLO rows.
   std::string text() const;
   // The remedy if rows of this form are not read; else "".
   std::string_view refusal() const;
@@ -75,8 +78,8 @@ struct RowForm {
 // hold poses.
 RowForm row_form(std::span<const std::string> texts, bool has_keypoints);
 
-// Whether the rows can only be plain YOLO boxes, so that few are enough to know
-// it.
+// Whether the rows can only be plain YOLO boxes. Then a few files are enough as
+// a sample.
 bool are_plain_rows(std::span<const std::string> texts);
 
 // Whether a line of a label file holds no object: it is blank, a comment or a

@@ -121,7 +121,7 @@ class LineParser {
                        [](double value) { return value > kMostFraction; });
   }
 
-  // The numbers of the words [begin, end). Reports a word that is none.
+  // The numbers of the words [begin, end). Reports a word that is not a number.
   std::optional<std::vector<double>> numbers_of(
       std::span<const std::string_view> words) {
     std::vector<double> numbers;
@@ -136,7 +136,8 @@ class LineParser {
     return numbers;
   }
 
-  // A row with the name of its class, by RowForm::Shape.
+  // Parses a row that contains the name of its class, in the order of
+  // RowForm::Shape.
   void parse_named(std::string_view row) {
     const std::vector<std::string_view> all = words_of(row);
     const std::span<const std::string_view> words(all);
@@ -203,7 +204,8 @@ class LineParser {
     return true;
   }
 
-  // Sets the box in `values` right if it is written in another way.
+  // Converts the box in `values` to centre and size if the row has another
+  // form.
   std::optional<BoxExtent> box_corners(std::vector<double>& values) {
     if (form_.shape == RowForm::Shape::kCorners) {
       const auto [x1, y1, x2, y2] =

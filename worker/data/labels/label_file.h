@@ -70,8 +70,8 @@ LabelFile parse_label_file(std::string_view text, std::string_view file,
 struct ClassRules;
 struct RowForm;
 
-// As above, for rows of another form (known_formats.h). `size` is the image's;
-// it is used only if the form is in pixels.
+// As above, for rows of another form (known_formats.h). `size` is the size of
+// the image; it is used only if the form is in pixels.
 LabelFile parse_label_file(std::string_view text, std::string_view file,
                            const ClassRules& classes, const RowForm& form,
                            codecs::ImageSize size);

@@ -69,7 +69,7 @@ class YoloLabels : public OwnFileLabels {
 };
 
 // The texts of at most `most` label files, evenly spread over the images.
-// `first` becomes the path of the first.
+// `first` becomes the path of the first label file.
 std::vector<std::string> label_sample(const std::vector<std::string>& images,
                                       size_t most, std::string& first) {
   std::vector<std::string> texts;
@@ -89,8 +89,8 @@ std::vector<std::string> label_sample(const std::vector<std::string>& images,
 }
 
 // Finds out from a sample how the rows of the images' label files are written,
-// and says so. Most data sets are plain, which a few files show. Throws Error
-// (exit 4) if rows of that form are not read.
+// and reports it. Most data sets have plain rows, for which a few files are
+// enough. Throws Error (exit 4) if rows of that form are not read.
 RowForm form_of_rows(const std::vector<std::string>& images, bool has_keypoints,
                      DataReport& report) {
   constexpr size_t kFewFiles = 6, kManyFiles = 128;
@@ -248,8 +248,8 @@ bool is_label_name(const std::string& name) {
 // there.
 class LabelFolder {
  public:
-  // `images` have the label folder `folder`. `is_beside`: the images are there
-  // too.
+  // `folder` is the label folder of `images`. `is_beside`: the folder contains
+  // the images too.
   LabelFolder(std::string folder, const std::vector<std::string_view>& images,
               bool is_beside)
       : folder_(std::move(folder)), names_(names_in(folder_)) {

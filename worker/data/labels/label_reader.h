@@ -131,8 +131,8 @@ struct SplitImage {
 struct SplitImages {
   std::vector<std::unique_ptr<LabelReader>> readers;
   std::vector<SplitImage> images;  // sorted by path, each once
-  // RowForm::text() of the YOLO label files. Label files are read by it, so an
-  // index of them is valid only for it.
+  // RowForm::text() of the YOLO label files. The form decides how labels are
+  // read, so an index of labels is valid only for the same form.
   std::string row_form;
 };
 
@@ -144,9 +144,9 @@ SplitImages open_split(const configs::DataConfig& config, Split split,
                        bool single_cls, DataReport& report,
                        bool keep_outlines = false);
 
-// Finds a table of labels at a usual place, beside the data file or in a folder
-// of the images, that is not in use. Used in the error message for a split
-// without boxes. Returns "" if no table is found.
+// Looks for a table of labels that is not in use, at the usual places: beside
+// the data file and in the folders of the images. Used in the error message for
+// a split without boxes. Returns "" if no table is found.
 std::string unused_table(const configs::DataConfig& config,
                          const std::string& split,
                          const std::vector<SplitImage>& images);

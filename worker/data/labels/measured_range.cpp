@@ -158,7 +158,7 @@ std::string note_on_deep_images(
             significant_text(measured.low, 9) + ", " +
             significant_text(measured.high, 9) + "]";
   } catch (const Error&) {
-    // They have one value only, so no range can be proposed.
+    // All values are equal, so no range can be proposed.
   }
   return text;
 }

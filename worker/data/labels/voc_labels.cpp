@@ -42,8 +42,8 @@ namespace fs = std::filesystem;
 // The parsed tree can take twenty times as much memory as the text.
 constexpr size_t kMostBytes = size_t{4} << 20;
 
-// All images below the folder by stem; if several have the same stem, the
-// first.
+// All images below the folder by stem; if several images have the same stem,
+// only the first of them.
 std::map<std::string, std::string> images_by_stem(const fs::path& folder) {
   std::map<std::string, std::string> result;
   std::error_code error;

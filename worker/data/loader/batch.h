@@ -66,8 +66,9 @@ struct Batch {
     double pad_x = 0, pad_y = 0;
   };
   std::vector<Geometry> geometry;
-  // The assigned targets for each micro-batch and level, of whole images, even
-  // if ranks split them. `image` counts from the micro-batch's first sample.
+  // The assigned targets for each micro-batch and level. They are targets of
+  // whole images, even if the images are split over ranks. `image` counts from
+  // the micro-batch's first sample.
   std::vector<std::vector<loss::LevelTargets>> targets;
   // `targets` packed for a device, for each micro-batch; empty if no device
   // computes the loss.

@@ -2,9 +2,9 @@
 // of them.
 //
 // A mosaic needs four images, so each image is used about four times an epoch.
-// The first images that fit into `cache_bytes` stay in the cache for ever:
-// because samples come in random order, replacing them would save nothing, and
-// a full cache of half the data set saves half of the decoding.
+// The first images that fit into `cache_bytes` stay in the cache for ever.
+// Samples come in random order, so replacing cached images would save nothing.
+// A full cache of half the data set saves half of the decoding.
 //
 // If a sample needs no resizing, only the requested rows are decoded, and they
 // are not cached: augmentation will need other rows the next time, and ranks

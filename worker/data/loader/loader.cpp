@@ -113,8 +113,8 @@ class Loader::Implementation {
               return packs::warm(options_.dataset->path(sample),
                                  kMostReadAhead);
             }) {
-    // The loader's threads already use all cores; OpenCV's own threads would be
-    // in addition.
+    // The loader's threads already use all cores, so OpenCV must not start
+    // threads of its own.
     cv::setNumThreads(0);
     for (int64_t i = 0; i < budget_.num_threads; ++i) {
       threads_.emplace_back([this] {

@@ -44,7 +44,7 @@ struct LoaderHooks {
 };
 
 struct LoaderOptions {
-  // Must outlive the source. Not used by synthetic input.
+  // Must outlive the source of batches. Not used by synthetic input.
   const labels::Dataset* dataset = nullptr;
   LoaderMode mode = LoaderMode::kTrainMosaic;
   uint64_t seed = 0;
@@ -52,8 +52,8 @@ struct LoaderOptions {
 
   int64_t image_height = 640;  // pixels; multiples of stride
   int64_t image_width = 640;
-  int64_t stride = 32;  // the largest stride of the model
-  int bands = 3;        // number of bands of an image: RGB, or those of a TIFF
+  int64_t stride = 32;      // the largest stride of the model
+  int bands = 3;            // bands of an image: 3 for RGB, or those of a TIFF
   ValueRanges ranges = {};  // range of values used by the run; empty for 8 bits
   configs::Hyperparameters hyp;  // augmentation; training only
   // Whether windows of images larger than the input are used (random_crop.h);

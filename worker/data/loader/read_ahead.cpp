@@ -13,8 +13,8 @@ constexpr double kSlow = 1000;  // microseconds
 }  // namespace
 
 void ReadingPace::note(std::chrono::microseconds took) {
-  // An average, because one slow read does not mean that the disk is slow, and
-  // one cached file does not mean that it is fast.
+  // The mean is used, because one slow read does not mean that the disk is
+  // slow, and one cached file does not mean that it is fast.
   mean_ +=
       (std::min(static_cast<double>(took.count()), 16 * kSlow) - mean_) / 8;
 }
@@ -62,7 +62,7 @@ void ReadAhead::work() {
     try {
       took = read_(sample);
     } catch (const std::exception&) {
-      // Ignored: the loader will meet the same failure and report it.
+      // The failure is ignored: the loader will meet it too and will report it.
     }
     lock.lock();
     if (took) pace_.note(*took);

@@ -110,7 +110,7 @@ struct FileStamp {
 
 // An image's files as the process that wrote the index has read them.
 struct SeenFiles {
-  FileStamp image, labels;     // `labels`: of its label file, if any
+  FileStamp image, labels;     // of the image and of its label file, if any
   int32_t largest_class = -1;  // largest class number in the label file
   uint32_t first_fault_byte = 0, fault_bytes = 0;
   // The remaining fields are 0 or 1. `believes_image`, `believes_labels`:

@@ -1,8 +1,8 @@
 // batch_norm_passes: the passes over memory of batch norm and activation.
 //
-// Training needs four: the sums of y; normalise and activate; backward through
-// the activation (computed again from y) with its sums; backward through the
-// normalisation.
+// Training needs four passes: the sums of y; normalise and activate; backward
+// through the activation (computed again from y) with its sums; backward
+// through the normalisation.
 //
 // `pixels` counts groups of `channels` adjacent elements (channels-last).
 // Results do not depend on the number of threads: pixels are divided into fixed

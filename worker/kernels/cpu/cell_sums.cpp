@@ -45,7 +45,7 @@ void add_sample(const at::Tensor& a, const at::Tensor& b, int64_t sample,
   }
 }
 
-// Copies and sums some samples at a time, to bound the memory of the copies.
+// Copies and sums a few samples at a time, to bound the memory of the copies.
 at::Tensor sums_of_copies(const at::Tensor& a, const at::Tensor& b) {
   const int64_t samples = a.size(0);
   const at::Tensor sums =

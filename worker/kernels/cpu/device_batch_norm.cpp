@@ -23,7 +23,7 @@ std::vector<MapGroup> groups_of(const GroupedBatchNorm& norm,
   return groups;
 }
 
-// [groups, 2, C]
+// Returns an uninitialised tensor of shape [groups, 2, C].
 at::Tensor empty_values(const at::Tensor& y, size_t groups) {
   return at::empty({static_cast<int64_t>(groups), 2, y.size(1)},
                    at::TensorOptions(y.device()).dtype(at::kDouble));

@@ -20,7 +20,7 @@
 namespace headroom::kernels {
 namespace {
 
-// Per group two rows with one value per channel.
+// For each group, two rows that have one value per channel.
 template <typename T>
 class GroupRows {
  public:
@@ -70,8 +70,9 @@ void with_element_type(const at::Tensor& tensor, const Body& body) {
   }
 }
 
-// Conversion of a parameter to doubles and back to its gradient's type. Plain
-// loops, because an ATen conversion costs more than these few values.
+// Convert a parameter to doubles, and doubles back to the type of its gradient.
+// These are plain loops, because an ATen conversion costs more than these few
+// values.
 std::vector<double> to_doubles(const at::Tensor& tensor) {
   std::vector<double> values(tensor.numel());
   with_element_type(tensor, [&](auto zero) {

@@ -89,9 +89,9 @@ at::Tensor slice_of_pixels(const at::Tensor& map);
 //
 // Both use the same memory if nothing else refers to it. This saves an
 // allocation, and reading every cache line before it is overwritten. Autograd
-// may pass one gradient to several consumers (an addition passes the same one
-// both ways), so the reference counts of the tensor and of its storage are
-// checked.
+// may pass one gradient to several consumers (an addition passes the same
+// gradient to both of its inputs), so the reference counts of the tensor and of
+// its storage are checked.
 struct GradientBuffers {
   // REQUIRES: `incoming` [N, C, H, W], moved in. A slice of the channels of a
   // channels-last map is read in place; any other layout is copied.

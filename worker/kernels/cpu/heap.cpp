@@ -32,8 +32,8 @@ void prefer_large_pages() {
 }  // namespace
 
 bool keep_freed_memory() {
-  // Without mmap no freed block is unmapped. One arena for all threads, because
-  // every further arena would use mmap for large blocks.
+  // Without mmap no freed block is unmapped. All threads share one arena,
+  // because every further arena would use mmap for large blocks.
   if (mallopt(M_MMAP_MAX, 0) == 0 || mallopt(M_TRIM_THRESHOLD, -1) == 0 ||
       mallopt(M_ARENA_MAX, 1) == 0) {
     return false;

@@ -1,9 +1,10 @@
 // vector_math: SIMD vectors for the instruction set of the compilation.
 //
 // Included only by vector_kernels.cpp, which is compiled once per instruction
-// set. Everything is in an unnamed namespace and uses no standard function: an
-// inline function shared with other files could be the copy that the linker
-// keeps, and would then run AVX-512 code on a processor without it.
+// set. Everything is in an unnamed namespace and uses no standard function. If
+// an inline function were shared with other files, the linker might keep the
+// copy that was compiled here, and AVX-512 code would then run on a processor
+// without it.
 #pragma once
 
 #include <immintrin.h>
