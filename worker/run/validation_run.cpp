@@ -186,6 +186,7 @@ RunOutcome run_validation(const control::Assignment& assignment,
       config, validation::loss_gains(config, model, options),
       inputs.class_names);
   validation.scalar_type = step::scalar_type_of(config.precision);
+  validation.takes_core_turns = device.is_cpu();
   validation.keeps_all = true;
   validation.keeps_curves = true;
   if (assignment.rank == 0) report_data(config, inputs, client);

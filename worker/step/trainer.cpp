@@ -9,6 +9,7 @@
 
 #include "parallel/activations/step_phase.h"
 #include "parallel/base/check.h"
+#include "parallel/devices/core_turn.h"
 #include "worker/kernels/cpu/heap.h"
 
 namespace headroom::step {
@@ -68,6 +69,10 @@ std::optional<int> Trainer::begin_generation() {
 
 StepResult Trainer::train_step(const loader::Batch& batch,
                                const AskForRequests& requests) {
+  // A device computes beside the processor, so it needs no turn.
+  const devices::CoreTurn::Hold turn =
+      state_.device().is_cpu() ? devices::take_core_turn(mesh_.world.size())
+                               : devices::CoreTurn::Hold(nullptr);
   StepResult result;
   result.settings =
       optim::settings_at(options_.schedule, batch.step, batch.epoch);

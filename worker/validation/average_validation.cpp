@@ -87,6 +87,7 @@ ValidatedAverage validate_average(const AverageValidation& of) {
   ValidationOptions options = options_of(of.config, of.gains, of.class_names);
   options.scalar_type = of.state.scalar_type();
   options.retry = of.retry;
+  options.takes_core_turns = of.state.device().is_cpu();
   options.passes_per_batch =
       divided_up(input.global_batch_size, input.micro_batch_size);
   // The options must be equal on all ranks; only one rank draws the pictures.

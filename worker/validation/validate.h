@@ -52,6 +52,9 @@ struct ValidationOptions {
   int64_t passes_per_batch = 1;
   // Called before the network runs on each part of a batch; may be empty.
   std::function<void(const loader::Batch&)> before_part = {};
+  // The network runs on the CPU, so each part of a batch takes a turn on the
+  // cores.
+  bool takes_core_turns = false;
   // Called with the number of images that this rank has validated so far; may
   // be empty.
   std::function<void(int64_t images)> images_done = {};

@@ -1,0 +1,72 @@
+// CoreTurn: lets trainings that share a machine's cores compute one after the
+// other.
+//
+// Two processes with a thread for every core slow each other down far beyond a
+// half. At the end of each parallel loop OpenMP's threads wait actively, so the
+// threads of one process occupy cores while threads of the other process have
+// work. Passive waiting is no remedy: every loop would then have to wake its
+// threads, which costs half of the speed of a training that is alone. So a
+// process takes a turn for a step, and computes the step with all cores.
+//
+// A turn is never a risk. A process that has waited too long, because the
+// process with the turn is stopped or its step is very long, computes without
+// one. Only processes of one user with the same cores take turns. A process
+// with peers takes none, because a step waits for the peers, and two such steps
+// could each wait for the turn of the other.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+namespace headroom::devices {
+
+class CoreTurn {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // All processes that give the same `folder` and `cores` take turns. Creates
+  // the folder with mode 0700. If it cannot be created, or others may use it,
+  // no turns are taken.
+  CoreTurn(const std::filesystem::path& folder, const std::string& cores);
+  // Takes no turns.
+  CoreTurn() = default;
+  ~CoreTurn();
+  CoreTurn(const CoreTurn&) = delete;
+  CoreTurn& operator=(const CoreTurn&) = delete;
+
+  // The turn ends with this object.
+  class Hold {
+   public:
+    // `turn` is null if there is no turn to end.
+    explicit Hold(CoreTurn* turn) : turn_(turn) {}
+    ~Hold();
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+    bool has_turn() const { return turn_ != nullptr; }
+
+   private:
+    CoreTurn* const turn_;
+    const Clock::time_point begin_ = Clock::now();
+  };
+  // Waits for the turn: at most two seconds, or four times the longest turn of
+  // this process if that is longer. After it waited in vain, it does not wait
+  // for a minute. Must not be called while a Hold exists. One thread.
+  Hold take();
+
+ private:
+  // Files with locks. A process holds `next_` while it waits for `turn_`, so a
+  // process that has just ended its turn cannot overtake it. -1: no turns.
+  int next_ = -1, turn_ = -1;
+  Clock::duration longest_turn_ = {};
+  Clock::time_point waits_from_ = {};
+};
+
+// Takes a turn for a process with this number of ranks in its run, among all
+// trainings of this user on the cores that this process may use. Takes none if
+// there are several ranks, or if this process has one thread, or threads for at
+// most half of the cores.
+CoreTurn::Hold take_core_turn(int num_ranks);
+
+}  // namespace headroom::devices
