@@ -250,7 +250,8 @@ std::vector<Option> options_of_tools() {
              {.is_required = true}),
       option("--source PATH", {"detect"},
              "Objects are looked for here: an image, a video, a folder, a "
-             "pattern such as 'a/*.jpg', or a .txt list of images.",
+             "pattern such as 'a/*.jpg', or a .txt list of images; or - for a "
+             "program that sends pictures, such as headroom_train.Detector.",
              {.is_required = true}),
       option("--include FORMAT [FORMAT]", {"export"},
              "The command writes these formats: onnx, torchscript, "
