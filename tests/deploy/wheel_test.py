@@ -190,7 +190,7 @@ def check_training(environment, wheel, torch, folder):
         environment.program(*TRAIN, cwd=here)
         assert figures(here) == built, (version, figures(here), built)
     # The client finds the program of its environment.
-    client = "import headroom; print(headroom.plan(cfg='yolov5n', synthetic_input=True, img=64)['plan']['layout'])"
+    client = "import headroom_train; print(headroom_train.plan(cfg='yolov5n', synthetic_input=True, img=64)['plan']['layout'])"
     assert "data" in run(environment.folder / "bin/python", "-c", client)[0]
 
 

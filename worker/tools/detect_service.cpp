@@ -290,17 +290,22 @@ Answer DetectService::answer_to(const ServiceRequest& request) {
   }
 }
 
-// Whether a flag asks for files, which the service does not write.
-const char* flag_of_files(const DetectRequest& request) {
+// A flag about files, pictures or videos that the service has no use for.
+const char* flag_without_use(const DetectRequest& request) {
+  const detect::FolderOptions& folder = request.folder;
   const std::pair<bool, const char*> flags[] = {
-      {request.folder.text, "--save-txt"},
-      {request.folder.confidences_in_text, "--save-conf"},
-      {request.folder.csv, "--save-csv"},
-      {request.folder.json, "--save-json"},
+      {folder.text, "--save-txt"},
+      {folder.confidences_in_text, "--save-conf"},
+      {folder.csv, "--save-csv"},
+      {folder.json, "--save-json"},
       {request.layers.geojson, "--save-geojson"},
       {request.layers.geopackage, "--save-gpkg"},
-      {request.folder.crops, "--save-crop"},
-      {request.folder.may_exist, "--exist-ok"},
+      {folder.crops, "--save-crop"},
+      {!folder.annotate.labels, "--hide-labels"},
+      {!folder.annotate.confidences, "--hide-conf"},
+      {folder.annotate.line_width != 0, "--line-thickness"},
+      {request.video_stride > 1, "--vid-stride"},
+      {folder.may_exist, "--exist-ok"},
       {request.resume, "--resume"}};
   for (const auto& [is_given, flag] : flags) {
     if (is_given) return flag;
@@ -320,11 +325,10 @@ int run_detect_service(const DetectRequest& request) {
                 "--source - reads from a program, not from a terminal",
                 "use headroom_train.Detector in Python, or name files");
   }
-  if (const char* flag = flag_of_files(request)) {
+  if (const char* flag = flag_without_use(request)) {
     throw Error("detect",
                 std::string(flag) +
-                    " means nothing with --source -, which "
-                    "writes no files",
+                    " means nothing with --source -, which only sends boxes",
                 "leave it out");
   }
   OpenedDetector opened(request);
