@@ -8,6 +8,7 @@ import json
 import math
 import os
 import pathlib
+import re
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Union
 
 from headroom_train.errors import REQUEST, HeadroomError, optional_package
@@ -189,7 +190,8 @@ def _save(pixels: Any, path: PathLike) -> None:
 
 def _image_id(stem: str, taken: Set[Union[int, str]]) -> Union[int, str]:
     """The stem, as a number if it is one; for a second image of that stem STEM_2."""
-    wanted: Union[int, str] = int(stem) if stem.isascii() and stem.isdigit() else stem
+    is_number = re.fullmatch(r"-?[0-9]{1,18}", stem) is not None
+    wanted: Union[int, str] = int(stem) if is_number else stem
     number = 1
     while wanted in taken:
         number += 1
