@@ -71,6 +71,7 @@ class DetectRun {
   void check_videos(const DetectRequest& request);
   void provide_maps(const detect::MapLayers::Formats& formats);
   void look_at_image(size_t index);
+  using KnownTiles = OpenedDetector::KnownTiles;
   detect::OnTile note_tiles(size_t index, const detect::TileFindings& tiles);
   // The image's tiles without findings; nullopt if it cannot be read.
   KnownTiles unknown_tiles(size_t index) const;

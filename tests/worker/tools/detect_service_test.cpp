@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int kSide = 64;
+constexpr int kPictureSide = 64;
 
 struct Received {
   ServiceAnswer head;
@@ -36,7 +36,7 @@ struct Received {
 class DetectService : public ::testing::Test {
  protected:
   DetectService() {
-    write_weights(weights_, 2, kSide, 0.02);
+    write_weights(weights_, 2, kPictureSide, 0.02);
     image_ = folder_.write("a.bmp", encode_bmp(picture_));
     DetectRequest request;
     request.weights = weights_.string();
@@ -81,8 +81,10 @@ class DetectService : public ::testing::Test {
   // The announced picture: that of the test, if `change` leaves it alone.
   template <typename Change>
   Received ask_of_pixels(const Change& change) const {
-    ServiceRequest request = {
-        .height = kSide, .width = kSide, .channels = 3, .bits = 8};
+    ServiceRequest request = {.height = kPictureSide,
+                              .width = kPictureSide,
+                              .channels = 3,
+                              .bits = 8};
     change(request);
     return ask(request, pixels());
   }
@@ -112,7 +114,7 @@ class DetectService : public ::testing::Test {
 
   TemporaryFolder folder_;
   const fs::path weights_ = folder_.path() / "w.safetensors";
-  cv::Mat picture_ = test_picture(kSide, kSide, 1);
+  cv::Mat picture_ = test_picture(kPictureSide, kPictureSide, 1);
   fs::path image_;
   std::optional<OpenedDetector> opened_;
   int in_[2], out_[2];
@@ -128,7 +130,7 @@ TEST_F(DetectService, DescribesTheModelBeforeTheFirstRequest) {
   const auto facts = nlohmann::json::parse(ready_.text);
   EXPECT_EQ(facts.at("names").size(), 2u);
   EXPECT_EQ(facts.at("categories"), nlohmann::json({0, 1}));
-  EXPECT_EQ(facts.at("height"), kSide);
+  EXPECT_EQ(facts.at("height"), kPictureSide);
   EXPECT_EQ(facts.at("channels"), 3);
 }
 
@@ -139,7 +141,7 @@ TEST_F(DetectService, PixelsAndTheirFileHaveTheSameBoxes) {
   ASSERT_EQ(of_file.head.kind, AnswerKind::kBoxes) << of_file.text;
   EXPECT_EQ(of_pixels.head.boxes, 5u);
   EXPECT_EQ(of_pixels.boxes, of_file.boxes);
-  EXPECT_EQ(of_file.head.height, static_cast<uint32_t>(kSide));
+  EXPECT_EQ(of_file.head.height, static_cast<uint32_t>(kPictureSide));
   const std::vector<metrics::Detection> known =
       opened_->detector().detect(picture_);
   ASSERT_EQ(known.size(), 5u);
@@ -171,7 +173,7 @@ TEST_F(DetectService, ABadRequestIsAnsweredAndTheNextOneServed) {
   // 2^64 pixels and more: the product must not wrap around.
   check(ask_of_pixels([](auto& one) { one.height = one.width = UINT32_MAX; }),
         "a picture of 4294967295 x 4294967295 pixels");
-  check(ask_of_pixels([](auto& one) { one.height = kSide + 1; }),
+  check(ask_of_pixels([](auto& one) { one.height = kPictureSide + 1; }),
         "the picture has 12480 bytes, but 12288 were announced");
   check(ask_of_path(RequestKind::kFile, ""), "a path has 1 to 65536 bytes");
   check(ask_of_path(RequestKind::kFile,
@@ -188,11 +190,11 @@ TEST_F(DetectService, ABadRequestIsAnsweredAndTheNextOneServed) {
 }
 
 TEST_F(DetectService, EndsWithThePipeAlsoInTheMiddleOfARequest) {
-  const ServiceRequest request = {.height = kSide,
-                                  .width = kSide,
+  const ServiceRequest request = {.height = kPictureSide,
+                                  .width = kPictureSide,
                                   .channels = 3,
                                   .bits = 8,
-                                  .payload = kSide * kSide * 3};
+                                  .payload = kPictureSide * kPictureSide * 3};
   send_bytes(&request, sizeof request);
   send_bytes(picture_.data, 100);
   end();
