@@ -1,6 +1,6 @@
 """headroom_train.Detector beside `headroom detect` on the same pictures.
 
-    detector_test.py HEADROOM HEADROOM_SHAPES [boxes|videos|failures|results|supervision|names]
+    detector_test.py HEADROOM HEADROOM_SHAPES [boxes|videos|exported|failures|results|supervision|names]
 
 Exit code 77: a package that the part needs is not installed, and is named.
 """
@@ -28,7 +28,7 @@ IMG = 64
 
 
 def trained():
-    """Weights that find objects in pictures of discs and squares."""
+    """Weights that were trained a little: boxes have low scores, which depend on the picture."""
     run = headroom_train.train(data=draw_data(), **MODEL, epochs=2)
     run.wait()
     return run.best
@@ -111,11 +111,11 @@ def check_boxes():
     guide_is_true(weights, folder)
     counts = []
     for asked, flags in [
-            ({"conf": 0.01}, {"conf_thres": 0.01}),
-            ({"conf": 0.02, "iou": 0.3, "agnostic_nms": True, "resample": "area"},
-             {"conf_thres": 0.02, "iou_thres": 0.3, "agnostic_nms": True, "resample": "area"}),
-            ({"conf": 0.01, "tile": (40, 48), "tile_overlap": 0.3, "max_det": 20, "classes": [1]},
-             {"conf_thres": 0.01, "tile": (40, 48), "tile_overlap": 0.3, "max_det": 20,
+            ({"conf": 0.0005}, {"conf_thres": 0.0005}),
+            ({"conf": 0.001, "iou": 0.3, "agnostic_nms": True, "resample": "area"},
+             {"conf_thres": 0.001, "iou_thres": 0.3, "agnostic_nms": True, "resample": "area"}),
+            ({"conf": 0.0005, "tile": (40, 48), "tile_overlap": 0.3, "max_det": 20, "classes": [1]},
+             {"conf_thres": 0.0005, "tile": (40, 48), "tile_overlap": 0.3, "max_det": 20,
               "classes": [1]})]:
         theirs = detected(weights, folder, img=IMG, **flags)
         with Detector(weights, imgsz=IMG, **asked) as detector:
@@ -134,7 +134,7 @@ def same(one, other):
 
 def as_arrays(numpy, pillow, weights, folder):
     """A lossless file, its pixels, and their views have the same boxes."""
-    with Detector(str(weights), imgsz=IMG, conf=0.01) as detector:
+    with Detector(str(weights), imgsz=IMG, conf=0.0005) as detector:
         of_file = detector(folder / "wide.png")
         assert of_file.xyxy.dtype == numpy.float32 and of_file.xyxy.shape == (len(of_file), 4)
         assert of_file.score.dtype == numpy.float32 and of_file.class_id.dtype == numpy.int64
@@ -154,7 +154,7 @@ def as_arrays(numpy, pillow, weights, folder):
         assert not said and len(frames) == 3 and all(same(one, of_file) for one in frames)
         assert (detector(folder / "turned.jpg").image.shape[:2]
                 == detector(folder / "turned.jpg").shape == pixels.shape[1::-1])
-    with Detector(weights, imgsz=IMG, conf=0.01, channel_order="bgr") as detector:
+    with Detector(weights, imgsz=IMG, conf=0.0005, channel_order="bgr") as detector:
         of_bgr = detector(pixels[:, :, ::-1])
         assert same(of_bgr, of_file) and (of_bgr.image == pixels).all()
         assert same(detector(folder / "wide.png"), of_file), "files are as they are"
@@ -170,8 +170,8 @@ def check_videos():
     subprocess.run(["ffmpeg", "-v", "error", "-loop", "1", "-i", folder / "wide.png", "-frames:v",
                     "7", "-vf", "crop=96:64:n*12:0", "-c:v", "mpeg4", "-q:v", "2", "clip.mp4"],
                    check=True, stdin=subprocess.DEVNULL)
-    theirs = detected(weights, "clip.mp4", img=IMG, conf_thres=0.01, vid_stride=3)
-    with Detector(weights, imgsz=IMG, conf=0.01) as detector:
+    theirs = detected(weights, "clip.mp4", img=IMG, conf_thres=0.0005, vid_stride=3)
+    with Detector(weights, imgsz=IMG, conf=0.0005) as detector:
         results, said = all_of(detector, "clip.mp4", vid_stride=3)
         assert not said and [one.frame for one in results] == [1, 4, 7], results
         assert compare_files(results, theirs) > 3
@@ -184,6 +184,35 @@ def check_videos():
         pathlib.Path("cut.mp4").write_bytes(pathlib.Path("clip.mp4").read_bytes()[:200])
         results, said = all_of(detector, "cut.mp4")
         assert not results and re.fullmatch(r"left out: .*cut\.mp4: .+", said[0]), said
+
+
+def check_exported():
+    """An exported network with --nms has the boxes of detect, over a folder of images."""
+    numpy = need("numpy")
+    pillow = need("PIL.Image")
+    onnxruntime = need("onnxruntime")
+    weights = trained()
+    pathlib.Path("in").mkdir()
+    for file in pathlib.Path("my/images/val").iterdir():
+        pillow.open(file).convert("RGB").save(f"in/{file.stem}.png")
+    [network] = headroom_train.export(weights=weights, include="onnx", img=IMG, nms=True,
+                                      conf_thres=0.0005, topk_per_class=1000).paths
+    session = onnxruntime.InferenceSession(str(network), providers=["CPUExecutionProvider"])
+    count, worst, classes = 0, 0.0, set()
+    with Detector(weights, imgsz=IMG, conf=0.0005) as detector:
+        for results in detector.stream("in"):
+            pixels = results.image.transpose(2, 0, 1)[None].astype(numpy.float32) / 255
+            rows = session.run(None, {"images": pixels})[0]
+            rows = rows[numpy.argsort(-rows[:, 5], kind="stable")]
+            assert len(rows) == len(results) > 0, (len(rows), len(results))
+            ours = numpy.column_stack([results.xyxy, results.score, results.class_id])
+            ours = ours[numpy.lexsort((ours[:, 0], ours[:, 4], -ours[:, 4].round(4)))]
+            theirs = numpy.column_stack([rows[:, 1:5].clip(0, IMG), rows[:, 5:]])
+            theirs = theirs[numpy.lexsort((theirs[:, 0], theirs[:, 4], -theirs[:, 4].round(4)))]
+            count, classes = count + len(ours), classes | set(ours[:, 5])
+            worst = max(worst, float(numpy.abs(ours - theirs).max()))
+    print(f"{count} boxes of {len(classes)} classes, the largest difference {worst:.2g}")
+    assert worst < 1e-3 and len(classes) > 1 and count > 20
 
 
 def is_running(process):
@@ -245,7 +274,7 @@ def refused_detectors(weights):
 
 
 def ended_processes(weights, picture):
-    detector = Detector(weights, imgsz=IMG, conf=0.01)
+    detector = Detector(weights, imgsz=IMG, conf=0.0005)
     process = detector._process
     child = os.fork()
     if child == 0:
@@ -297,7 +326,7 @@ def check_failures():
     weights = trained()
     picture = numpy.full((64, 64, 3), 114, numpy.uint8)
     picture[20:50, 10:40] = (250, 30, 30)
-    with Detector(weights, imgsz=IMG, conf=0.01) as detector:
+    with Detector(weights, imgsz=IMG, conf=0.0005) as detector:
         refused_pictures(numpy, detector, picture)
     refused_detectors(weights)
     ended_processes(weights, picture)
@@ -447,7 +476,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
-            {"boxes": check_boxes, "videos": check_videos, "failures": check_failures,
+            {"boxes": check_boxes, "videos": check_videos,
+             "exported": check_exported, "failures": check_failures,
              "results": check_results, "supervision": check_supervision,
              "names": check_names}[sys.argv[3]]()
         finally:

@@ -213,7 +213,7 @@ Answer DetectService::boxes_in_file(const fs::path& file) {
       file, std::nullopt,
       [](const detect::TileFindings&) { return [](size_t) { return true; }; });
   if (!picture.reason.empty()) {
-    return refused("[detect] " + file.string() + ": " + picture.reason);
+    return refused(file.string() + ": " + picture.reason);
   }
   Answer answer;
   answer.size = picture.tiles.size;
@@ -228,12 +228,12 @@ Answer DetectService::boxes_in_frame(const fs::path& video, uint64_t number) {
   if (!reader_ || video != video_ || number <= frames_read_) {
     const auto [why, remedy] = opened_.obstacle_to(video);
     if (!why.empty()) {
-      return refused("[detect] " + video.string() + ": " + why + ": " + remedy);
+      return refused(video.string() + ": " + why + ": " + remedy);
     }
     std::string fault;
     reader_ = video::open_video(
         video.string(), {.max_pixels = opened_.limits().max_pixels}, fault);
-    if (!reader_) return refused("[detect] " + video.string() + ": " + fault);
+    if (!reader_) return refused(video.string() + ": " + fault);
     video_ = video;
     frames_read_ = 0;
   }

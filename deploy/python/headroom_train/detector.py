@@ -134,7 +134,7 @@ class Detector:
             return self._boxes_in_file(os.path.abspath(picture))
         array = self._array(picture)
         height, width, channels = array.shape
-        answer = self._ask(_PIXELS, memoryview(array).cast("B"), REQUEST, height, width, channels)
+        answer = self._ask(_PIXELS, memoryview(array.reshape(-1)), REQUEST, height, width, channels)
         return self._results(answer, None if name is None else pathlib.Path(name), image=array)
 
     def stream(self, source: Any, *, vid_stride: int = 1) -> Iterator[Results]:
