@@ -21,6 +21,7 @@
 #include "worker/data/codecs/image_bands.h"
 #include "worker/detect/detection_folder.h"
 #include "worker/detect/image_sources.h"
+#include "worker/kernels/cpu/heap.h"
 #include "worker/video/video.h"
 
 namespace headroom::tools {
@@ -331,6 +332,7 @@ int run_detect_service(const DetectRequest& request) {
                     " means nothing with --source -, which only sends boxes",
                 "leave it out");
   }
+  kernels::keep_freed_memory();  // every picture needs the same again
   OpenedDetector opened(request);
   std::signal(SIGINT, SIG_IGN);
   const int out = ::dup(STDOUT_FILENO);
