@@ -250,7 +250,8 @@ std::vector<Option> options_of_tools() {
              {.is_required = true}),
       option("--source PATH", {"detect"},
              "Objects are looked for here: an image, a video, a folder, a "
-             "pattern such as 'a/*.jpg', or a .txt list of images.",
+             "pattern such as 'a/*.jpg', or a .txt list of images; or - for a "
+             "program that sends pictures, such as headroom_train.Detector.",
              {.is_required = true}),
       option("--include FORMAT [FORMAT]", {"export"},
              "The command writes these formats: onnx, torchscript, "
@@ -312,9 +313,9 @@ std::vector<Option> options_of_tools() {
              "level, as the loss sees it."),
       option("--nms", {"export"},
              "The network ends with non-maximum suppression, which keeps one "
-             "box of several on an object. An output line is image, x1, y1, "
-             "x2, y2, score, class. --conf-thres, --iou-thres and "
-             "--topk-per-class count then."),
+             "box of several on an object, as detect does: a box has its best "
+             "class. An output line is image, x1, y1, x2, y2, score, class. "
+             "--conf-thres, --iou-thres and --topk-per-class count then."),
       option("--resample", {"detect"},
              "Images shrink by area as in val, or bilinear as in YOLOv5.",
              {.choices = {"area", "bilinear"}, .default_value = "bilinear"}),

@@ -15,6 +15,8 @@ import re
 import sys
 import zipfile
 
+# In file names a - of the distribution's name headroom-train is a _.
+DISTRIBUTION = "headroom_train"
 # The same in headroom_program/__init__.py.
 TORCH = "2.11.0"
 
@@ -29,7 +31,7 @@ def first(pattern: str, text: str) -> str:
 def metadata(repository: pathlib.Path, version: str) -> str:
     project = (repository / "CMakeLists.txt").read_text()
     return f"""Metadata-Version: 2.1
-Name: headroom
+Name: headroom-train
 Version: {version}
 Summary: {first(r'DESCRIPTION "([^"]+)"', project)}
 License: Apache-2.0
@@ -37,7 +39,7 @@ Requires-Python: >=3.10
 Requires-Dist: torch=={TORCH}
 Description-Content-Type: text/markdown
 
-The programs headroom and headroom-worker, and the package headroom that starts them from Python.
+The programs headroom and headroom-worker, and the package headroom_train that starts them from Python.
 LibTorch is that of the installed torch. licenses/ beside the programs has those of the libraries inside.
 """
 
@@ -47,7 +49,7 @@ def main(repository: pathlib.Path, folder: pathlib.Path, out: pathlib.Path) -> N
     # pip compares the tag with the machine's C library.
     glibc = first(r"^GLIBC (\S+) or newer$", (folder / "headroom_program/VERSION").read_text())
     tag = f"py3-none-manylinux_{glibc.replace('.', '_')}_x86_64"
-    info = folder / f"headroom-{version}.dist-info"
+    info = folder / f"{DISTRIBUTION}-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(metadata(repository, version))
     (info / "WHEEL").write_text("Wheel-Version: 1.0\nGenerator: headroom/deploy/wheel\n"
@@ -56,7 +58,7 @@ def main(repository: pathlib.Path, folder: pathlib.Path, out: pathlib.Path) -> N
         "[console_scripts]\nheadroom = headroom_program:headroom\n"
         "headroom-worker = headroom_program:headroom_worker\n")
     (info / "LICENSE").write_bytes((repository / "LICENSE").read_bytes())
-    wheel = out / f"headroom-{version}-{tag}.whl"
+    wheel = out / f"{DISTRIBUTION}-{version}-{tag}.whl"
     lines = []
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
 

@@ -2,7 +2,8 @@
 # Makes the files of a release: wheel, source archive, list of third-party
 # libraries (SBOM), notes, and checksums of all of them.
 #
-#   release.sh [FOLDER]   default build/release, which is emptied first
+#   release.sh [FOLDER]   default build/release, which is emptied first; says what
+#                         to upload, and where
 #
 # REQUIRES: build/ (deploy/local/build.sh) of what is committed.
 set -euo pipefail
@@ -27,6 +28,7 @@ requirements="$(unzip -p "$wheel" headroom_program/VERSION | tail -n +2 | sed 's
 last="$(git -C "$repository" describe --tags --abbrev=0 "$commit^" 2>/dev/null || true)"
 {
   printf '# Headroom %s\n\nCommit %s.\n\n' "$version" "$commit"
+  printf '    pip install headroom-train==%s\n\nor, from the file:\n\n' "$version"
   printf '    pip install torch==%s %s\n\n' "$libtorch_version" "$(basename "$wheel")"
   printf 'What the wheel asks for and has:\n\n%s\n' "$requirements"
   if [[ -n $last ]]; then
@@ -37,3 +39,5 @@ last="$(git -C "$repository" describe --tags --abbrev=0 "$commit^" 2>/dev/null |
 sums="$(cd "$out" && sha256sum -- *)"
 printf '%s\n' "$sums" >"$out/SHA256SUMS"
 say "$out: $(find "$out" -type f -printf '%f ' | tr -s ' ')"
+say "upload the wheel to the package index, as the project headroom-train (the name headroom is another's): python3 -m twine upload $wheel"
+say "upload all $(find "$out" -type f | wc -l) files to the release of the tag v$version, with NOTES.md as its text"

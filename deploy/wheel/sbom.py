@@ -47,12 +47,12 @@ def document(wheel: pathlib.Path) -> Dict[str, Any]:
               "bom-ref": purl, "scope": "required",
               "description": "Not in the wheel: installed beside it."}
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    own = f"pkg:pypi/headroom@{own_version[1]}"
+    own = f"pkg:pypi/headroom-train@{own_version[1]}"
     return {
         "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, digest)}",
         "metadata": {"component": {
-            "type": "application", "name": "headroom", "version": own_version[1], "purl": own,
+            "type": "application", "name": "headroom-train", "version": own_version[1], "purl": own,
             "bom-ref": own, "licenses": [{"license": {"id": "Apache-2.0"}}],
             "hashes": [{"alg": "SHA-256", "content": digest}]}},
         "components": [packages[name] for name in sorted(packages)] + [beside],

@@ -12,7 +12,8 @@ build="${HEADROOM_BUILD_FOLDER:-$repository/build}"
 out="$(realpath -m "${1:-$build/wheel}")"
 staging="$(mktemp -d)"
 trap 'rm -rf "$staging"' EXIT
-cp -r "$repository/deploy/wheel/headroom_program" "$repository/deploy/python/headroom" "$staging"
+cp -r "$repository"/deploy/wheel/headroom_program \
+  "$repository"/deploy/python/{headroom_train,headroom.py} "$staging"
 collect_programs "$staging/headroom_program"
 rm "$staging/headroom_program/README.md"  # the bundle's, which describes
                                           # unpacking

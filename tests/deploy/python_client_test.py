@@ -27,10 +27,10 @@ CLIENT = ROOT / "deploy/python"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(CLIENT))
 
-import headroom
-from headroom.files import StepReader
-from headroom.process import TrainProcess
-from headroom.program import flag_words
+import headroom_train
+from headroom_train.files import StepReader
+from headroom_train.process import TrainProcess
+from headroom_train.program import flag_words
 
 PROGRAM, SHAPES = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
 MODEL = {"cfg": "yolov5n", "img": 64, "batch": 8, "device": "cpu", "workers": 1,
@@ -50,7 +50,7 @@ def refused(exit_code, *words):
     """The code below must be refused with this exit code and this text."""
     try:
         yield
-    except headroom.HeadroomError as error:
+    except headroom_train.HeadroomError as error:
         assert error.exit_code == exit_code, (error.exit_code, error.text)
         for word in words:
             assert word in error.text, f"{word!r} is not in: {error.text}"
@@ -69,7 +69,7 @@ def draw_data():
 
 def followed_to_its_end(data):
     printed = io.StringIO()
-    run = headroom.train(data=data, **MODEL, epochs=3, processes=2, log_to=printed,
+    run = headroom_train.train(data=data, **MODEL, epochs=3, processes=2, log_to=printed,
                          set={"hyp.lr0": 0.02, "hyp.mosaic": 0}, layout={"data": 2})
     assert run.state == "running"
     followed = []
@@ -95,7 +95,7 @@ def followed_to_its_end(data):
     assert kinds[-1] == "run_over" and "validation" in kinds, kinds
     assert any("results in" in line for line in run.log)
     assert printed.getvalue().splitlines() == run.log
-    again = headroom.Run(run.path)
+    again = headroom_train.Run(run.path)
     assert again.state == "finished" and list(again.follow()) == followed
     assert again.wait()["exit_code"] == 0
     assert again.stop()["exit_code"] == 0, "a run that has ended is left alone"
@@ -103,7 +103,7 @@ def followed_to_its_end(data):
 
 
 def stopped_and_resumed(data):
-    run = headroom.train(data=data, **MODEL, epochs=200, processes=2, program=PROGRAM)
+    run = headroom_train.train(data=data, **MODEL, epochs=200, processes=2, program=PROGRAM)
     try:
         run.wait(timeout=0.1)
         raise AssertionError("wait() did not wait")
@@ -120,7 +120,7 @@ def stopped_and_resumed(data):
     committed = run.steps()
     assert len(committed) >= 3 and committed[:3] == before
     with refused(130, "resume"):  # as a user who did not stop it would
-        headroom.Run(run.path).wait()
+        headroom_train.Run(run.path).wait()
 
     resumed = run.resume(max_steps=len(committed) + 4)
     assert resumed.path == run.path
@@ -132,12 +132,12 @@ def stopped_and_resumed(data):
 
 def left_by_its_python(data):
     """A run continues when the Python process that started it ends; another finds and stops it."""
-    code = ("import headroom, json, sys; "
-            "print(headroom.train(**json.loads(sys.argv[1])).path)")
+    code = ("import headroom_train, json, sys; "
+            "print(headroom_train.train(**json.loads(sys.argv[1])).path)")
     request = {**MODEL, "data": data, "epochs": 500, "processes": 2}
     done = subprocess.run([sys.executable, "-Bc", code, json.dumps(request)], check=True,
                           env={**os.environ, "PYTHONPATH": str(CLIENT)}, capture_output=True)
-    run = headroom.Run(done.stdout.decode().strip())
+    run = headroom_train.Run(done.stdout.decode().strip())
     assert run.state == "running" and run.log == []
     committed = len(run.steps())
     for step in run.follow():
@@ -158,7 +158,7 @@ def processes_here():
 
 
 def killed(data):
-    run = headroom.train(data=data, **MODEL, epochs=200, processes=2)
+    run = headroom_train.train(data=data, **MODEL, epochs=200, processes=2)
     next(run.follow())
     run._process.popen.kill()
     with refused(5, "signal 9"):
@@ -166,45 +166,45 @@ def killed(data):
     limit = time.monotonic() + 60
     while processes_here() and time.monotonic() < limit:  # its children end by themselves
         time.sleep(0.1)
-    assert not processes_here() and headroom.Run(run.path).state != "running"
+    assert not processes_here() and headroom_train.Run(run.path).state != "running"
 
 
 def compared(runs):
-    table = headroom.compare([runs[0], runs[1].path])
+    table = headroom_train.compare([runs[0], runs[1].path])
     assert table.column("steps")[0] == 12 and table.column("state") == ["finished"] * 2
     assert table[0]["peak_bytes"] > 1 << 20 and table[0]["images_per_second"] > 0
     assert table[0]["map50"] == runs[0].summary["map50"]
     lines = str(table).splitlines()
     assert len(lines) == 3 and lines[0].startswith("run ") and runs[0].path.name in lines[1]
-    named = headroom.Table([{"run": "<b>&"}])
+    named = headroom_train.Table([{"run": "<b>&"}])
     assert "&lt;b&gt;&amp;" in named._repr_html_() and "<b>" not in named._repr_html_()
 
 
 def refused_requests(data):
     folders = sorted(pathlib.Path("runs/train").iterdir())
     with refused(2, "nowhere.yaml"):
-        headroom.train(data="nowhere.yaml", **MODEL)
+        headroom_train.train(data="nowhere.yaml", **MODEL)
     with refused(2, "--epoch"):
-        headroom.train(data=data, epoch_s=3)
+        headroom_train.train(data=data, epoch_s=3)
     with refused(2, "json"):
-        headroom.train(data=data, json=True)
+        headroom_train.train(data=data, json=True)
     with refused(3, "--memory-limit"):
-        headroom.train(data=data, **MODEL, memory_limit="1MiB")
+        headroom_train.train(data=data, **MODEL, memory_limit="1MiB")
     with refused(2, "coordinator="):
-        headroom.train(data=data, coordinator="127.0.0.1:1")
+        headroom_train.train(data=data, coordinator="127.0.0.1:1")
     (pathlib.Path("my/labels/train").rename("my/labels/gone"))
     with refused(4):
-        headroom.train(data=data, **MODEL)
+        headroom_train.train(data=data, **MODEL)
     pathlib.Path("my/labels/gone").rename("my/labels/train")
     assert sorted(pathlib.Path("runs/train").iterdir()) == folders, "a refusal left something"
     with refused(2, "HEADROOM_PROGRAM"), without_program():
-        headroom.train(data=data)
+        headroom_train.train(data=data)
     with refused(2, "no-such-program"):
-        headroom.plan(program="no-such-program")
+        headroom_train.plan(program="no-such-program")
     with refused(2, "run.yaml"):
-        headroom.Run("my")
+        headroom_train.Run("my")
     with refused(2, "--ifm"):
-        headroom.plan(ifm=3)
+        headroom_train.plan(ifm=3)
 
 
 @contextlib.contextmanager
@@ -217,18 +217,18 @@ def without_program():
 
 
 def other_commands(run, data):
-    plan = headroom.plan(cfg="yolov5n", img=(64, 96), batch=8)
+    plan = headroom_train.plan(cfg="yolov5n", img=(64, 96), batch=8)
     assert plan["exit_code"] == 0, plan
-    sweep = headroom.plan(cfg="yolov5n", sweep=["img=64,96", "batch=4..8"])
+    sweep = headroom_train.plan(cfg="yolov5n", sweep=["img=64,96", "batch=4..8"])
     assert len(sweep["cells"]) == 4, sweep
-    judged = headroom.val(data=data, weights=run.best, img=64, batch=8)
+    judged = headroom_train.val(data=data, weights=run.best, img=64, batch=8)
     assert abs(judged["map50"] - run.summary["map50"]) < 1e-9, judged
-    report = headroom.verify(data=data)
+    report = headroom_train.verify(data=data)
     assert "splits" in report, report
-    found = headroom.detect(weights=run.best, source="my/images/val", img=64, conf_thres=0.01)
+    found = headroom_train.detect(weights=run.best, source="my/images/val", img=64, conf_thres=0.01)
     assert len(list(found.paths[0].glob("*.*"))) == 8, found
-    assert headroom.detect(weights=run.best, source="my/images/val", nosave=True).text
-    written = headroom.export(weights=run.best, include=["onnx", "torchscript"], img=64)
+    assert headroom_train.detect(weights=run.best, source="my/images/val", nosave=True).text
+    written = headroom_train.export(weights=run.best, include=["onnx", "torchscript"], img=64)
     assert [path.suffix for path in written.paths] == [".onnx", ".torchscript"], written
     assert all(path.stat().st_size > 1 << 20 for path in written.paths)
 
@@ -275,7 +275,7 @@ def half_written_lines():
     folder = folder_of_a_run("half", 3)
     with (folder / "steps.jsonl").open("a") as file:
         file.write('{"step":3,"lo')
-    run = headroom.Run(folder)
+    run = headroom_train.Run(folder)
     assert run.state == "killed"
     assert run.steps().column("step") == [0, 1, 2]
     assert [step["step"] for step in run.follow()] == [0, 1, 2]
@@ -291,7 +291,7 @@ def damaged_lines():
     folder = folder_of_a_run("damaged", 2)
     with (folder / "steps.jsonl").open("ab") as file:
         file.write(b'{"step":2,"lo\xff\n' + line_of(3).encode())
-    run = headroom.Run(folder)
+    run = headroom_train.Run(folder)
     with refused(4, "steps.jsonl:3"):
         run.steps()
     seen = []
@@ -348,7 +348,7 @@ def growing_file():
 def live_run():
     """follow() continues while a coordinator holds the folder, and ends with it."""
     folder = folder_of_a_run("live", 1)
-    run = headroom.Run(folder)
+    run = headroom_train.Run(folder)
     with (folder / "coordinator.log.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert run.state == "running"
@@ -381,11 +381,11 @@ def check_files():
     version = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True)
     named = re.search(r'^version = "(.*)"', (CLIENT / "pyproject.toml").read_text(), re.M)
     assert version.stdout.split()[1] == named[1], "pyproject.toml has another version"
-    for source in CLIENT.glob("headroom/*.py"):  # the oldest supported Python
+    for source in CLIENT.glob("**/*.py"):  # the oldest supported Python
         ast.parse(source.read_text(), feature_version=(3, 9))
     # It needs nothing but the standard library.
     alone = subprocess.run([sys.executable, "-ISc", "import sys; sys.path.insert(0, sys.argv[1]); "
-                            "sys.dont_write_bytecode = True; import headroom; "
+                            "sys.dont_write_bytecode = True; import headroom_train; "
                             "print(sorted({'numpy', 'pandas', 'torch'} & set(sys.modules)))",
                             CLIENT], capture_output=True, text=True, check=True)
     assert alone.stdout.strip() == "[]", alone.stdout
@@ -433,24 +433,24 @@ def damaged_weights(sound):
         path = pathlib.Path(f"{name}.safetensors")
         path.write_bytes(content)
         with refused(4, path.name):
-            headroom.load_weights(path)
+            headroom_train.load_weights(path)
         with refused(4, path.name):
-            headroom.load_metadata(path)
+            headroom_train.load_metadata(path)
     with refused(2, "nowhere.safetensors"):
-        headroom.load_weights("nowhere.safetensors")
+        headroom_train.load_weights("nowhere.safetensors")
     with refused(2, "kind="):
-        headroom.load_weights("a.safetensors", kind="jax")
+        headroom_train.load_weights("a.safetensors", kind="jax")
 
 
 def check_weights():
     numpy = need("numpy")
-    run = headroom.train(data=draw_data(), **MODEL, epochs=1)
+    run = headroom_train.train(data=draw_data(), **MODEL, epochs=1)
     run.wait()
-    weights = headroom.load_weights(run.best)
+    weights = headroom_train.load_weights(run.best)
     assert weights["model.0.conv.weight"].shape == (16, 3, 6, 6), sorted(weights)
     assert all(numpy.isfinite(array).all() for array in weights.values())
     assert len(weights) > 300 and weights["model.0.conv.weight"].std() > 0
-    assert headroom.load_metadata(run.best), "no metadata"
+    assert headroom_train.load_metadata(run.best), "no metadata"
     sound = run.best.read_bytes()
     damaged_weights(sound)
     # Elements of each type, of which bfloat16 is the upper half of a float32.
@@ -461,7 +461,7 @@ def check_weights():
          "none": entry("I64", [0, 4], 26, 26), "scalar": entry("U8", [], 26, 27)},
         one.tobytes() + one.astype("<f2").tobytes() + (one.view("<u4") >> 16).astype(
             "<u2").tobytes() + b"\1\0\7"))
-    kinds = headroom.load_weights("types.safetensors")
+    kinds = headroom_train.load_weights("types.safetensors")
     for name in ("half", "single", "brain"):
         assert (kinds[name].ravel() == one).all(), (name, kinds[name])
     assert kinds["single"].shape == (1, 3) and kinds["half"].dtype == numpy.float16
@@ -473,12 +473,12 @@ def check_weights():
     except ImportError:
         print("not checked: torch is not installed")
         with refused(2, "pip install torch"):
-            headroom.load_weights(run.best, kind="torch")
+            headroom_train.load_weights(run.best, kind="torch")
         return
-    tensors = headroom.load_weights(run.best, kind="torch")
+    tensors = headroom_train.load_weights(run.best, kind="torch")
     assert tensors.keys() == weights.keys()
     assert all((tensors[name].numpy() == array).all() for name, array in weights.items())
-    kinds = headroom.load_weights("types.safetensors", kind="torch")
+    kinds = headroom_train.load_weights("types.safetensors", kind="torch")
     assert kinds["brain"].dtype == torch.bfloat16 and kinds["brain"].tolist() == one.tolist()
     assert kinds["none"].shape == (0, 4) and kinds["scalar"].item() == 7
 
@@ -486,7 +486,7 @@ def check_weights():
 # Frames and types.
 
 def check_frame():
-    table = headroom.Table([{"step": 0, "memory": [{"rank": 0, "bytes": 5}], "lr": [0.1, 0.2]},
+    table = headroom_train.Table([{"step": 0, "memory": [{"rank": 0, "bytes": 5}], "lr": [0.1, 0.2]},
                             {"step": 1, "memory": [{"rank": 0, "bytes": 6}], "loss": 0.5}])
     sys.modules["pandas"], kept = None, sys.modules.pop("pandas", None)
     with refused(2, "pip install pandas"):
@@ -499,18 +499,18 @@ def check_frame():
     assert list(frame.columns) == ["step", "memory.0.rank", "memory.0.bytes", "lr", "loss"]
     assert frame["memory.0.bytes"].tolist() == [5, 6]
     assert frame["loss"].isna().tolist() == [True, False]
-    assert headroom.Table().frame().empty
+    assert headroom_train.Table().frame().empty
 
 
 def check_types():
     need("mypy")
     shutil.copytree(CLIENT, "python")
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir=/dev/null", "-p", "headroom"]
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir=/dev/null", "-p", "headroom_train"]
     found = subprocess.run(command, cwd="python", capture_output=True, text=True)
     assert found.returncode == 0, found.stdout + found.stderr
     # Checks that this test can fail.
-    with open("python/headroom/wrong.py", "w") as file:
-        file.write("from headroom import Run\nnumber: int = Run('a').state\n")
+    with open("python/headroom_train/wrong.py", "w") as file:
+        file.write("from headroom_train import Run\nnumber: int = Run('a').state\n")
     found = subprocess.run(command, cwd="python", capture_output=True, text=True)
     assert "wrong.py:2" in found.stdout, found.stdout
 
@@ -518,9 +518,9 @@ def check_types():
 def end_runs():
     """Ends the processes that a failed test has started."""
     for definition in pathlib.Path("runs/train").glob("*/run.yaml"):
-        run = headroom.Run(definition.parent)
+        run = headroom_train.Run(definition.parent)
         if run.state == "running":
-            with contextlib.suppress(headroom.HeadroomError):
+            with contextlib.suppress(headroom_train.HeadroomError):
                 run.stop(60)
 
 
@@ -536,4 +536,5 @@ def main():
             os.chdir("/")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -97,6 +97,12 @@ def check_contents(wheel, unpacked):
     assert not list(unpacked.rglob("*.pyc"))
     compiled = {path for path in unpacked.rglob("*.so*") if program not in path.parents}
     assert not compiled, f"compiled Python: {compiled}"
+    # Another distribution has the name headroom, and a package headroom/.
+    assert wheel.name.startswith("headroom_train-"), wheel
+    outside = {path.name for path in unpacked.iterdir() if path.suffix != ".dist-info"}
+    assert outside == {"headroom.py", "headroom_program", "headroom_train"}, outside
+    metadata = next(unpacked.glob("headroom_train-*.dist-info/METADATA")).read_text()
+    assert "\nName: headroom-train\n" in metadata, metadata
 
 
 def check_symbols(unpacked, wheel):
@@ -133,7 +139,8 @@ def check_release(folder, wheel):
         assert "not committed" in refused, refused
         print("release.sh not tried: there are changes that are not committed")
         return
-    run(*script, **variables)
+    _, said = run(*script, **variables)
+    assert "as the project headroom-train" in said and f"upload {folder}/{wheel.name}\n" in said, said
     sums = (folder / "SHA256SUMS").read_text()
     listed = {line.split("  ")[1] for line in sums.splitlines()}
     assert listed == {path.name for path in folder.iterdir()} - {"SHA256SUMS"}, sums
@@ -142,7 +149,8 @@ def check_release(folder, wheel):
     assert hashlib.sha256(wheel.read_bytes()).hexdigest() in sums, sums
     archive = next(folder.glob("*-source.tar.gz"))
     assert f"{archive.name[:-14]}/CMakeLists.txt" in run("tar", "-tzf", archive)[0].splitlines()
-    assert "GLIBC 2." in (folder / "NOTES.md").read_text()
+    notes = (folder / "NOTES.md").read_text()
+    assert "GLIBC 2." in notes and "pip install headroom-train==" in notes, notes
 
 
 def check_refusals(environment, wheel, torch):
@@ -168,6 +176,34 @@ def check_refusals(environment, wheel, torch):
         assert environment.program("--version")[0] == run(BUILD / "bin/headroom", "--version")[0]
 
 
+def check_names(environment, wheel, folder):
+    """Beside another distribution with a package and a program headroom, in either order."""
+    python, wheel_of_others = environment.folder / "bin/python", folder / "headroom-9.9-py3-none-any.whl"
+    with zipfile.ZipFile(wheel_of_others, "w") as archive:
+        info = "headroom-9.9.dist-info"
+        for name, text in {"headroom/__init__.py": "whose = 'theirs'\n\ndef main():\n    print(whose)\n",
+                           f"{info}/METADATA": "Metadata-Version: 2.1\nName: headroom\nVersion: 9.9\n",
+                           f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+                           f"{info}/entry_points.txt": "[console_scripts]\nheadroom = headroom:main\n",
+                           f"{info}/RECORD": ""}.items():
+            archive.writestr(name, text)
+    _, said = run(python, "-c", "import headroom", code=1)
+    assert said.splitlines()[-1] == ("ImportError: headroom-train is imported as headroom_train: "
+                                     "write `import headroom_train as headroom`"), said
+    whose = [python, "-c", "import headroom; print(headroom.whose)"]
+    client = [python, "-c", "import headroom_train; headroom_train.plan(cfg='yolov5n')"]
+    environment.pip("--no-deps", wheel_of_others)
+    assert run(*whose)[0] == "theirs\n"
+    _, said = run(*client, code=1)
+    assert "bin/headroom is not the trainer headroom, but another program" in said, said
+    environment.pip("--no-deps", "--force-reinstall", wheel)
+    assert run(*whose)[0] == "theirs\n"
+    assert environment.program("--version")[0] == run(BUILD / "bin/headroom", "--version")[0]
+    run(python, "-m", "pip", "uninstall", "--yes", "headroom-train")
+    assert run(*whose)[0] == "theirs\n", "pip has removed a file of another distribution"
+    run(python, "-m", "pip", "uninstall", "--yes", "headroom")
+
+
 def check_training(environment, wheel, torch, folder):
     (folder / "built").mkdir()
     run(BUILD / "bin/headroom", *TRAIN, cwd=folder / "built")
@@ -190,7 +226,7 @@ def check_training(environment, wheel, torch, folder):
         environment.program(*TRAIN, cwd=here)
         assert figures(here) == built, (version, figures(here), built)
     # The client finds the program of its environment.
-    client = "import headroom; print(headroom.plan(cfg='yolov5n', synthetic_input=True, img=64)['plan']['layout'])"
+    client = "import headroom_train; print(headroom_train.plan(cfg='yolov5n', synthetic_input=True, img=64)['plan']['layout'])"
     assert "data" in run(environment.folder / "bin/python", "-c", client)[0]
 
 
@@ -214,6 +250,7 @@ def main():
         check_contents(wheel, folder / "unpacked")
         check_symbols(folder / "unpacked", wheel)
         check_refusals(environment, wheel, torch)
+        check_names(environment, wheel, folder)
         check_training(environment, wheel, torch, folder)
         check_release(folder / "release", wheel)
         print(f"{wheel.name}: {wheel.stat().st_size >> 10} KiB")

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <opencv2/imgproc.hpp>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -143,12 +144,20 @@ std::string csv_field(const std::string& name) {
 }
 
 nlohmann::json image_id_of(const std::filesystem::path& image,
-                           const CocoIds& ids) {
+                           const CocoIds& ids, std::set<std::string>& taken) {
   const auto known = ids.images.find(image.string());
-  if (known != ids.images.end()) return known->second;
   const std::string stem = labels::with_suffix(image.filename().native(), "");
-  if (const auto id = parse_whole(stem)) return *id;
-  return stem;
+  const auto number = known == ids.images.end() ? parse_whole(stem)
+                                                : std::optional(known->second);
+  nlohmann::json id = number ? nlohmann::json(*number) : nlohmann::json(stem);
+  const auto is_taken = [&] {
+    return !taken
+                .insert(id.dump(-1, ' ', false,
+                                nlohmann::json::error_handler_t::replace))
+                .second;
+  };
+  for (int next = 2; is_taken(); ++next) id = cat(stem, "_", next);
+  return id;
 }
 
 namespace fs = std::filesystem;
@@ -255,12 +264,13 @@ std::vector<int64_t> usual_categories(
   return ids;
 }
 
-std::string coco_records(const ImageDetections& found, const CocoIds& ids) {
+std::string coco_records(const ImageDetections& found, const CocoIds& ids,
+                         std::set<std::string>& taken) {
   const auto rounded = [](float value) {
     return static_cast<double>(static_cast<int64_t>(value * 1000 + 0.5F)) /
            1000;
   };
-  const nlohmann::json id = image_id_of(found.image, ids);
+  const nlohmann::json id = image_id_of(found.image, ids, taken);
   std::string text;
   for (const metrics::Detection& d : found.detections) {
     const nlohmann::ordered_json record = {
@@ -275,16 +285,6 @@ std::string coco_records(const ImageDetections& found, const CocoIds& ids) {
         record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
   return text;
-}
-
-std::string coco_json(const std::vector<ImageDetections>& all,
-                      const CocoIds& ids) {
-  std::string text = "[";
-  for (const ImageDetections& found : all) {
-    const std::string records = coco_records(found, ids);
-    if (!records.empty()) text += (text.size() == 1 ? "" : ",") + records;
-  }
-  return text + "\n]\n";
 }
 
 std::string counts_text(const ImageDetections& found,
@@ -467,7 +467,8 @@ void DetectionFolder::add_to_tables(const ImageDetections& found) {
            (csv_ ? "" : csv_header()) + csv_lines(found, class_names_));
   }
   if (options_.json) {
-    const std::string records = coco_records(found, options_.coco_ids);
+    const std::string records =
+        coco_records(found, options_.coco_ids, image_ids_);
     const bool follows = json_has_records_ && !records.empty();
     append(json_, kJson,
            (json_ ? "" : "[") + std::string(follows ? "," : "") + records);

@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <opencv2/core/mat.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,8 +55,9 @@ void annotate(cv::Mat& pixels,
 //   CSV        image,class,name,confidence,x1,y1,x2,y2 (pixels)
 //   COCO JSON  [{image_id, category_id, bbox [x, y, w, h], score}], with the
 //              ids of the annotation file if there is one. Otherwise image_id
-//              is the file's stem (as a number if the stem is one) and
-//              category_id comes from usual_categories
+//              is the file's stem (as a number if the stem is one; STEM_2 for
+//              a second image of that id) and category_id comes from
+//              usual_categories
 struct ImageDetections {
   std::filesystem::path image;
   int64_t height = 0, width = 0;
@@ -79,11 +81,11 @@ struct CocoIds {
 std::vector<int64_t> usual_categories(
     const std::vector<std::string>& class_names);
 
-// The records of one image, as they appear between the brackets of coco_json():
-// "\n{...},\n{...}". REQUIRES: ids.categories has every class.
-std::string coco_records(const ImageDetections& found, const CocoIds& ids);
-std::string coco_json(const std::vector<ImageDetections>& all,
-                      const CocoIds& ids);
+// The records of one image, as they appear between the brackets of the file:
+// "\n{...},\n{...}". `taken` has the ids of the images before, as JSON; that of
+// this image is added. REQUIRES: ids.categories has every class.
+std::string coco_records(const ImageDetections& found, const CocoIds& ids,
+                         std::set<std::string>& taken);
 
 // The number of detections of each class: "2 RBC, 1 WBC"; "nothing" if there
 // are no detections.
@@ -176,6 +178,7 @@ class DetectionFolder {
   const FolderOptions options_;
   std::filesystem::path path_;
   std::map<std::string, int> names_;
+  std::set<std::string> image_ids_;         // those in the JSON, as JSON
   std::unique_ptr<AtomicFile> csv_, json_;  // nullptr before the first write
   bool json_has_records_ = false;
 };

@@ -77,14 +77,21 @@ class Head {
         {size_or(options_.batch, "batch"), size_or(num_rows, "rows"), fields_});
   }
 
-  // As in worker/metrics/nms.h with multi_label: each class whose score exceeds
-  // the threshold gives a detection, and classes do not suppress each other.
+  // As in headroom detect (worker/metrics/nms.h without multi_label): a row has
+  // the class of its greatest score, and classes do not suppress each other.
   void add_detections(const std::string& boxes) {
     const auto parts = graph_.add_many(
         "Split", {boxes, graph_.integers({2, 2, 1, options_.num_classes})}, 4,
         axis(2));
+    // The scores of the other classes become 0, which no threshold lets pass.
+    const std::string products = graph_.add("Mul", {parts[2], parts[3]});
+    const std::string best =
+        graph_.add("ArgMax", {products}, {{"axis", 2}, {"keepdims", 0}});
+    const std::string is_best =
+        graph_.add("OneHot", {best, graph_.integer(options_.num_classes),
+                              graph_.floats({0, 1}, {2})});
     const std::string scores =
-        graph_.add("Transpose", {graph_.add("Mul", {parts[2], parts[3]})},
+        graph_.add("Transpose", {graph_.add("Mul", {products, is_best})},
                    permutation({0, 2, 1}));  // [N, classes, rows]
     const std::string half =
         graph_.add("Mul", {parts[1], graph_.floats({0.5F}, {1})});

@@ -5,8 +5,8 @@
 //                LayerGraph::forward gives them
 //   kDecoded     output0: [N, rows, 5 + classes], as LayerGraph::decode does
 //   kDetections  detections: [found, 7], rows image, x1, y1, x2, y2, score,
-//                class, after ONNX's NonMaxSuppression: by image, then class,
-//                then descending score
+//                class (a box's best), after ONNX's NonMaxSuppression: by
+//                image, then class, then descending score
 //
 // Decoding is always in float32, because float16 numbers above 1024 are a whole
 // pixel apart.

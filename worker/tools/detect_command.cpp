@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 
 #include "worker/tools/detect_run.h"
+#include "worker/tools/detect_service.h"
 #include "worker/tools/tool_command.h"
 
 namespace headroom::tools {
@@ -44,7 +45,8 @@ int detect_command(int argc, char** argv) {
   request.folder.annotate.confidences = !no_confidences;
   at::set_num_threads(request.threads);
   request.words.assign(argv + 1, argv + argc);
-  return run_detection(request);
+  return request.source == "-" ? run_detect_service(request)
+                               : run_detection(request);
 }
 
 }  // namespace headroom::tools

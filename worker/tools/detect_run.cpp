@@ -7,20 +7,14 @@
 #include <deque>
 #include <filesystem>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "configs/layers/layer_cost.h"
-#include "configs/layers/model_table.h"
-#include "configs/run_config.h"
 #include "parallel/base/check.h"
-#include "parallel/base/device_list.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
-#include "parallel/devices/compute_device.h"
 #include "worker/control/stop_signals.h"
 #include "worker/data/codecs/image.h"
 #include "worker/data/codecs/image_bands.h"
@@ -32,13 +26,11 @@
 #include "worker/detect/map_layers.h"
 #include "worker/detect/video_detection.h"
 #include "worker/maps/map_plugin.h"
-#include "worker/run/run_device.h"
 #include "worker/tools/detect_maps.h"
 #include "worker/tools/detect_resume.h"
+#include "worker/tools/opened_detector.h"
 #include "worker/tools/tool_command.h"
 #include "worker/tools/tool_progress.h"
-#include "worker/video/video.h"
-#include "worker/weights/open_weights.h"
 
 namespace headroom::tools {
 namespace {
@@ -47,73 +39,9 @@ constexpr size_t kLongestName = 8192;
 
 using Clock = std::chrono::steady_clock;
 
-std::vector<int64_t> read_classes(const std::string& text, int64_t classes) {
-  std::istringstream words(text);
-  std::vector<int64_t> wanted;
-  for (std::string word; words >> word;) {
-    const auto index = parse_whole(word, 0, classes - 1);
-    if (!index) {
-      throw Error("detect",
-                  cat("--classes ", word,
-                      " is no class of these weights, which "
-                      "have 0 to ",
-                      classes - 1),
-                  "give numbers, for example --classes 0 2");
-    }
-    wanted.push_back(*index);
-  }
-  return wanted;
-}
-
-// Converts a value of --resample.
-detect::Resample resample_of(const std::string& name) {
-  return name == "area" ? detect::Resample::kArea : detect::Resample::kBilinear;
-}
-
-detect::DetectorOptions detector_options(const DetectRequest& request,
-                                         const model::LayerGraph& model) {
-  detect::DetectorOptions options;
-  options.nms = request.nms;
-  options.nms.classes = read_classes(request.classes, model.num_classes());
-  const PixelSize input =
-      network_size(request.image_size, request.weights, true);
-  const int64_t stride = model.max_stride();
-  options.height = round_up(input.height, stride);
-  options.width = round_up(input.width, stride);
-  options.resample = resample_of(request.resample);
-  if (!request.tile_size.empty()) {
-    const PixelSize tile = read_image_size("--tile", request.tile_size);
-    options.tiles = detect::DetectionTiles{
-        .height = tile.height, .width = tile.width, .overlap = request.overlap};
-  }
-  return options;
-}
-
 void leave_out(const std::string& what) {
   std::fprintf(stderr, "left out: %s\n",
                short_line(what, kLongestName).c_str());
-}
-
-// Call it before LibTorch is first used.
-devices::ComputeDevice device_of(const std::string& named) {
-  if (parse_device_list(named).size() > 1) {
-    throw Error("detect",
-                "--device " + named + " names several, and one is looked on",
-                "name one of them");
-  }
-  configs::RunConfig config;
-  config.device = named;
-  return run::choose_device(config, 0, 1).device;
-}
-
-weights::OpenedWeights open_on(const devices::ComputeDevice& device,
-                               const DetectRequest& request) {
-  weights::OpenedWeights opened =
-      weights::open_weights(request.weights, request.cfg);
-  for (const model::NamedTensor& one : opened.model->state()) {
-    *one.tensor = device.upload(*one.tensor);
-  }
-  return opened;
 }
 
 // Progress for a command that prints a line per image on standard output.
@@ -129,15 +57,9 @@ using detect::JournalRecord;
 class DetectRun {
  public:
   explicit DetectRun(const DetectRequest& request)
-      : device_(device_of(request.device)),
-        weights_(open_on(device_, request)),
-        options_(detector_options(request, *weights_.model)),
-        detector_(*weights_.model, options_, device_.device()),
+      : opened_(request),
         sources_(detect::find_images(request.source)),
         folder_(request.output, weights_.class_names, request.folder) {
-    limits_.bands = layers::picture_channels(weights_.model->input_channels());
-    limits_.ranges = weights_.ranges;
-    check_range(request);
     if (!sources_.videos.empty()) check_videos(request);
     journal_.emplace(request, sources_, folder_);
     if (request.layers.any()) provide_maps(request.layers);
@@ -146,22 +68,11 @@ class DetectRun {
   int run(const DetectRequest& request);
 
  private:
-  void check_range(const DetectRequest& request) const;
   void check_videos(const DetectRequest& request);
   void provide_maps(const detect::MapLayers::Formats& formats);
   void look_at_image(size_t index);
-  struct Picture {
-    detect::TileFindings tiles;
-    cv::Mat pixels;         // empty if the image is too large for memory
-    std::string reason;     // why the image is left out; "" if it is not
-    bool is_whole = false;  // whether all tiles were examined
-  };
-  // The findings of an unfinished run in an image's tiles, if there are any.
-  using KnownTiles = std::optional<detect::TileFindings>;
-  Picture look_in(size_t index, const KnownTiles& known);
+  using KnownTiles = OpenedDetector::KnownTiles;
   detect::OnTile note_tiles(size_t index, const detect::TileFindings& tiles);
-  detect::TileFindings tiles_of(codecs::ImageSize size,
-                                const KnownTiles& known) const;
   // The image's tiles without findings; nullopt if it cannot be read.
   KnownTiles unknown_tiles(size_t index) const;
   // Takes the journal's findings for the image. Returns whether they are
@@ -188,15 +99,15 @@ class DetectRun {
     boxes_ += static_cast<int64_t>(found.detections.size());
   }
 
-  const devices::ComputeDevice device_;
-  const weights::OpenedWeights weights_;
-  const detect::DetectorOptions options_;
-  detect::Detector detector_;
+  OpenedDetector opened_;
+  detect::Detector& detector_ = opened_.detector();
+  const weights::OpenedWeights& weights_ = opened_.weights();
+  const detect::DetectorOptions& options_ = opened_.options();
+  const codecs::ImageLimits& limits_ = opened_.limits();
   detect::ImageSources sources_;
   detect::DetectionFolder folder_;
   std::optional<ResumableDetection> journal_;  // set after sources_
   std::optional<DetectedMaps> maps_;           // set if map files are wanted
-  codecs::ImageLimits limits_;
   int64_t pictures_ = 0, boxes_ = 0;
   int64_t known_pictures_ = 0, known_tiles_ = 0;  // counts of an unfinished run
   bool has_said_known_ = false, has_said_full_ = false;
@@ -205,28 +116,11 @@ class DetectRun {
   ToolProgress progress_{beside_lines()};
 };
 
-void DetectRun::check_range(const DetectRequest& request) const {
-  const std::string why = range_error(limits_.ranges, limits_.bands);
-  if (why.empty()) return;
-  throw Error("detect", request.weights + ": " + why,
-              "use other weights: these contradict themselves");
-}
-
 // A video that --source names is examined or refused; videos in a folder may be
 // left out.
 void DetectRun::check_videos(const DetectRequest& request) {
   const std::string first = sources_.videos.front().string();
-  std::string why, remedy = "take its frames first, for example ffmpeg -i " +
-                            shell_word(first) + " frames/%06d.jpg";
-  if (limits_.bands != codecs::kColours) {
-    why = cat("videos have colours, but the model's ch is ", limits_.bands);
-  } else if (!limits_.ranges.empty()) {
-    why = "videos have 8 bits, but the weights were trained on values of " +
-          to_text(limits_.ranges);
-  } else {
-    why = video::check_programs();
-    remedy = video::kInstallPrograms;
-  }
+  const auto [why, remedy] = opened_.obstacle_to(first);
   if (why.empty()) return;
   if (sources_.images.empty()) {
     throw Error("detect", first + " is a video, and " + why, remedy);
@@ -298,11 +192,6 @@ std::string DetectRun::place_among_images(size_t index) const {
   return cat("image ", index + 1, "/", sources_.images.size());
 }
 
-detect::TileFindings DetectRun::tiles_of(codecs::ImageSize size,
-                                         const KnownTiles& known) const {
-  return known && known->size == size ? *known : detector_.tiles_of(size);
-}
-
 DetectRun::KnownTiles DetectRun::unknown_tiles(size_t index) const {
   const auto& file = sources_.images[index];
   const codecs::StreamedImage header = codecs::inspect_streamed(file, limits_);
@@ -330,29 +219,6 @@ detect::OnTile DetectRun::note_tiles(size_t index,
     }
     return !stop_signals::requested();
   };
-}
-
-DetectRun::Picture DetectRun::look_in(size_t index, const KnownTiles& known) {
-  const auto& file = sources_.images[index];
-  const codecs::StreamedImage header = codecs::inspect_streamed(file, limits_);
-  Picture picture;
-  if (options_.tiles && header.ok() &&
-      int64_t{header.size.height} * header.size.width > limits_.max_pixels) {
-    picture.tiles = tiles_of(header.size, known);
-    auto look = detector_.look_in_file(file, limits_, picture.tiles,
-                                       note_tiles(index, picture.tiles));
-    picture.reason = std::move(look.reason);
-    picture.is_whole = look.is_whole;
-    return picture;
-  }
-  codecs::ImageResult image = codecs::decode_image(file, limits_);
-  picture.reason = image.reason;
-  if (!image.ok()) return picture;
-  picture.pixels = std::move(image.pixels);
-  picture.tiles = tiles_of({picture.pixels.rows, picture.pixels.cols}, known);
-  picture.is_whole = detector_.look(picture.pixels, picture.tiles,
-                                    note_tiles(index, picture.tiles));
-  return picture;
 }
 
 bool DetectRun::take_known(size_t index, KnownTiles& tiles) {
@@ -402,7 +268,10 @@ void DetectRun::look_at_image(size_t index) {
   if (!was_left_out) say_what_is_known();
   const auto& file = sources_.images[index];
   const auto start = Clock::now();
-  Picture picture = look_in(index, known);
+  OpenedDetector::Picture picture =
+      opened_.look_in(file, known, [&](const detect::TileFindings& tiles) {
+        return note_tiles(index, tiles);
+      });
   progress_.clear();
   if (!picture.reason.empty()) leave_out(file.string() + ": " + picture.reason);
   if (!picture.is_whole) {

@@ -6,6 +6,9 @@
 
 #include <nlohmann/json.hpp>
 #include <opencv2/core.hpp>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "tests/support/error_text.h"
 #include "tests/worker/data/data_files.h"
@@ -53,8 +56,10 @@ TEST(DetectionFiles, ANameInCsvCannotBreakALineOrControlATerminal) {
 
 TEST(DetectionFiles, CocoJson) {
   const CocoIds ids = {{}, usual_categories(kNames)};
+  std::set<std::string> taken;
   const auto json = nlohmann::json::parse(
-      coco_json({found_in("d/000042.jpg"), found_in("d/42b.jpg")}, ids));
+      "[" + coco_records(found_in("d/000042.jpg"), ids, taken) + "," +
+      coco_records(found_in("d/42b.jpg"), ids, taken) + "]");
   ASSERT_EQ(json.size(), 6u);
   EXPECT_EQ(json[0].at("image_id"), 42);
   EXPECT_EQ(json[3].at("image_id"), "42b");
@@ -62,7 +67,23 @@ TEST(DetectionFiles, CocoJson) {
   EXPECT_EQ(json[2].at("category_id"), 2);
   EXPECT_EQ(json[0].at("bbox"), (std::vector<double>{10, 20, 40, 40}));
   EXPECT_EQ(json[0].at("score"), 0.75);
-  EXPECT_EQ(nlohmann::json::parse(coco_json({}, ids)).size(), 0u);
+  EXPECT_EQ(coco_records({}, ids, taken), "");
+}
+
+// A folder may have a/1.jpg and b/1.jpg, or 1.jpg and 01.jpg.
+TEST(DetectionFiles, EveryImageHasItsOwnIdInCocoJson) {
+  const CocoIds ids = {{{"known.jpg", 7}}, usual_categories(kNames)};
+  std::set<std::string> taken;
+  std::vector<nlohmann::json> found;
+  for (const char* image : {"known.jpg", "a/1.jpg", "b/1.jpg", "01.jpg",
+                            "a/x.jpg", "b/x.jpg", "x_2.jpg", "7.jpg"}) {
+    const auto json = nlohmann::json::parse(
+        "[" + coco_records(found_in(image), ids, taken) + "]");
+    found.push_back(json[0].at("image_id"));
+    EXPECT_EQ(json[2].at("image_id"), found.back());
+  }
+  EXPECT_EQ(found, (std::vector<nlohmann::json>{7, 1, "1_2", "01_2", "x", "x_2",
+                                                "x_2_2", "7_2"}));
 }
 
 TEST(DetectionFiles, CocosNamesHaveCocosIds) {

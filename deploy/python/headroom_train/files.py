@@ -12,8 +12,8 @@ import os
 import pathlib
 from typing import Any, BinaryIO, Iterator, List, Optional
 
-from headroom.errors import DATA, REQUEST, HeadroomError
-from headroom.table import Record, Table
+from headroom_train.errors import DATA, REQUEST, HeadroomError
+from headroom_train.table import Record, Table
 
 # This file exists while an older run's files are still in a new run's folder.
 _OLDER_RUN = ".older-run"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import Any, Dict, List
 
-from headroom.errors import optional_package
+from headroom_train.errors import optional_package
 
 Record = Dict[str, Any]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from typing import Iterable, Union
 
-from headroom.program import PathLike
-from headroom.run import Run
-from headroom.table import Record, Table
+from headroom_train.program import PathLike
+from headroom_train.run import Run
+from headroom_train.table import Record, Table
 
 
 def compare(runs: Iterable[Union[Run, PathLike]]) -> Table:

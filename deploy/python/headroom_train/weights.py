@@ -13,8 +13,8 @@ import pathlib
 import struct
 from typing import Any, BinaryIO, Dict, List, NamedTuple, NoReturn, Tuple
 
-from headroom.errors import DATA, REQUEST, HeadroomError, optional_package
-from headroom.program import PathLike
+from headroom_train.errors import DATA, REQUEST, HeadroomError, optional_package
+from headroom_train.program import PathLike
 
 _MOST_HEADER_BYTES = 100_000_000
 _MOST_DIMENSIONS = 64  # the limit of numpy and of the program

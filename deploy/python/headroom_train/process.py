@@ -13,7 +13,7 @@ import tempfile
 import threading
 from typing import IO, Any, Deque, Dict, List, Optional, TextIO, Tuple
 
-from headroom.program import document_of, refusal
+from headroom_train.program import document_of, refusal
 
 # The first line of a run that was accepted.
 _HEADLINE = re.compile(r"headroom \S+ train: .*; results in (.+)$")

@@ -9,11 +9,11 @@ import subprocess
 import time
 from typing import Any, Dict, Iterator, List, Mapping, Optional, TextIO
 
-from headroom.errors import INTERRUPTED, REQUEST, RESOURCE, HeadroomError
-from headroom.files import StepReader, read_document, read_records, read_results
-from headroom.process import TrainProcess, supervisor_of
-from headroom.program import Flag, PathLike, Scalar, find_program, flag_words
-from headroom.table import Record, Table
+from headroom_train.errors import INTERRUPTED, REQUEST, RESOURCE, HeadroomError
+from headroom_train.files import StepReader, read_document, read_records, read_results
+from headroom_train.process import TrainProcess, supervisor_of
+from headroom_train.program import Flag, PathLike, Scalar, find_program, flag_words
+from headroom_train.table import Record, Table
 
 _POLL_SECONDS = 0.1
 

@@ -27,11 +27,15 @@ class HeadroomError(RuntimeError):
         return type(self), (self.exit_code, self.text)
 
 
-def optional_package(name: str, purpose: str) -> Any:
-    """Imports a module that only `purpose` needs."""
+class MissingPackage(HeadroomError, ImportError):
+    """A package that only a part of this one needs cannot be imported."""
+
+
+def optional_package(name: str, purpose: str, distribution: str = "") -> Any:
+    """Imports a module that only `purpose` needs; `distribution` is its name for pip."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise HeadroomError(
+        raise MissingPackage(
             REQUEST, f"[client] {purpose} needs {name}, which cannot be imported ({error}): "
-            f"pip install {name}") from error
+            f"pip install {distribution or name}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -11,7 +12,7 @@ import subprocess
 import sysconfig
 from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Union
 
-from headroom.errors import REQUEST, RESOURCE, HeadroomError
+from headroom_train.errors import REQUEST, RESOURCE, HeadroomError
 
 PathLike = Union[str, "os.PathLike[str]"]
 Scalar = Union[bool, int, float, str, "os.PathLike[str]"]
@@ -20,22 +21,43 @@ Flag = Union[None, Scalar, Sequence[Scalar], Mapping[str, Scalar]]
 # A line about a file that export has written.
 _EXPORTED = re.compile(r"^(.+?): (?:ONNX|TorchScript|safetensors), ", re.MULTILINE)
 
+# What its help begins with.
+_FIRST_LINE = re.compile(rb"headroom \S+: trains YOLOv5-family detectors")
+
 # Flags that change the form of the output, or that this module sets.
 _NOT_TAKEN = ("help", "version", "json")
+
+
+@functools.lru_cache(maxsize=None)
+def _is_headroom(program: str, _changed_at: int) -> bool:
+    """Whether this is the trainer: other packages have a program of that name."""
+    try:
+        done = subprocess.run([program, "--help"], stdin=subprocess.DEVNULL, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return _FIRST_LINE.match(done.stdout) is not None
 
 
 def find_program(program: Optional[PathLike] = None) -> str:
     """The program's path: the argument, else HEADROOM_PROGRAM, else the one on PATH.
 
     Last, the one of this environment's wheel: an environment that is not activated is
-    not on PATH.
+    not on PATH. Another program of that name is passed over, and refused if there is
+    none but it.
     """
     named = os.fspath(program) if program is not None else os.environ.get("HEADROOM_PROGRAM", "")
-    found = shutil.which(named or "headroom")
-    if found is None and not named:
-        found = shutil.which("headroom", path=sysconfig.get_path("scripts"))
-    if found is not None:
-        return os.path.abspath(found)
+    found = [shutil.which(named or "headroom")]
+    if not named:
+        found.append(shutil.which("headroom", path=sysconfig.get_path("scripts")))
+    others = [os.path.abspath(path) for path in found if path is not None]
+    for path in others:
+        if _is_headroom(path, os.stat(path).st_mtime_ns):
+            return path
+    if others:
+        raise HeadroomError(REQUEST, f"[client] {others[0]} is not the trainer headroom, but "
+                            "another program of that name: name the trainer with program=..., or "
+                            "in the environment as HEADROOM_PROGRAM")
     if named:
         raise HeadroomError(REQUEST, f"[client] {named} is no program that can be started: name "
                             "headroom by its path, as in build/bin/headroom")

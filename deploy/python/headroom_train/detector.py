@@ -1,0 +1,282 @@
+"""Boxes in pictures, from a process of `headroom detect` that stays alive.
+
+The process gets pictures and paths through a pipe and answers with boxes through
+another; worker/tools/detect_service.h has the form of both. Its code is that of a
+`headroom detect` with files, so the boxes are the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import tempfile
+import threading
+import warnings
+import weakref
+from typing import IO, Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+
+from headroom_train.errors import DATA, REQUEST, HeadroomError, optional_package
+from headroom_train.program import Flag, PathLike, find_program, flag_words, refusal
+from headroom_train.results import Results
+
+_REQUEST = struct.Struct("=6I2Q")  # magic kind height width channels bits | number payload
+_ANSWER = struct.Struct("=6I2Q")  # magic kind height width boxes reserved | text pixels
+_MAGIC = 0x31445248
+_PIXELS, _FILE, _FRAME, _LIST = 1, 2, 3, 4
+_SOURCES, _REFUSED, _END = 3, 4, 5
+_BOX_BYTES = 24  # six float32: x1 y1 x2 y2 score class
+_PIPE_BYTES = 1 << 20  # a larger pipe takes a picture in fewer turns
+
+
+class _Answer(NamedTuple):
+    kind: int
+    shape: Tuple[int, int]
+    boxes: bytearray
+    text: bytes
+    pixels: bytearray
+
+
+class _Ended(Exception):
+    """The process has closed its end of a pipe."""
+
+
+def _end(process: "subprocess.Popen[bytes]", maker: int) -> None:
+    """Ends the process by closing its input. A forked child of the maker leaves it alone."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.close()
+    process.stdout.close()
+    if os.getpid() != maker:
+        return
+    try:
+        process.wait(5)  # it finishes the picture that it is looking at
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class Detector:
+    """Finds boxes in pictures.
+
+        with Detector("best.safetensors", conf=0.4) as detector:
+            results = detector("street.jpg")
+            print(results.xyxy, results.score, results.class_id)
+
+    Pictures are arrays of height x width x channels, uint8 (numpy, or what numpy.asarray
+    makes one of, such as a picture of Pillow), or paths of image files. Three channels are
+    red, green, blue; `channel_order="bgr"` takes OpenCV's blue, green, red. height x width is
+    gray.
+
+    `imgsz` is the network's input (an int, or height and width; the size of training if
+    None), `conf` the least score, `iou` the overlap above which the weaker of two boxes is
+    dropped, `tile` the size of tiles, `device` "cpu" or a card's number. Every other flag of
+    `headroom detect` that is about boxes is a keyword, too: `max_det=100`, `classes=[0, 2]`,
+    `agnostic_nms=True`, `tile_overlap=0.3`, `threads=4` (1 if not given).
+
+    `names` are the classes, `size` the network's height and width. A detector looks at one
+    picture at a time; threads may share it. close(), or the end of a `with` block or of
+    Python, ends the process.
+    """
+
+    def __init__(self, weights: PathLike, *, imgsz: Flag = None, conf: Optional[float] = None,
+                 iou: Optional[float] = None, tile: Flag = None, device: Flag = None,
+                 channel_order: str = "rgb", program: Optional[PathLike] = None,
+                 **flags: Flag) -> None:
+        self._numpy = optional_package("numpy", "Detector")
+        if channel_order not in ("rgb", "bgr"):
+            raise HeadroomError(REQUEST, f"[client] channel_order={channel_order!r}: write 'rgb', "
+                                "or 'bgr' for arrays of OpenCV")
+        if "source" in flags:
+            raise HeadroomError(REQUEST, "[client] source= is not for a detector: give pictures "
+                                "to detector(picture), or a folder to detector.stream(folder)")
+        self._is_bgr = channel_order == "bgr"
+        words = flag_words({"weights": weights, "img": imgsz, "conf_thres": conf,
+                            "iou_thres": iou, "tile": tile, "device": device, **flags})
+        self._lock = threading.Lock()
+        self._maker = os.getpid()
+        self._printed: IO[bytes] = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            [find_program(program), "detect", "--source=-", *words], bufsize=0,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._printed)
+        self._close = weakref.finalize(self, _end, self._process, self._maker)
+        self._widen_pipes()
+        with self._turn():
+            ready: Dict[str, Any] = json.loads(self._receive().text)
+        self.names: List[str] = ready["names"]
+        self.size: Tuple[int, int] = (ready["height"], ready["width"])
+        self._categories: List[int] = ready["categories"]
+        self._channels: int = ready["channels"]
+
+    def __repr__(self) -> str:
+        return f"Detector({len(self.names)} classes, {self.size[0]} x {self.size[1]})"
+
+    def __enter__(self) -> "Detector":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process. The detector cannot be used any more."""
+        self._close()
+
+    # Pictures.
+
+    def __call__(self, picture: Any, *, name: Optional[PathLike] = None) -> Results:
+        """The boxes in a picture: an array, or the path of an image file.
+
+        `name` is the path that an array gets in files that Results writes.
+        """
+        if isinstance(picture, (str, os.PathLike)):
+            return self._boxes_in_file(os.path.abspath(picture))
+        array = self._array(picture)
+        height, width, channels = array.shape
+        answer = self._ask(_PIXELS, memoryview(array.reshape(-1)), REQUEST, height, width, channels)
+        return self._results(answer, None if name is None else pathlib.Path(name), image=array)
+
+    def stream(self, source: Any, *, vid_stride: int = 1) -> Iterator[Results]:
+        """The boxes in each of several pictures, one after the other.
+
+        `source` is what `headroom detect --source` takes: a folder, a pattern such as
+        "a/*.jpg", a video, a .txt list, an image; or an iterable of arrays and paths, such as
+        the frames of a camera. Of a video, every `vid_stride`th frame is looked at. A file that
+        cannot be read is left out, with a warning.
+        """
+        if vid_stride < 1:
+            raise HeadroomError(REQUEST, f"[client] vid_stride={vid_stride}: write 1 or more")
+        if not isinstance(source, (str, os.PathLike)):
+            yield from map(self, source)
+            return
+        listed = self._ask(_LIST, os.fsencode(source), DATA)
+        for entry in listed.text.split(b"\0")[:-1]:
+            kind, what = entry[:1], os.fsdecode(entry[1:])
+            try:
+                if kind == b"i":
+                    yield self._boxes_in_file(what)
+                elif kind == b"v":
+                    yield from self._boxes_in_video(what, vid_stride)
+                else:
+                    warnings.warn(f"left out: {what}", stacklevel=2)
+            except _LeftOut as error:
+                warnings.warn(f"left out: {error.text}", stacklevel=2)
+
+    def _array(self, picture: Any) -> Any:
+        array = self._numpy.asarray(picture)
+        if array.dtype != self._numpy.uint8 or array.ndim not in (2, 3):
+            raise HeadroomError(REQUEST, "[client] a picture is an array of height x width x "
+                                f"channels, uint8, but this one is {array.dtype} of shape "
+                                f"{array.shape}: convert it, or use stream() for several")
+        if array.ndim == 2:
+            array = array[:, :, None]
+        if array.shape[2] == 1 and self._channels == 3:
+            array = self._numpy.repeat(array, 3, axis=2)
+        elif self._is_bgr and array.shape[2] == 3:
+            array = array[:, :, ::-1]
+        return self._numpy.ascontiguousarray(array)
+
+    def _boxes_in_file(self, path: str) -> Results:
+        if os.path.isdir(path):
+            raise HeadroomError(REQUEST, f"[client] {path} is a folder: for results in "
+                                "detector.stream(folder)")
+        return self._results(self._ask(_FILE, os.fsencode(path), DATA), pathlib.Path(path))
+
+    def _boxes_in_video(self, path: str, stride: int) -> Iterator[Results]:
+        video, number = pathlib.Path(path), 1
+        while True:
+            answer = self._ask(_FRAME, os.fsencode(path), DATA, number=number)
+            if answer.kind == _END:
+                break
+            image = self._numpy.frombuffer(answer.pixels, self._numpy.uint8).reshape(
+                *answer.shape, 3)
+            yield self._results(answer, video.with_name(f"{video.stem}_{number}"), number, image)
+            number += stride
+        if answer.text:
+            warnings.warn(f"{path} is damaged: {answer.text.decode(errors='replace')}",
+                          stacklevel=3)
+
+    def _results(self, answer: _Answer, path: Optional[pathlib.Path],
+                 frame: Optional[int] = None, image: Any = None) -> Results:
+        rows = self._numpy.frombuffer(answer.boxes, self._numpy.float32).reshape(-1, 6)
+        return Results(rows[:, :4].copy(), rows[:, 4].copy(), rows[:, 5].astype(self._numpy.int64),
+                       self.names, self._categories, answer.shape, path, frame, image)
+
+    # The pipes. Each request has one answer.
+
+    def _ask(self, kind: int, payload: Union[bytes, memoryview], refused: int, height: int = 0,
+             width: int = 0, channels: int = 0, number: int = 0) -> _Answer:
+        head = _REQUEST.pack(_MAGIC, kind, height, width, channels, 8, number, len(payload))
+        with self._lock, self._turn():
+            self._send(head)
+            self._send(payload)
+            answer = self._receive()
+        if answer.kind == _REFUSED:
+            error = _LeftOut if kind in (_FILE, _FRAME) else HeadroomError
+            raise error(refused, answer.text.decode(errors="replace"))
+        return answer
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """A request and its answer. Where that is not read whole, the detector is closed."""
+        if not self._close.alive:
+            raise HeadroomError(REQUEST, "[client] the detector is closed: make a new one")
+        if self._maker != os.getpid():
+            raise HeadroomError(REQUEST, "[client] the detector belongs to the process that this "
+                                "one was forked from: make one here")
+        try:
+            yield
+        except _Ended:
+            raise self._death() from None
+        except BaseException:  # such as KeyboardInterrupt
+            self.close()
+            raise
+
+    def _send(self, data: Union[bytes, memoryview]) -> None:
+        assert self._process.stdin is not None
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[self._process.stdin.write(left):]
+            except BrokenPipeError:
+                raise _Ended from None
+
+    def _receive(self) -> _Answer:
+        magic, kind, height, width, boxes, _, text, pixels = _ANSWER.unpack(
+            self._read(_ANSWER.size))
+        if magic != _MAGIC:
+            raise HeadroomError(1, "[client] headroom detect answers in another form: install "
+                                "headroom and headroom-train of the same version")
+        return _Answer(kind, (height, width), self._read(boxes * _BOX_BYTES),
+                       bytes(self._read(text)), self._read(pixels))
+
+    def _read(self, size: int) -> bytearray:
+        assert self._process.stdout is not None
+        data = bytearray(size)
+        left = memoryview(data)
+        while left:
+            got = self._process.stdout.readinto(left)  # type: ignore[attr-defined]
+            if not got:
+                raise _Ended
+            left = left[got:]
+        return data
+
+    def _widen_pipes(self) -> None:
+        try:
+            import fcntl
+            fcntl.fcntl(self._process.stdin, 1031, _PIPE_BYTES)  # type: ignore[arg-type]
+        except (ImportError, OSError):  # F_SETPIPE_SZ of Linux, which has a limit for each user
+            pass
+
+    def _death(self) -> HeadroomError:
+        """The reason why the process has ended: its last line."""
+        self.close()
+        self._printed.seek(0)
+        lines = self._printed.read().decode(errors="replace").split("\n")
+        last = next((line for line in reversed(lines) if line.strip()), "")
+        return refusal(self._process.returncode, None, last)
+
+
+class _LeftOut(HeadroomError):
+    """A file that cannot be read."""

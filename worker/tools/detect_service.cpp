@@ -1,0 +1,350 @@
+#include "worker/tools/detect_service.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/base/check.h"
+#include "parallel/base/text.h"
+#include "parallel/base/utf8.h"
+#include "worker/data/codecs/image_bands.h"
+#include "worker/detect/detection_folder.h"
+#include "worker/detect/image_sources.h"
+#include "worker/kernels/cpu/heap.h"
+#include "worker/video/video.h"
+
+namespace headroom::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kLongestPath = 1 << 16;
+constexpr size_t kLongestText = 8192;
+
+// Returns the number of bytes that were read; smaller than `size` only at the
+// end of the pipe.
+size_t read_all(int in, void* bytes, size_t size) {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t got =
+        ::read(in, static_cast<uint8_t*>(bytes) + done, size - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+// Returns false if nobody reads the pipe any more.
+bool write_all(int out, const void* bytes, size_t size) {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t put =
+        ::write(out, static_cast<const uint8_t*>(bytes) + done, size - done);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    done += static_cast<size_t>(put);
+  }
+  return true;
+}
+
+struct Answer {
+  AnswerKind kind = AnswerKind::kBoxes;
+  codecs::ImageSize size;
+  std::vector<metrics::Detection> boxes;
+  std::string text;
+  cv::Mat pixels;  // empty, or continuous
+};
+
+Answer refused(const std::string& why) {
+  return {.kind = AnswerKind::kRefused,
+          .size = {},
+          .boxes = {},
+          .text = short_line(why, kLongestText),
+          .pixels = {}};
+}
+
+class DetectService {
+ public:
+  DetectService(OpenedDetector& opened, int in, int out)
+      : opened_(opened), in_(in), out_(out) {}
+
+  void run() {
+    bool goes_on = send(ready());
+    ServiceRequest request;
+    while (goes_on &&
+           read_all(in_, &request, sizeof request) == sizeof request) {
+      if (request.magic != kServiceMagic) {
+        throw Error("detect", "what arrives on standard input is no request",
+                    "--source - is for programs (headroom_train.Detector): "
+                    "name files with --source PATH");
+      }
+      unread_ = request.payload;
+      const Answer answer = answer_to(request);
+      goes_on = skip_rest() && send(answer);
+    }
+  }
+
+ private:
+  Answer ready() const;
+  Answer answer_to(const ServiceRequest& request);
+  Answer boxes_in_pixels(const ServiceRequest& request);
+  Answer boxes_in_file(const fs::path& file);
+  Answer boxes_in_frame(const fs::path& video, uint64_t number);
+  Answer sources_of(const std::string& source) const;
+  // What is wrong with the picture that is announced; "" if nothing is.
+  std::string fault_of(const ServiceRequest& request) const;
+
+  bool read_payload(void* bytes, size_t size);
+  bool skip_rest();
+  bool send(const Answer& answer) const;
+
+  OpenedDetector& opened_;
+  const int in_, out_;
+  uint64_t unread_ = 0;  // bytes of the payload that were not read yet
+  cv::Mat pixels_;       // of the last request, so that it is allocated once
+  // The video of the last frame, and how many of its frames were read.
+  fs::path video_;
+  std::unique_ptr<video::VideoReader> reader_;
+  uint64_t frames_read_ = 0;
+};
+
+bool DetectService::read_payload(void* bytes, size_t size) {
+  const size_t got = read_all(in_, bytes, size);
+  unread_ -= got;
+  return got == size;
+}
+
+bool DetectService::skip_rest() {
+  std::array<uint8_t, 1 << 16> bytes;
+  while (unread_ > 0) {
+    if (!read_payload(bytes.data(), std::min<uint64_t>(bytes.size(), unread_)))
+      return false;
+  }
+  return true;
+}
+
+bool DetectService::send(const Answer& answer) const {
+  std::vector<float> rows;
+  for (const metrics::Detection& one : answer.boxes) {
+    rows.insert(rows.end(),
+                {one.box.x1, one.box.y1, one.box.x2, one.box.y2, one.confidence,
+                 static_cast<float>(one.class_index)});
+  }
+  const ServiceAnswer head = {
+      .kind = answer.kind,
+      .height = static_cast<uint32_t>(answer.size.height),
+      .width = static_cast<uint32_t>(answer.size.width),
+      .boxes = static_cast<uint32_t>(answer.boxes.size()),
+      .text = answer.text.size(),
+      .pixels = answer.pixels.total() * answer.pixels.elemSize()};
+  return write_all(out_, &head, sizeof head) &&
+         write_all(out_, rows.data(), rows.size() * sizeof(float)) &&
+         write_all(out_, answer.text.data(), answer.text.size()) &&
+         write_all(out_, answer.pixels.data, head.pixels);
+}
+
+Answer DetectService::ready() const {
+  const std::vector<std::string>& names = opened_.weights().class_names;
+  const nlohmann::json facts = {{"names", names},
+                                {"categories", detect::usual_categories(names)},
+                                {"height", opened_.options().height},
+                                {"width", opened_.options().width},
+                                {"channels", opened_.limits().bands}};
+  Answer answer;
+  answer.kind = AnswerKind::kReady;
+  answer.text =
+      facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return answer;
+}
+
+std::string DetectService::fault_of(const ServiceRequest& request) const {
+  const codecs::ImageLimits& limits = opened_.limits();
+  if (!limits.ranges.empty()) {
+    return "the weights were trained on values of " + to_text(limits.ranges) +
+           ": give the image's file, which has such values";
+  }
+  if (request.bits != 8) {
+    return cat("samples have 8 bits, but the picture has ", request.bits);
+  }
+  if (request.channels != static_cast<uint32_t>(limits.bands)) {
+    return cat("the model's pictures have ", limits.bands,
+               " channels, but this one has ", request.channels);
+  }
+  // Neither product overflows: each factor has 32 bits, or is small.
+  const uint64_t area = uint64_t{request.height} * request.width;
+  if (area == 0 || area > static_cast<uint64_t>(limits.max_pixels)) {
+    return cat("a picture of ", request.height, " x ", request.width,
+               " pixels: it may have 1 to ", limits.max_pixels);
+  }
+  const uint64_t bytes = area * request.channels;
+  if (request.payload != bytes) {
+    return cat("the picture has ", bytes, " bytes, but ", request.payload,
+               " were announced");
+  }
+  return "";
+}
+
+Answer DetectService::boxes_in_pixels(const ServiceRequest& request) {
+  const std::string fault = fault_of(request);
+  if (!fault.empty()) return refused("[detect] " + fault);
+  pixels_.create(static_cast<int>(request.height),
+                 static_cast<int>(request.width), opened_.limits().type());
+  if (!read_payload(pixels_.data, request.payload))
+    return {};  // the pipe ended
+  Answer answer;
+  answer.size = {pixels_.rows, pixels_.cols};
+  answer.boxes = opened_.detector().detect(pixels_);
+  return answer;
+}
+
+Answer DetectService::boxes_in_file(const fs::path& file) {
+  const OpenedDetector::Picture picture = opened_.look_in(
+      file, std::nullopt,
+      [](const detect::TileFindings&) { return [](size_t) { return true; }; });
+  if (!picture.reason.empty()) {
+    return refused(file.string() + ": " + picture.reason);
+  }
+  Answer answer;
+  answer.size = picture.tiles.size;
+  answer.boxes = opened_.detector().merged(picture.tiles);
+  return answer;
+}
+
+// Frames are mostly asked for in their order. For an earlier one, or one of
+// another video, the video is decoded from its start.
+Answer DetectService::boxes_in_frame(const fs::path& video, uint64_t number) {
+  if (number == 0) return refused("[detect] frames of a video count from 1");
+  if (!reader_ || video != video_ || number <= frames_read_) {
+    const auto [why, remedy] = opened_.obstacle_to(video);
+    if (!why.empty()) {
+      return refused(video.string() + ": " + why + ": " + remedy);
+    }
+    std::string fault;
+    reader_ = video::open_video(
+        video.string(), {.max_pixels = opened_.limits().max_pixels}, fault);
+    if (!reader_) return refused(video.string() + ": " + fault);
+    video_ = video;
+    frames_read_ = 0;
+  }
+  Answer answer;
+  answer.pixels.create(reader_->format().height, reader_->format().width,
+                       CV_8UC3);
+  for (; frames_read_ < number; ++frames_read_) {
+    if (reader_->next(answer.pixels.data)) continue;
+    answer = {};
+    answer.kind = AnswerKind::kEnd;
+    answer.text = short_line(reader_->fault(), kLongestText);
+    reader_.reset();
+    return answer;
+  }
+  answer.size = {answer.pixels.rows, answer.pixels.cols};
+  answer.boxes = opened_.detector().detect(answer.pixels);
+  return answer;
+}
+
+Answer DetectService::sources_of(const std::string& source) const {
+  const detect::ImageSources sources = detect::find_images(source);
+  Answer answer;
+  answer.kind = AnswerKind::kSources;
+  const auto add = [&](char kind, const std::string& what) {
+    answer.text += kind + what + '\0';
+  };
+  for (const fs::path& image : sources.images) add('i', image.string());
+  for (const fs::path& video : sources.videos) add('v', video.string());
+  for (const std::string& line : sources.left_out) add('x', line);
+  return answer;
+}
+
+Answer DetectService::answer_to(const ServiceRequest& request) {
+  try {
+    if (request.kind == RequestKind::kPixels) return boxes_in_pixels(request);
+    if (request.payload == 0 || request.payload > kLongestPath) {
+      return refused(cat("[detect] a path has 1 to ", kLongestPath,
+                         " bytes, but this one has ", request.payload));
+    }
+    std::string path(request.payload, '\0');
+    if (!read_payload(path.data(), path.size())) return {};  // the pipe ended
+    if (path.find('\0') != std::string::npos) {
+      return refused("[detect] a path has no zero byte, but this one has");
+    }
+    if (request.kind == RequestKind::kFile) return boxes_in_file(path);
+    if (request.kind == RequestKind::kFrame) {
+      return boxes_in_frame(path, request.number);
+    }
+    if (request.kind == RequestKind::kList) return sources_of(path);
+    return refused(cat("[detect] there is no request of kind ",
+                       static_cast<uint32_t>(request.kind)));
+  } catch (const std::exception& error) {  // such as a device out of memory
+    return refused(error.what());
+  }
+}
+
+// A flag about files, pictures or videos that the service has no use for.
+const char* flag_without_use(const DetectRequest& request) {
+  const detect::FolderOptions& folder = request.folder;
+  const std::pair<bool, const char*> flags[] = {
+      {folder.text, "--save-txt"},
+      {folder.confidences_in_text, "--save-conf"},
+      {folder.csv, "--save-csv"},
+      {folder.json, "--save-json"},
+      {request.layers.geojson, "--save-geojson"},
+      {request.layers.geopackage, "--save-gpkg"},
+      {folder.crops, "--save-crop"},
+      {!folder.annotate.labels, "--hide-labels"},
+      {!folder.annotate.confidences, "--hide-conf"},
+      {folder.annotate.line_width != 0, "--line-thickness"},
+      {request.video_stride > 1, "--vid-stride"},
+      {folder.may_exist, "--exist-ok"},
+      {request.resume, "--resume"}};
+  for (const auto& [is_given, flag] : flags) {
+    if (is_given) return flag;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void serve_detection(OpenedDetector& opened, int in, int out) {
+  DetectService(opened, in, out).run();
+}
+
+int run_detect_service(const DetectRequest& request) {
+  if (::isatty(STDIN_FILENO) == 1) {
+    throw Error("detect",
+                "--source - reads from a program, not from a terminal",
+                "use headroom_train.Detector in Python, or name files");
+  }
+  if (const char* flag = flag_without_use(request)) {
+    throw Error("detect",
+                std::string(flag) +
+                    " means nothing with --source -, which only sends boxes",
+                "leave it out");
+  }
+  kernels::keep_freed_memory();  // every picture needs the same again
+  OpenedDetector opened(request);
+  std::signal(SIGINT, SIG_IGN);
+  const int out = ::dup(STDOUT_FILENO);
+  if (out < 0 || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+    throw Error(
+        "detect",
+        std::string("standard output cannot be used: ") + std::strerror(errno),
+        "open it", ExitCode::kResource);
+  }
+  serve_detection(opened, STDIN_FILENO, out);
+  ::close(out);
+  return 0;
+}
+
+}  // namespace headroom::tools
