@@ -48,7 +48,8 @@ class GrpcControlClient final : public ControlClient {
  public:
   explicit GrpcControlClient(const std::string& address)
       : address_(address),
-        stub_(wire::Coordinator::NewStub(wire::make_channel(address))) {}
+        stub_(wire::Coordinator::NewStub(wire::make_channel(address)).release()) {
+  }
 
   ~GrpcControlClient() override {
     {
@@ -63,9 +64,12 @@ class GrpcControlClient final : public ControlClient {
                                        milliseconds timeout) override {
     HEADROOM_CHECK(!heartbeats_.joinable(), "a client registers one node");
     const wire::RegisterRequest request = request_of(node);
-    stub_ = wire::Coordinator::NewStub(wire::make_channel(
-        address_, wire::channel_security(),
-        {.node_id = request.node_id(), .worker_id = "", .secret = secret_}));
+    stub_.reset(wire::Coordinator::NewStub(
+                    wire::make_channel(address_, wire::channel_security(),
+                                       {.node_id = request.node_id(),
+                                        .worker_id = "",
+                                        .secret = secret_}))
+                    .release());
     const wire::RegisterResponse response = send_registration(request, timeout);
     node_id_ = request.node_id();
     run_digest_ = response.run_digest();
@@ -253,7 +257,7 @@ class GrpcControlClient final : public ControlClient {
 
   const std::string address_;
   const std::string secret_ = wire::new_member_secret();
-  std::unique_ptr<Stub> stub_;  // constant once registered
+  wire::GrpcOwner<Stub> stub_;  // constant once registered
   std::string node_id_;         // constant once registered
   std::string run_digest_;      // constant once registered
   BeatGatherer beats_;

@@ -118,13 +118,12 @@ Groups groups_of(const fs::path& root, const std::string& controller) {
   if (mount->group != "/" && group.starts_with(mount->group)) {
     group = group.substr(mount->group.size());
   }
-  fs::path folder = (mount->folder / fs::path(group).relative_path());
   std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) folder = mount->folder;
+  fs::path inside = fs::path(group).relative_path().lexically_normal();
+  if (!fs::is_directory(mount->folder / inside, ignored)) inside.clear();
   Groups groups;
-  for (; folder != mount->folder && folder.has_relative_path();
-       folder = folder.parent_path()) {
-    groups.push_back(folder);
+  for (; !inside.empty(); inside = inside.parent_path()) {
+    groups.push_back(mount->folder / inside);
   }
   groups.push_back(mount->folder);
   return groups;

@@ -39,6 +39,37 @@ TEST(Interrupts, EndTheProcessWithoutAWatcher) {
       ::testing::KilledBySignal(SIGINT), "");
 }
 
+TEST(Interrupts, TheSecondEndsAProcessWhoseThreadsAllWait) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        std::signal(SIGINT, SIG_DFL);
+        interrupts::install(std::chrono::seconds(1));
+        const interrupts::Watch watch;
+        std::raise(SIGINT);
+        std::this_thread::sleep_for(std::chrono::milliseconds(66));
+        std::raise(SIGINT);
+        for (int i = 0; i < 30; ++i) sleep(1);  // signals interrupt it
+        std::_Exit(1);
+      },
+      ::testing::ExitedWithCode(130),
+      "did not stop by itself after the second Ctrl-C");
+}
+
+TEST(Interrupts, OneAloneLetsAProcessTakeItsTime) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        std::signal(SIGINT, SIG_DFL);
+        interrupts::install(std::chrono::seconds(1));
+        const interrupts::Watch watch;
+        std::raise(SIGINT);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
 TEST(Interrupts, AnEarlierSignalEndsTheWaitAtOnce) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
