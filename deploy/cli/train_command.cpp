@@ -30,6 +30,7 @@
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/supervisor.h"
 #include "parallel/base/check.h"
+#include "parallel/base/machine_limits.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -387,7 +388,8 @@ int run_in_launcher(const CommandLine& typed, const LauncherJob& job,
     if (!note.empty()) terminal.print(note);
   }
   const RunRequest request =
-      make_run_request(line, place, usable_cores(), ask_data);
+      make_run_request(line, place, usable_cores(), ask_data,
+                       /*must_fit=*/true, {}, read_machine_limits());
   notice_binding(request.workers_per_agent, terminal);
   std::optional<RendezvousFolder> folder;
   std::unique_ptr<FileDescriptor> hold;
@@ -433,7 +435,8 @@ int train_command(const CommandLine& line) {
   if (!job || !job->has_size) {
     if (line.has("--coordinator")) return join_run(line, job, terminal);
     const RunRequest request =
-        make_run_request(line, std::nullopt, usable_cores(), ask_data);
+        make_run_request(line, std::nullopt, usable_cores(), ask_data,
+                         /*must_fit=*/true, {}, read_machine_limits());
     return run_with_coordinator(line, request, std::nullopt, std::nullopt,
                                 terminal);
   }

@@ -21,7 +21,7 @@ using cli::RunThreads;
 
 // Runs in a process of its own, whose limits stay low.
 [[noreturn]] void say_refusal(const std::function<void()>& check) {
-  std::string said = refusal_of(check);
+  std::string said = refusal_of(check, ExitCode::kResource);
   std::fprintf(stderr, "%s\n", said.c_str());
   std::_Exit(said == "accepted" ? 0 : 5);
 }
