@@ -48,7 +48,8 @@ class GrpcControlClient final : public ControlClient {
  public:
   explicit GrpcControlClient(const std::string& address)
       : address_(address),
-        stub_(wire::Coordinator::NewStub(wire::make_channel(address)).release()) {
+        stub_(
+            wire::Coordinator::NewStub(wire::make_channel(address)).release()) {
   }
 
   ~GrpcControlClient() override {
@@ -102,9 +103,9 @@ class GrpcControlClient final : public ControlClient {
     return wire::secret_of_worker(secret_, valid_utf8(worker_id));
   }
 
-  wire::ReportExitResponse report_exit(const std::string& worker_id,
-                                       int exit_code,
-                                       const std::string& last_words) override {
+  wire::ReportExitResponse report_exit(
+      const std::string& worker_id, int exit_code,
+      const std::string& last_words, const std::string& host_memory) override {
     constexpr size_t kMaxLastWords = 64 << 10;
     const size_t skip = last_words.size() > kMaxLastWords
                             ? last_words.size() - kMaxLastWords
@@ -114,6 +115,7 @@ class GrpcControlClient final : public ControlClient {
     request.set_worker_id(worker_id);
     request.set_exit_code(exit_code);
     request.set_last_words(valid_utf8(last_words.substr(skip)));
+    request.set_host_memory(valid_utf8(host_memory));
     // Processes outlive generations, so the stamp has no generation.
     request.mutable_stamp()->set_run_digest(run_digest_);
     return call(&Stub::ReportExit, request, "reporting an exit to ",

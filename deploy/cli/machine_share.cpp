@@ -105,8 +105,7 @@ void limit_largest_batch(const MachineShare& share,
     config.host_memory_limit =
         std::min(room / kLoaderPart, 2 * configs::kDefaultHostMemory);
   }
-  config.memory_limit =
-      std::max<int64_t>(1, room - config.host_memory_limit);
+  config.memory_limit = std::max<int64_t>(1, room - config.host_memory_limit);
 }
 
 std::vector<std::string> bound_by_machine(const MachineShare& share,
@@ -125,9 +124,9 @@ std::vector<std::string> bound_by_machine(const MachineShare& share,
             .plan.value_or(plan::Plan());
     const bool is_known =
         trains_on_cpu(config) && !plan.predicted_peak_bytes.empty();
-    bounds = set_limits(
-        share, is_known ? planner::fullest_rank_bytes(plan) : 0,
-        predict::host_memory(config, plan, *layers, {}), config);
+    bounds =
+        set_limits(share, is_known ? planner::fullest_rank_bytes(plan) : 0,
+                   predict::host_memory(config, plan, *layers, {}), config);
   }
   if (!bounds.empty()) {
     lines.insert(lines.begin(), limit + "; each worker may take " + bounds);

@@ -100,8 +100,7 @@ std::optional<std::string> group_of(const fs::path& root,
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
-    const std::string controllers =
-        line.substr(first + 1, second - first - 1);
+    const std::string controllers = line.substr(first + 1, second - first - 1);
     const bool is_it = controller.empty() ? line.starts_with("0::")
                                           : lists(controllers, controller);
     if (is_it) return line.substr(second + 1);
@@ -190,9 +189,8 @@ void read_cores(const fs::path& root, const Groups& v1, const Groups& v2,
       range.erase(0, range.find_first_not_of(" \t"));
       const size_t dash = range.find('-');
       const auto first = number_of(range.substr(0, dash));
-      const auto last = dash == std::string::npos
-                            ? first
-                            : number_of(range.substr(dash + 1));
+      const auto last =
+          dash == std::string::npos ? first : number_of(range.substr(dash + 1));
       if (first && last && *first <= *last) mask += *last - *first + 1;
     }
   }
@@ -229,17 +227,17 @@ void read_oom_kills(const fs::path& root, const Groups& v1, const Groups& v2,
     is_counted |= table.contains("oom_kill");
     kills_v2 = std::max(kills_v2, value_in(table, "oom_kill"));
   }
-  limits.oom_kills =
-      is_counted ? kills + kills_v2
-                 : value_in(table_of(root / "proc/vmstat"), "oom_kill");
+  limits.oom_kills = is_counted
+                         ? kills + kills_v2
+                         : value_in(table_of(root / "proc/vmstat"), "oom_kill");
 }
 
 }  // namespace
 
 std::string MachineLimits::memory_limit_text() const {
-  return format_bytes(memory_bytes) + (memory_is_of_container
-                                           ? " by the container's limit (cgroup)"
-                                           : " of this machine");
+  return format_bytes(memory_bytes) +
+         (memory_is_of_container ? " by the container's limit (cgroup)"
+                                 : " of this machine");
 }
 
 std::string MachineLimits::memory_text() const {

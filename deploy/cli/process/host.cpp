@@ -42,9 +42,7 @@ std::string host_name() {
   return name;
 }
 
-int usable_cores() {
-  return static_cast<int>(read_machine_limits().cores);
-}
+int usable_cores() { return static_cast<int>(read_machine_limits().cores); }
 
 std::string host_address() {
   const AddressList named = resolve(host_name(), nullptr, AF_INET);

@@ -91,9 +91,8 @@ void require_threads(const RunThreads& needed) {
   const std::string limits = limits_of_threads();
   throw Error("launch",
               cat("a run takes up to ", wanted,
-                  " threads here, and the system allows ", started,
-                  " more (", strerror(error),
-                  limits.empty() ? "" : "; " + limits, ")"),
+                  " threads here, and the system allows ", started, " more (",
+                  strerror(error), limits.empty() ? "" : "; " + limits, ")"),
               cat("allow more, for example ulimit -u ", 2 * wanted,
                   " or docker run --pids-limit ", 2 * wanted,
                   ", or take fewer: --workers 1 --threads 1"),
@@ -106,15 +105,16 @@ void require_address_space() {
   constexpr rlim_t kLeast = rlim_t{1} << 30;
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur >= kLeast) return;
-  throw Error("launch",
-              "each process may have " +
-                  format_bytes(static_cast<int64_t>(limit.rlim_cur)) +
-                  " of address space (ulimit -v), and a worker takes at least " +
-                  format_bytes(static_cast<int64_t>(kLeast)) +
-                  " before its first tensor",
-              "allow it more (ulimit -v unlimited); --memory-limit and "
-              "--host-memory-limit bound what a run really uses",
-              ExitCode::kResource);
+  throw Error(
+      "launch",
+      "each process may have " +
+          format_bytes(static_cast<int64_t>(limit.rlim_cur)) +
+          " of address space (ulimit -v), and a worker takes at least " +
+          format_bytes(static_cast<int64_t>(kLeast)) +
+          " before its first tensor",
+      "allow it more (ulimit -v unlimited); --memory-limit and "
+      "--host-memory-limit bound what a run really uses",
+      ExitCode::kResource);
 }
 
 }  // namespace headroom::cli

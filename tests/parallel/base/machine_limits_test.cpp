@@ -125,8 +125,7 @@ TEST_F(MachineLimitsTest, LimitsOfVersion1Hold) {
 
 TEST_F(MachineLimitsTest, GroupsWithoutLimitsHoldNothing) {
   use_v1();
-  write("sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "9223372036854771712\n");
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
   write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
   write("sys/fs/cgroup/pids/pids.max", "max\n");
