@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kThreadsOfAProcess = 8;
 // A worker's further threads: rank to rank, checkpoints, events. Measured: 7.
 constexpr int64_t kThreadsOfAWorker = 12;
-constexpr int64_t kLaunchers = 3;  // supervisor, coordinator, agent
+constexpr int64_t kStartingProcesses = 3;  // supervisor, coordinator, agent
 
 // The limits that may be the cause, as text; "" if none is known.
 std::string limits_of_threads() {
@@ -80,7 +80,7 @@ int64_t RunThreads::total() const {
   // While a validation begins, the loader of the training still has threads.
   const int64_t worker =
       pool + kThreadsOfAWorker + threads + 2 * loader_threads;
-  return kLaunchers * (pool + kThreadsOfAProcess) + workers * worker;
+  return kStartingProcesses * (pool + kThreadsOfAProcess) + workers * worker;
 }
 
 void require_threads(const RunThreads& needed) {
