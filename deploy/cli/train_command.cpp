@@ -218,11 +218,13 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   require_descriptors();
   require_address_space();
   const LauncherPlace place = job ? job->place : LauncherPlace();
-  require_threads({.workers = int64_t{request.workers_per_agent} *
-                              std::max(1, place.local_size),
-                   .threads = request.config.threads,
-                   .loader_threads = request.config.loader_threads,
-                   .cores = usable_cores()});
+  require_threads(
+      {.workers =
+           int64_t{request.workers_per_agent} * std::max(1, place.local_size),
+       .threads = request.config.threads,
+       .loader_threads =
+           request.config.synthetic_input ? 0 : request.config.loader_threads,
+       .cores = usable_cores()});
   for (const std::string& note : line.notes) terminal.print(note);
   for (const std::string& note : request.notes) terminal.print(note);
   const interrupts::Watch watch;

@@ -72,7 +72,7 @@ TEST(ProcessLimits, AnAddressSpaceBelowTheLibrariesIsRefused) {
       },
       ::testing::ExitedWithCode(5),
       "\\[launch\\] each process may have 512 MiB of address space "
-      "\\(ulimit -v\\), and a worker takes at least 1 GiB");
+      "\\(ulimit -v\\), and a worker takes at least 768 MiB");
   EXPECT_EQ(refusal_of([] { cli::require_address_space(); }), "accepted");
 }
 
