@@ -121,9 +121,6 @@ bool wait(std::chrono::milliseconds patience) {
 }
 
 Watch::Watch() { ++watches; }
-Watch::~Watch() {
-  // Without a watch the next signal ends the process by itself.
-  if (--watches == 0) alarm(0);
-}
+Watch::~Watch() { --watches; }
 
 }  // namespace headroom::interrupts

@@ -15,7 +15,7 @@ namespace {
 TEST(Interrupts, SignalsInQuickSuccessionAreOneRequest) {
   // A background job ignores it from the start, and this stays so.
   std::signal(SIGINT, SIG_DFL);
-  interrupts::install();
+  interrupts::install(std::chrono::hours(1));  // other tests follow
   const interrupts::Watch watch;
   EXPECT_EQ(interrupts::count(), 0);
   std::raise(SIGINT);
@@ -45,10 +45,13 @@ TEST(Interrupts, TheSecondEndsAProcessWhoseThreadsAllWait) {
       {
         std::signal(SIGINT, SIG_DFL);
         interrupts::install(std::chrono::seconds(1));
-        const interrupts::Watch watch;
-        std::raise(SIGINT);
-        std::this_thread::sleep_for(std::chrono::milliseconds(66));
-        std::raise(SIGINT);
+        {
+          const interrupts::Watch watch;
+          std::raise(SIGINT);
+          std::this_thread::sleep_for(std::chrono::milliseconds(66));
+          std::raise(SIGINT);
+        }
+        // Destructors that wait for ever run after the watch.
         for (int i = 0; i < 30; ++i) sleep(1);  // signals interrupt it
         std::_Exit(1);
       },
