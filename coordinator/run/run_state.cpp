@@ -132,11 +132,15 @@ RestartDecision RunState::worker_exited(TimePoint now,
   }
   const bool was_released = membership_.is_released(worker_id) || over();
   const bool may_return = !was_released && may_have_successor();
+  Loss loss = loss_of(worker_id, describe_exit(exit_code));
+  loss.exit_code = exit_code;
+  loss.last_words = last_words;
+  if (!host_memory.empty()) explain_by_host_memory(loss, host_memory);
   RestartDecision decision;
   if (may_return) {
     const bool is_draining = membership_.is_draining(member->node_id);
     // The steps down are few, so they need no other bound.
-    if (!host_memory.empty() && !is_draining && take_less_host_memory()) {
+    if (!host_memory.empty() && !is_draining && take_less_host_memory(loss)) {
       decision = {.restart = true,
                   .reason = "started again, with less of the host's memory"};
     } else {
@@ -149,10 +153,6 @@ RestartDecision RunState::worker_exited(TimePoint now,
     if (left_out) decision = {.reason = *left_out};
   }
   if (!decision.restart) membership_.expect_no_successor(worker_id);
-  Loss loss = loss_of(worker_id, describe_exit(exit_code));
-  loss.exit_code = exit_code;
-  loss.last_words = last_words;
-  if (!host_memory.empty()) explain_by_host_memory(loss, host_memory);
   if (ending_.loss && ending_.loss->worker_id == worker_id) {
     if (!host_memory.empty()) {
       explain_by_host_memory(*ending_.loss, host_memory);

@@ -205,9 +205,10 @@ class RunState {
   // refused. While the run still waits for its workers, a refusal ends the run,
   // because no other node can replace the refused one.
   std::optional<std::string> place_on_cards(TimePoint now, Node& node);
-  // Sets what later generations may take of the host's memory to less. Returns
-  // false if they took the least before.
-  bool take_less_host_memory();
+  // Reports a loss for lack of the host's memory, and sets what later
+  // generations may take of it to less. Returns false if they took the least
+  // before.
+  bool take_less_host_memory(const Loss& loss);
   // Ends the run and returns false if the run cannot compute on its nodes.
   bool settle_devices(TimePoint now);
   void form_first_generation(TimePoint now, int workers,

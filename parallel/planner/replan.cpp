@@ -238,7 +238,7 @@ std::optional<HostReplan> plan_after_host_shortage(
   const int64_t loader_bytes = std::max(had / 4, least);
   if (!config.synthetic_input && loader_bytes < had) {
     next.host_memory_limit = loader_bytes;
-    next.reason = "its loaders may take " + format_bytes(loader_bytes) +
+    next.reason = "for its loaders " + format_bytes(loader_bytes) +
                   " instead of " + format_bytes(had);
   }
   const bool has_tensors_here = config.device == kCpuDevice &&
@@ -252,18 +252,15 @@ std::optional<HostReplan> plan_after_host_shortage(
       auto plan = ReplanSearch(config, failed, bound, layers).run(false, false);
       if (!plan || fullest_rank_bytes(*plan) >= tensors) continue;
       next.memory_limit = bound;
-      next.reason += (next.reason.empty() ? "" : ", and ") +
-                     ("its tensors " + format_bytes(fullest_rank_bytes(*plan)) +
-                      " instead of " + format_bytes(tensors));
+      next.reason +=
+          (next.reason.empty() ? "" : ", and ") +
+          ("for its tensors " + format_bytes(fullest_rank_bytes(*plan)) +
+           " instead of " + format_bytes(tensors));
       next.plan = *std::move(plan);
       break;
     }
   }
   if (next.reason.empty()) return std::nullopt;
-  next.reason =
-      "the host's memory ran out: of the next generation, each worker takes "
-      "less: " +
-      next.reason;
   return next;
 }
 

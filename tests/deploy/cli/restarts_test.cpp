@@ -124,7 +124,9 @@ TEST_F(Restarts, AWorkerKilledForTheHostsMemoryComesBackSmaller) {
   EXPECT_TRUE(eventually([&] {
     return count_of(standard_error(), "rank 0 of 1") >= 2;
   })) << standard_error();
-  EXPECT_THAT(standard_error(), HasSubstr("its loaders may take "));
+  EXPECT_THAT(standard_error(),
+              HasSubstr("(memory: 64 GiB of this machine): in the next "
+                        "generation each worker takes less, for its loaders "));
   // The same signal by another hand is an ordinary loss.
   kill_all(descendants(run->pid(), "headroom-worker"));
   EXPECT_TRUE(wait_for("was killed by signal 9 (SIGKILL)")) << standard_error();
