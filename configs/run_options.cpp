@@ -452,14 +452,15 @@ Options where_it_runs() {
       flag("loader_threads", &C::loader_threads, "--workers N", kTrainAndVal,
            "Each process reads and augments images with this many threads "
            "(YOLOv5's --workers). More where cards wait for images; each takes "
-           "host memory.",
+           "host memory. A container's quota of cores lowers the default.",
            {.unit = "threads", .range = {0, kMostThreads}}),
       flag("memory_limit", &C::memory_limit, "--memory-limit SIZE", kTrain,
            "Each process's tensors (on a card, all that the process has there) "
            "may take this many bytes, for example 2GiB: a small card, "
            "emulated. A step that does not fit is tried again with layers "
            "recomputed; if that does not fit either, the run stops before the "
-           "step. 0 is no limit.",
+           "step. 0 is no limit on a card; on the CPU it becomes one where the "
+           "machine or the container has less free than the run would take.",
            {.unit = "bytes",
             .range = {0},
             .is_byte_size = true,
@@ -472,7 +473,8 @@ Options where_it_runs() {
            "The loader's queues of a process may take this many bytes, for "
            "example 2GiB, and so may its file of offloaded activations. More "
            "keeps more images in memory between their uses. 0 is 1 GiB for the "
-           "queues, and what the disk has for the file.",
+           "queues, less where the machine or the container has less free, and "
+           "what the disk has for the file.",
            {.unit = "bytes", .range = {0}, .is_byte_size = true}),
       flag("synthetic_input", &C::synthetic_input, "--synthetic-input", kTrain,
            "The run trains on fixed random images in memory, with 8 boxes each "

@@ -11,6 +11,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -49,6 +50,18 @@ inline constexpr const char* kTokenMetadata = "headroom-token";
 inline constexpr const char* kNodeMetadata = "headroom-node";
 inline constexpr const char* kWorkerMetadata = "headroom-worker";
 inline constexpr const char* kSecretMetadata = "headroom-secret";
+
+// Owns an object of gRPC. While an exception is on its way the object is left
+// as it is: if the system refused one of gRPC's threads, the destructor would
+// wait for that thread for ever, and no message would be printed.
+struct DestroyUnlessFailing {
+  template <typename Object>
+  void operator()(Object* object) const {
+    if (std::uncaught_exceptions() == 0) delete object;
+  }
+};
+template <typename Object>
+using GrpcOwner = std::unique_ptr<Object, DestroyUnlessFailing>;
 
 // Connects lazily. `address` is HOST:PORT or the address of a Unix socket. Each
 // call carries `identity`, without the fields that are "".

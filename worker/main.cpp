@@ -30,6 +30,7 @@
 #include "worker/control/agent_loss.h"
 #include "worker/control/coordinator_client.h"
 #include "worker/control/stop_signals.h"
+#include "worker/kernels/cpu/crowd_watch.h"
 #include "worker/kernels/cpu/heap.h"
 #include "worker/more_tools/more_tools.h"
 #include "worker/run/generation_loop.h"
@@ -103,6 +104,7 @@ int run(const headroom::configs::WorkerStart& start) {
   std::signal(SIGTERM, SIG_IGN);
   headroom::agent_loss::install();
   prepare_process(start.threads);
+  const headroom::kernels::CrowdWatch crowd(static_cast<int>(start.threads));
   const headroom::wire::ChannelSecurity security =
       headroom::wire::read_channel_security(
           start.certs, start.token_file, headroom::wire::ChannelSide::kClient);
@@ -145,6 +147,7 @@ int run_standalone(const std::vector<std::string>& words) {
   const headroom::run::StandaloneRun run =
       headroom::run::read_standalone(request);
   prepare_process(run.threads);
+  const headroom::kernels::CrowdWatch crowd(run.threads);
   const auto control = headroom::run::StandaloneControl::make(
       run.assignment, headroom::stop_signals::requested);
   const int exit_code = headroom::run::run_generations(*control, {});

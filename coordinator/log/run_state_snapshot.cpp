@@ -152,6 +152,8 @@ void RunStateSnapshot::restore(RunState& state,
         state.settled_config_yaml_, "the coordinator's log");
     state.config_.device = settled.device;
     state.config_.precision = settled.precision;
+    state.config_.memory_limit = settled.memory_limit;
+    state.config_.host_memory_limit = settled.host_memory_limit;
   }
   for (const wire::LoggedLeaving& leaving : image.left()) {
     state.cycle_.regrouping_.left[leaving.worker_id()] =

@@ -78,6 +78,8 @@ class GenerationCycle {
 
   // Sets the plan for the full number of workers that the run requested.
   void want(const plan::Plan& plan) { wanted_plan_ = plan; }
+  // No value before the first generation.
+  const std::optional<plan::Plan>& wanted_plan() const { return wanted_plan_; }
   // Forms the next generation, with as many workers as the plan has ranks.
   // Workers with the newest state are taken first.
   void form(TimePoint now, const plan::Plan& plan, const ResumePoint& begin,

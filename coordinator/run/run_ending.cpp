@@ -115,6 +115,13 @@ ExitCode exit_code_of(const RunEnding& ending) {
   return ExitCode::kResource;
 }
 
+void explain_by_host_memory(Loss& loss, const std::string& limit) {
+  loss.how =
+      "ran out of the host's memory and was killed by the kernel (memory: " +
+      limit + ")";
+  loss.explained = true;
+}
+
 std::string describe_loss(const Loss& loss) {
   return loss.exit_code && !loss.explained ? describe_exit(*loss.exit_code)
                                            : loss.how;

@@ -121,6 +121,10 @@ std::optional<Survivor> give_up_saver(TimePoint now, RunEnding& ending,
 // end in the same way; else 5.
 ExitCode exit_code_of(const RunEnding& ending);
 
+// Sets how the worker was lost: the kernel killed it, as the host's memory ran
+// out at that limit.
+void explain_by_host_memory(Loss& loss, const std::string& limit);
+
 // How the worker was lost, as a verb phrase for messages.
 std::string describe_loss(const Loss& loss);
 

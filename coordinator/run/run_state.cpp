@@ -122,7 +122,8 @@ void RunState::worker_disconnected(TimePoint now,
 RestartDecision RunState::worker_exited(TimePoint now,
                                         const std::string& worker_id,
                                         int exit_code,
-                                        const std::string& last_words) {
+                                        const std::string& last_words,
+                                        const std::string& host_memory) {
   const Member* member = membership_.find(worker_id);
   if (member == nullptr) return {.reason = "it takes no part in this run"};
   given_up_.erase(worker_id);
@@ -131,19 +132,31 @@ RestartDecision RunState::worker_exited(TimePoint now,
   }
   const bool was_released = membership_.is_released(worker_id) || over();
   const bool may_return = !was_released && may_have_successor();
+  Loss loss = loss_of(worker_id, describe_exit(exit_code));
+  loss.exit_code = exit_code;
+  loss.last_words = last_words;
+  if (!host_memory.empty()) explain_by_host_memory(loss, host_memory);
   RestartDecision decision;
   if (may_return) {
-    decision = restart_budgets_[{member->node_id, member->local_slot}].note_end(
-        exit_code, num_commits_, membership_.is_draining(member->node_id));
+    const bool is_draining = membership_.is_draining(member->node_id);
+    // The steps down are few, so they need no other bound.
+    if (!host_memory.empty() && !is_draining && take_less_host_memory(loss)) {
+      decision = {.restart = true,
+                  .reason = "started again, with less of the host's memory"};
+    } else {
+      decision =
+          restart_budgets_[{member->node_id, member->local_slot}].note_end(
+              exit_code, num_commits_, is_draining);
+    }
     const auto left_out =
         cards_.no_successor(member->node_id, member->local_slot);
     if (left_out) decision = {.reason = *left_out};
   }
   if (!decision.restart) membership_.expect_no_successor(worker_id);
-  Loss loss = loss_of(worker_id, describe_exit(exit_code));
-  loss.exit_code = exit_code;
-  loss.last_words = last_words;
   if (ending_.loss && ending_.loss->worker_id == worker_id) {
+    if (!host_memory.empty()) {
+      explain_by_host_memory(*ending_.loss, host_memory);
+    }
     ending_.loss->exit_code = exit_code;
     ending_.loss->last_words = last_words;
   }
@@ -156,8 +169,8 @@ RestartDecision RunState::worker_exited(TimePoint now,
       (decision.is_crash_loop || phase_ == RunPhase::kWaiting)) {
     if (phase_ != RunPhase::kStopping) begin_stopping(now);
     loss.time = now;
-    loss.explained = decision.is_crash_loop;
-    if (loss.explained)
+    loss.explained |= decision.is_crash_loop;
+    if (decision.is_crash_loop)
       loss.how += ", for the fifth time without a step between";
     ending_.loss = std::move(loss);
   }

@@ -117,9 +117,12 @@ class RunState {
   // Records that the worker's stream of assignments has ended.
   void worker_disconnected(TimePoint now, const std::string& worker_id);
   // Returns whether the agent should start a successor. The agent registers the
-  // successor before it starts it.
+  // successor before it starts it. `host_memory`: the limit at which the kernel
+  // killed the worker because the host's memory ran out, or "". The next
+  // generation then takes less of it, if it can.
   RestartDecision worker_exited(TimePoint now, const std::string& worker_id,
-                                int exit_code, const std::string& last_words);
+                                int exit_code, const std::string& last_words,
+                                const std::string& host_memory = "");
   void worker_failed(TimePoint now, const std::string& worker_id,
                      const wire::WorkerFailure& failure);
   // The worker's card failed (failure.card_fault), so the worker is lost.
@@ -202,6 +205,10 @@ class RunState {
   // refused. While the run still waits for its workers, a refusal ends the run,
   // because no other node can replace the refused one.
   std::optional<std::string> place_on_cards(TimePoint now, Node& node);
+  // Reports a loss for lack of the host's memory, and sets what later
+  // generations may take of it to less. Returns false if they took the least
+  // before.
+  bool take_less_host_memory(const Loss& loss);
   // Ends the run and returns false if the run cannot compute on its nodes.
   bool settle_devices(TimePoint now);
   void form_first_generation(TimePoint now, int workers,

@@ -48,7 +48,9 @@ class GrpcControlClient final : public ControlClient {
  public:
   explicit GrpcControlClient(const std::string& address)
       : address_(address),
-        stub_(wire::Coordinator::NewStub(wire::make_channel(address))) {}
+        stub_(
+            wire::Coordinator::NewStub(wire::make_channel(address)).release()) {
+  }
 
   ~GrpcControlClient() override {
     {
@@ -63,9 +65,12 @@ class GrpcControlClient final : public ControlClient {
                                        milliseconds timeout) override {
     HEADROOM_CHECK(!heartbeats_.joinable(), "a client registers one node");
     const wire::RegisterRequest request = request_of(node);
-    stub_ = wire::Coordinator::NewStub(wire::make_channel(
-        address_, wire::channel_security(),
-        {.node_id = request.node_id(), .worker_id = "", .secret = secret_}));
+    stub_.reset(wire::Coordinator::NewStub(
+                    wire::make_channel(address_, wire::channel_security(),
+                                       {.node_id = request.node_id(),
+                                        .worker_id = "",
+                                        .secret = secret_}))
+                    .release());
     const wire::RegisterResponse response = send_registration(request, timeout);
     node_id_ = request.node_id();
     run_digest_ = response.run_digest();
@@ -98,9 +103,9 @@ class GrpcControlClient final : public ControlClient {
     return wire::secret_of_worker(secret_, valid_utf8(worker_id));
   }
 
-  wire::ReportExitResponse report_exit(const std::string& worker_id,
-                                       int exit_code,
-                                       const std::string& last_words) override {
+  wire::ReportExitResponse report_exit(
+      const std::string& worker_id, int exit_code,
+      const std::string& last_words, const std::string& host_memory) override {
     constexpr size_t kMaxLastWords = 64 << 10;
     const size_t skip = last_words.size() > kMaxLastWords
                             ? last_words.size() - kMaxLastWords
@@ -110,6 +115,7 @@ class GrpcControlClient final : public ControlClient {
     request.set_worker_id(worker_id);
     request.set_exit_code(exit_code);
     request.set_last_words(valid_utf8(last_words.substr(skip)));
+    request.set_host_memory(valid_utf8(host_memory));
     // Processes outlive generations, so the stamp has no generation.
     request.mutable_stamp()->set_run_digest(run_digest_);
     return call(&Stub::ReportExit, request, "reporting an exit to ",
@@ -254,7 +260,7 @@ class GrpcControlClient final : public ControlClient {
 
   const std::string address_;
   const std::string secret_ = wire::new_member_secret();
-  std::unique_ptr<Stub> stub_;  // constant once registered
+  wire::GrpcOwner<Stub> stub_;  // constant once registered
   std::string node_id_;         // constant once registered
   std::string run_digest_;      // constant once registered
   BeatGatherer beats_;

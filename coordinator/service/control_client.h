@@ -74,9 +74,11 @@ class ControlClient {
 
   // Reports that a worker has ended. `exit_code`: 128 + signal if a signal
   // killed it. `last_words`: the end of its stderr (at most 64 KiB are sent).
+  // `host_memory`: the limit at which the kernel killed it because the host's
+  // memory ran out; "" if it did not.
   virtual wire::ReportExitResponse report_exit(
       const std::string& worker_id, int exit_code,
-      const std::string& last_words) = 0;
+      const std::string& last_words, const std::string& host_memory = "") = 0;
 
   virtual RunStatus status() = 0;
 

@@ -14,7 +14,6 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -145,14 +144,7 @@ class GrpcServer final : public Server {
       address_ = network_->to_string();
     }
     build(options);
-    try {
-      start_threads();
-    } catch (const std::system_error&) {
-      // If the system refuses threads, gRPC's destructor would wait for ever
-      // for threads that were never started.
-      static_cast<void>(server_.release());
-      throw;
-    }
+    start_threads();
   }
 
   ~GrpcServer() override { stop(); }
@@ -208,7 +200,7 @@ class GrpcServer final : public Server {
     grpc::ResourceQuota quota("coordinator");
     quota.Resize(size_t{256} << 20);
     builder.SetResourceQuota(quota);
-    server_ = builder.BuildAndStart();
+    server_.reset(builder.BuildAndStart().release());
     if (!server_) throw does_not_start();
   }
 
@@ -254,7 +246,7 @@ class GrpcServer final : public Server {
   Connections connections_;
   std::unique_ptr<FrontDoor> door_;  // null on a Unix socket
   mutable CoordinatorService service_;
-  std::unique_ptr<grpc::Server> server_;
+  wire::GrpcOwner<grpc::Server> server_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::mutex stop_mutex_;
   std::atomic<bool> stopping_ = false;

@@ -421,7 +421,8 @@ Answer CoordinatorService::handle(TimePoint now, const Caller&,
                                   wire::ReportExitResponse& response) {
   const RestartDecision decision =
       state_.worker_exited(now, request.worker_id(), request.exit_code(),
-                           end_of_last_words(request.last_words()));
+                           end_of_last_words(request.last_words()),
+                           valid_utf8(request.host_memory().substr(0, 200)));
   response.set_restart(decision.restart);
   response.set_delay_ms(decision.delay.count());
   response.set_reason(valid_utf8(decision.reason));

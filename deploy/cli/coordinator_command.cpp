@@ -20,7 +20,7 @@
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/host.h"
 #include "deploy/cli/process/interrupts.h"
-#include "deploy/cli/process/launcher_environment.h"
+#include "deploy/cli/process/process_limits.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/log.h"

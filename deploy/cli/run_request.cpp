@@ -16,6 +16,7 @@
 #include "coordinator/run/device_choice.h"
 #include "coordinator/run/precision_choice.h"
 #include "deploy/cli/args/run_name.h"
+#include "deploy/cli/machine_share.h"
 #include "deploy/cli/process/node_cards.h"
 #include "deploy/cli/remedy_scope.h"
 #include "parallel/base/check.h"
@@ -315,6 +316,35 @@ void use_saved_plan(RunRequest& request) {
   }
 }
 
+// The options whose values the machine's limits do not change: those that this
+// command gives, by a flag or in a file. A resumed run's own values may follow
+// from the machine on which it began.
+std::set<std::string> kept_keys(const configs::RunConfig& config,
+                                std::set<std::string> given, bool is_resumed) {
+  if (is_resumed) return given;
+  if (config.memory_limit > 0) given.insert("memory_limit");
+  if (config.host_memory_limit > 0) given.insert("host_memory_limit");
+  if (config.loader_threads != configs::RunConfig().loader_threads) {
+    given.insert("loader_threads");
+  }
+  return given;
+}
+
+// The plan; a refusal begins with the machine's bounds, which are not printed
+// otherwise.
+plan::Plan plan_within(const std::vector<std::string>& bounds,
+                       const RunRequest& request,
+                       const std::vector<layers::LayerCost>& layers) {
+  try {
+    return planner::plan_or_throw(request.config, request.expected_workers(),
+                                  layers, request.remedies);
+  } catch (const Error& error) {
+    if (bounds.empty() || error.exit_code() != ExitCode::kNoPlan) throw;
+    throw Error(error.tag(), joined(bounds, "; ") + ": " + error.text(),
+                error.remedy(), error.exit_code());
+  }
+}
+
 // Chooses the batch for --batch -1; returns a note that reports it.
 std::string set_largest_batch(configs::RunConfig& config, int world_size) {
   const planner::BatchChoice choice =
@@ -422,7 +452,8 @@ configs::RunConfig resumed_config(const std::string& run_directory,
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
                             int cores, const AskData& ask, bool must_fit,
-                            std::optional<int> capability) {
+                            std::optional<int> capability,
+                            const MachineLimits& machine) {
   RunRequest request;
   configs::RunConfig& config = request.config;
   const bool only_plans = line.command == "plan";
@@ -473,6 +504,10 @@ RunRequest make_run_request(const CommandLine& line,
   } else {
     settle_as_here(here, only_plans, request);
   }
+  const int workers_here = request.workers_per_agent * local_size;
+  const MachineShare share{machine, workers_here, request.expected_workers(),
+                           kept_keys(config, given, is_resumed)};
+  limit_largest_batch(share, config);
   configs::check_run_config(config);
   if (!only_plans) {
     configs::check_run_sources(config);
@@ -492,10 +527,10 @@ RunRequest make_run_request(const CommandLine& line,
       remedy_scope(line, config, place.has_value(), request.num_agents,
                    shares_cores && !place ? cores : 0);
   if (shares_cores) {
-    const int workers_here =
-        request.workers_per_agent * (place ? place->local_size : 1);
     config.threads = std::max(1, cores / workers_here);
   }
+  const std::vector<std::string> bounds = bound_by_machine(share, config);
+  request.notes.insert(request.notes.end(), bounds.begin(), bounds.end());
   // A resumed run keeps the label counts that it was planned with.
   const bool knows_labels = is_resumed &&
                             !keys_given(line.run_flags).contains("data") &&
@@ -527,8 +562,7 @@ RunRequest make_run_request(const CommandLine& line,
   if (must_fit && !request.saved_plan) {
     const std::vector<layers::LayerCost> layers =
         planner::layers_for_plan(config);
-    const plan::Plan plan = planner::plan_or_throw(
-        config, request.expected_workers(), layers, request.remedies);
+    const plan::Plan plan = plan_within(bounds, request, layers);
     if (line.command == "train" && config.memory_limit > 0) {
       request.notes.push_back("plan: " + plan.reason);
     }

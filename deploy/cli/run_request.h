@@ -14,6 +14,7 @@
 #include "deploy/cli/args/command_line.h"
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/launcher_environment.h"
+#include "parallel/base/machine_limits.h"
 #include "parallel/planner/remedies.h"
 
 namespace headroom::cli {
@@ -57,11 +58,14 @@ int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
 // otherwise the anchors stay undecided. If `must_fit` is false, a request for
 // which no plan fits is not refused here. `capability` is the compute
 // capability of planned GPUs that are not in this machine; 0: unknown.
+// `machine` bounds the run (machine_share.h); by default nothing is known of
+// it.
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
                             int cores, const AskData& ask = {},
                             bool must_fit = true,
-                            std::optional<int> capability = {});
+                            std::optional<int> capability = {},
+                            const MachineLimits& machine = {});
 
 // Applies the flags to the configuration of the run in `run_directory`. All
 // values are restored, with one exception: if any of processes, layout, ZeRO

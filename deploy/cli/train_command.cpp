@@ -3,6 +3,7 @@
 // the coordinator.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +21,7 @@
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/launcher_end.h"
 #include "deploy/cli/process/launcher_environment.h"
+#include "deploy/cli/process/process_limits.h"
 #include "deploy/cli/process/rendezvous.h"
 #include "deploy/cli/process/run_folder.h"
 #include "deploy/cli/process/socket_folder.h"
@@ -28,6 +30,7 @@
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/supervisor.h"
 #include "parallel/base/check.h"
+#include "parallel/base/machine_limits.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -213,6 +216,15 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
   };
   find_worker_program();  // throws before any process is started
   require_descriptors();
+  require_address_space();
+  const LauncherPlace place = job ? job->place : LauncherPlace();
+  require_threads(
+      {.workers =
+           int64_t{request.workers_per_agent} * std::max(1, place.local_size),
+       .threads = request.config.threads,
+       .loader_threads =
+           request.config.synthetic_input ? 0 : request.config.loader_threads,
+       .cores = usable_cores()});
   for (const std::string& note : line.notes) terminal.print(note);
   for (const std::string& note : request.notes) terminal.print(note);
   const interrupts::Watch watch;
@@ -268,7 +280,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
 // binding is removed unless the user asked for it.
 void correct_binding(const LauncherPlace& place, Terminal& terminal) {
   if (!is_bound_by_default(process_environment())) return;
-  const int bound = usable_cores();
+  const auto bound = static_cast<int>(allowed_cores().size());
   const int all = use_all_cores();
   if (place.rank != 0 || all == bound) return;
   terminal.print(cat(place.launcher, " bound its processes to ", bound, " of ",
@@ -278,7 +290,7 @@ void correct_binding(const LauncherPlace& place, Terminal& terminal) {
 
 // Only warns: a binding that the user asked for is kept.
 void notice_binding(int workers, Terminal& terminal) {
-  const int bound = usable_cores();
+  const auto bound = static_cast<int>(allowed_cores().size());
   if (bound >= workers || bound >= sysconf(_SC_NPROCESSORS_ONLN)) return;
   terminal.print(
       cat("warning: the launcher bound this process to ",
@@ -378,7 +390,8 @@ int run_in_launcher(const CommandLine& typed, const LauncherJob& job,
     if (!note.empty()) terminal.print(note);
   }
   const RunRequest request =
-      make_run_request(line, place, usable_cores(), ask_data);
+      make_run_request(line, place, usable_cores(), ask_data,
+                       /*must_fit=*/true, {}, read_machine_limits());
   notice_binding(request.workers_per_agent, terminal);
   std::optional<RendezvousFolder> folder;
   std::unique_ptr<FileDescriptor> hold;
@@ -424,7 +437,8 @@ int train_command(const CommandLine& line) {
   if (!job || !job->has_size) {
     if (line.has("--coordinator")) return join_run(line, job, terminal);
     const RunRequest request =
-        make_run_request(line, std::nullopt, usable_cores(), ask_data);
+        make_run_request(line, std::nullopt, usable_cores(), ask_data,
+                         /*must_fit=*/true, {}, read_machine_limits());
     return run_with_coordinator(line, request, std::nullopt, std::nullopt,
                                 terminal);
   }

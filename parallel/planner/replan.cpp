@@ -3,12 +3,15 @@
 #include <algorithm>
 
 #include "parallel/base/check.h"
+#include "parallel/base/device_list.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan_parts.h"
+#include "parallel/planner/plan_memory.h"
 #include "parallel/planner/plan_search.h"
 #include "parallel/planner/remedies.h"
+#include "parallel/predict/host_memory.h"
 
 namespace headroom::planner {
 namespace {
@@ -218,6 +221,47 @@ Replan plan_after_shortage(const configs::RunConfig& config,
                     " on a rank at its leanest where " + format_bytes(bound) +
                     " may be had",
                 search);
+}
+
+std::optional<HostReplan> plan_after_host_shortage(
+    const configs::RunConfig& config, const plan::Plan& failed,
+    const std::vector<layers::LayerCost>& layers) {
+  if (layers.empty()) return std::nullopt;
+  HostReplan next{config.host_memory_limit, config.memory_limit, failed, ""};
+  const predict::HostMemory loaders =
+      predict::host_memory(config, failed, layers, {});
+  // Images larger than the network's input, which the planner does not know,
+  // need more than the planner's least.
+  constexpr int64_t kLeastForLoaders = int64_t{64} << 20;
+  const int64_t had = loaders.total_bytes();
+  const int64_t least = std::max(2 * loaders.least_bytes(), kLeastForLoaders);
+  const int64_t loader_bytes = std::max(had / 4, least);
+  if (!config.synthetic_input && loader_bytes < had) {
+    next.host_memory_limit = loader_bytes;
+    next.reason = "for its loaders " + format_bytes(loader_bytes) +
+                  " instead of " + format_bytes(had);
+  }
+  const bool has_tensors_here = config.device == kCpuDevice &&
+                                config.command == "train" &&
+                                !failed.predicted_peak_bytes.empty();
+  if (has_tensors_here) {
+    const int64_t tensors = fullest_rank_bytes(failed);
+    const int64_t leanest = leanest_bytes(config, failed, layers);
+    for (const int64_t bound : {tensors / 4 * 3, leanest}) {
+      if (bound >= tensors) continue;
+      auto plan = ReplanSearch(config, failed, bound, layers).run(false, false);
+      if (!plan || fullest_rank_bytes(*plan) >= tensors) continue;
+      next.memory_limit = bound;
+      next.reason +=
+          (next.reason.empty() ? "" : ", and ") +
+          ("for its tensors " + format_bytes(fullest_rank_bytes(*plan)) +
+           " instead of " + format_bytes(tensors));
+      next.plan = *std::move(plan);
+      break;
+    }
+  }
+  if (next.reason.empty()) return std::nullopt;
+  return next;
 }
 
 ElasticPlan plan_for_workers(const configs::RunConfig& config,

@@ -1,6 +1,7 @@
 // Chooses the plan with which a run continues when its number of workers
 // changes (plan_for_workers), or after a worker ran out of memory with its
-// leanest activations (plan_after_shortage):
+// leanest activations (plan_after_shortage), or a worker was killed because the
+// host's memory ran out (plan_after_host_shortage). After a shortage:
 //
 //   needed   predicted bytes of the failed plan's fullest rank at its leanest,
 //            the last step of the memory ladder (worker/memory/memory_ladder.h)
@@ -61,6 +62,24 @@ Replan plan_after_shortage(const configs::RunConfig& config,
                            const plan::Plan& failed,
                            const MemoryShortage& shortage,
                            const std::vector<layers::LayerCost>& layers);
+
+// How a run continues after the kernel killed a worker because the host's
+// memory ran out. The loaders get a quarter of what they might take, but at
+// least what they need for a batch of each; on the CPU the tensors of the next
+// plan take three quarters of the failed plan's, or the leanest that there is.
+struct HostReplan {
+  int64_t host_memory_limit = 0;  // of each worker; as in configs::RunConfig
+  int64_t memory_limit = 0;
+  plan::Plan plan;
+  // "for its loaders 64 MiB instead of 256 MiB, and for its tensors 71 MiB
+  // instead of 95 MiB"
+  std::string reason;
+};
+
+// No value if nothing can become smaller, or the model could not be read.
+std::optional<HostReplan> plan_after_host_shortage(
+    const configs::RunConfig& config, const plan::Plan& failed,
+    const std::vector<layers::LayerCost>& layers);
 
 struct ElasticPlan {
   std::optional<plan::Plan> plan;

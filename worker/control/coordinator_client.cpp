@@ -174,10 +174,11 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         worker_id_(valid_utf8(identity.worker_id)),
         advertise_host_(valid_utf8(advertise_host)),
         stub_(wire::Coordinator::NewStub(
-            wire::make_channel(address, wire::channel_security(),
-                               {.node_id = node_id_,
-                                .worker_id = worker_id_,
-                                .secret = identity.secret}))),
+                  wire::make_channel(address, wire::channel_security(),
+                                     {.node_id = node_id_,
+                                      .worker_id = worker_id_,
+                                      .secret = identity.secret}))
+                  .release()),
         agent_(std::move(agent)) {
     watcher_ = std::thread([this] { follow_assignments(); });
     try {
@@ -498,7 +499,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   const std::string node_id_;
   const std::string worker_id_;
   const std::string advertise_host_;
-  const std::unique_ptr<wire::Coordinator::Stub> stub_;
+  const wire::GrpcOwner<wire::Coordinator::Stub> stub_;
   std::atomic<bool> is_watching_{false};  // whether the stream is open
   std::atomic<bool> stop_requested_ = false;
   std::atomic<uint64_t> leave_requested_ = 0;  // generation to leave; 0 if none

@@ -1,10 +1,10 @@
 // headroom pack --data X --output DIR: writes a data set as a few large files.
 #include <cstdio>
 #include <string>
-#include <thread>
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
+#include "parallel/base/machine_limits.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "worker/control/stop_signals.h"
@@ -19,7 +19,7 @@ int pack_command(int argc, char** argv) {
   bool json = false;
   labels::PackingRequest request;
   request.index.num_threads =
-      std::max<int64_t>(8, std::thread::hardware_concurrency());
+      std::max<int64_t>(8, read_machine_limits().cores);
   request.stopped = stop_signals::requested;
   parse_arguments({{"--data", &data},
                    {"--output", &request.output},

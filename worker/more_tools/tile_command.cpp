@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
-#include <thread>
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
+#include "parallel/base/machine_limits.h"
 #include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "worker/control/stop_signals.h"
@@ -19,8 +19,7 @@ int tile_command(int argc, char** argv) {
   std::string data, size;
   bool json = false;
   tiles::TilingRequest request;
-  request.index.num_threads =
-      std::max<int64_t>(1, std::thread::hardware_concurrency());
+  request.index.num_threads = read_machine_limits().cores;
   request.stopped = stop_signals::requested;
   parse_arguments({{"--data", &data},
                    {"--output", &request.output},

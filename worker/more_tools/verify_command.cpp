@@ -1,13 +1,12 @@
 // headroom verify --data X [--strict] [--fix-to DIR] [--json]
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <string>
 #include <system_error>
-#include <thread>
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
+#include "parallel/base/machine_limits.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "worker/data/labels/verification.h"
@@ -108,8 +107,7 @@ int verify(const VerifyRequest& request) {
 
 int verify_command(int argc, char** argv) {
   VerifyRequest request;
-  request.index.num_threads =
-      std::max<int64_t>(1, std::thread::hardware_concurrency());
+  request.index.num_threads = read_machine_limits().cores;
   parse_arguments({{"--data", &request.data},
                    {"--fix-to", &request.fix_to},
                    {"--workers", &request.index.num_threads},

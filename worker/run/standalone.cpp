@@ -1,10 +1,8 @@
 #include "worker/run/standalone.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "configs/data_config.h"
@@ -13,6 +11,7 @@
 #include "configs/run_config.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
+#include "parallel/base/machine_limits.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/log.h"
 #include "parallel/base/run_files.h"
@@ -310,7 +309,7 @@ StandaloneRun read_standalone(const configs::StandaloneRequest& request) {
                   "DIR, or give a number");
   }
   if (config.threads == 0) {
-    config.threads = std::max(1u, std::thread::hardware_concurrency());
+    config.threads = read_machine_limits().cores;
   }
   if (!request.resume) settle_value_range(config);
   settle_device(config);

@@ -17,6 +17,7 @@
 #include "deploy/cli/process/interrupts.h"
 #include "deploy/cli/process/line_log.h"
 #include "deploy/cli/process/node_cards.h"
+#include "deploy/cli/process/oom_kills.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/log.h"
@@ -86,6 +87,9 @@ class Agent {
     std::unique_ptr<ChildProcess> process;  // nullptr: it did not start
     std::string failure;                    // why it could not be started
     bool reported = false;
+    bool killed_here = false;  // this agent has sent SIGKILL
+    // Why the kernel killed it (OomKills); no value until its end was examined.
+    std::optional<std::string> host_memory;
     int successors = 0;
     std::optional<Clock::time_point> restart_at;
 
@@ -183,6 +187,8 @@ class Agent {
     };
     child.death_signal = SIGUSR1;  // the worker saves its state, if it has one
     slot.reported = false;
+    slot.killed_here = false;
+    slot.host_memory.reset();
     try {
       auto [own, workers] = wire::BeatChannel::make_pair();
       child.extra_environment[wire::kBeatChannelVariable] =
@@ -200,10 +206,15 @@ class Agent {
     for (Slot& slot : slots_) {
       if (slot.reported || !slot.ended()) continue;
       const int exit_code = slot.process ? *slot.process->exit_code() : 127;
+      if (!slot.host_memory) {
+        const bool is_kill = exit_code == 128 + SIGKILL && !slot.killed_here;
+        slot.host_memory = is_kill ? oom_kills_.explain_one() : "";
+      }
       try {
         const wire::ReportExitResponse order = client_->report_exit(
             slot.worker_id, exit_code,
-            slot.process ? slot.process->last_words() : slot.failure);
+            slot.process ? slot.process->last_words() : slot.failure,
+            *slot.host_memory);
         slot.reported = true;
         if (order.restart()) {
           slot.restart_at =
@@ -251,6 +262,7 @@ class Agent {
   void signal_workers(int signal) {
     for (Slot& slot : slots_) {
       if (slot.process) slot.process->send(signal);
+      slot.killed_here |= signal == SIGKILL;
     }
   }
 
@@ -259,6 +271,7 @@ class Agent {
       if (slot.process &&
           std::find(lost.begin(), lost.end(), slot.worker_id) != lost.end()) {
         slot.process->send(SIGKILL);
+        slot.killed_here = true;
       }
     }
   }
@@ -382,6 +395,7 @@ class Agent {
   std::unique_ptr<LineLog> log_;  // must outlive the workers
   NodeCards cards_;
   std::vector<Slot> slots_;
+  OomKills oom_kills_;
   int64_t threads_ = 1;
   bool shares_devices_ = false;
   int answered_interrupts_ = 0;

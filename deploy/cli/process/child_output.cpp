@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -23,7 +24,12 @@ LineReader::LineReader(int fd, std::function<void(std::string)> on_line)
     : fd_(fd), stop_fd_(eventfd(0, EFD_CLOEXEC)), on_line_(std::move(on_line)) {
   HEADROOM_CHECK(stop_fd_ >= 0, "eventfd");
   fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) | O_NONBLOCK);
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error&) {
+    close(stop_fd_);
+    throw;
+  }
 }
 
 LineReader::~LineReader() {

@@ -17,6 +17,7 @@
 #include <fstream>
 #include <mutex>
 #include <sstream>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -25,6 +26,9 @@
 
 namespace headroom::cli {
 namespace {
+
+constexpr const char* kMoreProcesses =
+    "allow more processes and threads (ulimit -u, pids.max), or free memory";
 
 struct Pipe {
   int reading = -1;
@@ -156,15 +160,28 @@ ChildProcess::ChildProcess(ChildOptions options)
   if (error != 0) {
     close(output.reading);
     state_->exit_code = 127;
+    const bool is_refused = state_->pid < 0;  // by fork()
     throw Error("launch",
                 state_->options.name + " cannot start: " + command[0] + ": " +
                     strerror(error),
-                "check that the file is there and may be run");
+                is_refused ? kMoreProcesses
+                           : "check that the file is there and may be run",
+                is_refused ? ExitCode::kResource : ExitCode::kRequest);
   }
-  state_->reader = std::make_unique<LineReader>(
-      output.reading, [state = state_.get()](std::string line) {
-        state->keep(child_line(std::move(line)));
-      });
+  try {
+    state_->reader = std::make_unique<LineReader>(
+        output.reading, [state = state_.get()](std::string line) {
+          state->keep(child_line(std::move(line)));
+        });
+  } catch (const std::system_error& refused) {
+    ::kill(-state_->pid, SIGKILL);
+    waitpid(state_->pid, nullptr, 0);
+    close(output.reading);
+    throw Error("launch",
+                "there is no thread to read the output of " +
+                    state_->options.name + ": " + refused.code().message(),
+                kMoreProcesses, ExitCode::kResource);
+  }
 }
 
 ChildProcess::~ChildProcess() {

@@ -4,14 +4,13 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <memory>
-#include <thread>
 
 #include "parallel/base/check.h"
+#include "parallel/base/machine_limits.h"
 #include "parallel/base/text.h"
 #include "proto/channel_security.h"
 
@@ -43,13 +42,7 @@ std::string host_name() {
   return name;
 }
 
-int usable_cores() {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
-    return CPU_COUNT(&allowed);
-  }
-  return static_cast<int>(std::thread::hardware_concurrency());
-}
+int usable_cores() { return static_cast<int>(read_machine_limits().cores); }
 
 std::string host_address() {
   const AddressList named = resolve(host_name(), nullptr, AF_INET);

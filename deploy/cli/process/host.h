@@ -10,8 +10,8 @@ namespace headroom::cli {
 
 std::string host_name();
 
-// The number of cores that this process may use within its affinity mask, which
-// mpirun may have set.
+// The number of threads that this process can run at once: the cores of its
+// affinity mask, which mpirun may have set, or a container's quota.
 int usable_cores();
 
 // An IPv4 address at which other hosts reach this one: the address of the host

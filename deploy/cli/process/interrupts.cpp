@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdint>
 #include <ctime>
+#include <string_view>
 
 namespace headroom::interrupts {
 namespace {
@@ -26,6 +27,7 @@ std::atomic<pid_t> parent{0};  // 0: the parent is not watched
 std::atomic<int64_t> parent_lost_ms{0};
 std::atomic<int64_t> counted_ms{-kOneRequestMs};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
+std::atomic<unsigned> last_resort_seconds{0};
 std::atomic<int> woken{-1};  // an eventfd; readable after the first signal
 
 int64_t clock_ms() {
@@ -45,10 +47,21 @@ void receive(int signal) {
   int64_t counted = counted_ms.load();
   if (now_ms - counted < kOneRequestMs) return;
   if (!counted_ms.compare_exchange_strong(counted, now_ms)) return;
-  ++received;
+  // An alarm, because no thread may be left that could look at a clock.
+  if (++received == 2) alarm(last_resort_seconds);
   const int before = errno;
   eventfd_write(woken, 1);
   errno = before;
+}
+
+// Handles SIGALRM; async-signal-safe calls only.
+void end_at_last(int) {
+  constexpr std::string_view kWords =
+      "[headroom] ended, as it did not stop by itself after the second "
+      "Ctrl-C\n";
+  [[maybe_unused]] const ssize_t written =
+      write(STDERR_FILENO, kWords.data(), kWords.size());
+  _exit(130);
 }
 
 // Returns 1 once the parent has ended (asks for an orderly stop), 2 after 15 s
@@ -63,7 +76,9 @@ int requests_of_lost_parent() {
 
 }  // namespace
 
-void install() {
+void install(std::chrono::seconds last_resort) {
+  last_resort_seconds = static_cast<unsigned>(last_resort.count());
+  std::signal(SIGALRM, end_at_last);
   if (woken < 0) woken = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction action {};

@@ -14,7 +14,10 @@
 
 namespace headroom::interrupts {
 
-void install();
+// `last_resort`: how long the process may go on after a second request, which
+// asks it to stop at once, before it ends with exit code 130 whatever its
+// threads wait for. Longer than any wait of an orderly stop.
+void install(std::chrono::seconds last_resort = std::chrono::seconds(10));
 int count();
 
 // Requests a stop without a signal, for example from a button. Repeated calls

@@ -1,6 +1,5 @@
 #include "deploy/cli/process/launcher_environment.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -555,17 +554,6 @@ bool wait_for_rank_zero(const LauncherPlace& place,
   if (place.rank == 0) return false;
   const interrupts::Watch watch;
   return interrupts::wait(patience);
-}
-
-void require_descriptors() {
-  constexpr rlim_t kLeast = 32;
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kLeast) return;
-  throw Error(
-      "launch",
-      cat("this process may open ", limit.rlim_cur,
-          " files at once, and a run takes at least ", kLeast, " descriptors"),
-      "allow it more, for example ulimit -n 1024", ExitCode::kResource);
 }
 
 }  // namespace headroom::cli

@@ -99,8 +99,4 @@ std::optional<LauncherJob> read_launcher(
 bool wait_for_rank_zero(const LauncherPlace& place,
                         std::chrono::milliseconds patience);
 
-// Throws Error (exit 5) if this process may open fewer files than a run needs.
-// Without this check the run fails later, each time with another message.
-void require_descriptors();
-
 }  // namespace headroom::cli

@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "configs/layers/model_table.h"
 #include "coordinator/run/run_state.h"
+#include "parallel/base/device_list.h"
 #include "parallel/plan/layout.h"
+#include "parallel/planner/plan_memory.h"
 #include "tests/coordinator/run/scripted_run.h"
 
 namespace headroom::coordinator {
@@ -248,6 +251,80 @@ TEST(Recovery, FewerThanMinProcessesWaitAndThenSave) {
             "1 of 2 workers are there, --min-processes 2 are needed");
   run.pass(200, {1});
   EXPECT_EQ(run.orders(), "w0:save");
+}
+
+// A run of yolov5n on the CPU, whose model the coordinator can read.
+ScriptedRun run_of_a_model(int workers) {
+  configs::RunConfig config = ScriptedRun::config();
+  config.cfg = "yolov5n";
+  config.device = kCpuDevice;
+  config.threads = 2;
+  RunOptions options = ScriptedRun::options(workers);
+  options.layers = layers::layer_costs(layers::load_model_table(config.cfg));
+  return ScriptedRun(options, config);
+}
+
+TEST(Recovery, AfterAKillForTheHostsMemoryTheNextGenerationTakesLess) {
+  ScriptedRun run = run_of_a_model(1);
+  run.start();
+  run.commit(4);
+  const auto bytes_of_plan = [&] {
+    return planner::fullest_rank_bytes(run.generation().plan);
+  };
+  const auto limits = [&] {
+    return configs::parse_run_config(run.state.settled_config_yaml(), "test");
+  };
+  int64_t tensors = bytes_of_plan();
+  EXPECT_EQ(limits().host_memory_limit, 0);
+  int64_t loaders = int64_t{1} << 40;
+  std::string victim = "w0";
+  // More often than a worker that makes no progress is started again.
+  for (int kills = 1; kills <= 3; ++kills) {
+    const RestartDecision decision =
+        run.exits(victim, 137, "", "2 GiB by the container's limit (cgroup)");
+    EXPECT_TRUE(decision.restart);
+    EXPECT_EQ(decision.delay.count(), 0);
+    EXPECT_EQ(decision.reason, "started again, with less of the host's memory");
+    run.succeed(0);
+    ASSERT_EQ(run.phase(), RunPhase::kRunning);
+    EXPECT_EQ(run.generation().reason,
+              "rank 0 on h ran out of the host's memory and was killed by the "
+              "kernel (memory: 2 GiB by the container's limit (cgroup)); 1 of "
+              "1 workers are there");
+    EXPECT_LT(bytes_of_plan(), tensors);
+    EXPECT_LT(limits().host_memory_limit, loaders);
+    EXPECT_GE(limits().memory_limit, bytes_of_plan());
+    tensors = bytes_of_plan();
+    loaders = limits().host_memory_limit;
+    victim = "w0." + std::to_string(kills);
+  }
+}
+
+TEST(Recovery, KillsForTheHostsMemoryEndTheRunWhenNothingIsLeftToSave) {
+  ScriptedRun run = run_of_a_model(1);
+  run.start();
+  std::string victim = "w0";
+  int kills = 0;
+  while (run.exits(victim, 137, "", "90 MiB of this machine").restart) {
+    ASSERT_LT(++kills, 40);
+    run.succeed(0);
+    victim = "w0." + std::to_string(kills);
+  }
+  EXPECT_GT(kills, 4) << "each smaller generation was tried";
+  EXPECT_EQ(run.exit_code(), 5);
+  EXPECT_THAT(run.reason(),
+              HasSubstr("ran out of the host's memory and was killed by the "
+                        "kernel (memory: 90 MiB of this machine), for the "
+                        "fifth time without a step between"));
+}
+
+TEST(Recovery, AKillByAnotherHandChangesNothing) {
+  ScriptedRun run = run_of_a_model(1);
+  run.start();
+  const plan::Plan before = run.generation().plan;
+  EXPECT_TRUE(run.exits("w0", 137).restart);
+  run.succeed(0);
+  EXPECT_EQ(run.generation().plan, before);
 }
 
 TEST(Recovery, ACrashLoopEndsTheRunWithTheWorkersLastOutput) {

@@ -89,8 +89,9 @@ class ScriptedRun {
 
   // Report to the state at the current time.
   RestartDecision exits(const std::string& worker_id, int code = 137,
-                        const std::string& last_words = "") {
-    return state.worker_exited(now, worker_id, code, last_words);
+                        const std::string& last_words = "",
+                        const std::string& host_memory = "") {
+    return state.worker_exited(now, worker_id, code, last_words, host_memory);
   }
   void fails(const std::string& worker_id, const wire::WorkerFailure& failure) {
     state.worker_failed(now, worker_id, failure);

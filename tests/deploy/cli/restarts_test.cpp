@@ -106,6 +106,33 @@ TEST_F(Restarts, ALogThatWasRemovedIsWrittenAnew) {
   interrupted(*run);
 }
 
+// The kernel counts its kills, here in a folder of the test's own.
+TEST_F(Restarts, AWorkerKilledForTheHostsMemoryComesBackSmaller) {
+  const fs::path root = folder_ / "machine";
+  fs::create_directories(root / "proc");
+  std::ofstream(root / "proc/meminfo")
+      << "MemTotal: 67108864 kB\nMemAvailable: 41943040 kB\n";
+  std::ofstream(root / "proc/vmstat") << "oom_kill 3\n";
+  setenv("HEADROOM_MACHINE_ROOT", root.c_str(), 1);
+  const auto run = started("slow", "rank 0 of 1");
+  std::ofstream(root / "proc/vmstat") << "oom_kill 4\n";
+  kill_all(descendants(run->pid(), "headroom-worker"));
+  EXPECT_TRUE(
+      wait_for("ran out of the host's memory and was killed by the "
+               "kernel (memory: 64 GiB of this machine)"))
+      << standard_error();
+  EXPECT_TRUE(eventually([&] {
+    return count_of(standard_error(), "rank 0 of 1") >= 2;
+  })) << standard_error();
+  EXPECT_THAT(standard_error(),
+              HasSubstr("(memory: 64 GiB of this machine): in the next "
+                        "generation each worker takes less, for its loaders "));
+  // The same signal by another hand is an ordinary loss.
+  kill_all(descendants(run->pid(), "headroom-worker"));
+  EXPECT_TRUE(wait_for("was killed by signal 9 (SIGKILL)")) << standard_error();
+  interrupted(*run);
+}
+
 // The restarted coordinator has no log to continue from. The message says so
 // once, and gives the command that resumes the run.
 class LostLog : public Restarts, public ::testing::WithParamInterface<bool> {};

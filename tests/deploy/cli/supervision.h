@@ -137,9 +137,9 @@ class Supervision : public ::testing::Test {
         << " processes are left";
   }
 
-  static constexpr std::array<const char*, 4> kVariables = {
+  static constexpr std::array<const char*, 5> kVariables = {
       "FAKE_WORKER", "FAKE_DEVICES", "FAKE_CAPABILITY",
-      "HEADROOM_DEVICE_PLUGIN"};
+      "HEADROOM_DEVICE_PLUGIN", "HEADROOM_MACHINE_ROOT"};
   std::filesystem::path folder_;
 };
 

@@ -39,9 +39,9 @@ TEST(Check, ExitCodesAreThoseOfTheReadme) {
 TEST(Check, AFailedCheckNamesItsPlaceAndCondition) {
   const int rank = 3;
   EXPECT_THAT([&] { HEADROOM_CHECK(rank < 2, "rank " + std::to_string(rank)); },
-              testing::ThrowsMessage<CheckFailure>(testing::AllOf(
-                  testing::HasSubstr("check_test.cpp:"),
-                  testing::HasSubstr("check failed: rank < 2: rank 3"))));
+              ::testing::ThrowsMessage<CheckFailure>(::testing::AllOf(
+                  ::testing::HasSubstr("check_test.cpp:"),
+                  ::testing::HasSubstr("check failed: rank < 2: rank 3"))));
 }
 
 TEST(Check, APassingCheckBuildsNoMessage) {

@@ -26,7 +26,7 @@ class LineFiles : public ::testing::Test {
   }
 
   const fs::path path_ =
-      fs::path(testing::TempDir()) / ("lines-" + std::to_string(::getpid()));
+      fs::path(::testing::TempDir()) / ("lines-" + std::to_string(::getpid()));
 };
 
 TEST_F(LineFiles, GrowByTheAddedLines) {

@@ -27,7 +27,7 @@ TEST_F(LogTest, LinesGoToStderrWithTimeLevelAndPrefix) {
   log::set_prefix("");
   log::info("plain {} %s");
   const std::string text = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(text, testing::MatchesRegex(
+  EXPECT_THAT(text, ::testing::MatchesRegex(
                         "[0-9:]+ .*warn.* .gen 2 rank 3/8. 2 images were "
                         "skipped\n[0-9:]+ .*info.* plain .. %s\n"));
 }
@@ -60,7 +60,7 @@ TEST(LogRecordsDeathTest, AProcessWritesRecordsIfItsParentRequestsThem) {
     log::pass_on({"12:03:44", log::Level::kError, "of a child"});
     std::exit(std::getenv(log::kRecordsVariable) == nullptr ? 0 : 1);
   };
-  EXPECT_EXIT(speak(), testing::ExitedWithCode(0),
+  EXPECT_EXIT(speak(), ::testing::ExitedWithCode(0),
               "[0-9:]+ .*warning.* as text\n"
               "\x1e"
               "2[0-9:]+ .gen 2. two are bad\n"
@@ -76,7 +76,7 @@ TEST_F(LogTest, LinesBelowTheLevelAreDropped) {
   log::error("only this");
   const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
-  EXPECT_THAT(text, testing::HasSubstr("only this"));
+  EXPECT_THAT(text, ::testing::HasSubstr("only this"));
 }
 
 TEST_F(LogTest, LinesOfSeveralThreadsAreNeverInterleaved) {

@@ -18,8 +18,8 @@ class NumberedFolders : public ::testing::Test {
  protected:
   NumberedFolders() { fs::remove_all(root_); }
   ~NumberedFolders() override { fs::remove_all(root_); }
-  const fs::path root_ =
-      fs::path(testing::TempDir()) / ("numbered-" + std::to_string(::getpid()));
+  const fs::path root_ = fs::path(::testing::TempDir()) /
+                         ("numbered-" + std::to_string(::getpid()));
 };
 
 TEST_F(NumberedFolders, CountFromTwo) {

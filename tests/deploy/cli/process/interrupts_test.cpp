@@ -16,7 +16,7 @@ TEST(Interrupts, SignalsInQuickSuccessionAreOneRequest) {
   // If this test runs as a background job, SIGINT is ignored from the start;
   // the default must be restored.
   std::signal(SIGINT, SIG_DFL);
-  interrupts::install();
+  interrupts::install(std::chrono::hours(1));  // other tests follow
   const interrupts::Watch watch;
   EXPECT_EQ(interrupts::count(), 0);
   std::raise(SIGINT);
@@ -38,6 +38,40 @@ TEST(Interrupts, EndTheProcessWithoutAWatcher) {
         std::raise(SIGINT);
       },
       ::testing::KilledBySignal(SIGINT), "");
+}
+
+TEST(Interrupts, TheSecondEndsAProcessWhoseThreadsAllWait) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        std::signal(SIGINT, SIG_DFL);
+        interrupts::install(std::chrono::seconds(1));
+        {
+          const interrupts::Watch watch;
+          std::raise(SIGINT);
+          std::this_thread::sleep_for(std::chrono::milliseconds(66));
+          std::raise(SIGINT);
+        }
+        // Destructors that wait for ever run after the watch.
+        for (int i = 0; i < 30; ++i) sleep(1);  // signals interrupt it
+        std::_Exit(1);
+      },
+      ::testing::ExitedWithCode(130),
+      "did not stop by itself after the second Ctrl-C");
+}
+
+TEST(Interrupts, OneAloneLetsAProcessTakeItsTime) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        std::signal(SIGINT, SIG_DFL);
+        interrupts::install(std::chrono::seconds(1));
+        const interrupts::Watch watch;
+        std::raise(SIGINT);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Interrupts, AnEarlierSignalEndsTheWaitAtOnce) {

@@ -1,0 +1,34 @@
+// OomKills: whether a process that was killed by SIGKILL was killed by the
+// kernel because the host's memory ran out. The kernel leaves no trace in the
+// process's end; it only counts its kills (parallel/base/machine_limits.h).
+//
+// A doubt: without control groups the count is the machine's, so a kill of
+// another user's process at the same moment would be taken for ours.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "parallel/base/machine_limits.h"
+
+namespace headroom::cli {
+
+class OomKills {
+ public:
+  OomKills() : explained_(read_machine_limits().oom_kills) {}
+
+  // The limit at which memory ran out ("500 MiB by the container's limit
+  // (cgroup)") if the kernel has killed more processes than earlier calls
+  // explained; then one more is explained. Otherwise "".
+  std::string explain_one() {
+    const MachineLimits now = read_machine_limits();
+    if (now.oom_kills <= explained_) return "";
+    ++explained_;
+    return now.memory_limit_text();
+  }
+
+ private:
+  int64_t explained_;
+};
+
+}  // namespace headroom::cli

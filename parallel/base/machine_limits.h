@@ -1,0 +1,54 @@
+// MachineLimits: what this process may use of its machine. A container is given
+// less than the machine has by control groups (cgroup version 1 or 2), whose
+// limits hold from the process's own group up to the root; /proc/meminfo, which
+// most programs read, shows the whole machine all the same.
+//
+// Pure: everything is read from files below a folder, so that tests give a
+// folder of their own.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace headroom {
+
+// Names a folder that is read instead of "/"; for tests.
+inline constexpr const char* kMachineRootVariable = "HEADROOM_MACHINE_ROOT";
+
+struct MachineLimits {
+  // Bytes that all processes under the limit may have together, and those that
+  // are still free. Of the machine's own memory and all limits, the one with
+  // the fewest free bytes. Cached files count as free. 0 if unknown.
+  int64_t memory_bytes = 0;
+  int64_t free_bytes = 0;
+  bool memory_is_of_container = false;
+
+  // Threads that can run at once: the cores of the affinity mask (cpusets
+  // included), or a quota of processor time, rounded up. At least 1.
+  int64_t cores = 1;
+  int64_t cores_of_mask = 1;
+  bool cores_are_of_container = false;  // the quota is the smaller one
+
+  // Most processes and threads that the control groups allow (pids.max); no
+  // value without such a limit.
+  std::optional<int64_t> most_threads;
+
+  // Processes of the container that the kernel has killed because memory ran
+  // out; of the whole machine if no control group counts them.
+  int64_t oom_kills = 0;
+
+  // "500 MiB by the container's limit (cgroup), 430 MiB free"
+  std::string memory_text() const;
+  // "500 MiB by the container's limit (cgroup)"
+  std::string memory_limit_text() const;
+};
+
+// Never fails: a file that cannot be read sets no limit.
+MachineLimits read_machine_limits(const std::filesystem::path& root);
+
+// Reads this machine, or the folder that kMachineRootVariable names.
+MachineLimits read_machine_limits();
+
+}  // namespace headroom

@@ -1,0 +1,162 @@
+#include "deploy/cli/machine_share.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "deploy/cli/run_request.h"
+#include "parallel/base/check.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::refusal_of;
+using ::testing::StartsWith;
+using testing::TemporaryFolder;
+
+constexpr int64_t kMebibyte = int64_t{1} << 20;
+
+// A container whose limit leaves that many bytes.
+MachineLimits container(int64_t mebibytes) {
+  MachineLimits machine;
+  machine.memory_bytes = (mebibytes + 70) * kMebibyte;
+  machine.free_bytes = mebibytes * kMebibyte;
+  machine.memory_is_of_container = true;
+  machine.cores = machine.cores_of_mask = 4;
+  return machine;
+}
+
+class MachineShareTest : public ::testing::Test {
+ protected:
+  MachineShareTest() {
+    root_.folder("images");
+    data_ =
+        root_.write("data.yaml", "train: images\nval: images\nnames: [a, b]\n")
+            .string();
+  }
+
+  RunRequest request(const MachineLimits& machine,
+                     const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {
+        "train", "--data",   data_,   "--project", root_.path().string(),
+        "--cfg", "yolov5n",  "--img", "160",       "--batch",
+        "8",     "--device", "cpu"};
+    words.insert(words.end(), more.begin(), more.end());
+    return make_run_request(parse_command_line(words), std::nullopt, 4, {},
+                            true, {}, machine);
+  }
+
+  TemporaryFolder root_;
+  std::string data_;
+};
+
+TEST_F(MachineShareTest, ARunThatFitsIsLeftAsItIs) {
+  const RunRequest run = request(container(16'000));
+  EXPECT_EQ(run.config.memory_limit, 0);
+  EXPECT_EQ(run.config.host_memory_limit, 0);
+  EXPECT_EQ(run.config.loader_threads, 8);
+  EXPECT_THAT(run.notes,
+              Contains("memory: 15.7 GiB by the container's limit (cgroup), "
+                       "15.6 GiB free"));
+  MachineLimits bare = container(16'000);
+  bare.memory_is_of_container = false;
+  EXPECT_THAT(request(bare).notes, IsEmpty());
+}
+
+TEST_F(MachineShareTest, TheLoaderShrinksFirst) {
+  const RunRequest run = request(container(1200));
+  EXPECT_EQ(run.config.memory_limit, 0);
+  EXPECT_GT(run.config.host_memory_limit, 0);
+  EXPECT_LT(run.config.host_memory_limit, (1200 - 264) * kMebibyte);
+  EXPECT_THAT(run.notes,
+              Contains(StartsWith(
+                  "memory: 1.24 GiB by the container's limit (cgroup), 1.17 "
+                  "GiB free; each worker may take ")));
+}
+
+TEST_F(MachineShareTest, ThenThePlanIsBoundToo) {
+  const RunRequest run = request(container(430), {"--batch", "32"});
+  const int64_t room = (430 - 264) * kMebibyte;
+  EXPECT_EQ(run.config.memory_limit + run.config.host_memory_limit, room);
+  EXPECT_GT(run.config.memory_limit, run.config.host_memory_limit);
+  EXPECT_THAT(run.notes, Contains(HasSubstr("for its tensors and")));
+  EXPECT_THAT(run.notes, Contains(StartsWith("plan: ")));
+}
+
+TEST_F(MachineShareTest, WorkersShareWhatIsFree) {
+  const RunRequest two =
+      request(container(1000), {"--batch", "32", "--processes", "2"});
+  EXPECT_LE(2 * (two.config.memory_limit + two.config.host_memory_limit),
+            (1000 - 64 - 400) * kMebibyte);
+}
+
+TEST_F(MachineShareTest, LimitsOfTheCommandAreKept) {
+  const RunRequest run =
+      request(container(430), {"--batch", "32", "--memory-limit", "1GiB",
+                               "--host-memory-limit", "300MiB"});
+  EXPECT_EQ(run.config.memory_limit, 1024 * kMebibyte);
+  EXPECT_EQ(run.config.host_memory_limit, 300 * kMebibyte);
+}
+
+TEST_F(MachineShareTest, WhereNoPlanFitsTheRefusalNamesTheLimitThatHolds) {
+  EXPECT_THAT(refusal_of(
+                  [&] {
+                    request(container(300), {"--img", "1280"});
+                  },
+                  ExitCode::kNoPlan),
+              StartsWith("[plan] memory: 370 MiB by the container's limit "
+                         "(cgroup), 300 MiB free; each worker may take "));
+  EXPECT_EQ(refusal_of([&] { request(container(250)); }, ExitCode::kNoPlan),
+            "[memory] 320 MiB by the container's limit (cgroup), 250 MiB free, "
+            "and 1 worker take 264 MiB before the first tensor: give the "
+            "container or the machine more memory, or use fewer --processes");
+}
+
+TEST_F(MachineShareTest, TheLargestBatchIsTheContainers) {
+  const auto batch = [&](int64_t mebibytes) {
+    return request(container(mebibytes), {"--batch", "-1"})
+        .config.global_batch_size;
+  };
+  const int64_t small = batch(500), large = batch(2000);
+  EXPECT_GE(small, 1);
+  EXPECT_GT(large, 2 * small);
+  EXPECT_THAT(refusal_of([&] {
+                request({}, {"--batch", "-1"});
+              }),
+              HasSubstr("nothing says in what"));
+}
+
+TEST_F(MachineShareTest, AQuotaBoundsTheLoadersThreads) {
+  MachineLimits machine = container(16'000);
+  machine.cores = 2;
+  machine.cores_of_mask = 16;
+  machine.cores_are_of_container = true;
+  EXPECT_EQ(request(machine).config.loader_threads, 4);
+  EXPECT_THAT(request(machine).notes,
+              Contains("cores: 2 by the container's quota (cgroup), of 16"));
+  EXPECT_EQ(request(machine, {"--workers", "6"}).config.loader_threads, 6);
+}
+
+// The limits of a run that was started in a small container are not the user's
+// own, so they fall again where less is free.
+TEST_F(MachineShareTest, AResumedRunIsBoundByTheMachineOfItsNewStart) {
+  configs::RunConfig config = request(container(1200)).config;
+  config.resume.clear();
+  root_.write("exp/run.yaml", configs::to_yaml(config));
+  root_.folder("exp/checkpoints");
+  const RunRequest again =
+      make_run_request(parse_command_line({"train", "--resume",
+                                           (root_.path() / "exp").string()}),
+                       std::nullopt, 4, {}, true, {}, container(500));
+  EXPECT_LT(again.config.host_memory_limit, config.host_memory_limit);
+}
+
+}  // namespace
+}  // namespace headroom::cli

@@ -1,0 +1,51 @@
+#include "worker/kernels/cpu/crowd_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace headroom::kernels {
+namespace {
+
+// Half a second on two cores, of which this process uses both.
+CrowdSigns signs(double waiting, double others) {
+  return {.seconds = 0.5,
+          .waiting_seconds = waiting,
+          .own_seconds = 0.9,
+          .all_seconds = 0.9 + others};
+}
+
+TEST(CrowdWatch, AnotherRunOnTheSameCoresIsACrowd) {
+  EXPECT_TRUE(is_crowded(signs(0.4, 0.5), 2, 2, false));
+}
+
+TEST(CrowdWatch, ALoaderThatKeepsItsOwnProcessWaitingIsNone) {
+  EXPECT_FALSE(is_crowded(signs(0.4, 0.01), 2, 2, false));
+}
+
+TEST(CrowdWatch, IdleProgramsThatWaitForUsAreNone) {
+  EXPECT_FALSE(is_crowded(signs(0.001, 0.6), 2, 2, false));
+}
+
+TEST(CrowdWatch, OthersOnSpareCoresAreNone) {
+  EXPECT_FALSE(is_crowded(signs(0.4, 2.0), 2, 8, false));
+  EXPECT_TRUE(is_crowded(signs(0.4, 3.5), 2, 8, false));
+}
+
+TEST(CrowdWatch, TheAnswerChangesBackOnlyOnAClearSign) {
+  const CrowdSigns little = signs(0.05, 0.2);
+  EXPECT_FALSE(is_crowded(little, 2, 2, false));
+  EXPECT_TRUE(is_crowded(little, 2, 2, true));
+  EXPECT_FALSE(is_crowded(signs(0.05, 0.01), 2, 2, true));
+}
+
+TEST(CrowdWatch, AWatchEndsAtOnce) {
+  const auto begin = std::chrono::steady_clock::now();
+  { const CrowdWatch watch(2); }
+  { const CrowdWatch nothing_to_watch(1); }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin,
+            std::chrono::milliseconds(400));
+}
+
+}  // namespace
+}  // namespace headroom::kernels

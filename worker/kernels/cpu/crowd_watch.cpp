@@ -1,0 +1,150 @@
+#include "worker/kernels/cpu/crowd_watch.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+
+#include "parallel/base/log.h"
+#include "parallel/base/machine_limits.h"
+
+namespace headroom::kernels {
+namespace {
+
+// A look costs some tens of microseconds per thread of the process.
+constexpr auto kLook = std::chrono::milliseconds(500);
+// Looks without a crowd after which the threads spin again.
+constexpr int kCalmLooks = 4;
+
+// The seconds that threads of this process could have run but had to wait.
+double waiting_seconds() {
+  constexpr double kNanosecond = 1e-9;
+  double sum = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator task("/proc/self/task", error);
+       !error && task != std::filesystem::directory_iterator();
+       task.increment(error)) {
+    std::ifstream file(task->path() / "schedstat");
+    double running = 0, waiting = 0;
+    if (file >> running >> waiting) sum += waiting * kNanosecond;
+  }
+  return sum;
+}
+
+double own_seconds() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) +
+           1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
+
+double all_seconds() {
+  std::ifstream file("/proc/stat");
+  std::string name;
+  double user = 0, nice = 0, system = 0;
+  file >> name >> user >> nice >> system;
+  return (user + nice + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+double now_seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+CrowdSigns totals() {
+  return {now_seconds(), waiting_seconds(), own_seconds(), all_seconds()};
+}
+
+// A thread that has ended takes its waiting time with it.
+CrowdSigns between(const CrowdSigns& a, const CrowdSigns& b) {
+  return {b.seconds - a.seconds,
+          std::max(0.0, b.waiting_seconds - a.waiting_seconds),
+          b.own_seconds - a.own_seconds, b.all_seconds - a.all_seconds};
+}
+
+// Makes the calling thread's team, whose threads then sleep until this thread
+// ends.
+void make_team(int size) {
+#pragma omp parallel num_threads(size)
+  { asm volatile(""); }  // GCC leaves an empty region out
+}
+
+}  // namespace
+
+bool is_crowded(const CrowdSigns& signs, int threads, int cores,
+                bool was_crowded) {
+  if (signs.seconds <= 0) return was_crowded;
+  // The loader's threads make our own threads wait too, so both must be seen:
+  // waiting, and others that use what we would need.
+  const double others = (signs.all_seconds - signs.own_seconds) / signs.seconds;
+  const double spare = std::max(0, cores - threads);
+  const double share = was_crowded ? 0.25 : 0.5;  // of a core
+  const double waits = was_crowded ? 0.02 : 0.1;
+  return others > spare + share &&
+         signs.waiting_seconds > waits * signs.own_seconds;
+}
+
+CrowdWatch::CrowdWatch(int threads) : threads_(threads) {
+  if (threads_ < 2) return;
+  thread_ = std::thread([this] { run(); });
+}
+
+CrowdWatch::~CrowdWatch() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  ending_.notify_all();
+  thread_.join();
+}
+
+bool CrowdWatch::ends_within_a_look() {
+  std::unique_lock lock(mutex_);
+  return ending_.wait_for(lock, kLook, [this] { return is_ending_; });
+}
+
+void CrowdWatch::run() {
+  const auto cores = static_cast<int>(read_machine_limits().cores);
+  CrowdSigns before = totals();
+  while (!ends_within_a_look()) {
+    const CrowdSigns now = totals();
+    const bool crowded = is_crowded(between(before, now), threads_, cores,
+                                    /*was_crowded=*/false);
+    before = now;
+    if (!crowded) continue;
+    log::debug("the cores are crowded: waiting threads sleep at once");
+    // A thread of its own, because a team ends with the thread that made it.
+    std::thread holder([this] { hold_team(); });
+    holder.join();
+    log::debug("the cores are free again: waiting threads spin");
+    before = totals();
+  }
+}
+
+void CrowdWatch::hold_team() {
+  const MachineLimits limits = read_machine_limits();
+  const auto cores = static_cast<int>(limits.cores);
+  // With the threads that compute, one thread more than the process has cores.
+  make_team(std::max(2, static_cast<int>(limits.cores_of_mask) - threads_ + 2));
+  CrowdSigns before = totals();
+  for (int calm = 0; calm < kCalmLooks;) {
+    if (ends_within_a_look()) return;
+    const CrowdSigns now = totals();
+    const bool crowded = is_crowded(between(before, now), threads_, cores,
+                                    /*was_crowded=*/true);
+    before = now;
+    calm = crowded ? 0 : calm + 1;
+  }
+}
+
+}  // namespace headroom::kernels
