@@ -15,9 +15,9 @@ namespace headroom::run {
 namespace {
 
 // Within the time that a worker has without its agent (agent_loss.h).
-constexpr std::chrono::seconds kPatience{15};
+constexpr std::chrono::seconds kTimeToSave{15};
 
-std::string save(const CrossGenerationState& carried) {
+std::string save_what_is_held(const CrossGenerationState& carried) {
   const int64_t held = carried.newest_step();
   if (!carried.orphan || held == 0) return "";
   const RunDirectory directory(carried.orphan->checkpoints.parent_path());
@@ -32,7 +32,7 @@ std::string save(const CrossGenerationState& carried) {
            directory.root().string() + " is as it was";
   }
   const checkpoint::OrphanedSave saved =
-      checkpoint::save_orphaned(*carried.orphan, carried.held, kPatience);
+      checkpoint::save_orphaned(*carried.orphan, carried.held, kTimeToSave);
   if (!saved.newest_line.empty()) {
     const StepLog log(steps, saved.step, saved.newest_line);
   }
@@ -49,7 +49,7 @@ std::string save(const CrossGenerationState& carried) {
 
 std::string save_orphaned_run(const CrossGenerationState& carried) noexcept {
   try {
-    return save(carried);
+    return save_what_is_held(carried);
   } catch (const std::exception& error) {
     return std::string("the state is not saved: ") + error.what();
   }
