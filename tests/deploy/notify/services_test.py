@@ -157,7 +157,7 @@ class ServicesTest(unittest.TestCase):
                 else:
                     time.sleep(0.5)
                 # Most of it is the program itself.
-                self.assertLess(peak_mebibytes(process.pid), 128)
+                self.assertLess(peak_mebibytes(process.pid), 64)
                 process.send_signal(signal.SIGTERM)
                 self.assertIn("has not got 2 messages", process.communicate(timeout=30)[1])
                 self.assertEqual(process.returncode, 0)
