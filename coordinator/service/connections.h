@@ -65,8 +65,8 @@ class Connections {
   std::string add(TimePoint now, int descriptor, const std::string& peer);
 
   // Records that gRPC serves this peer from now on. A peer that has to prove
-  // nothing before (with TLS) is not recorded. If too many strangers are served,
-  // the oldest of them is closed.
+  // nothing before (with TLS) is not recorded. If too many strangers are
+  // served, the oldest of them is closed.
   void note_served(const std::string& peer);
 
   // Records that a call of this peer was refused because of its token. Closes

@@ -203,7 +203,8 @@ bool FrontDoor::waits_after_look(const Newcomer& newcomer) {
     wake_at(static_cast<int>(size) + 1);
     return true;
   }
-  // A connection without bytes has ended; sweep() knows whether that is a fault.
+  // A connection without bytes has ended; sweep() knows whether that is a
+  // fault.
   if (size > 0) {
     connections_.end(newcomer.peer, greeting == Greeting::kIncomplete
                                         ? "flood"

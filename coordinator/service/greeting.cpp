@@ -24,7 +24,10 @@ std::string settings_frame() {
   std::string frame(kHeader, '\0');
   frame[2] = 6;  // one setting: its number and its value
   frame[3] = static_cast<char>(kSettings);
-  frame += {'\0', kMaxConcurrentStreams, '\0', '\0',
+  frame += {'\0',
+            kMaxConcurrentStreams,
+            '\0',
+            '\0',
             static_cast<char>(kMostCalls >> 8),
             static_cast<char>(kMostCalls & 0xff)};
   return frame;

@@ -143,8 +143,7 @@ class GrpcServer final : public Server {
           *network_, connections_, clock,
           FrontDoor::Port{.shares_port = options.shares_port,
                           .is_held = options.is_successor,
-                          .reads_greetings =
-                              !options.security.is_encrypted()});
+                          .reads_greetings = !options.security.is_encrypted()});
       address_ = network_->to_string();
     }
     build(options);

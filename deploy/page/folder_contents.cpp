@@ -59,9 +59,9 @@ std::string events_text(const fs::path& run_directory, size_t most) {
     const auto line = lines.rbegin() + static_cast<ptrdiff_t>(age);
     const bool is_generation = line == newest_generation;
     if (age >= most && !is_generation && age + 1 < lines.size()) continue;
-    const size_t longest =
-        bytes + line->size() <= kMostWholeBytes ? kLongestEvent
-                                                : kLongestOldEvent;
+    const size_t longest = bytes + line->size() <= kMostWholeBytes
+                               ? kLongestEvent
+                               : kLongestOldEvent;
     kept.push_back(is_generation || line->size() <= longest
                        ? std::string(*line)
                        : brief_event(std::string(*line), longest));

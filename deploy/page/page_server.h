@@ -16,8 +16,8 @@
 // name cannot lead here, and requests from another site's page are refused.
 //
 // At most 256 connections of readers, and 128 of others, whose oldest gives way
-// to the newest (strangers.h). One without traffic for 30 seconds is closed. The
-// server runs on its own threads and readers share texts, so a slow reader
+// to the newest (strangers.h). One without traffic for 30 seconds is closed.
+// The server runs on its own threads and readers share texts, so a slow reader
 // costs neither memory nor training time.
 //
 // Errors: Error (exit 2) if the address cannot be used, or if it is beyond

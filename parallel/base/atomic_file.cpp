@@ -78,7 +78,8 @@ int open_anew(const std::filesystem::path& path) {
   constexpr int kTries = 10;  // another process may make it again and again
   int opened = -1;
   for (int i = 0; i < kTries && opened < 0; ++i) {
-    opened = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    opened =
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (opened >= 0 || errno != EEXIST) break;
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) break;
   }
@@ -88,10 +89,10 @@ int open_anew(const std::filesystem::path& path) {
 // Opens a regular file to append to it; makes it if there is none. Returns -1,
 // with the reason in errno, also for a link or a pipe.
 int open_to_append(const std::filesystem::path& path) {
-  const int opened = ::open(path.c_str(),
-                            O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW |
-                                O_NONBLOCK | O_CLOEXEC,
-                            0666);
+  const int opened = ::open(
+      path.c_str(),
+      O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+      0666);
   struct stat status {};
   if (opened < 0) return -1;
   if (::fstat(opened, &status) == 0 && S_ISREG(status.st_mode)) return opened;

@@ -133,33 +133,32 @@ TEST_P(OrphanedRun, WhatIsLeftIsSavedAndTheLastLineSaysSo) {
 }
 
 std::vector<Loss> quick() {
-  return {{"whole_state", {"--layout", "data=2"}},
-          {"a_shard_and_its_copy", {"--layout", "data=2", "--zero", "3"}, 2, {0}},
-          {"half_a_state",
-           {"--layout", "data=3", "--zero", "1"},
-           3,
-           {1, 2},
-           SIGKILL,
-           300,
-           /*is_saved=*/false}};
+  return {
+      {"whole_state", {"--layout", "data=2"}},
+      {"a_shard_and_its_copy", {"--layout", "data=2", "--zero", "3"}, 2, {0}},
+      {"half_a_state",
+       {"--layout", "data=3", "--zero", "1"},
+       3,
+       {1, 2},
+       SIGKILL,
+       300,
+       /*is_saved=*/false}};
 }
 
 std::vector<Loss> slow() {
-  return {{"rank_0", {"--layout", "data=2"}, 2, {0}},
-          {"both_at_once", {"--layout", "data=2"}, 2, {1}, SIGKILL, 0},
-          {"three_shards_of_four",
-           {"--layout", "data=4", "--zero", "2"},
-           4,
-           {2}},
-          {"first_stage", {"--layout", "pipeline=2"}, 2, {0}},
-          // A machine that hangs takes the coordinator along.
-          {"hanging_rank_0", {"--layout", "data=2"}, 2, {0}, SIGSTOP, 0},
-          {"hanging_shard",
-           {"--layout", "data=3", "--zero", "1"},
-           3,
-           {1},
-           SIGSTOP,
-           0}};
+  return {
+      {"rank_0", {"--layout", "data=2"}, 2, {0}},
+      {"both_at_once", {"--layout", "data=2"}, 2, {1}, SIGKILL, 0},
+      {"three_shards_of_four", {"--layout", "data=4", "--zero", "2"}, 4, {2}},
+      {"first_stage", {"--layout", "pipeline=2"}, 2, {0}},
+      // A machine that hangs takes the coordinator along.
+      {"hanging_rank_0", {"--layout", "data=2"}, 2, {0}, SIGSTOP, 0},
+      {"hanging_shard",
+       {"--layout", "data=3", "--zero", "1"},
+       3,
+       {1},
+       SIGSTOP,
+       0}};
 }
 
 std::string name_of(const ::testing::TestParamInfo<Loss>& info) {

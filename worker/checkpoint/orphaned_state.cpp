@@ -101,10 +101,9 @@ void read_parts(const fs::path& path, std::vector<HostStateSnapshot>& held) {
     at::Tensor message = at::empty({bytes}, at::kByte);
     auto* const data = static_cast<char*>(message.mutable_data_ptr());
     for (int64_t done = 0; done < bytes;) {
-      const ssize_t count =
-          ::pread(file.descriptor(), data + done,
-                  static_cast<size_t>(bytes - done),
-                  static_cast<off_t>(at) + static_cast<off_t>(done));
+      const ssize_t count = ::pread(
+          file.descriptor(), data + done, static_cast<size_t>(bytes - done),
+          static_cast<off_t>(at) + static_cast<off_t>(done));
       if (count <= 0) return;
       done += count;
     }
@@ -192,11 +191,10 @@ std::optional<std::string> write_newest(
   if (whole.empty()) return std::nullopt;
   const HostStateSnapshot& first = whole.front();
   std::string newest_line = first.newest_line;
-  CheckpointJob job(
-      state.checkpoints,
-      {first.counters.committed_steps, counters_to_text(first.counters),
-       state.plan_json},
-      state.keep, state.blocks, std::move(whole));
+  CheckpointJob job(state.checkpoints,
+                    {first.counters.committed_steps,
+                     counters_to_text(first.counters), state.plan_json},
+                    state.keep, state.blocks, std::move(whole));
   while (job.advance()) {
   }
   return newest_line;

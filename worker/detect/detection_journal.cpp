@@ -319,9 +319,10 @@ std::unique_ptr<DetectionJournal> DetectionJournal::begin(
   const fs::path file = folder / kJournalName;
   for (int i = 0; !journal && i < kTries; ++i) journal = open(file, O_CREAT);
   if (!journal) {
-    throw Error("detect",
-                file.string() + " is removed or replaced as often as it is made",
-                "give another --name", ExitCode::kResource);
+    throw Error(
+        "detect",
+        file.string() + " is removed or replaced as often as it is made",
+        "give another --name", ExitCode::kResource);
   }
   if (::ftruncate(journal->descriptor_, 0) != 0) journal->fail();
   const std::string header = header_of(subject);

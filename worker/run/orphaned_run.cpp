@@ -37,10 +37,10 @@ std::string save_what_is_held(const CrossGenerationState& carried) {
     const StepLog log(steps, saved.step, saved.newest_line);
   }
   if (saved.step >= held) return what + " is saved";
-  const std::string newest =
-      saved.step == 0 ? ", and there is no checkpoint"
-                      : cat("; the newest checkpoint is after ",
-                            counted(saved.step, "step"));
+  const std::string newest = saved.step == 0
+                                 ? ", and there is no checkpoint"
+                                 : cat("; the newest checkpoint is after ",
+                                       counted(saved.step, "step"));
   return what + " is not saved: those who are left do not hold all of it" +
          newest;
 }

@@ -316,9 +316,8 @@ class SafetensorsReader::InputFile {
   void read(void* target, uint64_t num_bytes, uint64_t offset) {
     char* next = static_cast<char*>(target);
     while (num_bytes > 0) {
-      const ssize_t count =
-          ::pread(file_.descriptor(), next, num_bytes,
-                  static_cast<off_t>(offset));
+      const ssize_t count = ::pread(file_.descriptor(), next, num_bytes,
+                                    static_cast<off_t>(offset));
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0)
         fail(count < 0 ? std::strerror(errno) : "it ended while being read");

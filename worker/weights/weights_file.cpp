@@ -117,7 +117,9 @@ void require_replaceable_weights(const std::filesystem::path& path,
   const bool is_empty = std::filesystem::is_regular_file(there) &&
                         std::filesystem::file_size(path, error) == 0;
   if (is_empty || are_weights_of_ours(path)) return;
-  throw Error(tag, path.string() + " is there, and is no file of weights that Headroom wrote",
+  throw Error(tag,
+              path.string() +
+                  " is there, and is no file of weights that Headroom wrote",
               remedy);
 }
 

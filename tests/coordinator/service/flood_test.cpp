@@ -49,7 +49,8 @@ std::string text(const std::string& value) {
   return static_cast<char>(value.size()) + value;
 }
 
-// The header of a call of GetStatus with a wrong token; `ends`: with no message.
+// The header of a call of GetStatus with a wrong token; `ends`: with no
+// message.
 std::string call_frame(uint32_t stream, bool ends) {
   constexpr int kEndStream = 1, kEndHeaders = 4;
   return frame(1, kEndHeaders | (ends ? kEndStream : 0), stream,
@@ -128,7 +129,8 @@ class Flood : public ::testing::Test {
     EXPECT_GT(answered, 5);
   }
 
-  // Sends the calls numbered from `first`, in pieces, until the server hangs up.
+  // Sends the calls numbered from `first`, in pieces, until the server hangs
+  // up.
   static void call_on(const RawConnection& connection, int calls, bool ends,
                       bool resets = false, uint32_t first = 1) {
     constexpr int kAtOnce = 300;
@@ -188,9 +190,8 @@ TEST_F(Flood, ACallBeforeTheAcknowledgementIsAnsweredToo) {
   const RawConnection connection(server_->address());
   connection.send_bytes(kPreface + kSettings + call_frame(1, true) +
                         kSettingsAck);
-  EXPECT_TRUE(eventually([&] {
-    return server_->refused_calls()["wrong join token"] == 1;
-  }));
+  EXPECT_TRUE(eventually(
+      [&] { return server_->refused_calls()["wrong join token"] == 1; }));
 }
 
 }  // namespace

@@ -131,8 +131,8 @@ class PageServerTest : public ::testing::Test {
   std::unique_ptr<PageServer> server_;
 };
 
-// The script of the page sends the token; a cookie would go to every port of the
-// machine.
+// The script of the page sends the token; a cookie would go to every port of
+// the machine.
 TEST_F(PageServerTest, ThePageIsServedAtThePrintedAddressWithoutACookie) {
   EXPECT_EQ(server_->address(),
             "http://" + host() + "/?token=" + server_->token());
@@ -151,10 +151,9 @@ TEST_F(PageServerTest, WithoutTheTokenNothingOfARunIsAnswered) {
   const std::string own = "Host: " + host() + "\r\n";
   std::string almost = token();
   almost[almost.size() - 3] ^= 1;
-  const std::string cookie = "Cookie: token=" + server_->token() +
-                             "; headroom_page_" +
-                             std::to_string(server_->port()) + "=" +
-                             server_->token() + "\r\n";
+  const std::string cookie =
+      "Cookie: token=" + server_->token() + "; headroom_page_" +
+      std::to_string(server_->port()) + "=" + server_->token() + "\r\n";
   for (const char* path :
        {"/api/plan?id=exp", "/api/run?id=exp", "/api/steps?id=exp",
         "/api/timeline?id=exp", "/events", "/files?id=exp&name=results.png",
@@ -204,8 +203,8 @@ TEST_F(PageServerTest, AStrangersHeadHasALimitHoweverItsBytesArrive) {
   const Connection slow(server_->port());
   slow.send("GET / HTTP/1.1\r\nHost: " + host() + "\r\nX: ");
   const auto begin = std::chrono::steady_clock::now();
-  while (!slow.is_ended() && std::chrono::steady_clock::now() - begin <
-                                 std::chrono::seconds(10)) {
+  while (!slow.is_ended() &&
+         std::chrono::steady_clock::now() - begin < std::chrono::seconds(10)) {
     slow.try_to_send("x");
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -458,8 +457,8 @@ TEST_F(PageServerTest, UnderACertificateEveryNameMayReachIt) {
   client.enable_server_certificate_verification(false);
   const auto status_with = [&](const std::string& token) {
     const auto answer =
-        client.Get("/api/run?id=exp", {{"Host", "ml.example:1234"},
-                                       {"X-Headroom-Token", token}});
+        client.Get("/api/run?id=exp",
+                   {{"Host", "ml.example:1234"}, {"X-Headroom-Token", token}});
     return answer ? answer->status : 0;
   };
   EXPECT_EQ(status_with(server_->token()), 200);

@@ -114,8 +114,8 @@ TEST(Report, ManyLargeEventsStayBelowTheLimit) {
     for (int i = 0; i < 500; ++i) {
       folder.append("events.jsonl",
                     "{\"event\":\"memory\",\"step\":" + std::to_string(i) +
-                        ",\"rank\":0,\"reason\":\"r\",\"detail\":[\"" +
-                        detail + "\"]}\n");
+                        ",\"rank\":0,\"reason\":\"r\",\"detail\":[\"" + detail +
+                        "\"]}\n");
     }
     const std::string report = report_text(request_of(folder.path()));
     EXPECT_LE(report.size(), kMostReportBytes);

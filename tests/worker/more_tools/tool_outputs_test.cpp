@@ -118,7 +118,8 @@ TEST_F(ToolOutputs, AFileThatTheCommandDidNotWriteIsNotReplaced) {
   for (const char* format : {"onnx", "torchscript", "safetensors"}) {
     const std::string name = std::string("out.") + format;
     const std::vector<std::string> command = {
-        "export", weights, output, "--img=64", std::string("--include=") + format};
+        "export", weights, output, "--img=64",
+        std::string("--include=") + format};
     folder_.write(name, "mine");
     EXPECT_THAT(refusal(command),
                 AllOf(HasSubstr(name + " is there"),
