@@ -352,6 +352,7 @@ int follow_assignments(control::CoordinatorClient& client,
   while (!agent_loss::has_happened()) {
     const control::Assignment assignment = client.next_assignment();
     if (assignment.action == control::Action::kExit) return 0;
+    if (reprieve) reprieve.emplace(assignment.has_one_agent);
     log::set_prefix(cat("gen ", assignment.generation, " rank ",
                         assignment.rank, "/", assignment.world_size));
     std::exception_ptr exception;
