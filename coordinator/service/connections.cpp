@@ -55,6 +55,9 @@ ConnectionLimits connection_limits(uint64_t max_descriptors,
       limits.connections / 4, std::min(members, limits.connections / 2));
   limits.strangers =
       std::min(std::max(limits.strangers, members), most_strangers);
+  constexpr size_t kMostServed = 128;
+  limits.served_strangers =
+      std::min(std::max(limits.served_strangers, members), kMostServed);
   limits.all_strangers_bytes =
       std::max(limits.all_strangers_bytes,
                kBytesOfMember * static_cast<int64_t>(members));
@@ -103,6 +106,45 @@ void Connections::note_call(TimePoint now, const std::string& peer) {
   count_stranger_out(connection);
 }
 
+void Connections::note_served(const std::string& peer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = connections_.find(peer);
+  if (found == connections_.end()) return;
+  found->second.is_served = true;
+  size_t served = 0;
+  Entry oldest = connections_.end();
+  for (Entry entry = connections_.begin(); entry != connections_.end();
+       ++entry) {
+    const Connection& connection = entry->second;
+    if (!connection.is_stranger || !connection.is_served) continue;
+    ++served;
+    if (oldest == connections_.end() || connection.since < oldest->second.since)
+      oldest = entry;
+  }
+  if (served > limits_.served_strangers) end(oldest, "too many connections");
+}
+
+void Connections::note_refused_call(const std::string& peer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = connections_.find(peer);
+  if (found == connections_.end() || !found->second.is_stranger) return;
+  if (++found->second.refused_calls > limits_.refused_calls) {
+    end(found, "too many refused calls");
+  }
+}
+
+void Connections::end(const std::string& peer, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  const auto found = connections_.find(peer);
+  if (found != connections_.end()) end(found, why);
+}
+
+Connections::Entry Connections::end(Entry entry, const std::string& why) {
+  ++ended_[why];
+  shutdown(entry->second.descriptor, SHUT_RDWR);
+  return forget(entry);
+}
+
 void Connections::note_heartbeat(const std::string& peer,
                                  const std::string& member) {
   const std::lock_guard lock(mutex_);
@@ -142,9 +184,7 @@ bool Connections::end_a_stranger() {
     }
   }
   if (worst == connections_.end()) return false;
-  ++ended_["too many connections"];
-  shutdown(worst->second.descriptor, SHUT_RDWR);
-  forget(worst);
+  end(worst, "too many connections");
   return true;
 }
 

@@ -36,6 +36,11 @@ inline constexpr std::chrono::milliseconds kHandshakeTime{5000};
 struct ConnectionLimits {
   size_t connections = 16384;
   size_t strangers = 256;
+  // Strangers without TLS that gRPC serves (greeting.h): each can hold
+  // kMostCalls calls open, about 1 MB.
+  size_t served_strangers = 64;
+  // Refused calls of a stranger. A misconfigured client needs one answer.
+  size_t refused_calls = 16;
   std::chrono::milliseconds stranger_time = std::chrono::seconds(10);
   int64_t stranger_bytes = 4 << 20;  // the longest message
   int64_t all_strangers_bytes = 32 << 20;
@@ -59,6 +64,18 @@ class Connections {
   // Adds a connection before gRPC receives it. `peer` is gRPC's name for the
   // connection. Returns "" if the connection may be served, otherwise why not.
   std::string add(TimePoint now, int descriptor, const std::string& peer);
+
+  // Records that gRPC serves this peer from now on. A peer that has to prove
+  // nothing before (with TLS) is not recorded. If too many strangers are
+  // served, the oldest of them is closed.
+  void note_served(const std::string& peer);
+
+  // Records that a call of this peer was refused because of its token. Closes
+  // the connection of a stranger with too many such calls.
+  void note_refused_call(const std::string& peer);
+
+  // Closes this peer's connection; `why` is counted by sweep().
+  void end(const std::string& peer, const std::string& why);
 
   // Records that a call of this peer was accepted.
   void note_call(TimePoint now, const std::string& peer);
@@ -91,6 +108,8 @@ class Connections {
     std::string host;
     std::string member = {};  // the member that sends heartbeats here
     bool is_stranger = true;
+    bool is_served = false;  // note_served() was called
+    size_t refused_calls = 0;
     TimePoint since;
     TimePoint last_call;
   };
@@ -100,6 +119,7 @@ class Connections {
   const Connection* connection_of(const std::string& member) const;
   void count_stranger_out(const Connection& connection);
   bool end_a_stranger();
+  Entry end(Entry entry, const std::string& why);
   Entry forget(Entry entry);
 
   const ConnectionLimits limits_;

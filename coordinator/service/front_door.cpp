@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "coordinator/service/greeting.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 
@@ -108,7 +109,9 @@ void drop(int descriptor) {
 
 FrontDoor::FrontDoor(ListenAddress& address, Connections& connections,
                      const Clock& clock, Port port)
-    : connections_(connections), clock_(clock) {
+    : connections_(connections),
+      clock_(clock),
+      reads_greetings_(port.reads_greetings) {
   // Two coordinators on one port would each get only a part of the workers.
   std::string why;
   if (port.shares_port && !port.is_held) why = binding_error(address);
@@ -140,16 +143,30 @@ void FrontDoor::stop() {
   if (thread_.joinable()) thread_.join();
   for (const int listener : listeners_) close(listener);
   listeners_.clear();
+  for (const Newcomer& newcomer : newcomers_) drop(newcomer.descriptor);
+  newcomers_.clear();
 }
 
 void FrontDoor::run() {
-  std::vector<pollfd> waiting;
-  for (const int listener : listeners_) {
-    waiting.push_back({.fd = listener, .events = POLLIN, .revents = 0});
-  }
   TimePoint swept = clock_.now();
   while (!stopping_) {
+    std::vector<pollfd> waiting;
+    for (const int listener : listeners_) {
+      waiting.push_back({.fd = listener, .events = POLLIN, .revents = 0});
+    }
+    for (const Newcomer& newcomer : newcomers_) {
+      waiting.push_back(
+          {.fd = newcomer.descriptor, .events = POLLIN, .revents = 0});
+    }
     poll(waiting.data(), waiting.size(), kTickMs);
+    std::vector<Newcomer> still;
+    for (size_t i = 0; i < newcomers_.size(); ++i) {
+      const bool has_news = waiting[listeners_.size() + i].revents != 0;
+      if (!has_news || waits_after_look(newcomers_[i])) {
+        still.push_back(newcomers_[i]);
+      }
+    }
+    newcomers_ = std::move(still);
     constexpr int kAtOnce = 64;
     for (const int listener : listeners_) {
       for (int i = 0; i < kAtOnce && take_one(listener); ++i) {
@@ -161,6 +178,40 @@ void FrontDoor::run() {
       for (int64_t i = 0; i < count; ++i) refused_(why);
     }
   }
+}
+
+bool FrontDoor::waits_after_look(const Newcomer& newcomer) {
+  std::array<char, kMostGreeting> bytes;
+  // gRPC reads the same bytes again.
+  const ssize_t count = recv(newcomer.descriptor, bytes.data(), bytes.size(),
+                             MSG_PEEK | MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  const size_t size = count > 0 ? static_cast<size_t>(count) : 0;
+  const Greeting greeting = read_greeting({bytes.data(), size});
+  // The connection is readable again when there is more than was seen.
+  const auto wake_at = [&](int least) {
+    setsockopt(newcomer.descriptor, SOL_SOCKET, SO_RCVLOWAT, &least,
+               sizeof(least));
+  };
+  if (size > 0 && greeting == Greeting::kAcknowledged) {
+    wake_at(1);
+    connections_.note_served(newcomer.peer);
+    serve_(newcomer.listener, newcomer.descriptor);
+    return false;
+  }
+  if (size > 0 && size < bytes.size() && greeting == Greeting::kIncomplete) {
+    wake_at(static_cast<int>(size) + 1);
+    return true;
+  }
+  // A connection without bytes has ended; sweep() knows whether that is a
+  // fault.
+  if (size > 0) {
+    connections_.end(newcomer.peer, greeting == Greeting::kIncomplete
+                                        ? "flood"
+                                        : "broken handshake");
+  }
+  close(newcomer.descriptor);
+  return false;
 }
 
 bool FrontDoor::take_one(int listener) {
@@ -176,13 +227,18 @@ bool FrontDoor::take_one(int listener) {
     }
     return false;
   }
-  const std::string why =
-      connections_.add(clock_.now(), descriptor, peer_of(name));
-  if (why.empty()) {
-    serve_(listener, descriptor);
-  } else {
+  const std::string peer = peer_of(name);
+  const std::string why = connections_.add(clock_.now(), descriptor, peer);
+  if (!why.empty()) {
     drop(descriptor);
     refused_(why);
+  } else if (!reads_greetings_) {
+    serve_(listener, descriptor);
+  } else {
+    const std::string settings = settings_frame();
+    (void)!send(descriptor, settings.data(), settings.size(),
+                MSG_NOSIGNAL | MSG_DONTWAIT);
+    newcomers_.push_back({listener, descriptor, peer});
   }
   return true;
 }

@@ -2,7 +2,10 @@
 // whether they may be served, and passes them to gRPC.
 //
 // gRPC 1.51 could listen itself, but has no limit on connections, and closes
-// its port for good when the process has no descriptor left.
+// its port for good when the process has no descriptor left. Nor does it limit
+// the calls of a client that does not acknowledge the limit: without TLS, a
+// connection waits here for that acknowledgement (greeting.h), at the cost of a
+// descriptor.
 //
 // Threads: one of its own, which calls `serve` and `refused` and ends in stop()
 // or the destructor.
@@ -28,12 +31,15 @@ class FrontDoor {
   // Called when a connection is refused or closed; `why` is a few words.
   using Refused = std::function<void(const std::string& why)>;
 
-  // Whether the port is shared with a process that reserves it (hold_address)
-  // for later coordinators of the run, and whether that process has already
-  // reserved it.
   struct Port {
+    // Whether the port is shared with a process that reserves it (hold_address)
+    // for later coordinators of the run, and whether that process has already
+    // reserved it.
     bool shares_port = false;
     bool is_held = false;
+    // Whether clients must greet first; false with TLS, where a client must
+    // have shown its certificate before gRPC reads anything of it.
+    bool reads_greetings = false;
   };
 
   // Listens at `address`, and sets the port in `address` to the port in use.
@@ -48,13 +54,25 @@ class FrontDoor {
   void stop();
 
  private:
+  // A connection that has not greeted yet.
+  struct Newcomer {
+    int listener = -1;
+    int descriptor = -1;
+    std::string peer;
+  };
+
   void run();
+  // Serves or drops a newcomer if its bytes decide that. Returns whether it
+  // still waits.
+  bool waits_after_look(const Newcomer& newcomer);
   // Accepts a connection; returns false if no connection could be accepted.
   bool take_one(int listener);
 
   Connections& connections_;
   const Clock& clock_;
+  const bool reads_greetings_;
   std::vector<int> listeners_;
+  std::vector<Newcomer> newcomers_;
   Serve serve_;
   Refused refused_;
   std::atomic<bool> stopping_ = false;

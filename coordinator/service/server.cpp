@@ -22,6 +22,7 @@
 #include "coordinator/run/restart_policy.h"
 #include "coordinator/service/connections.h"
 #include "coordinator/service/front_door.h"
+#include "coordinator/service/greeting.h"
 #include "coordinator/service/listen_address.h"
 #include "coordinator/service/service.h"
 #include "parallel/base/check.h"
@@ -140,7 +141,8 @@ class GrpcServer final : public Server {
       door_ = std::make_unique<FrontDoor>(
           *network_, connections_, clock,
           FrontDoor::Port{.shares_port = options.shares_port,
-                          .is_held = options.is_successor});
+                          .is_held = options.is_successor,
+                          .reads_greetings = !options.security.is_encrypted()});
       address_ = network_->to_string();
     }
     build(options);
@@ -196,7 +198,10 @@ class GrpcServer final : public Server {
                                static_cast<int>(kHandshakeTime.count()));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 60000);
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 128);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCalls);
+    // What one read brings is parsed before a connection can be closed.
+    builder.AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, 8 << 10);
+    builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 64 << 10);
     grpc::ResourceQuota quota("coordinator");
     quota.Resize(size_t{256} << 20);
     builder.SetResourceQuota(quota);

@@ -84,8 +84,11 @@ class Supervisor {
       if (!end) end = follow();
       const bool was_kill = coordinator_ && coordinator_->was_killed();
       show(reporter_.finish());
-      finish();
+      const bool was_orphaned = finish();
       if (was_kill && is_started_again(*end)) continue;
+      if (was_orphaned) {
+        end->reason += "; " + saved_state(options_.request.run_directory);
+      }
       take_written_outcome(*end);
       return {*end, status_};
     }
@@ -481,11 +484,15 @@ class Supervisor {
     }
   }
 
-  void finish() {
+  // Ends all processes. Returns whether the workers had no coordinator, and
+  // were asked to save the newest committed step.
+  bool finish() {
     const bool is_over = status_.over();
     const bool saves = !is_over && is_orphaned();
     if (saves) {
-      terminal_.print("no coordinator is left: the workers save and leave");
+      terminal_.print(
+          "no coordinator is left: the workers are asked to save the newest "
+          "committed step");
       agent_->send(SIGINT);
     }
     // The coordinator runs until its agents have received the result.
@@ -498,6 +505,7 @@ class Supervisor {
       coordinator_->terminate(std::chrono::seconds(0));
     }
     follower_.reset();
+    return saves;
   }
 
   const SupervisorOptions& options_;

@@ -19,13 +19,17 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kLongestEvent = 64 << 10;
+// The newest events are kept whole as long as they have fewer bytes together;
+// of older ones, lines above kLongestOldEvent become brief.
+constexpr size_t kMostWholeBytes = 512 << 10;
+constexpr size_t kLongestOldEvent = 4 << 10;
 constexpr size_t kLongestStep = 4 << 20;
 constexpr size_t kMostEventBytes = 16 << 20;
 constexpr size_t kMostPictures = 200;
 
 // The line of an event without its lists and objects; "" if the line is no JSON
-// object or is still too long.
-std::string brief_event(const std::string& line) {
+// object or is still longer than `longest`.
+std::string brief_event(const std::string& line, size_t longest) {
   const Json event = records::shallow_json(line);
   if (!event.is_object()) return "";
   Json brief;
@@ -34,7 +38,7 @@ std::string brief_event(const std::string& line) {
   }
   const std::string text =
       brief.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.size() > kLongestEvent ? "" : text;
+  return text.size() > longest ? "" : text;
 }
 
 }  // namespace
@@ -49,19 +53,25 @@ std::string events_text(const fs::path& run_directory, size_t most) {
       std::ranges::find_if(lines.rbegin(), lines.rend(), [&](auto line) {
         return line.find(generation) != std::string_view::npos;
       });
-  std::string kept;
-  for (auto line = lines.begin(); line != lines.end(); ++line) {
-    const bool is_generation = line + 1 == newest_generation.base();
-    const bool is_new = static_cast<size_t>(lines.end() - line) <= most;
-    if (!is_new && !is_generation && line != lines.begin()) continue;
-    if (is_generation || line->size() <= kLongestEvent) {
-      kept += *line;
-    } else {
-      kept += brief_event(std::string(*line));
-    }
-    kept += '\n';
+  std::vector<std::string> kept;  // the newest first
+  size_t bytes = 0;
+  for (size_t age = 0; age < lines.size(); ++age) {
+    const auto line = lines.rbegin() + static_cast<ptrdiff_t>(age);
+    const bool is_generation = line == newest_generation;
+    if (age >= most && !is_generation && age + 1 < lines.size()) continue;
+    const size_t longest = bytes + line->size() <= kMostWholeBytes
+                               ? kLongestEvent
+                               : kLongestOldEvent;
+    kept.push_back(is_generation || line->size() <= longest
+                       ? std::string(*line)
+                       : brief_event(std::string(*line), longest));
+    bytes += kept.back().size();
   }
-  return kept;
+  std::string all;
+  for (auto line = kept.rbegin(); line != kept.rend(); ++line) {
+    all += *line + '\n';
+  }
+  return all;
 }
 
 std::string last_step_text(const fs::path& run_directory) {

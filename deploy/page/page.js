@@ -20,18 +20,48 @@ const state = {news: {runs: [], live: null, status: null}, id: null, parsed: nul
 
 // ---- data sources ----
 
+// The address that headroom prints contains the token. The tab keeps it, and
+// every request has it in a header: a cookie would be sent to every port of the
+// machine. It is removed from the address, which people copy.
+function takeToken() {
+  const given = [location.search, location.hash].map((part) => new URLSearchParams(part.slice(1)).get("token")).find(Boolean);
+  if (!given) return remembered("token") || "";
+  remember("token", given);
+  history.replaceState(null, "", location.pathname);
+  return given;
+}
+
 class Served {
-  async stop() {
-    const answer = await fetch("/api/stop", {method: "POST", headers: {"X-Headroom-Control": "stop"}});
-    if (!answer.ok) throw new Error(await answer.text());
+  constructor() {
+    this.token = takeToken();
   }
+  async ask(path, {headers, ...options} = {}) {
+    const answer = await fetch(path, {...options, headers: {...headers, "X-Headroom-Token": this.token}});
+    if (answer.ok) return answer;
+    throw new Error(answer.status === 403
+      ? "This tab may not read the run: open the address again that headroom printed."
+      : `${path.split("?")[0]} answered ${answer.status}`);
+  }
+  stop() { return this.ask("/api/stop", {method: "POST", headers: {"X-Headroom-Control": "stop"}}); }
   async get(path, words) {
-    const answer = await fetch(`${path}?${new URLSearchParams(words)}`, {signal: AbortSignal.timeout(20000)});
-    if (answer.status === 403) {
-      throw new Error("This browser may not read the run: open the address again that headroom printed.");
+    return (await this.ask(`${path}?${new URLSearchParams(words)}`, {signal: AbortSignal.timeout(20000)})).json();
+  }
+  // The picture's bytes: an <img> could not send the token. The address has the
+  // time, because the picture may change.
+  async picture(id, {name, time}) {
+    return (await this.ask(`/files?${new URLSearchParams({id, name, time})}`)).blob();
+  }
+  // Calls `take` with the data of each event until the server ends the stream.
+  async follow(take) {
+    const reader = (await this.ask("/events")).body.pipeThrough(new TextDecoderStream()).getReader();
+    heard();
+    for (let waiting = ""; ;) {
+      const {done, value} = await reader.read();
+      if (done) return;
+      const {messages, rest} = messagesIn(waiting + value);
+      waiting = rest;
+      messages.forEach((message) => take(JSON.parse(message)));
     }
-    if (!answer.ok) throw new Error(`${path} answered ${answer.status}`);
-    return answer.json();
   }
   run(id) { return this.get("/api/run", {id}); }
   brief(id) { return this.get("/api/run", {id, events: 1}); }
@@ -274,16 +304,15 @@ function openRun(id) {
 
 // ---- news ----
 
-function listen() {
-  const stream = new EventSource("/events");
-  stream.onopen = heard;
-  stream.addEventListener("changed", (event) => takeNews(JSON.parse(event.data)));
-  stream.onerror = () => {
+async function listen() {
+  try {
+    await source.follow(takeNews);
     setLost("the connection is gone");
-    if (stream.readyState !== EventSource.CLOSED) return;  // the browser tries again
-    setTimeout(listen, 5000);
-    fetchRun();  // the error of this request has the reason
-  };
+  } catch (error) {
+    // A browser's own words for an unreachable server say less.
+    setLost(error instanceof TypeError ? "the connection is gone" : error.message);
+  }
+  setTimeout(listen, 3000);
 }
 
 function heard() {

@@ -15,6 +15,7 @@
 #include "coordinator/service/listen_address.h"
 #include "deploy/page/event_stream.h"
 #include "deploy/page/page_text.h"
+#include "deploy/page/strangers.h"
 #include "parallel/base/check.h"
 #include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
@@ -24,7 +25,12 @@ namespace {
 
 using coordinator::ListenAddress;
 
-constexpr unsigned int kMostConnections = 256;
+// Connections of readers, and of those that have not shown the token yet
+// (strangers.h). Some more are being closed.
+constexpr unsigned int kMostReaders = 256;
+constexpr unsigned int kMostStrangers = 128;
+constexpr unsigned int kMostConnections = kMostReaders + 2 * kMostStrangers;
+constexpr const char* kTokenHeader = "X-Headroom-Token";
 constexpr int64_t kMostPoints = 4000;
 constexpr int64_t kUsualPoints = 1500;
 constexpr int64_t kFurthestStep = int64_t{1} << 53;
@@ -92,7 +98,7 @@ bool is_host_of(const std::string& given, const ListenAddress& address,
 std::string content_policy(const std::string& nonce) {
   return "default-src 'none'; style-src 'unsafe-inline'; script-src " +
          (nonce.empty() ? std::string("'none'") : "'nonce-" + nonce + "'") +
-         "; img-src 'self' data:; connect-src 'self'; base-uri 'none'; "
+         "; img-src blob: data:; connect-src 'self'; base-uri 'none'; "
          "form-action 'none'; frame-ancestors 'none'";
 }
 
@@ -152,7 +158,8 @@ class PageServer::Server {
       : options_(std::move(options)),
         address_(coordinator::parse_listen_address(options_.listen)),
         shelf_(options_.source, options_.stop != nullptr),
-        token_(wire::draw_token()) {
+        token_(wire::draw_token()),
+        strangers_(kMostStrangers, options_.head_time) {
     wire::require_protected(options_.listen, options_.security,
                             options_.insecure_network);
     events_ = std::make_unique<EventStream>(
@@ -163,7 +170,6 @@ class PageServer::Server {
       throw cannot_listen(options_, why);
     }
     port_ = MHD_get_daemon_info(daemon_, MHD_DAEMON_INFO_BIND_PORT)->port;
-    cookie_ = cat("headroom_page_", port_);
   }
 
   ~Server() {
@@ -199,6 +205,8 @@ class PageServer::Server {
          nullptr},
         {MHD_OPTION_SOCK_ADDR, 0, found->ai_addr},
         {MHD_OPTION_CONNECTION_LIMIT, kMostConnections, nullptr},
+        {MHD_OPTION_NOTIFY_CONNECTION,
+         reinterpret_cast<intptr_t>(&Server::notice), this},
         {MHD_OPTION_CONNECTION_TIMEOUT,
          static_cast<intptr_t>(options_.idle_time.count()), nullptr}};
     unsigned int flags = MHD_USE_EPOLL_INTERNAL_THREAD |
@@ -219,6 +227,27 @@ class PageServer::Server {
     if (daemon_ != nullptr) return "";
     why = coordinator::binding_error(address_);
     return why.empty() ? "the system refuses what a server needs" : why;
+  }
+
+  // A connection begins or ends.
+  static void notice(void* server, MHD_Connection* connection, void** visitor,
+                     MHD_ConnectionNotificationCode what) {
+    Strangers& strangers = static_cast<Server*>(server)->strangers_;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+      if (*visitor != nullptr) {
+        strangers.left(static_cast<Strangers::Visitor*>(*visitor));
+      }
+      *visitor = nullptr;
+      return;
+    }
+    const MHD_ConnectionInfo* const about =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    try {
+      *visitor = strangers.arrived(about->connect_fd);
+    } catch (const std::exception&) {
+      // Out of memory: handle() closes the connection.
+      *visitor = nullptr;
+    }
   }
 
   static MHD_Result handle(void* server, MHD_Connection* connection,
@@ -250,8 +279,32 @@ class PageServer::Server {
     return result;
   }
 
+  // Whether the request has the page's token, in its address or in a header.
+  // The header is the page's own: unlike a cookie, a browser sends it to this
+  // server alone, not to every port of this machine.
+  bool has_token(MHD_Connection* connection) const {
+    const auto is_given = [&](MHD_ValueKind kind, const char* name) {
+      return wire::equal_secrets(value_of(connection, kind, name), token_);
+    };
+    return is_given(MHD_HEADER_KIND, kTokenHeader) ||
+           is_given(MHD_GET_ARGUMENT_KIND, "token");
+  }
+
   Answer answer(MHD_Connection* connection, const std::string& path,
                 const std::string& method) {
+    const bool is_reader = has_token(connection);
+    auto* const visitor = static_cast<Strangers::Visitor*>(
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)
+            ->socket_context);
+    if (visitor == nullptr) return {};
+    const bool is_stranger = strangers_.asked(*visitor, is_reader);
+    Answer answer = answer_to(connection, path, method, is_reader);
+    if (is_stranger) answer.headers.emplace_back("Connection", "close");
+    return answer;
+  }
+
+  Answer answer_to(MHD_Connection* connection, const std::string& path,
+                   const std::string& method, bool is_reader) {
     const bool asks_to_stop = method == "POST" && path == "/api/stop";
     if (method != "GET" && method != "HEAD" &&
         !(asks_to_stop && options_.stop)) {
@@ -263,13 +316,9 @@ class PageServer::Server {
     if (const std::string why = stranger(connection); !why.empty()) {
       return text_answer(MHD_HTTP_FORBIDDEN, why);
     }
-    const std::string token =
-        value_of(connection, MHD_GET_ARGUMENT_KIND, "token");
-    if (path == "/" && !token.empty() && wire::equal_secrets(token, token_)) {
-      return welcome();
-    }
-    if (!wire::equal_secrets(
-            value_of(connection, MHD_COOKIE_KIND, cookie_.c_str()), token_)) {
+    // The page itself says nothing about a run.
+    if (path == "/" && !asks_to_stop) return page();
+    if (!is_reader) {
       return text_answer(
           MHD_HTTP_FORBIDDEN,
           "This page needs its token: open the address that headroom printed, "
@@ -305,22 +354,11 @@ class PageServer::Server {
     return "";
   }
 
-  Answer welcome() const {
-    Answer answer = text_answer(MHD_HTTP_SEE_OTHER, "The page is at /.");
-    answer.headers.emplace_back("Location", "/");
-    answer.headers.emplace_back("Set-Cookie",
-                                cookie_ + "=" + token_ +
-                                    "; HttpOnly; SameSite=Strict; Path=/" +
-                                    (is_encrypted() ? "; Secure" : ""));
-    return answer;
-  }
-
   Answer content(MHD_Connection* connection, const std::string& path) {
     const auto word = [&](const char* name) {
       return value_of(connection, MHD_GET_ARGUMENT_KIND, name);
     };
     const std::string id = word("id");
-    if (path == "/") return page();
     if (path == "/events") {
       return {MHD_HTTP_OK, "text/event-stream; charset=utf-8",
               events_->subscribe(connection)};
@@ -399,8 +437,8 @@ class PageServer::Server {
   const ListenAddress address_;
   RunShelf shelf_;
   const std::string token_;
-  std::string cookie_;
   int port_ = 0;
+  Strangers strangers_;
   std::unique_ptr<EventStream> events_;
   MHD_Daemon* daemon_ = nullptr;
 };

@@ -2,20 +2,23 @@
 // answers GET and HEAD, which change nothing, and POST /api/stop if
 // PageOptions::stop is set.
 //
-//   GET /?token=T     sets a cookie and redirects to /
-//   GET /             the page
+//   GET /             the page, which says nothing about a run. Its script
+//                     takes the token from the address (?token=T or #token=T),
+//                     keeps it for the browser's tab, and sends it as the
+//                     header X-Headroom-Token of every other request
 //   GET /api/run, /api/plan, /api/steps, /api/timeline    JSON about a run
 //   GET /events       server-sent events: the runs, and which of them changed
 //   GET /files        a picture of the run, by exact name
 //   POST /api/stop    stops the run, if PageOptions::stop is set
 //
-// Every reader must have the token, which is random for each server. The Host
+// All but the page needs the token, which is random for each server. The Host
 // header must be the address that the server listens on, so that another site's
 // name cannot lead here, and requests from another site's page are refused.
 //
-// The server accepts at most 256 connections, and closes a connection without
-// traffic for 30 seconds. The server runs on its own threads and readers share
-// texts, so a slow reader costs neither memory nor training time.
+// At most 256 connections of readers, and 128 of others, whose oldest gives way
+// to the newest (strangers.h). One without traffic for 30 seconds is closed.
+// The server runs on its own threads and readers share texts, so a slow reader
+// costs neither memory nor training time.
 //
 // Errors: Error (exit 2) if the address cannot be used, or if it is beyond
 // loopback without certificates and a token (proto/channel_security.h).
@@ -43,6 +46,10 @@ struct PageOptions {
   // server's thread.
   std::function<void()> stop;
   std::chrono::seconds idle_time{30};
+  // The time in which a connection without the token must have sent the head of
+  // its request. A longer time serves slower networks; a shorter one ends slow
+  // strangers sooner.
+  std::chrono::milliseconds head_time{10'000};
   std::chrono::milliseconds sign_of_life{15'000};
 };
 

@@ -24,6 +24,15 @@ function objectOf(text) {
 // The lines of a text, without an incomplete last line.
 const linesOf = (text) => (text || "").split("\n").slice(0, -1);
 
+// The data of the whole messages in the text of an event stream, and the rest,
+// which is not whole yet. Comments have no data.
+function messagesIn(text) {
+  const parts = text.split("\n\n");
+  const rest = parts.pop();
+  const dataOf = (part) => part.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6)).join("\n");
+  return {messages: parts.map(dataOf).filter(Boolean), rest};
+}
+
 // The events of events.jsonl, newest first, with their times in Unix seconds.
 function eventsOf(text) {
   return linesOf(text).map(objectOf).filter(Boolean).reverse().map((event) => {

@@ -88,8 +88,10 @@ class Report {
   }
 
   std::string text() const {
+    // At last without events, which may have texts of any size.
     size_t points = 1200, most_events = kMostEvents;
-    for (; points >= 75; points /= 2, most_events /= 2) {
+    for (; points >= 37; points /= 2, most_events /= 2) {
+      if (points < 75) most_events = 0;
       const std::string runs = runs_text(points, most_events);
       const std::string bare = page_with(runs, "");
       if (bare.size() > kMostReportBytes) continue;

@@ -438,9 +438,25 @@ const pictureList = () => Object.keys(PICTURE_KINDS).flatMap((kind) =>
   state.run.pictures.filter(({name}) => pictureKind(name) === kind)
     .sort((a, b) => a.name.localeCompare(b.name, "en", {numeric: true})));
 
-// A report's pictures are inside the page. A server's picture may change, so
-// its address contains the time.
-const pictureAddress = ({url, name, time}) => url || `/files?${new URLSearchParams({id: state.id, name, time})}`;
+// A report's pictures are inside the page. A server's are fetched again when
+// their time changes.
+async function drawPicture(image, picture) {
+  const [id, wanted] = [state.id, JSON.stringify([state.id, picture.name, picture.time])];
+  if (image.dataset.picture === wanted) return;
+  image.dataset.picture = wanted;
+  if (picture.url) {
+    image.src = picture.url;
+    return;
+  }
+  try {
+    const url = URL.createObjectURL(await source.picture(id, picture));
+    if (image.dataset.picture === wanted) image.src = url;
+    await image.decode().catch(() => {});  // a damaged picture stays empty
+    URL.revokeObjectURL(url);
+  } catch {
+    delete image.dataset.picture;  // fetched again when it is drawn next
+  }
+}
 
 sections.pictures = () => {
   const all = pictureList();
@@ -452,10 +468,8 @@ sections.pictures = () => {
     reconcile(group.lastChild, all.filter(({name}) => pictureKind(name) === kind), (picture) => `${state.id}/${picture.name}`,
       (picture) => el("li", null, el("button", {type: "button", class: "thumb",
         on: {click: () => showPicture(pictureList().findIndex((one) => one.name === picture.name))}},
-      el("img", {alt: "", loading: "lazy"}), el("span", {text: picture.name}))), (item, picture) => {
-        const image = item.querySelector("img");
-        const address = pictureAddress(picture);
-        if (image.getAttribute("src") !== address) image.setAttribute("src", address);
+      el("img", {alt: ""}), el("span", {text: picture.name}))), (item, picture) => {
+        drawPicture(item.querySelector("img"), picture);
       });
   });
 };
@@ -465,7 +479,7 @@ function showPicture(index) {
   viewed = (index + all.length) % all.length;
   const picture = all[viewed];
   setText(by("viewer-name"), `${picture.name} (${viewed + 1} of ${all.length})`);
-  by("viewer-picture").src = pictureAddress(picture);
+  drawPicture(by("viewer-picture"), picture);
   by("viewer-picture").alt = clean(`${PICTURE_KINDS[pictureKind(picture.name)]}: ${picture.name}`);
   if (!by("viewer").open) by("viewer").showModal();
 }

@@ -69,11 +69,54 @@ int open_locked(const std::filesystem::path& file, int flags) {
   return -1;
 }
 
+namespace {
+
+// Opens a file that did not exist, in place of one that is there. In a folder
+// of another user that one may be a link, which would lead the bytes into a
+// file elsewhere, or a pipe, which would never open.
+int open_anew(const std::filesystem::path& path) {
+  constexpr int kTries = 10;  // another process may make it again and again
+  int opened = -1;
+  for (int i = 0; i < kTries && opened < 0; ++i) {
+    opened =
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (opened >= 0 || errno != EEXIST) break;
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) break;
+  }
+  return opened;
+}
+
+// Opens a regular file to append to it; makes it if there is none. Returns -1,
+// with the reason in errno, also for a link or a pipe.
+int open_to_append(const std::filesystem::path& path) {
+  const int opened = ::open(
+      path.c_str(),
+      O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+      0666);
+  struct stat status {};
+  if (opened < 0) return -1;
+  if (::fstat(opened, &status) == 0 && S_ISREG(status.st_mode)) return opened;
+  ::close(opened);
+  errno = ENOTSUP;
+  return -1;
+}
+
+bool write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+}  // namespace
+
 AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)), partial_path_(path_) {
   partial_path_ += kPartialSuffix;
-  descriptor_ = ::open(partial_path_.c_str(),
-                       O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  descriptor_ = open_anew(partial_path_);
   if (descriptor_ < 0) fail("cannot be created");
 }
 
@@ -84,15 +127,8 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(const void* data, std::size_t num_bytes) {
-  const char* next = static_cast<const char*>(data);
-  while (num_bytes > 0) {
-    const ssize_t written = ::write(descriptor_, next, num_bytes);
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      fail("cannot be written");
-    }
-    next += written;
-    num_bytes -= static_cast<std::size_t>(written);
+  if (!write_all(descriptor_, {static_cast<const char*>(data), num_bytes})) {
+    fail("cannot be written");
   }
 }
 
@@ -176,24 +212,22 @@ std::string file_digest(const std::filesystem::path& path) {
 
 bool LineFile::write() {
   if (waiting_.empty()) return true;
-  std::error_code no_file;
-  const uintmax_t size = std::filesystem::file_size(path_, no_file);
-  std::ofstream file(path_, std::ios::binary | std::ios::app);
-  file << waiting_;
-  file.close();
-  if (file) {
-    waiting_.clear();
-    return true;
+  const int file = open_to_append(path_);
+  if (file < 0) return false;
+  struct stat before {};
+  bool is_written = ::fstat(file, &before) == 0;
+  if (is_written && !write_all(file, waiting_)) {
+    is_written = false;
+    // The write may have ended inside a line: cut the file to its size before.
+    const int reason = errno;
+    (void)!::ftruncate(file, before.st_size);
+    errno = reason;
   }
   const int reason = errno;
-  // The write may have ended inside a line: cut the file to its size before.
-  std::error_code ignored;
-  const bool is_new = no_file == std::errc::no_such_file_or_directory;
-  if (!no_file || is_new) {
-    std::filesystem::resize_file(path_, is_new ? 0 : size, ignored);
-  }
+  ::close(file);
   errno = reason;
-  return false;
+  if (is_written) waiting_.clear();
+  return is_written;
 }
 
 }  // namespace headroom

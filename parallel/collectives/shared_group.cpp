@@ -202,21 +202,28 @@ void SharedGroup::meet(const char* operation) {
   members_[rank_].shared().meetings.store(meetings_);
   announce();
   for (int spin = 0; spin < kSpins && missing() >= 0; ++spin) pause_briefly();
+  if (missing() >= 0) await_members(operation);
+  if (!checked_) check_signatures(operation);
+}
+
+void SharedGroup::await_members(const char* operation) {
   Shared& group = members_[0].shared();
   PeerPatience patience(timeout_, Clock::now());
+  std::atomic<bool> is_aborted = false;
+  const AbortableWait abortable([&is_aborted] { is_aborted = true; });
   for (;;) {
     const uint32_t seen = group.activity.load();
     const int member = missing();
     if (member < 0) break;
     if (group.has_failed.load() != 0) fail(operation, "a peer has given up");
     throw_if_gone(member, operation);
+    if (is_aborted) fail(operation, "aborted: a peer is lost");
     if (patience.is_over(Clock::now(), PeerNews::a_peer_works())) {
       fail(operation, cat("rank ", member, " is not there after ",
                           patience.waited().count(), " ms"));
     }
     sleep(seen);
   }
-  if (!checked_) check_signatures(operation);
 }
 
 void SharedGroup::sleep(uint32_t seen) {

@@ -76,6 +76,8 @@ class SharedGroup {
   void announce();
   // A rank that has not arrived yet, or -1.
   int missing() const;
+  // Waits until no member is missing.
+  void await_members(const char* operation);
   void sleep(uint32_t seen);
   void throw_if_gone(int member, const char* operation);
   void check_signatures(const char* operation);

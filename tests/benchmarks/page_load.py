@@ -33,7 +33,7 @@ class Readers:
         parts = urllib.parse.urlsplit(address)
         token = urllib.parse.parse_qs(parts.query)['token'][0]
         self.request = (f'GET /events HTTP/1.1\r\nHost: {parts.netloc}\r\n'
-                        f'Cookie: headroom_page_{parts.port}={token}\r\n\r\n').encode()
+                        f'X-Headroom-Token: {token}\r\n\r\n').encode()
         self.place = (parts.hostname, parts.port)
         self.sockets = [self.connect() for _ in range(count)]
         self.silent = self.connect()  # never read

@@ -110,7 +110,7 @@ class Tab:
             check("token=" not in self.page.url, "the token stays in the address")
 
     def see_request(self, request):
-        check(request.url.startswith((self.origin, "data:")), f"a request left the address: {request.url}")
+        check(request.url.startswith((self.origin, "data:", "blob:")), f"a request left the address: {request.url}")
 
     def see_console(self, message):
         if message.type in ("error", "warning"):

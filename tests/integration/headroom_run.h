@@ -84,6 +84,9 @@ std::vector<pid_t> descendants(pid_t pid, const std::string& text);
 // contains `text`.
 std::vector<int> listening_ports(pid_t pid, const std::string& text = "");
 
+// A TCP port of this machine that nobody uses now.
+int free_port();
+
 // Waits until `file` has at least `count` lines, or the time is over.
 bool wait_for_lines(const std::filesystem::path& file, size_t count,
                     double seconds);

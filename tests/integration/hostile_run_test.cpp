@@ -43,18 +43,6 @@ bool eventually(double seconds, const std::function<bool()>& holds) {
   return true;
 }
 
-int free_port() {
-  const int handle = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof name;
-  EXPECT_EQ(::bind(handle, reinterpret_cast<sockaddr*>(&name), size), 0);
-  ::getsockname(handle, reinterpret_cast<sockaddr*>(&name), &size);
-  ::close(handle);
-  return ntohs(name.sin_port);
-}
-
 void allow_many_files() {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);

@@ -3,9 +3,7 @@
 // local ranks that wait, the file that describes a failure, and a restart after
 // a failure.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -21,18 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRun = "runs/train/exp";
-
-int free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  ::bind(fd, reinterpret_cast<sockaddr*>(&address), size);
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
 
 std::vector<std::string> small_training(const std::string& steps) {
   return headroom_command(

@@ -155,8 +155,10 @@ at::Tensor CheckpointJob::layer_of(const StateStream::Block& block) {
 CheckpointSaver::CheckpointSaver(Options options, step::TrainingState& state,
                                  collectives::Mesh& mesh)
     : options_(std::move(options)), state_(state), mesh_(mesh) {
-  blocks_ = std::make_shared<const std::vector<StateStream::Block>>(
-      checkpoint_stream(state, &mesh).blocks());
+  StateStream stream = checkpoint_stream(state, &mesh);
+  stream.share_blocks();
+  blocks_ =
+      std::make_shared<const std::vector<StateStream::Block>>(stream.blocks());
   reconnect();
   state.set_before_change([this] { finish_copy(); });
 }

@@ -149,6 +149,9 @@ class CheckpointSaver {
   // none. On other ranks: 0.
   int64_t writing_steps() const { return job_ ? job_->record().step : 0; }
 
+  // The layers of the whole state, in the order of the file.
+  const CheckpointJob::Blocks& blocks() const { return blocks_; }
+
   // On rank 0: returns each outcome once, as soon as it is available.
   std::vector<CheckpointOutcome> take_outcomes();
 

@@ -199,6 +199,21 @@ void StateStream::connect() {
   std::stable_sort(all_.begin(), all_.end(), comes_before);
 }
 
+void StateStream::share_blocks() {
+  if (mesh_ == nullptr || mesh_->layout.pipeline_parallel_size == 1) return;
+  Json list = Json::array();
+  if (is_root()) {
+    for (const Block& block : all_) list.push_back(to_json(block));
+  }
+  const std::string text =
+      collectives::broadcast_bytes(mesh_->world, list.dump(), 0);
+  if (is_root()) return;
+  all_.clear();
+  for (const Json& block : Json::parse(text)) {
+    all_.push_back(block_from_json(block));
+  }
+}
+
 std::vector<weights::TensorDescription> StateStream::tensors() const {
   return tensors_of(all_);
 }

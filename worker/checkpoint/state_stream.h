@@ -57,9 +57,13 @@ class StateStream {
   // Call after the last add(): rank 0 receives the lists of blocks of other
   // stages. Collective.
   void connect();
+  // Call after connect(): gives the root's list of blocks to all ranks, so that
+  // each can write the file from copies of all parts. Collective.
+  void share_blocks();
 
   bool is_root() const { return mesh_ == nullptr || mesh_->world.rank() == 0; }
-  // Blocks in the order of the file; at the root, the blocks of all stages.
+  // Blocks in the order of the file: the blocks of all stages at the root, and
+  // after share_blocks() at every rank.
   const std::vector<Block>& blocks() const { return all_; }
   std::vector<weights::TensorDescription> tensors() const;
 
@@ -90,7 +94,7 @@ class StateStream {
   int64_t num_buffers_ = 0;
   std::vector<Block> own_;
   std::vector<at::Tensor> parts_;  // values of own_: whole or this rank's slice
-  std::vector<Block> all_;         // blocks of all stages only at the root
+  std::vector<Block> all_;         // see blocks()
 };
 
 // The tensors of blocks, in the order of the file.

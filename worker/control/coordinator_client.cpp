@@ -25,6 +25,7 @@
 #include "proto/convert.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/version.h"
+#include "worker/control/agent_loss.h"
 #include "worker/control/coordinator_call.h"
 #include "worker/control/report_queue.h"
 
@@ -35,6 +36,11 @@ using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr milliseconds kHeartbeatTimeout{1000};
+constexpr milliseconds kAgentLook{100};
+// After this time without an agent, waits for peers are aborted: a peer may
+// hang. What the workers hold is then saved in the rest of their time
+// (agent_loss.h).
+constexpr milliseconds kWaitWithoutAgent{10000};
 constexpr milliseconds kNewsOnTheWay{1000};
 // A worker is lost after 2 s without a message. Before that, if no answer
 // arrives through the agent, it contacts the coordinator directly.
@@ -208,8 +214,12 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   Assignment next_assignment() override {
     const PeerWait waiting;  // other workers may have to join first
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !assignments_.empty() || failure_; });
-    if (assignments_.empty()) std::rethrow_exception(failure_);
+    // The signal handler that notes the agent's loss can wake no thread.
+    while (assignments_.empty() && !failure_ && !agent_loss::has_happened()) {
+      changed_.wait_for(lock, kAgentLook);
+    }
+    if (assignments_.empty() && failure_) std::rethrow_exception(failure_);
+    if (assignments_.empty()) throw CommunicationError("the agent is lost");
     Assignment next = std::move(assignments_.front());
     assignments_.pop_front();
     return next;
@@ -300,7 +310,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   Patience patience() const {
     return {patience_, [this] {
               std::lock_guard lock(mutex_);
-              return ending_ || failure_ != nullptr;
+              return ending_ || failure_ != nullptr ||
+                     agent_loss::has_happened();
             }};
   }
 
@@ -406,7 +417,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   // --- heartbeats: a thread of its own ---------------------------------------
   void send_heartbeats() {
-    heard_agent_ = refused_since_ = SteadyClock::now();
+    heard_agent_ = refused_since_ = with_agent_ = SteadyClock::now();
     std::unique_lock lock(mutex_);
     while (!ending_) {
       const wire::Beat beat = next_beat();
@@ -415,6 +426,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       const bool is_carried =
           agent_.send(beat) && beat.sent - heard_agent_ < kPatienceWithAgent;
       if (!is_carried) hear(ask_coordinator(beat));
+      if (!agent_loss::has_happened()) with_agent_ = SteadyClock::now();
+      if (SteadyClock::now() - with_agent_ > kWaitWithoutAgent) {
+        AbortableWait::abort_all();
+      }
       hear_agent_until(SteadyClock::now() + wire::kHeartbeatInterval);
       lock.lock();
     }
@@ -518,6 +533,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   // Used only by the heartbeat thread.
   wire::BeatChannel agent_;
   SteadyClock::time_point heard_agent_;
+  SteadyClock::time_point with_agent_;  // when the agent was last there
   SteadyClock::time_point refused_since_;
 
   std::thread watcher_;

@@ -313,7 +313,17 @@ std::unique_ptr<DetectionJournal> DetectionJournal::open(const fs::path& file,
 std::unique_ptr<DetectionJournal> DetectionJournal::begin(
     const fs::path& folder, const JournalSubject& subject) {
   std::unique_ptr<DetectionJournal> journal;
-  while (!journal) journal = open(folder / kJournalName, O_CREAT);
+  // Another command may remove the file before it is locked. A folder in which
+  // it is gone each time is no place for a journal.
+  constexpr int kTries = 100;
+  const fs::path file = folder / kJournalName;
+  for (int i = 0; !journal && i < kTries; ++i) journal = open(file, O_CREAT);
+  if (!journal) {
+    throw Error(
+        "detect",
+        file.string() + " is removed or replaced as often as it is made",
+        "give another --name", ExitCode::kResource);
+  }
   if (::ftruncate(journal->descriptor_, 0) != 0) journal->fail();
   const std::string header = header_of(subject);
   journal->write(header);

@@ -10,6 +10,7 @@
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "worker/export/onnx_network.h"
@@ -19,6 +20,7 @@
 #include "worker/export/value_ranges.h"
 #include "worker/weights/open_weights.h"
 #include "worker/weights/weights.h"
+#include "worker/weights/weights_file.h"
 
 namespace headroom::exporter {
 namespace {
@@ -215,6 +217,26 @@ std::string write_torchscript(
          ": images of any size -> boxes, scores";
 }
 
+// Throws unless the file is absent, empty, or of an earlier export.
+void require_replaceable(const std::string& format, const fs::path& path) {
+  const std::string remedy = "move it away, or give another --output";
+  if (format == "safetensors") {
+    weights::require_replaceable_weights(path, "export", remedy);
+    return;
+  }
+  std::error_code error;
+  if (!fs::exists(fs::status(path, error))) return;
+  // An ONNX file begins with its producer, a TorchScript archive with its
+  // module, whose name has ours in it.
+  constexpr uint64_t kBegin = 64 << 10;
+  const RegularFile file(path, Links::kFollowed);
+  const auto begin = file.is_open() ? file.read(0, kBegin) : std::nullopt;
+  if (begin && (begin->empty() || begin->find("headroom") != std::string::npos))
+    return;
+  refuse(path.string() + " is there, and was not written by headroom export",
+         remedy);
+}
+
 }  // namespace
 
 std::vector<std::string> export_weights(const ExportRequest& request) {
@@ -239,6 +261,7 @@ std::vector<std::string> export_weights(const ExportRequest& request) {
       refuse(path.string() + " is the file of weights itself",
              "give another name with --output");
     }
+    require_replaceable(format, path);
     if (format == "onnx") {
       auto of_input = metadata;
       if (!request.dynamic) {

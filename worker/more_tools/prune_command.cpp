@@ -87,6 +87,8 @@ int prune(const PruneRequest& request) {
   fs::path table_file = output;
   table_file.replace_extension(".yaml");
   check_table_file(table_file);
+  weights::require_replaceable_weights(
+      output, "prune", "move it away, or give another --output");
   const PixelSize size =
       network_size(request.image_size, request.weights, !request.data.empty());
   const weights::OpenedWeights opened =

@@ -24,6 +24,7 @@
 #include "parallel/predict/time_model.h"
 #include "worker/control/agent_loss.h"
 #include "worker/kernels/cpu/heap.h"
+#include "worker/run/orphaned_run.h"
 #include "worker/run/run_device.h"
 #include "worker/run/run_nccl.h"
 #include "worker/run/run_network.h"
@@ -47,6 +48,7 @@ struct ThisProcess {
   // The ranks of the newest generation.
   std::unique_ptr<collectives::CountingCommunicator> communicator;
   std::unique_ptr<TrainingRun> training;  // borrows the members above
+  bool is_saved = false;  // all ranks saved the newest step together, to end
   int64_t committed_steps() const {
     return training ? training->committed_steps() : carried.newest_step();
   }
@@ -330,22 +332,27 @@ void take_part(const control::Assignment& assignment,
       run_connected(assignment, config, client, options, process);
   // Without a failure every rank reaches this line and closes its connections.
   process.communicator.reset();
+  process.is_saved = end.has_no_agent;
   if (end.left) {
     leave_generation(client, *end.left, process.carried.device->memory(),
                      process.training);
   }
 }
 
-}  // namespace
-
-int run_generations(control::CoordinatorClient& client,
-                    const WorkerOptions& options) {
-  auto owned = std::make_unique<ThisProcess>();
+// Follows the coordinator's assignments until the run is over, or the agent is
+// lost. Returns the exit code. Throws Error if the coordinator is lost.
+int follow_assignments(control::CoordinatorClient& client,
+                       const WorkerOptions& options,
+                       std::unique_ptr<ThisProcess>& owned) {
   ThisProcess& process = *owned;
+  // From the first lost generation on, this worker may be one of the last that
+  // hold the state.
+  std::optional<agent_loss::Reprieve> reprieve;
   // A worker without its agent cannot report anything, so it ends.
   while (!agent_loss::has_happened()) {
     const control::Assignment assignment = client.next_assignment();
     if (assignment.action == control::Action::kExit) return 0;
+    if (reprieve) reprieve.emplace(assignment.has_one_agent);
     log::set_prefix(cat("gen ", assignment.generation, " rank ",
                         assignment.rank, "/", assignment.world_size));
     std::exception_ptr exception;
@@ -366,6 +373,9 @@ int run_generations(control::CoordinatorClient& client,
     if (!exception) continue;
     const Failure failure = describe(exception);
     exception = nullptr;  // outside the catch: frees what the exception held
+    if (!reprieve && process.committed_steps() > 0) {
+      reprieve.emplace(assignment.has_one_agent);
+    }
     if (leave_failed_generation(client, assignment, failure, process)) continue;
     if (agent_loss::has_happened()) break;
     if (failure.kind == control::FailureKind::kOutOfMemory &&
@@ -379,6 +389,36 @@ int run_generations(control::CoordinatorClient& client,
     return failure.exit_code;
   }
   return static_cast<int>(ExitCode::kResource);
+}
+
+// Without a coordinator, or an agent, no other process tells the survivors of a
+// lost generation who saves the state.
+void save_without_coordinator(ThisProcess& process) {
+  if (process.is_saved) return;
+  if (process.training) {
+    process.training->leave_peers();
+    process.training->hold_committed();
+    process.training.reset();
+  }
+  const std::string line = save_orphaned_run(process.carried);
+  if (!line.empty()) log::warn(line);
+}
+
+}  // namespace
+
+int run_generations(control::CoordinatorClient& client,
+                    const WorkerOptions& options) {
+  auto process = std::make_unique<ThisProcess>();
+  try {
+    const int exit_code = follow_assignments(client, options, process);
+    if (process && agent_loss::has_happened()) {
+      save_without_coordinator(*process);
+    }
+    return exit_code;
+  } catch (const CommunicationError&) {
+    if (process) save_without_coordinator(*process);
+    throw;
+  }
 }
 
 }  // namespace headroom::run

@@ -125,16 +125,6 @@ std::vector<std::string> replaced_files() {
   return names;
 }
 
-bool are_weights_of_ours(const fs::path& file) {
-  try {
-    const auto metadata = weights::read_weights_metadata(file);
-    const auto format = metadata.find("format");
-    return format != metadata.end() && format->second == "headroom-weights";
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 // Renames a user's file whose name the run needs.
 void set_aside(const fs::path& file) {
   std::error_code error;
@@ -171,7 +161,7 @@ void RunDirectory::remove_older_run() const {
   for (const fs::path& entry : entries_of(weights(), error)) {
     const std::string name = entry.filename();
     if (!configs::is_weights_of_run(name)) continue;
-    if (are_weights_of_ours(entry)) {
+    if (weights::are_weights_of_ours(entry)) {
       fs::remove(entry, error);
       // The file is not from the older run, and this run may need its name.
     } else if (!name.starts_with(run_files::kEpochPrefix)) {

@@ -77,6 +77,20 @@ StepLog::StepLog(const std::filesystem::path& file, int64_t first_step,
   if (!newest_line.empty()) write(newest_line);
 }
 
+bool StepLog::has_lines_from(const std::filesystem::path& file,
+                             int64_t first_step) {
+  const RegularFile lines(file, Links::kFollowed);
+  bool has_found = false;
+  if (!lines.is_open()) return false;
+  for_each_line(lines, [&](std::string_view line, bool is_whole) {
+    const auto record = nlohmann::json::parse(line, nullptr, false);
+    has_found = is_whole && record.is_object() &&
+                record.value("step", int64_t{0}) >= first_step;
+    return !has_found;
+  });
+  return has_found;
+}
+
 std::string to_json_line(const StepRecord& record, int64_t epoch_samples) {
   const step::StepResult& result = record.result;
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();

@@ -68,6 +68,9 @@ class StepLog {
   bool write(const std::string& line);
   // Tries to write the lines in memory; returns true if no line is left.
   bool write_waiting() { return file_.write(); }
+  // Whether `file` has lines of step `first_step` or later.
+  static bool has_lines_from(const std::filesystem::path& file,
+                             int64_t first_step);
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:

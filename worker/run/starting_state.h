@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "parallel/collectives/mesh.h"
 #include "parallel/devices/compute_device.h"
 #include "worker/checkpoint/host_state_snapshot.h"
+#include "worker/checkpoint/orphaned_state.h"
 #include "worker/checkpoint/peer_replicas.h"
 #include "worker/control/coordinator_client.h"
 #include "worker/memory/device_footprint.h"
@@ -42,6 +44,9 @@ struct CrossGenerationState {
   // Copies of committed states of the last generation, or of parts of these
   // states, kept until the next generation has a state.
   std::vector<checkpoint::HostStateSnapshot> held;
+  // How these copies become a checkpoint without a coordinator; nullopt before
+  // a generation has had a state.
+  std::optional<checkpoint::OrphanedState> orphan;
   // The plan to which the memory ladder belongs, and this rank's rung on the
   // ladder.
   std::pair<plan::Plan, memory::LadderState> ladder;

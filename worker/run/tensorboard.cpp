@@ -5,10 +5,12 @@
 #include <array>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
 #include "parallel/base/checksum.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 #include "proto/tensorboard_event.pb.h"
@@ -65,14 +67,63 @@ tensorboard::Event event_at(int64_t step, double wall_time) {
   return event;
 }
 
+constexpr const char* kOurs = ".headroom.";
+
+// The bytes of the complete records at the beginning of a file; 0 if there is
+// none. Only the records' lengths are read.
+uintmax_t complete_bytes(const std::filesystem::path& path) {
+  constexpr uint64_t kHead = 12, kTail = 4;  // a length and checksums
+  const RegularFile file(path, Links::kRefused);
+  uint64_t end = 0;
+  while (file.is_open()) {
+    const auto head = file.read(end, kHead);
+    if (!head || head->size() < kHead) break;
+    const auto length = number_at<uint64_t>(*head, 0);
+    const bool is_whole =
+        number_at<uint32_t>(*head, 8) == mask(crc32c(head->substr(0, 8))) &&
+        length <= file.size() && file.size() - length >= end + kHead + kTail;
+    if (!is_whole) break;
+    end += kHead + length + kTail;
+  }
+  return end;
+}
+
+// The newest file of Headroom's in `folder`; "" if there is none.
+std::filesystem::path newest_file(const std::filesystem::path& folder) {
+  std::filesystem::path newest;
+  std::error_code error;
+  for (const std::filesystem::path& file : entries_of(folder, error)) {
+    const std::string name = file.filename().string();
+    // The time in a name has ten digits until the year 2286.
+    if (name.starts_with(run_files::kTensorboardPrefix) &&
+        name.find(kOurs) != std::string::npos && complete_bytes(file) > 0 &&
+        (newest.empty() || name > newest.filename().string())) {
+      newest = file;
+    }
+  }
+  return newest;
+}
+
 }  // namespace
 
 TensorboardWriter::TensorboardWriter(const std::filesystem::path& folder,
                                      double wall_time)
-    : path_(folder /
-            (cat(run_files::kTensorboardPrefix, static_cast<int64_t>(wall_time),
-                 ".headroom.", ::getpid()))),
-      file_(path_, std::ios::binary) {
+    : path_(newest_file(folder)) {
+  if (!path_.empty()) {
+    size_ = complete_bytes(path_);
+    std::error_code error;
+    const auto time = std::filesystem::last_write_time(path_, error);
+    if (std::filesystem::file_size(path_, error) > size_) {
+      std::filesystem::resize_file(path_, size_, error);
+      // Readers take the time for that of the newest record.
+      std::filesystem::last_write_time(path_, time, error);
+    }
+    file_.open(path_, std::ios::binary | std::ios::app);
+    return;
+  }
+  path_ = folder / cat(run_files::kTensorboardPrefix,
+                       static_cast<int64_t>(wall_time), kOurs, ::getpid());
+  file_.open(path_, std::ios::binary);
   tensorboard::Event event;
   event.set_wall_time(wall_time);
   event.set_file_version("brain.Event:2");

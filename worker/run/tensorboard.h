@@ -26,8 +26,10 @@ struct PrecisionRecall {
 
 class TensorboardWriter {
  public:
-  // Starts a new file events.out.tfevents.* in `folder`; `wall_time` in seconds
-  // since 1970. Throws Error if it cannot be written.
+  // Goes on with the newest file events.out.tfevents.* of a run in `folder`,
+  // behind its last complete record, or begins one. So a run has one file,
+  // however many generations it has. `wall_time` in seconds since 1970. Throws
+  // Error if the file cannot be written.
   TensorboardWriter(const std::filesystem::path& folder, double wall_time);
 
   void add(int64_t step, double wall_time,

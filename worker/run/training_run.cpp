@@ -267,6 +267,15 @@ void TrainingRun::Implementation::keep_copies() {
           .keep = context.config.keep_checkpoints,
           .may_copy = host.copies_state},
       *state, *mesh);
+  const RunDirectory directory(context.assignment.run_directory);
+  if (context.rank == 0) {
+    checkpoint::remove_orphaned_parts(directory.checkpoints());
+  }
+  carried.orphan = {.checkpoints = directory.checkpoints(),
+                    .plan_json = plan::plan_to_json(context.assignment.plan),
+                    .keep = context.config.keep_checkpoints,
+                    .blocks = saver->blocks(),
+                    .rank = context.rank};
 }
 
 void TrainingRun::Implementation::begin_pictures() {

@@ -2,8 +2,6 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/util/StringUtil.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +14,7 @@
 #include <set>
 
 #include "parallel/base/check.h"
+#include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
 
 namespace headroom::weights {
@@ -301,31 +300,24 @@ SafetensorsType safetensors_type_of(at::ScalarType type) {
 class SafetensorsReader::InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path)
-      : name_(path.string()),
-        descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    struct stat status;
-    if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) {
-      const std::string reason = std::strerror(errno);
-      if (descriptor_ >= 0) ::close(descriptor_);
-      throw Error("safetensors", name_ + " cannot be read (" + reason + ")",
-                  "check the path and its permissions");
-    }
-    if (!S_ISREG(status.st_mode)) {
-      ::close(descriptor_);
+      : name_(path.string()), file_(path, Links::kFollowed) {
+    if (file_.is_open()) return;
+    if (errno == ENOTSUP || errno == EISDIR) {
       throw Error("safetensors", name_ + " is not a file",
                   "give the path of a .safetensors file");
     }
-    size_ = static_cast<uint64_t>(status.st_size);
+    throw Error("safetensors",
+                name_ + " cannot be read (" + std::strerror(errno) + ")",
+                "check the path and its permissions");
   }
-  ~InputFile() { ::close(descriptor_); }
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
   void read(void* target, uint64_t num_bytes, uint64_t offset) {
     char* next = static_cast<char*>(target);
     while (num_bytes > 0) {
-      const ssize_t count =
-          ::pread(descriptor_, next, num_bytes, static_cast<off_t>(offset));
+      const ssize_t count = ::pread(file_.descriptor(), next, num_bytes,
+                                    static_cast<off_t>(offset));
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0)
         fail(count < 0 ? std::strerror(errno) : "it ended while being read");
@@ -341,12 +333,11 @@ class SafetensorsReader::InputFile {
   }
 
   const std::string& name() const { return name_; }
-  uint64_t size() const { return size_; }
+  uint64_t size() const { return file_.size(); }
 
  private:
   std::string name_;
-  int descriptor_;
-  uint64_t size_ = 0;
+  const RegularFile file_;
 };
 
 void order_for_file(std::vector<TensorDescription>& tensors) {

@@ -98,6 +98,31 @@ std::map<std::string, std::string> read_weights_metadata(
   return metadata_of(pytorch_file::PytorchFile(path));
 }
 
+bool are_weights_of_ours(const std::filesystem::path& path) {
+  try {
+    const auto metadata = read_weights_metadata(path);
+    const auto format = metadata.find("format");
+    return format != metadata.end() && format->second == "headroom-weights";
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void require_replaceable_weights(const std::filesystem::path& path,
+                                 const std::string& tag,
+                                 const std::string& remedy) {
+  std::error_code error;
+  const auto there = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(there)) return;
+  const bool is_empty = std::filesystem::is_regular_file(there) &&
+                        std::filesystem::file_size(path, error) == 0;
+  if (is_empty || are_weights_of_ours(path)) return;
+  throw Error(tag,
+              path.string() +
+                  " is there, and is no file of weights that Headroom wrote",
+              remedy);
+}
+
 std::optional<layers::AnchorList> anchors_in_weights(
     const std::filesystem::path& path, const layers::ModelTable& table) {
   const Safetensors file = read_weights_file(path);

@@ -26,6 +26,16 @@ Safetensors read_weights_file(const std::filesystem::path& path);
 std::map<std::string, std::string> read_weights_metadata(
     const std::filesystem::path& path);
 
+// Whether Headroom wrote this file of weights. Returns false for a file that
+// cannot be read.
+bool are_weights_of_ours(const std::filesystem::path& path);
+
+// Throws Error (exit 2) if there is a file at `path` with content that Headroom
+// did not write as weights. `tag` and `remedy` are the error's.
+void require_replaceable_weights(const std::filesystem::path& path,
+                                 const std::string& tag,
+                                 const std::string& remedy);
+
 // The anchors, in pixels, with which a file of weights was trained. `table` is
 // the model of the file. Returns nullopt if the file has no anchors for its
 // numbers of levels and anchors.

@@ -18,10 +18,12 @@
 #include "deploy/cli/process/line_log.h"
 #include "deploy/cli/process/node_cards.h"
 #include "deploy/cli/process/oom_kills.h"
+#include "deploy/cli/process/run_folder.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/log.h"
 #include "parallel/base/text.h"
+#include "parallel/base/utf8.h"
 #include "parallel/network/network_interfaces.h"
 #include "parallel/planner/planner.h"
 #include "proto/beat_channel.h"
@@ -66,6 +68,7 @@ class Agent {
     log_ = std::make_unique<LineLog>(
         run.run_directory(),
         cat("workers-", host_name(), "-", options_.launcher_rank));
+    run_directory_ = run.run_directory();
     configs::RunConfig config = configs::parse_run_config(
         run.run_config_yaml(), "the coordinator's run.yaml");
     if (is_automatic_device(config.device)) {
@@ -332,16 +335,18 @@ class Agent {
     if (!asked_to_save_) {
       asked_to_save_ = Clock::now();
       signal_workers(SIGUSR1);
-      options_.print(silence + ": its workers save and leave");
+      options_.print(silence +
+                     ": its workers are asked to save the newest committed "
+                     "step, and leave");
     }
     if (!all_ended() && Clock::now() - *asked_to_save_ < kTimeToSave) {
       return std::nullopt;
     }
     signal_workers(SIGKILL);
     return RunExit{5,
-                   "[agent] " + silence +
-                       ": see why, and resume the run, whose workers were "
-                       "asked to save",
+                   "[agent] " + silence + ": " + saved_state(run_directory_) +
+                       "; continue with: headroom train --resume " +
+                       shell_word(run_directory_),
                    true};
   }
 
@@ -393,6 +398,7 @@ class Agent {
   const std::string advertise_host_;  // the address of this agent's workers
   std::unique_ptr<coordinator::ControlClient> client_;
   std::unique_ptr<LineLog> log_;  // must outlive the workers
+  std::string run_directory_;
   NodeCards cards_;
   std::vector<Slot> slots_;
   OomKills oom_kills_;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -22,6 +23,8 @@ namespace fs = std::filesystem;
 
 // An upper bound on the number of processes that one run has on one machine.
 constexpr int kMostProcesses = 256;
+// Follows no link, and does not wait for the other end of a pipe.
+constexpr int kSafely = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 
 std::string record_of(const std::string& process, const ChildLine& line) {
   nlohmann::ordered_json record;
@@ -45,13 +48,14 @@ LineLog::~LineLog() {
   std::lock_guard lock(mutex_);
   if (!waiting_.empty()) open();
   if (lock_ >= 0) ::close(lock_);
+  if (out_ >= 0) ::close(out_);
 }
 
 void LineLog::add(const std::string& process, const ChildLine& line) {
   std::string record = record_of(process, line);
   std::lock_guard lock(mutex_);
   if (gave_up_) return;
-  if (!out_.is_open() && !open()) {
+  if (out_ < 0 && !open()) {
     waiting_.push_back(std::move(record));
     if (waiting_.size() > limits_.waiting_lines) waiting_.pop_front();
     return;
@@ -65,12 +69,14 @@ bool LineLog::open() {
   if (gave_up_ || !is_begun_run_folder(run_directory_)) return false;
   const fs::path folder = run_directory_ / run_files::kLogs;
   fs::create_directory(folder, error);
+  gave_up_ = !fs::is_directory(fs::symlink_status(folder, error));
+  if (gave_up_) return false;
   const std::string wanted = name_;
   for (int k = 1; k <= kMostProcesses && lock_ < 0; ++k) {
     name_ = k == 1 ? wanted : cat(wanted, "-", k);
     const fs::path path = folder / ("." + name_ + ".lock");
     const int descriptor =
-        ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+        ::open(path.c_str(), O_RDWR | O_CREAT | kSafely, 0644);
     if (descriptor < 0) break;
     if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
       lock_ = descriptor;
@@ -78,10 +84,11 @@ bool LineLog::open() {
       ::close(descriptor);
     }
   }
-  if (lock_ >= 0) out_.open(file(0), std::ios::app);
-  gave_up_ = lock_ < 0 || !out_;
+  if (lock_ >= 0) open_file(O_APPEND);
+  struct stat status {};
+  gave_up_ = out_ < 0 || ::fstat(out_, &status) != 0;
   if (gave_up_) return false;
-  written_bytes_ = static_cast<int64_t>(fs::file_size(file(0), error));
+  written_bytes_ = status.st_size;
   for (const std::string& record : std::exchange(waiting_, {})) write(record);
   return true;
 }
@@ -91,20 +98,24 @@ void LineLog::write(const std::string& record) {
   if (written_bytes_ > 0 && written_bytes_ + bytes > limits_.file_bytes) {
     rotate();
   }
-  out_ << record << std::flush;
-  out_.clear();  // a later line is tried again: the disk may have space then
+  // A later line is tried again: the disk may have space then.
+  (void)!::write(out_, record.data(), record.size());
   written_bytes_ += bytes;
 }
 
 void LineLog::rotate() {
-  out_.close();
+  ::close(out_);
   std::error_code ignored;
   fs::remove(file(limits_.files - 1), ignored);
   for (int age = limits_.files - 1; age > 0; --age) {
     fs::rename(file(age - 1), file(age), ignored);
   }
-  out_.open(file(0), std::ios::trunc);
+  open_file(O_TRUNC);
   written_bytes_ = 0;
+}
+
+void LineLog::open_file(int flags) {
+  out_ = ::open(file(0).c_str(), O_WRONLY | O_CREAT | kSafely | flags, 0666);
 }
 
 fs::path LineLog::file(int age) const {

@@ -8,7 +8,8 @@
 // A line that is not a record of our log (from a library or a crash) has the
 // level "output". Until the run has begun to write to its folder, a bounded
 // number of lines is kept in memory. On a machine that does not share the
-// folder nothing is ever written.
+// folder nothing is ever written. Links in the folder are not followed: it may
+// be another user's.
 //
 // Threads: any thread may call add().
 // Errors: none. A line that cannot be written is dropped; a run must not fail
@@ -18,7 +19,6 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <string>
 
@@ -49,6 +49,7 @@ class LineLog {
   bool open();
   void write(const std::string& record);
   void rotate();
+  void open_file(int flags);
   std::filesystem::path file(int age) const;
 
   const std::filesystem::path run_directory_;
@@ -56,7 +57,7 @@ class LineLog {
   const LineLogLimits limits_;
   std::mutex mutex_;
   std::deque<std::string> waiting_;  // JSON lines for the file
-  std::ofstream out_;
+  int out_ = -1;
   int64_t written_bytes_ = 0;
   int lock_ = -1;
   bool gave_up_ = false;

@@ -8,10 +8,13 @@
 #include <string>
 #include <system_error>
 
+#include "deploy/records/run_lines.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/numbered_folder.h"
 #include "parallel/base/regular_file.h"
+#include "parallel/base/text.h"
+#include "parallel/base/units.h"
 
 namespace headroom::cli {
 
@@ -114,6 +117,22 @@ void RunFolder::remove_what_is_empty() const {
   for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) {
     fs::remove(*folder, ignored);  // removes only empty folders
   }
+}
+
+std::string saved_state(const fs::path& run_directory) {
+  const std::vector<int64_t> checkpoints =
+      records::checkpoints_in(run_directory);
+  const auto last = records::last_step(run_directory);
+  const int64_t committed = last ? last->step + 1 : 0;
+  const int64_t saved = checkpoints.empty() ? 0 : checkpoints.back();
+  if (committed == 0 && saved == 0) return "no step is written down here";
+  if (saved >= committed) {
+    return cat("the state after ", counted(saved, "step"), " is saved");
+  }
+  return cat("the state after ", counted(committed, "step"), " is not saved, ",
+             saved == 0 ? "and there is no checkpoint"
+                        : cat("the newest checkpoint is after ",
+                              counted(saved, "step")));
 }
 
 bool is_live(const fs::path& run_directory) {

@@ -46,6 +46,10 @@ class RunFolder {
   std::vector<std::filesystem::path> made_;
 };
 
+// What of the run can be resumed, as the files say: "the state after 12 steps
+// is saved", or that it is not and which checkpoint is the newest.
+std::string saved_state(const std::filesystem::path& run_directory);
+
 // Whether a coordinator on any machine holds the log of this run directory.
 bool is_live(const std::filesystem::path& run_directory);
 

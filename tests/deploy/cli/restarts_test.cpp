@@ -166,7 +166,7 @@ TEST_P(LostLog, EndsTheRunOnceWithTheCommandThatGoesOn) {
   EXPECT_EQ(count_of(result.err, refusal), 1u) << result.err;
   EXPECT_EQ(count_of(result.err, "it is started again"), 1u) << result.err;
   EXPECT_EQ(count_of(result.err, "name another"), 0u) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("the workers save and leave"));
+  EXPECT_THAT(result.err, HasSubstr("the workers are asked to save"));
   EXPECT_THAT(result.err, HasSubstr("go on with: headroom train --resume "));
 }
 

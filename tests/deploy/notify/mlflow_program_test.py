@@ -185,7 +185,8 @@ class MlflowTest(unittest.TestCase):
     def test_the_time_and_size_of_an_answer_are_limited(self):
         self.limit(0.3)
         for kind, says in (("silence", "no answer within 0.3s"), ("drip", "no answer within 0.3s"),
-                           ("status line", "no HTTP"), ("headers", "no HTTP")):
+                           ("status line", "no HTTP"), ("headers", "no HTTP"),
+                           ("body", "an answer longer than 1 MiB"), ("continue", "no answer within 0.3s")):
             with self.subTest(kind):
                 hostile = servers.Hostile(kind)
                 self.addCleanup(hostile.stop)

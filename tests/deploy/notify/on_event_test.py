@@ -214,7 +214,7 @@ class OnEventTest(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, 8)
 
     def test_hostile_servers_cost_no_run(self):
-        for mlflow, webhook in (("headers", "status line"), ("status line", "silence"), ("drip", "headers")):
+        for mlflow, webhook in (("headers", "status line"), ("status line", "silence"), ("drip", "headers"), ("body", "continue"), ("continue", "body")):
             with self.subTest(mlflow=mlflow, webhook=webhook):
                 shutil.rmtree(self.folder / "runs", ignore_errors=True)
                 hostile = [servers.Hostile(kind) for kind in (mlflow, webhook)]

@@ -127,7 +127,7 @@ class Mlflow(Server):
 class Hostile:
     """Sends bytes that no server should: `kind` is one of KINDS."""
 
-    KINDS = ("status line", "headers", "drip", "silence")
+    KINDS = ("status line", "headers", "drip", "silence", "body", "continue")
 
     def __init__(self, kind, host="127.0.0.1"):
         self.kind, self.is_over = kind, False
@@ -154,6 +154,13 @@ class Hostile:
                     peer.sendall(b"HTTP/1.1 200 OK\r\n")
                     while not self.is_over:
                         peer.sendall(b"A: " + b"b" * 1000 + b"\r\n")
+                elif self.kind == "body":
+                    peer.sendall(b"HTTP/1.1 500 Error\r\nContent-Length: %d\r\n\r\n" % (2 << 30))
+                    for _ in range(2 << 10):
+                        peer.sendall(bytes(1 << 20))
+                elif self.kind == "continue":
+                    while not self.is_over:
+                        peer.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
                 while not self.is_over and self.kind != "status line":
                     time.sleep(0.05)
                     if self.kind == "drip":

@@ -31,6 +31,11 @@ def end(code=5, reason="no worker is left"):
     return {"event": "run_end", "exit_code": code, "reason": reason, "dropped": 0, "seconds": 10}
 
 
+def peak_mebibytes(pid):
+    status = pathlib.Path("/proc/{}/status".format(pid)).read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
 class ServicesTest(unittest.TestCase):
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
@@ -145,10 +150,14 @@ class ServicesTest(unittest.TestCase):
             with self.subTest(kind):
                 process = self.webhook(self.serve(servers.Hostile(kind)).address)
                 self.tell(process, START, event("loss_of_process"), end())
-                if kind in ("status line", "headers"):
+                if kind in ("status line", "headers", "continue"):
                     self.assertIn("an answer that is no HTTP", process.stderr.readline())
+                elif kind == "body":
+                    self.assertIn("HTTP 500", process.stderr.readline())
                 else:
                     time.sleep(0.5)
+                # Most of it is the program itself.
+                self.assertLess(peak_mebibytes(process.pid), 64)
                 process.send_signal(signal.SIGTERM)
                 self.assertIn("has not got 2 messages", process.communicate(timeout=30)[1])
                 self.assertEqual(process.returncode, 0)

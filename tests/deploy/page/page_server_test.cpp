@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "coordinator/service/certificates.h"
 #include "parallel/base/check.h"
@@ -41,6 +43,15 @@ class Connection {
   void send(const std::string& text) const {
     ASSERT_EQ(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(text.size()));
+  }
+  void try_to_send(const std::string& text) const {
+    static_cast<void>(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL));
+  }
+  // Whether the other side has closed, and all its data was read.
+  bool is_ended() const {
+    char byte = 0;
+    const ssize_t count = ::recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
   }
   // Reads until `end`, until the other side closes, or until the time is over.
   std::string read(const std::string& end = "", int milliseconds = 5000) const {
@@ -84,9 +95,9 @@ class PageServerTest : public ::testing::Test {
   std::string host() const {
     return "127.0.0.1:" + std::to_string(server_->port());
   }
-  std::string cookie() const {
-    return "Cookie: headroom_page_" + std::to_string(server_->port()) + "=" +
-           server_->token() + "\r\n";
+  // The header that the page's script sends.
+  std::string token() const {
+    return "X-Headroom-Token: " + server_->token() + "\r\n";
   }
   std::string request(const std::string& path, const std::string& headers,
                       const std::string& method = "GET") const {
@@ -102,11 +113,11 @@ class PageServerTest : public ::testing::Test {
   }
   std::string ask(const std::string& path,
                   const std::string& method = "GET") const {
-    return ask_with(path, "Host: " + host() + "\r\n" + cookie(), method);
+    return ask_with(path, "Host: " + host() + "\r\n" + token(), method);
   }
   void subscribe(const Connection& connection) const {
     connection.send("GET /events HTTP/1.1\r\nHost: " + host() + "\r\n" +
-                    cookie() + "\r\n");
+                    token() + "\r\n");
   }
   // The size of steps.jsonl, as an event of the page reports it.
   std::string steps_now() const {
@@ -120,33 +131,89 @@ class PageServerTest : public ::testing::Test {
   std::unique_ptr<PageServer> server_;
 };
 
-TEST_F(PageServerTest, TheTokenSetsACookieThatOpensThePage) {
-  const std::string welcome =
-      ask_with("/?token=" + server_->token(), "Host: " + host() + "\r\n");
-  EXPECT_EQ(status_of(welcome), 303);
-  EXPECT_THAT(welcome, HasSubstr("Location: /\r\n"));
-  EXPECT_THAT(welcome, HasSubstr("HttpOnly; SameSite=Strict"));
-  const std::string page = ask("/");
-  EXPECT_EQ(status_of(page), 200);
-  EXPECT_THAT(page, HasSubstr("<!doctype html>"));
+// The script of the page sends the token; a cookie would go to every port of
+// the machine.
+TEST_F(PageServerTest, ThePageIsServedAtThePrintedAddressWithoutACookie) {
   EXPECT_EQ(server_->address(),
             "http://" + host() + "/?token=" + server_->token());
+  for (const std::string& path : {"/?token=" + server_->token(),
+                                  std::string("/"), std::string("/?token=0")}) {
+    const std::string page = ask_with(path, "Host: " + host() + "\r\n");
+    EXPECT_EQ(status_of(page), 200) << path;
+    EXPECT_THAT(page, HasSubstr("<!doctype html>")) << path;
+    EXPECT_THAT(page, Not(HasSubstr("Set-Cookie"))) << path;
+    EXPECT_THAT(page, Not(HasSubstr(server_->token()))) << path;
+    EXPECT_THAT(page, Not(HasSubstr("yolov5n"))) << path;
+  }
 }
 
-TEST_F(PageServerTest, WithoutTheTokenNothingIsAnswered) {
+TEST_F(PageServerTest, WithoutTheTokenNothingOfARunIsAnswered) {
   const std::string own = "Host: " + host() + "\r\n";
-  for (const char* path :
-       {"/", "/api/plan?id=exp", "/api/run?id=exp", "/api/steps?id=exp",
-        "/api/timeline?id=exp", "/events", "/files?id=exp&name=results.png",
-        "/?token=", "/?token=0000"}) {
-    const std::string refusal = ask_with(path, own);
-    EXPECT_EQ(status_of(refusal), 403) << path;
-    EXPECT_THAT(refusal, Not(HasSubstr(server_->token()))) << path;
-    EXPECT_THAT(refusal, Not(HasSubstr("yolov5n"))) << path;
-  }
-  std::string almost = cookie();
+  std::string almost = token();
   almost[almost.size() - 3] ^= 1;
-  EXPECT_EQ(status_of(ask_with("/", own + almost)), 403);
+  const std::string cookie =
+      "Cookie: token=" + server_->token() + "; headroom_page_" +
+      std::to_string(server_->port()) + "=" + server_->token() + "\r\n";
+  for (const char* path :
+       {"/api/plan?id=exp", "/api/run?id=exp", "/api/steps?id=exp",
+        "/api/timeline?id=exp", "/events", "/files?id=exp&name=results.png",
+        "/api/run?id=exp&token=", "/api/run?id=exp&token=0000"}) {
+    for (const std::string& headers : {std::string(), almost, cookie}) {
+      const std::string refusal = ask_with(path, own + headers);
+      EXPECT_EQ(status_of(refusal), 403) << path;
+      EXPECT_THAT(refusal, Not(HasSubstr(server_->token()))) << path;
+      EXPECT_THAT(refusal, Not(HasSubstr("yolov5n"))) << path;
+    }
+  }
+}
+
+// Another user of the machine holds as many connections as the server accepts,
+// and sends a byte on each.
+TEST_F(PageServerTest, SlowStrangersTakeNoConnectionOfAReader) {
+  const Connection reader(server_->port());
+  subscribe(reader);
+  EXPECT_THAT(reader.read(steps_now()), HasSubstr(steps_now()));
+  std::vector<std::unique_ptr<Connection>> strangers;
+  for (int i = 0; i < 600; ++i) {
+    strangers.push_back(std::make_unique<Connection>(server_->port()));
+    ASSERT_TRUE(strangers.back()->is_open()) << i;
+    strangers.back()->try_to_send("G");
+  }
+  for (int i = 0; i < 20; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(status_of(ask("/api/run?id=exp")), 200) << i;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin,
+              std::chrono::seconds(1));
+  }
+  folder_.append("steps.jsonl", step_line(6) + "\n");
+  EXPECT_THAT(reader.read(steps_now()), HasSubstr(steps_now()));
+  // The oldest gave way to the newest.
+  EXPECT_EQ(strangers.front()->read("", 2000), "");
+  EXPECT_TRUE(strangers.front()->is_ended());
+  EXPECT_FALSE(strangers.back()->is_ended());
+}
+
+TEST_F(PageServerTest, AStrangersHeadHasALimitHoweverItsBytesArrive) {
+  PageOptions options = options_of(folder_.path());
+  options.head_time = std::chrono::milliseconds(1000);
+  server_ = std::make_unique<PageServer>(std::move(options));
+  const Connection reader(server_->port());
+  subscribe(reader);
+  reader.read(steps_now());
+  const Connection slow(server_->port());
+  slow.send("GET / HTTP/1.1\r\nHost: " + host() + "\r\nX: ");
+  const auto begin = std::chrono::steady_clock::now();
+  while (!slow.is_ended() &&
+         std::chrono::steady_clock::now() - begin < std::chrono::seconds(10)) {
+    slow.try_to_send("x");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  const auto passed = std::chrono::steady_clock::now() - begin;
+  EXPECT_GT(passed, std::chrono::milliseconds(900));
+  EXPECT_LT(passed, std::chrono::seconds(3));
+  folder_.append("steps.jsonl", step_line(6) + "\n");
+  EXPECT_THAT(reader.read(steps_now()), HasSubstr(steps_now()))
+      << "a reader's stream has no such limit";
 }
 
 TEST_F(PageServerTest, OnlyReadingIsAnswered) {
@@ -165,7 +232,7 @@ TEST_F(PageServerTest, TheRunIsStoppedByItsOwnPageAlone) {
   };
   const std::string asked = "X-Headroom-Control: stop\r\n";
   const std::string own = "Origin: http://" + host() + "\r\n";
-  EXPECT_EQ(stop(cookie() + own + asked), 405) << "not where it may not";
+  EXPECT_EQ(stop(token() + own + asked), 405) << "not where it may not";
 
   std::atomic<int> stops{0};
   PageOptions options = options_of(folder_.path());
@@ -173,12 +240,12 @@ TEST_F(PageServerTest, TheRunIsStoppedByItsOwnPageAlone) {
   server_ = std::make_unique<PageServer>(std::move(options));
   const std::string here = "Origin: http://" + host() + "\r\n";
   EXPECT_EQ(stop(here + asked), 403) << "without the token";
-  EXPECT_EQ(stop(cookie() + asked), 403) << "without an origin";
-  EXPECT_EQ(stop(cookie() + here), 403) << "by a form";
-  EXPECT_EQ(stop(cookie() + "Origin: http://127.0.0.1:1\r\n" + asked), 403);
+  EXPECT_EQ(stop(token() + asked), 403) << "without an origin";
+  EXPECT_EQ(stop(token() + here), 403) << "by a form";
+  EXPECT_EQ(stop(token() + "Origin: http://127.0.0.1:1\r\n" + asked), 403);
   EXPECT_EQ(status_of(ask("/api/stop")), 404) << "by a link";
   EXPECT_EQ(stops, 0);
-  EXPECT_EQ(stop(cookie() + here + asked), 202);
+  EXPECT_EQ(stop(token() + here + asked), 202);
   EXPECT_EQ(stops, 1);
   EXPECT_EQ(status_of(ask("/api/run?id=exp", "POST")), 405);
 }
@@ -188,16 +255,16 @@ TEST_F(PageServerTest, AnotherSitesNameAndOriginAreRefused) {
   for (const std::string& other :
        {"evil.example:" + port, std::string("evil.example"),
         "127.0.0.1.evil.example:" + port, std::string("")}) {
-    EXPECT_EQ(status_of(ask_with("/", "Host: " + other + "\r\n" + cookie())),
+    EXPECT_EQ(status_of(ask_with("/", "Host: " + other + "\r\n" + token())),
               403)
         << other;
   }
   for (const std::string& own :
        {"localhost:" + port, "[::1]:" + port, std::string("localhost:8080")}) {
-    EXPECT_EQ(status_of(ask_with("/", "Host: " + own + "\r\n" + cookie())), 200)
+    EXPECT_EQ(status_of(ask_with("/", "Host: " + own + "\r\n" + token())), 200)
         << own;
   }
-  const std::string known = "Host: " + host() + "\r\n" + cookie();
+  const std::string known = "Host: " + host() + "\r\n" + token();
   for (const std::string& origin :
        {std::string("http://evil.example"), std::string("null"),
         "https://" + host(), std::string("http://127.0.0.1:1")}) {
@@ -320,7 +387,7 @@ TEST_F(PageServerTest, AStuckReaderDelaysNoOtherAndIsClosed) {
   start(std::chrono::seconds(1));
   const Connection silent(server_->port()), half(server_->port());
   silent.send(request("/files?id=exp&name=large.png",
-                      "Host: " + host() + "\r\n" + cookie()));
+                      "Host: " + host() + "\r\n" + token()));
   half.send("GET / HTTP/1.1\r\nHost: ");
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(status_of(ask("/api/run?id=exp")), 200);
@@ -367,7 +434,7 @@ TEST_F(PageServerTest, BeyondLoopbackItNeedsCertificatesAndAToken) {
   const std::string machine(name);
   const std::string short_name = machine.substr(0, machine.find('.'));
   const auto status_at = [&](const std::string& named) {
-    return status_of(ask_with("/", "Host: " + named + "\r\n" + cookie()));
+    return status_of(ask_with("/", "Host: " + named + "\r\n" + token()));
   };
   for (const std::string& own :
        {machine, short_name + ".lab.example:1", std::string("10.0.0.5")}) {
@@ -389,14 +456,13 @@ TEST_F(PageServerTest, UnderACertificateEveryNameMayReachIt) {
   server_ = std::make_unique<PageServer>(std::move(options));
   httplib::SSLClient client("127.0.0.1", server_->port());
   client.enable_server_certificate_verification(false);
-  const auto status_with = [&](const std::string& cookie) {
-    const auto answer = client.Get(
-        "/api/run?id=exp", {{"Host", "ml.example:1234"}, {"Cookie", cookie}});
+  const auto status_with = [&](const std::string& token) {
+    const auto answer =
+        client.Get("/api/run?id=exp",
+                   {{"Host", "ml.example:1234"}, {"X-Headroom-Token", token}});
     return answer ? answer->status : 0;
   };
-  EXPECT_EQ(status_with("headroom_page_" + std::to_string(server_->port()) +
-                        "=" + server_->token()),
-            200);
+  EXPECT_EQ(status_with(server_->token()), 200);
   EXPECT_EQ(status_with(""), 403);
 }
 

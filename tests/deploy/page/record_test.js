@@ -9,8 +9,8 @@ const vm = require("node:vm");
 
 const script = path.join(__dirname, "../../../deploy/page/record.js");
 // The functions are run in this realm, so that lists compare equal.
-const {parsedOf, recordOf} = vm.runInThisContext(`(() => {${fs.readFileSync(script, "utf8")}
-  return {parsedOf, recordOf};})()`);
+const {messagesIn, parsedOf, recordOf} = vm.runInThisContext(`(() => {${fs.readFileSync(script, "utf8")}
+  return {messagesIn, parsedOf, recordOf};})()`);
 
 const GENERATION = {event: "generation", step: 0, rank: -1, reason: "all joined", time: "2026-11-21T08:23:00.500Z",
   workers: [{rank: 0, worker_id: "vm-1-0", hostname: "vm"}, {rank: 1, worker_id: "vm-1-1", hostname: "vm"}]};
@@ -145,4 +145,11 @@ test("a planned run has its command and no progress", () => {
   assert.equal(run.reason, "it fits");
   assert.equal(run.command, "headroom train");
   assert.equal(run.ranks[0].predicted_peak, 2000);
+});
+
+test("messages of an event stream are taken when they are whole", () => {
+  const first = messagesIn('event: changed\ndata: {"a":1}\n\n: alive\n\nevent: changed\nda');
+  assert.deepEqual(first, {messages: ['{"a":1}'], rest: "event: changed\nda"});
+  assert.deepEqual(messagesIn(`${first.rest}ta: 2\n\n`), {messages: ["2"], rest: ""});
+  assert.deepEqual(messagesIn(""), {messages: [], rest: ""});
 });

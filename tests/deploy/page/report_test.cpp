@@ -106,6 +106,27 @@ TEST(Report, ALongRunStaysBelowTheLimit) {
   EXPECT_EQ(data_of(report)["runs"][0]["steps"]["total"], 50'000);
 }
 
+TEST(Report, ManyLargeEventsStayBelowTheLimit) {
+  for (const char* letter : {"x", "<"}) {
+    const RunDirectory folder;
+    std::string detail;
+    for (int i = 0; i < 60'000; ++i) detail += letter;
+    for (int i = 0; i < 500; ++i) {
+      folder.append("events.jsonl",
+                    "{\"event\":\"memory\",\"step\":" + std::to_string(i) +
+                        ",\"rank\":0,\"reason\":\"r\",\"detail\":[\"" + detail +
+                        "\"]}\n");
+    }
+    const std::string report = report_text(request_of(folder.path()));
+    EXPECT_LE(report.size(), kMostReportBytes);
+    const std::string events = data_of(report)["runs"][0]["run"]["events"];
+    EXPECT_NE(events.find("\"generation\""), std::string::npos);
+    if (*letter == '<') continue;
+    EXPECT_NE(events.find("\"step\":499,"), std::string::npos);
+    EXPECT_NE(events.find("\"step\":480,"), std::string::npos);
+  }
+}
+
 TEST(WriteReport, AFileThatHeadroomDidNotWriteStays) {
   const headroom::testing::TemporaryFolder folder;
   const RunDirectory run;

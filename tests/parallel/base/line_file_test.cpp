@@ -1,6 +1,7 @@
 #include "parallel/base/atomic_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -69,6 +70,45 @@ TEST_F(LineFiles, ThatCannotBeMadeAreMadeOnceTheyCan) {
   EXPECT_TRUE(file.write());
   EXPECT_TRUE(fs::exists(path_ / "in-a-folder"));
   fs::remove_all(path_);
+}
+
+// Another user may have planted it in a run's folder.
+TEST_F(LineFiles, ALinkIsNotFollowed) {
+  const fs::path other = path_.string() + "-other";
+  std::ofstream(other) << "other\n";
+  fs::create_symlink(other, path_);
+  LineFile file(path_);
+  file.add("one");
+  EXPECT_FALSE(file.write());
+  EXPECT_EQ(errno, ELOOP);
+  EXPECT_EQ(fs::file_size(other), 6u);
+  fs::remove(path_);
+  EXPECT_TRUE(file.write());
+  EXPECT_EQ(text(), "one\n");
+  fs::remove(other);
+}
+
+TEST_F(LineFiles, APlantedPartialFileIsReplaced) {
+  const fs::path partial = path_.string() + kPartialSuffix;
+  const fs::path other = path_.string() + "-other";
+  const auto write = [&] { write_whole_file(path_, "whole"); };
+  for (const bool is_link : {true, false}) {
+    std::ofstream(other) << "other\n";
+    if (is_link) {
+      fs::create_symlink(other, partial);
+    } else {
+      fs::create_hard_link(other, partial);
+    }
+    write();
+    EXPECT_EQ(text(), "whole");
+    EXPECT_EQ(fs::file_size(other), 6u) << is_link;
+    EXPECT_FALSE(fs::exists(fs::symlink_status(partial)));
+  }
+  // Opening a pipe would wait for a reader.
+  ASSERT_EQ(::mkfifo(partial.c_str(), 0600), 0);
+  write();
+  EXPECT_EQ(text(), "whole");
+  fs::remove(other);
 }
 
 }  // namespace

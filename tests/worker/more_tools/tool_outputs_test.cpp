@@ -106,6 +106,39 @@ TEST_F(ToolOutputs, TheSizeOfTrainingIsUsedAndHandedOn) {
   }
 }
 
+TEST_F(ToolOutputs, AFileThatTheCommandDidNotWriteIsNotReplaced) {
+  const fs::path file = folder_.path() / "w.safetensors";
+  const layers::ModelTable table = layers::load_model_table("yolov5n");
+  model::LayerGraph model(table, 2, at::kFloat, 0);
+  weights::save_weights(file, model.state(),
+                        layers::model_metadata("yolov5n", table));
+  const std::string weights = "--weights=" + file.string();
+  const fs::path out = folder_.path() / "out";
+  const std::string output = "--output=" + out.string();
+  for (const char* format : {"onnx", "torchscript", "safetensors"}) {
+    const std::string name = std::string("out.") + format;
+    const std::vector<std::string> command = {
+        "export", weights, output, "--img=64",
+        std::string("--include=") + format};
+    folder_.write(name, "mine");
+    EXPECT_THAT(refusal(command),
+                AllOf(HasSubstr(name + " is there"),
+                      HasSubstr("move it away, or give another --output")));
+    EXPECT_EQ(folder_.read(name), "mine");
+    fs::remove(folder_.path() / name);
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(refusal(command), "accepted");
+    EXPECT_EQ(refusal(command), "accepted") << "an earlier export is replaced";
+    ::testing::internal::GetCapturedStdout();
+  }
+  folder_.write("p.safetensors", "mine");
+  const std::string pruned =
+      "--output=" + (folder_.path() / "p.safetensors").string();
+  EXPECT_THAT(refusal({"prune", weights, pruned}),
+              HasSubstr("p.safetensors is there, and is no file of weights"));
+  EXPECT_EQ(folder_.read("p.safetensors"), "mine");
+}
+
 TEST_F(ToolOutputs, AFileWhereAFolderIsToBe) {
   folder_.write("in/images/a.bmp", encode_bmp(test_picture(90, 150, 5)));
   folder_.write("in/labels/a.txt", "0 .2 .2 .1 .1\n");

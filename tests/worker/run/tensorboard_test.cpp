@@ -8,13 +8,50 @@
 #include <iterator>
 #include <opencv2/core/mat.hpp>
 #include <string>
+#include <vector>
 
+#include "tests/support/temporary_folder.h"
 #include "worker/data/codecs/image_writer.h"
 
 namespace headroom::run {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A generation of a run goes on in the file of the one before, which may have
+// been killed in the middle of a record.
+TEST(TensorboardFile, IsOneForAllGenerationsOfARun) {
+  const testing::TemporaryFolder folder;
+  const auto files = [&] {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(folder.path())) {
+      found.push_back(entry.path());
+    }
+    return found;
+  };
+  const auto write = [&](int64_t step) {
+    TensorboardWriter(folder.path(), 1000.5 + static_cast<double>(step))
+        .add(step, 1001, {{"x/lr0", 0.125}});
+  };
+  write(0);
+  ASSERT_EQ(files().size(), 1u);
+  const fs::path file = files().front();
+  const uintmax_t one = fs::file_size(file);
+  write(1);
+  ASSERT_EQ(files().size(), 1u);
+  const uintmax_t two = fs::file_size(file);
+  const std::string whole = folder.read(file.filename().string());
+  std::ofstream(file, std::ios::binary | std::ios::app)
+      << whole.substr(one, (two - one) / 2);
+  write(2);
+  ASSERT_EQ(files().size(), 1u);
+  EXPECT_EQ(fs::file_size(file), two + (two - one));
+  EXPECT_EQ(folder.read(file.filename().string()).substr(0, two), whole);
+  // A file of another program's, or a damaged one, is left alone.
+  std::ofstream(file, std::ios::binary) << "damaged";
+  write(3);
+  EXPECT_EQ(files().size(), 2u);
+}
 
 class TensorboardReader : public testing::Test {
  protected:

@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -174,6 +175,13 @@ TEST_F(SafetensorsTest, DigestIsXxh3OfAllBytes) {
 TEST_F(SafetensorsTest, PathsThatAreNoFileAreRefused) {
   EXPECT_THROW(read_safetensors(path("absent")), Error);
   EXPECT_THROW(read_safetensors(folder_.path()), Error);
+}
+
+// Opening it would wait for a program that writes to it.
+TEST_F(SafetensorsTest, APipeIsRefusedAtOnce) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(error_text([&] { read_safetensors(path("pipe")); }),
+              ::testing::HasSubstr("is not a file"));
 }
 
 TEST_F(SafetensorsTest, AHeaderBeginsWithABrace) {

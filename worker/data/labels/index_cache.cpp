@@ -55,7 +55,17 @@ void remove_unused_beside(const fs::path& used, std::chrono::hours unused) {
 
 IndexLock::IndexLock(const fs::path& index) {
   const fs::path path = lock_of(index);
+  // Another process may remove the file between the two calls, but a folder in
+  // which that goes on for ever, or a file system that gives a file another
+  // number each time, must not stop this one.
+  constexpr int kTries = 100;
+  int tries = 0;
   do {
+    if (++tries > kTries) {
+      is_held_ = false;
+      error_ = ESTALE;
+      return;
+    }
     if (file_ >= 0) ::close(file_);
     is_held_ = false;
     file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);

@@ -120,5 +120,22 @@ TEST(LineLog, AFolderThatCannotBeWrittenToIsNoFailure) {
   EXPECT_EQ(run.read("logs"), "a file");
 }
 
+// Another user may have planted it in a run's folder.
+TEST(LineLog, ALinkIsNotFollowed) {
+  for (const char* name :
+       {"logs/workers.jsonl", "logs/.workers.lock", "logs"}) {
+    const BegunFolder run;
+    const testing::TemporaryFolder other;
+    other.write("file", "other");
+    const bool is_folder = std::string(name) == "logs";
+    if (!is_folder) fs::create_directory(run.path() / "logs");
+    fs::create_symlink(is_folder ? other.path() : other.path() / "file",
+                       run.path() / name);
+    LineLog(run.path(), "workers").add("w", child_line("one"));
+    EXPECT_EQ(other.read("file"), "other") << name;
+    EXPECT_FALSE(fs::exists(other.path() / "workers.jsonl")) << name;
+  }
+}
+
 }  // namespace
 }  // namespace headroom::cli

@@ -1,0 +1,57 @@
+// Saves the newest committed state of a run that has lost its coordinator and a
+// worker. The workers that are left cannot connect to each other any more, so
+// they exchange what they hold through files beside the checkpoints:
+//
+//   checkpoints/parts/rank-2   the copies that rank 2 holds, its own and those
+//                              for its buddy (peer_replicas.h); not written if
+//                              this rank holds the whole state
+//   checkpoints/parts/lock     held while a checkpoint is written
+//
+// Each worker writes its file, takes the lock, and writes the checkpoint if
+// all files together contain a newer state than the newest checkpoint. So the
+// last worker to arrive succeeds if any can; with whole states it is the first.
+// The others then find the checkpoint. The bytes are those of every other
+// checkpoint of that step.
+//
+// The workers need a folder that all of them see. A worker on a machine with a
+// folder of its own saves there what it holds alone.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "worker/checkpoint/checkpoint_saver.h"
+#include "worker/checkpoint/host_state_snapshot.h"
+
+namespace headroom::checkpoint {
+
+// How a run's checkpoints are written; known since its state was made.
+struct OrphanedState {
+  std::filesystem::path checkpoints;
+  std::string plan_json;
+  int64_t keep = 2;
+  CheckpointJob::Blocks blocks;  // of the whole state
+  int rank = 0;
+};
+
+struct OrphanedSave {
+  // Steps of the newest checkpoint afterwards, whoever wrote it; 0 if there is
+  // none.
+  int64_t step = 0;
+  std::string newest_line;  // line of `step` - 1, if this process wrote it
+};
+
+// `held`: this process's copies. Returns when a checkpoint of the newest step
+// in `held` exists, or after `patience`, in which others may bring their parts.
+// Errors: Error with exit code 5 if the checkpoint cannot be written.
+OrphanedSave save_orphaned(const OrphanedState& state,
+                           const std::vector<HostStateSnapshot>& held,
+                           std::chrono::milliseconds patience);
+
+// Removes the files of an earlier save that was not finished.
+void remove_orphaned_parts(const std::filesystem::path& checkpoints);
+
+}  // namespace headroom::checkpoint
