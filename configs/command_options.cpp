@@ -68,6 +68,13 @@ std::vector<Option> options_of_processes() {
              "folder."),
       option("--exist-ok", {"report"},
              "The file is replaced although it is no report."),
+      option("--accept-licence", {"fetch"},
+             "You accept the licence under which the weights are published, "
+             "once for all weights under it; the refusal without the flag "
+             "names it."),
+      option("--from URL", {"fetch"},
+             "The file is got from this folder, an https:// address, instead "
+             "of its publisher's."),
       option("--mlflow URI", {"train"},
              "The MLflow server at this address gets parameters, metrics and "
              "the best weights; what it misses follows. Credentials are taken "

@@ -11,6 +11,7 @@
 #include "configs/layers/model_record.h"
 #include "configs/layers/model_table.h"
 #include "configs/options.h"
+#include "configs/published_weights.h"
 #include "configs/replaced_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "coordinator/run/device_choice.h"
@@ -462,6 +463,8 @@ RunRequest make_run_request(const CommandLine& line,
     configs::check_run_sources(config);
     check_mpi(config, place, request.workers_per_agent);
   }
+  config.weights = configs::find_weights(config.weights, request.notes);
+  config.teacher = configs::find_weights(config.teacher, request.notes);
   check_files(config);
   use_trained_size(line.run_flags, request);
   use_trained_classes(request);

@@ -29,23 +29,32 @@ std::string percent_of(const Progress& progress) {
 }
 
 std::string rate_of(const Progress& progress) {
-  return progress.per_second > 0
-             ? fixed_text(progress.per_second, 1) + progress.rate_unit + "/s"
-             : "";
+  if (progress.per_second <= 0) return "";
+  if (progress.noun == kBytes) {
+    return format_bytes(static_cast<int64_t>(progress.per_second)) + "/s";
+  }
+  return fixed_text(progress.per_second, 1) + progress.rate_unit + "/s";
+}
+
+// "4", or "3.9 MiB".
+std::string bare_count_of(const Progress& progress, int64_t count) {
+  return progress.noun == kBytes ? format_bytes(count) : std::to_string(count);
+}
+
+// "4 images", or "3.9 MiB".
+std::string count_of(const Progress& progress, int64_t count) {
+  return progress.noun.empty() || progress.noun == kBytes
+             ? bare_count_of(progress, count)
+             : counted(count, progress.noun);
 }
 
 // The parts after the bar: the count, then rate and remaining time if known.
 std::vector<std::string> parts_of(const Progress& progress) {
   std::vector<std::string> parts;
-  const std::string done = std::to_string(progress.done);
-  if (progress.total <= 0) {
-    parts.push_back(
-        progress.noun.empty() ? done : counted(progress.done, progress.noun));
-  } else if (progress.noun.empty()) {
-    parts.push_back(cat(done, "/", progress.total));
-  } else {
-    parts.push_back(done + "/" + counted(progress.total, progress.noun));
-  }
+  parts.push_back(progress.total <= 0
+                      ? count_of(progress, progress.done)
+                      : bare_count_of(progress, progress.done) + "/" +
+                            count_of(progress, progress.total));
   for (const std::string& part :
        {rate_of(progress), eta_words(progress.seconds_left)}) {
     if (!part.empty()) parts.push_back(part);
@@ -161,10 +170,11 @@ std::string progress_bar(const Progress& progress, size_t columns,
 std::string progress_words(const Progress& progress) {
   std::string text = progress.label + (progress.label.empty() ? "" : ": ");
   if (progress.total > 0) {
-    text += cat(percent_of(progress), " %, ", progress.done, " of ",
-                counted(progress.total, progress.noun));
+    text += cat(percent_of(progress), " %, ",
+                bare_count_of(progress, progress.done), " of ",
+                count_of(progress, progress.total));
   } else {
-    text += counted(progress.done, progress.noun);
+    text += count_of(progress, progress.done);
   }
   for (const std::string& part :
        {rate_of(progress), eta_words(progress.seconds_left)}) {

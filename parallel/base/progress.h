@@ -16,11 +16,14 @@
 
 namespace headroom {
 
+// The noun for sizes: "1.2 MiB/3.9 MiB  2.1 MiB/s".
+inline constexpr const char* kBytes = "byte";
+
 struct Progress {
   std::string label = {};  // "train"; may be empty
   int64_t done = 0;
   int64_t total = 0;  // 0 if unknown: only the count is shown
-  std::string noun = "image";
+  std::string noun = "image";  // kBytes: numbers are shown as sizes
   double per_second = 0;       // 0 if unknown
   std::string rate_unit = {};  // " img" makes "34.1 img/s"
   std::optional<double> seconds_left = {};

@@ -10,7 +10,7 @@
 #include "worker/control/stop_signals.h"
 #include "worker/data/labels/packing.h"
 #include "worker/tools/tool_command.h"
-#include "worker/tools/tool_progress.h"
+#include "parallel/base/tool_progress.h"
 
 namespace headroom::tools {
 

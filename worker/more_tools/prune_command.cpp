@@ -15,7 +15,7 @@
 #include "parallel/base/units.h"
 #include "worker/more_tools/channel_pruning.h"
 #include "worker/tools/tool_command.h"
-#include "worker/tools/tool_progress.h"
+#include "parallel/base/tool_progress.h"
 #include "worker/validation/validate.h"
 #include "worker/weights/open_weights.h"
 #include "worker/weights/weights.h"

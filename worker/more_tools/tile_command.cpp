@@ -11,7 +11,7 @@
 #include "worker/control/stop_signals.h"
 #include "worker/data/tiles/tiling.h"
 #include "worker/tools/tool_command.h"
-#include "worker/tools/tool_progress.h"
+#include "parallel/base/tool_progress.h"
 
 namespace headroom::tools {
 

@@ -12,7 +12,7 @@
 #include "parallel/base/utf8.h"
 #include "worker/data/labels/verification.h"
 #include "worker/tools/tool_command.h"
-#include "worker/tools/tool_progress.h"
+#include "parallel/base/tool_progress.h"
 
 namespace headroom::tools {
 namespace {

@@ -20,7 +20,7 @@
 #include "worker/detect/map_layers.h"
 #include "worker/detect/mosaic.h"
 #include "worker/maps/map_api.h"
-#include "worker/tools/tool_progress.h"
+#include "parallel/base/tool_progress.h"
 
 namespace headroom::tools {
 

@@ -36,7 +36,7 @@
 #include "worker/tools/detect_maps.h"
 #include "worker/tools/detect_resume.h"
 #include "worker/tools/tool_command.h"
-#include "worker/tools/tool_progress.h"
+#include "parallel/base/tool_progress.h"
 #include "worker/video/video.h"
 #include "worker/weights/open_weights.h"
 

@@ -18,7 +18,7 @@
 #include "worker/step/device_prefetcher.h"
 #include "worker/step/run_data.h"
 #include "worker/tools/tool_command.h"
-#include "worker/tools/tool_progress.h"
+#include "parallel/base/tool_progress.h"
 #include "worker/validation/validate.h"
 
 namespace headroom::tools {

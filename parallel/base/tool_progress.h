@@ -13,7 +13,7 @@
 #include "parallel/base/progress.h"
 #include "parallel/base/terminal.h"
 
-namespace headroom::tools {
+namespace headroom {
 
 class ToolProgress {
  public:
@@ -64,4 +64,4 @@ class ToolProgress {
   int64_t said_tenths_ = 0;
 };
 
-}  // namespace headroom::tools
+}  // namespace headroom

@@ -1,9 +1,9 @@
-#include "worker/tools/tool_progress.h"
+#include "parallel/base/tool_progress.h"
 
 #include <chrono>
 #include <utility>
 
-namespace headroom::tools {
+namespace headroom {
 namespace {
 
 constexpr double kSecondsOnTerminal = 0.1;
@@ -84,4 +84,4 @@ void ToolProgress::above(const std::function<void()>& print) {
   if (!terminal_.style().rewrites_lines) said_at_ = output_.now();
 }
 
-}  // namespace headroom::tools
+}  // namespace headroom
