@@ -21,8 +21,9 @@ bool same_kind(const at::Tensor& a, const at::Tensor& b) {
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path,
-                         const std::string& what) {
-  throw Error("weights", path.string() + ": " + what,
+                         const Safetensors& file, const std::string& what) {
+  throw Error("weights",
+              layers::with_network(path.string(), file.metadata) + ": " + what,
               "use weights of this very model, or start a training from them "
               "with --weights");
 }
@@ -34,18 +35,18 @@ void check_strict(const std::filesystem::path& path, const Safetensors& file,
     names.insert(entry.name);
     const auto found = file.tensors.find(entry.name);
     if (found == file.tensors.end())
-      refuse(path, "there is no tensor " + entry.name);
+      refuse(path, file, "there is no tensor " + entry.name);
     const at::Tensor& stored = found->second;
     if (stored.sizes() != entry.tensor->sizes() ||
         !same_kind(stored, *entry.tensor))
-      refuse(path, entry.name + " is " +
+      refuse(path, file, entry.name + " is " +
                        c10::str(stored.scalar_type(), " ", stored.sizes()) +
                        " but the model has " +
                        c10::str(entry.tensor->scalar_type(), " ",
                                 entry.tensor->sizes()));
   }
   for (const auto& [name, tensor] : file.tensors)
-    if (names.count(name) == 0) refuse(path, "the model has no tensor " + name);
+    if (names.count(name) == 0) refuse(path, file, "the model has no tensor " + name);
 }
 
 // The classes of file and model, of which the head has rows.
@@ -241,7 +242,7 @@ LoadReport load_weights(const std::filesystem::path& path,
                      [](const std::string& text) { return text; })));
   }
   if (report.transferred == 0)
-    refuse(path,
+    refuse(path, file,
            cat("none of its ", file.tensors.size(), " tensors fits the model"));
   report.metadata = file.metadata;
   return report;
