@@ -261,8 +261,8 @@ std::vector<Option> options_of_tools() {
              {.is_required = true}),
       option("--include FORMAT [FORMAT]", {"export"},
              "The command writes these formats: onnx, torchscript, "
-             "safetensors, or several. The default is what --output ends in, "
-             "else onnx.",
+             "safetensors, pt (PyTorch's state dict), or several. The default "
+             "is what --output ends in, else onnx.",
              {.most_values = 100}),
       option("--cfg MODEL", {"export", "prune", "detect"},
              "This is the model, where the weights do not say which it is."),

@@ -1,4 +1,4 @@
-// headroom export: writes weights as ONNX, TorchScript or safetensors
+// headroom export: writes weights as ONNX, TorchScript, safetensors or .pt
 // (worker/export).
 #include <ATen/Parallel.h>
 
