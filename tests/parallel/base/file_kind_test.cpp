@@ -76,8 +76,8 @@ TEST(FileKind, AFileThatIsNoWeightsIsNamedByItsKind) {
         } catch (const Error& error) {
           EXPECT_STREQ(error.what(),
                        "[weights] there is no file gone.pt: nothing is "
-                       "downloaded: get the file, YOLOv5's own from its "
-                       "releases, and give its path, or leave --weights out");
+                       "downloaded: get the file, YOLOv5's own with "
+                       "headroom fetch, and give its path, or leave --weights out");
           throw;
         }
       },
