@@ -80,7 +80,8 @@ void require_licence(const fs::path& folder,
 
 FetchedFile fetch_weights(const fs::path& folder, const std::string& name,
                           const std::string& address, const OnBytes& on_bytes) {
-  FetchedFile result{.path = folder / name};
+  FetchedFile result;
+  result.path = folder / name;
   const std::optional<Note> noted = read_note(result.path);
   std::error_code ignored;
   if (fs::exists(result.path, ignored)) {
