@@ -7,12 +7,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
-#include "deploy/notify/authorities.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -40,14 +41,24 @@ struct FreedBy {
   }
 };
 
-// Loads the authorities that are trusted: those of the file `authority`, or the
-// machine's if it is "".
+// Loads the authorities that are trusted. A bundled program may run on another
+// distribution than it was built on, where OpenSSL's default path may not
+// exist.
 bool load_authorities(SSL_CTX* context, const std::string& authority) {
-  const std::string file =
-      authority.empty() ? machine_authorities() : authority;
-  return file.empty() ? SSL_CTX_set_default_verify_paths(context) == 1
-                      : SSL_CTX_load_verify_locations(context, file.c_str(),
-                                                      nullptr) == 1;
+  if (!authority.empty()) {
+    return SSL_CTX_load_verify_locations(context, authority.c_str(), nullptr) ==
+           1;
+  }
+  if (std::getenv("SSL_CERT_FILE") == nullptr) {
+    for (const char* file : {"/etc/ssl/certs/ca-certificates.crt",
+                             "/etc/pki/tls/certs/ca-bundle.crt",
+                             "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
+      std::error_code error;
+      if (!std::filesystem::exists(file, error)) continue;
+      return SSL_CTX_load_verify_locations(context, file, nullptr) == 1;
+    }
+  }
+  return SSL_CTX_set_default_verify_paths(context) == 1;
 }
 
 // A connection to the server; plain, or with TLS above it.

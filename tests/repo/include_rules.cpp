@@ -281,7 +281,7 @@ const std::vector<Rule>& rules() {
        {"json", "system"}},
       // Weights that the user asks for.
       {"deploy/fetch",
-       {"configs", "deploy/notify", "parallel/base"},
+       {"configs", "deploy/cli/process", "parallel/base"},
        {"json", "system"}},
       {"deploy/bundle", {}, {"system"}},
       {"deploy/local",
@@ -302,7 +302,6 @@ const std::multimap<std::string, std::string>& exceptions() {
       {"proto/connection_fault.cpp", "ssl"},
       {"proto/connection_fault.cpp", "system"},
       {"coordinator/service/metrics.cpp", "prometheus"},
-      {"deploy/fetch/download.cpp", "http"},
       {"deploy/fetch/download.cpp", "ssl"},  // SHA-256
       {"deploy/notify/web_request.cpp", "ssl"},
       {"proto/beat_channel.cpp", "system"},      // one socket of one process
