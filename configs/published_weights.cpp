@@ -7,7 +7,7 @@
 #include "configs/yaml/shipped_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "parallel/base/check.h"
-#include "parallel/base/user_cache.h"
+#include "parallel/base/environment.h"
 
 namespace headroom::configs {
 namespace {

@@ -355,8 +355,9 @@ ModelTable table_of_weights(const std::map<std::string, std::string>& metadata,
     const std::string shown = with_network(file, metadata);
     if (shown != file) {
       throw Error("weights",
-                  shown + ", is none of the networks that are trained here, "
-                          "YOLOv5's detectors",
+                  shown +
+                      ", is none of the networks that are trained here, "
+                      "YOLOv5's detectors",
                   "take weights of one, for example from headroom fetch "
                   "yolov5n.pt, or name a model that it has parts of: --cfg");
     }

@@ -8,8 +8,8 @@
 #include "deploy/cli/commands.h"
 #include "deploy/fetch/weights_cache.h"
 #include "parallel/base/check.h"
+#include "parallel/base/progress.h"
 #include "parallel/base/text.h"
-#include "parallel/base/tool_progress.h"
 #include "parallel/base/units.h"
 
 namespace headroom::cli {
@@ -34,8 +34,9 @@ const configs::PublishedWeights& asked_for(const CommandLine& line) {
     }
   }
   throw Error("fetch",
-              name + " is none of the published weights that can be trained "
-                     "here, whose networks are YOLOv5's detectors",
+              name +
+                  " is none of the published weights that can be trained "
+                  "here, whose networks are YOLOv5's detectors",
               "name one of " + names_of_all());
 }
 

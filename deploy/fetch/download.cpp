@@ -76,10 +76,10 @@ Head read_head(const fs::path& file) {
     if (name.starts_with("http/")) {
       const size_t space = line.find(' ');
       head = {};
-      head.status = space == std::string::npos
-                        ? 0
-                        : parse_whole(line.substr(space + 1, 3), 100, 999)
-                              .value_or(0);
+      head.status =
+          space == std::string::npos
+              ? 0
+              : parse_whole(line.substr(space + 1, 3), 100, 999).value_or(0);
     } else if (name == "content-length") {
       head.length = parse_whole(value, 0).value_or(-1);
     } else if (name == "etag") {
@@ -150,8 +150,9 @@ class Transfer {
     if (code != kDone) refuse_code(code);
     if (head_.length < 0) {
       begin_anew();
-      refuse(host_ + " does not say how many bytes the file has, so a broken "
-                     "transfer would look complete",
+      refuse(host_ +
+                 " does not say how many bytes the file has, so a broken "
+                 "transfer would look complete",
              kElsewhere);
     }
     if (size() != total()) refuse_broken("the connection ended");
@@ -168,16 +169,15 @@ class Transfer {
  private:
   int64_t size() const { return ::lseek(part_.get(), 0, SEEK_END); }
   // 0 if the server has not said it.
-  int64_t total() const {
-    return head_.length < 0 ? 0 : begin_ + head_.length;
-  }
+  int64_t total() const { return head_.length < 0 ? 0 : begin_ + head_.length; }
 
   // The ETag's file goes first: bytes without it are never continued.
   void begin_anew() {
     std::error_code ignored;
     fs::remove(etag_file_, ignored);
     etag_.clear();
-    if (::ftruncate(part_.get(), 0) != 0) fail_to_write(file_, std::strerror(errno));
+    if (::ftruncate(part_.get(), 0) != 0)
+      fail_to_write(file_, std::strerror(errno));
   }
 
   // Runs curl to its end, and sets head_ and host_. Returns its exit code.
@@ -202,16 +202,16 @@ class Transfer {
                              .command = command,
                              .environment = users_environment()});
     std::optional<int> code;
-    while (!(code = child.wait(std::chrono::milliseconds(100)))) note_progress();
+    while (!(code = child.wait(std::chrono::milliseconds(100))))
+      note_progress();
     note_progress();
     host_ = host_of(address_);
     std::istringstream lines(child.last_words());
     for (std::string line; std::getline(lines, line);) {
       if (line.starts_with("https://")) host_ = host_of(line);
       if (line.starts_with("curl: (")) {
-        words_ = short_line(line.substr(std::min(line.find(')') + 2,
-                                                 line.size())),
-                            300);
+        words_ = short_line(
+            line.substr(std::min(line.find(')') + 2, line.size())), 300);
       }
     }
     return *code;
@@ -230,8 +230,9 @@ class Transfer {
   [[noreturn]] void refuse_code(int code) {
     if (code == kWriteError) fail_to_write(file_, words_);
     if (code == kWrongProtocol) {
-      refuse(address_ + " leads to an address that is not https://, where the "
-                        "file would come unencrypted: nothing was taken",
+      refuse(address_ +
+                 " leads to an address that is not https://, where the "
+                 "file would come unencrypted: nothing was taken",
              kElsewhere);
     }
     if (code == kTooManyRedirects) {
@@ -262,11 +263,11 @@ class Transfer {
   const OnBytes& on_bytes_;
   const std::string curl_;
   const cli::FileDescriptor part_;
-  std::string etag_;       // of the bytes that are here; "" if they have none
-  int64_t begin_ = 0;      // bytes that were here before this answer
-  Head head_;              // of the newest answer
-  std::string host_;       // that gave it
-  std::string words_;      // what curl says of its failure
+  std::string etag_;   // of the bytes that are here; "" if they have none
+  int64_t begin_ = 0;  // bytes that were here before this answer
+  Head head_;          // of the newest answer
+  std::string host_;   // that gave it
+  std::string words_;  // what curl says of its failure
 };
 
 }  // namespace

@@ -39,13 +39,11 @@ std::optional<Note> read_note(const fs::path& file) {
 
 void write_note(const fs::path& file, const std::string& address,
                 const std::string& sha256, const Answer& answer) {
-  const nlohmann::ordered_json json = {{"address", address},
-                                       {"host", answer.host},
-                                       {"bytes", answer.bytes},
-                                       {"sha256", sha256},
-                                       {"etag", answer.etag},
-                                       {"last_modified", answer.last_modified},
-                                       {"fetched", utc_now()}};
+  const nlohmann::ordered_json json = {
+      {"address", address},    {"host", answer.host},
+      {"bytes", answer.bytes}, {"sha256", sha256},
+      {"etag", answer.etag},   {"last_modified", answer.last_modified},
+      {"fetched", utc_now()}};
   write_whole_file(note_of(file), json.dump(2) + "\n");
 }
 
@@ -99,13 +97,14 @@ FetchedFile fetch_weights(const fs::path& folder, const std::string& name,
   try {
     require_weights(partial);
     if (noted && noted->sha256 != result.sha256) {
-      throw Error("fetch",
-                  cat(name, " is another file than at its first fetch: ",
-                      result.answer.host, " sent SHA-256 ", result.sha256, ", ",
-                      counted(result.bytes, "byte"), "; noted is ",
-                      noted->sha256, ", ", counted(noted->bytes, "byte")),
-                  "find out which one is right; to accept the new one, remove " +
-                      note_of(result.path).string() + " and fetch again");
+      throw Error(
+          "fetch",
+          cat(name, " is another file than at its first fetch: ",
+              result.answer.host, " sent SHA-256 ", result.sha256, ", ",
+              counted(result.bytes, "byte"), "; noted is ", noted->sha256, ", ",
+              counted(noted->bytes, "byte")),
+          "find out which one is right; to accept the new one, remove " +
+              note_of(result.path).string() + " and fetch again");
     }
   } catch (const Error&) {
     fs::remove(partial, ignored);

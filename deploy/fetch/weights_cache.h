@@ -2,8 +2,8 @@
 // licences that the user has accepted.
 //
 //   yolov5n.pt            a complete file
-//   yolov5n.pt.json       its note: address, bytes, SHA-256, the server's answer
-//   yolov5n.pt.partial    what has arrived of a transfer that broke
+//   yolov5n.pt.json       its note: address, bytes, SHA-256, the server's
+//   answer yolov5n.pt.partial    what has arrived of a transfer that broke
 //   accepted_licences     a licence per line
 //
 // A note stays when its file is removed, so a later fetch is compared with the
@@ -30,7 +30,7 @@ struct FetchedFile {
   std::filesystem::path path;
   std::string sha256;
   int64_t bytes = 0;
-  bool was_there = false;  // nothing was transferred; `answer` is empty
+  bool was_there = false;       // nothing was transferred; `answer` is empty
   bool has_older_note = false;  // an earlier fetch of the same bytes
   Answer answer;
 };

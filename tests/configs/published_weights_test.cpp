@@ -48,10 +48,9 @@ TEST_F(PublishedWeightsTest, AFetchedFileIsFoundByItsNameWithANote) {
   const std::string file =
       folder_.write("headroom/weights/yolov5n.pt", "weights");
   EXPECT_EQ(found("yolov5n.pt"), file);
-  EXPECT_THAT(notes_,
-              ElementsAre("weights: yolov5n.pt is " + file +
-                          ", which headroom fetch stored (Ultralytics, "
-                          "AGPL-3.0)"));
+  EXPECT_THAT(notes_, ElementsAre("weights: yolov5n.pt is " + file +
+                                  ", which headroom fetch stored (Ultralytics, "
+                                  "AGPL-3.0)"));
 }
 
 TEST_F(PublishedWeightsTest, AFileThatExistsIsUsedBeforeAFetchedOne) {
@@ -82,9 +81,8 @@ TEST_F(PublishedWeightsTest, APathMeansThatFileAndNoFetchedOne) {
               HasSubstr("again, with yolov5n.pt without a folder"));
   // A resumed run names the fetched file itself.
   std::filesystem::remove(file);
-  EXPECT_TRUE(refusal_of([&] {
-                found(file);
-              }).ends_with("then this command again"));
+  EXPECT_TRUE(
+      refusal_of([&] { found(file); }).ends_with("then this command again"));
 }
 
 TEST_F(PublishedWeightsTest, WithoutACacheFolderNothingCanBeFetched) {

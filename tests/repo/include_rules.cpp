@@ -272,8 +272,9 @@ const std::vector<Rule>& rules() {
               plans,
               {"coordinator/run", "coordinator/service", "deploy/cli/args",
                "deploy/cli/process", "deploy/cli/show", "deploy/fetch",
-               "deploy/notify", "deploy/page", "deploy/records", "parallel/network",
-               "parallel/nvml", "parallel/planner", "proto"}}),
+               "deploy/notify", "deploy/page", "deploy/records",
+               "parallel/network", "parallel/nvml", "parallel/planner",
+               "proto"}}),
        {"json", "system", "grpc"}},
       // Programs that send a run's progress to services.
       {"deploy/notify",

@@ -17,6 +17,7 @@
 #include "configs/run_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
+#include "parallel/base/progress.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -36,7 +37,6 @@
 #include "worker/tools/detect_maps.h"
 #include "worker/tools/detect_resume.h"
 #include "worker/tools/tool_command.h"
-#include "parallel/base/tool_progress.h"
 #include "worker/video/video.h"
 #include "worker/weights/open_weights.h"
 

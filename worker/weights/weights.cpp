@@ -39,20 +39,22 @@ void check_strict(const std::filesystem::path& path, const Safetensors& file,
     const at::Tensor& stored = found->second;
     if (stored.sizes() != entry.tensor->sizes() ||
         !same_kind(stored, *entry.tensor))
-      refuse(path, file, entry.name + " is " +
-                       c10::str(stored.scalar_type(), " ", stored.sizes()) +
-                       " but the model has " +
-                       c10::str(entry.tensor->scalar_type(), " ",
-                                entry.tensor->sizes()));
+      refuse(path, file,
+             entry.name + " is " +
+                 c10::str(stored.scalar_type(), " ", stored.sizes()) +
+                 " but the model has " +
+                 c10::str(entry.tensor->scalar_type(), " ",
+                          entry.tensor->sizes()));
   }
   for (const auto& [name, tensor] : file.tensors)
-    if (names.count(name) == 0) refuse(path, file, "the model has no tensor " + name);
+    if (names.count(name) == 0)
+      refuse(path, file, "the model has no tensor " + name);
 }
 
 // The classes of file and model, of which the head has rows.
 struct HeadClasses {
-  int64_t anchors = 0;           // of a level
-  int64_t there = 0, here = 0;   // numbers of classes
+  int64_t anchors = 0;          // of a level
+  int64_t there = 0, here = 0;  // numbers of classes
   // For each class of the model, its number in the file, or -1. Empty: the head
   // is taken whole or not at all.
   std::vector<int64_t> origins;
@@ -85,8 +87,8 @@ std::optional<HeadClasses> compare_heads(const Safetensors& file,
   HeadClasses classes;
   classes.anchors = std::ssize(graph.levels().front().anchors);
   classes.here = graph.num_classes();
-  const auto bias = file.tensors.find(
-      cat("model.", graph.num_layers() - 1, ".m.0.bias"));
+  const auto bias =
+      file.tensors.find(cat("model.", graph.num_layers() - 1, ".m.0.bias"));
   if (bias == file.tensors.end()) return std::nullopt;
   const int64_t outputs = bias->second.numel();
   classes.there = outputs / classes.anchors - kFirstClass;
@@ -111,8 +113,8 @@ bool take_by_name(const at::Tensor& stored, const HeadClasses& classes,
       stored.sizes().slice(1) != taken.sizes().slice(1)) {
     return false;
   }
-  const at::Tensor from = stored.unflatten(
-      0, {classes.anchors, kFirstClass + classes.there});
+  const at::Tensor from =
+      stored.unflatten(0, {classes.anchors, kFirstClass + classes.there});
   const at::Tensor to =
       taken.unflatten(0, {classes.anchors, kFirstClass + classes.here});
   to.narrow(1, 0, kFirstClass).copy_(from.narrow(1, 0, kFirstClass));
@@ -137,10 +139,10 @@ std::string names_text(const HeadClasses& classes,
   if (fresh.empty() && classes.there == classes.here) {
     return cat(classes.here, " classes in another order, moved by name");
   }
-  return cat(classes.there, " classes -> ", classes.here,
-             ", by name: ", first_of(taken, kNamed, same),
-             fresh.empty() ? ""
-                           : "; started anew: " + first_of(fresh, kNamed, same));
+  return cat(
+      classes.there, " classes -> ", classes.here,
+      ", by name: ", first_of(taken, kNamed, same),
+      fresh.empty() ? "" : "; started anew: " + first_of(fresh, kNamed, same));
 }
 
 // Why an entry is not taken from the file; `stored` is nullptr if the file does

@@ -156,8 +156,8 @@ TEST(ModelMetadata, OnlyATableThatIsNotShippedGoesAlong) {
             "[weights] w.pt does not say which model it holds: name it, for "
             "example --cfg yolov5n");
   EXPECT_EQ(testing::refusal_of([] {
-              table_of_weights({{"model", ""}, {kNetwork, "YOLO11n (detection)"}},
-                               "w.pt");
+              table_of_weights(
+                  {{"model", ""}, {kNetwork, "YOLO11n (detection)"}}, "w.pt");
             }),
             "[weights] w.pt, which holds YOLO11n (detection), is none of the "
             "networks that are trained here, YOLOv5's detectors: take weights "

@@ -1,4 +1,4 @@
-#include "parallel/base/tool_progress.h"
+#include "parallel/base/progress.h"
 
 #include <gtest/gtest.h>
 

@@ -21,10 +21,10 @@
 namespace headroom::exporter {
 namespace {
 
-using testing::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing::TemporaryFolder;
 
 class StateDictTest : public ::testing::Test {
  protected:
@@ -68,10 +68,10 @@ TEST_F(StateDictTest, ExportWritesItForWeightsOfAnyFormat) {
   request.weights = weights;
   request.include = {"pt"};
   const std::string file = folder_.path() / "best.pt";
-  EXPECT_THAT(export_weights(request),
-              ElementsAre(file +
-                          ": state dict of PyTorch, 349 tensors; it names "
-                          "neither its model (yolov5n) nor its classes"));
+  EXPECT_THAT(
+      export_weights(request),
+      ElementsAre(file + ": state dict of PyTorch, 349 tensors; it names "
+                         "neither its model (yolov5n) nor its classes"));
   const weights::OpenedWeights opened = weights::open_weights(file, "yolov5n");
   const model::NamedTensors back = opened.model->state();
   const model::NamedTensors expected = model_.state();

@@ -95,22 +95,23 @@ TEST_F(PytorchFileTest, AFileSaysWhatItHolds) {
     EXPECT_EQ(file.model(), "");
   }
   // YOLOv5 names the file beside the table.
-  const std::string older = object(
-      global("models.yolo", "SegmentationModel"),
-      dict({text("_parameters"), weight, text("yaml_file"),
-            text("yolov5s-seg.yaml"), text("yaml"), dict({})}));
-  EXPECT_EQ(PytorchFile(folder_.write("file.pt", make_archive(entries_of(
-                                                     checkpoint(older)))))
-                .network(),
-            "YOLOv5s-seg (segmentation)");
+  const std::string older =
+      object(global("models.yolo", "SegmentationModel"),
+             dict({text("_parameters"), weight, text("yaml_file"),
+                   text("yolov5s-seg.yaml"), text("yaml"), dict({})}));
+  EXPECT_EQ(
+      PytorchFile(
+          folder_.write("file.pt", make_archive(entries_of(checkpoint(older)))))
+          .network(),
+      "YOLOv5s-seg (segmentation)");
   const std::string own = object(
       global("models.yolo", "DetectionModel"),
       dict({text("_parameters"), weight, text("yaml_file"), text("my.yaml")}));
   for (const std::string& value : {checkpoint(own), sound_checkpoint()}) {
-    EXPECT_EQ(PytorchFile(folder_.write("file.pt",
-                                        make_archive(entries_of(value))))
-                  .network(),
-              "");
+    EXPECT_EQ(
+        PytorchFile(folder_.write("file.pt", make_archive(entries_of(value))))
+            .network(),
+        "");
   }
 }
 

@@ -140,9 +140,8 @@ class ClassesByName : public WeightsTest {
     };
     loaded_ = fresh();
     fresh_ = fresh();
-    return load_weights(
-        path("w"), *loaded_,
-        {.mode = LoadMode::kTransfer, .class_names = here});
+    return load_weights(path("w"), *loaded_,
+                        {.mode = LoadMode::kTransfer, .class_names = here});
   }
   // Whether the model has the file's row for this field of the head.
   bool is_taken(int64_t field, int64_t from) {

@@ -11,8 +11,8 @@
 #include <system_error>
 
 #include "parallel/base/atomic_file.h"
+#include "parallel/base/environment.h"
 #include "parallel/base/regular_file.h"
-#include "parallel/base/user_cache.h"
 
 namespace headroom::labels {
 namespace {
