@@ -16,7 +16,7 @@
 #include <sstream>
 #include <string_view>
 #include <system_error>
-#include <vector>
+#include <utility>
 
 #include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/file_descriptor.h"
@@ -186,7 +186,10 @@ class Transfer {
     head_ = {};
     std::error_code ignored;
     fs::remove(head_file_, ignored);
-    std::vector<std::string> command = {
+    cli::ChildOptions options;
+    options.name = "curl";
+    options.environment = users_environment();
+    options.command = {
         curl_, "--disable", "--silent", "--show-error", "--fail", "--globoff",
         "--location", "--max-redirs", "10", "--proto", "=https",
         "--proto-redir", "=https", "--connect-timeout", "15",
@@ -195,12 +198,11 @@ class Transfer {
         "--dump-header", head_file_, "--output", file_, "--write-out",
         "%{url_effective}\\n", "--url", address_};
     if (begin_ > 0) {
-      command.insert(command.end(), {"--continue-at", std::to_string(begin_),
-                                     "--header", "If-Range: " + etag_});
+      options.command.insert(options.command.end(),
+                             {"--continue-at", std::to_string(begin_),
+                              "--header", "If-Range: " + etag_});
     }
-    cli::ChildProcess child({.name = "curl",
-                             .command = command,
-                             .environment = users_environment()});
+    cli::ChildProcess child(std::move(options));
     std::optional<int> code;
     while (!(code = child.wait(std::chrono::milliseconds(100))))
       note_progress();
