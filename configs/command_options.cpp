@@ -253,7 +253,7 @@ std::vector<Option> options_of_tools() {
       option("--json", {"verify", "tile", "pack"}, kJsonAdvice),
       option("--weights FILE", {"export", "prune", "detect"},
              "The network has these weights: .safetensors, or a checkpoint of "
-             "YOLOv5 (.pt).",
+             "YOLOv5 (.pt), also one that headroom fetch stored.",
              {.is_required = true}),
       option("--source PATH", {"detect"},
              "Objects are looked for here: an image, a video, a folder, a "
