@@ -68,6 +68,13 @@ std::vector<Option> options_of_processes() {
              "folder."),
       option("--exist-ok", {"report"},
              "The file is replaced although it is no report."),
+      option("--accept-licence", {"fetch"},
+             "You accept the licence under which the weights are published, "
+             "once for all weights under it; the refusal without the flag "
+             "names it."),
+      option("--from URL", {"fetch"},
+             "The file is got from this folder, an https:// address, instead "
+             "of its publisher's."),
       option("--mlflow URI", {"train"},
              "The MLflow server at this address gets parameters, metrics and "
              "the best weights; what it misses follows. Credentials are taken "
@@ -246,7 +253,7 @@ std::vector<Option> options_of_tools() {
       option("--json", {"verify", "tile", "pack"}, kJsonAdvice),
       option("--weights FILE", {"export", "prune", "detect"},
              "The network has these weights: .safetensors, or a checkpoint of "
-             "YOLOv5 (.pt).",
+             "YOLOv5 (.pt), also one that headroom fetch stored.",
              {.is_required = true}),
       option("--source PATH", {"detect"},
              "Objects are looked for here: an image, a video, a folder, a "
@@ -255,8 +262,8 @@ std::vector<Option> options_of_tools() {
              {.is_required = true}),
       option("--include FORMAT [FORMAT]", {"export"},
              "The command writes these formats: onnx, torchscript, "
-             "safetensors, or several. The default is what --output ends in, "
-             "else onnx.",
+             "safetensors, pt (PyTorch's state dict), or several. The default "
+             "is what --output ends in, else onnx.",
              {.most_values = 100}),
       option("--cfg MODEL", {"export", "prune", "detect"},
              "This is the model, where the weights do not say which it is."),

@@ -66,7 +66,8 @@ Options model_and_data() {
       flag("weights", &C::weights, "--weights FILE", kTrainAndVal,
            "Training starts from these weights, and val evaluates them: a "
            ".safetensors file with YOLOv5's tensor names, or a checkpoint of "
-           "YOLOv5 or ultralytics (.pt), of which no code is executed. Empty "
+           "YOLOv5 (.pt), of which no code is executed. A name such as "
+           "yolov5n.pt is also found where headroom fetch stored it. Empty "
            "starts from scratch, from random weights."),
       flag("teacher", &C::teacher, "--teacher FILE", kTrain,
            "The run also learns from the outputs of this larger network with "

@@ -340,10 +340,27 @@ std::map<std::string, std::string> model_metadata(const std::string& model,
   return metadata;
 }
 
+std::string with_network(const std::string& file,
+                         const std::map<std::string, std::string>& metadata) {
+  const auto network = metadata.find(kNetwork);
+  return network == metadata.end() || network->second.empty()
+             ? file
+             : file + ", which holds " + network->second;
+}
+
 ModelTable table_of_weights(const std::map<std::string, std::string>& metadata,
                             const std::string& file) {
   const auto model = metadata.find("model");
   if (model == metadata.end() || model->second.empty()) {
+    const std::string shown = with_network(file, metadata);
+    if (shown != file) {
+      throw Error("weights",
+                  shown +
+                      ", is none of the networks that are trained here, "
+                      "YOLOv5's detectors",
+                  "take weights of one, for example from headroom fetch "
+                  "yolov5n.pt, or name a model that it has parts of: --cfg");
+    }
     throw Error("weights", file + " does not say which model it holds",
                 "name it, for example --cfg yolov5n");
   }

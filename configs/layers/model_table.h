@@ -85,6 +85,15 @@ std::string model_table_text(const ModelTable& table);
 std::map<std::string, std::string> model_metadata(const std::string& model,
                                                   const ModelTable& table);
 
+// A metadata key of a PyTorch file that says it holds no detector of YOLOv5:
+// what it holds, for people, as "YOLO11n (detection)".
+inline constexpr const char* kNetwork = "network";
+
+// `file`, and what it holds if its metadata say so: "a.pt, which holds YOLO11n
+// (detection)".
+std::string with_network(const std::string& file,
+                         const std::map<std::string, std::string>& metadata);
+
 // Reads the model from the metadata of the weights file `file`. Throws Error if
 // the metadata name no model.
 ModelTable table_of_weights(const std::map<std::string, std::string>& metadata,

@@ -1,5 +1,5 @@
 // The YAML files embedded in the program at build time: configs/model, hyp,
-// cluster, cards and flags.
+// cluster, cards, flags and weights.
 #pragma once
 
 #include <string>

@@ -1,9 +1,11 @@
 // The parts of a run that do not train: its page, its report, and
 // notifications. deploy/page and deploy/notify do the work; in this folder only
-// run_page, page_command and notifications include them.
+// run_page, page_command and notifications include them. fetch_command includes
+// deploy/fetch likewise.
 //
 // A build with CMake's HEADROOM_ANNEX=OFF has annex_absent.cpp instead of
-// run_page.cpp, page_command.cpp, notifications.cpp and event_programs.cpp.
+// run_page.cpp, page_command.cpp, fetch_command.cpp, notifications.cpp and
+// event_programs.cpp.
 // Such a build refuses the flags of these parts with a one-line error, and
 // serves no page by default.
 #pragma once

@@ -64,6 +64,10 @@ int notify_command(const std::vector<std::string>& /*words*/) {
 
 int page_command(const CommandLine& /*line*/) { throw absent("headroom page"); }
 
+int fetch_command(const CommandLine& /*line*/) {
+  throw absent("headroom fetch");
+}
+
 int report_command(const CommandLine& /*line*/) {
   throw absent("headroom report");
 }

@@ -33,6 +33,7 @@ int agent_command(const CommandLine& line);
 int status_command(const CommandLine& line);
 int page_command(const CommandLine& line);
 int report_command(const CommandLine& line);
+int fetch_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
 // The hidden command "notify SERVICE", which headroom train starts as a
 // separate program (deploy/notify/delivery.h). No help text lists it.

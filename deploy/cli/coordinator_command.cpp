@@ -9,6 +9,7 @@
 #include <sstream>
 #include <vector>
 
+#include "configs/published_weights.h"
 #include "configs/yaml/strict_yaml.h"
 #include "coordinator/service/certificates.h"
 #include "coordinator/service/listen_address.h"
@@ -62,6 +63,10 @@ configs::RunConfig configuration(const CommandLine& line) {
   if (config.device.empty()) config.device = kAutomaticDevice;
   configs::check_run_config(config);
   configs::check_run_sources(config);
+  std::vector<std::string> notes;
+  config.weights = configs::find_weights(config.weights, notes);
+  config.teacher = configs::find_weights(config.teacher, notes);
+  for (const std::string& note : notes) log::info(note);
   planner::describe_teacher(config);
   if (take_value_range(config)) ask_data(config, {.value_range = true});
   try_to_settle_anchors(config);

@@ -50,6 +50,7 @@ int run(const headroom::cli::CommandLine& line) {
   if (line.command == "status") return status_command(line);
   if (line.command == "page") return page_command(line);
   if (line.command == "report") return report_command(line);
+  if (line.command == "fetch") return fetch_command(line);
   if (line.command == "plan") return plan_command(line);
   const bool is_run = line.command == "train" || line.command == "val";
   if (is_run && !line.has("--detections") && !line.has("--ground-truth")) {

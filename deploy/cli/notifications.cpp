@@ -10,6 +10,7 @@
 #include "deploy/cli/annex.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/event_programs.h"
+#include "deploy/cli/process/child_process.h"
 #include "deploy/cli/process/file_descriptor.h"
 #include "deploy/notify/addressees.h"
 #include "deploy/notify/delivery.h"
@@ -22,25 +23,6 @@ namespace headroom::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Returns `name` if it is the path of an existing file, else the path of the
-// program in a folder of PATH; "" if it is not found.
-std::string find_program(const std::string& name) {
-  if (name.find('/') != std::string::npos) {
-    std::error_code error;
-    return fs::is_directory(name, error) || !fs::exists(name, error) ? ""
-                                                                     : name;
-  }
-  std::istringstream folders(process_environment()["PATH"]);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string path = folder + "/" + name;
-    std::error_code error;
-    if (fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0) {
-      return path;
-    }
-  }
-  return "";
-}
 
 EventProgram program_of_user(const std::string& name,
                              const Environment& environment) {

@@ -40,7 +40,7 @@ std::vector<records::RunPlace> runs_of_all(
 }
 
 void require_folder(const CommandLine& line, const std::string& usage) {
-  if (!line.run_directories.empty()) return;
+  if (!line.operands.empty()) return;
   throw Error(line.command, "no run directory is named", "write " + usage);
 }
 
@@ -50,7 +50,7 @@ int page_command(const CommandLine& line) {
   require_folder(line, "headroom page RUN_DIR, for example runs/train/exp");
   page::PageOptions options =
       page_options(line, line.value_of("--listen"), "--listen");
-  options.source.places = [folder = line.run_directories.front()] {
+  options.source.places = [folder = line.operands.front()] {
     return records::runs_of(folder);
   };
   const interrupts::Watch watch;
@@ -65,7 +65,7 @@ int page_command(const CommandLine& line) {
 int report_command(const CommandLine& line) {
   require_folder(line, "headroom report RUN_DIR, for example runs/train/exp");
   page::ReportRequest request;
-  request.runs = runs_of_all(line.run_directories);
+  request.runs = runs_of_all(line.operands);
   request.is_held = is_live;
   fs::path file = line.value_of("--output");
   if (file.empty()) {

@@ -11,6 +11,7 @@
 #include "configs/layers/model_record.h"
 #include "configs/layers/model_table.h"
 #include "configs/options.h"
+#include "configs/published_weights.h"
 #include "configs/replaced_files.h"
 #include "configs/yaml/strict_yaml.h"
 #include "coordinator/run/device_choice.h"
@@ -514,6 +515,8 @@ RunRequest make_run_request(const CommandLine& line,
     check_mpi(config, place, request.workers_per_agent);
   }
   if (is_resumed) require_data_of_resumed_run(config, request.run_directory);
+  config.weights = configs::find_weights(config.weights, request.notes);
+  config.teacher = configs::find_weights(config.teacher, request.notes);
   check_files(config);
   use_trained_size(line.run_flags, request);
   use_trained_classes(request);

@@ -79,11 +79,11 @@ coordinator::RunStatus status_of(coordinator::ControlClient& client,
 
 // Returns exit code 4 if the files contradict each other.
 int show_ledger(const CommandLine& line) {
-  if (line.run_directories.empty()) {
+  if (line.operands.empty()) {
     throw Error("status", "--ledger wants a run directory",
                 "write headroom status RUN_DIR --ledger");
   }
-  const LedgerReport report = check_ledger_of(line.run_directories.front());
+  const LedgerReport report = check_ledger_of(line.operands.front());
   std::fputs(
       (line.has("--json") ? ledger_json(report) + "\n" : ledger_text(report))
           .c_str(),
@@ -93,7 +93,7 @@ int show_ledger(const CommandLine& line) {
 
 // Prints a table of the runs in a folder of runs.
 int show_runs(const CommandLine& line) {
-  const std::string& folder = line.run_directories.front();
+  const std::string& folder = line.operands.front();
   if (line.has("--watch")) {
     throw Error("status",
                 folder + " is a folder of runs, and --watch follows one",
@@ -113,7 +113,7 @@ bool is_run(const std::string& folder) {
 
 // Prints the status of a folder; --watch follows a live run until it ends.
 int show_folder(const CommandLine& line) {
-  const std::string& folder = line.run_directories.front();
+  const std::string& folder = line.operands.front();
   const bool json = line.has("--json");
   Shown shown(line);
   const interrupts::Watch watching;
@@ -136,12 +136,12 @@ int show_folder(const CommandLine& line) {
 
 int status_command(const CommandLine& line) {
   if (line.has("--ledger")) return show_ledger(line);
-  if (!line.run_directories.empty() && line.has("--coordinator")) {
+  if (!line.operands.empty() && line.has("--coordinator")) {
     throw Error("status", "a run directory and --coordinator are both given",
                 "name one of them");
   }
-  if (!line.run_directories.empty()) {
-    return is_run(line.run_directories.front()) ? show_folder(line)
+  if (!line.operands.empty()) {
+    return is_run(line.operands.front()) ? show_folder(line)
                                                 : show_runs(line);
   }
   if (!line.has("--coordinator")) {

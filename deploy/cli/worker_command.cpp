@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "configs/options.h"
+#include "configs/published_weights.h"
 #include "deploy/cli/args/run_name.h"
 #include "deploy/cli/commands.h"
 #include "deploy/cli/process/agent.h"
@@ -61,6 +62,7 @@ void become_worker(std::vector<std::string> words) {
 void worker_command(const CommandLine& line) {
   if (line.command == "val") check_scoring(line);
   std::vector<std::string> words = {line.command};
+  std::vector<std::string> notes = line.notes;
   if (line.command == "detect") {
     words.push_back("--output=" + results_folder(line));
   }
@@ -72,9 +74,12 @@ void worker_command(const CommandLine& line) {
       throw Error("command line", flag + " has an empty value",
                   "give one, or leave " + flag + " out");
     }
-    words.push_back(value.empty() ? flag : flag + "=" + value);
+    words.push_back(value.empty() ? flag
+                    : flag == "--weights"
+                        ? flag + "=" + configs::find_weights(value, notes)
+                        : flag + "=" + value);
   }
-  for (const std::string& note : line.notes) {
+  for (const std::string& note : notes) {
     std::fprintf(stderr, "%s\n", note.c_str());
   }
   become_worker(std::move(words));

@@ -1,11 +1,13 @@
-// Reads the environment variables of this process, and makes those for programs
-// that are not part of Headroom.
+// The environment of this process, the one for programs of the user, and the
+// folder that it names for files that can be made or fetched again.
 //
 // Threads: any, as long as the environment does not change.
 #pragma once
 
 #include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -39,6 +41,23 @@ inline Environment users_environment() {
   // The launcher also stores an empty path if the variable was not set.
   if (former.mapped().empty()) environment.erase(kPath);
   return environment;
+}
+
+// $XDG_CACHE_HOME/headroom, else ~/.cache/headroom; "" if neither
+// XDG_CACHE_HOME nor HOME is an absolute path. The folder may not exist yet.
+inline std::filesystem::path user_cache_folder() {
+  const auto folder_of = [](const char* variable) {
+    const char* const value = std::getenv(variable);
+    const std::filesystem::path folder = value == nullptr ? "" : value;
+    return folder.is_absolute() ? folder : std::filesystem::path();
+  };
+  std::filesystem::path cache = folder_of("XDG_CACHE_HOME");
+  if (cache.empty()) {
+    const std::filesystem::path home = folder_of("HOME");
+    if (home.empty()) return "";
+    cache = home / ".cache";
+  }
+  return cache / "headroom";
 }
 
 // "NAME=VALUE".

@@ -201,10 +201,11 @@ void require_weights(const std::filesystem::path& file,
                      const std::string& without) {
   std::error_code error;
   if (!std::filesystem::exists(file, error)) {
-    throw Error("weights", "there is no file " + file.string(),
-                "nothing is downloaded: get the file, YOLOv5's own from its "
-                "releases, and give its path" +
-                    without);
+    throw Error(
+        "weights", "there is no file " + file.string(),
+        "nothing is downloaded: get the file, YOLOv5's own with headroom "
+        "fetch, and give its path" +
+            without);
   }
   // Opening a pipe would block until another process opens its other end.
   if (!std::filesystem::is_regular_file(file, error)) {

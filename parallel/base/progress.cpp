@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "parallel/base/text.h"
@@ -14,6 +16,11 @@ namespace {
 
 constexpr size_t kMostCells = 30;
 constexpr size_t kFewestCells = 8;
+constexpr double kSecondsOnTerminal = 0.1;
+// Without a terminal, no progress line is printed in the first kQuietSeconds,
+// nor within this time after a line of the tool.
+constexpr double kQuietSeconds = 10;
+constexpr double kLongestSilence = 60;
 
 double share_of(const Progress& progress) {
   if (progress.total <= 0) return 0;
@@ -29,23 +36,32 @@ std::string percent_of(const Progress& progress) {
 }
 
 std::string rate_of(const Progress& progress) {
-  return progress.per_second > 0
-             ? fixed_text(progress.per_second, 1) + progress.rate_unit + "/s"
-             : "";
+  if (progress.per_second <= 0) return "";
+  if (progress.noun == kBytes) {
+    return format_bytes(static_cast<int64_t>(progress.per_second)) + "/s";
+  }
+  return fixed_text(progress.per_second, 1) + progress.rate_unit + "/s";
+}
+
+// "4", or "3.9 MiB".
+std::string bare_count_of(const Progress& progress, int64_t count) {
+  return progress.noun == kBytes ? format_bytes(count) : std::to_string(count);
+}
+
+// "4 images", or "3.9 MiB".
+std::string count_of(const Progress& progress, int64_t count) {
+  return progress.noun.empty() || progress.noun == kBytes
+             ? bare_count_of(progress, count)
+             : counted(count, progress.noun);
 }
 
 // The parts after the bar: the count, then rate and remaining time if known.
 std::vector<std::string> parts_of(const Progress& progress) {
   std::vector<std::string> parts;
-  const std::string done = std::to_string(progress.done);
-  if (progress.total <= 0) {
-    parts.push_back(
-        progress.noun.empty() ? done : counted(progress.done, progress.noun));
-  } else if (progress.noun.empty()) {
-    parts.push_back(cat(done, "/", progress.total));
-  } else {
-    parts.push_back(done + "/" + counted(progress.total, progress.noun));
-  }
+  parts.push_back(progress.total <= 0
+                      ? count_of(progress, progress.done)
+                      : bare_count_of(progress, progress.done) + "/" +
+                            count_of(progress, progress.total));
   for (const std::string& part :
        {rate_of(progress), eta_words(progress.seconds_left)}) {
     if (!part.empty()) parts.push_back(part);
@@ -161,10 +177,11 @@ std::string progress_bar(const Progress& progress, size_t columns,
 std::string progress_words(const Progress& progress) {
   std::string text = progress.label + (progress.label.empty() ? "" : ": ");
   if (progress.total > 0) {
-    text += cat(percent_of(progress), " %, ", progress.done, " of ",
-                counted(progress.total, progress.noun));
+    text += cat(percent_of(progress), " %, ",
+                bare_count_of(progress, progress.done), " of ",
+                count_of(progress, progress.total));
   } else {
-    text += counted(progress.done, progress.noun);
+    text += count_of(progress, progress.done);
   }
   for (const std::string& part :
        {rate_of(progress), eta_words(progress.seconds_left)}) {
@@ -184,6 +201,76 @@ std::string whole_seconds(double seconds) {
 
 std::string eta_words(std::optional<double> seconds) {
   return seconds && *seconds >= 0.5 ? "ETA " + whole_seconds(*seconds) : "";
+}
+
+ToolProgress::Output ToolProgress::standard_error() {
+  return {.terminal = Terminal::standard_error(), .now = [] {
+            return std::chrono::duration<double>(
+                       std::chrono::steady_clock::now().time_since_epoch())
+                .count();
+          }};
+}
+
+ToolProgress::ToolProgress(Output output)
+    : output_(std::move(output)),
+      terminal_(output_.terminal),
+      started_at_(output_.now()),
+      said_at_(started_at_) {}
+
+void ToolProgress::step(const std::string& what, int64_t total) {
+  const std::lock_guard lock(mutex_);
+  show(what, what == what_ ? done_ + 1 : 1, total, "image");
+}
+
+void ToolProgress::reach(const std::string& what, int64_t done, int64_t total,
+                         const std::string& noun) {
+  const std::lock_guard lock(mutex_);
+  show(what, done, total, noun);
+}
+
+void ToolProgress::begin(const std::string& what, int64_t known) {
+  const std::lock_guard lock(mutex_);
+  if (what != what_) change_to(what, known, output_.now());
+}
+
+void ToolProgress::change_to(const std::string& what, int64_t known,
+                             double began_at) {
+  what_ = what;
+  done_ = known;
+  pace_ = Pace();
+  pace_.note(known, began_at);
+  said_tenths_ = 0;
+}
+
+void ToolProgress::show(const std::string& what, int64_t done, int64_t total,
+                        const std::string& noun) {
+  const double now = output_.now();
+  if (what != what_) change_to(what, 0, what_.empty() ? started_at_ : now);
+  done_ = done;
+  pace_.note(done, now);
+  Progress progress = pace_.of(total);
+  progress.label = what;
+  progress.noun = noun;
+  if (terminal_.style().rewrites_lines) {
+    if (now - said_at_ < kSecondsOnTerminal) return;
+    said_at_ = now;
+    terminal_.set_live(
+        progress_bar(progress, terminal_.width(), terminal_.style()));
+    return;
+  }
+  const double quiet_since = output_.has_own_lines ? said_at_ : started_at_;
+  if (now - quiet_since < kQuietSeconds) return;
+  const int64_t tenths = progress.tenths();
+  if (tenths <= said_tenths_ && now - said_at_ < kLongestSilence) return;
+  said_at_ = now;
+  said_tenths_ = tenths;
+  terminal_.print(progress_words(progress));
+}
+
+void ToolProgress::above(const std::function<void()>& print) {
+  const std::lock_guard lock(mutex_);
+  terminal_.above(print);
+  if (!terminal_.style().rewrites_lines) said_at_ = output_.now();
 }
 
 }  // namespace headroom

@@ -61,7 +61,8 @@ std::map<std::string, std::string> metadata_of_weights(
   if (!pytorch_file::is_pytorch_file(weights)) {
     return metadata_in_header(weights);
   }
-  return {{"model", pytorch_file::PytorchFile(weights).model()}};
+  const pytorch_file::PytorchFile file(weights);
+  return {{"model", file.model()}, {layers::kNetwork, file.network()}};
 }
 
 std::string model_of_run(const configs::RunConfig& config) {

@@ -6,7 +6,7 @@ Every block of commands in README.md and deploy/guide has a mark above it:
 <!-- run --> where this test runs it, in a folder with a small data set
 `my/data.yaml`, a copy of it as `bccd/data.yaml`, and weights
 `best.safetensors`; <!-- run: exit N --> where it is to end with N;
-<!-- needs: cluster --> (or card, or time) where it cannot run.
+<!-- needs: cluster --> (or card, network, or time) where it cannot run.
 a_third_of_the_commands: README.md's, and those of another third of the pages with
 each commit. Exit code 77: mkdocs is not installed.
 """
@@ -25,7 +25,7 @@ PAGES = [ROOT / "README.md", *sorted(GUIDE.rglob("*.md"))]
 TRACKED = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True).stdout.split()
 LINKED = sorted({*PAGES, *(ROOT / name for name in TRACKED)})  # folder READMEs too
 BLOCK = re.compile(r"(?:^<!-- (.*?) -->\n)?^```sh\n(.*?)^```", re.M | re.S)
-MARK = re.compile(r"run(: exit (\d+))?$|needs: (cluster|card|time)$")
+MARK = re.compile(r"run(: exit (\d+))?$|needs: (cluster|card|network|time)$")
 problems = []
 
 

@@ -272,13 +272,18 @@ const std::vector<Rule>& rules() {
        rooms({kConfigs,
               plans,
               {"coordinator/run", "coordinator/service", "deploy/cli/args",
-               "deploy/cli/process", "deploy/cli/show", "deploy/notify",
-               "deploy/page", "deploy/records", "parallel/network",
-               "parallel/nvml", "parallel/planner", "proto"}}),
+               "deploy/cli/process", "deploy/cli/show", "deploy/fetch",
+               "deploy/notify", "deploy/page", "deploy/records",
+               "parallel/network", "parallel/nvml", "parallel/planner",
+               "proto"}}),
        {"json", "system", "grpc"}},
       // Programs that send a run's progress to services.
       {"deploy/notify",
        {"deploy/records", "parallel/base", "proto"},
+       {"json", "system"}},
+      // Weights that the user asks for.
+      {"deploy/fetch",
+       {"configs", "deploy/cli/process", "parallel/base"},
        {"json", "system"}},
       {"deploy/bundle", {}, {"system"}},
       {"deploy/local",
@@ -301,6 +306,7 @@ const std::multimap<std::string, std::string>& exceptions() {
       {"proto/connection_fault.cpp", "ssl"},
       {"proto/connection_fault.cpp", "system"},
       {"coordinator/service/metrics.cpp", "prometheus"},
+      {"deploy/fetch/download.cpp", "ssl"},  // SHA-256
       {"deploy/notify/web_request.cpp", "ssl"},
       {"proto/beat_channel.cpp", "system"},      // a socket within one process
       {"proto/channel_security.cpp", "system"},  // the permissions of a key

@@ -16,6 +16,7 @@
 #include "worker/export/onnx_network.h"
 #include "worker/export/onnx_runner.h"
 #include "worker/export/quantised_network.h"
+#include "worker/export/state_dict.h"
 #include "worker/export/torchscript_network.h"
 #include "worker/export/value_ranges.h"
 #include "worker/weights/open_weights.h"
@@ -26,6 +27,13 @@ namespace headroom::exporter {
 namespace {
 
 namespace fs = std::filesystem;
+
+// The formats of --include; each is the suffix of its file, too.
+const std::vector<std::string>& formats() {
+  static const std::vector<std::string> all = {"onnx", "torchscript",
+                                               "safetensors", "pt"};
+  return all;
+}
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
   throw Error("export", what, remedy);
@@ -55,9 +63,8 @@ std::string converter_of(const std::string& format) {
 void settle_formats(ExportRequest& request) {
   const fs::path output = request.output;
   const std::string suffix = output.extension().string();
-  if (suffix == ".onnx" || suffix == ".safetensors" ||
-      suffix == ".torchscript") {
-    const std::string format = suffix.substr(1);
+  const std::string format = suffix.empty() ? "" : suffix.substr(1);
+  if (std::ranges::count(formats(), format) > 0) {
     if (request.include.empty()) request.include = {format};
     if (std::ranges::count(request.include, format) == 0) {
       refuse("--output " + request.output +
@@ -69,12 +76,12 @@ void settle_formats(ExportRequest& request) {
   }
   if (request.include.empty()) request.include = {"onnx"};
   // Suffixes of other network formats. A name may contain other dots.
-  for (const char* other : {".pt", ".pth", ".engine", ".tflite", ".mlmodel",
+  for (const char* other : {".pth", ".engine", ".tflite", ".mlmodel",
                             ".mlpackage", ".pb", ".xml"}) {
     if (suffix != other) continue;
     refuse("--output " + request.output + " ends in " + suffix +
                ", which is not written",
-           "end it in .onnx, .torchscript or .safetensors");
+           "end it in ." + joined(formats(), ", .") + ", or in no suffix");
   }
   std::error_code ignored;
   if (!request.output.empty() &&
@@ -90,10 +97,9 @@ void check_export(const ExportRequest& request) {
            "runs/train/exp/weights/best.safetensors");
   }
   for (const std::string& format : request.include) {
-    if (format != "onnx" && format != "safetensors" &&
-        format != "torchscript") {
+    if (std::ranges::count(formats(), format) == 0) {
       refuse("--include " + format + " is not a format of this version",
-             converter_of(format) + "use onnx, torchscript or safetensors");
+             converter_of(format) + "use " + either_of(formats()));
     }
     if (format == "torchscript" && (request.raw || request.nms)) {
       const std::string flag = request.raw ? "--raw" : "--nms";
@@ -272,6 +278,12 @@ std::vector<std::string> export_weights(const ExportRequest& request) {
     } else if (format == "torchscript") {
       lines.push_back(
           write_torchscript(request, opened.table, model, metadata, path));
+    } else if (format == "pt") {
+      write_state_dict(path, model.state());
+      lines.push_back(cat(path.string(), ": state dict of PyTorch, ",
+                          model.state().size(),
+                          " tensors; it names neither its model (",
+                          opened.table.name, ") nor its classes"));
     } else {
       metadata["format"] = "headroom-weights";
       weights::save_weights(path, model.state(), metadata);

@@ -3,6 +3,7 @@
 //   onnx         NAME.onnx: the network with its weights (onnx_network.h)
 //   torchscript  NAME.torchscript: the same content (torchscript_network.h)
 //   safetensors  NAME.safetensors: the tensors under YOLOv5's names, in float32
+//   pt           NAME.pt: the same as PyTorch's state dict (state_dict.h)
 //
 // With int8 the network is NAME-int8.onnx in 8-bit integers
 // (quantised_network.h). Their ranges come from calibration images.

@@ -6,12 +6,12 @@
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/machine_limits.h"
+#include "parallel/base/progress.h"
 #include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
 #include "worker/control/stop_signals.h"
 #include "worker/data/tiles/tiling.h"
 #include "worker/tools/tool_command.h"
-#include "worker/tools/tool_progress.h"
 
 namespace headroom::tools {
 

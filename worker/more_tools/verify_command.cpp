@@ -7,11 +7,11 @@
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
 #include "parallel/base/machine_limits.h"
+#include "parallel/base/progress.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
 #include "worker/data/labels/verification.h"
 #include "worker/tools/tool_command.h"
-#include "worker/tools/tool_progress.h"
 
 namespace headroom::tools {
 namespace {

@@ -184,8 +184,8 @@ class PickleMachine {
  private:
   [[noreturn]] void refuse(const std::string& what) const {
     throw Error("weights", cat(source_, ": byte ", instruction_, ": ", what),
-                "nothing of it was executed; give a file from a source that "
-                "you trust, or .safetensors");
+                "nothing of it was executed; where you trust its source, save "
+                "its state dict with PyTorch and give that, or .safetensors");
   }
 
   // --- bytes of the file

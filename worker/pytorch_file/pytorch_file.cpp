@@ -1,5 +1,6 @@
 #include "worker/pytorch_file/pytorch_file.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <fstream>
@@ -10,6 +11,7 @@
 
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
+#include "parallel/base/utf8.h"
 #include "worker/pytorch_file/pickle.h"
 
 namespace headroom::pytorch_file {
@@ -33,6 +35,7 @@ struct CheckpointContent {
   std::vector<Tensor> tensors;  // state-dict order, distinct names
   std::string part;             // "ema", "model", "" for a bare state dict
   std::string model;            // "yolov5n"; "" if unknown
+  std::string network;          // "YOLO11n (detection)"; "" if unknown
   std::vector<std::string> class_names;
   int64_t epoch = -1;
 };
@@ -160,6 +163,44 @@ std::string model_name(const PickleValue* yaml) {
   return "";
 }
 
+// What a module of this class is trained for.
+std::string task_of(const std::string& module_class) {
+  constexpr std::array<std::array<std::string_view, 2>, 4> kTasks = {
+      {{"Segment", "segmentation"},
+       {"Pose", "pose"},
+       {"Classif", "classification"},
+       {"OBB", "oriented boxes"}}};
+  for (const auto& [part, task] : kTasks) {
+    if (module_class.find(part) != std::string::npos) return std::string(task);
+  }
+  return "detection";
+}
+
+// What a module is, from the file of its table: "yolo11n-seg.yaml". YOLOv5
+// notes that file beside the table; ultralytics in it, in some versions without
+// the size ("yolo11.yaml"), which is in `scale`. "" for detectors of YOLOv5,
+// which may have a user's own table.
+std::string network_name(const PickleValue& module) {
+  const std::string task = task_of(module.text);
+  if (module.text.starts_with("models.") && task == "detection") return "";
+  const PickleValue* const yaml = attribute(module, "yaml");
+  const PickleValue* file = attribute(module, "yaml_file");
+  if (file == nullptr && yaml != nullptr) file = yaml->at("yaml_file");
+  if (file == nullptr || !file->is(Kind::kText)) return "";
+  std::string name =
+      short_line(std::filesystem::path(file->text).stem().string(), 60);
+  const PickleValue* const scale =
+      yaml == nullptr ? nullptr : yaml->at("scale");
+  const size_t digits = name.find_first_of("0123456789");
+  const size_t end = name.find_first_not_of("0123456789", digits);
+  if (scale != nullptr && scale->is(Kind::kText) && digits < name.size() &&
+      (end == std::string::npos || name[end] == '-')) {
+    name.insert(std::min(end, name.size()), short_line(scale->text, 8));
+  }
+  if (name.starts_with("yolo")) name.replace(0, 4, "YOLO");
+  return name + " (" + task + ")";
+}
+
 // Reads a list, or a dictionary from numbers to names in numeric order.
 std::vector<std::string> names_of(const PickleValue* names) {
   std::vector<std::string> all;
@@ -193,6 +234,7 @@ CheckpointContent read_checkpoint(const Pickle& pickle,
   if (model->is(Kind::kRecord)) {
     walk.module(*model, "", 0);
     content.model = model_name(attribute(*model, "yaml"));
+    content.network = network_name(*model);
     content.class_names = names_of(attribute(*model, "names"));
   } else {
     walk.tensors(*model, "", nullptr);
@@ -360,6 +402,7 @@ PytorchFile::PytorchFile(const std::filesystem::path& path)
   CheckpointContent content = read_checkpoint(pickle, source);
   part_ = content.part;
   model_ = content.model;
+  network_ = content.network;
   class_names_ = std::move(content.class_names);
   epoch_ = content.epoch;
 

@@ -46,7 +46,11 @@ class PytorchFile {
 
   const std::vector<Tensor>& tensors() const { return tensors_; }
   std::string part() const { return part_; }  // "ema", "model" or ""
+  // The name of the shipped model, "yolov5n"; "" if it is none of these.
   std::string model() const { return model_; }
+  // What the file says that it holds, for people, if that is no detector of
+  // YOLOv5: "YOLO11n (detection)". "" for a bare state dict.
+  std::string network() const { return network_; }
   const std::vector<std::string>& class_names() const { return class_names_; }
   int64_t epoch() const { return epoch_; }  // -1 after the end of training
 
@@ -59,7 +63,7 @@ class PytorchFile {
   std::filesystem::path path_;
   ZipArchive archive_;
   std::vector<Tensor> tensors_;
-  std::string part_, model_;
+  std::string part_, model_, network_;
   std::vector<std::string> class_names_;
   int64_t epoch_ = -1;
 };

@@ -21,7 +21,10 @@ namespace {
 void load_weights(const RunContext& run, model::LayerGraph& model) {
   const std::string& file = run.config.weights;
   const weights::LoadReport report =
-      weights::load_weights(file, model, {weights::LoadMode::kTransfer, true});
+      weights::load_weights(file, model,
+                            {.mode = weights::LoadMode::kTransfer,
+                             .keep_anchors = true,
+                             .class_names = run.data.class_names});
   if (run.assignment.generation > 1) return;
   run.report(EventKind::kWeights, 0, weights::to_string(report, file),
              /*warning=*/report.transferred * 2 < report.total);

@@ -14,13 +14,13 @@
 #include <string>
 #include <vector>
 
+#include "parallel/base/progress.h"
 #include "worker/data/codecs/image.h"
 #include "worker/detect/detection_folder.h"
 #include "worker/detect/detector.h"
 #include "worker/detect/map_layers.h"
 #include "worker/detect/mosaic.h"
 #include "worker/maps/map_api.h"
-#include "worker/tools/tool_progress.h"
 
 namespace headroom::tools {
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "parallel/base/check.h"
+#include "parallel/base/progress.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -30,7 +31,6 @@
 #include "worker/tools/detect_resume.h"
 #include "worker/tools/opened_detector.h"
 #include "worker/tools/tool_command.h"
-#include "worker/tools/tool_progress.h"
 
 namespace headroom::tools {
 namespace {

@@ -1,4 +1,4 @@
-// headroom export: writes weights as ONNX, TorchScript or safetensors
+// headroom export: writes weights as ONNX, TorchScript, safetensors or .pt
 // (worker/export).
 #include <ATen/Parallel.h>
 
@@ -11,6 +11,7 @@
 
 #include "configs/layers/model_table.h"
 #include "parallel/base/check.h"
+#include "parallel/base/progress.h"
 #include "parallel/base/units.h"
 #include "worker/data/codecs/image.h"
 #include "worker/detect/detector.h"
@@ -18,7 +19,6 @@
 #include "worker/step/device_prefetcher.h"
 #include "worker/step/run_data.h"
 #include "worker/tools/tool_command.h"
-#include "worker/tools/tool_progress.h"
 #include "worker/validation/validate.h"
 
 namespace headroom::tools {

@@ -55,7 +55,8 @@ OpenedWeights open_weights(const std::filesystem::path& path,
   const std::optional<int64_t> known = head_classes(file, opened.table);
   if (!known) {
     throw Error("weights",
-                path.string() + ": it has no head that " + opened.table.name +
+                layers::with_network(path.string(), file.metadata) +
+                    ": it has no head that " + opened.table.name +
                     " could have",
                 "name its model: --cfg");
   }

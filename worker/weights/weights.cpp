@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "parallel/base/check.h"
+#include "parallel/base/head_fields.h"
 #include "parallel/base/text.h"
+#include "parallel/base/utf8.h"
 #include "worker/weights/weights_file.h"
 
 namespace headroom::weights {
@@ -19,8 +21,9 @@ bool same_kind(const at::Tensor& a, const at::Tensor& b) {
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path,
-                         const std::string& what) {
-  throw Error("weights", path.string() + ": " + what,
+                         const Safetensors& file, const std::string& what) {
+  throw Error("weights",
+              layers::with_network(path.string(), file.metadata) + ": " + what,
               "use weights of this very model, or start a training from them "
               "with --weights");
 }
@@ -32,18 +35,114 @@ void check_strict(const std::filesystem::path& path, const Safetensors& file,
     names.insert(entry.name);
     const auto found = file.tensors.find(entry.name);
     if (found == file.tensors.end())
-      refuse(path, "there is no tensor " + entry.name);
+      refuse(path, file, "there is no tensor " + entry.name);
     const at::Tensor& stored = found->second;
     if (stored.sizes() != entry.tensor->sizes() ||
         !same_kind(stored, *entry.tensor))
-      refuse(path, entry.name + " is " +
-                       c10::str(stored.scalar_type(), " ", stored.sizes()) +
-                       " but the model has " +
-                       c10::str(entry.tensor->scalar_type(), " ",
-                                entry.tensor->sizes()));
+      refuse(path, file,
+             entry.name + " is " +
+                 c10::str(stored.scalar_type(), " ", stored.sizes()) +
+                 " but the model has " +
+                 c10::str(entry.tensor->scalar_type(), " ",
+                          entry.tensor->sizes()));
   }
   for (const auto& [name, tensor] : file.tensors)
-    if (names.count(name) == 0) refuse(path, "the model has no tensor " + name);
+    if (names.count(name) == 0)
+      refuse(path, file, "the model has no tensor " + name);
+}
+
+// The classes of file and model, of which the head has rows.
+struct HeadClasses {
+  int64_t anchors = 0;          // of a level
+  int64_t there = 0, here = 0;  // numbers of classes
+  // For each class of the model, its number in the file, or -1. Empty: the head
+  // is taken whole or not at all.
+  std::vector<int64_t> origins;
+};
+
+bool are_distinct(const std::vector<std::string>& names) {
+  return std::set<std::string>(names.begin(), names.end()).size() ==
+         names.size();
+}
+
+// Finds the classes of the model in the file, if both have names that are in
+// another order, or of which some are shared.
+std::vector<int64_t> origins_of(const std::vector<std::string>& there,
+                                const std::vector<std::string>& here) {
+  std::vector<int64_t> origins;
+  if (there == here || !are_distinct(there) || !are_distinct(here)) return {};
+  bool is_any_shared = false;
+  for (const std::string& name : here) {
+    const auto found = std::ranges::find(there, name);
+    is_any_shared |= found != there.end();
+    origins.push_back(found == there.end() ? -1 : found - there.begin());
+  }
+  return is_any_shared ? origins : std::vector<int64_t>();
+}
+
+// nullopt if the file has no head over the same maps and numbers of anchors.
+std::optional<HeadClasses> compare_heads(const Safetensors& file,
+                                         const LoadOptions& options,
+                                         const model::LayerGraph& graph) {
+  HeadClasses classes;
+  classes.anchors = std::ssize(graph.levels().front().anchors);
+  classes.here = graph.num_classes();
+  const auto bias =
+      file.tensors.find(cat("model.", graph.num_layers() - 1, ".m.0.bias"));
+  if (bias == file.tensors.end()) return std::nullopt;
+  const int64_t outputs = bias->second.numel();
+  classes.there = outputs / classes.anchors - kFirstClass;
+  if (outputs % classes.anchors != 0 || classes.there < 1) return std::nullopt;
+  const std::vector<std::string> names = class_names_of(file.metadata);
+  if (std::ssize(names) == classes.there &&
+      std::ssize(options.class_names) == classes.here) {
+    classes.origins = origins_of(names, options.class_names);
+  }
+  return classes;
+}
+
+// Takes the rows of boxes, objectness and shared classes of a convolution of
+// the head. Returns false if the tensors are not of heads over the same maps.
+bool take_by_name(const at::Tensor& stored, const HeadClasses& classes,
+                  const at::Tensor& taken) {
+  const auto is_of = [&classes](const at::Tensor& tensor, int64_t count) {
+    return tensor.dim() > 0 &&
+           tensor.size(0) == classes.anchors * (kFirstClass + count);
+  };
+  if (!is_of(stored, classes.there) || !is_of(taken, classes.here) ||
+      stored.sizes().slice(1) != taken.sizes().slice(1)) {
+    return false;
+  }
+  const at::Tensor from =
+      stored.unflatten(0, {classes.anchors, kFirstClass + classes.there});
+  const at::Tensor to =
+      taken.unflatten(0, {classes.anchors, kFirstClass + classes.here});
+  to.narrow(1, 0, kFirstClass).copy_(from.narrow(1, 0, kFirstClass));
+  for (int64_t i = 0; i < classes.here; ++i) {
+    const int64_t origin = classes.origins[static_cast<size_t>(i)];
+    if (origin < 0) continue;
+    to.select(1, kFirstClass + i).copy_(from.select(1, kFirstClass + origin));
+  }
+  return true;
+}
+
+// "80 classes -> 3, by name: 'car', 'person'; started anew: 'boat'".
+std::string names_text(const HeadClasses& classes,
+                       const std::vector<std::string>& here) {
+  constexpr size_t kNamed = 5;
+  std::vector<std::string> taken, fresh;
+  for (size_t i = 0; i < here.size(); ++i) {
+    (classes.origins[i] < 0 ? fresh : taken)
+        .push_back("'" + printable(here[i]) + "'");
+  }
+  const auto same = [](const std::string& name) { return name; };
+  if (fresh.empty() && classes.there == classes.here) {
+    return cat(classes.here, " classes in another order, moved by name");
+  }
+  return cat(
+      classes.there, " classes -> ", classes.here,
+      ", by name: ", first_of(taken, kNamed, same),
+      fresh.empty() ? "" : "; started anew: " + first_of(fresh, kNamed, same));
 }
 
 // Why an entry is not taken from the file; `stored` is nullptr if the file does
@@ -52,9 +151,9 @@ std::string difference(const model::NamedTensor& entry,
                        const at::Tensor* stored) {
   if (stored == nullptr) return entry.name + " is not there";
   if (stored->sizes() == entry.tensor->sizes()) {
-    return entry.name + (same_kind(*stored, *entry.tensor)
-                             ? " is the model's own"
-                             : " is of another type");
+    return same_kind(*stored, *entry.tensor)
+               ? "the run's own anchors"
+               : entry.name + " is of another type";
   }
   return c10::str(entry.name, " is ", stored->sizes(), " there and ",
                   entry.tensor->sizes(), " here");
@@ -74,12 +173,13 @@ void save_weights(const std::filesystem::path& path,
 std::string to_string(const LoadReport& report,
                       const std::filesystem::path& path) {
   constexpr size_t kNamed = 3;
-  std::string text = cat("Transferred ", report.transferred, "/", report.total,
-                         " items from ", path.string());
-  if (report.differences.empty()) return text;
-  return text + "; left as they were: " +
-         first_of(report.differences, kNamed,
-                  [](const std::string& name) { return name; });
+  const std::string text = cat("transferred ", report.transferred, " of ",
+                               report.total, " tensors from ", path.string());
+  if (report.layers.empty()) return text;
+  return text + "; " +
+         first_of(report.layers, kNamed,
+                  [](const std::string& layer) { return layer; }) +
+         (report.layers.size() > kNamed ? " layers" : "");
 }
 
 LoadReport load_weights(const std::filesystem::path& path,
@@ -96,24 +196,55 @@ LoadReport load_weights(const std::filesystem::path& path,
   const at::NoGradGuard no_grad;
   LoadReport report;
   report.total = static_cast<int64_t>(state.size());
+  const int64_t head = graph.num_layers() - 1;
+  const std::optional<HeadClasses> classes =
+      options.mode == LoadMode::kTransfer ? compare_heads(file, options, graph)
+                                          : std::nullopt;
+  bool is_by_name = false;
+  std::map<int64_t, std::vector<std::string>> differences;  // by layer
   for (const model::NamedTensor& entry : state) {
     const auto found = file.tensors.find(entry.name);
+    const at::Tensor* const stored =
+        found == file.tensors.end() ? nullptr : &found->second;
     const bool kept = options.mode == LoadMode::kTransfer &&
                       options.keep_anchors &&
                       entry.name.find("anchor") != std::string::npos;
-    if (kept || found == file.tensors.end() ||
-        found->second.sizes() != entry.tensor->sizes() ||
-        !same_kind(found->second, *entry.tensor)) {
+    const bool has_kind =
+        !kept && stored != nullptr && same_kind(*stored, *entry.tensor);
+    if (has_kind && entry.layer == head && entry.is_parameter() && classes &&
+        !classes->origins.empty() &&
+        take_by_name(*stored, *classes, *entry.tensor)) {
+      is_by_name = true;
+    } else if (has_kind && stored->sizes() == entry.tensor->sizes()) {
+      entry.tensor->copy_(*stored);
+    } else {
       report.skipped.push_back(entry.name);
-      report.differences.push_back(difference(
-          entry, found == file.tensors.end() ? nullptr : &found->second));
+      differences[entry.layer].push_back(difference(entry, stored));
       continue;
     }
-    entry.tensor->copy_(found->second);
     ++report.transferred;
   }
+  if (is_by_name) {
+    differences[head].insert(differences[head].begin(),
+                             names_text(*classes, options.class_names));
+  } else if (classes && classes->there != classes->here &&
+             differences.contains(head)) {
+    std::erase_if(differences[head], [](const std::string& text) {
+      return text.find(".m.") != std::string::npos;
+    });
+    differences[head].insert(
+        differences[head].begin(),
+        cat(classes->there, " classes -> ", classes->here, ", started anew"));
+  }
+  for (const auto& [layer, texts] : differences) {
+    // Of the head all is said: its classes, and anchors that the run keeps.
+    report.layers.push_back(
+        cat("layer ", layer, layer == head ? " (Detect)" : "", ": ",
+            first_of(texts, layer == head ? 2 : 1,
+                     [](const std::string& text) { return text; })));
+  }
   if (report.transferred == 0)
-    refuse(path,
+    refuse(path, file,
            cat("none of its ", file.tensors.size(), " tensors fits the model"));
   report.metadata = file.metadata;
   return report;

@@ -5,8 +5,10 @@
 // There are two ways to load. kStrict is for the same model (validation,
 // resuming). kTransfer is for starting from another model (another number of
 // classes, another size): tensors that match by name and shape are taken, the
-// other tensors keep their values. Values are converted to the model's type;
-// float16 and bfloat16 files load into float32 and float64.
+// others keep their values. Where file and data share class names, but in
+// another order or not all, the head's rows of a class are taken by its name,
+// with the rows for boxes and objectness. Values are converted to the model's
+// type; float16 and bfloat16 files load into float32 and float64.
 //
 // Errors: Error with the file, the tensor and both shapes. After an error the
 // model is unchanged.
@@ -37,20 +39,22 @@ struct LoadOptions {
   LoadMode mode = LoadMode::kStrict;
   // Used with kTransfer: keep the model's own anchors.
   bool keep_anchors = false;
+  // Used with kTransfer: the classes of the model, in its order. Empty: the
+  // head is taken whole or not at all.
+  std::vector<std::string> class_names = {};
 };
 
 struct LoadReport {
-  int64_t transferred = 0;
+  int64_t transferred = 0;           // entries, some of them in part
   int64_t total = 0;                 // number of entries in the model's state
   std::vector<std::string> skipped;  // entries that kept their values
-  // The reason for each skipped entry: "model.24.m.0.bias is [255] there and
-  // [24] here".
-  std::vector<std::string> differences;
+  // A text for each layer that was not taken as it is: "layer 24 (Detect): 80
+  // classes -> 3, started anew".
+  std::vector<std::string> layers;
   std::map<std::string, std::string> metadata;
 };
-// A text with at most three differences: "Transferred 343/349 items from
-// yolov5s.pt; left as they were: model.24.m.0.bias is [255] there and [24]
-// here, ...".
+// A text with at most three layers: "transferred 343 of 349 tensors from
+// yolov5s.pt; layer 24 (Detect): 80 classes -> 3, started anew".
 std::string to_string(const LoadReport& report,
                       const std::filesystem::path& path);
 

@@ -64,6 +64,7 @@ std::map<std::string, std::string> metadata_of(
   std::map<std::string, std::string> metadata = {
       {"format", "pytorch"}, {"epoch", std::to_string(file.epoch())}};
   if (!file.model().empty()) metadata["model"] = file.model();
+  if (!file.network().empty()) metadata[layers::kNetwork] = file.network();
   if (!file.class_names().empty()) {
     metadata["names"] =
         nlohmann::json(file.class_names())

@@ -95,11 +95,11 @@ class Parser {
     }
     const std::string& word = words[at];
     if (word.starts_with('-')) refuse_flag(spelling_of(word));
-    if (line_.run_directories.size() >= summary_.most_run_directories) {
+    if (line_.operands.size() >= summary_.most_operands) {
       refuse("'" + word + "' belongs to no flag",
              help() + " shows what may stand where");
     }
-    line_.run_directories.push_back(word);
+    line_.operands.push_back(word);
     ++at;
   }
 

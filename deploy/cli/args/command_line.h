@@ -24,8 +24,8 @@ struct CommandLine {
   // values of a repeated flag are separated by line ends.
   std::map<std::string, std::string> command_flags;
   std::vector<std::string> notes;  // messages to print
-  // Folders that are named without a flag: status RUN_DIR, report RUN_DIR...
-  std::vector<std::string> run_directories;
+  // Words without a flag: status RUN_DIR, report RUN_DIR..., fetch NAME
+  std::vector<std::string> operands;
 
   bool has(const std::string& command_flag) const {
     return command_flags.contains(command_flag);

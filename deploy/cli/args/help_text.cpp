@@ -19,10 +19,9 @@ CommandSummary summary_of(const std::string& name,
   for (const auto& [key, place, value] : command.entries) {
     if (key == "does") summary.summary = value.scalar;
     if (key == "lesson") summary.lesson = value.scalar;
-    if (key == "folders") summary.run_directories_name = value.scalar;
-    if (key == "most_folders") {
-      summary.most_run_directories =
-          static_cast<size_t>(yaml::as_int64(value, key));
+    if (key == "operands") summary.operands_name = value.scalar;
+    if (key == "most_operands") {
+      summary.most_operands = static_cast<size_t>(yaml::as_int64(value, key));
     }
     for (const yaml::YamlValue& example : value.items) {
       summary.examples.push_back(example.scalar);
@@ -110,12 +109,11 @@ std::string general_help() {
 
 std::string command_help(const std::string& command) {
   const CommandSummary& summary = *find_command(command);
-  std::string text = "headroom " + command + ": " + summary.summary +
-                     "\n\nusage: headroom " + command +
-                     (summary.run_directories_name.empty()
-                          ? ""
-                          : " " + summary.run_directories_name) +
-                     " [flags]\n\nExamples\n";
+  std::string text =
+      "headroom " + command + ": " + summary.summary + "\n\nusage: headroom " +
+      command +
+      (summary.operands_name.empty() ? "" : " " + summary.operands_name) +
+      " [flags]\n\nExamples\n";
   for (const std::string& example : summary.examples) {
     text += "  " + example + "\n";
   }

@@ -13,10 +13,10 @@ struct CommandSummary {
   std::string summary = {};
   std::vector<std::string> examples = {};
   std::string lesson = {};  // lines of the help before the flags
-  // The greatest number of run directories that may be named without a flag,
+  // The greatest number of words without a flag, such as run directories,
   // and how the usage line shows them: "RUN_DIR...".
-  size_t most_run_directories = 0;
-  std::string run_directories_name = {};
+  size_t most_operands = 0;
+  std::string operands_name = {};
 };
 
 const std::vector<CommandSummary>& command_summaries();

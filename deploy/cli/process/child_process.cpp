@@ -75,6 +75,26 @@ void become(char** command, char** environment, int input_fd, int output_fd,
 
 }  // namespace
 
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    std::error_code error;
+    return std::filesystem::is_directory(name, error) ||
+                   !std::filesystem::exists(name, error)
+               ? ""
+               : name;
+  }
+  std::istringstream folders(process_environment()["PATH"]);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string path = folder + "/" + name;
+    std::error_code error;
+    if (std::filesystem::is_regular_file(path, error) &&
+        access(path.c_str(), X_OK) == 0) {
+      return path;
+    }
+  }
+  return "";
+}
+
 struct ChildProcess::State {
   ChildOptions options;
   pid_t pid = -1;

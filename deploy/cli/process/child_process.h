@@ -25,6 +25,10 @@
 
 namespace headroom::cli {
 
+// Returns `name` if it is the path of an existing file, else the path of the
+// program in a folder of PATH; "" if it is not found.
+std::string find_program(const std::string& name);
+
 struct ChildOptions {
   std::string name;                  // "worker 1" in messages
   std::vector<std::string> command;  // command[0] is a path

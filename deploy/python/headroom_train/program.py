@@ -174,6 +174,6 @@ def detect(*, weights: Flag, source: Flag, program: Optional[PathLike] = None,
 
 def export(*, weights: Flag, include: Flag = None, program: Optional[PathLike] = None,
            **flags: Flag) -> Written:
-    """Writes weights as ONNX, TorchScript or safetensors; `paths` are the files."""
+    """Writes weights as ONNX, TorchScript, safetensors or .pt; `paths` are the files."""
     out = call("export", flag_words({"weights": weights, "include": include, **flags}), program)
     return Written(out, [pathlib.Path(line[1]) for line in _EXPORTED.finditer(out)])

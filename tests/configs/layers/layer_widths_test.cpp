@@ -156,6 +156,14 @@ TEST(ModelMetadata, OnlyATableThatIsNotShippedGoesAlong) {
   EXPECT_EQ(testing::refusal_of([] { table_of_weights({}, "w.pt"); }),
             "[weights] w.pt does not say which model it holds: name it, for "
             "example --cfg yolov5n");
+  EXPECT_EQ(testing::refusal_of([] {
+              table_of_weights(
+                  {{"model", ""}, {kNetwork, "YOLO11n (detection)"}}, "w.pt");
+            }),
+            "[weights] w.pt, which holds YOLO11n (detection), is none of the "
+            "networks that are trained here, YOLOv5's detectors: take weights "
+            "of one, for example from headroom fetch yolov5n.pt, or name a "
+            "model that it has parts of: --cfg");
 }
 
 TEST(ModelMetadata, TheInputIsReadBackOrUnknown) {

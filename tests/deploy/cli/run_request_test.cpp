@@ -298,7 +298,7 @@ TEST_F(RunRequestTest, MpiNeedsOneWorkerPerSlot) {
 TEST_F(RunRequestTest, MissingFilesAreRefusedBeforeAnythingStarts) {
   EXPECT_EQ(refusal({"--weights", "gone.safetensors"}),
             "[weights] there is no file gone.safetensors: nothing is "
-            "downloaded: get the file, YOLOv5's own from its releases, and "
+            "downloaded: get the file, YOLOv5's own with headroom fetch, and "
             "give its path, or leave --weights out");
   // Without weights val has nothing to validate.
   EXPECT_EQ(refusal_of([&] {
@@ -308,7 +308,7 @@ TEST_F(RunRequestTest, MissingFilesAreRefusedBeforeAnythingStarts) {
                   {}, 2);
             }),
             "[weights] there is no file gone.pt: nothing is downloaded: get "
-            "the file, YOLOv5's own from its releases, and give its path");
+            "the file, YOLOv5's own with headroom fetch, and give its path");
   const std::string empty = root_.write("empty.pt", "");
   EXPECT_EQ(refusal({"--weights", empty}),
             "[weights] " + empty +

@@ -74,10 +74,11 @@ TEST(FileKind, AFileThatIsNoWeightsIsNamedByItsKind) {
         try {
           require_weights("gone.pt", ", or leave --weights out");
         } catch (const Error& error) {
-          EXPECT_STREQ(error.what(),
-                       "[weights] there is no file gone.pt: nothing is "
-                       "downloaded: get the file, YOLOv5's own from its "
-                       "releases, and give its path, or leave --weights out");
+          EXPECT_STREQ(
+              error.what(),
+              "[weights] there is no file gone.pt: nothing is "
+              "downloaded: get the file, YOLOv5's own with "
+              "headroom fetch, and give its path, or leave --weights out");
           throw;
         }
       },

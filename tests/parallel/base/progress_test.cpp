@@ -54,6 +54,21 @@ TEST(Pace, AfterARecoveryTheRateIsThatOfAllStepsTaken) {
   EXPECT_NEAR(pace.per_second(), 36.0 / 42, 1e-9);
 }
 
+TEST(Progress, BytesAreShownAsSizes) {
+  const Progress half = {.label = "w.pt",
+                         .done = 2 << 20,
+                         .total = 4 << 20,
+                         .noun = kBytes,
+                         .per_second = 1 << 20,
+                         .seconds_left = 2};
+  EXPECT_EQ(progress_words(half),
+            "w.pt: 50 %, 2 MiB of 4 MiB, 1 MiB/s, ETA 2s");
+  EXPECT_EQ(progress_bar(half, 60, kAscii),
+            "w.pt  50% [##########..........] 2 MiB/4 MiB  1 MiB/s  ETA 2s");
+  EXPECT_EQ(progress_words({.label = "w.pt", .done = 2 << 20, .noun = kBytes}),
+            "w.pt: 2 MiB");
+}
+
 TEST(ProgressBar, OfEightyAndOfAHundredAndSixtyColumns) {
   EXPECT_EQ(progress_bar(kHalf, 79, kUnicode),
             "train  45% |█████████████▌                | 90/200 images  30.0/s"

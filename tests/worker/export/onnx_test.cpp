@@ -198,6 +198,7 @@ TEST(SettleFormats, TheSuffixOfTheOutputIsAFormat) {
     return text;
   };
   EXPECT_EQ(settled("d/y.safetensors", {}), "d/y: safetensors");
+  EXPECT_EQ(settled("y.pt", {}), "y: pt");
   EXPECT_EQ(settled("y.onnx", {"onnx", "torchscript"}), "y: onnx torchscript");
   EXPECT_EQ(settled("y.v2", {}), "y.v2: onnx");
   EXPECT_EQ(settled("", {}), ": onnx");
@@ -210,11 +211,11 @@ TEST(SettleFormats, TheSuffixOfTheOutputIsAFormat) {
   settle_formats(asked);
   EXPECT_EQ(asked.output, (std::filesystem::path(folder) / "best").string());
   EXPECT_EQ(settled("none/", {}), "none/: onnx");
-  for (const char* suffix : {"pt", "engine"}) {
+  for (const char* suffix : {"pth", "engine"}) {
     EXPECT_EQ(error_text([&] { settled(cat("k.", suffix), {}); }),
               cat("[export] --output k.", suffix, " ends in .", suffix,
-                  ", which is not written: end it in .onnx, .torchscript or "
-                  ".safetensors"));
+                  ", which is not written: end it in .onnx, .torchscript, "
+                  ".safetensors, .pt, or in no suffix"));
   }
   EXPECT_EQ(error_text([&] { settled("y.safetensors", {"onnx"}); }),
             "[export] --output y.safetensors ends in a format that --include "
@@ -237,7 +238,7 @@ TEST_F(OnnxTest, UnsupportedExportsAreRefused) {
               HasSubstr("give --img 128"));
   EXPECT_THAT(
       complaint([](ExportRequest& asked) { asked.include = {"coreml"}; }),
-      HasSubstr("use onnx, torchscript or safetensors"));
+      HasSubstr("use onnx, torchscript, safetensors or pt"));
   EXPECT_THAT(
       complaint([](ExportRequest& asked) { asked.raw = asked.nms = true; }),
       HasSubstr("give one of them"));

@@ -50,7 +50,7 @@ TEST_F(ToolOutputs, AFileInAFolderThatIsNotThere) {
 TEST_F(ToolOutputs, MissingWeightsAreReportedAlike) {
   const std::string line =
       "[weights] there is no file gone.pt: nothing is downloaded: get the "
-      "file, YOLOv5's own from its releases, and give its path";
+      "file, YOLOv5's own with headroom fetch, and give its path";
   EXPECT_EQ(refusal({"export", "--weights=gone.pt"}), line);
   EXPECT_EQ(refusal({"prune", "--weights=gone.pt"}), line);
   EXPECT_EQ(

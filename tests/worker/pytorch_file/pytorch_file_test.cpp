@@ -65,6 +65,56 @@ TEST_F(PytorchFileTest, ModulesBecomeNamedTensors) {
   EXPECT_EQ(file.read_storage("best/data/0"), std::string(16, '\x01'));
 }
 
+TEST_F(PytorchFileTest, AFileSaysWhatItHolds) {
+  struct Case {
+    const char *package, *type, *yaml_file, *scale, *says;
+  };
+  const std::vector<Case> cases = {
+      {"ultralytics.nn.tasks", "DetectionModel", "yolo11n.yaml", "n",
+       "YOLO11n (detection)"},
+      {"ultralytics.nn.tasks", "DetectionModel", "cfg/yolo26.yaml", "x",
+       "YOLO26x (detection)"},
+      {"ultralytics.nn.tasks", "SegmentationModel", "yolov8-seg.yaml", "s",
+       "YOLOv8s-seg (segmentation)"},
+      {"ultralytics.nn.tasks", "PoseModel", "yolo11m-pose.yaml", "m",
+       "YOLO11m-pose (pose)"},
+      {"ultralytics.nn.tasks", "ClassificationModel", "yolov8n-cls.yaml", "n",
+       "YOLOv8n-cls (classification)"},
+      {"ultralytics.nn.tasks", "OBBModel", "yolo11n-obb.yaml", "n",
+       "YOLO11n-obb (oriented boxes)"}};
+  const std::string weight = dict({text("w"), floats(0, {4}, {1})});
+  for (const Case& each : cases) {
+    const std::string model =
+        object(global(each.package, each.type),
+               dict({text("_parameters"), weight, text("yaml"),
+                     dict({text("yaml_file"), text(each.yaml_file),
+                           text("scale"), text(each.scale)})}));
+    const PytorchFile file(
+        folder_.write("file.pt", make_archive(entries_of(checkpoint(model)))));
+    EXPECT_EQ(file.network(), each.says);
+    EXPECT_EQ(file.model(), "");
+  }
+  // YOLOv5 names the file beside the table.
+  const std::string older =
+      object(global("models.yolo", "SegmentationModel"),
+             dict({text("_parameters"), weight, text("yaml_file"),
+                   text("yolov5s-seg.yaml"), text("yaml"), dict({})}));
+  EXPECT_EQ(
+      PytorchFile(
+          folder_.write("file.pt", make_archive(entries_of(checkpoint(older)))))
+          .network(),
+      "YOLOv5s-seg (segmentation)");
+  const std::string own = object(
+      global("models.yolo", "DetectionModel"),
+      dict({text("_parameters"), weight, text("yaml_file"), text("my.yaml")}));
+  for (const std::string& value : {checkpoint(own), sound_checkpoint()}) {
+    EXPECT_EQ(
+        PytorchFile(folder_.write("file.pt", make_archive(entries_of(value))))
+            .network(),
+        "");
+  }
+}
+
 TEST_F(PytorchFileTest, ABareStateDictIsTakenAsItIs) {
   PytorchFile file(folder_.write(
       "file.pt", make_archive(entries_of(dict(

@@ -1,10 +1,14 @@
 // Weights are saved and loaded under YOLOv5's names.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +27,8 @@ namespace {
 
 using testing::TemporaryFolder;
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 class WeightsTest : public ::testing::Test {
@@ -77,16 +83,114 @@ TEST_F(WeightsTest, TransferTakesFittingTensors) {
   model::LayerGraph other = nano(3, at::kFloat, 2);
   const LoadReport report =
       load_weights(path("w"), other, {LoadMode::kTransfer, false});
-  EXPECT_THAT(to_string(report, "w"),
-              HasSubstr("Transferred 343/349 items from w; left as they were"));
+  EXPECT_EQ(to_string(report, "w"),
+            "transferred 343 of 349 tensors from w; layer 24 (Detect): 80 "
+            "classes -> 3, started anew");
   EXPECT_THAT(report.skipped, ::testing::ElementsAre(
                                   "model.24.m.0.weight", "model.24.m.0.bias",
                                   "model.24.m.1.weight", "model.24.m.1.bias",
                                   "model.24.m.2.weight", "model.24.m.2.bias"));
   model::LayerGraph own_anchors = nano(3, at::kFloat, 2);
-  EXPECT_EQ(load_weights(path("w"), own_anchors, {LoadMode::kTransfer, true})
-                .transferred,
-            342);
+  const LoadReport with_own =
+      load_weights(path("w"), own_anchors, {LoadMode::kTransfer, true});
+  EXPECT_EQ(to_string(with_own, "w"),
+            "transferred 342 of 349 tensors from w; layer 24 (Detect): 80 "
+            "classes -> 3, started anew, the run's own anchors");
+}
+
+TEST_F(WeightsTest, AnotherSizeIsReportedByLayer) {
+  model::LayerGraph small(layers::load_model_table("yolov5s"), 3, at::kFloat,
+                          1);
+  save_weights(path("w"), small.state(), {});
+  model::LayerGraph other = nano(3, at::kFloat, 2);
+  const LoadReport report =
+      load_weights(path("w"), other, {LoadMode::kTransfer, false});
+  EXPECT_THAT(to_string(report, "w"),
+              AllOf(HasSubstr("; layer 0: model.0.conv.weight is [32, 3, 6, 6] "
+                              "there and [16, 3, 6, 6] here and 4 more, "
+                              "layer 1: "),
+                    EndsWith(" more layers")));
+}
+
+// The head's row of one field, for each level and anchor, as one tensor.
+at::Tensor rows_of(model::LayerGraph& graph, int64_t field) {
+  std::vector<at::Tensor> rows;
+  for (const model::NamedTensor& entry : graph.state()) {
+    if (entry.layer != 24 || !entry.is_parameter()) continue;
+    rows.push_back(entry.tensor->detach()
+                       .unflatten(0, {3, 5 + graph.num_classes()})
+                       .select(1, field)
+                       .flatten());
+  }
+  return at::cat(rows);
+}
+
+class ClassesByName : public WeightsTest {
+ protected:
+  // Loads a file with classes `there` into a model with classes `here`.
+  LoadReport load(const std::vector<std::string>& there,
+                  const std::vector<std::string>& here) {
+    saved_ = std::make_unique<model::LayerGraph>(
+        layers::load_model_table("yolov5n"), std::ssize(there), at::kFloat, 1);
+    save_weights(path("w"), saved_->state(),
+                 {{"names", nlohmann::json(there).dump()}});
+    const auto fresh = [&] {
+      return std::make_unique<model::LayerGraph>(
+          layers::load_model_table("yolov5n"), std::ssize(here), at::kFloat, 2);
+    };
+    loaded_ = fresh();
+    fresh_ = fresh();
+    return load_weights(path("w"), *loaded_,
+                        {.mode = LoadMode::kTransfer, .class_names = here});
+  }
+  // Whether the model has the file's row for this field of the head.
+  bool is_taken(int64_t field, int64_t from) {
+    return at::equal(rows_of(*loaded_, field), rows_of(*saved_, from));
+  }
+  bool is_fresh(int64_t field) {
+    return at::equal(rows_of(*loaded_, field), rows_of(*fresh_, field));
+  }
+
+  std::unique_ptr<model::LayerGraph> saved_, loaded_, fresh_;
+};
+
+TEST_F(ClassesByName, AnotherOrderMovesTheRows) {
+  const LoadReport report = load({"cat", "dog", "cow"}, {"dog", "cow", "cat"});
+  EXPECT_EQ(to_string(report, "w"),
+            "transferred 349 of 349 tensors from w; layer 24 (Detect): 3 "
+            "classes in another order, moved by name");
+  for (int64_t field = 0; field < 5; ++field) {
+    EXPECT_TRUE(is_taken(field, field)) << field;
+  }
+  EXPECT_TRUE(is_taken(5, 6));
+  EXPECT_TRUE(is_taken(6, 7));
+  EXPECT_TRUE(is_taken(7, 5));
+}
+
+TEST_F(ClassesByName, SharedClassesAreTakenAndOthersStartAnew) {
+  const LoadReport report =
+      load({"person", "car", "bus", "cat"}, {"boat", "cat", "car"});
+  EXPECT_EQ(to_string(report, "w"),
+            "transferred 349 of 349 tensors from w; layer 24 (Detect): 4 "
+            "classes -> 3, by name: 'cat', 'car'; started anew: 'boat'");
+  EXPECT_TRUE(is_taken(4, 4));
+  EXPECT_TRUE(is_fresh(5));
+  EXPECT_FALSE(is_taken(5, 5));
+  EXPECT_TRUE(is_taken(6, 8));
+  EXPECT_TRUE(is_taken(7, 6));
+}
+
+TEST_F(ClassesByName, WithoutASharedNameTheNumberOfClassesDecides) {
+  EXPECT_EQ(to_string(load({"a", "b"}, {"c", "d"}), "w"),
+            "transferred 349 of 349 tensors from w");
+  EXPECT_TRUE(is_taken(5, 5));
+  EXPECT_EQ(load({"a", "b"}, {"c", "d", "e"}).transferred, 343);
+  EXPECT_TRUE(is_fresh(0));
+}
+
+TEST_F(ClassesByName, NamesThatAreThereTwiceNameNoRow) {
+  EXPECT_EQ(load({"a", "a", "b"}, {"b", "a", "c"}).transferred, 349);
+  EXPECT_TRUE(is_taken(5, 5));
 }
 
 TEST_F(WeightsTest, LoadedAnchorsAreTheModels) {
@@ -202,10 +306,8 @@ TEST_F(WeightsTest, ACheckpointOfTheReferenceIsItsSafetensors) {
       load_weights(checkpoint, other, {LoadMode::kTransfer, false});
   EXPECT_EQ(report.transferred, 343);
   EXPECT_THAT(to_string(report, "bccd_v5n.pt"),
-              HasSubstr("Transferred 343/349 items from bccd_v5n.pt; left as "
-                        "they were: model.24.m.0.weight is [24, 64, 1, 1] "
-                        "there and [255, 64, 1, 1] here"));
-  EXPECT_THAT(to_string(report, "bccd_v5n.pt"), HasSubstr("and 3 more"));
+              HasSubstr("transferred 343 of 349 tensors from bccd_v5n.pt; "
+                        "layer 24 (Detect): 3 classes -> 80, started anew"));
 }
 
 TEST(WeightsClasses, OtherNamesAreReported) {

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <ctime>
 #include <string>
 #include <system_error>
 
 #include "parallel/base/atomic_file.h"
+#include "parallel/base/environment.h"
 #include "parallel/base/regular_file.h"
 
 namespace headroom::labels {
@@ -84,18 +84,8 @@ IndexLock::~IndexLock() {
 }
 
 fs::path index_folder() {
-  const auto folder_of = [](const char* variable) {
-    const char* const value = std::getenv(variable);
-    const fs::path folder = value == nullptr ? "" : value;
-    return folder.is_absolute() ? folder : fs::path();
-  };
-  fs::path cache = folder_of("XDG_CACHE_HOME");
-  if (cache.empty()) {
-    const fs::path home = folder_of("HOME");
-    if (home.empty()) return "";
-    cache = home / ".cache";
-  }
-  return cache / "headroom" / "folders";
+  const fs::path cache = user_cache_folder();
+  return cache.empty() ? "" : cache / "folders";
 }
 
 }  // namespace headroom::labels

@@ -219,7 +219,7 @@ TEST(ProgressReporter, NothingBeforeTheFirstStepInALog) {
 TEST(ProgressReporter, TransferredWeightsAreReported) {
   wire::EventRecord event;
   event.event = EventKind::kWeights;
-  event.reason = "Transferred 342/349 items from yolov5s.pt";
+  event.reason = "transferred 342 of 349 tensors from yolov5s.pt";
   EXPECT_THAT(ProgressReporter(kLog).event(event, at(0)).lines,
               ElementsAre(event.reason));
   event.warning = true;

@@ -1,10 +1,10 @@
-#include "worker/tools/tool_progress.h"
+#include "parallel/base/progress.h"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
-namespace headroom::tools {
+namespace headroom {
 namespace {
 
 // A tool whose clock and terminal the test provides.
@@ -121,4 +121,4 @@ TEST(ToolProgress, AnErrorTakesTheBarAway) {
 }
 
 }  // namespace
-}  // namespace headroom::tools
+}  // namespace headroom

@@ -1,0 +1,312 @@
+#include "deploy/fetch/download.h"
+
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "deploy/cli/process/child_process.h"
+#include "deploy/cli/process/file_descriptor.h"
+#include "parallel/base/atomic_file.h"
+#include "parallel/base/check.h"
+#include "parallel/base/environment.h"
+#include "parallel/base/text.h"
+#include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
+
+namespace headroom::fetch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kAgain =
+    "type the same command again: it goes on where this one ended";
+constexpr const char* kElsewhere =
+    "get the file elsewhere with --from https://HOST/FOLDER/";
+
+// curl's exit codes (curl(1)) that mean something else than a connection that
+// failed or broke.
+enum CurlCode {
+  kDone = 0,
+  kWrongProtocol = 1,  // an address or a redirect that is not https://
+  kHttpError = 22,
+  kWriteError = 23,
+  kRangeError = 33,  // the server sends the whole file instead of a part
+  kTooManyRedirects = 47,
+};
+
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy,
+                         ExitCode exit_code = ExitCode::kRequest) {
+  throw Error("fetch", what, remedy, exit_code);
+}
+
+// The head of the last answer in the file that curl writes heads to: those of
+// redirects and proxies come before it.
+struct Head {
+  int64_t status = 0;   // 0 until it has arrived
+  int64_t length = -1;  // of the body; -1 if the server does not say it
+  std::string etag, last_modified;
+};
+
+Head read_head(const fs::path& file) {
+  Head head, last;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) last = head;  // the head is complete
+    const size_t colon = std::min(line.find(':'), line.size());
+    std::string name = line.substr(0, colon);
+    for (char& c : name) c = static_cast<char>(std::tolower(c));
+    const size_t begin = line.find_first_not_of(": \t", colon);
+    const std::string value =
+        begin == std::string::npos ? "" : line.substr(begin);
+    if (name.starts_with("http/")) {
+      const size_t space = line.find(' ');
+      head = {};
+      head.status =
+          space == std::string::npos
+              ? 0
+              : parse_whole(line.substr(space + 1, 3), 100, 999).value_or(0);
+    } else if (name == "content-length") {
+      head.length = parse_whole(value, 0).value_or(-1);
+    } else if (name == "etag") {
+      head.etag = value;
+    } else if (name == "last-modified") {
+      head.last_modified = value;
+    }
+  }
+  return last;
+}
+
+[[noreturn]] void fail_to_write(const fs::path& file, const std::string& why) {
+  refuse(file.string() + " cannot be written (" + why + ")",
+         "free some space, or see who may write into the folder; then " +
+             std::string(kAgain),
+         ExitCode::kResource);
+}
+
+// Opens the file for the bytes, locked, so that one process writes it.
+int open_part(const fs::path& file) {
+  const int descriptor = open_locked(file, O_CREAT | O_CLOEXEC);
+  if (descriptor >= 0) return descriptor;
+  if (errno != EWOULDBLOCK) fail_to_write(file, std::strerror(errno));
+  refuse(file.string() + " is being written by another headroom fetch",
+         "wait until it has ended", ExitCode::kResource);
+}
+
+std::string host_of(const std::string& address) {
+  const size_t begin = address.find("://") + 3;
+  return short_line(
+      address.substr(begin, address.find_first_of("/?#", begin) - begin), 200);
+}
+
+class Transfer {
+ public:
+  Transfer(const std::string& address, const fs::path& file,
+           const OnBytes& on_bytes)
+      : address_(address),
+        file_(file),
+        etag_file_(file.string() + ".etag"),
+        head_file_(file.string() + ".head"),
+        on_bytes_(on_bytes),
+        curl_(cli::find_program("curl")),
+        part_(open_part(file)) {
+    if (curl_.empty()) {
+      refuse("the program curl, which downloads, is not in PATH",
+             "install it, or get " + address +
+                 " another way and give its path to --weights",
+             ExitCode::kResource);
+    }
+    std::getline(std::ifstream(etag_file_), etag_);
+    if (etag_.empty() || size() == 0) begin_anew();
+  }
+  ~Transfer() {
+    std::error_code ignored;
+    fs::remove(head_file_, ignored);
+  }
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+
+  Answer run() {
+    int code = run_curl();
+    if (begin_ > 0 &&
+        (code == kRangeError || (code == kHttpError && head_.status == 416))) {
+      begin_anew();  // what is here is no beginning of the server's file
+      code = run_curl();
+    }
+    if (code != kDone) refuse_code(code);
+    if (head_.length < 0) {
+      begin_anew();
+      refuse(host_ +
+                 " does not say how many bytes the file has, so a broken "
+                 "transfer would look complete",
+             kElsewhere);
+    }
+    if (size() != total()) refuse_broken("the connection ended");
+    if (::fsync(part_.get()) != 0) fail_to_write(file_, std::strerror(errno));
+    std::error_code ignored;
+    fs::remove(etag_file_, ignored);
+    return {.host = host_,
+            .bytes = size(),
+            .resumed_at = begin_,
+            .etag = short_line(head_.etag, 200),
+            .last_modified = short_line(head_.last_modified, 200)};
+  }
+
+ private:
+  int64_t size() const { return ::lseek(part_.get(), 0, SEEK_END); }
+  // 0 if the server has not said it.
+  int64_t total() const { return head_.length < 0 ? 0 : begin_ + head_.length; }
+
+  // The ETag's file goes first: bytes without it are never continued.
+  void begin_anew() {
+    std::error_code ignored;
+    fs::remove(etag_file_, ignored);
+    etag_.clear();
+    if (::ftruncate(part_.get(), 0) != 0)
+      fail_to_write(file_, std::strerror(errno));
+  }
+
+  // Runs curl to its end, and sets head_ and host_. Returns its exit code.
+  int run_curl() {
+    begin_ = size();
+    head_ = {};
+    std::error_code ignored;
+    fs::remove(head_file_, ignored);
+    cli::ChildOptions options;
+    options.name = "curl";
+    options.environment = users_environment();
+    options.command = {
+        curl_, "--disable", "--silent", "--show-error", "--fail", "--globoff",
+        "--location", "--max-redirs", "10", "--proto", "=https",
+        "--proto-redir", "=https", "--connect-timeout", "15",
+        // A server that sends nothing for a minute.
+        "--speed-limit", "1", "--speed-time", "60", "--user-agent", "headroom",
+        "--dump-header", head_file_, "--output", file_, "--write-out",
+        "%{url_effective}\\n", "--url", address_};
+    if (begin_ > 0) {
+      options.command.insert(options.command.end(),
+                             {"--continue-at", std::to_string(begin_),
+                              "--header", "If-Range: " + etag_});
+    }
+    cli::ChildProcess child(std::move(options));
+    std::optional<int> code;
+    while (!(code = child.wait(std::chrono::milliseconds(100))))
+      note_progress();
+    note_progress();
+    host_ = host_of(address_);
+    std::istringstream lines(child.last_words());
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("https://")) host_ = host_of(line);
+      if (line.starts_with("curl: (")) {
+        words_ = short_line(
+            line.substr(std::min(line.find(')') + 2, line.size())), 300);
+      }
+    }
+    return *code;
+  }
+
+  void note_progress() {
+    head_ = read_head(head_file_);
+    if (head_.status != 200 && head_.status != 206) return;
+    if (etag_.empty() && !head_.etag.empty()) {
+      write_whole_file(etag_file_, head_.etag);
+      etag_ = head_.etag;
+    }
+    on_bytes_(size(), total());
+  }
+
+  [[noreturn]] void refuse_code(int code) {
+    if (code == kWriteError) fail_to_write(file_, words_);
+    if (code == kWrongProtocol) {
+      refuse(address_ +
+                 " leads to an address that is not https://, where the "
+                 "file would come unencrypted: nothing was taken",
+             kElsewhere);
+    }
+    if (code == kTooManyRedirects) {
+      refuse(address_ + " redirects more than 10 times", kElsewhere);
+    }
+    if (code == kHttpError) {
+      refuse(cat("HTTP ", head_.status, " of ", host_,
+                 head_.status == 404 ? ": it has no file " : ": it refuses ",
+                 address_),
+             std::string("look whether the address opens in a browser, or ") +
+                 kElsewhere,
+             head_.status >= 500 ? ExitCode::kResource : ExitCode::kRequest);
+    }
+    if (head_.status != 0) refuse_broken(words_);
+    refuse(host_ + " cannot be reached: " + words_, kAgain,
+           ExitCode::kResource);
+  }
+
+  [[noreturn]] void refuse_broken(const std::string& why) {
+    refuse("the transfer from " + host_ + " broke after " +
+               exact_bytes(size()) + " of " + exact_bytes(total()) + " (" +
+               why + ")",
+           kAgain, ExitCode::kResource);
+  }
+
+  const std::string address_;
+  const fs::path file_, etag_file_, head_file_;
+  const OnBytes& on_bytes_;
+  const std::string curl_;
+  const cli::FileDescriptor part_;
+  std::string etag_;   // of the bytes that are here; "" if they have none
+  int64_t begin_ = 0;  // bytes that were here before this answer
+  Head head_;          // of the newest answer
+  std::string host_;   // that gave it
+  std::string words_;  // what curl says of its failure
+};
+
+}  // namespace
+
+Answer download(const std::string& address, const fs::path& file,
+                const OnBytes& on_bytes) {
+  if (!address.starts_with("https://")) {
+    refuse(address + " is not https://, so the file would come unencrypted",
+           kElsewhere);
+  }
+  return Transfer(address, file, on_bytes).run();
+}
+
+std::string sha256_of(const fs::path& file) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> digest(
+      EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  std::ifstream in(file, std::ios::binary);
+  std::array<char, 1 << 16> buffer;
+  EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr);
+  while (in.read(buffer.data(), buffer.size()) || in.gcount() > 0) {
+    EVP_DigestUpdate(digest.get(), buffer.data(),
+                     static_cast<size_t>(in.gcount()));
+  }
+  if (!in.eof()) {
+    refuse(file.string() + " cannot be read", "see who may read it",
+           ExitCode::kResource);
+  }
+  std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
+  unsigned int count = 0;
+  EVP_DigestFinal_ex(digest.get(), bytes.data(), &count);
+  std::string hex;
+  for (unsigned int i = 0; i < count; ++i) {
+    constexpr const char* kDigits = "0123456789abcdef";
+    hex += kDigits[bytes[i] >> 4];
+    hex += kDigits[bytes[i] & 15];
+  }
+  return hex;
+}
+
+}  // namespace headroom::fetch

@@ -1,0 +1,44 @@
+// download: one file over HTTPS, by the program curl.
+//
+// curl verifies the server's certificate with the machine's authorities, or
+// those of SSL_CERT_FILE or CURL_CA_BUNDLE, follows redirects to https://
+// addresses alone, and uses the proxies of HTTPS_PROXY, ALL_PROXY and NO_PROXY.
+// It is called with explicit arguments and reads no ~/.curlrc.
+//
+// Errors: Error with exit 2 if the server has no such file, or if its answer
+// cannot be used; with exit 5 if the connection fails or breaks, the disk is
+// full, curl is missing, or another process downloads the same file. After an
+// exit 5 the bytes that have arrived stay, and the next call goes on there.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+namespace headroom::fetch {
+
+// What the server said about the file that it sent.
+struct Answer {
+  std::string host;  // that sent the file, after all redirects
+  int64_t bytes = 0;
+  int64_t resumed_at = 0;     // bytes that an earlier call had received
+  std::string etag;           // "" if it sent none
+  std::string last_modified;  // "" if it sent none
+};
+
+// `total` is 0 until the server has said it.
+using OnBytes = std::function<void(int64_t done, int64_t total)>;
+
+// Downloads `address` into `file`, which is complete when the function returns,
+// with as many bytes as the server announced. A file that is there already is
+// the beginning that an earlier call received: it is completed if the server
+// still has the same content by its ETag, which FILE.etag holds; otherwise it
+// is replaced. FILE.head has the headers of the answer during the call.
+Answer download(const std::string& address, const std::filesystem::path& file,
+                const OnBytes& on_bytes);
+
+// The SHA-256 of a file, as 64 hex digits, as sha256sum prints it.
+std::string sha256_of(const std::filesystem::path& file);
+
+}  // namespace headroom::fetch

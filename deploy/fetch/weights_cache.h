@@ -1,0 +1,45 @@
+// The folder of fetched weights: the files, what was noted about each, and the
+// licences that the user has accepted.
+//
+//   yolov5n.pt            a complete file
+//   yolov5n.pt.json       its note: address, bytes, SHA-256, the server's
+//   answer yolov5n.pt.partial    what has arrived of a transfer that broke
+//   accepted_licences     a licence per line
+//
+// A note stays when its file is removed, so a later fetch is compared with the
+// first one. The publisher states no digest, so the first fetch trusts the
+// server's certificate alone.
+//
+// Errors: Error, as download.h says.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "configs/published_weights.h"
+#include "deploy/fetch/download.h"
+
+namespace headroom::fetch {
+
+// Remembers that the user accepts the licence of `weights`, if `accepts`.
+// Throws Error if it is accepted neither now nor before.
+void require_licence(const std::filesystem::path& folder,
+                     const configs::PublishedWeights& weights, bool accepts);
+
+struct FetchedFile {
+  std::filesystem::path path;
+  std::string sha256;
+  int64_t bytes = 0;
+  bool was_there = false;       // nothing was transferred; `answer` is empty
+  bool has_older_note = false;  // an earlier fetch of the same bytes
+  Answer answer;
+};
+
+// Gets the file `name` of `folder` from `address`, unless the file is there
+// with the digest of its note. Throws Error (exit 2) if other bytes came than
+// the note says, or no weights.
+FetchedFile fetch_weights(const std::filesystem::path& folder,
+                          const std::string& name, const std::string& address,
+                          const OnBytes& on_bytes);
+
+}  // namespace headroom::fetch
