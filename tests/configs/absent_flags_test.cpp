@@ -51,7 +51,7 @@ TEST(AbsentFlags, EveryPublishedFlagHasAnAnswer) {
       {"train",
        {"--batch", "--cache-images", "--adam", "--linear-lr", "--notest",
         "--log-imgs", "--log-artifacts", "--logdir", "--global_rank",
-        "--total-batch-size", "--save_period"}},
+        "--total-batch-size"}},
       {"val", {"--merge"}},
       {"detect", {"--output", "--save-img", "--fourcc", "--tfl-int8"}},
       {"export", {"--train", "--grid", "--opset-version", "--tfl-int8"}}};
@@ -206,7 +206,8 @@ TEST(AbsentFlags, EveryArgumentOfYoloHasAnAnswerAsAPair) {
 TEST(AbsentFlags, EveryArgumentOfYoloHasAnAnswerAsAFlag) {
   for (const auto& [command, all] : kYoloArguments) {
     for (const std::string& pair : pairs_of(command)) {
-      const std::string flag = "--" + pair.substr(0, pair.find('='));
+      std::string flag = "--" + pair.substr(0, pair.find('='));
+      std::ranges::replace(flag, '_', '-');
       // A prefix is taken as the flag (deploy/cli/args).
       const bool is_prefix = std::ranges::any_of(
           published_flags(command), [&](const std::string& published) {
@@ -215,9 +216,7 @@ TEST(AbsentFlags, EveryArgumentOfYoloHasAnAnswerAsAFlag) {
       if (is_prefix || is_taken(command, flag)) continue;
       const std::string answer = testing::error_text(
           [&, &command = command] { answer_unknown_flag(command, flag); });
-      EXPECT_TRUE(!answer.starts_with("[config] unknown") ||
-                  answer.find("did you mean") != std::string::npos)
-          << command << " " << answer;
+      EXPECT_THAT(answer, Not(HasSubstr("unknown flag"))) << command;
     }
   }
 }

@@ -119,11 +119,16 @@ class Parser {
   }
 
   // Completes an abbreviated flag: users type --conf and --opt, as argparse
-  // allows. Refuses an abbreviation of several of YOLOv5's flags.
+  // allows. Refuses an abbreviation of several of YOLOv5's flags. A flag with
+  // underscores, as in --save_period, is the one with dashes.
   std::string in_full(const std::string& word) const {
     const std::string beginning = spelling_of(word);
+    std::string dashed = beginning;
+    std::ranges::replace(dashed, '_', '-');
+    if (is_flag(word) && find_option(dashed) != nullptr) {
+      return dashed + word.substr(beginning.size());
+    }
     if (!is_flag(word) || beginning.size() < 3 ||
-        find_option(beginning) != nullptr ||
         find_absent(beginning) != nullptr) {
       return word;
     }

@@ -86,6 +86,7 @@ TEST(CommandLine, EverySpellingSetsItsKey) {
   EXPECT_TRUE(config_of("--nosave").nosave);
   EXPECT_EQ(config_of("--save-period -1").save_period, -1);
   EXPECT_EQ(config_of("--save-period=5").save_period, 5);
+  EXPECT_EQ(config_of("--save_period=5").save_period, 5);
 }
 
 TEST(CommandLine, TheFlagsOfVal) {
