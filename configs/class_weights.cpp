@@ -7,6 +7,7 @@
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 
 namespace headroom::configs {
 namespace {

@@ -23,8 +23,8 @@ namespace headroom::configs {
 struct ClassWeights {
   bool is_balanced = false;
   // One entry for each given weight; names are empty in a list.
-  std::vector<std::string> names;
-  std::vector<double> weights;
+  std::vector<std::string> names = {};
+  std::vector<double> weights = {};
 };
 
 // Reads hyp.cls_pw. Throws Error (exit 2) if it is none of the above.

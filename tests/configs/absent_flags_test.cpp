@@ -180,7 +180,7 @@ std::vector<std::string> pairs_of(const std::string& command) {
 std::string words_or_refusal(const std::string& command,
                              const std::string& pair) {
   std::string words;
-  const std::string refused = testing::error_text([&] {
+  const std::string refused = error_text([&] {
     for (const std::string& word : words_of_pair(command, pair)) {
       words += (words.empty() ? "" : " ") + word;
     }
@@ -214,7 +214,7 @@ TEST(AbsentFlags, EveryArgumentOfYoloHasAnAnswerAsAFlag) {
             return published.starts_with(flag);
           });
       if (is_prefix || is_taken(command, flag)) continue;
-      const std::string answer = testing::error_text(
+      const std::string answer = error_text(
           [&, &command = command] { answer_unknown_flag(command, flag); });
       EXPECT_THAT(answer, Not(HasSubstr("unknown flag"))) << command;
     }

@@ -31,7 +31,7 @@ struct LossGains {
   double negative_target = 0;
   double cls_pos_weight = 1, obj_pos_weight = 1;
   // In place of cls_pos_weight, one for each class; empty if all are equal.
-  std::vector<double> class_weights;
+  std::vector<double> class_weights = {};
   double focal_gamma = 0;
   int64_t num_classes = 1;
   double distill = 1;  // factor of a teacher's terms, on top of the gains above

@@ -54,7 +54,7 @@ struct LevelScales {
   kernels::EntropyRule obj_rule;
   kernels::EntropyRule cls_rule;
   // In place of cls_rule's positive weight, one for each class; may be empty.
-  std::vector<double> class_weights;
+  std::vector<double> class_weights = {};
 
   kernels::EntropyRule rule_of_class(int64_t c) const {
     return class_weights.empty()

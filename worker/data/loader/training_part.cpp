@@ -3,6 +3,7 @@
 #include "configs/yaml/scalar.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
+#include "parallel/base/units.h"
 #include "worker/data/sampling/sampler.h"
 
 namespace headroom::loader {
