@@ -170,7 +170,10 @@ std::string answers_key(const std::string& command) {
 
 // Python writes lists as [0,2]; here their values are separate words.
 std::vector<std::string> values_of(const Option& option, std::string value) {
-  std::erase_if(value, [](char c) { return c == '[' || c == ']' || c == ' '; });
+  if (value.starts_with('[')) {
+    std::erase_if(value,
+                  [](char c) { return c == '[' || c == ']' || c == ' '; });
+  }
   if (option.most_values > 1 || !option.second_key.empty()) {
     std::ranges::replace(value, ',', ' ');
     return split(value);
