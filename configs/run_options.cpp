@@ -310,7 +310,7 @@ Options how_to_train() {
            "Training uses this part of the training images, the same in every "
            "epoch, chosen by the seed; validation uses all of its own. Less "
            "tries a setting sooner.",
-           {.range = {0.0001, 1}, .defines_steps = true}),
+           {.range = {0.001, 1}, .defines_steps = true}),
       flag("random_crop", &C::random_crop, "--random-crop", kTrain,
            "Training cuts a window of the network's size out of every larger "
            "image, at a new random place each time, instead of shrinking the "
