@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "configs/yaml/scalar.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
@@ -92,7 +91,7 @@ RunOutcome RunEnd::complete(const std::string& reason) {
 }
 
 RunOutcome RunEnd::complete_in_time() {
-  return complete(cat("reached --time ", yaml::exact_text(run_.config.hours),
+  return complete(cat("reached --time ", significant_text(run_.config.hours, 6),
                       " after step ", committed(), "; ", resume_hint()));
 }
 
