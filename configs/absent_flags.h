@@ -1,6 +1,7 @@
-// Flags and values of YOLOv5's programs that this version does not accept. Each
-// has a message of its own instead of "unknown flag". The messages are in
-// configs/flags/yolov5.yaml, which is embedded in the program.
+// Flags and values of YOLOv5's programs and of ultralytics' yolo that this
+// version does not accept. Each has a message of its own instead of "unknown
+// flag". The messages are in configs/flags/yolov5.yaml, which is embedded in
+// the program.
 #pragma once
 
 #include <optional>
@@ -32,18 +33,37 @@ const std::vector<std::string>& published_flags(const std::string& command);
 const AbsentFlag* find_absent_flag(const std::string& command,
                                    const std::string& spelling);
 
+// A word that other programs have where headroom has a command: "track".
+struct OtherWord {
+  std::string why;
+  std::string use;  // what to type
+};
+
+// Returns nullptr if `word` is not on the list.
+const OtherWord* find_other_word(const std::string& word);
+
+// The command of headroom for a mode of ultralytics' yolo or a script of
+// YOLOv5's
+// ("detect" for "predict" and "detect.py"), or "".
+std::string command_of_mode(const std::string& mode);
+
+// Returns the words for `pair`, ultralytics' NAME=VALUE ("imgsz=320"), as
+// arguments of `command` ("--img", "320"); none if the pair asks for what is
+// done without it. Throws Error, as answer_unknown_flag does, for a pair that
+// has no equivalent.
+std::vector<std::string> words_of_pair(const std::string& command,
+                                       const std::string& pair);
+
 // Returns the remedy for setting `key` to YOLOv5's value `choice`; nullopt if
 // that value is not on the list of absent values.
 std::optional<std::string> absent_choice(const std::string& key,
                                          const std::string& choice);
 
-// Handles `spelling`, which is not a flag of `command` ("train", "val", or
-// "plan", which has train's flags). For an ignored flag, returns the line to
-// log. Otherwise throws Error: with the absent flag's message, with the command
-// that has this flag, or "unknown flag" with the nearest flag of `command` and
-// of `more_spellings`.
+// Handles `spelling`, which is not a flag of `command`. For an ignored flag,
+// returns the line to log. Otherwise throws Error: with the absent flag's
+// message, with --set for a key that has no flag, with the command that has
+// this flag, or "unknown flag" with the nearest flag of `command`.
 std::string answer_unknown_flag(const std::string& command,
-                                const std::string& spelling,
-                                const std::vector<std::string>& more_spellings);
+                                const std::string& spelling);
 
 }  // namespace headroom::configs

@@ -61,8 +61,8 @@ std::string length_of_row(const FlagUse& use) {
 void set_from_flag(RunConfig& config, const std::string& spelling,
                    const Option& option, const std::string& text) {
   if (const auto remedy = absent_choice(option.key, text)) {
-    throw bad_flag(spelling + " " + text,
-                   "this choice of YOLOv5's is not in this version", *remedy);
+    throw bad_flag(spelling + " " + text, "this choice is not in this version",
+                   *remedy);
   }
   if (option.is_byte_size) {
     if (const auto fault = size_fault(spelling, text)) {

@@ -31,8 +31,8 @@ template <typename Config, typename Field>
 auto& field_of(Config& config, Field RunConfig::*member) {
   return config.*member;
 }
-template <typename Config>
-auto& field_of(Config& config, double Hyperparameters::*member) {
+template <typename Config, typename Field>
+auto& field_of(Config& config, Field Hyperparameters::*member) {
   return config.hyp.*member;
 }
 template <typename Config, typename Field>

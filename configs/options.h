@@ -52,6 +52,8 @@ struct OptionRules {
   // Used only between headroom's processes; not in the help.
   bool is_internal = false;
   bool is_byte_size = false;  // accepts "2GiB"
+  // Files may write the text "1,2" as a list, and "a=1,b=2" as a mapping.
+  bool takes_list = false;
   // The value defines the steps or their samples. A resumed run keeps it,
   // because the committed steps were made with it.
   bool defines_steps = false;
@@ -71,8 +73,9 @@ struct Option : OptionRules {
                    std::string RunConfig::*, Precision RunConfig::*,
                    OptimizerKind RunConfig::*, plan::Backend RunConfig::*,
                    std::optional<plan::ParallelLayout> RunConfig::*,
-                   double Hyperparameters::*, bool*, int*, int64_t*, double*,
-                   std::string*, std::filesystem::path*>;
+                   double Hyperparameters::*, std::string Hyperparameters::*,
+                   bool*, int*, int64_t*, double*, std::string*,
+                   std::filesystem::path*>;
 
   // "--img", "--imgsz". Empty for a key that only --set and run.yaml accept,
   // and for an argument of the worker's command line without a flag.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <filesystem>
 
 #include "configs/options.h"
@@ -28,6 +29,19 @@ namespace {
 
 const std::string kHypPrefix = "hyp.";
 
+// A list or mapping of YAML as --set writes it: "1,2", "cat=1,dog=2".
+std::string list_text(const yaml::YamlValue& list) {
+  std::string text;
+  const auto add = [&](const std::string& one) {
+    text += (text.empty() ? "" : ",") + one;
+  };
+  for (const yaml::YamlValue& item : list.items) add(item.scalar);
+  for (const yaml::YamlEntry& entry : list.entries) {
+    add(entry.key + "=" + entry.value.scalar);
+  }
+  return text;
+}
+
 void set_from_yaml(RunConfig& config, const Option& option,
                    const yaml::YamlValue& value) {
   const bool is_plain_text = value.kind == yaml::YamlValue::Kind::kScalar &&
@@ -37,6 +51,10 @@ void set_from_yaml(RunConfig& config, const Option& option,
       value.kind == yaml::YamlValue::Kind::kNull && is_text(option);
   bool is_set = false;
   try {
+    if (option.takes_list && value.kind != yaml::YamlValue::Kind::kScalar) {
+      set_from_text(config, option, list_text(value));
+      return;
+    }
     is_set = (is_plain_text && set_from_text(config, option, value.scalar)) ||
              (is_empty_text && set_from_text(config, option, ""));
   } catch (const Error& error) {
@@ -134,6 +152,14 @@ void set_value(RunConfig& config, const std::string& key,
                 example.empty() ? "headroom train --help explains it"
                                 : "for example --set " + key + "=" + example);
   }
+}
+
+void begin_hours(RunConfig& config, std::chrono::system_clock::time_point now) {
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch());
+  config.ends_at = config.hours > 0
+                       ? seconds.count() + std::llround(config.hours * 3600)
+                       : 0;
 }
 
 void load_hyperparameters(RunConfig& config, const std::string& file) {

@@ -10,6 +10,7 @@
 // parse_run_config are inverse to each other.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,7 +38,7 @@ struct Hyperparameters {
   double warmup_bias_lr = 0.1;
   double box = 0.05;
   double cls = 0.5;
-  double cls_pw = 1.0;
+  std::string cls_pw = "1";  // configs/class_weights.h
   double obj = 1.0;
   double obj_pw = 1.0;
   double iou_t = 0.20;
@@ -100,12 +101,15 @@ struct RunConfig {
   int64_t global_batch_size = 16;  // kLargestBatch until resolved
   int64_t epochs = 100;
   int64_t max_steps = 0;
+  double hours = 0;     // 0 means no limit
+  int64_t ends_at = 0;  // seconds since 1970; 0 means no limit
   OptimizerKind optimizer = OptimizerKind::kSgd;
   bool cos_lr = false;
   double label_smoothing = 0;
   bool single_cls = false;
   bool rect = false;
   bool image_weights = false;
+  double fraction = 1;
   bool random_crop = false;
   int64_t close_mosaic = 0;
   bool multi_scale = false;
@@ -113,6 +117,7 @@ struct RunConfig {
   uint64_t seed = 0;
   Precision precision = Precision::kAuto;
   int64_t patience = 100;
+  std::string best_metric = "fitness";
   int64_t batch_norm_group_size = 0;  // 0 means chosen by the planner
   // The batch-norm groups of a resumed run's plan. If empty,
   // batch_norm_group_size is used.
@@ -193,6 +198,9 @@ void set_value(RunConfig& config, const std::string& key,
 
 // Applies a hyp.yaml to config.hyp; refuses unknown keys with their line.
 void load_hyperparameters(RunConfig& config, const std::string& file);
+
+// Sets `ends_at` for a run that starts or resumes at `now`.
+void begin_hours(RunConfig& config, std::chrono::system_clock::time_point now);
 
 // Checks ranges, choices and fields against each other; throws Error with both
 // numbers and the remedy. The planner checks how the batch is split over

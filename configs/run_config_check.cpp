@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "configs/class_weights.h"
 #include "configs/fault.h"
 #include "configs/layers/model_table.h"
 #include "configs/options.h"
@@ -163,6 +164,12 @@ void check_pairs(const RunConfig& config) {
       {config.image_weights && config.synthetic_input,
        "--image-weights weighs images by their labels, but --synthetic-input "
        "has no data set"},
+      {config.fraction < 1 && config.synthetic_input,
+       "--fraction takes a part of the training images, but "
+       "--synthetic-input has no data set"},
+      {config.best_metric != "fitness" && config.synthetic_input,
+       "--best-metric is about the validation, but --synthetic-input has "
+       "none"},
       {config.random_crop && config.rect,
        "--random-crop makes samples of one size, but --rect has a shape for "
        "each batch"},
@@ -276,6 +283,7 @@ void check_run_config(const RunConfig& config) {
   check_settled_device(config);
   check_anchors(config);
   value_ranges_of(config);
+  class_weights_of_run(config);
   check_name(config);
   check_tiles(config);
   check_pairs(config);

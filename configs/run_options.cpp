@@ -130,7 +130,12 @@ Options hyperparameters() {
           "better, at the cost of the other terms.",
           {.range = {0}}),
       key("hyp.cls_pw", &H::cls_pw,
-          "Positives weigh this much in the class term.", {.range = {0}}),
+          "Positives weigh this much in the class term: one number for all "
+          "classes, one for each (1,2,0.5, in the order of names), some by "
+          "name (cat=2, the others 1), or balanced: labels / (classes x labels "
+          "of the class). More finds more of a rare class, and more that are "
+          "none.",
+          {.takes_list = true}),
       key("hyp.obj", &H::obj,
           "The objectness term of the loss (is there an object?) has this "
           "gain.",
@@ -272,6 +277,14 @@ Options how_to_train() {
            "The run ends, with a checkpoint, when it has committed (finished) "
            "this many steps, those before a resume included; 0 is no limit.",
            {.unit = "steps", .range = {0, kMostSteps}}),
+      flag("hours", &C::hours, "--time HOURS", kTrain,
+           "Training ends at the first committed step after this time, with a "
+           "last validation, and can be resumed. The time counts from where "
+           "the run starts or resumes; 0 is no limit. The learning rate still "
+           "follows epochs.",
+           {.unit = "hours", .range = {0, kMost}}),
+      key("ends_at", &C::ends_at,
+          "The run fills in the second since 1970 at which hours are over."),
       flag("optimizer", &C::optimizer, "--optimizer NAME", kTrain,
            "The optimizer is SGD with Nesterov momentum, Adam, or AdamW, whose "
            "weight decay bypasses the gradient.",
@@ -295,6 +308,11 @@ Options how_to_train() {
            "as its labels' classes are rare and badly found (by mAP in the "
            "newest validation). Images without labels are never drawn.",
            {.defines_steps = true}),
+      flag("fraction", &C::fraction, "--fraction F", kTrain,
+           "Training uses this part of the training images, the same in every "
+           "epoch, chosen by the seed; validation uses all of its own. Less "
+           "tries a setting sooner.",
+           {.range = {0.001, 1}, .defines_steps = true}),
       flag("random_crop", &C::random_crop, "--random-crop", kTrain,
            "Training cuts a window of the network's size out of every larger "
            "image, at a new random place each time, instead of shrinking the "
@@ -326,9 +344,16 @@ Options how_to_train() {
            "and losses; fp64 is slow and checks that layouts agree. auto takes "
            "bf16 on cards that compute in it, else fp32, and a run keeps it."),
       flag("patience", &C::patience, "--patience EPOCHS", kTrain,
-           "Training stops after this many epochs without a better fitness "
-           "(0.1 mAP50 + 0.9 mAP); 0 never stops early.",
+           "Training stops after this many epochs without a better "
+           "best_metric; 0 never stops early.",
            {.unit = "epochs", .range = {0, kMostEpochs}}),
+      flag("best_metric", &C::best_metric, "--best-metric", kTrain,
+           "The weights of the epoch with the largest value are the best ones, "
+           "and --patience watches it: fitness (0.1 mAP50 + 0.9 mAP), mAP50, "
+           "mAP, recall or precision. recall where a missed object costs "
+           "most.",
+           {.choices = {"fitness", "mAP50", "mAP", "recall", "precision"},
+            .of_start = true}),
       flag("batch_norm_group_size", &C::batch_norm_group_size, "--bn-group K",
            kTrain,
            "This many consecutive images of the batch share batch-norm "

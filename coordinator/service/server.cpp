@@ -89,10 +89,14 @@ RunOptions run_options(const ServerOptions& options,
   return run;
 }
 
-// Sets the directory and checkpoint of `options` to those of the logged run,
-// which never change. Returns true if the run has had a generation.
+// Sets the directory, checkpoint and end of `options` to those of the logged
+// run, which never change. Returns true if the run has had a generation.
 bool go_on(ServerOptions& options, const LoggedRun& found) {
   const wire::LogSnapshot& snapshot = found.snapshot;
+  // The time of --time counts from the run's start, not from this one.
+  options.config.ends_at =
+      configs::parse_run_config(snapshot.run_config_yaml(), options.log)
+          .ends_at;
   if (snapshot.run_config_yaml() != configs::to_yaml(options.config)) {
     throw Error(
         kLogTag,

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -70,6 +71,7 @@ configs::RunConfig configuration(const CommandLine& line) {
   planner::describe_teacher(config);
   if (take_value_range(config)) ask_data(config, {.value_range = true});
   try_to_settle_anchors(config);
+  configs::begin_hours(config, std::chrono::system_clock::now());
   return config;
 }
 

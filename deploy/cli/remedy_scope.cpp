@@ -1,7 +1,6 @@
 #include "deploy/cli/remedy_scope.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -11,18 +10,6 @@
 
 namespace headroom::cli {
 namespace {
-
-// Quotes a word for a shell.
-std::string quoted(const std::string& word) {
-  const auto is_plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 ||
-           std::string("-_./=,:+@%").find(c) != std::string::npos;
-  };
-  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
 
 // Whether a word of the command line (up to "=") sets the same option as `use`.
 bool is_use_of(const std::string& word, const configs::FlagUse& use) {

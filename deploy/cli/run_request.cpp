@@ -1,6 +1,7 @@
 #include "deploy/cli/run_request.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -573,6 +574,9 @@ RunRequest make_run_request(const CommandLine& line,
                                                          request.remedies)) {
       request.notes.push_back("warning: " + *why);
     }
+  }
+  if (!only_plans) {
+    configs::begin_hours(config, std::chrono::system_clock::now());
   }
   // The file does not exist yet, so make_paths_absolute() has skipped it.
   if (!config.memory_trace.empty()) {

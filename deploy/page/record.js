@@ -52,10 +52,12 @@ function epochsOf(text) {
   return {columns: head, rows};
 }
 
-// The epoch with the best fitness, as the trainer weighs it.
-function bestOf({columns, rows}) {
-  const [map50, map] = ["metrics/mAP_0.5", "metrics/mAP_0.5:0.95"].map((name) => columns.indexOf(name));
-  const fitness = (row) => 0.1 * row[map50] + 0.9 * row[map];
+// The epoch with the best value of --best-metric, as the trainer computes it.
+function bestOf({columns, rows}, metric) {
+  const [map50, map, recall, precision] = ["metrics/mAP_0.5", "metrics/mAP_0.5:0.95", "metrics/recall", "metrics/precision"]
+    .map((name) => columns.indexOf(name));
+  const chosen = {mAP50: map50, mAP: map, recall, precision}[metric];
+  const fitness = (row) => (chosen === undefined ? 0.1 * row[map50] + 0.9 * row[map] : row[chosen]);
   const best = rows.filter((row) => isNumber(row[map50]) && isNumber(row[map]))
     .reduce((a, b) => (!a || fitness(b) > fitness(a) ? b : a), null);
   return best && {epoch: best[0], map50: best[map50], map: best[map]};
@@ -161,7 +163,7 @@ function recordOf(parsed, live = null, steps = null) {
     progress: progressOf(parsed, live, steps, state),
     model: config?.model ?? null, img: config?.img ?? null, batch: config?.batch ?? null,
     memory_limit: live?.memory_limit || config?.memory_limit || 0,
-    epochs, best: bestOf(epochs), per_class: perClass, events, ranks: ranksOf(parsed, live, steps, state),
+    epochs, best: bestOf(epochs, config?.best_metric), per_class: perClass, events, ranks: ranksOf(parsed, live, steps, state),
     layout: plan && {data: plan.layout.data_parallel_size, pipeline: plan.layout.pipeline_parallel_size,
       spatial: plan.layout.spatial_parallel_size, zero: plan.zero_stage, micro_batch: plan.micro_batch_size},
     pictures: document.pictures, pictures_note: document.pictures_note, checkpoints: document.checkpoints};

@@ -159,6 +159,7 @@ std::string RunRecord::document(size_t most_events) const {
                       {"batch", config_->global_batch_size},
                       {"epochs", config_->epochs},
                       {"max_steps", config_->max_steps},
+                      {"best_metric", config_->best_metric},
                       {"memory_limit", config_->memory_limit}};
     json["choices"] = Json::object();
     for (const configs::Option& option : configs::run_options()) {

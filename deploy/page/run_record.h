@@ -8,7 +8,8 @@
 //   live          the run's own status, as `headroom status --json` prints it
 //   held          whether a coordinator writes the folder now
 //   planned       {verdict, command} of a run that is not started
-//   config        {model, img, batch, epochs, max_steps, memory_limit}
+//   config        {model, img, batch, epochs, max_steps, best_metric,
+//                 memory_limit}
 //   plan          the members of plan.json that the page draws
 //   events, results, summary, last_step     texts (folder_contents.h)
 //   pictures      [{name, time}]

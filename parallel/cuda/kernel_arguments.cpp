@@ -199,7 +199,7 @@ PoolArguments pool_gradient_arguments(const at::Tensor& dout,
 LossArguments loss_arguments(const kernels::LossCall& call) {
   static_assert(kLossLevels == kernels::kMostLossLevels &&
                 kLossSums == kernels::kLossItems &&
-                kFit == kernels::kFitFields);
+                kOfAll == kernels::kScalesOfAll && kFit == kernels::kFitFields);
   const auto num_levels = static_cast<int64_t>(call.levels.size());
   HEADROOM_CHECK(0 < num_levels && num_levels <= kLossLevels,
                  cat(num_levels, " levels of a loss"));
@@ -217,7 +217,10 @@ LossArguments loss_arguments(const kernels::LossCall& call) {
   arguments.cls_rule = call.rules.cls;
   arguments.positive_target = call.rules.positive_target;
   arguments.negative_target = call.rules.negative_target;
-  check_operand(call.scales, num_levels * kLossSums + kernels::kScalesOfAll,
+  arguments.weighs_classes = call.rules.weighs_classes;
+  check_operand(call.scales,
+                num_levels * kLossSums + kernels::kScalesOfAll +
+                    (arguments.weighs_classes ? arguments.num_classes : 0),
                 at::kDouble, first, "scales");
   arguments.scales = call.scales.const_data_ptr<double>();
   arguments.blocks = kernels::kLossBlocks;

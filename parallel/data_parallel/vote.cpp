@@ -18,6 +18,10 @@ constexpr int64_t kLastRank = std::numeric_limits<int32_t>::max();
 // A request to save includes a checkpoint, so it has the larger number.
 constexpr int64_t kCheckpoint = 1;
 constexpr int64_t kSave = 2;
+// A request to stop does not wait for a validation, so it has the larger
+// number.
+constexpr int64_t kTimeIsOver = 1;
+constexpr int64_t kStop = 2;
 
 }  // namespace
 
@@ -25,7 +29,10 @@ EncodedBallot encode(const Ballot& ballot) {
   HEADROOM_CHECK(ballot.rank >= 0, cat("rank ", ballot.rank));
   const int64_t outcome = static_cast<int64_t>(ballot.outcome);
   return {outcome == 0 ? 0 : outcome * kOutcomeUnit + kLastRank - ballot.rank,
-          ballot.stop_requested ? 1 : 0, ballot.leave_requested ? 1 : 0,
+          ballot.stop_requested ? kStop
+          : ballot.time_is_over ? kTimeIsOver
+                                : 0,
+          ballot.leave_requested ? 1 : 0,
           ballot.save_requested   ? kSave
           : ballot.checkpoint_due ? kCheckpoint
                                   : 0};
@@ -34,7 +41,8 @@ EncodedBallot encode(const Ballot& ballot) {
 Verdict decode(const EncodedBallot& maxima) {
   Verdict verdict;
   verdict.outcome = static_cast<Outcome>(maxima[0] / kOutcomeUnit);
-  verdict.stop_requested = maxima[1] != 0;
+  verdict.stop_requested = maxima[1] == kStop;
+  verdict.time_is_over = maxima[1] == kTimeIsOver;
   verdict.leave_requested = maxima[2] != 0;
   verdict.save_requested = maxima[3] == kSave;
   verdict.checkpoint_due = maxima[3] == kCheckpoint;

@@ -2,9 +2,10 @@
 //
 // Each rank encodes its ballot in four numbers. Their maxima over all ranks
 // give the worst outcome, the lowest rank that had it, and whether any rank
-// asked to stop, to end the generation, to write a checkpoint, or to save the
-// state and leave because the agent of all ranks is lost. The numbers are sent
-// with the step's reports (worker/step/step_reports.h).
+// asked to stop, to end the run because its time is over, to end the
+// generation, to write a checkpoint, or to save the state and leave because the
+// agent of all ranks is lost. The numbers are sent with the step's reports
+// (worker/step/step_reports.h).
 //
 // A rank that could not compute its part does not vote: it leaves the
 // generation, and the step is tried again in the next one.
@@ -25,6 +26,7 @@ struct Ballot {
   bool leave_requested = false;
   bool save_requested = false;
   bool checkpoint_due = false;
+  bool time_is_over = false;
 };
 
 struct Verdict {
@@ -35,6 +37,7 @@ struct Verdict {
   bool save_requested = false;
   // false if save_requested, because saving includes a checkpoint
   bool checkpoint_due = false;
+  bool time_is_over = false;  // false if stop_requested
 
   bool ok() const { return outcome == Outcome::kOk; }
   bool operator==(const Verdict&) const = default;

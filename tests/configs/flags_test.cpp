@@ -192,8 +192,8 @@ TEST(Flags, WrongValuesNameTheFlag) {
             "[config] --freeze 0 2 3: layers are taken from the first on, "
             "without a gap: write --freeze N for the first N layers");
   EXPECT_EQ(refusal({"--task", {"study"}}),
-            "[config] --task study: this choice of YOLOv5's is not in this "
-            "version: leave it out, and run headroom val once for each --img");
+            "[config] --task study: this choice is not in this version: leave "
+            "it out, and run headroom val once for each --img");
   EXPECT_EQ(refusal({"--config", {"/nowhere/run.yaml"}}),
             "[config] there is no file /nowhere/run.yaml: check the path");
 }

@@ -38,8 +38,10 @@ TEST(Options, EveryMemberHasARow) {
   };
   const auto extent_of = [&](auto member) -> Extent {
     using Member = decltype(member);
-    if constexpr (std::is_same_v<Member, double Hyperparameters::*>) {
-      return {offset_of(config.hyp.*member), sizeof(double), alignof(double)};
+    if constexpr (std::is_same_v<Member, double Hyperparameters::*> ||
+                  std::is_same_v<Member, std::string Hyperparameters::*>) {
+      using Field = std::decay_t<decltype(config.hyp.*member)>;
+      return {offset_of(config.hyp.*member), sizeof(Field), alignof(Field)};
     } else if constexpr (!std::is_member_pointer_v<Member>) {
       ADD_FAILURE() << "bound to no member";
       return {};

@@ -6,6 +6,8 @@ Every block of commands in README.md and deploy/guide has a mark above it:
 <!-- run --> where this test runs it, in a folder with a small data set
 `my/data.yaml`, a copy of it as `bccd/data.yaml`, and weights
 `best.safetensors`; <!-- run: exit N --> where it is to end with N;
+<!-- run: --img 640 as 64, --epochs 100 as 2 --> where the page has the size that
+people need, and the test one that takes seconds;
 <!-- needs: cluster --> (or card, network, or time) where it cannot run.
 a_third_of_the_commands: README.md's, and those of another third of the pages with
 each commit. Exit code 77: mkdocs is not installed.
@@ -25,7 +27,7 @@ PAGES = [ROOT / "README.md", *sorted(GUIDE.rglob("*.md"))]
 TRACKED = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True).stdout.split()
 LINKED = sorted({*PAGES, *(ROOT / name for name in TRACKED)})  # folder READMEs too
 BLOCK = re.compile(r"(?:^<!-- (.*?) -->\n)?^```sh\n(.*?)^```", re.M | re.S)
-MARK = re.compile(r"run(: exit (\d+))?$|needs: (cluster|card|network|time)$")
+MARK = re.compile(r"run(: .*)?$|needs: (cluster|card|network|time)$")
 problems = []
 
 
@@ -40,6 +42,21 @@ def blocks(page):
 def anchor(title):
     """A heading's anchor, as GitHub and mkdocs make it."""
     return re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-")
+
+
+def as_tested(page, mark, commands):
+    """The commands in the test's sizes, and the exit code that they end with."""
+    code = 0
+    for part in mark.partition(": ")[2].split(", ") if ": " in mark else []:
+        if exits := re.fullmatch(r"exit (\d+)", part):
+            code = int(exits[1])
+            continue
+        real, _, size = part.partition(" as ")
+        small, count = re.subn(rf"{re.escape(real)}(?!\S)", f"{real.split()[0]} {size}", commands)
+        if not size or count == 0:
+            problem(page, f"the mark's '{part}' changes nothing in: {commands[:80]}")
+        commands = small
+    return commands, code
 
 
 def check_links():
@@ -99,9 +116,10 @@ def run_commands(headroom, shapes, pages):
                 elif mark.startswith("run") and page in pages:
                     where = folder / page.stem
                     shutil.copytree(fresh, where)
-                    result = run(commands, where)
-                    if result.returncode != int(found[2] or 0):
-                        problem(page, f"exit code {result.returncode}:\n{commands}"
+                    small, code = as_tested(page, mark, commands)
+                    result = run(small, where)
+                    if result.returncode != code:
+                        problem(page, f"exit code {result.returncode}:\n{small}"
                                 f"{result.stderr[-2000:]}")
                     shutil.rmtree(where)
 

@@ -79,6 +79,9 @@ std::string name_of(const ::testing::TestParamInfo<Layout>& info) {
 }
 
 constexpr const char* kGroupsOf2 = "--bn-group 2";
+// A part of the images; with smoothed labels the weights count in every entry.
+constexpr const char* kClassWeights =
+    "--fraction 0.8 --set hyp.cls_pw=balanced --label-smoothing 0.1";
 constexpr const char* kCopyPaste =
     "--set hyp.copy_paste=0.6 --set hyp.mixup=0.3";
 
@@ -104,6 +107,7 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"data2_multi_scale", "8", "--layout data=2", 2, "--multi-scale"},
         Layout{"data2_image_weights", "8", "--layout data=2", 2,
                "--image-weights --set hyp.mixup=0.3"},
+        Layout{"data2_class_weights", "8", "--layout data=2", 2, kClassWeights},
         Layout{"data2_copy_paste", "8", "--layout data=2", 2, kCopyPaste,
                kSteps, true}),
     name_of);
@@ -148,6 +152,8 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"pipeline2_spatial2_image_weights", "8",
                "--layout pipeline=2,spatial=2 --micro-batch 4", 4,
                "--image-weights --random-crop --bn-group 2"},
+        Layout{"data2_spatial2_class_weights", "8", "--layout data=2,spatial=2",
+               4, kClassWeights},
         Layout{"data2_spatial2_copy_paste", "8", "--layout data=2,spatial=2", 4,
                kCopyPaste, kSteps, true},
         Layout{"micro_batches", "8", "--processes 1 --micro-batch 2", 1,

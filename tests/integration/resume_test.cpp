@@ -111,6 +111,83 @@ void edit(const fs::path& file, const std::string& what,
   std::ofstream(file) << text;
 }
 
+// Within an epoch, after one step, although validations were not asked for.
+TEST_F(Resume, ARunThatItsTimeEndsIsValidatedAndGoesOn) {
+  const fs::path folder = fresh_folder();
+  const fs::path whole = folder / "whole", parts = folder / "parts";
+  const std::vector<std::string> two = {"--processes", "2", "--noval"};
+  ASSERT_EQ(train(whole, two).exit_code, 0);
+  const ProgramResult ended = train(parts, joined(two, {"--time", "0.0001"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("reached --time 0.0001 after step 1; "
+                                   "continue with: headroom train --resume"));
+  EXPECT_EQ(steps(parts).size(), 1u);
+  EXPECT_TRUE(fs::exists(parts / kRun / "weights/best.safetensors"));
+  EXPECT_TRUE(read_json(parts / kRun / "summary.json").contains("map50"));
+  const auto rows = [](const fs::path& run) {
+    std::ifstream file(run / kRun / "results.csv");
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+  };
+  EXPECT_EQ(rows(parts).size(), 2u);
+  const ProgramResult resumed = resume(parts, {"--time", "0"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  expect_same_steps(steps(whole), steps(parts));
+  EXPECT_EQ(rows(parts), rows(whole));
+}
+
+TEST_F(Resume, KeepsThePartOfTheImages) {
+  const fs::path folder = fresh_folder();
+  const ProgramResult half =
+      train(folder, {"--fraction", "0.5", "--max-steps", "2"});
+  ASSERT_EQ(half.exit_code, 0) << half.err;
+  EXPECT_THAT(half.err, HasSubstr("--fraction 0.5 trains on 19 of 37 images, "
+                                  "chosen by --seed 0"));
+  EXPECT_EQ(steps(folder).front().at("epoch_samples"), 19);
+  const ProgramResult other = resume(folder, {"--fraction", "1"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("fraction was 0.5 and cannot become 1"));
+  const ProgramResult resumed = resume(folder, {"--max-steps", "0"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(steps(folder).size(), 6u);
+  const ProgramResult ledger = run_program(
+      {program("headroom"), "status", (folder / kRun).string(), "--ledger"},
+      folder);
+  EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err;
+}
+
+TEST_F(Resume, KeepsTheMetricOfTheBestWeights) {
+  const fs::path folder = fresh_folder();
+  const ProgramResult first =
+      train(folder, {"--best-metric", "recall", "--epochs", "1"});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const ProgramResult resumed =
+      resume(folder, {"--best-metric", "mAP", "--epochs", "2"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("best_metric stays recall"));
+  EXPECT_THAT(text_of(folder / kRun / "run.yaml"),
+              HasSubstr("best_metric: \"recall\""));
+  const Json newest = read_json(folder / kRun / "checkpoints" / "step-10" /
+                                "MANIFEST.json");
+  const Json summary = read_json(folder / kRun / "summary.json");
+  EXPECT_EQ(newest.at("counters").at("best_fitness"), summary.at("recall"));
+}
+
+TEST_F(Resume, WeightsOfClassesAreSaidAndANameThatIsNoneIsRefused) {
+  const fs::path folder = fresh_folder();
+  const ProgramResult weighed = train(
+      folder, {"--set", "hyp.cls_pw=balanced", "--max-steps", "1"});
+  EXPECT_EQ(weighed.exit_code, 0) << weighed.err;
+  EXPECT_THAT(weighed.err,
+              HasSubstr("hyp.cls_pw balanced weighs positives: circle "));
+  const ProgramResult unknown = train(
+      folder, {"--set", "hyp.cls_pw=circel=2", "--max-steps", "1"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("the data set has no class 'circel': did "
+                                     "you mean 'circle'?"));
+}
+
 // A run of an earlier version chose its group size itself, and only plan.json
 // records it. The resumed run keeps this size, both with the recorded plan and
 // with a new one.

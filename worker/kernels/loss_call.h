@@ -22,7 +22,7 @@ inline constexpr int64_t kLossBlocks = 128;
 inline constexpr int64_t kMostLossLevels = 5;
 // The scales: one value for each item (box, obj, cls) of each level, then two
 // more: the number of images of the global batch, and the loss's factor in
-// backward.
+// backward; then the positive weight of each class, where classes differ.
 inline constexpr int64_t kLossItems = 3;
 inline constexpr int64_t kScalesOfAll = 2;
 // Values of a match kept for backward: the gradient of its overlap with respect
@@ -34,6 +34,9 @@ inline constexpr int64_t kFitFields = 5;
 struct LossRules {
   EntropyRule obj, cls;
   double positive_target = 1, negative_target = 0;
+  // Whether the scales have a positive weight for each class, used in place of
+  // cls's.
+  bool weighs_classes = false;
 };
 
 // Layout of a level's matches in their packed buffer, for at most `capacity`
@@ -78,7 +81,9 @@ struct LossCall {
   };
   std::vector<Level> levels;
   at::Tensor targets;  // bytes; each level has the layout of MatchLayout
-  at::Tensor scales;   // double [levels * kLossItems + kScalesOfAll]
+  // double [levels * kLossItems + kScalesOfAll], [... + classes] with
+  // rules.weighs_classes
+  at::Tensor scales;
   LossRules rules;
   // For forward: `partial` is scratch, double [levels * 2 * kLossBlocks *
   // kLossItems]; `items` and `total` are outputs.

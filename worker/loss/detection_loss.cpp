@@ -25,6 +25,7 @@ LevelScales level_scales(const HeadSize& head, size_t level,
   scales.negative_target = gains.negative_target;
   scales.obj_rule = {gains.obj_pos_weight, gains.focal_gamma};
   scales.cls_rule = {gains.cls_pos_weight, gains.focal_gamma};
+  scales.class_weights = gains.class_weights;
   HEADROOM_CHECK(head.height <= global_rows,
                  cat(head.height, " rows of cells here, ", global_rows,
                      " in the whole level"));
@@ -126,7 +127,8 @@ DetectionLoss detection_loss(const std::vector<at::Tensor>& heads,
       .obj = {gains.obj_pos_weight, gains.focal_gamma},
       .cls = {gains.cls_pos_weight, gains.focal_gamma},
       .positive_target = gains.positive_target,
-      .negative_target = gains.negative_target};
+      .negative_target = gains.negative_target,
+      .weighs_classes = !gains.class_weights.empty()};
   const LevelLoss loss = device_loss(*kernels, heads, targets, scales, rules);
   return {loss.total, loss.items};
 }
@@ -167,12 +169,23 @@ LossGains scale_gains(const configs::Hyperparameters& hyp, int64_t num_levels,
   gains.balance.assign(balance.begin(), balance.begin() + num_levels);
   gains.positive_target = 1 - 0.5 * label_smoothing;
   gains.negative_target = 0.5 * label_smoothing;
-  gains.cls_pos_weight = hyp.cls_pw;
   gains.obj_pos_weight = hyp.obj_pw;
   gains.focal_gamma = hyp.fl_gamma;
   gains.num_classes = num_classes;
   gains.distill = hyp.distill;
   return gains;
+}
+
+void weigh_classes(const std::vector<double>& weights, LossGains& gains) {
+  HEADROOM_CHECK(
+      std::ssize(weights) == gains.num_classes,
+      cat(weights.size(), " weights of ", gains.num_classes, " classes"));
+  gains.cls_pos_weight = weights.front();
+  gains.class_weights = weights;
+  // Equal weights need no table.
+  if (std::ranges::count(weights, weights.front()) == gains.num_classes) {
+    gains.class_weights.clear();
+  }
 }
 
 }  // namespace headroom::loss

@@ -30,6 +30,8 @@ struct LossGains {
   double positive_target = 1;   // below 1 with label smoothing
   double negative_target = 0;
   double cls_pos_weight = 1, obj_pos_weight = 1;
+  // In place of cls_pos_weight, one for each class; empty if all are equal.
+  std::vector<double> class_weights = {};
   double focal_gamma = 0;
   int64_t num_classes = 1;
   double distill = 1;  // factor of a teacher's terms, on top of the gains above
@@ -37,9 +39,13 @@ struct LossGains {
 
 // box *= 3/levels; cls *= classes/80 * 3/levels; obj *= (image_size/640)^2 *
 // 3/levels; balance [4, 1, .4] for 3 levels, else [4, 1, .25, .06, .02].
+// Positives of all classes weigh 1 until weigh_classes() is called.
 LossGains scale_gains(const configs::Hyperparameters& hyp, int64_t num_levels,
                       int64_t num_classes, int64_t image_size,
                       double label_smoothing);
+
+// Sets the weight of each class's positives (configs/class_weights.h).
+void weigh_classes(const std::vector<double>& weights, LossGains& gains);
 
 // Counts over the whole global batch; every match counts once. If the rows of
 // an image are split over ranks, count the matches on one rank per image before

@@ -3,7 +3,9 @@
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "parallel/base/check.h"
 #include "parallel/base/head_fields.h"
@@ -118,8 +120,11 @@ class DeviceLoss : public torch::autograd::Function<DeviceLoss> {
 at::Tensor step_scales(const std::vector<LevelScales>& levels,
                        double loss_scale) {
   const auto num_levels = static_cast<int64_t>(levels.size());
-  at::Tensor scales = at::empty(
-      {num_levels * kernels::kLossItems + kernels::kScalesOfAll}, at::kDouble);
+  const std::vector<double>& weights = levels.front().class_weights;
+  at::Tensor scales =
+      at::empty({num_levels * kernels::kLossItems + kernels::kScalesOfAll +
+                 static_cast<int64_t>(weights.size())},
+                at::kDouble);
   double* to = scales.mutable_data_ptr<double>();
   for (const LevelScales& level : levels) {
     *to++ = level.box;
@@ -127,7 +132,8 @@ at::Tensor step_scales(const std::vector<LevelScales>& levels,
     *to++ = level.cls;
   }
   *to++ = levels.front().images;
-  *to = loss_scale;
+  *to++ = loss_scale;
+  std::ranges::copy(weights, to);
   return scales;
 }
 
@@ -135,7 +141,8 @@ kernels::LossRules loss_rules(const LevelScales& scales) {
   return {.obj = scales.obj_rule,
           .cls = scales.cls_rule,
           .positive_target = scales.positive_target,
-          .negative_target = scales.negative_target};
+          .negative_target = scales.negative_target,
+          .weighs_classes = !scales.class_weights.empty()};
 }
 
 HeadSize size_of(const at::Tensor& head) {

@@ -163,6 +163,40 @@ struct Correction {
   }
 };
 
+// Whether all logits of classes are summed alike: a weight counts only for
+// entries with a target above 0, which without label smoothing are few.
+bool has_common_rule(const LevelScales& scales) {
+  return scales.class_weights.empty() || scales.negative_target == 0;
+}
+
+// As entropy_sum(), over class logits [rows, classes] with the negative target.
+double class_sum(const at::Tensor& logits, const LevelScales& scales) {
+  const double target = scales.negative_target;
+  if (has_common_rule(scales)) {
+    return entropy_sum(logits, target, scales.cls_rule);
+  }
+  double sum = 0;
+  for (int64_t c = 0; c < logits.size(1); ++c) {
+    sum += entropy_sum(logits.select(1, c), target, scales.rule_of_class(c));
+  }
+  return sum;
+}
+
+// As entropy_derivative(), likewise.
+at::Tensor class_derivative(const at::Tensor& logits,
+                            const LevelScales& scales) {
+  const double target = scales.negative_target;
+  if (has_common_rule(scales)) {
+    return entropy_derivative(logits, target, scales.cls_rule);
+  }
+  at::Tensor result = at::empty_like(logits);
+  for (int64_t c = 0; c < logits.size(1); ++c) {
+    result.select(1, c).copy_(entropy_derivative(logits.select(1, c), target,
+                                                 scales.rule_of_class(c)));
+  }
+  return result;
+}
+
 class LevelFunction : public torch::autograd::Function<LevelFunction> {
  public:
   static variable_list forward(AutogradContext* ctx, const at::Tensor& head,
@@ -196,13 +230,15 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
       }
       if (head.size(4) - kFirstClass == 1) return;
       classes = gather_classes<scalar_t>(head, places, num_rows);
-      cls_sum = entropy_sum(classes, scales.negative_target, scales.cls_rule);
+      cls_sum = class_sum(classes, scales);
       const scalar_t* logits = classes.const_data_ptr<scalar_t>();
-      const Correction cls_correction{scales.cls_rule, scales.negative_target};
-      for (int64_t row = 0; row < num_rows; ++row)
-        cls_sum += cls_correction(
-            logits[row * classes.size(1) + places.class_index(row)],
-            scales.positive_target);
+      for (int64_t row = 0; row < num_rows; ++row) {
+        const int64_t own = places.class_index(row);
+        const Correction correction{scales.rule_of_class(own),
+                                    scales.negative_target};
+        cls_sum += correction(logits[row * classes.size(1) + own],
+                              scales.positive_target);
+      }
     });
 
     DistilledLevel distilled;
@@ -258,9 +294,7 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
     }
     at::Tensor by_classes;
     if (classes.defined())
-      by_classes =
-          entropy_derivative(classes, scales.negative_target, scales.cls_rule)
-              .mul_(scales.cls);
+      by_classes = class_derivative(classes, scales).mul_(scales.cls);
 
     const RowPlaces places(index, sizes, strides);
     AT_DISPATCH_FLOATING_TYPES(obj.scalar_type(), "level_loss_backward", [&] {
@@ -293,9 +327,9 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
         const double x = classes.const_data_ptr<scalar_t>()[first + own];
         scalar_t* by_logits = by_classes.mutable_data_ptr<scalar_t>() + first;
         by_logits[own] = static_cast<scalar_t>(
-            scales.cls *
-            kernels::entropy(x, scales.positive_target, scales.cls_rule)
-                .derivative);
+            scales.cls * kernels::entropy(x, scales.positive_target,
+                                          scales.rule_of_class(own))
+                             .derivative);
         for (int64_t c = 0; c < classes.size(1); ++c)
           fields[(kFirstClass + c) * stride] += by_logits[c];
       }
@@ -315,6 +349,7 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
                                                     s.obj_rule.focal_gamma,
                                                     s.cls_rule.positive_weight,
                                                     s.cls_rule.focal_gamma};
+    ctx->saved_data["class_weights"] = s.class_weights;
   }
   static LevelScales load_scales(AutogradContext* ctx) {
     const std::vector<double> s = ctx->saved_data["scales"].toDoubleVector();
@@ -325,7 +360,8 @@ class LevelFunction : public torch::autograd::Function<LevelFunction> {
             .positive_target = s[4],
             .negative_target = s[5],
             .obj_rule = {.positive_weight = s[6], .focal_gamma = s[7]},
-            .cls_rule = {.positive_weight = s[8], .focal_gamma = s[9]}};
+            .cls_rule = {.positive_weight = s[8], .focal_gamma = s[9]},
+            .class_weights = ctx->saved_data["class_weights"].toDoubleVector()};
   }
 };
 

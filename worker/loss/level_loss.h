@@ -14,6 +14,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "worker/kernels/entropy.h"
 #include "worker/loss/distillation.h"
 #include "worker/loss/target_assignment.h"
@@ -50,6 +53,15 @@ struct LevelScales {
   double negative_target = 0;
   kernels::EntropyRule obj_rule;
   kernels::EntropyRule cls_rule;
+  // In place of cls_rule's positive weight, one for each class; may be empty.
+  std::vector<double> class_weights = {};
+
+  kernels::EntropyRule rule_of_class(int64_t c) const {
+    return class_weights.empty()
+               ? cls_rule
+               : kernels::EntropyRule{class_weights[static_cast<size_t>(c)],
+                                      cls_rule.focal_gamma};
+  }
 };
 
 struct LevelLoss {

@@ -10,12 +10,11 @@
 
 namespace headroom::run {
 
-void EpochEnd::record(const EpochWork& work) {
+void EpochEnd::record(const EpochWork& work, bool is_last) {
   step::TrainingCounters& counters = state_.counters;
   const int64_t committed = counters.committed_steps;
-  const bool is_last = committed >= run_.num_steps;
   EpochRecord record;
-  record.epoch = committed / run_.steps_in_epoch - 1;
+  record.epoch = (committed - 1) / run_.steps_in_epoch;
   record.step = committed;
   record.box = counters.meter.box;
   record.obj = counters.meter.obj;
@@ -33,7 +32,8 @@ void EpochEnd::record(const EpochWork& work) {
     pictures_->note(*record.validation, cat("epoch ", record.epoch + 1),
                     is_best);
   }
-  counters.recorded_epochs = record.epoch + 1;
+  // A resumed run finishes an epoch that --time ended, and records it anew.
+  counters.recorded_epochs = committed / run_.steps_in_epoch;
 }
 
 bool EpochEnd::validate(EpochRecord& record) {
@@ -42,7 +42,7 @@ bool EpochEnd::validate(EpochRecord& record) {
   reports_.begin_phase(configs::Fault::Phase::kValidation, record.step);
   record.validation = validate_average(record);
   reports_.end_phase(record.step);
-  const double fitness = record.validation->fitness();
+  const double fitness = record.validation->metric(run_.config.best_metric);
   // As in YOLOv5, weights of equal fitness are saved as the best ones, but do
   // not restart the count of --patience.
   const bool is_best = fitness >= counters.best_fitness;

@@ -1,6 +1,6 @@
-// EpochEnd: the work after an epoch's last step: validates the averaged
-// weights, writes results and weights, and keeps the data for pictures of the
-// best validation.
+// EpochEnd: the work after an epoch's last step, or the run's: validates the
+// averaged weights, writes results and weights, and keeps the data for pictures
+// of the best validation.
 //
 // Errors: as validate() and RunRecorder::record_epoch().
 #pragma once
@@ -35,8 +35,9 @@ class EpochEnd {
         reports_(reports),
         pictures_(pictures) {}
 
-  // `work`: this process's share of the epoch that has just ended. Collective.
-  void record(const EpochWork& work);
+  // `work`: this process's share of the epoch that has just ended, or that
+  // --time ends. `is_last`: the run ends now. Collective.
+  void record(const EpochWork& work, bool is_last);
 
  private:
   // Returns whether these weights are the best so far.

@@ -62,6 +62,12 @@ bool is_checkpoint_due(const configs::RunConfig& config,
          age >= std::chrono::seconds(configs::kSecondsBetweenCheckpoints);
 }
 
+bool is_time_over(const configs::RunConfig& config,
+                  std::chrono::system_clock::time_point now) {
+  return config.ends_at > 0 &&
+         now.time_since_epoch() >= std::chrono::seconds(config.ends_at);
+}
+
 std::optional<std::string> RunEnd::reason() const {
   auto reason =
       reason_to_end(run_.config, run_.steps_in_epoch, state_.counters);
@@ -82,6 +88,11 @@ void RunEnd::save() {
 RunOutcome RunEnd::complete(const std::string& reason) {
   save();
   return end_run(ExitCode::kDone, reason);
+}
+
+RunOutcome RunEnd::complete_in_time() {
+  return complete(cat("reached --time ", significant_text(run_.config.hours, 6),
+                      " after step ", committed(), "; ", resume_hint()));
 }
 
 RunOutcome RunEnd::interrupt(const std::string& after) {

@@ -2,7 +2,7 @@
 // and RunEnd: the ways in which a run or a generation ends. Both end only at a
 // committed step.
 //
-//   complete        all steps, --max-steps, patience
+//   complete        all steps, --max-steps, --time, patience
 //   interrupt       Ctrl-C, resumable
 //   refuse_step     a step that is not finite
 //   leave_for_memory  too little memory for a step under this plan: the
@@ -62,6 +62,10 @@ bool is_checkpoint_scheduled(const configs::RunConfig& config,
 bool is_checkpoint_due(const configs::RunConfig& config,
                        std::chrono::steady_clock::duration age);
 
+// Whether --time is over.
+bool is_time_over(const configs::RunConfig& config,
+                  std::chrono::system_clock::time_point now);
+
 // How a run or a generation ended without a failure.
 struct RunOutcome {
   int exit_code = 0;
@@ -95,6 +99,8 @@ class RunEnd {
   // continues the run.
   std::optional<std::string> reason() const;
   RunOutcome complete(const std::string& reason);
+  // REQUIRES: the newest step's results are recorded.
+  RunOutcome complete_in_time();
   // `after`: "step 12".
   RunOutcome interrupt(const std::string& after);
   // REQUIRES: the step has not changed the state. Collective.

@@ -328,7 +328,9 @@ void RunRecorder::report_data() {
     }
   }
   for (const std::string& note :
-       {step::note_on_copy_paste(run_.config, run_.data),
+       {step::note_on_fraction(run_.config, run_.data),
+        step::note_on_class_weights(run_.config, run_.data),
+        step::note_on_copy_paste(run_.config, run_.data),
         step::note_on_colours(run_.config, run_.data),
         step::note_on_range(run_.config, run_.data),
         step::note_on_image_weights(run_.config, run_.data)}) {
@@ -398,7 +400,8 @@ void RunRecorder::record_epoch(const EpochRecord& record, bool is_best,
   std::vector<std::string> names = {run_files::kLastWeights};
   if (is_best) names.push_back(run_files::kBestWeights);
   const int64_t period = run_.config.save_period;
-  if (period > 0 && (record.epoch + 1) % period == 0) {
+  const bool is_whole = record.step % run_.steps_in_epoch == 0;
+  if (period > 0 && is_whole && (record.epoch + 1) % period == 0) {
     names.push_back(cat(run_files::kEpochPrefix, record.epoch + 1,
                         run_files::kWeightsSuffix));
   }

@@ -312,6 +312,7 @@ StandaloneRun read_standalone(const configs::StandaloneRequest& request) {
     config.threads = read_machine_limits().cores;
   }
   if (!request.resume) settle_value_range(config);
+  configs::begin_hours(config, std::chrono::system_clock::now());
   settle_device(config);
   StandaloneRun run;
   run.threads = static_cast<int>(config.threads);

@@ -69,6 +69,7 @@ struct TrainingRun::Implementation {
   RunOutcome train();
   std::optional<RunOutcome> step();
   std::optional<RunOutcome> end_epoch();
+  RunOutcome end_in_time();
   std::optional<RunOutcome> catch_up();
 
   // The parts of prepare().
@@ -247,7 +248,8 @@ void TrainingRun::Implementation::restore_state() {
   if (teacher) teacher->check(fresh->model());
   gains = validation::loss_gains(
       context.config, fresh->model(),
-      step::loader_options(context.config, fresh->model()));
+      step::loader_options(context.config, fresh->model()),
+      context.data.class_weights);
   recorder = std::make_unique<RunRecorder>(context, *fresh);
   start = restore(context, carried.held, *fresh);
   context.memory.resumes = start.is_from_checkpoint;
@@ -358,7 +360,10 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
         .leave = context.client.leave_requested(context.assignment.generation),
         .save = agent_loss::has_happened(),
         .checkpoint = context.rank == 0 &&
-                      is_checkpoint_due(context.config, checkpoints->age())};
+                      is_checkpoint_due(context.config, checkpoints->age()),
+        .time_is_over =
+            context.rank == 0 &&
+            is_time_over(context.config, std::chrono::system_clock::now())};
   });
   if (tracer && tracer->end_step(mesh->world)) {
     if (context.rank == 0) report(EventKind::kMemoryTrace, tracer->summary());
@@ -395,6 +400,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
   if (result.verdict.stop_requested) {
     return ending->interrupt(cat("step ", committed()));
   }
+  if (result.verdict.time_is_over) return end_in_time();
   if (result.verdict.checkpoint_due ||
       is_checkpoint_scheduled(context.config, committed())) {
     trainer->release_graphs();
@@ -432,10 +438,12 @@ void TrainingRun::Implementation::note_step(const loader::Batch& batch,
 
 // Records a finished epoch and begins its checkpoint, or ends the run.
 std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
-  epoch_end->record(epoch_work);
+  const data_parallel::Verdict& agreed = newest.result.verdict;
+  epoch_end->record(epoch_work,
+                    committed() >= context.num_steps || agreed.time_is_over);
   epoch_work = {};
   if (const auto reason = ending->reason()) return ending->complete(*reason);
-  const data_parallel::Verdict& agreed = newest.result.verdict;
+  if (agreed.time_is_over) return ending->complete_in_time();
   if (agreed.stop_requested) {
     return ending->interrupt(cat("epoch ", state->counters.recorded_epochs));
   }
@@ -445,6 +453,13 @@ std::optional<RunOutcome> TrainingRun::Implementation::end_epoch() {
   }
   if (agreed.leave_requested) return ending->leave_as_asked();
   return std::nullopt;
+}
+
+// Validates within an epoch and ends the run.
+RunOutcome TrainingRun::Implementation::end_in_time() {
+  trainer->release_graphs();
+  epoch_end->record(epoch_work, /*is_last=*/true);
+  return ending->complete_in_time();
 }
 
 // Does the work that the previous generation did not do after its newest step:

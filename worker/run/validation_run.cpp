@@ -183,7 +183,8 @@ RunOutcome run_validation(const control::Assignment& assignment,
   options.data_parallel_size = communicator.size();
   options.data_parallel_rank = communicator.rank();
   validation::ValidationOptions validation = validation::options_of(
-      config, validation::loss_gains(config, model, options),
+      config,
+      validation::loss_gains(config, model, options, inputs.class_weights),
       inputs.class_names);
   validation.scalar_type = step::scalar_type_of(config.precision);
   validation.takes_core_turns = device.is_cpu();

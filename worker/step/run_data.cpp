@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "configs/class_weights.h"
 #include "configs/data_config.h"
 #include "configs/layers/layer_cost.h"
 #include "configs/layers/model_table.h"
@@ -17,6 +18,7 @@
 #include "worker/data/labels/index_cache.h"
 #include "worker/data/loader/image_weights.h"
 #include "worker/data/loader/synthetic.h"
+#include "worker/data/loader/training_part.h"
 #include "worker/loss/target_assignment.h"
 #include "worker/weights/weights_file.h"
 
@@ -139,7 +141,24 @@ labels::Split split_of(const configs::RunConfig& config) {
   return config.task == "test" ? labels::Split::kTest : labels::Split::kVal;
 }
 
-RunData read_data(const configs::RunConfig& config) {
+namespace {
+
+// The weight of each class, by the labels of the images that are trained on,
+// or judged in a validation.
+std::vector<double> class_weights(const configs::RunConfig& config,
+                                  const RunData& inputs) {
+  std::vector<int64_t> labels(inputs.class_names.size());
+  const auto& images = inputs.training ? inputs.training : inputs.validation;
+  for (int64_t i = 0; images && i < images->size(); ++i) {
+    for (const labels::BoxLabel& label : images->labels(i)) {
+      ++labels[static_cast<size_t>(label.class_index)];
+    }
+  }
+  return configs::weights_by_class(config, inputs.class_names, labels);
+}
+
+// Reads all but the weights of the classes.
+RunData read_files(const configs::RunConfig& config) {
   RunData inputs;
   read_model(config, inputs);
   if (config.command == "train") use_anchors(config, inputs.table);
@@ -159,11 +178,44 @@ RunData read_data(const configs::RunConfig& config) {
     inputs.validation = read_split(data, split_of(config), config, inputs);
   } else {
     inputs.training = read_split(data, labels::Split::kTrain, config, inputs);
+    inputs.training_images = inputs.training->size();
+    loader::take_fraction(config, *inputs.training);
     check_outlines(config, *inputs.training);
     inputs.validation = read_split(data, labels::Split::kVal, config, inputs);
   }
   inputs.class_names = inputs.validation->class_names();
   return inputs;
+}
+
+}  // namespace
+
+RunData read_data(const configs::RunConfig& config) {
+  RunData inputs = read_files(config);
+  inputs.class_weights = class_weights(config, inputs);
+  return inputs;
+}
+
+std::string note_on_fraction(const configs::RunConfig& config,
+                             const RunData& inputs) {
+  if (config.fraction == 1 || !inputs.training) return "";
+  return cat("--fraction ", yaml::exact_text(config.fraction), " trains on ",
+             inputs.training->size(), " of ", inputs.training_images,
+             " images, chosen by --seed ", config.seed);
+}
+
+std::string note_on_class_weights(const configs::RunConfig& config,
+                                  const RunData& inputs) {
+  const std::vector<double>& weights = inputs.class_weights;
+  if (std::ranges::count(weights, weights.front()) == std::ssize(weights)) {
+    return "";
+  }
+  std::string text = "hyp.cls_pw " + config.hyp.cls_pw + " weighs positives";
+  constexpr size_t kShown = 20;
+  for (size_t c = 0; c < std::min(kShown, weights.size()); ++c) {
+    text += (c == 0 ? ": " : ", ") + inputs.class_names[c] + " " +
+            significant_text(weights[c], 3);
+  }
+  return text + (weights.size() > kShown ? ", ..." : "");
 }
 
 std::string note_on_copy_paste(const configs::RunConfig& config,

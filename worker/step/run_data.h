@@ -29,7 +29,9 @@ struct RunData {
   std::string model;
   layers::ModelTable table;
   std::vector<std::string> class_names;
+  std::vector<double> class_weights;          // one for each class; hyp.cls_pw
   std::optional<labels::Dataset> training;    // not set with synthetic input
+  int64_t training_images = 0;                // before --fraction
   std::optional<labels::Dataset> validation;  // not set with synthetic input
   std::vector<labels::DataReport> reports;
   std::optional<configs::RangeWish> range;  // value range in data.yaml
@@ -48,6 +50,15 @@ labels::Split split_of(const configs::RunConfig& config);
 // otherwise "".
 std::string note_on_copy_paste(const configs::RunConfig& config,
                                const RunData& inputs);
+
+// A message with the numbers of images if --fraction leaves some out; otherwise
+// "".
+std::string note_on_fraction(const configs::RunConfig& config,
+                             const RunData& inputs);
+
+// A message with the weights of the classes if they differ; otherwise "".
+std::string note_on_class_weights(const configs::RunConfig& config,
+                                  const RunData& inputs);
 
 // A message if colour augmentations are set, but the images have bands or 16
 // bits; otherwise "".

@@ -238,7 +238,7 @@ data_parallel::Verdict Trainer::vote(const loader::Batch& batch,
   const Requests asked = requests ? requests() : Requests{};
   begin_step_phase(StepPhase::kVote);
   reports_.set_ballot({outcome, asked.stop, mesh_.world.rank(), asked.leave,
-                       asked.save, asked.checkpoint});
+                       asked.save, asked.checkpoint, asked.time_is_over});
   if (const loader::Batch* const next = following(batch)) {
     reports_.set_following_matches(matches_.own(*next));
   }

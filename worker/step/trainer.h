@@ -84,10 +84,11 @@ class Trainer {
 
   // This rank's requests for the time after the step.
   struct Requests {
-    bool stop = false;        // end the run
-    bool leave = false;       // end the generation
-    bool save = false;        // the agent is lost: save the state, then end
-    bool checkpoint = false;  // write a checkpoint while training goes on
+    bool stop = false;          // end the run
+    bool leave = false;         // end the generation
+    bool save = false;          // the agent is lost: save the state, then end
+    bool checkpoint = false;    // write a checkpoint while training goes on
+    bool time_is_over = false;  // validate and end the run
   };
   using AskForRequests = std::function<Requests()>;
   // Runs one step over `batch`, this rank's part of global batch `batch.step`.

@@ -20,6 +20,7 @@
 #include "worker/data/labels/dataset.h"
 #include "worker/data/labels/index_cache.h"
 #include "worker/data/labels/measured_range.h"
+#include "worker/data/loader/training_part.h"
 #include "worker/data/sampling/random.h"
 #include "worker/data/tiles/random_crop.h"
 #include "worker/weights/weights_file.h"
@@ -135,8 +136,9 @@ std::string data_answer_json(const std::vector<std::string>& words) {
   std::optional<labels::IndexedDataset> indexed;
   const bool measures =
       wants("value_range") && config.range && config.range->is_measured();
-  if ((table && !run.noautoanchor) || measures) {
+  if ((table && !run.noautoanchor) || measures || run.fraction < 1) {
     indexed = labels::index_dataset(config, labels::Split::kTrain, options);
+    loader::take_fraction(run, indexed->dataset);
     for (const std::string& note : indexed->report.notes) log::info(note);
   }
   nlohmann::json answer = nlohmann::json::object();

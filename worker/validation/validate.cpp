@@ -119,11 +119,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 loss::LossGains loss_gains(const configs::RunConfig& config,
                            const model::LayerGraph& model,
-                           const loader::LoaderOptions& input) {
-  return loss::scale_gains(
+                           const loader::LoaderOptions& input,
+                           const std::vector<double>& class_weights) {
+  loss::LossGains gains = loss::scale_gains(
       config.hyp, static_cast<int64_t>(model.levels().size()),
       model.num_classes(), std::max(input.image_height, input.image_width),
       config.label_smoothing);
+  loss::weigh_classes(class_weights, gains);
+  return gains;
 }
 
 ValidationOptions options_of(const configs::RunConfig& config,
@@ -261,9 +264,11 @@ ValidationResult score_network(model::LayerGraph& model,
     }
     return heads;
   };
-  return validate_heads(model, counted_heads, loader,
-                        options_of(config, loss_gains(config, model, options),
-                                   inputs.class_names));
+  return validate_heads(
+      model, counted_heads, loader,
+      options_of(config,
+                 loss_gains(config, model, options, inputs.class_weights),
+                 inputs.class_names));
 }
 
 std::string describe(const ValidationResult& scores) {

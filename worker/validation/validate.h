@@ -61,9 +61,11 @@ struct ValidationOptions {
 };
 
 // The loss gains of `model` for images of the size that `input` has.
+// `class_weights`: step::RunData's.
 loss::LossGains loss_gains(const configs::RunConfig& config,
                            const model::LayerGraph& model,
-                           const loader::LoaderOptions& input);
+                           const loader::LoaderOptions& input,
+                           const std::vector<double>& class_weights);
 
 // The options that a configuration sets for a validation: its thresholds, with
 // the gains and the class names.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "parallel/base/binary_record.h"
+#include "parallel/base/check.h"
 #include "parallel/collectives/gather.h"
 #include "worker/metrics/coco_evaluation.h"
 #include "worker/validation/validate.h"
@@ -162,6 +163,15 @@ ValidationResult summarise(const std::vector<BatchFindings>& batches,
   pooled.labels_per_class.resize(options.class_names.size());
   return figures_of(std::move(pooled), static_cast<int64_t>(batches.size()),
                     options);
+}
+
+double ValidationResult::metric(const std::string& name) const {
+  if (name == "mAP50") return map50;
+  if (name == "mAP") return map;
+  if (name == "recall") return recall;
+  if (name == "precision") return precision;
+  HEADROOM_CHECK(name == "fitness", "no metric " + name);
+  return 0.1 * map50 + 0.9 * map;
 }
 
 std::vector<double> maps_by_class(const ValidationResult& result,

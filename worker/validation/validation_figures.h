@@ -69,8 +69,9 @@ struct ValidationResult {
   std::vector<metrics::ConfusionCount> confusions;
   std::vector<ImageFindings> found;  // in the order of batches
 
-  // The value by which best.safetensors is chosen.
-  double fitness() const { return 0.1 * map50 + 0.9 * map; }
+  // The value by which best.safetensors is chosen. REQUIRES: one of the names
+  // of --best-metric.
+  double metric(const std::string& name) const;
 };
 
 // Adds an image to the findings of its batch. REQUIRES: `image.detections` in

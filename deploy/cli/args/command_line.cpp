@@ -4,6 +4,7 @@
 #include <cctype>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "configs/absent_flags.h"
 #include "configs/arguments.h"
@@ -22,6 +23,65 @@ using configs::spelling_of;
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
   throw Error("command line", what, remedy);
+}
+
+// Whether `word` is NAME=VALUE.
+bool is_pair(const std::string& word) {
+  const size_t end =
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789");
+  return end != std::string::npos && end > 0 && word[end] == '=';
+}
+
+// Whether `word` belongs to "yolo TASK MODE NAME=VALUE" or is a script's name.
+bool is_of_others(const std::string& word) {
+  return is_pair(word) || word == "yolo" ||
+         !configs::command_of_mode(word).empty() ||
+         configs::find_other_word(word) != nullptr;
+}
+
+// Refuses a line with words of other programs ("detect train data=d.yaml
+// epochs=3 imgsz=320") and prints it as it is written here. `command` is the
+// one that was named, or "".
+[[noreturn]] void refuse_words_of_others(const std::vector<std::string>& words,
+                                         std::string command) {
+  std::string first;
+  std::vector<std::pair<std::string, bool>> rest;  // words; whether a pair
+  for (size_t at = 0; at < words.size();) {
+    if (is_flag(words[at])) {
+      const std::string name = spelling_of(words[at]);
+      const Option* const of_run = configs::find_flag(name);
+      const Option* const option =
+          of_run != nullptr ? of_run : configs::find_option(command, name);
+      size_t end = at + 1;
+      if (option != nullptr) {
+        configs::take_use(*option, words, end = at, "headroom --help");
+      }
+      for (; at < end; ++at) rest.emplace_back(words[at], false);
+      continue;
+    }
+    std::string word = words[at++];
+    if (first.empty() && is_of_others(word)) first = word;
+    if (word.starts_with("mode=") || word.starts_with("task=")) {
+      word.erase(0, 5);
+    }
+    if (const auto* const other = configs::find_other_word(word)) {
+      refuse("'" + word + "': " + other->why, other->use);
+    }
+    const std::string mode = configs::command_of_mode(word);
+    if (!mode.empty()) command = mode;
+    if (mode.empty() && word != "detect" && word != "yolo") {
+      rest.emplace_back(word, is_pair(word));
+    }
+  }
+  if (command.empty()) command = "train";
+  std::string line = "headroom " + command;
+  for (const auto& [word, is_argument] : rest) {
+    const std::vector<std::string> written =
+        is_argument ? configs::words_of_pair(command, word)
+                    : std::vector<std::string>{word};
+    for (const std::string& part : written) line += " " + quoted(part);
+  }
+  refuse("'" + first + "' is written otherwise here", "type " + line);
 }
 
 // Splits the arguments into flags, paths and notes.
@@ -43,7 +103,7 @@ class Parser {
       } else if (const Option* option = find_option(name)) {
         take_option(*option, words, at);
       } else {
-        refuse_flag(name);
+        configs::answer_unknown_flag(line_.command, name);
       }
     }
   }
@@ -59,11 +119,16 @@ class Parser {
   }
 
   // Completes an abbreviated flag: users type --conf and --opt, as argparse
-  // allows. Refuses an abbreviation of several of YOLOv5's flags.
+  // allows. Refuses an abbreviation of several of YOLOv5's flags. A flag with
+  // underscores, as in --save_period, is the one with dashes.
   std::string in_full(const std::string& word) const {
     const std::string beginning = spelling_of(word);
+    std::string dashed = beginning;
+    std::ranges::replace(dashed, '_', '-');
+    if (is_flag(word) && find_option(dashed) != nullptr) {
+      return dashed + word.substr(beginning.size());
+    }
     if (!is_flag(word) || beginning.size() < 3 ||
-        find_option(beginning) != nullptr ||
         find_absent(beginning) != nullptr) {
       return word;
     }
@@ -94,8 +159,12 @@ class Parser {
           "name one");
     }
     const std::string& word = words[at];
-    if (word.starts_with('-')) refuse_flag(spelling_of(word));
+    if (word.starts_with('-')) {
+      configs::answer_unknown_flag(line_.command, spelling_of(word));
+    }
     if (line_.operands.size() >= summary_.most_operands) {
+      if (is_of_others(word))
+        refuse_words_of_others(line_.words, line_.command);
       refuse("'" + word + "' belongs to no flag",
              help() + " shows what may stand where");
     }
@@ -107,7 +176,7 @@ class Parser {
                    const std::vector<std::string>& words, size_t& at) {
     const std::string& first = last_ = words[at++];
     line_.notes.push_back(
-        configs::answer_unknown_flag(line_.command, flag.spelling, {}));
+        configs::answer_unknown_flag(line_.command, flag.spelling));
     require_once(flag.spelling, first);
     const bool has_value = first.find('=') != std::string::npos;
     if (flag.takes_value && !has_value && at < words.size() &&
@@ -145,24 +214,6 @@ class Parser {
            "give it once");
   }
 
-  [[noreturn]] void refuse_flag(const std::string& name) const {
-    std::vector<std::string> known = {"--help"};
-    for (const Option& option : configs::command_options()) {
-      if (belongs_to(option, line_.command) && !option.is_internal) {
-        known.push_back(option.names.front());
-      }
-    }
-    if (find_option("--config") != nullptr) {
-      // Throws Error; the message explains a flag of another command or
-      // program. Ignored flags (configs/absent_flags.h) were accepted before.
-      configs::answer_unknown_flag(
-          line_.command == "coordinator" ? "train" : line_.command, name,
-          known);
-    }
-    refuse("unknown flag " + name,
-           yaml::suggestion(name, known, help() + " lists them"));
-  }
-
   CommandLine& line_;
   const CommandSummary& summary_;
   std::string last_;                         // the previous option, as typed
@@ -170,7 +221,9 @@ class Parser {
   std::set<std::string> set_before_;  // keys of --set, programs of --on-event
 };
 
-void refuse_command(const std::string& name) {
+void refuse_command(const std::vector<std::string>& words) {
+  const std::string& name = words.front();
+  if (is_of_others(name)) refuse_words_of_others(words, "");
   std::vector<std::string> names;
   for (const CommandSummary& command : command_summaries()) {
     names.push_back(command.name);
@@ -199,6 +252,17 @@ int CommandLine::count_of(const std::string& command_flag) const {
                 "give a whole number of at least 1");
   }
   return static_cast<int>(*count);
+}
+
+std::string quoted(const std::string& word) {
+  const auto is_plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string("-_./=,:+@%").find(c) != std::string::npos;
+  };
+  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
 }
 
 std::string as_typed(const std::string& text,
@@ -243,7 +307,7 @@ CommandLine parse_command_line(const std::vector<std::string>& words) {
       first == "help" || std::any_of(words.begin(), words.end(), is_help);
   line.version = first == "--version";
   if (line.version || is_help(first) || first == "help") return line;
-  if (find_command(first) == nullptr) refuse_command(first);
+  if (find_command(first) == nullptr) refuse_command(words);
   line.command = first;
   line.words = {words.begin() + 1, words.end()};
   if (!line.help) Parser(line).parse();

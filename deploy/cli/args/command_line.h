@@ -37,6 +37,9 @@ struct CommandLine {
   int count_of(const std::string& command_flag) const;
 };
 
+// `word`, quoted for a shell where it needs that.
+std::string quoted(const std::string& word);
+
 // Returns `text` with the flags of runs spelled as in `words`: a user who typed
 // --imgsz reads about --imgsz, not about --img.
 std::string as_typed(const std::string& text,

@@ -21,6 +21,7 @@ constexpr int kLossThreads = 256;
 constexpr int kLanes = 32;
 constexpr int kLossParts = 2;  // cells and matches
 constexpr int kLossSums = 3;   // box, obj, cls
+constexpr int kOfAll = 2;      // scales of all levels together
 constexpr int kLossLevels = 5;
 constexpr int kFit = 5;  // a match's box gradient (4) and objectness target
 
@@ -45,6 +46,7 @@ struct LossArguments {
   int64_t num_classes = 0;
   kernels::EntropyRule obj_rule, cls_rule;
   double positive_target = 1, negative_target = 0;
+  bool weighs_classes = false;  // with weights behind the scales of all
   const double* scales = nullptr;
   int64_t blocks = 0;         // number of blocks for each level and part
   double* partial = nullptr;  // [levels, parts, blocks, sums]
@@ -89,6 +91,15 @@ HEADROOM_HD bool is_last_of_cell(const LossLevel& level, int64_t match) {
 HEADROOM_HD double loss_scale(const LossArguments& a, int level, int item) {
   const double* of_all = a.scales + a.num_levels * kLossSums;
   return a.scales[level * kLossSums + item] * of_all[0] * of_all[1];
+}
+
+// The rule of a class's logits.
+HEADROOM_HD kernels::EntropyRule class_rule(const LossArguments& a, int64_t c) {
+  kernels::EntropyRule rule = a.cls_rule;
+  if (a.weighs_classes) {
+    rule.positive_weight = a.scales[a.num_levels * kLossSums + kOfAll + c];
+  }
+  return rule;
 }
 
 template <typename T>
@@ -137,7 +148,7 @@ HEADROOM_HD LossSums match_loss(const LossArguments& a, const LossLevel& level,
     sums.of[2] += entropy_of(x,
                              c == level.classes[match] ? a.positive_target
                                                        : a.negative_target,
-                             a.cls_rule)
+                             class_rule(a, c))
                       .value;
   }
   return sums;
@@ -223,7 +234,7 @@ HEADROOM_HD void match_gradient(const LossArguments& a, int number,
       sum += cls * entropy_of(x,
                               c == level.classes[of] ? a.positive_target
                                                      : a.negative_target,
-                              a.cls_rule)
+                              class_rule(a, c))
                        .derivative;
     }
     to[f] = static_cast<T>(sum);

@@ -128,6 +128,20 @@ TEST(RunLog, ACoordinatorWithAnotherConfigurationIsRefused) {
   }
 }
 
+TEST(RunLog, ACoordinatorThatIsStartedAnewKeepsTheEndOfTheRunsTime) {
+  ServerOptions options = LocalRun::options(1, "/runs/exp");
+  options.log = fresh_log();
+  options.config.hours = 1;
+  options.config.ends_at = 5000;
+  { const auto first = Server::start(options); }
+  options.config.ends_at = 9000;
+  { const auto second = Server::start(options); }
+  const auto found = RunLog::open(options.log)->found();
+  ASSERT_TRUE(found);
+  EXPECT_NE(found->snapshot.run_config_yaml().find("\nends_at: 5000\n"),
+            std::string::npos);
+}
+
 TEST(RunLog, ASecondCoordinatorOnOneLogIsRefused) {
   ServerOptions options = LocalRun::options(1, "/runs/exp");
   options.log = fresh_log();

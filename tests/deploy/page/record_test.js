@@ -46,6 +46,12 @@ test("a finished run is read from its files", () => {
   assert.equal(run.per_class[0].name, "</script><b>");
 });
 
+test("the best epoch is that of the run's own metric", () => {
+  const results = "epoch,metrics/recall,metrics/mAP_0.5,metrics/mAP_0.5:0.95\n0,0.9,0.4,0.2\n1,0.8,0.5,0.1\n2,0.7,0.3,0.3\n";
+  const bestOf = (best_metric) => read({results, config: {...documentOf().config, best_metric}}).best.epoch;
+  assert.deepEqual(["recall", "mAP50", "mAP", "fitness", undefined].map(bestOf), [0, 1, 2, 2, 2]);
+});
+
 test("ranks have their place, their worker and the largest of their steps", () => {
   const [first, second] = read({}, null, STEPS).ranks;
   assert.deepEqual(first, {rank: 0, host: "vm", worker: "vm-1-0", state: "finished", heartbeat_age: null, stage: 0, data: 0, strip: 0,

@@ -36,6 +36,11 @@ const std::vector<Row>& table() {
        {kOk, false, -1, false, false, true}},
       {{{kOk, false, 0, false, false, true}, {kOk, false, 1, false, true}},
        {kOk, false, -1, false, true}},
+      // The time is over; a request to stop comes first.
+      {{{kOk, false, 0, false, false, false, true}, {kOk, false, 1}},
+       {kOk, false, -1, false, false, false, true}},
+      {{{kOk, false, 0, false, false, false, true}, {kOk, true, 1}},
+       {kOk, true, -1}},
   };
   return rows;
 }

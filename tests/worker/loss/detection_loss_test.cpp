@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "parallel/base/check.h"
@@ -128,6 +129,50 @@ TEST(DetectionLossTest, PartsAddUpToTheWhole) {
     EXPECT_TRUE(at::allclose(at::cat(gradients[i]), whole.heads[i].grad(),
                              1e-12, 1e-18))
         << i;
+}
+
+TEST(DetectionLossTest, EqualClassWeightsAreOneWeight) {
+  LossGains one = example_gains();
+  one.cls_pos_weight = 1.7;
+  LossGains each = example_gains();
+  weigh_classes({1.7, 1.7}, each);
+  EXPECT_TRUE(each.class_weights.empty());
+  EXPECT_EQ(each.cls_pos_weight, 1.7);
+  EXPECT_EQ(loss_of(part_of_example(0, 2), one).total.item<double>(),
+            loss_of(part_of_example(0, 2), each).total.item<double>());
+}
+
+// The class term is linear in the positive weights, and a class's weight is
+// about its own logits alone.
+TEST(DetectionLossTest, ClassWeightsWeighTheirClass) {
+  for (const double gamma : {0.0, 1.5}) {
+    for (const double smoothed : {0.0, 0.1}) {
+      const auto result = [&](const std::vector<double>& weights) {
+        LossGains gains = scale_gains({}, 3, 2, 128, smoothed);
+        gains.focal_gamma = gamma;
+        weigh_classes(weights, gains);
+        const Part part = part_of_example(0, 2);
+        const DetectionLoss loss = loss_of(part, gains);
+        loss.total.backward();
+        return std::pair(loss.items, part.heads[0].grad());
+      };
+      const auto [both, both_gradient] = result({3, 3});
+      const auto [none, none_gradient] = result({1, 1});
+      const auto [first, first_gradient] = result({3, 1});
+      const auto [second, second_gradient] = result({1, 3});
+      EXPECT_TRUE(at::allclose(first + second, both + none, 1e-12, 0));
+      EXPECT_GT(first[2].item<double>(), none[2].item<double>());
+      EXPECT_GT(second[2].item<double>(), none[2].item<double>());
+      EXPECT_TRUE(at::allclose(first_gradient.select(4, 5),
+                               both_gradient.select(4, 5), 1e-12, 1e-18));
+      EXPECT_TRUE(at::allclose(first_gradient.select(4, 6),
+                               none_gradient.select(4, 6), 1e-12, 1e-18));
+      EXPECT_TRUE(at::allclose(second_gradient.select(4, 6),
+                               both_gradient.select(4, 6), 1e-12, 1e-18));
+      EXPECT_FALSE(at::allclose(both_gradient.select(4, 5),
+                                none_gradient.select(4, 5), 1e-6, 0));
+    }
+  }
 }
 
 TEST(DetectionLossTest, GradientFollowsTheIncomingOne) {

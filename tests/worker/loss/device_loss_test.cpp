@@ -27,12 +27,14 @@ struct Case {
   int64_t images = 2;
   at::ScalarType type = at::kDouble;
   int64_t capacity = 0;  // room for matches
+  bool weighs_classes = false;
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.classes << " classes, gamma " << c.gamma << ", " << c.rows
        << " rows, " << c.images << " images, " << c10::toString(c.type)
-       << ", room for " << c.capacity;
+       << ", room for " << c.capacity
+       << (c.weighs_classes ? ", weights of classes" : "");
 }
 
 constexpr int64_t kAnchors = 3, kHeight = 5, kWidth = 4;
@@ -69,6 +71,9 @@ LevelScales scales_of(const Case& c, double obj) {
   scales.negative_target = 0.05;
   scales.obj_rule = {1.3, c.gamma};
   scales.cls_rule = {0.8, c.gamma};
+  for (int64_t i = 0; c.weighs_classes && i < c.classes; ++i) {
+    scales.class_weights.push_back(0.5 + static_cast<double>(i));
+  }
   return scales;
 }
 
@@ -160,6 +165,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{.classes = 1, .gamma = 2, .type = at::kFloat},
                     Case{.classes = 80, .capacity = 77},
                     Case{.rows = 0, .capacity = 5},
+                    Case{.weighs_classes = true},
+                    Case{.gamma = 1.5, .weighs_classes = true},
+                    Case{.type = at::kFloat, .weighs_classes = true},
                     Case{.type = at::kFloat, .capacity = 31}));
 
 TEST(DeviceLoss, AMatchOutsideItsHeadIsRefused) {

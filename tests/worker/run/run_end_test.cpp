@@ -48,6 +48,23 @@ TEST(RunMilestones, ARunEndsAfterItsEpochsOrItsSteps) {
   EXPECT_EQ(num_steps(config, kStepsInEpoch), 30);
 }
 
+TEST(RunMilestones, TheTimeIsOverAtItsSecond) {
+  using std::chrono::seconds;
+  const std::chrono::system_clock::time_point start(seconds(1'000'000));
+  configs::RunConfig config = config_of(3);
+  configs::begin_hours(config, start);
+  EXPECT_FALSE(is_time_over(config, start + seconds(1'000'000)))
+      << "there is no limit";
+  config.hours = 0.5;
+  configs::begin_hours(config, start);
+  EXPECT_FALSE(is_time_over(config, start + seconds(1799)));
+  EXPECT_TRUE(is_time_over(config, start + seconds(1800)));
+  // A resumed run has the whole time again.
+  configs::begin_hours(config, start + seconds(1800));
+  EXPECT_FALSE(is_time_over(config, start + seconds(3599)));
+  EXPECT_TRUE(is_time_over(config, start + seconds(3600)));
+}
+
 TEST(RunMilestones, PatienceEndsARunAtAnEpochsEnd) {
   configs::RunConfig config = config_of(100);
   config.patience = 2;

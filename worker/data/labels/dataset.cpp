@@ -369,6 +369,39 @@ Outlines Dataset::outlines(int64_t index) const {
           points_.data() + begin};
 }
 
+void Dataset::keep(const std::vector<int64_t>& images) {
+  Dataset part;
+  part.packs_ = packs_;
+  part.class_names_ = class_names_;
+  part.label_offsets_.push_back(0);
+  if (packed_.empty()) part.path_offsets_.push_back(0);
+  for (const int64_t index : images) {
+    if (packed_.empty()) {
+      part.path_text_ += path(index).native();
+      part.path_offsets_.push_back(part.path_text_.size());
+    } else {
+      part.packed_.push_back(packed_[index]);
+    }
+    part.sizes_.push_back(sizes_[index]);
+    const std::span<const BoxLabel> boxes = labels(index);
+    part.labels_.insert(part.labels_.end(), boxes.begin(), boxes.end());
+    part.label_offsets_.push_back(part.labels_.size());
+    for (uint64_t box = label_offsets_[index];
+         !point_ends_.empty() && box < label_offsets_[index + 1]; ++box) {
+      const uint64_t begin = box == 0 ? 0 : point_ends_[box - 1];
+      const uint64_t end = point_ends_[box];
+      part.points_.insert(part.points_.end(), points_.begin() + begin,
+                          points_.begin() + end);
+      part.point_ends_.push_back(part.points_.size());
+      if (end > begin) ++part.num_polygons_;
+    }
+  }
+  if (point_ends_.empty()) part.num_polygons_ = num_polygons_;
+  part.digest_ = XXH3_64bits_withSeed(
+      images.data(), images.size() * sizeof(images.front()), digest_);
+  *this = std::move(part);
+}
+
 namespace {
 
 // Calls `take` for each image of a pack, examined through the pack's index.

@@ -56,6 +56,10 @@ class Dataset {
   // The labels' outlines; empty unless IndexOptions::keep_outlines is set.
   Outlines outlines(int64_t index) const;
 
+  // Leaves only these images. REQUIRES: ascending indices, without duplicates.
+  // num_polygons() stays as it was if outlines are not kept.
+  void keep(const std::vector<int64_t>& images);
+
   const std::vector<codecs::ImageSize>& image_sizes() const { return sizes_; }
   const std::vector<std::string>& class_names() const { return class_names_; }
   int64_t num_labels() const { return static_cast<int64_t>(labels_.size()); }

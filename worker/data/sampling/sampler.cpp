@@ -49,6 +49,19 @@ uint64_t Permutation::encrypt(uint64_t value) const {
   return left << half_bits_ | right;
 }
 
+std::vector<int64_t> chosen_part(uint64_t seed, double fraction, int64_t n) {
+  HEADROOM_CHECK(fraction > 0 && fraction <= 1,
+                 cat("a fraction of ", fraction));
+  constexpr int64_t kNoEpoch = 0xffffffff;
+  const Permutation order(seed, kNoEpoch, n);
+  const int64_t count =
+      std::max<int64_t>(1, std::llround(fraction * static_cast<double>(n)));
+  std::vector<int64_t> chosen;
+  for (int64_t i = 0; i < count; ++i) chosen.push_back(order(i));
+  std::ranges::sort(chosen);
+  return chosen;
+}
+
 double weighted_draw(uint64_t seed, int64_t epoch, int64_t position) {
   RandomStream draws(seed, static_cast<uint64_t>(epoch),
                      static_cast<uint64_t>(position),

@@ -38,6 +38,11 @@ class Permutation {
   int half_bits_ = 1;
 };
 
+// max(1, round(fraction * n)) of 0..n-1, ascending: those that come first in
+// the order of an epoch that no run reaches. Equal wherever it is computed.
+// REQUIRES: 0 < fraction <= 1, n > 0.
+std::vector<int64_t> chosen_part(uint64_t seed, double fraction, int64_t n);
+
 // WeightedSampler: draws the samples of an epoch with replacement, with
 // probabilities in proportion to their weights (--image-weights).
 //

@@ -86,6 +86,7 @@ TEST(CommandLine, EverySpellingSetsItsKey) {
   EXPECT_TRUE(config_of("--nosave").nosave);
   EXPECT_EQ(config_of("--save-period -1").save_period, -1);
   EXPECT_EQ(config_of("--save-period=5").save_period, 5);
+  EXPECT_EQ(config_of("--save_period=5").save_period, 5);
 }
 
 TEST(CommandLine, TheFlagsOfVal) {
@@ -308,12 +309,47 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"train --cos-lr=false",
                 "[command line] --cos-lr is a switch and takes no value: leave "
                 "it out to have it off"},
+        Refused{"train data=d.yaml model=yolov5n epochs=3 --rect imgsz=320 "
+                "val=False lr0=0.1 --name train",
+                "[command line] 'data=d.yaml' is written otherwise here: type "
+                "headroom train --data d.yaml --cfg yolov5n --epochs 3 --rect "
+                "--img 320 --noval --set hyp.lr0=0.1 --name train"},
+        Refused{"mode=train task=detect data=d.yaml",
+                "[command line] 'mode=train' is written otherwise here: type "
+                "headroom train --data d.yaml"},
+        Refused{"yolo detect train data=d.yaml",
+                "[command line] 'yolo' is written otherwise here: type "
+                "headroom train --data d.yaml"},
+        Refused{"detect predict model=w.pt source=a.jpg",
+                "[command line] 'predict' is written otherwise here: type "
+                "headroom detect --weights w.pt --source a.jpg"},
+        Refused{"train.py --img 640 --batch 8",
+                "[command line] 'train.py' is written otherwise here: type "
+                "headroom train --img 640 --batch 8"},
+        Refused{
+            "segment train data=d.yaml",
+            "[command line] 'segment': Headroom detects boxes; "
+            "segmentation, pose and classes are not trained: headroom train "
+            "trains a detector of boxes"},
+        Refused{"train task=pose data=d.yaml",
+                "[command line] 'pose': Headroom detects boxes; segmentation, "
+                "pose and classes are not trained: headroom train trains a "
+                "detector of boxes"},
+        Refused{
+            "track source=a.mp4",
+            "[command line] 'track': objects are not followed from picture "
+            "to picture: headroom detect --source VIDEO finds boxes in each "
+            "picture"},
+        Refused{"train data=d.yaml tracker=botsort.yaml",
+                "[config] --tracker: objects are not followed from picture to "
+                "picture: leave it out"},
         Refused{"status --cordinator a:1",
-                "[command line] unknown flag --cordinator: did you mean "
+                "[config] unknown flag --cordinator: did you mean "
                 "'--coordinator'?"},
-        Refused{"status --config-fd 3",
-                "[command line] unknown flag --config-fd: headroom status "
-                "--help lists them"}));
+        Refused{
+            "status --config-fd 3",
+            "[config] unknown flag --config-fd: headroom status --help lists "
+            "the flags"}));
 
 TEST(CommandLine, SeveralValuesAndOtherFlagsInAnyOrder) {
   const configs::RunConfig config =

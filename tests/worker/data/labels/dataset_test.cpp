@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "parallel/base/text.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/refusal.h"
 
@@ -42,6 +43,39 @@ TEST(Dataset, IndexesImagesAndLabels) {
   EXPECT_EQ(
       indexed.report.lines(5),
       (std::vector<std::string>{"train: 2 images (1 without boxes), 2 boxes"}));
+}
+
+TEST(Dataset, KeepsAPart) {
+  const TemporaryFolder folder;
+  for (const char* name : {"1", "2", "3"}) {
+    folder.write(cat("images/", name, ".bmp"), picture());
+  }
+  folder.write("labels/1.txt", "0 .5 .5 .2 .2\n");
+  folder.write("labels/2.txt", "1 .5 .5 .2 .2\n");
+  folder.write("labels/3.txt", "2 .5 .5 .4 .4\n1 .1 .1 .9 .1 .9 .9\n");
+  const auto index = [&] {
+    return index_dataset(data_config(folder, folder.path() / "images"),
+                         Split::kTrain, {.keep_outlines = true})
+        .dataset;
+  };
+  const Dataset whole = index();
+  Dataset part = index();
+  part.keep({0, 2});
+  ASSERT_EQ(part.size(), 2);
+  EXPECT_EQ(part.path(1), whole.path(2));
+  EXPECT_EQ(part.image_size(1), whole.image_size(2));
+  EXPECT_EQ(part.labels(0)[0].class_index, 0);
+  ASSERT_EQ(part.labels(1).size(), 2u);
+  EXPECT_EQ(part.labels(1)[0], whole.labels(2)[0]);
+  EXPECT_EQ(part.labels(1)[1], whole.labels(2)[1]);
+  EXPECT_EQ(part.num_labels(), 3);
+  EXPECT_EQ(part.num_polygons(), 1);
+  EXPECT_EQ(part.class_names(), whole.class_names());
+  Dataset other = index();
+  other.keep({0, 1});
+  EXPECT_EQ(other.num_polygons(), 0);
+  EXPECT_NE(part.digest(), whole.digest());
+  EXPECT_NE(part.digest(), other.digest());
 }
 
 TEST(Dataset, FaultsCostABoxOrAnImageAndAreNamed) {

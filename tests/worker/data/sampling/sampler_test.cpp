@@ -34,6 +34,22 @@ TEST(Sampler, EachSampleExactlyOncePerEpoch) {
   }
 }
 
+TEST(Sampler, AChosenPartIsAscendingAndFollowsTheSeed) {
+  const std::vector<int64_t> part = chosen_part(3, 0.3, 100);
+  EXPECT_EQ(part.size(), 30u);
+  EXPECT_TRUE(std::ranges::is_sorted(part));
+  EXPECT_EQ(std::ranges::adjacent_find(part), part.end());
+  EXPECT_GE(part.front(), 0);
+  EXPECT_LT(part.back(), 100);
+  EXPECT_EQ(chosen_part(3, 0.3, 100), part);
+  EXPECT_NE(chosen_part(4, 0.3, 100), part);
+  // A larger part holds a smaller one.
+  const std::vector<int64_t> more = chosen_part(3, 0.5, 100);
+  EXPECT_TRUE(std::ranges::includes(more, part));
+  EXPECT_EQ(chosen_part(3, 1, 100).size(), 100u);
+  EXPECT_EQ(chosen_part(3, 0.0001, 100).size(), 1u);
+}
+
 TEST(Sampler, TheLastBatchIsShort) {
   const EpochStep last = epoch_step(12, 205, 16);
   EXPECT_EQ(last.epoch, 0);
