@@ -15,6 +15,7 @@
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/launcher_environment.h"
 #include "parallel/planner/remedies.h"
+#include "proto/reports.h"
 
 namespace headroom::cli {
 
@@ -55,13 +56,13 @@ int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
 // --batch -1, and for plan. Without `ask` these facts stay unknown. The same
 // call decides about the anchors if this process is responsible for them;
 // otherwise the anchors stay undecided. If `must_fit` is false, a request for
-// which no plan fits is not refused here. `capability` is the compute
-// capability of planned GPUs that are not in this machine; 0: unknown.
+// which no plan fits is not refused here. `elsewhere` describes planned GPUs
+// that are not in this machine, as far as they are known.
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
                             int cores, const AskData& ask = {},
                             bool must_fit = true,
-                            std::optional<int> capability = {});
+                            const std::optional<wire::NodeCard>& elsewhere = {});
 
 // Applies the flags to the configuration of the run in `run_directory`. All
 // values are restored, with one exception: if any of processes, layout, ZeRO
