@@ -68,39 +68,28 @@ std::string fullest_process(const PlanReport& report) {
                         : cat("the fullest of ", processes, " processes");
 }
 
-struct Unit {
-  double bytes;
-  const char* name;
-};
-Unit unit_of(int64_t bytes) {
-  constexpr int64_t kGiB = int64_t{1} << 30;
-  return bytes < kGiB ? Unit{1 << 20, "MiB"} : Unit{kGiB, "GiB"};
-}
-
 // "1.03 of 2 GiB": what is needed rounded up, what there is rounded down, with
-// as many decimals (at least two) as it takes to tell them apart.
-std::string part_of_limit(int64_t needed, int64_t limit) {
-  const Unit unit = unit_of(limit);
-  const double most = static_cast<double>(limit) / unit.bytes;
-  const double least = static_cast<double>(needed) / unit.bytes;
-  for (int decimals = 2;; ++decimals) {
-    const double step = std::pow(10, -decimals);
-    const double up = std::ceil(least / step) * step;
-    const double down = std::floor(most / step) * step;
-    if (up < down || decimals == 5 || needed >= limit) {
-      return significant_text(up, 6) + " of " + significant_text(down, 6) +
-             " " + unit.name;
-    }
+// as many decimals (at least two) as it takes to tell them apart. With
+// `with_spare`: "1.03 of 2 GiB, 0.97 GiB to spare".
+std::string part_of_limit(int64_t needed, int64_t limit, bool with_spare) {
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  const bool is_large = limit >= kGiB;
+  const double unit = is_large ? kGiB : kGiB >> 10;
+  const std::string name = is_large ? " GiB" : " MiB";
+  double up = 0, down = 0;
+  for (int decimals = 2; decimals <= 5; ++decimals) {
+    const double scale = std::pow(10, decimals);
+    up = std::ceil(static_cast<double>(needed) / unit * scale) / scale;
+    down = std::floor(static_cast<double>(limit) / unit * scale) / scale;
+    if (up < down || needed >= limit) break;
   }
-}
-
-std::string spare_text(int64_t needed, int64_t limit) {
-  const Unit unit = unit_of(limit);
-  const double spare = static_cast<double>(limit - needed) / unit.bytes;
-  return spare < 0.01 ? format_bytes(limit - needed)
-                      : significant_text(std::floor(100 * spare) / 100, 6) +
-                            " " +
-                            unit.name;
+  const std::string text =
+      significant_text(up, 6) + " of " + significant_text(down, 6) + name;
+  if (!with_spare) return text;
+  return text + ", " +
+         (down - up < 0.1 ? format_bytes(limit - needed)
+                          : significant_text(down - up, 5) + name) +
+         " to spare";
 }
 
 // " (NVIDIA T4, 15 GiB)", or "" without a GPU.
@@ -126,7 +115,9 @@ std::string peaks_text(const PlanReport& report) {
 // The bytes of a plan for cards that cannot be used, and other cards to rent.
 std::string unusable_memory(const PlanReport& report) {
   const int64_t needed = planner::fullest_rank_bytes(report.plan);
-  return part_of_limit(needed, report.config.memory_limit) + " in " +
+  return part_of_limit(needed, report.config.memory_limit,
+                       /*with_spare=*/false) +
+         " in " +
          fullest_process(report) +
          "; take a newer card, of AWS g4dn, g5 or later, p4d or later";
 }
@@ -185,8 +176,8 @@ std::string plan_verdict(const PlanReport& report,
            "there is";
   }
   const bool is_one = report.plan.layout.world_size() == 1;
-  return "fits: " + part_of_limit(needed, limit) + (is_one ? "" : " in " + who) +
-         ", " + spare_text(needed, limit) + " to spare" + gpu_text(machines);
+  return "fits: " + part_of_limit(needed, limit, /*with_spare=*/true) +
+         (is_one ? "" : " in " + who) + gpu_text(machines);
 }
 
 std::string labelled(const std::string& label, const std::string& text,

@@ -85,12 +85,11 @@ double seconds_on(const PlanMachines& machines,
   configs::Instance instance = *machines.instance;
   const int64_t ranks = plan.layout.world_size();
   if (machines.is_card()) instance.gpus = ranks;
-  return planner::plan_forecast(
-             config, plan, layers,
-             {.machines = planner::machines_of(instance, ranks),
-              .card = planner::card_speed(instance),
-              .cores_each = instance.cores})
-      .seconds();
+  planner::ForecastBasis basis;
+  basis.machines = planner::machines_of(instance, ranks);
+  basis.card = planner::card_speed(instance);
+  basis.cores_each = instance.cores;
+  return planner::plan_forecast(config, plan, layers, basis).seconds();
 }
 
 // How many GPUs the number after the colon counts as one.

@@ -116,8 +116,8 @@ TEST(PlanAnswer, ReportsTheFullestProcess) {
   EXPECT_THAT(
       plan_answer_text(make_plan_report(config, 2, false), rented(1), ""),
       AllOf(StartsWith("fits: "),
-            HasSubstr(" of 2 GiB in the fullest of 2 processes, "),
-            HasSubstr(" to spare (NVIDIA A100 40GB, 40 GiB)\n")));
+            HasSubstr(" to spare in the fullest of 2 processes (NVIDIA A100 "
+                      "40GB, 40 GiB)\n")));
 }
 
 // What is needed and what there is never read as equal where it fits.
