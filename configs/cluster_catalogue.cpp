@@ -157,9 +157,15 @@ CardKey card_key(const std::string& name) {
   }
   // Laptops' cards have several names.
   constexpr std::pair<const char*, const char*> kAsWritten[] = {
-      {"withmaxqdesign", "laptop"}, {"maxq", "laptop"}, {"mobile", "laptop"},
-      {"nvidia", ""},               {"geforce", ""},    {"quadro", ""},
-      {"tesla", ""},                {"rtx", ""},        {"gtx", ""},
+      {"withmaxqdesign", "laptop"},
+      {"maxq", "laptop"},
+      {"mobile", "laptop"},
+      {"nvidia", ""},
+      {"geforce", ""},
+      {"quadro", ""},
+      {"tesla", ""},
+      {"rtx", ""},
+      {"gtx", ""},
       {"gpu", ""}};
   for (const auto& [written, meant] : kAsWritten) {
     const size_t at = card.key.find(written);
@@ -363,16 +369,13 @@ std::vector<const Instance*> cards_named(const std::string& name) {
   std::ranges::stable_sort(cards, {}, &Instance::gpu_memory_bytes);
   if (!cards.empty()) return cards;
   if (!same_name.empty()) {
-    throw Error("cluster",
-                cat("there is no card '", name, "': none of that name has ",
-                    asked.gigabytes, " GB"),
-                "of that name are " +
-                    joined(same_name, ", ",
-                           [](const Instance* card) {
-                             return card->name + " (" +
-                                    format_bytes(card->gpu_memory_bytes) + ")";
-                           }) +
-                    "; of any other card give --gpu-memory SIZE");
+    throw Error(
+        "cluster",
+        cat("there is no card '", name, "': none of that name has ",
+            asked.gigabytes, " GB"),
+        "of that name are " + joined(same_name, ", ", [](const Instance* card) {
+          return card->name + " (" + format_bytes(card->gpu_memory_bytes) + ")";
+        }) + "; of any other card give --gpu-memory SIZE");
   }
   throw Error("cluster", "there is no card '" + name + "' in the catalogue",
               "the nearest ones are " + nearest_cards(name) +

@@ -25,8 +25,8 @@ bool lacks_tensor_cores(const wire::NodeCard& card) {
   const auto found = std::ranges::find_if(known, [&](const auto& one) {
     return configs::is_same_card(one, card.name);
   });
-  return found != known.end() && found->machine.tensor_teraflops ==
-                                     found->machine.float_teraflops;
+  return found != known.end() &&
+         found->machine.tensor_teraflops == found->machine.float_teraflops;
 }
 
 }  // namespace

@@ -122,9 +122,8 @@ planner::RemedyScope remedy_scope(const CommandLine& line,
       return std::max<int64_t>(1, shared_cores / world_size);
     };
   }
-  const bool may_change_model = config.resume.empty() &&
-                                config.weights.empty() &&
-                                config.teacher.empty();
+  const bool may_change_model =
+      config.resume.empty() && config.weights.empty() && config.teacher.empty();
   if (may_change_model) scope.models = planner::smaller_models(config.cfg);
   if (!has_launcher) {
     scope.command_with = [line](const planner::Remedy& remedy) {

@@ -220,8 +220,7 @@ configs::Precision settle_as_here(const NodeCards& here, bool only_plans,
     }
   }
   if (!choice.reason.empty() && request.num_agents == 1) {
-    request.notes.push_back(
-        coordinator::precision_line(config, choice.reason));
+    request.notes.push_back(coordinator::precision_line(config, choice.reason));
   }
   return coordinator::choose_devices(open, nodes).precision;
 }

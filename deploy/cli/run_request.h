@@ -58,11 +58,10 @@ int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
 // otherwise the anchors stay undecided. If `must_fit` is false, a request for
 // which no plan fits is not refused here. `elsewhere` describes planned GPUs
 // that are not in this machine, as far as they are known.
-RunRequest make_run_request(const CommandLine& line,
-                            const std::optional<LauncherPlace>& place,
-                            int cores, const AskData& ask = {},
-                            bool must_fit = true,
-                            const std::optional<wire::NodeCard>& elsewhere = {});
+RunRequest make_run_request(
+    const CommandLine& line, const std::optional<LauncherPlace>& place,
+    int cores, const AskData& ask = {}, bool must_fit = true,
+    const std::optional<wire::NodeCard>& elsewhere = {});
 
 // Applies the flags to the configuration of the run in `run_directory`. All
 // values are restored, with one exception: if any of processes, layout, ZeRO

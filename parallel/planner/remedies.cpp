@@ -121,10 +121,9 @@ class RemedySearch {
   }
 
   // All values that a search varies.
-  using Key =
-      std::tuple<std::string, configs::Precision, std::string, int64_t, int64_t,
-                 std::string, int64_t, bool, int64_t, int64_t, int64_t, int64_t,
-                 int64_t, int>;
+  using Key = std::tuple<std::string, configs::Precision, std::string, int64_t,
+                         int64_t, std::string, int64_t, bool, int64_t, int64_t,
+                         int64_t, int64_t, int64_t, int>;
 
   static Key key_of(const RunConfig& trial, int world_size) {
     return {trial.cfg,
@@ -166,8 +165,8 @@ class RemedySearch {
       unlimited_ = plan ? seconds_of_image(seconds_of(free, *plan), free) : 0;
     }
     // plan_time() knows nothing of number formats.
-    const bool is_unknown = fit.config.precision != config_.precision &&
-                            !scope_.seconds_of;
+    const bool is_unknown =
+        fit.config.precision != config_.precision && !scope_.seconds_of;
     return *unlimited_ == 0 || is_unknown
                ? 0
                : seconds_of_image(fit.seconds, fit.config) / *unlimited_;
@@ -566,8 +565,8 @@ class RemedySearch {
   std::vector<Remedy> found_;
 };
 
-// The plan's bytes, its time and its batch-norm groups if they change: " (2 GiB,
-// 1.27 x the time)".
+// The plan's bytes, its time and its batch-norm groups if they change: " (2
+// GiB, 1.27 x the time)".
 std::string fit_text(const Remedy& remedy) {
   std::string text = format_bytes(fullest_rank_bytes(remedy.plan));
   if (remedy.time_ratio > 0) {

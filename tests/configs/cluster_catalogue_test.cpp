@@ -134,8 +134,7 @@ TEST(ClusterCatalogue, EachCardHasItsPeaks) {
     EXPECT_GT(card.machine.float_teraflops, 0) << card.machine.name;
     EXPECT_GE(card.machine.tensor_teraflops, card.machine.float_teraflops)
         << card.machine.name;
-    EXPECT_GT(card.machine.memory_gigabytes_per_second, 0)
-        << card.machine.name;
+    EXPECT_GT(card.machine.memory_gigabytes_per_second, 0) << card.machine.name;
   }
 }
 
@@ -158,8 +157,7 @@ TEST(ClusterCatalogue, UnknownAndMissingKeysAreRefusedByPlace) {
   const std::string family = kFamily;
   refuses(family + "    colour: red\n", "x.yaml:5:5");
   refuses(family, "'instances' is missing");
-  refuses(family + "    instances:\n      - {name: a, gpus: 0}\n",
-          "gpus is 0");
+  refuses(family + "    instances:\n      - {name: a, gpus: 0}\n", "gpus is 0");
   refuses(family + "    instances:\n      - {name: a, gpu: 1}\n", "x.yaml:6:");
   refuses("provider: P\nfamilies:\n  - gpu: A100\n", "x.yaml:3:10");
   refuses("provider: P\nfamilies:\n  - gpu: T5\n", "the nearest ones are T4");

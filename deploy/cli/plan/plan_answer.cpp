@@ -72,6 +72,7 @@ std::string fullest_process(const PlanReport& report) {
 // as many decimals (at least two) as it takes to tell them apart. With
 // `with_spare`: "1.03 of 2 GiB, 0.97 GiB to spare".
 std::string part_of_limit(int64_t needed, int64_t limit, bool with_spare) {
+  constexpr const char* kFills = ", as a plan keeps what fits";
   constexpr int64_t kGiB = int64_t{1} << 30;
   const bool is_large = limit >= kGiB;
   const double unit = is_large ? kGiB : kGiB >> 10;
@@ -89,7 +90,7 @@ std::string part_of_limit(int64_t needed, int64_t limit, bool with_spare) {
   return text + ", " +
          (down - up < 0.1 ? format_bytes(limit - needed)
                           : significant_text(down - up, 5) + name) +
-         " to spare";
+         " to spare" + (50 * (limit - needed) < limit ? kFills : "");
 }
 
 // " (NVIDIA T4, 15 GiB)", or "" without a GPU.
@@ -108,8 +109,8 @@ std::string peaks_text(const PlanReport& report) {
     training = std::max(training, phases.training);
     validation = std::max(validation, phases.validation);
   }
-  return "training " + format_bytes(training) + ", of which below; validation " +
-         format_bytes(validation);
+  return "training " + format_bytes(training) +
+         ", of which below; validation " + format_bytes(validation);
 }
 
 // The bytes of a plan for cards that cannot be used, and other cards to rent.
@@ -117,8 +118,7 @@ std::string unusable_memory(const PlanReport& report) {
   const int64_t needed = planner::fullest_rank_bytes(report.plan);
   return part_of_limit(needed, report.config.memory_limit,
                        /*with_spare=*/false) +
-         " in " +
-         fullest_process(report) +
+         " in " + fullest_process(report) +
          "; take a newer card, of AWS g4dn, g5 or later, p4d or later";
 }
 

@@ -161,10 +161,9 @@ int plan_command(const CommandLine& asked) {
   // Checked first, as the planning may take a while.
   if (line.has("--report")) check_plan_page(line.value_of("--report"));
   // must_fit is false because the plan is made below.
-  RunRequest request =
-      make_run_request(line, std::nullopt, usable_cores(), ask_data,
-                       /*must_fit=*/false,
-                       machines ? machines->elsewhere() : std::nullopt);
+  RunRequest request = make_run_request(
+      line, std::nullopt, usable_cores(), ask_data,
+      /*must_fit=*/false, machines ? machines->elsewhere() : std::nullopt);
   const int world_size = request.expected_workers();
   if (machines) check_layout(*machines, request.config);
   if (machines && !machines->note.empty() && (is_json || !sweep.empty())) {

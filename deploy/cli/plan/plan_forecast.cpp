@@ -151,9 +151,8 @@ std::string card_text(const PlanForecast& forecast) {
          part_text(planner::kBytesShare) + " of " +
          fixed_text(card.bytes_per_second / 1e9, 0) + " GB/s, and " +
          milliseconds(planner::kSecondsBesideLayers) + " a step" +
-         (forecast.are_peaks_assumed
-              ? "; the peaks are not from a data sheet"
-              : "") +
+         (forecast.are_peaks_assumed ? "; the peaks are not from a data sheet"
+                                     : "") +
          "; --images-per-second N takes a measured rate";
 }
 

@@ -19,6 +19,7 @@ namespace headroom::cli {
 namespace {
 
 constexpr int64_t kMostNodes = 512;  // 4,096 ranks, 8 per instance
+constexpr int kMostCards = 16;       // of a machine, in remedies
 
 int64_t nodes_of(const std::string& text, const std::string& given,
                  const std::string& what) {
@@ -172,9 +173,8 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
     }
     const configs::RunConfig asked =
         configs::run_config_from_flags("train", line.run_flags);
-    machines.processes = asked.layout
-                             ? asked.layout->world_size()
-                             : std::max<int64_t>(1, asked.processes);
+    machines.processes = asked.layout ? asked.layout->world_size()
+                                      : std::max<int64_t>(1, asked.processes);
   }
   const int64_t communication = data_parallel_bytes(machines);
   machines.budget_bytes =
@@ -288,45 +288,44 @@ void bound_remedies(planner::RemedyScope& remedies,
     remedies.processes_prefix = instance->name + ":";
     std::ranges::replace(remedies.processes_prefix, ' ', '-');
     remedies.processes_each = static_cast<int>(gpus_counted_each(machines));
+    if (machines.is_card()) remedies.most_processes = kMostCards;
   } else if (machines.cards.empty()) {
     remedies.processes_flag = "--processes";
     remedies.limit_flag = "--gpu-memory";
-    remedies.limit_of = [bytes = data_parallel_bytes(machines)](
-                            int64_t mebibytes) {
+    remedies.limit_of = [bytes =
+                             data_parallel_bytes(machines)](int64_t mebibytes) {
       return predict::tensor_budget(mebibytes << 20, bytes);
     };
   }
   if (has_forecast(machines)) {
-    remedies.seconds_of = [machines](
-                              const configs::RunConfig& changed,
-                              const plan::Plan& plan,
-                              const std::vector<layers::LayerCost>& layers) {
-      return seconds_on(machines, changed, plan, layers);
-    };
+    remedies.seconds_of =
+        [machines](const configs::RunConfig& changed, const plan::Plan& plan,
+                   const std::vector<layers::LayerCost>& layers) {
+          return seconds_on(machines, changed, plan, layers);
+        };
   }
-  remedies.admits = [machines, cfg = config.cfg,
-                     own_layers = planner::model_layers(config)](
-                        const configs::RunConfig& changed,
-                        const plan::Plan& plan) {
-    const auto layers =
-        changed.cfg == cfg ? own_layers : planner::model_layers(changed);
-    PlanMachines there = machines;
-    if (changed.memory_limit > machines.budget_bytes) {
-      // A remedy with a larger limit assumes a GPU with more memory.
-      there.gpu_memory_bytes =
-          divided_up(changed.memory_limit + predict::kGpuContextBytes +
-                         data_parallel_bytes(machines),
-                     100 - predict::kGpuMarginPercent) *
-          100;
-    }
-    if (there.is_card()) there.instance->gpus = plan.layout.world_size();
-    // More processes leave less to each one's tensors.
-    const int64_t budget = predict::tensor_budget(
-        there.gpu_memory_bytes,
-        data_parallel_bytes(there, plan.layout.world_size()));
-    return planner::fullest_rank_bytes(plan) <= budget &&
-           segments_fit(changed, layers, plan, there.segment_room(plan));
-  };
+  remedies.admits =
+      [machines, cfg = config.cfg, own_layers = planner::model_layers(config)](
+          const configs::RunConfig& changed, const plan::Plan& plan) {
+        const auto layers =
+            changed.cfg == cfg ? own_layers : planner::model_layers(changed);
+        PlanMachines there = machines;
+        if (changed.memory_limit > machines.budget_bytes) {
+          // A remedy with a larger limit assumes a GPU with more memory.
+          there.gpu_memory_bytes =
+              divided_up(changed.memory_limit + predict::kGpuContextBytes +
+                             data_parallel_bytes(machines),
+                         100 - predict::kGpuMarginPercent) *
+              100;
+        }
+        if (there.is_card()) there.instance->gpus = plan.layout.world_size();
+        // More processes leave less to each one's tensors.
+        const int64_t budget = predict::tensor_budget(
+            there.gpu_memory_bytes,
+            data_parallel_bytes(there, plan.layout.world_size()));
+        return planner::fullest_rank_bytes(plan) <= budget &&
+               segments_fit(changed, layers, plan, there.segment_room(plan));
+      };
 }
 
 std::string machines_text(const PlanMachines& machines) {
@@ -354,13 +353,13 @@ std::string machines_text(const PlanMachines& machines) {
     text += "GPUs of " + format_bytes(machines.gpu_memory_bytes);
   }
   const int64_t communication = data_parallel_bytes(machines);
-  text += cat(
-      "\nbudget       ", format_bytes(machines.budget_bytes), " of ",
-      format_bytes(machines.gpu_memory_bytes), " for tensors: less ",
-      format_bytes(predict::kGpuContextBytes), " of CUDA context and ",
-      predict::kGpuMarginPercent, " % that the prediction may be wrong by",
-      communication > 0 ? ", " + format_bytes(communication) + " for NCCL\n"
-                        : "\n");
+  text +=
+      cat("\nbudget       ", format_bytes(machines.budget_bytes), " of ",
+          format_bytes(machines.gpu_memory_bytes), " for tensors: less ",
+          format_bytes(predict::kGpuContextBytes), " of CUDA context and ",
+          predict::kGpuMarginPercent, " % that the prediction may be wrong by",
+          communication > 0 ? ", " + format_bytes(communication) + " for NCCL\n"
+                            : "\n");
   return text;
 }
 

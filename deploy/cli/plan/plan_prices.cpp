@@ -463,8 +463,8 @@ std::string prices_text(const PriceAnswer& answer) {
             text_table(unmeasured);
   }
   if (!refused.empty()) {
-    text +=
-        (text.empty() ? "" : "\n") + std::string("Does not fit, or cannot train\n") + refused;
+    text += (text.empty() ? "" : "\n") +
+            std::string("Does not fit, or cannot train\n") + refused;
   }
   return text;
 }

@@ -426,13 +426,14 @@ TEST(Remedies, ASmallerModelOfTheFamilyIsNamed) {
   RemedyScope scope;
   scope.models = smaller_models("yolov5m");
   EXPECT_THAT(scope.models, testing::ElementsAre("yolov5s", "yolov5n"));
-  EXPECT_THAT(remedies_text(remedies_of(request, scope), scope),
-              testing::ContainsRegex("or --cfg yolov5s \\([0-9]+ MiB, 0\\.[0-9]+ "
-                                     "x the time"));
+  EXPECT_THAT(
+      remedies_text(remedies_of(request, scope), scope),
+      testing::ContainsRegex("or --cfg yolov5s \\([0-9]+ MiB, 0\\.[0-9]+ "
+                             "x the time"));
   EXPECT_THAT(smaller_models("yolov5n"), testing::IsEmpty());
-  EXPECT_THAT(smaller_models("yolov5l6.yaml"),
-              testing::ElementsAre("yolov5m6.yaml", "yolov5s6.yaml",
-                                   "yolov5n6.yaml"));
+  EXPECT_THAT(
+      smaller_models("yolov5l6.yaml"),
+      testing::ElementsAre("yolov5m6.yaml", "yolov5s6.yaml", "yolov5n6.yaml"));
   EXPECT_THAT(smaller_models("yolov5s-p2"), testing::IsEmpty());
   EXPECT_THAT(smaller_models("my/yolov5s.yaml"), testing::IsEmpty());
 }

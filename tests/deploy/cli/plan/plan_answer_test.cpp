@@ -99,10 +99,11 @@ TEST(PlanAnswer, BeginsWithTheVerdictAndTheCommand) {
   const PlanReport report =
       make_plan_report(config_of(int64_t{4} << 30), 1, false);
   const std::string text = plan_answer_text(report, {}, "headroom train");
-  EXPECT_THAT(text, StartsWith("fits: 1.86 of 4 GiB, 2.14 GiB to spare\n"
-                               "train it     headroom train\n\n"
-                               "peaks        training 1.85 GiB, of which below; "
-                               "validation "));
+  EXPECT_THAT(text,
+              StartsWith("fits: 1.86 of 4 GiB, 2.14 GiB to spare\n"
+                         "train it     headroom train\n\n"
+                         "peaks        training 1.85 GiB, of which below; "
+                         "validation "));
   EXPECT_THAT(text,
               ContainsRegex("kept for the backward pass +1.55 GiB +#{16}\n"));
   EXPECT_THAT(text, ContainsRegex("free +2.15 GiB +\\.{22}\n"));
@@ -130,7 +131,7 @@ TEST(PlanAnswer, NumbersOfAPlanThatFitsDiffer) {
   };
   constexpr int64_t kMiB = int64_t{1} << 20;
   EXPECT_EQ(verdict(1054 * kMiB), "fits: 1.03 of 2 GiB, 0.97 GiB to spare");
-  EXPECT_EQ(verdict(2045 * kMiB), "fits: 1.998 of 2 GiB, 3 MiB to spare");
+  EXPECT_EQ(verdict(2045 * kMiB), "fits: 1.998 of 2 GiB, 3 MiB to spare, as a plan keeps what fits");
   report.config.memory_limit = 500 * kMiB;
   EXPECT_EQ(verdict(100 * kMiB), "fits: 100 of 500 MiB, 400 MiB to spare");
 }

@@ -30,9 +30,9 @@ PlanReport answer(const std::string& flags) {
   const CommandLine given = line_of(flags);
   const auto machines = machines_of(given, nvml::Nvml());
   const CommandLine line = machines ? with_machines(given, *machines) : given;
-  const RunRequest request = make_run_request(
-      line, std::nullopt, 2, {}, false,
-      machines ? machines->elsewhere() : std::nullopt);
+  const RunRequest request =
+      make_run_request(line, std::nullopt, 2, {}, false,
+                       machines ? machines->elsewhere() : std::nullopt);
   PlanReport report =
       make_plan_report(request.config, request.expected_workers(), false);
   report.forecast =
