@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "configs/yaml/scalar.h"
@@ -26,6 +27,28 @@ int64_t positive(const yaml::YamlValue& mapping, const std::string& key) {
                  "write a whole number from 1 to 1000000");
   }
   return number;
+}
+
+// A number above 0 that need not be whole.
+double positive_double(const yaml::YamlValue& mapping, const std::string& key) {
+  const yaml::YamlValue& value = yaml::require(mapping, key);
+  const double number = yaml::as_double(value, key);
+  if (!(number > 0) || number > 1e6) {
+    yaml::refuse(value.place, key + " is " + value.scalar,
+                 "write a number above 0, at most 1000000");
+  }
+  return number;
+}
+
+bool is_true(const yaml::YamlValue& mapping, const std::string& key) {
+  const yaml::YamlValue* value = mapping.find(key);
+  if (value == nullptr) return false;
+  const auto answer = yaml::parse_bool(yaml::as_text(*value, key));
+  if (!answer) {
+    yaml::refuse(value->place, key + " is " + value->scalar,
+                 "write true, or leave it out");
+  }
+  return *answer;
 }
 
 // Returns 0 if the key is missing.
@@ -94,82 +117,159 @@ std::vector<std::string> nearest_instances(const std::string& name) {
   return names;
 }
 
-// Shortens "NVIDIA GeForce RTX 4090" to "4090".
-std::string card_key(const std::string& name) {
+// A card's name as it is compared: "NVIDIA GeForce RTX 3060 12 GB" is "3060"
+// of 12 GB.
+struct CardKey {
   std::string key;
+  int64_t gigabytes = 0;  // 0 if the name has no size
+};
+
+// Splits at what is neither a letter nor a digit; in lower case.
+std::vector<std::string> words_of(const std::string& name) {
+  std::vector<std::string> words(1);
   for (const char c : name) {
     const auto letter = static_cast<unsigned char>(c);
-    if (std::isalnum(letter) != 0)
-      key += static_cast<char>(std::tolower(letter));
+    if (std::isalnum(letter) != 0) {
+      words.back() += static_cast<char>(std::tolower(letter));
+    } else if (!words.back().empty()) {
+      words.emplace_back();
+    }
   }
-  for (const char* series :
-       {"nvidia", "geforce", "quadro", "tesla", "rtx", "gtx"}) {
-    const size_t at = key.find(series);
-    if (at != std::string::npos) key.erase(at, std::strlen(series));
+  return words;
+}
+
+CardKey card_key(const std::string& name) {
+  CardKey card;
+  const std::vector<std::string> words = words_of(name);
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t digits =
+        std::min(words[i].find_first_not_of("0123456789"), words[i].size());
+    const bool is_split = digits == words[i].size() && i + 1 < words.size();
+    const std::string unit = is_split ? words[i + 1] : words[i].substr(digits);
+    const bool is_size = digits > 0 && digits <= 3 &&
+                         (unit == "gb" || unit == "gib" || unit == "g");
+    if (is_size) {
+      card.gigabytes = std::stoll(words[i].substr(0, digits));
+      i += is_split ? 1 : 0;
+    } else {
+      card.key += words[i];
+    }
   }
-  return key;
+  // Laptops' cards have several names.
+  constexpr std::pair<const char*, const char*> kAsWritten[] = {
+      {"withmaxqdesign", "laptop"},
+      {"maxq", "laptop"},
+      {"mobile", "laptop"},
+      {"nvidia", ""},
+      {"geforce", ""},
+      {"quadro", ""},
+      {"tesla", ""},
+      {"rtx", ""},
+      {"gtx", ""},
+      {"gpu", ""}};
+  for (const auto& [written, meant] : kAsWritten) {
+    const size_t at = card.key.find(written);
+    if (at != std::string::npos) {
+      card.key.replace(at, std::strlen(written), meant);
+    }
+  }
+  return card;
+}
+
+// Whether a card is sold as one of this size: the driver shows up to a tenth
+// less.
+bool has_size(const Instance& card, int64_t gigabytes) {
+  const double shown =
+      static_cast<double>(card.gpu_memory_bytes) / (int64_t{1} << 30);
+  const auto sold = static_cast<double>(gigabytes);
+  return sold > 0.95 * shown && sold < 1.1 * shown;
+}
+
+bool has_key(const CataloguedCard& card, const std::string& key) {
+  return card_key(card.machine.name).key == key ||
+         std::ranges::any_of(card.also, [&](const std::string& other) {
+           return card_key(other).key == key;
+         });
 }
 
 std::string nearest_cards(const std::string& name) {
   std::vector<std::string> names;
-  for (const Instance& card : card_catalogue()) names.push_back(card.name);
-  const std::string key = card_key(name);
+  for (const CataloguedCard& card : card_catalogue()) {
+    names.push_back(card.machine.name);
+  }
+  const std::string key = card_key(name).key;
   std::ranges::stable_sort(names, {}, [&](const std::string& known) {
-    const std::string other = card_key(known);
+    const std::string other = card_key(known).key;
     return std::pair(!other.starts_with(key), yaml::edit_distance(key, other));
   });
   names.resize(std::min(kNearest, names.size()));
   return joined(names, ", ");
 }
 
+// The items of a list; refuses anything else, and an empty one.
+const std::vector<yaml::YamlValue>& list_in(const yaml::YamlValue& mapping,
+                                            const std::string& key) {
+  const yaml::YamlValue& list = yaml::require(mapping, key);
+  if (list.kind != yaml::YamlValue::Kind::kSequence || list.items.empty()) {
+    yaml::refuse(list.place, key + " is " + yaml::describe(list),
+                 "write a list here");
+  }
+  return list.items;
+}
+
+// The card that a family of machines names, with the family's links.
+Instance card_of_family(const yaml::YamlValue& family) {
+  const yaml::YamlValue& name = yaml::require(family, "gpu");
+  const std::vector<const Instance*> cards = [&] {
+    try {
+      return cards_named(yaml::as_text(name, "gpu"));
+    } catch (const Error& error) {
+      yaml::refuse(name.place, "gpu is " + name.scalar, error.remedy());
+    }
+  }();
+  if (cards.size() != 1) {
+    yaml::refuse(name.place, "gpu is " + name.scalar,
+                 "add the size of its memory, as in A100 40GB");
+  }
+  Instance machine = *cards.front();
+  machine.link = yaml::as_text(yaml::require(family, "link"), "link");
+  machine.link_gigabytes_per_second =
+      optional_positive(family, "link_gigabytes_per_second");
+  return machine;
+}
+
 }  // namespace
 
 std::vector<Instance> parse_instances(const std::string& text,
                                       const std::string& file) {
-  static const std::array<std::string, 9> kFamilyKeys = {
-      "provider",
-      "gpu",
-      "gpu_memory",
-      "compute_capability",
-      "link",
-      "link_gigabytes_per_second",
-      "tensor_teraflops",
-      "memory_gigabytes_per_second",
-      "instances"};
+  static const std::array<std::string, 2> kKeys = {"provider", "families"};
+  static const std::array<std::string, 4> kFamilyKeys = {
+      "gpu", "link", "link_gigabytes_per_second", "instances"};
   static const std::array<std::string, 4> kInstanceKeys = {
       "name", "gpus", "network_gigabits_per_second", "cores"};
   const yaml::YamlValue root = yaml::parse_yaml(text, file);
-  yaml::require_mapping(root, "a family of machines", kFamilyKeys);
-  Instance family;
-  family.provider = yaml::as_text(yaml::require(root, "provider"), "provider");
-  family.gpu = yaml::as_text(yaml::require(root, "gpu"), "gpu");
-  family.gpu_memory_bytes = memory(root);
-  family.compute_capability = capability(root);
-  family.link = yaml::as_text(yaml::require(root, "link"), "link");
-  family.link_gigabytes_per_second =
-      optional_positive(root, "link_gigabytes_per_second");
-  family.tensor_teraflops = optional_positive(root, "tensor_teraflops");
-  family.memory_gigabytes_per_second =
-      optional_positive(root, "memory_gigabytes_per_second");
-  const yaml::YamlValue& list = yaml::require(root, "instances");
-  if (list.kind != yaml::YamlValue::Kind::kSequence || list.items.empty()) {
-    yaml::refuse(list.place, "instances is " + yaml::describe(list),
-                 "write a list here");
-  }
+  yaml::require_mapping(root, "a provider", kKeys);
+  const std::string provider =
+      yaml::as_text(yaml::require(root, "provider"), "provider");
   std::vector<Instance> instances;
-  for (const yaml::YamlValue& item : list.items) {
-    yaml::require_mapping(item, "an instance", kInstanceKeys);
-    Instance instance = family;
-    instance.name = yaml::as_text(yaml::require(item, "name"), "name");
-    instance.gpus = positive(item, "gpus");
-    if (instance.gpus == 1) {
-      instance.link.clear();
-      instance.link_gigabytes_per_second = 0;
+  for (const yaml::YamlValue& family : list_in(root, "families")) {
+    yaml::require_mapping(family, "a family of machines", kFamilyKeys);
+    Instance alike = card_of_family(family);
+    alike.provider = provider;
+    for (const yaml::YamlValue& item : list_in(family, "instances")) {
+      yaml::require_mapping(item, "an instance", kInstanceKeys);
+      Instance instance = alike;
+      instance.name = yaml::as_text(yaml::require(item, "name"), "name");
+      instance.gpus = positive(item, "gpus");
+      if (instance.gpus == 1) {
+        instance.link.clear();
+        instance.link_gigabytes_per_second = 0;
+      }
+      instance.network_gigabits_per_second =
+          optional_positive(item, "network_gigabits_per_second");
+      instance.cores = optional_positive(item, "cores");
+      instances.push_back(instance);
     }
-    instance.network_gigabits_per_second =
-        optional_positive(item, "network_gigabits_per_second");
-    instance.cores = optional_positive(item, "cores");
-    instances.push_back(instance);
   }
   return instances;
 }
@@ -196,54 +296,94 @@ const Instance& find_instance(const std::string& name) {
       "the nearest real ones are " + joined(nearest_instances(name), ", "));
 }
 
-std::vector<Instance> parse_cards(const std::string& text,
-                                  const std::string& file) {
+std::vector<CataloguedCard> parse_cards(const std::string& text,
+                                        const std::string& file) {
   static const std::array<std::string, 1> kKeys = {"cards"};
-  static const std::array<std::string, 5> kCardKeys = {
-      "name", "gpu_memory", "compute_capability", "link",
-      "link_gigabytes_per_second"};
+  static const std::array<std::string, 9> kCardKeys = {
+      "name",
+      "also",
+      "gpu_memory",
+      "compute_capability",
+      "float_teraflops",
+      "tensor_teraflops",
+      "memory_gigabytes_per_second",
+      "from_memory",
+      "needs_arm"};
   const yaml::YamlValue root = yaml::parse_yaml(text, file);
   yaml::require_mapping(root, "a list of cards", kKeys);
-  std::vector<Instance> cards;
-  for (const yaml::YamlValue& item : yaml::require(root, "cards").items) {
+  std::vector<CataloguedCard> cards;
+  for (const yaml::YamlValue& item : list_in(root, "cards")) {
     yaml::require_mapping(item, "a card", kCardKeys);
-    Instance card;
-    card.name = yaml::as_text(yaml::require(item, "name"), "name");
-    card.gpus = 1;
-    card.gpu = "NVIDIA " + card.name;
-    card.gpu_memory_bytes = memory(item);
-    card.compute_capability = capability(item);
-    card.link = yaml::as_text(yaml::require(item, "link"), "link");
-    card.link_gigabytes_per_second =
-        optional_positive(item, "link_gigabytes_per_second");
-    cards.push_back(card);
+    CataloguedCard card;
+    Instance& machine = card.machine;
+    machine.name = yaml::as_text(yaml::require(item, "name"), "name");
+    machine.gpus = 1;
+    machine.gpu = "NVIDIA " + machine.name;
+    machine.gpu_memory_bytes = memory(item);
+    machine.compute_capability = capability(item);
+    machine.link = "PCIe";
+    machine.float_teraflops = positive_double(item, "float_teraflops");
+    machine.tensor_teraflops = item.find("tensor_teraflops") == nullptr
+                                   ? machine.float_teraflops
+                                   : positive_double(item, "tensor_teraflops");
+    machine.memory_gigabytes_per_second =
+        positive_double(item, "memory_gigabytes_per_second");
+    machine.are_peaks_assumed = is_true(item, "from_memory");
+    machine.needs_arm = is_true(item, "needs_arm");
+    if (item.find("also") != nullptr) {
+      for (const yaml::YamlValue& other : list_in(item, "also")) {
+        card.also.push_back(yaml::as_text(other, "also"));
+      }
+    }
+    cards.push_back(std::move(card));
   }
   return cards;
 }
 
-const std::vector<Instance>& card_catalogue() {
-  static const std::vector<Instance> all = [] {
-    std::vector<Instance> cards;
+const std::vector<CataloguedCard>& card_catalogue() {
+  static const std::vector<CataloguedCard> all = [] {
+    std::vector<CataloguedCard> cards;
     for (const yaml::ShippedFile& file : yaml::shipped_files()) {
       if (!file.path.starts_with("cards/")) continue;
-      for (Instance& card : parse_cards(std::string(file.content), file.path)) {
-        cards.push_back(std::move(card));
-      }
+      std::ranges::move(parse_cards(std::string(file.content), file.path),
+                        std::back_inserter(cards));
     }
     return cards;
   }();
   return all;
 }
 
-const Instance& find_card(const std::string& name) {
-  const auto found =
-      std::ranges::find_if(card_catalogue(), [&](const Instance& card) {
-        return card_key(card.name) == card_key(name);
-      });
-  if (found != card_catalogue().end()) return *found;
+bool is_same_card(const CataloguedCard& card, const std::string& name) {
+  const CardKey asked = card_key(name);
+  return has_key(card, asked.key) &&
+         (asked.gigabytes == 0 || has_size(card.machine, asked.gigabytes));
+}
+
+std::vector<const Instance*> cards_named(const std::string& name) {
+  const CardKey asked = card_key(name);
+  std::vector<const Instance*> same_name, cards;
+  for (const CataloguedCard& card : card_catalogue()) {
+    if (has_key(card, asked.key)) same_name.push_back(&card.machine);
+    if (is_same_card(card, name)) cards.push_back(&card.machine);
+  }
+  std::ranges::stable_sort(cards, {}, &Instance::gpu_memory_bytes);
+  if (!cards.empty()) return cards;
+  if (!same_name.empty()) {
+    throw Error(
+        "cluster",
+        cat("there is no card '", name, "': none of that name has ",
+            asked.gigabytes, " GB"),
+        "of that name are " + joined(same_name, ", ", [](const Instance* card) {
+          return card->name + " (" + format_bytes(card->gpu_memory_bytes) + ")";
+        }) + "; of any other card give --gpu-memory SIZE");
+  }
   throw Error("cluster", "there is no card '" + name + "' in the catalogue",
               "the nearest ones are " + nearest_cards(name) +
                   "; of any other card give --gpu-memory SIZE");
+}
+
+const Instance& find_card(const std::string& name) {
+  return *cards_named(name).front();
 }
 
 }  // namespace headroom::configs

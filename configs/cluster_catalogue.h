@@ -1,9 +1,10 @@
 // The catalogues of machines for rent, configs/cluster/*.yaml, and of single
 // cards, configs/cards/*.yaml. Both are part of the program.
 //
-// One file per family; its instances differ only in the number of GPUs and the
-// network. Unknown, missing and mistyped keys are refused with
-// file:line:column.
+// A file of machines has a provider's families; the instances of a family
+// differ only in the number of GPUs, the cores and the network, and name their
+// card in the table of cards. Unknown, missing and mistyped keys are refused
+// with file:line:column.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +28,14 @@ struct Instance {
   // The machine's network bandwidth (small machines reach it only briefly); 0
   // if not published.
   int64_t network_gigabits_per_second = 0;
-  // One GPU's published peak: 16-bit tensor cores without sparsity, and memory
-  // bandwidth; 0 if not in the catalogue.
-  int64_t tensor_teraflops = 0;
-  int64_t memory_gigabytes_per_second = 0;
+  // One GPU's published peaks; 0 if not in the catalogue. `tensor_teraflops`:
+  // 16-bit tensor cores without sparsity, else the rate of float32.
+  double tensor_teraflops = 0;
+  double float_teraflops = 0;  // float32 without tensor cores
+  double memory_gigabytes_per_second = 0;
+  // Whether the peaks are from the table's author, not from a data sheet.
+  bool are_peaks_assumed = false;
+  bool needs_arm = false;  // the processor beside the card is not x86-64
   int64_t cores = 0;  // Virtual processors; 0 if unknown.
 };
 
@@ -44,17 +49,30 @@ const std::vector<Instance>& instance_catalogue();
 // Throws Error (exit 2) that names the nearest known instances.
 const Instance& find_instance(const std::string& name);
 
-// `text` is the content of `file`. Returns each card as a machine with one GPU.
-std::vector<Instance> parse_cards(const std::string& text,
-                                  const std::string& file);
+// A card of the table as a machine with one GPU, and its other names.
+struct CataloguedCard {
+  Instance machine;
+  std::vector<std::string> also;
+};
+
+// `text` is the content of `file`.
+std::vector<CataloguedCard> parse_cards(const std::string& text,
+                                        const std::string& file);
 
 // The shipped cards, in the order written.
-const std::vector<Instance>& card_catalogue();
+const std::vector<CataloguedCard>& card_catalogue();
 
-// Returns the card as a machine with one GPU. In `name`, spaces, hyphens, case
-// and the names of NVIDIA's series are ignored: "RTX 4090", "geforce-rtx-4090"
-// and "4090" are the same card. Throws Error (exit 2) that names the nearest
-// cards.
+// Whether `name`, as cards_named() takes it, is this card's.
+bool is_same_card(const CataloguedCard& card, const std::string& name);
+
+// The cards with this name, the one with the least memory first; each is a
+// machine with one GPU. In `name`, spaces, hyphens, case and the names of
+// NVIDIA's series are ignored: "RTX 4090", "geforce-rtx-4090" and "4090" are
+// the same card. A size of memory ("RTX 3060 12 GB") chooses between cards of
+// one name. Throws Error (exit 2) that names the nearest cards or the sizes.
+std::vector<const Instance*> cards_named(const std::string& name);
+
+// The first of cards_named().
 const Instance& find_card(const std::string& name);
 
 }  // namespace headroom::configs

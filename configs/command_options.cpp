@@ -135,8 +135,8 @@ std::vector<Option> options_of_processes() {
              "instance that can be rented, for example p4d.24xlarge:2, with "
              "one process per GPU."),
       option("--gpu CARD[:N]", {"plan"},
-             "The plan is for cards of one kind, here or not, for example "
-             "\"RTX 4090:2\" for two."),
+             "The plan is for one machine with cards of one kind, here or not, "
+             "for example \"RTX 4090:2\" for two."),
       option("--gpu-memory SIZE", {"plan"},
              "The plan is for GPUs with this much memory, for example 8GiB; "
              "--processes says how many there are."),

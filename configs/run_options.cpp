@@ -342,7 +342,8 @@ Options how_to_train() {
            "The network computes in this number format. bf16 and fp16 use 16 "
            "bits for feature maps and convolutions, and 32 for weights, sums "
            "and losses; fp64 is slow and checks that layouts agree. auto takes "
-           "bf16 on cards that compute in it, else fp32, and a run keeps it."),
+           "bf16 on cards that compute in it, fp16 on older ones with tensor "
+           "cores, else fp32, and a run keeps it."),
       flag("patience", &C::patience, "--patience EPOCHS", kTrain,
            "Training stops after this many epochs without a better "
            "best_metric; 0 never stops early.",

@@ -277,12 +277,10 @@ DeviceChoice choose_devices(const configs::RunConfig& config,
   const bool on_cards = computes_on_cards(choice.device);
   configs::RunConfig settled = config;
   settled.device = choice.device;
-  std::vector<int> capabilities;
-  for (const NodeCard* card : used) {
-    capabilities.push_back(card->compute_capability);
-  }
+  std::vector<NodeCard> computing;
+  for (const NodeCard* card : used) computing.push_back(*card);
   if (config.precision == configs::Precision::kAuto) {
-    const PrecisionChoice precision = choose_precision(settled, capabilities);
+    const PrecisionChoice precision = choose_precision(settled, computing);
     settled.precision = precision.precision;
     if (on_cards && config.command == "train") choice.reason = precision.reason;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "configs/cluster_catalogue.h"
 #include "configs/options.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/text.h"
@@ -14,11 +15,24 @@ using configs::Precision;
 // The first compute capability with bfloat16. Older cards emulate it in
 // float32, which is slower than float32 itself.
 constexpr int kFirstWithBf16 = 80;
+// The first with float16 that Headroom's LibTorch has code for.
+constexpr int kFirstWithFp16 = 75;
+
+// Whether the table of cards says that this one has no tensor cores, as GTX 16
+// of capability 7.5. These are known for NaN in float16.
+bool lacks_tensor_cores(const wire::NodeCard& card) {
+  const auto& known = configs::card_catalogue();
+  const auto found = std::ranges::find_if(known, [&](const auto& one) {
+    return configs::is_same_card(one, card.name);
+  });
+  return found != known.end() &&
+         found->machine.tensor_teraflops == found->machine.float_teraflops;
+}
 
 }  // namespace
 
 PrecisionChoice choose_precision(const configs::RunConfig& config,
-                                 std::span<const int> capabilities) {
+                                 std::span<const wire::NodeCard> cards) {
   if (config.command != "train") {
     return {Precision::kFp32, "weights are judged in it"};
   }
@@ -26,35 +40,53 @@ PrecisionChoice choose_precision(const configs::RunConfig& config,
   if (!computes_on_cards(config.device)) {
     return {Precision::kFp32, "the CPU computes in it"};
   }
-  const auto least = std::ranges::min_element(capabilities);
-  if (least == capabilities.end() || *least == 0) {
+  const auto least =
+      std::ranges::min_element(cards, {}, &wire::NodeCard::compute_capability);
+  if (least == cards.end() || least->compute_capability == 0) {
     return {Precision::kFp32, "it is not known whether the device has bf16"};
   }
-  if (*least < kFirstWithBf16) {
-    const auto without = std::ranges::count_if(
-        capabilities, [](int one) { return one < kFirstWithBf16; });
-    const auto all = std::ssize(capabilities);
-    return {Precision::kFp32,
-            (all == 1 ? "the card" : cat(without, " of ", all, " cards")) +
-                (without == 1 ? " has no bf16 (compute capability "
-                              : " have no bf16 (compute capability ") +
-                capability_text(*least) + ")"};
+  if (least->compute_capability >= kFirstWithBf16) {
+    return {Precision::kBf16, "the cards compute in it"};
   }
-  return {Precision::kBf16, "the cards compute in it"};
+  const auto plain = std::ranges::find_if(cards, lacks_tensor_cores);
+  if (plain != cards.end() && least->compute_capability >= kFirstWithFp16) {
+    return {Precision::kFp32, plain->name +
+                                  " has no tensor cores, and such cards are "
+                                  "known for NaN in float16"};
+  }
+  const auto without =
+      std::ranges::count_if(cards, [](const wire::NodeCard& card) {
+        return card.compute_capability < kFirstWithBf16;
+      });
+  const std::string reason =
+      (cards.size() == 1 ? "the card"
+                         : cat(without, " of ", cards.size(), " cards")) +
+      (without == 1 ? " has no bf16 (compute capability "
+                    : " have no bf16 (compute capability ") +
+      capability_text(least->compute_capability) + ")";
+  return {least->compute_capability < kFirstWithFp16 ? Precision::kFp32
+                                                     : Precision::kFp16,
+          reason};
 }
 
 std::string settle_precision(configs::RunConfig& config,
-                             std::span<const int> capabilities) {
+                             std::span<const wire::NodeCard> cards) {
   if (config.precision != Precision::kAuto) return "";
-  const PrecisionChoice choice = choose_precision(config, capabilities);
+  const PrecisionChoice choice = choose_precision(config, cards);
   config.precision = choice.precision;
   if (config.command != "train" || !computes_on_cards(config.device)) {
     return "";
   }
-  return "precision: " + precision_text(config) + ", as " + choice.reason +
-         (choice.precision == Precision::kBf16
-              ? "; --precision fp32 is slower, and rounds less"
-              : "");
+  return precision_line(config, choice.reason);
+}
+
+std::string precision_line(const configs::RunConfig& config,
+                           const std::string& reason) {
+  const bool is_short = config.precision == Precision::kBf16 ||
+                        config.precision == Precision::kFp16;
+  return "precision: " + precision_text(config) + ", as " + reason +
+         (config.precision == Precision::kFp16 ? "; the loss is scaled" : "") +
+         (is_short ? "; --precision fp32 is slower, and rounds less" : "");
 }
 
 std::string precision_text(const configs::RunConfig& config) {

@@ -1,12 +1,14 @@
-// Decides --precision auto: bf16 if every card supports it in hardware, else
-// fp32. The precision is decided once, when the first generation is formed, and
-// is recorded: a resumed run keeps its precision on any cards.
+// Decides --precision auto: bf16 if every card has it in hardware; fp16 with a
+// scaled loss if the others have 16-bit tensor cores; else fp32. Decided once,
+// when the first generation is formed, and recorded: a resumed run keeps its
+// precision on any cards.
 #pragma once
 
 #include <span>
 #include <string>
 
 #include "configs/run_config.h"
+#include "proto/reports.h"
 
 namespace headroom::coordinator {
 
@@ -16,15 +18,18 @@ struct PrecisionChoice {
 };
 
 // Chooses the precision for a run with --precision auto whose device is
-// decided. `capabilities`: the compute capability of each card, 90 for 9.0, 0
-// if unknown; empty without cards.
+// decided. `cards`: those that compute; empty without cards.
 PrecisionChoice choose_precision(const configs::RunConfig& config,
-                                 std::span<const int> capabilities);
+                                 std::span<const wire::NodeCard> cards);
 
 // Decides the precision in `config`. Returns a line for the log; "" on the CPU,
 // or if the precision was decided already.
 std::string settle_precision(configs::RunConfig& config,
-                             std::span<const int> capabilities);
+                             std::span<const wire::NodeCard> cards);
+
+// The line for the log about a precision that was chosen for cards.
+std::string precision_line(const configs::RunConfig& config,
+                           const std::string& reason);
 
 // The precision's name: "bf16".
 std::string precision_text(const configs::RunConfig& config);

@@ -7,6 +7,7 @@
 
 #include "configs/options.h"
 #include "parallel/base/device_list.h"
+#include "parallel/planner/model_layers.h"
 
 namespace headroom::cli {
 namespace {
@@ -108,6 +109,9 @@ planner::RemedyScope remedy_scope(const CommandLine& line,
       return std::max<int64_t>(1, shared_cores / world_size);
     };
   }
+  const bool may_change_model =
+      config.resume.empty() && config.weights.empty() && config.teacher.empty();
+  if (may_change_model) scope.models = planner::smaller_models(config.cfg);
   if (!has_launcher) {
     scope.command_with = [line](const planner::Remedy& remedy) {
       return command_with(line, remedy);

@@ -212,8 +212,9 @@ void check_devices(const configs::RunConfig& config,
 // Chooses device and precision from this machine's cards. The choice is final
 // if no other node takes part; otherwise it is a guess until the other nodes
 // have registered.
-void settle_as_here(const NodeCards& here, bool only_plans,
-                    RunRequest& request) {
+// Returns the precision that --precision auto would give.
+configs::Precision settle_as_here(const NodeCards& here, bool only_plans,
+                                  RunRequest& request) {
   configs::RunConfig& config = request.config;
   std::vector<coordinator::Node> nodes = {
       node_with(here, request.workers_per_agent)};
@@ -227,6 +228,8 @@ void settle_as_here(const NodeCards& here, bool only_plans,
   node.slot_cards = chosen.cards;
   const coordinator::DeviceChoice choice =
       coordinator::choose_devices(config, nodes);
+  configs::RunConfig open = config;
+  open.precision = configs::Precision::kAuto;
   config.device = choice.device;
   config.precision = choice.precision;
   request.devices = choice.text;
@@ -236,13 +239,9 @@ void settle_as_here(const NodeCards& here, bool only_plans,
     }
   }
   if (!choice.reason.empty() && request.num_agents == 1) {
-    request.notes.push_back(
-        "precision: " + coordinator::precision_text(config) + ", as " +
-        choice.reason +
-        (config.precision == configs::Precision::kBf16
-             ? "; --precision fp32 is slower, and rounds less"
-             : ""));
+    request.notes.push_back(coordinator::precision_line(config, choice.reason));
   }
+  return coordinator::choose_devices(open, nodes).precision;
 }
 
 // Whether the option may not change, as the state of the committed steps
@@ -454,7 +453,7 @@ configs::RunConfig resumed_config(const std::string& run_directory,
 RunRequest make_run_request(const CommandLine& line,
                             const std::optional<LauncherPlace>& place,
                             int cores, const AskData& ask, bool must_fit,
-                            std::optional<int> capability,
+                            const std::optional<wire::NodeCard>& elsewhere,
                             const MachineLimits& machine) {
   RunRequest request;
   configs::RunConfig& config = request.config;
@@ -490,8 +489,7 @@ RunRequest make_run_request(const CommandLine& line,
       !given.contains("device") && place && place->promises_cards) {
     config.device = kAllCards;
   }
-  const bool plans_elsewhere = capability.has_value();
-  const NodeCards here = plans_elsewhere ? NodeCards() : find_node_cards();
+  const NodeCards here = elsewhere ? NodeCards() : find_node_cards();
   const int local_size = place ? place->local_size : 1;
   request.workers_per_agent = workers_per_agent(
       config, is_resumed, given.contains("processes"), request.num_agents,
@@ -499,12 +497,14 @@ RunRequest make_run_request(const CommandLine& line,
   config.processes = request.workers_per_agent;
   const configs::RunConfig asked = config;
   if (!only_plans) check_devices(config, place, request.workers_per_agent);
-  if (plans_elsewhere) {
-    const std::string precision =
-        coordinator::settle_precision(config, std::vector<int>{*capability});
+  configs::Precision automatic = configs::Precision::kFp32;
+  if (elsewhere) {
+    const std::vector cards = {*elsewhere};
+    const std::string precision = coordinator::settle_precision(config, cards);
     if (!precision.empty()) request.notes.push_back(precision);
+    automatic = coordinator::choose_precision(config, cards).precision;
   } else {
-    settle_as_here(here, only_plans, request);
+    automatic = settle_as_here(here, only_plans, request);
   }
   const int workers_here = request.workers_per_agent * local_size;
   const MachineShare share{machine, workers_here, request.expected_workers(),
@@ -530,6 +530,9 @@ RunRequest make_run_request(const CommandLine& line,
   request.remedies =
       remedy_scope(line, config, place.has_value(), request.num_agents,
                    shares_cores && !place ? cores : 0);
+  if (!is_resumed) {
+    request.remedies.precisions = {automatic, configs::Precision::kFp32};
+  }
   if (shares_cores) {
     config.threads = std::max(1, cores / workers_here);
   }

@@ -16,6 +16,7 @@
 #include "deploy/cli/process/launcher_environment.h"
 #include "parallel/base/machine_limits.h"
 #include "parallel/planner/remedies.h"
+#include "proto/reports.h"
 
 namespace headroom::cli {
 
@@ -56,16 +57,14 @@ int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
 // --batch -1, and for plan. Without `ask` these facts stay unknown. The same
 // call decides about the anchors if this process is responsible for them;
 // otherwise the anchors stay undecided. If `must_fit` is false, a request for
-// which no plan fits is not refused here. `capability` is the compute
-// capability of planned GPUs that are not in this machine; 0: unknown.
-// `machine` bounds the run (machine_share.h); by default nothing is known of
-// it.
-RunRequest make_run_request(const CommandLine& line,
-                            const std::optional<LauncherPlace>& place,
-                            int cores, const AskData& ask = {},
-                            bool must_fit = true,
-                            std::optional<int> capability = {},
-                            const MachineLimits& machine = {});
+// which no plan fits is not refused here. `elsewhere` describes planned GPUs
+// that are not in this machine, as far as they are known. `machine` bounds the
+// run (machine_share.h); by default nothing is known of it.
+RunRequest make_run_request(
+    const CommandLine& line, const std::optional<LauncherPlace>& place,
+    int cores, const AskData& ask = {}, bool must_fit = true,
+    const std::optional<wire::NodeCard>& elsewhere = {},
+    const MachineLimits& machine = {});
 
 // Applies the flags to the configuration of the run in `run_directory`. All
 // values are restored, with one exception: if any of processes, layout, ZeRO

@@ -1,9 +1,12 @@
 #include "parallel/planner/model_layers.h"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "configs/data_config.h"
+#include "configs/yaml/shipped_files.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/binary_record.h"
 #include "parallel/base/check.h"
@@ -45,6 +48,23 @@ std::map<std::string, std::string> metadata_in_header(const std::string& file) {
 }
 
 }  // namespace
+
+std::vector<std::string> smaller_models(const std::string& cfg) {
+  const std::string family = "yolov5";
+  constexpr std::string_view kSizes = "xlmsn";
+  if (!cfg.starts_with(family) || cfg.size() == family.size()) return {};
+  std::vector<std::string> models;
+  const std::vector<std::string> shipped = yaml::shipped_names("model");
+  for (size_t at = kSizes.find(cfg[family.size()]); at < kSizes.size(); ++at) {
+    std::string model = cfg;
+    model[family.size()] = kSizes[at];
+    const std::string name =
+        model.ends_with(".yaml") ? model.substr(0, model.size() - 5) : model;
+    if (std::ranges::find(shipped, name) == shipped.end()) return {};
+    if (model != cfg) models.push_back(model);
+  }
+  return models;
+}
 
 layers::ModelTable table_of_run(const configs::RunConfig& config) {
   if (config.cfg.empty() && !config.weights.empty()) {

@@ -18,6 +18,10 @@ namespace headroom::planner {
 // the --weights file, else yolov5s.
 std::string model_of_run(const configs::RunConfig& config);
 
+// The shipped models of the same family as `cfg` that are smaller, the largest
+// first; none for a file of one's own.
+std::vector<std::string> smaller_models(const std::string& cfg);
+
 // The layers of the run's model, from the model's file or from the weights.
 layers::ModelTable table_of_run(const configs::RunConfig& config);
 

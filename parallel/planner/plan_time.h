@@ -53,11 +53,17 @@ predict::Link link_between(const configs::Instance& instance);
 // REQUIRES: ranks >= 1; the ranks fill whole machines, or fit in one machine.
 predict::Machines machines_of(const configs::Instance& instance, int64_t ranks);
 
-// Speeds published by the card's maker.
+// Peaks of a card.
 struct CardSpeed {
   double flops_per_second = 0;  // 16-bit tensor cores, dense
-  double bytes_per_second = 0;  // memory bandwidth
+  double float_flops_per_second = 0;  // float32 without tensor cores
+  double bytes_per_second = 0;        // memory bandwidth
+  bool has_tf32 = true;  // whether --tf32 is computed on tensor cores
+
+  // The peak in the run's precision.
+  double flops_for(const configs::RunConfig& config) const;
 };
+CardSpeed card_speed(const configs::Instance& instance);
 
 // The shares of a CardSpeed that training is assumed to reach.
 inline constexpr double kFlopsShare = 0.4;

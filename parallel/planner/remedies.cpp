@@ -12,6 +12,7 @@
 #include "parallel/plan/batch_norm_groups.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/bisection.h"
+#include "parallel/planner/model_layers.h"
 #include "parallel/planner/plan_time.h"
 
 namespace headroom::planner {
@@ -48,8 +49,36 @@ bool shrinks_groups(const Remedy& remedy) {
 bool changes_training(const Remedy& remedy) {
   return remedy.kind == RemedyKind::kImage ||
          remedy.kind == RemedyKind::kBatch ||
+         remedy.kind == RemedyKind::kModel ||
          remedy.kind == RemedyKind::kGroups;
 }
+
+bool needs_more_hardware(const Remedy& remedy) {
+  return remedy.kind == RemedyKind::kProcesses ||
+         remedy.kind == RemedyKind::kMemoryLimit ||
+         remedy.kind == RemedyKind::kHostMemoryLimit;
+}
+
+int bytes_of(configs::Precision precision) {
+  switch (precision) {
+    case configs::Precision::kFp64:
+      return 8;
+    case configs::Precision::kBf16:
+    case configs::Precision::kFp16:
+      return 2;
+    case configs::Precision::kFp32:
+    case configs::Precision::kAuto:  // the CPU's
+      return 4;
+  }
+  return 4;
+}
+
+// A model that is not the run's, and the search of plans for it.
+struct OtherModel {
+  explicit OtherModel(const RunConfig& config) : layers(model_layers(config)) {}
+  const std::vector<layers::LayerCost> layers;
+  PlanSearch search{layers};
+};
 
 class RemedySearch {
  public:
@@ -63,14 +92,18 @@ class RemedySearch {
 
   std::vector<Remedy> run() {
     change_memory_flags();
+    shorter_numbers();
     more_processes();
     larger_limits();
     smaller_image();
     smaller_batch();
+    smaller_model();
     smaller_groups();
     drop_small_answers();
-    std::ranges::stable_sort(
-        found_, {}, [this](const Remedy& remedy) { return rank_of(remedy); });
+    std::ranges::stable_sort(found_, {}, [this](const Remedy& remedy) {
+      const int rank = rank_of(remedy);
+      return std::pair(rank, rank == 0 ? remedy.time_ratio : 0);
+    });
     return std::move(found_);
   }
 
@@ -78,21 +111,24 @@ class RemedySearch {
   // The smallest changes come first. Much larger limits and many more processes
   // come late: the user may not have them.
   int rank_of(const Remedy& remedy) const {
-    if (changes_training(remedy)) return 3;
+    if (changes_training(remedy)) return 4;
     if (remedy.config.memory_limit > 2 * config_.memory_limit ||
         remedy.world_size > 4 * world_size_) {
-      return 2;
+      return 3;
     }
-    return shrinks_groups(remedy) ? 1 : 0;
+    if (shrinks_groups(remedy)) return 2;
+    return needs_more_hardware(remedy) ? 1 : 0;
   }
 
   // All values that a search varies.
-  using Key =
-      std::tuple<std::string, int64_t, int64_t, std::string, int64_t, bool,
-                 int64_t, int64_t, int64_t, int64_t, int64_t, int>;
+  using Key = std::tuple<std::string, configs::Precision, std::string, int64_t,
+                         int64_t, std::string, int64_t, bool, int64_t, int64_t,
+                         int64_t, int64_t, int64_t, int>;
 
   static Key key_of(const RunConfig& trial, int world_size) {
-    return {trial.activations,
+    return {trial.cfg,
+            trial.precision,
+            trial.activations,
             trial.micro_batch_size,
             trial.zero_stage,
             trial.layout ? plan::to_string(*trial.layout) : "",
@@ -106,12 +142,43 @@ class RemedySearch {
             world_size};
   }
 
+  PlanSearch& search_of(const RunConfig& trial) {
+    if (trial.cfg == config_.cfg) return search_;
+    return models_.try_emplace(trial.cfg, trial).first->second.search;
+  }
+
+  double seconds_of(const RunConfig& trial, const plan::Plan& plan) {
+    const std::vector<layers::LayerCost>& layers = search_of(trial).layers();
+    return scope_.seconds_of ? scope_.seconds_of(trial, plan, layers)
+                             : plan_time(trial, plan, layers).total();
+  }
+
+  // An image's time over that of the request without limits; 0 if unknown.
+  double time_ratio_of(const Fit& fit) {
+    const auto seconds_of_image = [](double seconds, const RunConfig& trial) {
+      return seconds / static_cast<double>(trial.global_batch_size);
+    };
+    if (!unlimited_) {
+      RunConfig free = config_;
+      free.memory_limit = free.host_memory_limit = 0;
+      const auto plan = search_.best(free, world_size_).plan;
+      unlimited_ = plan ? seconds_of_image(seconds_of(free, *plan), free) : 0;
+    }
+    // plan_time() knows nothing of number formats.
+    const bool is_unknown =
+        fit.config.precision != config_.precision && !scope_.seconds_of;
+    return *unlimited_ == 0 || is_unknown
+               ? 0
+               : seconds_of_image(fit.seconds, fit.config) / *unlimited_;
+  }
+
   // The plan that the request gets if `is_final`, else any plan that fits.
   std::optional<plan::Plan> plan_of(RunConfig trial, int world_size,
                                     bool is_final) {
     if (scope_.threads_of) trial.threads = scope_.threads_of(world_size);
-    auto plan = is_final ? search_.best(trial, world_size).plan
-                         : search_.any(trial, world_size);
+    PlanSearch& search = search_of(trial);
+    auto plan = is_final ? search.best(trial, world_size).plan
+                         : search.any(trial, world_size);
     if (plan && scope_.admits && !scope_.admits(trial, *plan)) {
       return std::nullopt;
     }
@@ -134,7 +201,7 @@ class RemedySearch {
     if (!fits(trial, world_size)) return std::nullopt;
     auto plan = plan_of(trial, world_size, true);
     if (!plan) return std::nullopt;
-    const double seconds = plan_time(trial, *plan, search_.layers()).total();
+    const double seconds = seconds_of(trial, *plan);
     return Fit{trial, world_size, std::move(*plan), seconds};
   }
 
@@ -147,6 +214,7 @@ class RemedySearch {
     remedy.flags = changed_flags(*fit);
     remedy.drops_sync_bn =
         config_.sync_batch_norm && !fit->config.sync_batch_norm;
+    remedy.time_ratio = time_ratio_of(*fit);
     found_.push_back(std::move(remedy));
     return true;
   }
@@ -154,8 +222,8 @@ class RemedySearch {
   std::vector<configs::FlagUse> changed_flags(const Fit& fit) const {
     std::vector<configs::FlagUse> flags = configs::changed_flags(
         config_, fit.config,
-        {"layout", "zero_stage", "activations", "micro_batch_size",
-         "batch_norm_group_size", "image_height", "global_batch_size"});
+        {"layout", "zero_stage", "activations", "micro_batch_size", "precision",
+         "batch_norm_group_size", "image_height", "global_batch_size", "cfg"});
     const RunConfig& now = fit.config;
     if (fit.world_size != world_size_) {
       flags.insert(flags.begin(),
@@ -384,6 +452,28 @@ class RemedySearch {
            stride_;
   }
 
+  void shorter_numbers() {
+    if (config_.tf32) return;  // it rounds float32 alone
+    for (const RunConfig& base : bases(/*frees_layout=*/false)) {
+      for (const configs::Precision precision : scope_.precisions) {
+        if (bytes_of(precision) >= bytes_of(config_.precision)) continue;
+        RunConfig trial = base;
+        trial.precision = precision;
+        if (add_settled(RemedyKind::kPrecision, trial, world_size_)) return;
+      }
+    }
+  }
+
+  void smaller_model() {
+    for (const RunConfig& base : bases(/*frees_layout=*/false)) {
+      for (const std::string& model : scope_.models) {
+        RunConfig trial = base;
+        trial.cfg = model;
+        if (add_settled(RemedyKind::kModel, trial, world_size_)) return;
+      }
+    }
+  }
+
   void smaller_image() {
     for (const RunConfig& base : bases(/*frees_layout=*/false)) {
       const auto image = [&](int64_t blocks) {
@@ -446,15 +536,17 @@ class RemedySearch {
     }
   }
 
-  // Drops remedies with less than half the requested image size or batch,
-  // because such a training would be a different task. Keeps them if there are
-  // no other remedies.
+  // Drops images and batches of less than half the size, and much smaller
+  // models: training with them would be a different task.
   void drop_small_answers() {
     const auto is_small = [&](const Remedy& remedy) {
       return (remedy.kind == RemedyKind::kImage &&
               2 * blocks_of(remedy.config) < blocks_of(config_)) ||
              (remedy.kind == RemedyKind::kBatch &&
-              2 * remedy.config.global_batch_size < config_.global_batch_size);
+              2 * remedy.config.global_batch_size <
+                  config_.global_batch_size) ||
+             (remedy.kind == RemedyKind::kModel &&
+              remedy.config.cfg != scope_.models.front());
     };
     if (!std::ranges::all_of(found_, is_small)) {
       std::erase_if(found_, is_small);
@@ -468,12 +560,19 @@ class RemedySearch {
   const int64_t stride_;
   int64_t limit_mebibytes_ = 0;  // the larger --memory-limit that was found
   std::map<Key, bool> known_;
+  std::map<std::string, OtherModel> models_;
+  // Seconds of an image without limits; 0 if there is no plan.
+  std::optional<double> unlimited_;
   std::vector<Remedy> found_;
 };
 
-// The plan's bytes, as in " (2 GiB)", and its batch-norm groups if they change.
+// The plan's bytes, its time and its batch-norm groups if they change: " (2
+// GiB, 1.27 x the time)".
 std::string fit_text(const Remedy& remedy) {
   std::string text = format_bytes(fullest_rank_bytes(remedy.plan));
+  if (remedy.time_ratio > 0) {
+    text += ", " + fixed_text(remedy.time_ratio, 2) + " x the time";
+  }
   if (remedy.kind == RemedyKind::kGroups || shrinks_groups(remedy)) {
     text += ", batch-norm groups of " +
             plan::group_sizes_text(remedy.config.global_batch_size,
@@ -537,7 +636,9 @@ std::string flags_text(const Remedy& remedy) {
 std::string remedies_text(const std::vector<Remedy>& remedies,
                           const RemedyScope& scope) {
   if (remedies.empty()) {
-    return "no change of a single flag fits: use a smaller model";
+    return scope.models.empty()
+               ? "no change of a single flag fits: use a smaller model"
+               : "no change of a single flag fits, and no smaller model";
   }
   std::string text;
   for (const Remedy& remedy : remedies) {

@@ -2,6 +2,7 @@
 // cheapest change with which a plan fits. The planner plans each changed
 // request, so the advice is exact.
 //
+//   precision     a shorter number format that the cards have
 //   activations   the policy with the least predicted time
 //   micro-batch   the size with the least predicted time
 //   ZeRO, layout  the value with the least predicted time; if no change of a
@@ -10,12 +11,15 @@
 //   limits        the smallest sufficient limit, in MiB
 //   image         the largest smaller size, in steps of the model's stride
 //   batch         the largest smaller batch
+//   model         the largest smaller one of its family
 //   groups        the usual groups instead of --sync-bn, and the largest
 //                 batch-norm group below --bn-group or --sync-bn
 //
-// Images and batches of less than half the requested size are named only if
-// nothing else fits. If more processes or smaller images are not enough, the
-// flags for activations, micro-batch, ZeRO and layout are changed too.
+// Images and batches of less than half the requested size, and models more than
+// one size smaller, are named only if nothing else fits. If more processes,
+// shorter numbers, smaller images or models are not enough, the flags for
+// activations, micro-batch, ZeRO and layout are changed too. Changes that need
+// nothing else come first, the fastest of them at the front.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +37,7 @@
 namespace headroom::planner {
 
 enum class RemedyKind {
+  kPrecision,
   kActivations,
   kMicroBatch,
   kZero,
@@ -43,6 +48,7 @@ enum class RemedyKind {
   kHostMemoryLimit,
   kImage,
   kBatch,
+  kModel,
   kGroups
 };
 
@@ -53,6 +59,8 @@ struct Remedy {
   std::vector<configs::FlagUse> flags;  // flags to add or change
   bool drops_sync_bn = false;           // --sync-bn must be removed
   plan::Plan plan;
+  // An image's time over that of the request without limits; 0 if unknown.
+  double time_ratio = 0;
 };
 
 // The names of a request's flags, and the values they may take.
@@ -70,6 +78,15 @@ struct RemedyScope {
   std::function<int64_t(int64_t mebibytes)> limit_of = {};
   // Threads per process, if their number depends on the number of processes.
   std::function<int64_t(int world_size)> threads_of = {};
+  // Number formats to advise where the run's is wider, the best first; empty if
+  // its format is fixed.
+  std::vector<configs::Precision> precisions = {};
+  // Smaller models to advise, the largest first; empty if its model is fixed.
+  std::vector<std::string> models = {};
+  // Seconds of a step on the planned cards; plan_time() if not set.
+  std::function<double(const configs::RunConfig&, const plan::Plan&,
+                       const std::vector<layers::LayerCost>&)>
+      seconds_of = {};
   // A further condition that a plan must meet, if set.
   std::function<bool(const configs::RunConfig&, const plan::Plan&)> admits = {};
   // The whole command with the changes; "" if it is unknown.

@@ -17,8 +17,8 @@ bool wheel_has_code_for(int compute_capability) {
 }
 
 int64_t tensor_budget(int64_t gpu_memory_bytes, int64_t communication_bytes) {
-  const int64_t usable = gpu_memory_bytes / 100 * (100 - kGpuSlackPercent);
-  return std::max<int64_t>(0, usable - kGpuReserveBytes - communication_bytes);
+  const int64_t usable = gpu_memory_bytes / 100 * (100 - kGpuMarginPercent);
+  return std::max<int64_t>(0, usable - kGpuContextBytes - communication_bytes);
 }
 
 namespace {

@@ -30,17 +30,17 @@ namespace headroom::predict {
 // versions of the same major one.
 bool wheel_has_code_for(int compute_capability);
 
-// GPU memory that tensors cannot use, for plans made without the GPU: the
-// context with loaded libraries, the largest workspace of a convolution,
-// communication buffers (nccl_memory.h), and memory lost in the caching
-// allocator. A run measures the real values (worker/memory/device_footprint.h).
-inline constexpr int64_t kGpuContextBytes = int64_t{3} << 28;
-inline constexpr int64_t kGpuWorkspaceBytes = int64_t{1} << 29;
-inline constexpr int64_t kGpuReserveBytes =
-    kGpuContextBytes + kGpuWorkspaceBytes;  // 1.25 GiB
+// GPU memory that tensors cannot use, for plans made without the GPU. A run
+// measures the real values (worker/memory/device_footprint.h).
+//
+// The CUDA context with the loaded libraries, as measured on an H200.
+inline constexpr int64_t kGpuContextBytes = int64_t{518} << 20;
+// Of the card's memory: what plans may be wrong by. They are at most 5 % below
+// what is measured (deploy/guide/gpu.md); workspaces of convolutions, which
+// depend on the card, are in it, too.
+inline constexpr int64_t kGpuMarginPercent = 5;
 // Used if the number of GPUs and their links are unknown.
 inline constexpr int64_t kGpuCommunicationBytes = int64_t{1} << 28;
-inline constexpr int64_t kGpuSlackPercent = 10;  // of the card's memory
 
 // The card's bytes available to tensors; at least 0.
 int64_t tensor_budget(int64_t gpu_memory_bytes, int64_t communication_bytes);

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
 #include "parallel/base/check.h"
 
 namespace headroom::configs {
@@ -13,8 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 constexpr const char* kFamily =
-    "provider: AWS\ngpu: G\ngpu_memory: 1GiB\ncompute_capability: \"8.0\"\n"
-    "link: PCIe\n";
+    "provider: AWS\nfamilies:\n  - gpu: T4\n    link: PCIe\n";
 
 TEST(ClusterCatalogue, KnowsRealInstances) {
   const Instance& p4d = find_instance("p4d.24xlarge");
@@ -82,14 +85,67 @@ TEST(ClusterCatalogue, CardsAreFoundHoweverTheirNameIsWritten) {
        {"RTX 4090", "NVIDIA GeForce RTX 4090", "geforce-rtx-4090", "4090"}) {
     EXPECT_EQ(find_card(name).name, "RTX 4090") << name;
   }
-  EXPECT_EQ(find_card("Tesla T4").compute_capability, 75);
-  // Each name finds its own card, so no two names are read as the same card.
-  for (const Instance& card : card_catalogue()) {
-    EXPECT_EQ(&find_card(card.name), &card) << card.name;
+  for (const auto& [name, card] :
+       {std::pair{"GTX 1650 4 GB", "GTX 1650"},
+        std::pair{"RTX 3060 12GB", "RTX 3060 12GB"},
+        std::pair{"rtx3060 12gib", "RTX 3060 12GB"},
+        std::pair{"NVIDIA GeForce RTX 3060 Laptop GPU", "RTX 3060 Laptop"},
+        std::pair{"RTX 3060 Mobile 6G", "RTX 3060 Laptop"},
+        std::pair{"RTX 2060 with Max-Q Design", "RTX 2060 Laptop"},
+        std::pair{"NVIDIA A100-SXM4-80GB", "A100 80GB"},
+        std::pair{"NVIDIA H100 80GB HBM3", "H100 80GB"},
+        std::pair{"Tesla V100-SXM2-16GB", "V100 16GB"},
+        std::pair{"Quadro RTX 6000", "Quadro RTX 6000"},
+        std::pair{"RTX A4000", "RTX A4000"}, std::pair{"L4 24GB", "L4"}}) {
+    EXPECT_EQ(find_card(name).name, card) << name;
   }
-  EXPECT_THAT([] { find_card("A100"); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("A100 40GB, A100 80GB"),
+  EXPECT_EQ(find_card("Tesla T4").compute_capability, 75);
+  EXPECT_THAT([] { find_card("RTX 4190"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("RTX 4090"),
                                          HasSubstr("--gpu-memory SIZE"))));
+}
+
+TEST(ClusterCatalogue, NoTwoCardsAreReadAsOne) {
+  for (const CataloguedCard& card : card_catalogue()) {
+    EXPECT_EQ(&find_card(card.machine.name), &card.machine)
+        << card.machine.name;
+    for (const std::string& other : card.also) {
+      const auto named = cards_named(other);
+      EXPECT_NE(std::ranges::find(named, &card.machine), named.end()) << other;
+    }
+  }
+}
+
+TEST(ClusterCatalogue, ANameOfTwoMemorySizesIsTheSmallerCard) {
+  const auto a100 = cards_named("A100");
+  ASSERT_EQ(a100.size(), 2u);
+  EXPECT_EQ(a100[0]->name, "A100 40GB");
+  EXPECT_EQ(a100[1]->name, "A100 80GB");
+  EXPECT_THAT(
+      [] { find_card("RTX 3060 16GB"); },
+      ThrowsMessage<Error>(AllOf(HasSubstr("none of that name has 16 GB"),
+                                 HasSubstr("RTX 3060 8GB (8 GiB), RTX 3060 "
+                                           "12GB (12 GiB)"))));
+}
+
+// A forecast needs all of them.
+TEST(ClusterCatalogue, EachCardHasItsPeaks) {
+  for (const CataloguedCard& card : card_catalogue()) {
+    EXPECT_GT(card.machine.float_teraflops, 0) << card.machine.name;
+    EXPECT_GE(card.machine.tensor_teraflops, card.machine.float_teraflops)
+        << card.machine.name;
+    EXPECT_GT(card.machine.memory_gigabytes_per_second, 0) << card.machine.name;
+  }
+}
+
+TEST(ClusterCatalogue, MachinesOfSeveralProvidersHaveTheCardsOfTheTable) {
+  for (const auto& [name, provider, card] :
+       {std::tuple{"g5.xlarge", "AWS", "NVIDIA A10G"},
+        std::tuple{"Standard_NC24ads_A100_v4", "Azure", "NVIDIA A100 80GB"},
+        std::tuple{"g2-standard-4", "Google", "NVIDIA L4"}}) {
+    EXPECT_EQ(find_instance(name).provider, provider);
+    EXPECT_EQ(find_instance(name).gpu, card);
+  }
 }
 
 TEST(ClusterCatalogue, UnknownAndMissingKeysAreRefusedByPlace) {
@@ -98,12 +154,13 @@ TEST(ClusterCatalogue, UnknownAndMissingKeysAreRefusedByPlace) {
                 ThrowsMessage<Error>(HasSubstr(what)))
         << text;
   };
-  refuses(std::string(kFamily) + "colour: red\n", "x.yaml:6:1");
-  refuses(kFamily, "'instances' is missing");
-  refuses(std::string(kFamily) + "instances:\n  - {name: a, gpus: 0}\n",
-          "gpus is 0");
-  refuses(std::string(kFamily) + "instances:\n  - {name: a, gpu: 1}\n",
-          "x.yaml:7:");
+  const std::string family = kFamily;
+  refuses(family + "    colour: red\n", "x.yaml:5:5");
+  refuses(family, "'instances' is missing");
+  refuses(family + "    instances:\n      - {name: a, gpus: 0}\n", "gpus is 0");
+  refuses(family + "    instances:\n      - {name: a, gpu: 1}\n", "x.yaml:6:");
+  refuses("provider: P\nfamilies:\n  - gpu: A100\n", "x.yaml:3:10");
+  refuses("provider: P\nfamilies:\n  - gpu: T5\n", "the nearest ones are T4");
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ CataloguedRates catalogued_rates(const std::string& card, int64_t cards) {
   CataloguedRates slowest;
   for (const configs::Instance& one : configs::instance_catalogue()) {
     // The driver appends details to the name, as in "NVIDIA H100 80GB HBM3".
-    if (!card.starts_with(one.gpu) || one.gpus != cards) continue;
+    if (!(card + " ").starts_with(one.gpu + " ") || one.gpus != cards) continue;
     // The catalogue's rate of a link counts both directions.
     const double inside =
         static_cast<double>(one.link_gigabytes_per_second) * 1e9 / 2;

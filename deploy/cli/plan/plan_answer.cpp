@@ -1,6 +1,7 @@
 #include "deploy/cli/plan/plan_answer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
+#include "parallel/planner/plan_memory.h"
 
 namespace headroom::cli {
 namespace {
@@ -60,6 +62,66 @@ std::string chart(const predict::MemoryEstimate& memory, int64_t limit) {
   return text_table(lines);
 }
 
+std::string fullest_process(const PlanReport& report) {
+  const int processes = report.plan.layout.world_size();
+  return processes == 1 ? "the process"
+                        : cat("the fullest of ", processes, " processes");
+}
+
+// "1.03 of 2 GiB": what is needed rounded up, what there is rounded down, with
+// as many decimals (at least two) as it takes to tell them apart. With
+// `with_spare`: "1.03 of 2 GiB, 0.97 GiB to spare".
+std::string part_of_limit(int64_t needed, int64_t limit, bool with_spare) {
+  constexpr const char* kFills = ", as a plan keeps what fits";
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  const bool is_large = limit >= kGiB;
+  const double unit = is_large ? kGiB : kGiB >> 10;
+  const std::string name = is_large ? " GiB" : " MiB";
+  double up = 0, down = 0;
+  for (int decimals = 2; decimals <= 5; ++decimals) {
+    const double scale = std::pow(10, decimals);
+    up = std::ceil(static_cast<double>(needed) / unit * scale) / scale;
+    down = std::floor(static_cast<double>(limit) / unit * scale) / scale;
+    if (up < down || needed >= limit) break;
+  }
+  const std::string text =
+      significant_text(up, 6) + " of " + significant_text(down, 6) + name;
+  if (!with_spare) return text;
+  return text + ", " +
+         (down - up < 0.1 ? format_bytes(limit - needed)
+                          : significant_text(down - up, 5) + name) +
+         " to spare" + (50 * (limit - needed) < limit ? kFills : "");
+}
+
+// " (NVIDIA T4, 15 GiB)", or "" without a GPU.
+std::string gpu_text(const std::optional<PlanMachines>& machines) {
+  if (!machines) return "";
+  return " (" +
+         (machines->instance ? machines->instance->gpu + ", "
+                             : std::string("a GPU of ")) +
+         format_bytes(machines->gpu_memory_bytes) + ")";
+}
+
+// The peaks of the two phases that a run repeats.
+std::string peaks_text(const PlanReport& report) {
+  int64_t training = 0, validation = 0;
+  for (const plan::PhaseBytes& phases : report.plan.predicted_phase_bytes) {
+    training = std::max(training, phases.training);
+    validation = std::max(validation, phases.validation);
+  }
+  return "training " + format_bytes(training) +
+         ", of which below; validation " + format_bytes(validation);
+}
+
+// The bytes of a plan for cards that cannot be used, and other cards to rent.
+std::string unusable_memory(const PlanReport& report) {
+  const int64_t needed = planner::fullest_rank_bytes(report.plan);
+  return part_of_limit(needed, report.config.memory_limit,
+                       /*with_spare=*/false) +
+         " in " + fullest_process(report) +
+         "; take a newer card, of AWS g4dn, g5 or later, p4d or later";
+}
+
 // Explains technical terms that appear in the plan's reason.
 std::string glossary(const std::string& reason, size_t columns) {
   const std::vector<std::pair<std::string, std::string>> words = {
@@ -103,25 +165,19 @@ std::string train_command(const CommandLine& plan,
 
 std::string plan_verdict(const PlanReport& report,
                          const std::optional<PlanMachines>& machines) {
-  const int64_t needed = report.memory[fullest_stage(report)].total();
+  const std::string reason = why_unusable(machines);
+  if (!reason.empty()) return "cannot train: " + reason;
+  const int64_t needed = planner::fullest_rank_bytes(report.plan);
   const int64_t limit = report.config.memory_limit;
-  const std::string who =
-      report.plan.layout.world_size() == 1
-          ? "the process"
-          : cat("the fullest of ", report.plan.layout.world_size(),
-                " processes");
+  const std::string who = fullest_process(report);
   if (limit == 0) {
     return "needs " + format_bytes(needed) + " in " + who +
            "; no --memory-limit, --gpu-memory, --gpu or --cluster says what "
            "there is";
   }
-  std::string text = "fits: " + format_bytes(needed) + " of " +
-                     format_bytes(limit) + " in " + who;
-  if (machines) {
-    text += ", of a GPU of " + format_bytes(machines->gpu_memory_bytes) +
-            " less what is not for tensors";
-  }
-  return text;
+  const bool is_one = report.plan.layout.world_size() == 1;
+  return "fits: " + part_of_limit(needed, limit, /*with_spare=*/true) +
+         (is_one ? "" : " in " + who) + gpu_text(machines);
 }
 
 std::string labelled(const std::string& label, const std::string& text,
@@ -135,12 +191,19 @@ std::string plan_answer_text(const PlanReport& report,
                              const std::optional<PlanMachines>& machines,
                              const std::string& command, size_t columns) {
   const predict::MemoryEstimate& memory = report.memory[fullest_stage(report)];
+  const bool is_usable = why_unusable(machines).empty();
   return plan_verdict(report, machines) + "\n" +
-         (report.forecast
+         (is_usable ? ""
+                    : labelled("memory", unusable_memory(report), columns)) +
+         (is_usable && report.forecast
               ? labelled("forecast", forecast_verdict(*report.forecast),
                          columns)
               : "") +
-         "train it     " + command + "\n\n" +
+         (is_usable ? "train it     " + command + "\n" : "") +
+         (machines && !machines->note.empty()
+              ? labelled("card", machines->note, columns)
+              : "") +
+         "\n" + labelled("peaks", peaks_text(report), columns) +
          chart(memory, report.config.memory_limit) + "\n" +
          labelled("plan", report.plan.reason, columns) +
          glossary(report.plan.reason, columns) + groups_note(report);

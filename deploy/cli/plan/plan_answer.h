@@ -19,7 +19,9 @@ std::string train_command(const CommandLine& plan,
                           const std::optional<PlanMachines>& machines,
                           bool knows_data);
 
-// Whether the plan fits, with the bytes that are needed and available.
+// Whether the plan fits, with the bytes that the fullest process needs in the
+// phase that needs most (also on the plan's page), and those that there are.
+// For cards that cannot be used the reason instead.
 std::string plan_verdict(const PlanReport& report,
                          const std::optional<PlanMachines>& machines);
 

@@ -88,13 +88,6 @@ void say_notes(const CommandLine& line, const RunRequest& request) {
   }
 }
 
-// The compute capability of the planned machine's cards: 0 if the machine has
-// no instance type, nullopt for this machine's cards.
-std::optional<int> capability_of(const std::optional<PlanMachines>& machines) {
-  if (!machines || !machines->cards.empty()) return std::nullopt;
-  return machines->instance ? machines->instance->compute_capability : 0;
-}
-
 // Ranks the machines of a price list. Returns the exit code.
 int say_prices(const CommandLine& line) {
   const PriceAnswer answer = price_plans(line, ask_data);
@@ -169,13 +162,19 @@ int plan_command(const CommandLine& asked) {
   // The file is checked first, because planning may take a while.
   if (line.has("--report")) check_plan_page(line.value_of("--report"));
   // must_fit is false because the plan is made below.
-  RunRequest request =
-      make_run_request(line, std::nullopt, usable_cores(), ask_data,
-                       /*must_fit=*/false, capability_of(machines));
+  RunRequest request = make_run_request(
+      line, std::nullopt, usable_cores(), ask_data,
+      /*must_fit=*/false, machines ? machines->elsewhere() : std::nullopt);
   const int world_size = request.expected_workers();
   if (machines) check_layout(*machines, request.config);
+  if (machines && !machines->note.empty() && (is_json || !sweep.empty())) {
+    request.notes.push_back("card: " + machines->note);
+  }
+  const std::string unusable = why_unusable(machines);
   const auto say_machines = [&] {
-    if (machines && !is_json) say(machines_text(*machines));
+    if (!machines || is_json) return;
+    if (!unusable.empty()) say("cannot train: " + unusable + "\n");
+    say(machines_text(*machines));
   };
   if (!sweep.empty()) {
     say_machines();
@@ -195,25 +194,27 @@ int plan_command(const CommandLine& asked) {
     report = make_plan_report(request.config, world_size,
                               line.has("--show") || line.has("--report"),
                               request.remedies);
+    if (machines) {
+      report.segments =
+          segments_of(request.config, report.layers, report.plan,
+                      machines->segment_room(report.plan),
+                      machines->cards.empty() ? &request.remedies : nullptr);
+    }
   } catch (const Error&) {
     say_machines();  // the refusal mentions a limit of these machines
     throw;
   }
-  if (machines) {
-    report.segments =
-        segments_of(request.config, report.layers, report.plan,
-                    machines->segment_room(report.plan),
-                    machines->cards.empty() ? &request.remedies : nullptr);
-  }
   report.forecast =
       forecast_of(given, machines, request.config, report.plan, report.layers);
+  report.unusable = unusable;
   if (has_judged_anchors(request.config)) {
     request.notes.push_back("anchors: " + request.config.anchors_reason);
   }
   if (!folder.empty()) write_plan_files(folder, request.config, report.plan);
   const bool knows_data =
       !request.config.data.empty() || request.config.synthetic_input;
-  const std::string command = train_command(given, machines, knows_data);
+  const std::string command =
+      unusable.empty() ? train_command(given, machines, knows_data) : "";
   if (line.has("--report")) {
     write_plan_page(line.value_of("--report"),
                     {.name = "Plan of " + report.model,
@@ -232,7 +233,7 @@ int plan_command(const CommandLine& asked) {
   const size_t columns = terminal_size_of(STDOUT_FILENO).columns;
   say(plan_answer_text(report, machines, command, columns));
   if (line.has("--details")) {
-    say_machines();
+    say(machines ? machines_text(*machines) : "");
     say("\n" + plan_report_text(report));
   } else {
     say(line.has("--show") ? "\n" + schedule_text(report) : "");

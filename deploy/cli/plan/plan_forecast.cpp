@@ -150,8 +150,10 @@ std::string card_text(const PlanForecast& forecast) {
          " of " + fixed_text(card.flops_per_second / 1e12, 0) + " TFLOP/s, " +
          part_text(planner::kBytesShare) + " of " +
          fixed_text(card.bytes_per_second / 1e9, 0) + " GB/s, and " +
-         milliseconds(planner::kSecondsBesideLayers) +
-         " a step; --images-per-second N takes a measured rate";
+         milliseconds(planner::kSecondsBesideLayers) + " a step" +
+         (forecast.are_peaks_assumed ? "; the peaks are not from a data sheet"
+                                     : "") +
+         "; --images-per-second N takes a measured rate";
 }
 
 std::string links_text(const PlanForecast& forecast) {
@@ -223,10 +225,11 @@ std::optional<PlanForecast> forecast_of(
   if (machines && machines->instance) {
     const configs::Instance& instance = *machines->instance;
     forecast.card = instance.gpu;
-    basis.card = {
-        static_cast<double>(instance.tensor_teraflops) * 1e12,
-        static_cast<double>(instance.memory_gigabytes_per_second) * 1e9};
+    basis.card = planner::card_speed(instance);
     basis.cores_each = instance.cores;
+    forecast.flops_per_second = basis.card.flops_for(config);
+    forecast.are_peaks_assumed =
+        instance.are_peaks_assumed && !basis.images_per_second;
   }
   forecast.step = planner::plan_forecast(config, plan, layers, basis);
   forecast.images = config.global_batch_size;
@@ -242,7 +245,9 @@ std::string forecast_verdict(const PlanForecast& forecast) {
          part_text(forecast.step.efficiency()) + " of what " +
          counted(cards, forecast.card == "process" ? "process" : "card") +
          " could compute; a step takes " +
-         milliseconds(forecast.step.seconds()) + ", as predicted";
+         milliseconds(forecast.step.seconds()) +
+         (forecast.are_peaks_assumed ? ", as predicted; speeds assumed"
+                                     : ", as predicted");
 }
 
 std::string forecast_text(const PlanForecast& forecast) {
@@ -288,6 +293,7 @@ Json forecast_json(const PlanForecast& forecast) {
       {"machines", machines.number},
       {"cards_each", machines.cards_each},
       {"is_rate_measured", forecast.basis.images_per_second.has_value()},
+      {"are_peaks_assumed", forecast.are_peaks_assumed},
       {"is_network_measured", forecast.is_link_measured},
       {"gradient_bytes", step.gradient_bytes},
       {"flat_sum_seconds", step.gradient_sum.flat},

@@ -23,6 +23,10 @@ struct PlanForecast {
   predict::StepForecast step;
   int64_t images = 0;  // images of one step
   std::string card;    // "NVIDIA H100 80GB"; "process" on a CPU
+  // The card's peak in the run's precision; 0 if the rate is measured or the
+  // card unknown. `are_peaks_assumed`: not from a data sheet.
+  double flops_per_second = 0;
+  bool are_peaks_assumed = false;
   bool is_link_measured = false;
   // What the loaders of one machine supply; 0 if loaders are not considered.
   double loaded_images_per_second = 0;

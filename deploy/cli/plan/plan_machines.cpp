@@ -10,6 +10,8 @@
 #include "parallel/nvml/nvml.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/model_layers.h"
+#include "parallel/planner/plan_memory.h"
+#include "parallel/planner/plan_time.h"
 #include "parallel/predict/nccl_memory.h"
 #include "parallel/predict/time_model.h"
 
@@ -17,6 +19,7 @@ namespace headroom::cli {
 namespace {
 
 constexpr int64_t kMostNodes = 512;  // 4,096 ranks, 8 per instance
+constexpr int kMostCards = 16;       // of a machine, in remedies
 
 int64_t nodes_of(const std::string& text, const std::string& given,
                  const std::string& what) {
@@ -44,13 +47,74 @@ std::string cards_given(const CommandLine& line) {
   return parse_device_list(device).empty() ? "" : device;
 }
 
+// Says which of several cards of this name is planned for, and how to name the
+// others.
+std::string variants_note(const std::string& name,
+                          const std::vector<const configs::Instance*>& cards) {
+  if (cards.size() == 1) return "";
+  return name + " may be " +
+         joined(cards, " or ",
+                [](const configs::Instance* card) { return card->name; }) +
+         ": planned for " + cards.front()->name;
+}
+
 // Before the run starts, all memory in use belongs to other programs.
 int64_t bytes_left(const nvml::Card& card) {
   return card.total_bytes - card.reserved_bytes -
          nvml::bytes_of_others(card, {}, 0);
 }
 
+// NCCL's bytes for a data-parallel run. The further groups of other layouts are
+// counted when their plan is known (segment_room).
+int64_t data_parallel_bytes(const PlanMachines& machines, int64_t ranks = 0) {
+  if (ranks == 0) ranks = machines.num_gpus();
+  return machines.communication_bytes(
+      {.data_parallel_size = static_cast<int>(ranks)}, 0);
+}
+
+// Whether the catalogue has what a forecast of any number of them needs.
+bool has_forecast(const PlanMachines& machines) {
+  const auto& instance = machines.instance;
+  return instance && instance->tensor_teraflops > 0 &&
+         (machines.is_card() || instance->network_gigabits_per_second > 0);
+}
+
+// Seconds of a step on as many of the machines as the plan needs.
+double seconds_on(const PlanMachines& machines,
+                  const configs::RunConfig& config, const plan::Plan& plan,
+                  const std::vector<layers::LayerCost>& layers) {
+  configs::Instance instance = *machines.instance;
+  const int64_t ranks = plan.layout.world_size();
+  if (machines.is_card()) instance.gpus = ranks;
+  planner::ForecastBasis basis;
+  basis.machines = planner::machines_of(instance, ranks);
+  basis.card = planner::card_speed(instance);
+  basis.cores_each = instance.cores;
+  return planner::plan_forecast(config, plan, layers, basis).seconds();
+}
+
+// How many GPUs the number after the colon counts as one.
+int64_t gpus_counted_each(const PlanMachines& machines) {
+  return machines.is_card() ? 1 : machines.instance->gpus;
+}
+
 }  // namespace
+
+std::string why_unusable(const configs::Instance& instance) {
+  if (instance.needs_arm) {
+    return instance.gpu +
+           " has an ARM processor beside it, and Headroom is built for x86-64";
+  }
+  if (predict::wheel_has_code_for(instance.compute_capability)) return "";
+  return instance.gpu + " has compute capability " +
+         capability_text(instance.compute_capability) +
+         ", and this LibTorch (CUDA 13) has code for 7.5 and up";
+}
+
+std::string why_unusable(const std::optional<PlanMachines>& machines) {
+  return machines && machines->instance ? why_unusable(*machines->instance)
+                                        : "";
+}
 
 std::optional<PlanMachines> machines_of(const CommandLine& line,
                                         const nvml::Nvml& nvml) {
@@ -81,14 +145,20 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
     const std::string given = line.value_of(machines.flag);
     const size_t colon = given.rfind(':');
     const std::string name = given.substr(0, colon);
-    const bool is_cluster = machines.flag == "--cluster";
-    machines.instance =
-        is_cluster ? configs::find_instance(name) : configs::find_card(name);
-    machines.nodes =
+    const int64_t number =
         colon == std::string::npos
             ? 1
             : nodes_of(given.substr(colon + 1), machines.flag + " " + given,
-                       is_cluster ? "nodes" : "cards");
+                       machines.is_card() ? "cards" : "nodes");
+    if (machines.is_card()) {
+      const auto variants = configs::cards_named(name);
+      machines.instance = *variants.front();
+      machines.instance->gpus = number;
+      machines.note = variants_note(name, variants);
+    } else {
+      machines.instance = configs::find_instance(name);
+    }
+    machines.nodes = machines.is_card() ? 1 : number;
     if (machines.num_gpus() == 1) machines.instance->link.clear();
     machines.gpu_memory_bytes = machines.instance->gpu_memory_bytes;
   } else {
@@ -101,18 +171,19 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
       throw Error("command line", "--gpu-memory " + given + " is no size",
                   "write it as 8GiB");
     }
+    const configs::RunConfig asked =
+        configs::run_config_from_flags("train", line.run_flags);
+    machines.processes = asked.layout ? asked.layout->world_size()
+                                      : std::max<int64_t>(1, asked.processes);
   }
-  // NCCL's bytes for a data-parallel run. The further groups of other layouts
-  // are counted when their plan is known (segment_room).
-  const int64_t communication = machines.communication_bytes(
-      {.data_parallel_size = static_cast<int>(machines.num_gpus())}, 0);
+  const int64_t communication = data_parallel_bytes(machines);
   machines.budget_bytes =
       predict::tensor_budget(machines.gpu_memory_bytes, communication);
   if (machines.budget_bytes == 0) {
     throw Error("command line",
                 "GPUs of " + format_bytes(machines.gpu_memory_bytes) +
                     " have nothing left beside the reserve of " +
-                    format_bytes(predict::kGpuReserveBytes + communication),
+                    format_bytes(predict::kGpuContextBytes + communication),
                 machines.cards.empty() ? "name larger ones"
                                        : "free some of it, or name others");
   }
@@ -121,6 +192,7 @@ std::optional<PlanMachines> machines_of(const CommandLine& line,
 
 int64_t PlanMachines::communication_bytes(const plan::ParallelLayout& layout,
                                           int zero_stage) const {
+  if (layout.world_size() == 1) return 0;
   if (!instance && cards.empty()) return predict::kGpuCommunicationBytes;
   // For cards of this machine NVLink is assumed: only their number is known
   // here. A run measures the real value.
@@ -132,8 +204,18 @@ int64_t PlanMachines::communication_bytes(const plan::ParallelLayout& layout,
 }
 
 int64_t PlanMachines::segment_room(const plan::Plan& plan) const {
-  return gpu_memory_bytes - predict::kGpuReserveBytes -
+  return gpu_memory_bytes - predict::kGpuContextBytes -
          communication_bytes(plan.layout, plan.zero_stage);
+}
+
+std::optional<wire::NodeCard> PlanMachines::elsewhere() const {
+  if (!cards.empty()) return std::nullopt;
+  wire::NodeCard card;
+  if (instance) {
+    card.name = instance->gpu;
+    card.compute_capability = instance->compute_capability;
+  }
+  return card;
 }
 
 CommandLine with_machines(CommandLine line, const PlanMachines& machines) {
@@ -184,9 +266,10 @@ void check_layout(const PlanMachines& machines,
   std::string remedy;
   if (!machines.instance) {
     remedy = "name " + counted(wanted, "card") + " with --device";
-  } else if (wanted % machines.instance->gpus == 0) {
+  } else if (const int64_t each = gpus_counted_each(machines);
+             wanted % each == 0) {
     remedy = cat("use ", machines.flag, " \"", machines.instance->name, ":",
-                 wanted / machines.instance->gpus, "\"");
+                 wanted / each, "\"");
   }
   throw Error(
       "plan",
@@ -205,28 +288,45 @@ void bound_remedies(planner::RemedyScope& remedies,
     remedies.processes_flag = machines.flag;
     remedies.processes_prefix = instance->name + ":";
     std::ranges::replace(remedies.processes_prefix, ' ', '-');
-    remedies.processes_each = static_cast<int>(instance->gpus);
+    remedies.processes_each = static_cast<int>(gpus_counted_each(machines));
+    if (machines.is_card()) remedies.most_processes = kMostCards;
   } else if (machines.cards.empty()) {
     remedies.processes_flag = "--processes";
     remedies.limit_flag = "--gpu-memory";
-    remedies.limit_of = [](int64_t mebibytes) {
-      return predict::tensor_budget(mebibytes << 20,
-                                    predict::kGpuCommunicationBytes);
+    remedies.limit_of = [bytes =
+                             data_parallel_bytes(machines)](int64_t mebibytes) {
+      return predict::tensor_budget(mebibytes << 20, bytes);
     };
   }
-  remedies.admits = [machines, layers = planner::model_layers(config)](
-                        const configs::RunConfig& changed,
-                        const plan::Plan& plan) {
-    PlanMachines there = machines;
-    if (changed.memory_limit > machines.budget_bytes) {
-      // A remedy with a larger limit assumes a GPU with more memory.
-      there.gpu_memory_bytes =
-          (changed.memory_limit + predict::kGpuReserveBytes +
-           there.communication_bytes(plan.layout, plan.zero_stage)) /
-          (100 - predict::kGpuSlackPercent) * 100;
-    }
-    return segments_fit(changed, layers, plan, there.segment_room(plan));
-  };
+  if (has_forecast(machines)) {
+    remedies.seconds_of =
+        [machines](const configs::RunConfig& changed, const plan::Plan& plan,
+                   const std::vector<layers::LayerCost>& layers) {
+          return seconds_on(machines, changed, plan, layers);
+        };
+  }
+  remedies.admits =
+      [machines, cfg = config.cfg, own_layers = planner::model_layers(config)](
+          const configs::RunConfig& changed, const plan::Plan& plan) {
+        const auto layers =
+            changed.cfg == cfg ? own_layers : planner::model_layers(changed);
+        PlanMachines there = machines;
+        if (changed.memory_limit > machines.budget_bytes) {
+          // A remedy with a larger limit assumes a GPU with more memory.
+          there.gpu_memory_bytes =
+              divided_up(changed.memory_limit + predict::kGpuContextBytes +
+                             data_parallel_bytes(machines),
+                         100 - predict::kGpuMarginPercent) *
+              100;
+        }
+        if (there.is_card()) there.instance->gpus = plan.layout.world_size();
+        // More processes leave less to each one's tensors.
+        const int64_t budget = predict::tensor_budget(
+            there.gpu_memory_bytes,
+            data_parallel_bytes(there, plan.layout.world_size()));
+        return planner::fullest_rank_bytes(plan) <= budget &&
+               segments_fit(changed, layers, plan, there.segment_room(plan));
+      };
 }
 
 std::string machines_text(const PlanMachines& machines) {
@@ -253,25 +353,14 @@ std::string machines_text(const PlanMachines& machines) {
   } else {
     text += "GPUs of " + format_bytes(machines.gpu_memory_bytes);
   }
-  const int64_t communication = machines.communication_bytes(
-      {.data_parallel_size = static_cast<int>(machines.num_gpus())}, 0);
-  text += cat(
-      "\nbudget       ", format_bytes(machines.budget_bytes), " of ",
-      format_bytes(machines.gpu_memory_bytes), " for tensors: less ",
-      predict::kGpuSlackPercent, " % for the caching allocator and ",
-      format_bytes(predict::kGpuReserveBytes), " for context and workspaces",
-      communication > 0 ? ", " + format_bytes(communication) + " for NCCL\n"
-                        : "\n");
-  if (machines.instance &&
-      !predict::wheel_has_code_for(machines.instance->compute_capability)) {
-    text +=
-        "             LibTorch from PyPI has no code for compute "
-        "capability " +
-        capability_text(machines.instance->compute_capability) +
-        ": this plans, but does not run on it\n"
-        "             CUDA 13, which it is built with, begins with 7.5: take a "
-        "newer card, of AWS g4dn, g5 or later, p4d or later\n";
-  }
+  const int64_t communication = data_parallel_bytes(machines);
+  text +=
+      cat("\nbudget       ", format_bytes(machines.budget_bytes), " of ",
+          format_bytes(machines.gpu_memory_bytes), " for tensors: less ",
+          format_bytes(predict::kGpuContextBytes), " of CUDA context and ",
+          predict::kGpuMarginPercent, " % that the prediction may be wrong by",
+          communication > 0 ? ", " + format_bytes(communication) + " for NCCL\n"
+                            : "\n");
   return text;
 }
 

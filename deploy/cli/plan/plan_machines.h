@@ -17,15 +17,19 @@
 #include "parallel/nvml/nvml.h"
 #include "parallel/plan/plan.h"
 #include "parallel/planner/remedies.h"
+#include "proto/reports.h"
 
 namespace headroom::cli {
 
 struct PlanMachines {
   // The flag that named the GPUs, for messages.
   std::string flag;
-  // The machine named by --cluster; for --gpu a machine with one such card.
+  // The machine named by --cluster; for --gpu one machine with these cards.
   std::optional<configs::Instance> instance;
   int64_t nodes = 0;
+  int64_t processes = 1;  // with --gpu-memory, as the run's flags say
+  // A line about the card that was chosen, if its name has several; else "".
+  std::string note;
   std::vector<nvml::Card> cards;  // this machine's cards, with --device
   // The memory of a GPU; with --device, the least memory free on any of the
   // cards.
@@ -33,15 +37,23 @@ struct PlanMachines {
   int64_t budget_bytes = 0;  // bytes for a process's tensors
 
   int64_t num_gpus() const {
-    return instance ? nodes * instance->gpus
-                    : static_cast<int64_t>(cards.size());
+    if (instance) return nodes * instance->gpus;
+    return cards.empty() ? processes : static_cast<int64_t>(cards.size());
   }
   // The bytes that NCCL uses on a GPU with this layout.
   int64_t communication_bytes(const plan::ParallelLayout& layout,
                               int zero_stage) const;
   // The bytes of a GPU that are available for the segments of a plan's tensors.
   int64_t segment_room(const plan::Plan& plan) const;
+  bool is_card() const { return flag == "--gpu"; }
+  // A GPU that is not here, as far as it is known; nullopt for cards that are.
+  std::optional<wire::NodeCard> elsewhere() const;
 };
+
+// Why nothing can be trained on these cards: "NVIDIA K80 has compute capability
+// 3.7, ..."; "" if they can be used.
+std::string why_unusable(const configs::Instance& instance);
+std::string why_unusable(const std::optional<PlanMachines>& machines);
 
 // Returns nullopt if no flag names a GPU. Throws Error (exit 2).
 std::optional<PlanMachines> machines_of(const CommandLine& line,
@@ -62,7 +74,7 @@ void bound_remedies(planner::RemedyScope& remedies,
                     const PlanMachines& machines,
                     const configs::RunConfig& config);
 
-// Lines that describe the machines and what is unknown about them.
+// Lines that describe the machines and their memory.
 std::string machines_text(const PlanMachines& machines);
 
 }  // namespace headroom::cli

@@ -68,7 +68,7 @@ PricedMachine machine_named(const std::string& text,
       instances.end();
   if (!machine.is_card) return machine;
   try {
-    configs::find_card(machine.name);
+    machine.name = configs::find_card(machine.name).name;
   } catch (const Error&) {
     std::string nearest;
     try {
@@ -290,7 +290,7 @@ AskData asked_once(const AskData& ask, KnownCounts& known) {
 }
 
 // Whether the run fits, and its memory. Equal for all machines with the same
-// number of GPUs, memory and compute capability.
+// number of GPUs, card and link.
 struct Fit {
   std::string refusal;
   int64_t predicted_peak_bytes = 0;
@@ -301,7 +301,7 @@ Fit fit_of(const CommandLine& line, const PlanMachines& machines,
            const AskData& ask) {
   const RunRequest request = make_run_request(
       with_machines(line, machines), std::nullopt, usable_cores(), ask,
-      /*must_fit=*/false, machines.instance->compute_capability);
+      /*must_fit=*/false, machines.elsewhere());
   Fit fit;
   fit.images = predict::label_bound(request.config).statistics.num_images();
   try {
@@ -367,7 +367,7 @@ PriceAnswer price_plans(const CommandLine& given, const AskData& ask) {
   PriceAnswer answer;
   KnownCounts known;
   const AskData once = asked_once(ask, known);
-  std::map<std::tuple<int64_t, int64_t, int>, Fit> fits;
+  std::map<std::tuple<int64_t, std::string, std::string>, Fit> fits;
   int64_t in_data = 0;
   bool has_epoch_price = false;  // the run fits a machine of known speed
   for (PricedMachine& machine :
@@ -376,14 +376,17 @@ PriceAnswer price_plans(const CommandLine& given, const AskData& ask) {
     const configs::Instance& kind = kind_of(plan.machine);
     plan.num_gpus = plan.machine.number * kind.gpus;
     plan.gpu_memory_bytes = kind.gpu_memory_bytes;
-    if (predict::tensor_budget(kind.gpu_memory_bytes, 0) == 0) {
+    plan.refusal = why_unusable(kind);
+    if (plan.refusal.empty() &&
+        predict::tensor_budget(kind.gpu_memory_bytes, 0) == 0) {
       plan.refusal = "a GPU of " + format_bytes(kind.gpu_memory_bytes) +
                      " has nothing left beside the reserve";
+    }
+    if (!plan.refusal.empty()) {
       answer.plans.push_back(std::move(plan));
       continue;
     }
-    const auto key = std::tuple(plan.num_gpus, plan.gpu_memory_bytes,
-                                kind.compute_capability);
+    const auto key = std::tuple(plan.num_gpus, kind.gpu, kind.link);
     auto fit = fits.find(key);
     if (fit == fits.end()) {
       const CommandLine line = line_for(given, plan.machine);
@@ -460,8 +463,8 @@ std::string prices_text(const PriceAnswer& answer) {
             text_table(unmeasured);
   }
   if (!refused.empty()) {
-    text +=
-        (text.empty() ? "" : "\n") + std::string("Does not fit\n") + refused;
+    text += (text.empty() ? "" : "\n") +
+            std::string("Does not fit, or cannot train\n") + refused;
   }
   return text;
 }

@@ -445,6 +445,7 @@ std::string plan_report_text(const PlanReport& report) {
 std::string plan_report_json(const PlanReport& report) {
   Json json;
   json["exit_code"] = 0;
+  if (!report.unusable.empty()) json["cannot_train"] = report.unusable;
   json["reason"] = report.plan.reason;
   json["plan"] = plan::plan_object(report.plan);
   json["world_size"] = report.plan.layout.world_size();

@@ -40,6 +40,7 @@ struct PlanReport {
   std::string schedule;                  // the drawing, if --show asked for it
   std::optional<PlanSegments> segments;  // set for GPUs
   std::optional<PlanForecast> forecast;  // set if a speed is known
+  std::string unusable;  // why the planned cards cannot train; "" if they can
 };
 
 // Throws Error (exit 2 or 3) if train would refuse the request.

@@ -204,7 +204,7 @@ TEST(DeviceChoice, ThePrecisionSuitsAllCards) {
   configs::RunConfig config = config_of("auto");
   const DeviceChoice mixed =
       choose_devices(config, placed(config, {node_of("a", 2, 2), older}));
-  EXPECT_EQ(mixed.text, "2 x NVIDIA H100, 2 x NVIDIA T4, fp32");
+  EXPECT_EQ(mixed.text, "2 x NVIDIA H100, 2 x NVIDIA T4, fp16");
   EXPECT_EQ(mixed.reason, "2 of 4 cards have no bf16 (compute capability 7.5)");
   // A card without a worker has no influence on the precision.
   Node spare = node_of("a", 2, 2);

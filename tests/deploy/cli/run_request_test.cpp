@@ -363,7 +363,8 @@ TEST_F(RunRequestTest, ThePrecisionIsChosenAndReported) {
   EXPECT_THAT(headline(run), HasSubstr(", batch 16, CPU, fp32, processes 1 x"));
   const RunRequest planned = make_run_request(
       parse_command_line({"plan", "--cfg", "yolov5n", "--device", "0"}), {}, 8,
-      {}, /*must_fit=*/false, /*capability=*/80);
+      {}, /*must_fit=*/false,
+      wire::NodeCard{.index = 0, .compute_capability = 80});
   EXPECT_EQ(planned.config.precision, configs::Precision::kBf16);
 }
 

@@ -9,8 +9,10 @@
 #include <random>
 
 #include "configs/layers/model_table.h"
+#include "configs/options.h"
 #include "parallel/base/units.h"
 #include "parallel/plan/layout.h"
+#include "parallel/planner/model_layers.h"
 #include "parallel/planner/plan_memory.h"
 #include "parallel/planner/plan_search.h"
 #include "parallel/planner/plan_time.h"
@@ -111,6 +113,12 @@ Request random_request(Random& random) {
   } else if (random.one_in(8)) {
     config.sync_batch_norm = true;
   }
+  if (random.one_in(3)) {
+    config.device = "0";
+    config.precision = random.any_of<configs::Precision>(
+        {configs::Precision::kFp64, configs::Precision::kFp32,
+         configs::Precision::kBf16});
+  }
   if (random.one_in(10)) {
     config.host_memory_limit = (1 + random.below(200)) * kMiB;
   }
@@ -138,7 +146,8 @@ std::string text_of(const Request& request) {
          c.activations + ", micro-batch " + std::to_string(c.micro_batch_size) +
          ", zero " + std::to_string(c.zero_stage) + ", group " +
          std::to_string(c.batch_norm_group_size) +
-         (c.sync_batch_norm ? ", sync" : "");
+         (c.sync_batch_norm ? ", sync" : "") + ", precision " +
+         configs::value_text(c, *configs::find_key("precision"));
 }
 
 double seconds_of(const Request& request, const plan::Plan& plan) {
@@ -156,6 +165,25 @@ void expect_fastest_policy(const Request& request, const Request& changed,
     if (!decision.plan) continue;
     EXPECT_GE(seconds_of(other, *decision.plan), 0.999 * seconds) << policy;
   }
+}
+
+// The time that is printed is that of the two plans, for an image.
+void expect_true_time(const Request& asked, const Request& changed,
+                      const Remedy& remedy) {
+  Request free = asked;
+  free.config.memory_limit = free.config.host_memory_limit = 0;
+  const PlanDecision unlimited = decide(free.config, free.world_size);
+  if (changed.config.precision != asked.config.precision || !unlimited.plan) {
+    EXPECT_EQ(remedy.time_ratio, 0);
+    return;
+  }
+  const auto of_image = [](const Request& request, const plan::Plan& plan) {
+    return seconds_of(request, plan) /
+           static_cast<double>(request.config.global_batch_size);
+  };
+  EXPECT_NEAR(of_image(changed, remedy.plan),
+              remedy.time_ratio * of_image(free, *unlimited.plan),
+              1e-9 * of_image(changed, remedy.plan));
 }
 
 // Returns the request one step nearer to the original one, or nothing if it
@@ -196,6 +224,14 @@ std::optional<Request> cheaper(const Request& asked, const Remedy& remedy,
       }
       return changed;
     }
+    case RemedyKind::kModel: {
+      // The next larger one of the family.
+      const std::vector<std::string> smaller = smaller_models(asked.config.cfg);
+      const auto at = std::ranges::find(smaller, config.cfg);
+      if (at == smaller.begin()) return std::nullopt;
+      config.cfg = *(at - 1);
+      return changed;
+    }
     case RemedyKind::kBatch:
       ++config.global_batch_size;
       if (config.global_batch_size == asked.config.global_batch_size) {
@@ -219,6 +255,7 @@ std::optional<Request> cheaper(const Request& asked, const Remedy& remedy,
 
 const std::map<RemedyKind, std::string>& kind_names() {
   static const std::map<RemedyKind, std::string> names = {
+      {RemedyKind::kPrecision, "precision"},
       {RemedyKind::kActivations, "activations"},
       {RemedyKind::kMicroBatch, "micro-batch"},
       {RemedyKind::kZero, "zero"},
@@ -229,6 +266,7 @@ const std::map<RemedyKind, std::string>& kind_names() {
       {RemedyKind::kHostMemoryLimit, "host memory limit"},
       {RemedyKind::kImage, "image"},
       {RemedyKind::kBatch, "batch"},
+      {RemedyKind::kModel, "model"},
       {RemedyKind::kGroups, "groups"}};
   return names;
 }
@@ -251,6 +289,10 @@ TEST_P(RandomRefusals, RemediesFitAndNoCheaperOneOfTheirKindDoes) {
     SCOPED_TRACE(text_of(request));
     RemedyScope scope;
     scope.most_processes = random.one_in(50) ? 64 : 6;
+    scope.models = smaller_models(request.config.cfg);
+    if (!request.config.device.empty()) {
+      scope.precisions = {configs::Precision::kBf16, configs::Precision::kFp32};
+    }
     const std::vector<Remedy> remedies = remedies_of(request, scope);
     EXPECT_FALSE(remedies.empty());
     for (const Remedy& remedy : remedies) {
@@ -262,6 +304,7 @@ TEST_P(RandomRefusals, RemediesFitAndNoCheaperOneOfTheirKindDoes) {
       if (!planned.plan) continue;
       EXPECT_LE(fullest_rank_bytes(*planned.plan), changed.config.memory_limit);
       EXPECT_EQ(planned.plan, remedy.plan);
+      expect_true_time(request, changed, remedy);
       if (remedy.kind == RemedyKind::kActivations) {
         expect_fastest_policy(request, changed,
                               seconds_of(changed, *planned.plan));
@@ -376,6 +419,46 @@ TEST(Remedies, ThatKeepTheUsualGroupsKeepThem) {
       EXPECT_FALSE(shrinks_groups(changed.config, *planned.plan));
     }
   }
+}
+
+TEST(Remedies, ASmallerModelOfTheFamilyIsNamed) {
+  const Request request = request_of("yolov5m", 640, 16, 400 * kMiB);
+  RemedyScope scope;
+  scope.models = smaller_models("yolov5m");
+  EXPECT_THAT(scope.models, testing::ElementsAre("yolov5s", "yolov5n"));
+  EXPECT_THAT(
+      remedies_text(remedies_of(request, scope), scope),
+      testing::ContainsRegex("or --cfg yolov5s \\([0-9]+ MiB, 0\\.[0-9]+ "
+                             "x the time"));
+  EXPECT_THAT(smaller_models("yolov5n"), testing::IsEmpty());
+  EXPECT_THAT(
+      smaller_models("yolov5l6.yaml"),
+      testing::ElementsAre("yolov5m6.yaml", "yolov5s6.yaml", "yolov5n6.yaml"));
+  EXPECT_THAT(smaller_models("yolov5s-p2"), testing::IsEmpty());
+  EXPECT_THAT(smaller_models("my/yolov5s.yaml"), testing::IsEmpty());
+}
+
+TEST(Remedies, ShorterNumbersAreNamedWhereTheCardHasThem) {
+  Request request = request_of("yolov5s", 640, 16, 0);
+  request.config.device = "0";
+  request.config.activations = "keep";
+  request.config.micro_batch_size = 16;
+  request.config.precision = configs::Precision::kFp32;
+  configs::RunConfig shorter = request.config;
+  shorter.precision = configs::Precision::kFp16;
+  request.config.memory_limit = fullest_rank_bytes(*decide(shorter, 1).plan);
+  RemedyScope scope;
+  scope.precisions = {configs::Precision::kFp16, configs::Precision::kFp32};
+  scope.seconds_of = [](const configs::RunConfig& config, const plan::Plan&,
+                        const std::vector<layers::LayerCost>&) {
+    return config.precision == configs::Precision::kFp16 ? 1.0 : 4.0;
+  };
+  const auto remedies = remedies_of(request, scope);
+  ASSERT_FALSE(remedies.empty());
+  EXPECT_EQ(flags_text(remedies.front()), "--precision fp16")
+      << "it is the fastest";
+  EXPECT_DOUBLE_EQ(remedies.front().time_ratio, 0.25);
+  EXPECT_THAT(flags_for(request), Not(Contains("--precision fp16")));
 }
 
 TEST(Remedies, TheWholeCommandComesFirst) {

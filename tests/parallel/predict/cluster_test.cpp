@@ -12,11 +12,17 @@ TEST(Cluster, TheWheelRunsOnItsCapabilitiesAndLaterMinorVersions) {
 }
 
 TEST(Cluster, ACardAsLargeAsTheReserveHasNoRoom) {
-  EXPECT_EQ(tensor_budget(kGpuReserveBytes, 0), 0);
-  EXPECT_GT(tensor_budget(int64_t{8} << 30, 0), int64_t{5} << 30);
+  EXPECT_EQ(tensor_budget(kGpuContextBytes, 0), 0);
   EXPECT_EQ(tensor_budget(int64_t{8} << 30, 0) -
                 tensor_budget(int64_t{8} << 30, 1 << 20),
             1 << 20);
+}
+
+// Only the measured context and the error of predictions are withheld.
+TEST(Cluster, ACardOfFourGibibytesHasMoreThanThreeForTensors) {
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  EXPECT_GE(tensor_budget(4 * kGiB, 0), 32 * kGiB / 10);
+  EXPECT_GE(tensor_budget(80 * kGiB, 0), 75 * kGiB);
 }
 
 }  // namespace

@@ -36,7 +36,9 @@ PlanMachines rented(int64_t nodes) {
   PlanMachines machines;
   machines.flag = "--cluster";
   machines.instance = configs::Instance{};
+  machines.instance->gpu = "NVIDIA A100 40GB";
   machines.instance->gpus = 8;
+  machines.instance->compute_capability = 80;
   machines.nodes = nodes;
   machines.gpu_memory_bytes = int64_t{40} << 30;
   return machines;
@@ -97,8 +99,11 @@ TEST(PlanAnswer, BeginsWithTheVerdictAndTheCommand) {
   const PlanReport report =
       make_plan_report(config_of(int64_t{4} << 30), 1, false);
   const std::string text = plan_answer_text(report, {}, "headroom train");
-  EXPECT_THAT(text, StartsWith("fits: 1.85 GiB of 4 GiB in the process\n"
-                               "train it     headroom train\n\n"));
+  EXPECT_THAT(text,
+              StartsWith("fits: 1.86 of 4 GiB, 2.14 GiB to spare\n"
+                         "train it     headroom train\n\n"
+                         "peaks        training 1.85 GiB, of which below; "
+                         "validation "));
   EXPECT_THAT(text,
               ContainsRegex("kept for the backward pass +1.55 GiB +#{16}\n"));
   EXPECT_THAT(text, ContainsRegex("free +2.15 GiB +\\.{22}\n"));
@@ -112,8 +117,47 @@ TEST(PlanAnswer, ReportsTheFullestProcess) {
   EXPECT_THAT(
       plan_answer_text(make_plan_report(config, 2, false), rented(1), ""),
       AllOf(StartsWith("fits: "),
-            HasSubstr(" of 2 GiB in the fullest of 2 processes, of a "
-                      "GPU of 40 GiB less what is not for tensors\n")));
+            HasSubstr(" to spare in the fullest of 2 processes (NVIDIA A100 "
+                      "40GB, 40 GiB)\n")));
+}
+
+// What is needed and what there is never read as equal where it fits.
+TEST(PlanAnswer, NumbersOfAPlanThatFitsDiffer) {
+  PlanReport report = make_plan_report(config_of(int64_t{4} << 30), 1, false);
+  report.config.memory_limit = int64_t{2} << 30;
+  const auto verdict = [&](int64_t needed) {
+    report.plan.predicted_peak_bytes = {needed};
+    return plan_verdict(report, {});
+  };
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  EXPECT_EQ(verdict(1054 * kMiB), "fits: 1.03 of 2 GiB, 0.97 GiB to spare");
+  EXPECT_EQ(verdict(2045 * kMiB), "fits: 1.998 of 2 GiB, 3 MiB to spare, as a plan keeps what fits");
+  report.config.memory_limit = 500 * kMiB;
+  EXPECT_EQ(verdict(100 * kMiB), "fits: 100 of 500 MiB, 400 MiB to spare");
+}
+
+// The page shows the largest of all phases, and so does the terminal.
+TEST(PlanAnswer, APeakInAValidationIsThePlans) {
+  PlanReport report = make_plan_report(config_of(int64_t{4} << 30), 1, false);
+  report.plan.predicted_peak_bytes = {int64_t{3} << 30};
+  report.plan.predicted_phase_bytes[0].validation = int64_t{3} << 30;
+  EXPECT_THAT(plan_answer_text(report, {}, ""),
+              AllOf(StartsWith("fits: 3 of 4 GiB, 1 GiB to spare"),
+                    HasSubstr("; validation 3 GiB\n")));
+}
+
+TEST(PlanAnswer, CardsThatCannotTrainAreAnsweredWithThatFirst) {
+  PlanMachines old = rented(1);
+  old.instance->gpu = "NVIDIA K80";
+  old.instance->compute_capability = 37;
+  EXPECT_THAT(
+      plan_answer_text(make_plan_report(config_of(int64_t{4} << 30), 1, false),
+                       old, "headroom train"),
+      AllOf(StartsWith("cannot train: NVIDIA K80 has compute capability 3.7, "
+                       "and this LibTorch (CUDA 13) has code for 7.5 and up\n"
+                       "memory       1.86 of 4 GiB in the process; take a "
+                       "newer card"),
+            Not(HasSubstr("fits")), Not(HasSubstr("train it"))));
 }
 
 TEST(PlanAnswer, WithoutALimitNamesTheFlagForOne) {

@@ -30,10 +30,9 @@ PlanReport answer(const std::string& flags) {
   const CommandLine given = line_of(flags);
   const auto machines = machines_of(given, nvml::Nvml());
   const CommandLine line = machines ? with_machines(given, *machines) : given;
-  const RunRequest request = make_run_request(
-      line, std::nullopt, 2, {}, false,
-      machines ? std::optional(machines->instance->compute_capability)
-               : std::nullopt);
+  const RunRequest request =
+      make_run_request(line, std::nullopt, 2, {}, false,
+                       machines ? machines->elsewhere() : std::nullopt);
   PlanReport report =
       make_plan_report(request.config, request.expected_workers(), false);
   report.forecast =
@@ -115,6 +114,30 @@ TEST(PlanForecast, ARunsNetworkIsReadFromItsFolder) {
   folder.write("plan.json", "{}");
   EXPECT_THAT(refusal(flags + path.string()),
               HasSubstr("has no measured network"));
+}
+
+TEST(PlanForecast, ACardHasTheForecastOfAMachineWithIt) {
+  const PlanReport card = answer("--gpu T4 --batch 16");
+  const PlanReport machine = answer("--cluster g4dn.xlarge --batch 16");
+  ASSERT_TRUE(card.forecast && machine.forecast);
+  EXPECT_DOUBLE_EQ(card.forecast->step.compute, machine.forecast->step.compute);
+  EXPECT_FALSE(card.forecast->are_peaks_assumed);
+  const PlanReport assumed = answer("--gpu RTX-3060-Laptop --batch 16");
+  EXPECT_THAT(forecast_verdict(*assumed.forecast),
+              HasSubstr("; speeds assumed"));
+  const PlanReport two = answer("--gpu RTX-4090:2 --batch 16");
+  EXPECT_EQ(two.forecast->basis.machines.number, 1);
+  EXPECT_EQ(two.forecast->basis.machines.cards_each, 2);
+}
+
+// An H200 was measured: deploy/guide/gpu.md.
+TEST(PlanForecast, Float32IsAsSlowAsMeasured) {
+  const auto rate = [](const std::string& flags) {
+    return answer("--gpu H200 --batch 64 " + flags)
+        .forecast->images_per_second();
+  };
+  EXPECT_NEAR(rate("--precision fp32"), 404, 40);
+  EXPECT_NEAR(rate("--precision fp32 --tf32"), 1256, 130);
 }
 
 TEST(PlanForecast, WithoutASpeedThereIsNoForecast) {

@@ -12,7 +12,6 @@ namespace headroom::cli {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
@@ -113,43 +112,66 @@ TEST(PlanMachines, AGivenLimitStays) {
   EXPECT_EQ(request.config.memory_limit, 2 * kGiB);
 }
 
-// If LibTorch has no code for the cards of a rented machine, the machine can
-// only be planned for, and the answer suggests other machines to rent.
-TEST(PlanMachines, CardsThatCuda13DroppedOnlyPlan) {
-  const auto text_of = [](const std::string& name) {
-    return machines_text(*machines_of(plan({"--cluster", name}), fake()));
+// Cards that LibTorch has no code for can only be planned.
+TEST(PlanMachines, CardsThatCuda13DroppedCannotTrain) {
+  const auto reason = [](const std::string& flag, const std::string& name) {
+    return why_unusable(machines_of(plan({flag, name}), fake()));
   };
   for (const auto& [name, capability] :
        {std::pair{"p2.xlarge", "3.7"}, std::pair{"p3.2xlarge", "7.0"},
-        std::pair{"p3dn.24xlarge", "7.0"}}) {
-    EXPECT_THAT(text_of(name),
-                HasSubstr(std::string("no code for compute capability ") +
-                          capability + ": this plans, but does not run on it"))
+        std::pair{"Standard_NC6s_v2", "6.0"}}) {
+    EXPECT_THAT(reason("--cluster", name),
+                HasSubstr(std::string("has compute capability ") + capability +
+                          ", and this LibTorch (CUDA 13) has code for 7.5"))
         << name;
-    EXPECT_THAT(text_of(name), HasSubstr("take a newer card, of AWS g4dn"));
   }
+  EXPECT_THAT(reason("--gpu", "GTX1080Ti"),
+              HasSubstr("NVIDIA GTX 1080 Ti has compute capability 6.1"));
+  EXPECT_THAT(reason("--gpu", "Jetson Orin"), HasSubstr("ARM"));
   for (const char* name :
        {"g4dn.xlarge", "g5.xlarge", "g6.xlarge", "g6e.xlarge", "g7e.2xlarge",
         "p4d.24xlarge", "p5.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge"}) {
-    EXPECT_THAT(text_of(name), Not(HasSubstr("does not run"))) << name;
+    EXPECT_EQ(reason("--cluster", name), "") << name;
   }
+  EXPECT_EQ(reason("--gpu", "GTX 1650"), "");
+  EXPECT_EQ(why_unusable(machines_of(plan({"--gpu-memory", "4GiB"}), fake())),
+            "");
+}
+
+TEST(PlanMachines, ANameOfTwoCardsSaysWhichIsPlanned) {
+  EXPECT_EQ(machines_of(plan({"--gpu", "A100"}), fake())->note,
+            "A100 may be A100 40GB or A100 80GB: planned for A100 40GB");
+  EXPECT_EQ(machines_of(plan({"--gpu", "A100 80GB"}), fake())->note, "");
+}
+
+// The further processes of one machine need NCCL; a single one does not.
+TEST(PlanMachines, OneProcessReservesNothingForOthers) {
+  const auto budget = [](const std::vector<std::string>& flags) {
+    return machines_of(plan(flags), fake())->budget_bytes;
+  };
+  const int64_t alone = budget({"--gpu-memory", "4GiB"});
+  EXPECT_EQ(alone, predict::tensor_budget(4 * kGiB, 0));
+  EXPECT_EQ(alone - budget({"--gpu-memory", "4GiB", "--processes", "2"}),
+            predict::kGpuCommunicationBytes);
+  EXPECT_EQ(budget({"--gpu-memory", "4GiB", "--layout", "data=2"}),
+            budget({"--gpu-memory", "4GiB", "--processes", "2"}));
 }
 
 TEST(PlanMachines, CardsByTheirName) {
   const auto machines = machines_of(plan({"--gpu", "rtx 4090:2"}), fake());
   ASSERT_TRUE(machines);
   EXPECT_EQ(machines->num_gpus(), 2);
+  EXPECT_EQ(machines->nodes, 1);
   EXPECT_EQ(machines->gpu_memory_bytes, int64_t{24564} << 20);
   EXPECT_THAT(machines_text(*machines),
               HasSubstr("machines     2 x NVIDIA RTX 4090, PCIe\nbudget "));
   const CommandLine line = with_machines(plan({"--batch", "4"}), *machines);
   EXPECT_EQ(make_run_request(line, std::nullopt, 2).expected_workers(), 2);
-  EXPECT_THAT(machines_text(*machines_of(plan({"--gpu", "GTX1080Ti"}), fake())),
-              HasSubstr("has no code for compute capability 6.1"));
   planner::RemedyScope scope;
   bound_remedies(scope, *machines, {});
   EXPECT_EQ(scope.processes_flag + " " + scope.processes_prefix,
             "--gpu RTX-4090:");
+  EXPECT_EQ(scope.processes_each, 1);
   EXPECT_EQ(scope.limit_flag, "");
   EXPECT_THAT(refusal({"--gpu", "RTX 4190"}),
               HasSubstr("there is no card 'RTX 4190' in the catalogue: the "

@@ -140,7 +140,7 @@ TEST(PricesText, MarksCardsWithoutAKnownSpeed) {
             "  machine  GPUs  of      needs  an hour  a GiB for an hour\n"
             "  unknown  2     10 GiB  1 GiB  4        0.2\n"
             "\n"
-            "Does not fit\n"
+            "Does not fit, or cannot train\n"
             "  small: no plan fits\n");
   EXPECT_EQ(exit_code_of(answer), 0);
   answer.plans.erase(answer.plans.begin(), answer.plans.begin() + 2);
@@ -189,6 +189,16 @@ TEST(PricePlans, MachinesOfTheCatalogueWithWhatFits) {
   EXPECT_EQ(json["machines"].size(), 3u);
   EXPECT_TRUE(json["machines"][0].contains("epoch_price"));
   EXPECT_FALSE(json["machines"][2].contains("epoch_price"));
+}
+
+TEST(PricePlans, CardsThatCannotTrainAreNotRanked) {
+  const PriceAnswer answer =
+      priced("p3.2xlarge: 0.1\nGTX 1080 Ti: 0.05\ng4dn.xlarge: 0.526\n", {});
+  ASSERT_EQ(answer.plans.size(), 3u);
+  EXPECT_EQ(answer.plans[0].machine.name, "g4dn.xlarge");
+  EXPECT_THAT(answer.plans[1].refusal, HasSubstr("compute capability 7.0"));
+  EXPECT_THAT(answer.plans[2].refusal, HasSubstr("compute capability 6.1"));
+  EXPECT_EQ(exit_code_of(priced("p3.2xlarge: 0.1\n", {})), 3);
 }
 
 TEST(PricePlans, TheImagesAreThoseOfTheDataSetWhichIsReadOnce) {
