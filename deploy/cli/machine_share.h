@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "configs/run_config.h"
-#include "parallel/base/machine_limits.h"
+#include "parallel/machine/machine_limits.h"
 
 namespace headroom::cli {
 

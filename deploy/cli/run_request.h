@@ -14,7 +14,7 @@
 #include "deploy/cli/args/command_line.h"
 #include "deploy/cli/process/dataset_query.h"
 #include "deploy/cli/process/launcher_environment.h"
-#include "parallel/base/machine_limits.h"
+#include "parallel/machine/machine_limits.h"
 #include "parallel/planner/remedies.h"
 #include "proto/reports.h"
 
@@ -60,11 +60,12 @@ int workers_per_agent(const configs::RunConfig& config, bool is_resumed,
 // which no plan fits is not refused here. `elsewhere` describes planned GPUs
 // that are not in this machine, as far as they are known. `machine` bounds the
 // run (machine_share.h); by default nothing is known of it.
-RunRequest make_run_request(
-    const CommandLine& line, const std::optional<LauncherPlace>& place,
-    int cores, const AskData& ask = {}, bool must_fit = true,
-    const std::optional<wire::NodeCard>& elsewhere = {},
-    const MachineLimits& machine = {});
+RunRequest make_run_request(const CommandLine& line,
+                            const std::optional<LauncherPlace>& place,
+                            int cores, const AskData& ask = {},
+                            bool must_fit = true,
+                            const std::optional<wire::NodeCard>& elsewhere = {},
+                            const MachineLimits& machine = {});
 
 // Applies the flags to the configuration of the run in `run_directory`. All
 // values are restored, with one exception: if any of processes, layout, ZeRO

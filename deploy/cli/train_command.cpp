@@ -30,10 +30,10 @@
 #include "deploy/cli/show/run_result.h"
 #include "deploy/cli/supervisor.h"
 #include "parallel/base/check.h"
-#include "parallel/base/machine_limits.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
+#include "parallel/machine/machine_limits.h"
 #include "parallel/network/network_interfaces.h"
 #include "proto/channel_security.h"
 

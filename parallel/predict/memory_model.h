@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-#include "parallel/base/processor.h"
+#include "parallel/machine/processor.h"
 #include "parallel/plan/layout.h"
 #include "parallel/plan/plan.h"
 #include "parallel/predict/caching_allocator.h"

@@ -10,7 +10,7 @@
 #include "configs/multi_scale.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
-#include "parallel/base/processor.h"
+#include "parallel/machine/processor.h"
 
 namespace headroom::predict {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "parallel/base/convolution_workspaces.h"
-#include "parallel/base/processor.h"
+#include "parallel/machine/processor.h"
 #include "parallel/predict/graph.h"
 #include "parallel/predict/live_buffers.h"
 
@@ -62,7 +62,7 @@ struct MicroBatchShape {
   int64_t num_threads = 1;    // threads per operator
   // Whether 16-bit maps are convolved as float32
   bool convolves_in_float = false;
-  OnednnIsa onednn_isa = OnednnIsa::kAvx512;  // parallel/base/processor.h
+  OnednnIsa onednn_isa = OnednnIsa::kAvx512;  // parallel/machine/processor.h
   // On a card there is no oneDNN scratch, and the loss uses other buffers.
   bool on_device = false;
   // Whether a block adds its gradients to the stored gradients itself

@@ -4,10 +4,10 @@
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
-#include "parallel/base/machine_limits.h"
 #include "parallel/base/progress.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
+#include "parallel/machine/machine_limits.h"
 #include "worker/control/stop_signals.h"
 #include "worker/data/labels/packing.h"
 #include "worker/tools/tool_command.h"
@@ -18,8 +18,7 @@ int pack_command(int argc, char** argv) {
   std::string data, shard_size;
   bool json = false;
   labels::PackingRequest request;
-  request.index.num_threads =
-      std::max<int64_t>(8, read_machine_limits().cores);
+  request.index.num_threads = std::max<int64_t>(8, read_machine_limits().cores);
   request.stopped = stop_signals::requested;
   parse_arguments({{"--data", &data},
                    {"--output", &request.output},

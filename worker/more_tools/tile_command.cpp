@@ -5,10 +5,10 @@
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
-#include "parallel/base/machine_limits.h"
 #include "parallel/base/progress.h"
 #include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
+#include "parallel/machine/machine_limits.h"
 #include "worker/control/stop_signals.h"
 #include "worker/data/tiles/tiling.h"
 #include "worker/tools/tool_command.h"

@@ -6,10 +6,10 @@
 
 #include "configs/data_config.h"
 #include "parallel/base/check.h"
-#include "parallel/base/machine_limits.h"
 #include "parallel/base/progress.h"
 #include "parallel/base/units.h"
 #include "parallel/base/utf8.h"
+#include "parallel/machine/machine_limits.h"
 #include "worker/data/labels/verification.h"
 #include "worker/tools/tool_command.h"
 

@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "parallel/base/check.h"
-#include "parallel/base/machine_limits.h"
 #include "parallel/base/text.h"
+#include "parallel/machine/machine_limits.h"
 #include "proto/channel_security.h"
 
 namespace headroom::cli {

@@ -1,6 +1,6 @@
 // OomKills: whether a process that was killed by SIGKILL was killed by the
 // kernel because the host's memory ran out. The kernel leaves no trace in the
-// process's end; it only counts its kills (parallel/base/machine_limits.h).
+// process's end; it only counts its kills (parallel/machine/machine_limits.h).
 //
 // A doubt: without control groups the count is the machine's, so a kill of
 // another user's process at the same moment would be taken for ours.
@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "parallel/base/machine_limits.h"
+#include "parallel/machine/machine_limits.h"
 
 namespace headroom::cli {
 

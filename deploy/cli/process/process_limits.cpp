@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "parallel/base/check.h"
-#include "parallel/base/machine_limits.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
+#include "parallel/machine/machine_limits.h"
 
 namespace headroom::cli {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "parallel/base/convolution_workspaces.h"
 #include "parallel/base/memory_category.h"
-#include "parallel/base/processor.h"
+#include "parallel/machine/processor.h"
 #include "worker/kernels/cpu/folded_convolution.h"
 
 namespace headroom::kernels {

@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "parallel/base/log.h"
-#include "parallel/base/machine_limits.h"
+#include "parallel/machine/machine_limits.h"
 
 namespace headroom::kernels {
 namespace {

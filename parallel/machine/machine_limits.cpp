@@ -1,4 +1,4 @@
-#include "parallel/base/machine_limits.h"
+#include "parallel/machine/machine_limits.h"
 
 #include <algorithm>
 #include <cstdlib>

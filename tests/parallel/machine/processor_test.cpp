@@ -1,4 +1,4 @@
-#include "parallel/base/processor.h"
+#include "parallel/machine/processor.h"
 
 #include <gtest/gtest.h>
 
