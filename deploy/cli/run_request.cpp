@@ -27,6 +27,7 @@
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
+#include "parallel/base/utf8.h"
 #include "parallel/nvml/nvml.h"
 #include "parallel/plan/layout.h"
 #include "parallel/planner/largest_batch.h"

@@ -18,6 +18,7 @@
 #include "worker/tools/tool_command.h"
 #include "worker/validation/validate.h"
 #include "worker/weights/open_weights.h"
+#include "worker/weights/weights_file.h"
 #include "worker/weights/weights.h"
 
 namespace headroom::tools {

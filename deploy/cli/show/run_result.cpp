@@ -356,7 +356,8 @@ double peak_of(const FolderState& folder) {
 
 ComparedRun compared(const records::RunPlace& place) {
   const std::string directory = place.directory.string();
-  ComparedRun run{.id = place.id};
+  ComparedRun run;
+  run.id = place.id;
   FolderState folder;
   try {
     folder = read_folder(directory);
