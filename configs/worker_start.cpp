@@ -37,6 +37,10 @@ std::vector<Option> options_of(WorkerStart& start) {
             "local rank."),
       bound("--card-uuid UUID", &start.card_uuid,
             "The card must have this UUID: the agent found it so."),
+      bound("--return-memory", &start.return_memory,
+            "Freed memory goes back to the system at once, which takes less of "
+            "it and up to twice the time. The agent sets it after the kernel "
+            "has killed a worker because the host's memory ran out."),
   };
 }
 

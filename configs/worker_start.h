@@ -24,6 +24,7 @@ struct WorkerStart {
   bool insecure_network = false;
   int64_t card = -1;           // the card's number; -1 means by local rank
   std::string card_uuid = {};  // the card's UUID; "" if unknown
+  bool return_memory = false;  // freed memory goes back to the system at once
 };
 
 // headroom-worker --standalone RUN.YAML FLAGS: a run by this one process

@@ -71,8 +71,9 @@ std::string secret_of_environment() {
   return text;
 }
 
-void prepare_process(int64_t threads) {
-  headroom::kernels::keep_freed_memory();
+void prepare_process(int64_t threads, bool returns_memory = false) {
+  returns_memory ? headroom::kernels::return_freed_memory()
+                 : headroom::kernels::keep_freed_memory();
   headroom::activations::CountingAllocator::install();
   headroom::activations::install_saved_tensor_policies();
   at::set_num_threads(static_cast<int>(threads));
@@ -103,7 +104,7 @@ int run(const headroom::configs::WorkerStart& start) {
   // its workers, by a stop at a committed step.
   std::signal(SIGTERM, SIG_IGN);
   headroom::agent_loss::install();
-  prepare_process(start.threads);
+  prepare_process(start.threads, start.return_memory);
   const headroom::kernels::CrowdWatch crowd(static_cast<int>(start.threads));
   const headroom::wire::ChannelSecurity security =
       headroom::wire::read_channel_security(

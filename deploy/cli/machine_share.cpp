@@ -52,7 +52,7 @@ std::string set_limits(const MachineShare& share, int64_t tensors,
   std::string text;
   int64_t for_loaders = loaders.total_bytes();
   if (tensors + for_loaders <= room) return text;
-  if (!share.given.contains("host_memory_limit")) {
+  if (!config.synthetic_input && !share.given.contains("host_memory_limit")) {
     const int64_t least = std::max(loaders.least_bytes(),
                                    std::min(room / kLoaderPart, for_loaders));
     for_loaders = std::max(least, room - tensors);

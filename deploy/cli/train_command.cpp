@@ -179,6 +179,20 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
   return run.end.exit_code;
 }
 
+// Tests the limits of this process once on each machine, for all workers there.
+void require_resources(const RunRequest& request, const LauncherPlace& place) {
+  require_descriptors();
+  require_address_space();
+  if (place.local_rank > 0) return;
+  const configs::RunConfig& config = request.config;
+  require_threads(
+      {.workers =
+           int64_t{request.workers_per_agent} * std::max(1, place.local_size),
+       .threads = config.threads,
+       .loader_threads = config.synthetic_input ? 0 : config.loader_threads,
+       .cores = usable_cores()});
+}
+
 int run_with_coordinator(const CommandLine& line, RunRequest request,
                          const OptionalJob& job,
                          const std::optional<RendezvousFolder>& folder,
@@ -215,16 +229,7 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
     terminal.print("processes and plan: " + command);
   };
   find_worker_program();  // throws before any process is started
-  require_descriptors();
-  require_address_space();
-  const LauncherPlace place = job ? job->place : LauncherPlace();
-  require_threads(
-      {.workers =
-           int64_t{request.workers_per_agent} * std::max(1, place.local_size),
-       .threads = request.config.threads,
-       .loader_threads =
-           request.config.synthetic_input ? 0 : request.config.loader_threads,
-       .cores = usable_cores()});
+  require_resources(request, job ? job->place : LauncherPlace());
   for (const std::string& note : line.notes) terminal.print(note);
   for (const std::string& note : request.notes) terminal.print(note);
   const interrupts::Watch watch;
@@ -404,6 +409,7 @@ int run_in_launcher(const CommandLine& typed, const LauncherJob& job,
   if (place.rank == 0) {
     return run_with_coordinator(line, request, job, folder, terminal);
   }
+  require_resources(request, place);
   configs::RunConfig asked = request.config;
   const bool waits = wants_anchors(asked) || take_value_range(asked);
   const std::string address =

@@ -136,7 +136,8 @@ class Agent {
             .token_file = options_.security.token_file,
             .insecure_network = options_.security.insecure_network,
             .card = slot.card ? slot.card->index : -1,
-            .card_uuid = slot.card ? slot.card->uuid : ""};
+            .card_uuid = slot.card ? slot.card->uuid : "",
+            .return_memory = returns_memory_};
   }
 
   // Gives the slots the cards that the coordinator has chosen.
@@ -212,6 +213,7 @@ class Agent {
       if (!slot.host_memory) {
         const bool is_kill = exit_code == 128 + SIGKILL && !slot.killed_here;
         slot.host_memory = is_kill ? oom_kills_.explain_one() : "";
+        returns_memory_ |= !slot.host_memory->empty();
       }
       try {
         const wire::ReportExitResponse order = client_->report_exit(
@@ -402,6 +404,8 @@ class Agent {
   NodeCards cards_;
   std::vector<Slot> slots_;
   OomKills oom_kills_;
+  // Set for good once the kernel has killed a worker for its memory.
+  bool returns_memory_ = false;
   int64_t threads_ = 1;
   bool shares_devices_ = false;
   int answered_interrupts_ = 0;

@@ -42,6 +42,13 @@ bool keep_freed_memory() {
   return true;
 }
 
+bool return_freed_memory() {
+  constexpr int kMebibyte = 1 << 20;
+  return mallopt(M_MMAP_THRESHOLD, kMebibyte) != 0 &&
+         mallopt(M_TRIM_THRESHOLD, kMebibyte) != 0 &&
+         mallopt(M_ARENA_MAX, 1) != 0;
+}
+
 void release_freed_memory() { malloc_trim(0); }
 
 }  // namespace headroom::kernels

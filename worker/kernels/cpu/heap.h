@@ -5,7 +5,10 @@
 // them again page by page, zeroed; this takes a tenth to a fifth of a small
 // model's step.
 //
-// Call keep_freed_memory once, before any other thread starts.
+// The price: beside the tensors in use the process holds the gaps between them.
+// With recomputed layers these were up to twice the tensors' bytes.
+//
+// Call one of the two once, before any other thread starts.
 #pragma once
 
 namespace headroom::kernels {
@@ -15,6 +18,11 @@ namespace headroom::kernels {
 // held until the process ends. Returns false, without any change, if the C
 // library has no such settings.
 bool keep_freed_memory();
+
+// From now on returns freed blocks of 1 MiB and more to the system at once: for
+// a process that was killed because it held too much. A step takes up to twice
+// the time. Returns false if the C library has no such setting.
+bool return_freed_memory();
 
 // Returns freed memory to the system if possible. Call it when memory is short.
 void release_freed_memory();
