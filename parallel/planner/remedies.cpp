@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <tuple>
@@ -102,7 +103,8 @@ class RemedySearch {
     drop_small_answers();
     std::ranges::stable_sort(found_, {}, [this](const Remedy& remedy) {
       const int rank = rank_of(remedy);
-      return std::pair(rank, rank == 0 ? remedy.time_ratio : 0);
+      const bool needs_nothing = rank == 0 || rank == 2;
+      return std::pair(rank, needs_nothing ? remedy.time_ratio : 0);
     });
     return std::move(found_);
   }
@@ -454,14 +456,21 @@ class RemedySearch {
 
   void shorter_numbers() {
     if (config_.tf32) return;  // it rounds float32 alone
+    const size_t before = found_.size();
     for (const RunConfig& base : bases(/*frees_layout=*/false)) {
       for (const configs::Precision precision : scope_.precisions) {
         if (bytes_of(precision) >= bytes_of(config_.precision)) continue;
         RunConfig trial = base;
         trial.precision = precision;
-        if (add_settled(RemedyKind::kPrecision, trial, world_size_)) return;
+        if (!add_settled(RemedyKind::kPrecision, trial, world_size_)) continue;
+        if (shrinks_groups(found_.back())) continue;
+        // One with the usual groups replaces those without.
+        found_.erase(found_.begin() + static_cast<std::ptrdiff_t>(before),
+                     found_.end() - 1);
+        return;
       }
     }
+    found_.resize(std::min(found_.size(), before + 1));
   }
 
   void smaller_model() {

@@ -285,12 +285,13 @@ TEST_P(RefusedPlan, PrintsACommandThatFits) {
     std::string flags = remedy;
     if (!is_command) {
       const std::string changed = remedy.substr(others.size());
-      // The suggested flag replaces the given one, because a flag may not be
-      // given twice.
-      const std::string name = changed.substr(0, changed.find(' '));
-      flags =
-          std::regex_replace(GetParam(), std::regex(name + "[ =][^ ]+"), "") +
-          " " + changed;
+      // Each flag replaces the given one: a flag may not be given twice.
+      flags = GetParam();
+      for (const std::string& word : words_of(changed)) {
+        if (!word.starts_with("--")) continue;
+        flags = std::regex_replace(flags, std::regex(word + "[ =][^ ]+"), "");
+      }
+      flags += " " + changed;
     }
     const ProgramResult fits = plan(flags);
     EXPECT_EQ(fits.exit_code, 0) << flags << "\n" << fits.err;
@@ -302,11 +303,15 @@ TEST_P(RefusedPlan, PrintsACommandThatFits) {
 INSTANTIATE_TEST_SUITE_P(
     Examples, RefusedPlan,
     ::testing::Values(
-        "--gpu-memory 3GiB --cfg yolov5x --img 1280 --batch 32",
+        "--gpu-memory 2GiB --cfg yolov5x --img 1280 --batch 32",
         "--memory-limit 400MiB --cfg yolov5m",
         "--memory-limit=20MiB --cfg yolov5n --img 64 --batch-size 4",
         "--cfg yolov5m --memory-limit 4GiB --activations keep "
         "--micro-batch 32 --img 1536 --batch 32",
+        "--gpu A100 --cfg yolov5x --img 1280 --batch 64 --precision fp32 "
+        "--activations keep --micro-batch 64",
+        "--gpu T4 --cfg yolov5l --img 1536 --batch 32 --precision fp32 "
+        "--activations lean --micro-batch 16",
         "--cluster p2.xlarge:1 --cfg yolov5x --img 2048 --batch 32 "
         "--activations keep --micro-batch 32"));
 

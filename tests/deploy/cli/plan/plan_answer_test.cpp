@@ -131,7 +131,8 @@ TEST(PlanAnswer, NumbersOfAPlanThatFitsDiffer) {
   };
   constexpr int64_t kMiB = int64_t{1} << 20;
   EXPECT_EQ(verdict(1054 * kMiB), "fits: 1.03 of 2 GiB, 0.97 GiB to spare");
-  EXPECT_EQ(verdict(2045 * kMiB), "fits: 1.998 of 2 GiB, 3 MiB to spare, as a plan keeps what fits");
+  EXPECT_EQ(verdict(2045 * kMiB),
+            "fits: 1.998 of 2 GiB, 3 MiB to spare, as a plan keeps what fits");
   report.config.memory_limit = 500 * kMiB;
   EXPECT_EQ(verdict(100 * kMiB), "fits: 100 of 500 MiB, 400 MiB to spare");
 }
