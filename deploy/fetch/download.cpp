@@ -142,8 +142,8 @@ class Transfer {
 
   Answer run() {
     int code = run_curl();
-    if (begin_ > 0 &&
-        (code == kRangeError || (code == kHttpError && head_.status == 416))) {
+    // With 416 curl takes the file for complete.
+    if (begin_ > 0 && (code == kRangeError || head_.status == 416)) {
       begin_anew();  // what is here is no beginning of the server's file
       code = run_curl();
     }

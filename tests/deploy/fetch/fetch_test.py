@@ -76,7 +76,7 @@ class Server:
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def answer(self, path, headers):
-        if not path.endswith("/yolov5n.pt"):
+        if not path.split("?")[0].endswith("/yolov5n.pt"):
             return 404, b"no such file", {"Content-Length": "12"}
         etag = f'"{hashlib.md5(self.content).hexdigest()}"'
         found = {"ETag": etag, "Last-Modified": "Tue, 22 Nov 2022 16:21:43 GMT"} if self.has_etag else {}
