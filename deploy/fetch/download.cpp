@@ -142,8 +142,8 @@ class Transfer {
 
   Answer run() {
     int code = run_curl();
-    if (begin_ > 0 &&
-        (code == kRangeError || (code == kHttpError && head_.status == 416))) {
+    // With 416 curl takes the file for complete.
+    if (begin_ > 0 && (code == kRangeError || head_.status == 416)) {
       begin_anew();  // what is here is no beginning of the server's file
       code = run_curl();
     }
@@ -195,8 +195,8 @@ class Transfer {
         "--proto-redir", "=https", "--connect-timeout", "15",
         // A server that sends nothing for a minute.
         "--speed-limit", "1", "--speed-time", "60", "--user-agent", "headroom",
-        "--dump-header", head_file_, "--output", file_, "--write-out",
-        "%{url_effective}\\n", "--url", address_};
+        "--suppress-connect-headers", "--dump-header", head_file_, "--output",
+        file_, "--write-out", "%{url_effective}\\n", "--url", address_};
     if (begin_ > 0) {
       options.command.insert(options.command.end(),
                              {"--continue-at", std::to_string(begin_),

@@ -24,7 +24,7 @@ sys.dont_write_bytecode = True
 
 HEADROOM = pathlib.Path(sys.argv.pop(1)).resolve()
 CLEAN = {name: value for name, value in os.environ.items()
-         if not re.search("proxy|SSL_CERT|XDG_CACHE", name, re.IGNORECASE)}
+         if not re.search("proxy|SSL_CERT|CURL_|XDG_CACHE", name, re.IGNORECASE)}
 
 
 def weights(seed, size=300_000):
@@ -71,11 +71,12 @@ class Server:
             context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
             self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.port = self.server.server_address[1]
-        self.address = f"{'https' if certificates else 'http'}://{host}:{self.port}"
+        self.host = f"{host}:{self.port}"
+        self.address = f"{'https' if certificates else 'http'}://{self.host}"
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def answer(self, path, headers):
-        if not path.endswith("/yolov5n.pt"):
+        if not path.split("?")[0].endswith("/yolov5n.pt"):
             return 404, b"no such file", {"Content-Length": "12"}
         etag = f'"{hashlib.md5(self.content).hexdigest()}"'
         found = {"ETag": etag, "Last-Modified": "Tue, 22 Nov 2022 16:21:43 GMT"} if self.has_etag else {}
@@ -184,13 +185,13 @@ class FetchTest(unittest.TestCase):
         said = self.fetch()
         self.assert_stored(self.server.content)
         digest = hashlib.sha256(self.server.content).hexdigest()
-        for words in (f"from:     {self.server.address}/yolov5n.pt", "answer:   127.0.0.1: 293 KiB (300044 bytes), ETag",
+        for words in (f"from:     {self.server.address}/yolov5n.pt", f"answer:   {self.server.host}: 293 KiB (300044 bytes), ETag",
                       "last modified Tue, 22 Nov 2022", f"sha256:   {digest}, noted now", "AGPL-3.0", str(self.file),
                       "headroom train --data DATA.YAML --weights yolov5n.pt"):
             self.assertIn(words, said)
         note = json.loads(self.note.read_text())
         self.assertEqual((note["bytes"], note["host"], note["address"]),
-                         (len(self.server.content), "127.0.0.1", f"{self.server.address}/yolov5n.pt"))
+                         (len(self.server.content), self.server.host, f"{self.server.address}/yolov5n.pt"))
 
     def test_a_file_that_is_there_is_not_asked_for_again(self):
         self.fetch()
@@ -230,7 +231,7 @@ class FetchTest(unittest.TestCase):
     def test_a_transfer_that_breaks_goes_on_where_it_ended(self):
         self.server.faults = [{"cut": 100_000}]
         said = self.fetch(code=5)
-        self.assertIn("the transfer from 127.0.0.1 broke after 97.7 KiB (100000 bytes) of 293 KiB (300044 bytes)", said)
+        self.assertIn(f"the transfer from {self.server.host} broke after 97.7 KiB (100000 bytes) of 293 KiB (300044 bytes)", said)
         self.assertIn("type the same command again: it goes on where this one ended", said)
         self.assert_nothing_stored()
         self.assertIn("resumed after 97.7 KiB (100000 bytes)", self.fetch())
@@ -290,7 +291,7 @@ class FetchTest(unittest.TestCase):
 
     def test_a_file_that_is_not_on_the_server_is_refused_with_its_address(self):
         said = self.fetch("yolov5s.pt", "--from", self.server.address, "--accept-licence", code=2)
-        self.assertIn(f"HTTP 404 of 127.0.0.1: it has no file {self.server.address}/yolov5s.pt", said)
+        self.assertIn(f"HTTP 404 of {self.server.host}: it has no file {self.server.address}/yolov5s.pt", said)
         self.server.faults = [{"status": 503}]
         self.assertIn("HTTP 503", self.fetch(code=5))
 
@@ -326,17 +327,17 @@ class FetchTest(unittest.TestCase):
 
     def test_a_certificate_of_an_unknown_authority_is_refused(self):
         said = self.fetch(code=5, SSL_CERT_FILE=str(self.others / "ca.pem"))
-        self.assertIn("127.0.0.1 cannot be reached: SSL certificate problem", said)
+        self.assertIn(f"{self.server.host} cannot be reached: SSL certificate problem", said)
         self.assertEqual(self.server.requests, [])
 
     def test_a_certificate_of_another_name_is_refused(self):
         server = self.serve(Server(self.certificates, host="127.0.0.2"))
-        self.assertIn("127.0.0.2 cannot be reached: SSL: ", self.fetch(server=server, code=5))
+        self.assertIn(f"{server.host} cannot be reached: SSL: ", self.fetch(server=server, code=5))
         self.assertEqual(server.requests, [])
 
     def test_a_server_that_is_not_there_is_named(self):
         self.server.stop()
-        self.assertIn("127.0.0.1 cannot be reached: Failed to connect", self.fetch(code=5))
+        self.assertIn(f"{self.server.host} cannot be reached: Failed to connect", self.fetch(code=5))
 
     def test_without_curl_the_refusal_says_what_to_install(self):
         said = self.fetch(code=5, PATH="/nowhere")
