@@ -19,6 +19,7 @@
 #include "worker/validation/validate.h"
 #include "worker/weights/open_weights.h"
 #include "worker/weights/weights.h"
+#include "worker/weights/weights_file.h"
 
 namespace headroom::tools {
 namespace {
