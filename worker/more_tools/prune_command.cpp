@@ -20,6 +20,7 @@
 #include "worker/weights/open_weights.h"
 #include "worker/weights/weights_file.h"
 #include "worker/weights/weights.h"
+#include "worker/weights/weights_file.h"
 
 namespace headroom::tools {
 namespace {

@@ -48,6 +48,9 @@ struct ThisProcess {
   // The ranks of the newest generation.
   std::unique_ptr<collectives::CountingCommunicator> communicator;
   std::unique_ptr<TrainingRun> training;  // borrows the members above
+  // From the first lost generation on, this worker may be one of the last that
+  // hold the state.
+  std::optional<agent_loss::Reprieve> reprieve;
   bool is_saved = false;  // all ranks saved the newest step together, to end
   int64_t committed_steps() const {
     return training ? training->committed_steps() : carried.newest_step();
@@ -345,14 +348,11 @@ int follow_assignments(control::CoordinatorClient& client,
                        const WorkerOptions& options,
                        std::unique_ptr<ThisProcess>& owned) {
   ThisProcess& process = *owned;
-  // From the first lost generation on, this worker may be one of the last that
-  // hold the state.
-  std::optional<agent_loss::Reprieve> reprieve;
   // A worker without its agent cannot report anything, so it ends.
   while (!agent_loss::has_happened()) {
     const control::Assignment assignment = client.next_assignment();
     if (assignment.action == control::Action::kExit) return 0;
-    if (reprieve) reprieve.emplace(assignment.has_one_agent);
+    if (process.reprieve) process.reprieve.emplace(assignment.has_one_agent);
     log::set_prefix(cat("gen ", assignment.generation, " rank ",
                         assignment.rank, "/", assignment.world_size));
     std::exception_ptr exception;
@@ -373,8 +373,8 @@ int follow_assignments(control::CoordinatorClient& client,
     if (!exception) continue;
     const Failure failure = describe(exception);
     exception = nullptr;  // outside the catch: frees what the exception held
-    if (!reprieve && process.committed_steps() > 0) {
-      reprieve.emplace(assignment.has_one_agent);
+    if (!process.reprieve && process.committed_steps() > 0) {
+      process.reprieve.emplace(assignment.has_one_agent);
     }
     if (leave_failed_generation(client, assignment, failure, process)) continue;
     if (agent_loss::has_happened()) break;

@@ -23,7 +23,7 @@ namespace headroom::coordinator {
 namespace {
 
 using std::chrono::seconds;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr const char* kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr int64_t kMostResident = int64_t{256} << 20;
@@ -111,7 +111,8 @@ class Flood : public ::testing::Test {
     }
     int64_t most = 0;
     int answered = 0, asked = 0;
-    for (const auto end = Clock::now() + seconds(8); Clock::now() < end;) {
+    for (const auto end = SteadyClock::now() + seconds(8);
+         SteadyClock::now() < end;) {
       most = std::max(most, resident_bytes());
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       if (++asked % 10 != 0) continue;

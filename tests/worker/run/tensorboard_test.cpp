@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 // A generation of a run goes on in the file of the one before, which may have
 // been killed in the middle of a record.
 TEST(TensorboardFile, IsOneForAllGenerationsOfARun) {
-  const testing::TemporaryFolder folder;
+  const headroom::testing::TemporaryFolder folder;
   const auto files = [&] {
     std::vector<fs::path> found;
     for (const auto& entry : fs::directory_iterator(folder.path())) {
@@ -53,7 +53,7 @@ TEST(TensorboardFile, IsOneForAllGenerationsOfARun) {
   EXPECT_EQ(files().size(), 2u);
 }
 
-class TensorboardReader : public testing::Test {
+class TensorboardReader : public ::testing::Test {
  protected:
   void SetUp() override {
     const std::string check = python() + " -c 'import tensorboard' 2>/dev/null";
