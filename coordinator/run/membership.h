@@ -174,9 +174,11 @@ class Membership {
   // Available members, and all slots of agents that are not silent. Each slot
   // is one device of its machine.
   std::vector<Member> slots() const;
-  // Number of slots whose worker is starting or restarting, on nodes that stay.
+  // Number of slots whose worker is starting or restarting. Nodes that are
+  // leaving the run are excluded.
   int num_coming() const;
-  // Returns true if a node stays whose agent is not silent.
+  // Returns true if at least one node that is not leaving the run has an agent
+  // that still sends heartbeats.
   bool has_agent() const;
 
  private:

@@ -56,7 +56,7 @@ struct SimulatedStage {
   bool has_head() const { return end == static_cast<int64_t>(layers.size()); }
 };
 
-// The sum of a number over the rank's layers.
+// Returns the sum of of_layer(layer) over the rank's layers.
 template <typename Number>
 int64_t sum_of_layers(const SimulatedStage& stage, const Number& of_layer) {
   int64_t total = 0;

@@ -78,7 +78,8 @@ TEST(BeatGatherer, HandsEachWorkerItsOwnAnswer) {
   EXPECT_STREQ(second->refusal, "it was given up");
 }
 
-// If the worker is told so, it sends its own heartbeats.
+// If the coordinator did not answer, the gatherer reports this to the workers,
+// which then send their heartbeats themselves.
 TEST(BeatGatherer, ReportsThatNoReplyArrived) {
   Gathered all;
   all.w0.send(beat_at(0, 1));

@@ -387,7 +387,8 @@ TEST_F(Bands, VerifyCountsThem) {
                 "and alpha (ch: 3, 1 or 2), 1 image has colours and alpha (ch: "
                 "3, 1 or 4), 1 image has 4 bands (ch: 4), 1 image has 4 bands "
                 "(ch: 3, 1 or 4), 2 images have 5 bands (ch: 5); training"));
-  // The counted files are those that can be read.
+  // A model with `bands` bands can read a file only if the report gives that
+  // number for the file.
   for (const auto& [name, channels] :
        std::map<std::string, std::vector<int>>{{"c.bmp", {3}},
                                                {"d.tif", {3, 4}},
@@ -402,7 +403,8 @@ TEST_F(Bands, VerifyCountsThem) {
     }
     if (name > "c.bmp") fs::remove(folder_.path() / "images" / name);
   }
-  // A model of 5 bands leaves out the file of colours, and the report names it.
+  // For a model with 5 bands, indexing skips the RGB image and reports it as a
+  // fault.
   labels::IndexOptions options;
   options.limits.bands = 5;
   const labels::IndexedDataset indexed =
