@@ -241,7 +241,8 @@ class SmallDetectResume : public DetectResume {
     ASSERT_TRUE(journal_of("calm").empty());
   }
 
-  // Writes one of two by two maps, moved by `moved` pixels to the east.
+  // Writes map `number` of two by two maps, moved by `moved` pixels to the
+  // east.
   void write_map(int number, int moved) const {
     constexpr int kSide = 192;
     const cv::Mat whole = test_picture(2 * kSide, 2 * kSide, 1);

@@ -138,8 +138,8 @@ TEST(BeatGatherer, AWorkersHeartbeatsAndRepliesGoThroughItsAgent) {
   wire::RunProgress progress;
   progress.step = 3;
   worker->set_progress(progress);
-  // If the agent did not collect the heartbeat, the worker would send nothing
-  // for longer.
+  // The agent collects the heartbeat. If it did not, the worker would send its
+  // progress later than the limit below allows.
   const auto spoke = std::chrono::steady_clock::now();
   EXPECT_TRUE(
       eventually([&] { return run.server->status().progress.step == 3; }));
@@ -150,7 +150,7 @@ TEST(BeatGatherer, AWorkersHeartbeatsAndRepliesGoThroughItsAgent) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(2));
 }
 
-// Its agent was killed, or is stopped.
+// The worker's agent was killed, or is stopped.
 TEST(BeatGatherer, AWorkerWhoseAgentIsGoneSendsItsOwnHeartbeats) {
   for (const bool is_killed : {true, false}) {
     LocalRun run(1);

@@ -152,8 +152,8 @@ TEST(ActivationMixture, WhereTheRuleIsExactTheChoiceIsBruteForces) {
   }
 }
 
-// Bytes that are not those of single layers, such as shared maps and gradients
-// that wait.
+// Adds bytes that belong to no single layer, such as those of maps that layers
+// share and of gradients that wait.
 int64_t crooked_peak(const std::vector<MixtureLayer>& layers,
                      const ActivationPolicies& policies) {
   int64_t bytes = peak_of(layers, policies);

@@ -13,7 +13,9 @@
 namespace headroom {
 namespace {
 
-// Returns whether the results have sizes or numbers that depend on values.
+// Returns true if the number of the operator's results, or their shapes, may
+// depend on the values of its inputs; also if a result is no tensor, and if the
+// operator draws random numbers.
 bool depends_on_values(const c10::OperatorHandle& op,
                        const torch::jit::Stack& stack) {
   static const std::set<std::string> names = {"aten::nonzero",

@@ -88,7 +88,8 @@ Bytes bytes_of_a_step(const std::string& model, int64_t size, int ranks,
   return bytes;
 }
 
-// `most`: the largest share of the whole, for kept bytes and for the peak.
+// Expects that a rank keeps at most the share `most` of the bytes for the whole
+// image. The same limit holds for the peak.
 void expect_share(const std::string& model, int64_t size, int ranks,
                   double most) {
   activations::CountingAllocator::install();

@@ -121,7 +121,8 @@ TEST(PlanAnswer, ReportsTheFullestProcess) {
                       "40GB, 40 GiB)\n")));
 }
 
-// What is needed and what there is never read as equal where it fits.
+// If a plan fits, the printed bytes that it needs and the printed limit are
+// never the same text.
 TEST(PlanAnswer, NumbersOfAPlanThatFitsDiffer) {
   PlanReport report = make_plan_report(config_of(int64_t{4} << 30), 1, false);
   report.config.memory_limit = int64_t{2} << 30;
@@ -131,7 +132,8 @@ TEST(PlanAnswer, NumbersOfAPlanThatFitsDiffer) {
   };
   constexpr int64_t kMiB = int64_t{1} << 20;
   EXPECT_EQ(verdict(1054 * kMiB), "fits: 1.03 of 2 GiB, 0.97 GiB to spare");
-  EXPECT_EQ(verdict(2045 * kMiB), "fits: 1.998 of 2 GiB, 3 MiB to spare, as a plan keeps what fits");
+  EXPECT_EQ(verdict(2045 * kMiB),
+            "fits: 1.998 of 2 GiB, 3 MiB to spare, as a plan keeps what fits");
   report.config.memory_limit = 500 * kMiB;
   EXPECT_EQ(verdict(100 * kMiB), "fits: 100 of 500 MiB, 400 MiB to spare");
 }

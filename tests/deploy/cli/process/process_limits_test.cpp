@@ -47,7 +47,7 @@ TEST(ProcessLimits, EnoughThreadsAreAccepted) {
   EXPECT_EQ(refusal_of([] { cli::require_threads({}); }), "accepted");
 }
 
-// Root has no limit, so the test takes another user's place.
+// Root has no limit, so the test runs as another user.
 TEST(ProcessLimits, TooFewThreadsAreRefusedWithBothNumbersAndTheRemedy) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   GTEST_FLAG_SET(death_test_style, "threadsafe");

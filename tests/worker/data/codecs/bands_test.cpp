@@ -226,7 +226,8 @@ TEST_F(Bands, OtherSamplesAreRefused) {
             "5 bands of 64" + what + "convert them");
 }
 
-// A data set leaves out such a file when it is indexed, not during training.
+// A file with such samples is excluded when the data set is indexed, not during
+// training.
 TEST_F(Bands, GrayOfOtherSamplesIsRefusedByItsHeader) {
   const cv::Mat picture = test_bands(20, 30, 1, 1);
   cv::Mat numbers, doubles;
@@ -312,8 +313,8 @@ TEST_F(Bands, DamageIsNoticed) {
   }
 }
 
-// Sparse files leave out tiles and strips: these must not be read from other
-// bytes of the file.
+// Sparse files do not contain all tiles and strips. The missing ones must not
+// be read from other bytes of the file.
 TEST_F(Bands, UnwrittenTilesAreNotRead) {
   for (const bool tiled : {false, true}) {
     const fs::path file = folder_.path() / "sparse.tif";
