@@ -2,8 +2,9 @@
 // layers, as worker/step/stage_step.h runs them.
 //
 // Layers run under their policies; a map is freed after its last reader. Under
-// ZeRO 3 a layer's parameters are whole while it runs, forward and backward;
-// under ZeRO 2 and 3 its gradients are whole from first to last use.
+// ZeRO 3 all parameters of a layer exist while it runs, forward and backward.
+// Under ZeRO 2 and 3 its full gradients exist from their first to their last
+// use.
 //
 // The buffers and the stage must outlive the MicroBatch.
 #pragma once
