@@ -93,8 +93,8 @@ class Membership {
   // in place of workers that are gone.
   std::optional<std::string> register_node(TimePoint now, const Node& node);
 
-  // Returns true if a node that is refused for lack of room may ask again: some
-  // other node has no joined worker, and may become silent.
+  // Returns true if a node that is refused for lack of room may ask again,
+  // because some other node has no joined worker and may become silent.
   bool may_have_room_later(const Node& node) const;
 
   bool has_room(const Node& node) const { return !room_error(node); }

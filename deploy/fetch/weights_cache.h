@@ -35,9 +35,9 @@ struct FetchedFile {
   Answer answer;
 };
 
-// Gets the file `name` of `folder` from `address`, unless the file is there
-// with the digest of its note. Throws Error (exit 2) if other bytes came than
-// the note says, or no weights.
+// Gets the file `name` of `folder` from `address`, unless the file exists and
+// has the digest of its note. Throws Error (exit 2) if the received bytes
+// differ from the note, or are no weights.
 FetchedFile fetch_weights(const std::filesystem::path& folder,
                           const std::string& name, const std::string& address,
                           const OnBytes& on_bytes);

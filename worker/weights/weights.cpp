@@ -66,8 +66,9 @@ bool are_distinct(const std::vector<std::string>& names) {
          names.size();
 }
 
-// Returns the position in the file of each class of the model. Used if both
-// have class names, but in another order, or if they share only some names.
+// Returns the position in the file of each class of the model, found by name;
+// -1 if the file does not have it. Returns an empty list if the lists of names
+// are equal, have no name in common, or have a name twice.
 std::vector<int64_t> origins_of(const std::vector<std::string>& there,
                                 const std::vector<std::string>& here) {
   std::vector<int64_t> origins;
