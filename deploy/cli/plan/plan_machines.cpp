@@ -47,8 +47,8 @@ std::string cards_given(const CommandLine& line) {
   return parse_device_list(device).empty() ? "" : device;
 }
 
-// Says which of several cards of this name is planned for, and how to name the
-// others.
+// Says for which of several cards of this name the plan is made, and how to
+// name the other cards.
 std::string variants_note(const std::string& name,
                           const std::vector<const configs::Instance*>& cards) {
   if (cards.size() == 1) return "";
