@@ -59,7 +59,7 @@ Geotiff map_at(int column, int row) {
           .options = {"TILED=YES", "BLOCKXSIZE=256", "BLOCKYSIZE=256"}};
 }
 
-// The complete records of a journal; an incomplete one at the end is left out.
+// The complete records of a journal, without an incomplete record at the end.
 std::vector<std::string> whole_records(const std::string& journal) {
   std::vector<std::string> records;
   if (journal.size() < 20) return records;

@@ -93,7 +93,7 @@ struct ActivationRungs {
   std::vector<std::string> names;
   // The policy of each layer of the model, at each rung.
   std::vector<std::vector<plan::ActivationPolicy>> policies;
-  // Rungs left out because they change nothing, with the reason.
+  // Rungs that are not used because they change nothing, with the reason.
   std::vector<std::string> skipped;
 };
 

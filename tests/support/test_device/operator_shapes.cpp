@@ -46,8 +46,8 @@ bool depends_on_values(const c10::OperatorHandle& op,
   return false;
 }
 
-// A number with a fraction never changes a shape, so its value is left out; an
-// integer may be a size.
+// A number with a fraction never changes a shape, so its value is not part of
+// the text. An integer may be a size.
 std::string text_of(const c10::IValue& value) {
   if (value.isTensor()) return signature(value.toTensor());
   std::string text;

@@ -135,7 +135,8 @@ TEST_F(TileCutter, GrayPngStaysGray) {
       gray, folder_.write("gray.png", codecs::encode_png_bytes(gray)), "gray");
 }
 
-// As in training: for any requested tiles, the whole file must be intact.
+// The whole file must be intact, whichever tiles are requested. In training the
+// same holds.
 TEST_F(TileCutter, DamageBehindTheLastTileRefusesTheFile) {
   const std::string jpeg = encode_jpeg(picture_, JpegForm{});
   const std::string png = encode_png(picture_);
