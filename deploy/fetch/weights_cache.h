@@ -2,13 +2,13 @@
 // licences that the user has accepted.
 //
 //   yolov5n.pt            a complete file
-//   yolov5n.pt.json       its note: address, bytes, SHA-256, the server's
-//   answer yolov5n.pt.partial    what has arrived of a transfer that broke
+//   yolov5n.pt.json       its note: address, bytes, SHA-256, server's answer
+//   yolov5n.pt.partial    the received bytes of a transfer that broke
 //   accepted_licences     a licence per line
 //
-// A note stays when its file is removed, so a later fetch is compared with the
-// first one. The publisher states no digest, so the first fetch trusts the
-// server's certificate alone.
+// A note is kept when its file is removed, so that a later fetch is compared
+// with the first fetch. The publisher states no digest, so the first fetch
+// trusts the server's certificate alone.
 //
 // Errors: Error, as download.h says.
 #pragma once

@@ -2,9 +2,9 @@
 // Gathers them again at the start of its backward, and keeps them until its
 // last gradient is complete.
 //
-//   use(layer)   layer.forward, or an inner runner   done_with(layer)
-//   backward:  the node added to the outputs     use(layer)
-//              the layer's own nodes               gradients; then released
+//   forward    use(layer); layer.forward or an inner runner; done_with(layer)
+//   backward   the node added to the outputs calls use(layer); the layer's own
+//              nodes compute the gradients; then the layer is released
 //
 // Ownership: borrows its arguments; autograd graphs refer to it, so it must
 // outlive the step.

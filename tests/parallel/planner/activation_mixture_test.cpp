@@ -95,8 +95,9 @@ TEST(ActivationMixture, EnoughMemoryKeepsEverything) {
 
 TEST(ActivationMixture, TheLastLayersKeepAsMuchAsFits) {
   const std::vector<MixtureLayer> layers(3, layer_of(10));
-  // The activations of the last layers are not held for long, so lean layers at
-  // the front save as much and cost the same.
+  // All layers are equal, so a lean layer saves as many bytes and costs as much
+  // time anywhere. The last layers hold their activations only for a short
+  // time, so the first layers become lean.
   EXPECT_EQ(fastest_within(layers, 139),
             (ActivationPolicies{kLean, kKeep, kKeep}));
   EXPECT_EQ(fastest_within(layers, 100),
