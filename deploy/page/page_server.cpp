@@ -25,8 +25,8 @@ namespace {
 
 using coordinator::ListenAddress;
 
-// Connections of readers, and of those that have not shown the token yet
-// (strangers.h). Some more are being closed.
+// The most open connections of readers, and of clients that have not shown the
+// token yet (strangers.h). A few more may be open while they are being closed.
 constexpr unsigned int kMostReaders = 256;
 constexpr unsigned int kMostStrangers = 128;
 constexpr unsigned int kMostConnections = kMostReaders + 2 * kMostStrangers;

@@ -26,8 +26,9 @@ struct MachineLimits {
   int64_t free_bytes = 0;
   bool memory_is_of_container = false;
 
-  // Threads that can run at once: the cores of the affinity mask (cpusets
-  // included), or a quota of processor time, rounded up. At least 1.
+  // The number of threads that can run at once: the cores of the affinity mask
+  // (cpusets included), or the quota of processor time, rounded up, if that is
+  // smaller. At least 1.
   int64_t cores = 1;
   int64_t cores_of_mask = 1;
   bool cores_are_of_container = false;  // the quota is the smaller one

@@ -19,7 +19,8 @@
 namespace headroom::model {
 namespace {
 
-// A rank whose peers hold zeros: memory does not depend on values.
+// Replaces the exchanges with other ranks: all their values are zeros. Memory
+// does not depend on values.
 class PeersOfZeros final : public HaloExchange, public StatisticsExchange {
  public:
   PeersOfZeros(const spatial::ImageSplit& partition, int rank)
