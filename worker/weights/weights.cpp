@@ -103,8 +103,9 @@ std::optional<HeadClasses> compare_heads(const Safetensors& file,
   return classes;
 }
 
-// Takes the rows of boxes, objectness and shared classes of a convolution of
-// the head. Returns false if the tensors are not of heads over the same maps.
+// Copies from `stored`, a tensor of one of the head's convolutions, the rows of
+// the boxes, the objectness and the classes that both heads know into `taken`.
+// Returns false if the two tensors are not of heads over the same maps.
 bool take_by_name(const at::Tensor& stored, const HeadClasses& classes,
                   const at::Tensor& taken) {
   const auto is_of = [&classes](const at::Tensor& tensor, int64_t count) {

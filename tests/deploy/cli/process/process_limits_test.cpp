@@ -19,7 +19,8 @@ namespace {
 
 using cli::RunThreads;
 
-// Runs in a process of its own, whose limits stay low.
+// Runs in a separate process, so that the limits that a test has lowered do not
+// apply to the other tests.
 [[noreturn]] void say_refusal(const std::function<void()>& check) {
   std::string said = refusal_of(check, ExitCode::kResource);
   std::fprintf(stderr, "%s\n", said.c_str());
