@@ -16,7 +16,8 @@
 namespace headroom::configs {
 namespace {
 
-// An entry of "renamed": what is typed here for NAME with a value that fits.
+// An entry of "renamed": the words that headroom has for the flag or pair NAME,
+// if its value matches a pattern.
 struct Renaming {
   std::string name;     // "--val", or "conf" if it is for pairs only
   std::string pattern;  // of the value, as of a shell
@@ -58,7 +59,8 @@ std::string with_value(std::string words, const std::string& value) {
   return star == std::string::npos ? words : words.replace(star, 1, value);
 }
 
-// The answer to a flag that has other names here, one for each pattern.
+// The answer to a flag for which headroom has other words, for each pattern of
+// its value.
 AbsentFlag answer_of(const std::vector<Renaming>& renamed,
                      const std::string& name) {
   std::vector<std::string> uses;

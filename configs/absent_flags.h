@@ -48,9 +48,9 @@ const OtherWord* find_other_word(const std::string& word);
 std::string command_of_mode(const std::string& mode);
 
 // Returns the words for `pair`, ultralytics' NAME=VALUE ("imgsz=320"), as
-// arguments of `command` ("--img", "320"); none if the pair asks for what is
-// done without it. Throws Error, as answer_unknown_flag does, for a pair that
-// has no equivalent.
+// arguments of `command` ("--img", "320"). Returns no words if the pair asks
+// for the normal behaviour. Throws Error, as answer_unknown_flag does, for a
+// pair that has no equivalent.
 std::vector<std::string> words_of_pair(const std::string& command,
                                        const std::string& pair);
 

@@ -124,7 +124,8 @@ struct CardKey {
   int64_t gigabytes = 0;  // 0 if the name has no size
 };
 
-// Splits at what is neither a letter nor a digit; in lower case.
+// Splits the name at all characters that are neither letters nor digits. The
+// words are in lower case.
 std::vector<std::string> words_of(const std::string& name) {
   std::vector<std::string> words(1);
   for (const char c : name) {

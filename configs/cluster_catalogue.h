@@ -36,7 +36,7 @@ struct Instance {
   // Whether the peaks are from the table's author, not from a data sheet.
   bool are_peaks_assumed = false;
   bool needs_arm = false;  // the processor beside the card is not x86-64
-  int64_t cores = 0;  // Virtual processors; 0 if unknown.
+  int64_t cores = 0;       // Virtual processors; 0 if unknown.
 };
 
 // `text` is the content of `file`.
@@ -62,7 +62,7 @@ std::vector<CataloguedCard> parse_cards(const std::string& text,
 // The shipped cards, in the order written.
 const std::vector<CataloguedCard>& card_catalogue();
 
-// Whether `name`, as cards_named() takes it, is this card's.
+// Whether `name` means this card, by the rules of cards_named().
 bool is_same_card(const CataloguedCard& card, const std::string& name);
 
 // The cards with this name, the one with the least memory first; each is a

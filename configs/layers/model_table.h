@@ -85,12 +85,12 @@ std::string model_table_text(const ModelTable& table);
 std::map<std::string, std::string> model_metadata(const std::string& model,
                                                   const ModelTable& table);
 
-// A metadata key of a PyTorch file that says it holds no detector of YOLOv5:
-// what it holds, for people, as "YOLO11n (detection)".
+// A metadata key of a PyTorch file. It is set if the file holds no detector of
+// YOLOv5; its value describes the content for users: "YOLO11n (detection)".
 inline constexpr const char* kNetwork = "network";
 
-// `file`, and what it holds if its metadata say so: "a.pt, which holds YOLO11n
-// (detection)".
+// The name of the file and, if kNetwork is set in its metadata, its content:
+// "a.pt, which holds YOLO11n (detection)".
 std::string with_network(const std::string& file,
                          const std::map<std::string, std::string>& metadata);
 

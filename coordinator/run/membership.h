@@ -93,8 +93,8 @@ class Membership {
   // in place of workers that are gone.
   std::optional<std::string> register_node(TimePoint now, const Node& node);
 
-  // Returns true if a node that is refused for lack of room may ask again: some
-  // other node has no joined worker, and may become silent.
+  // Returns true if a node that is refused for lack of room may ask again,
+  // because some other node has no joined worker and may become silent.
   bool may_have_room_later(const Node& node) const;
 
   bool has_room(const Node& node) const { return !room_error(node); }
@@ -174,9 +174,11 @@ class Membership {
   // Available members, and all slots of agents that are not silent. Each slot
   // is one device of its machine.
   std::vector<Member> slots() const;
-  // Number of slots whose worker is starting or restarting, on nodes that stay.
+  // Number of slots whose worker is starting or restarting. Nodes that are
+  // leaving the run are excluded.
   int num_coming() const;
-  // Returns true if a node stays whose agent is not silent.
+  // Returns true if at least one node that is not leaving the run has an agent
+  // that still sends heartbeats.
   bool has_agent() const;
 
  private:

@@ -15,11 +15,12 @@ using configs::Precision;
 // The first compute capability with bfloat16. Older cards emulate it in
 // float32, which is slower than float32 itself.
 constexpr int kFirstWithBf16 = 80;
-// The first with float16 that Headroom's LibTorch has code for.
+// The first compute capability with float16 for which Headroom's LibTorch has
+// code.
 constexpr int kFirstWithFp16 = 75;
 
-// Whether the table of cards says that this one has no tensor cores, as GTX 16
-// of capability 7.5. These are known for NaN in float16.
+// Whether the table of cards lists this card without tensor cores, for example
+// GTX 16 of capability 7.5. Such cards are known for NaN in float16.
 bool lacks_tensor_cores(const wire::NodeCard& card) {
   const auto& known = configs::card_catalogue();
   const auto found = std::ranges::find_if(known, [&](const auto& one) {

@@ -118,8 +118,9 @@ class RunState {
   void worker_disconnected(TimePoint now, const std::string& worker_id);
   // Returns whether the agent should start a successor. The agent registers the
   // successor before it starts it. `host_memory`: the limit at which the kernel
-  // killed the worker because the host's memory ran out, or "". The next
-  // generation then takes less of it, if it can.
+  // killed the worker because the host's memory ran out, or "". After such a
+  // kill, the next generation uses less of the host's memory, if that is
+  // possible.
   RestartDecision worker_exited(TimePoint now, const std::string& worker_id,
                                 int exit_code, const std::string& last_words,
                                 const std::string& host_memory = "");
@@ -205,9 +206,9 @@ class RunState {
   // refused. While the run still waits for its workers, a refusal ends the run,
   // because no other node can replace the refused one.
   std::optional<std::string> place_on_cards(TimePoint now, Node& node);
-  // Reports a loss for lack of the host's memory, and sets what later
-  // generations may take of it to less. Returns false if they took the least
-  // before.
+  // Reports that a worker was lost because the host's memory ran out, and
+  // lowers the amount of that memory that later generations may use. Returns
+  // false if they already used the smallest amount.
   bool take_less_host_memory(const Loss& loss);
   // Ends the run and returns false if the run cannot compute on its nodes.
   bool settle_devices(TimePoint now);

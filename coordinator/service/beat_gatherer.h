@@ -1,8 +1,8 @@
 // BeatGatherer: sends the heartbeats of an agent's workers in one request of
 // the node, and passes each worker its own answer.
 //
-// A worker whose channel is closed is left out, because it sends its own
-// heartbeats or has ended.
+// Workers whose channel is closed are not in the request, because they send
+// their own heartbeats or have ended.
 //
 // Threads: any thread may call add(); only the thread that sends the requests
 // may call the other methods.

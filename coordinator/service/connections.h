@@ -44,7 +44,8 @@ struct ConnectionLimits {
   std::chrono::milliseconds stranger_time = std::chrono::seconds(10);
   int64_t stranger_bytes = 4 << 20;  // the longest message
   int64_t all_strangers_bytes = 32 << 20;
-  // New connections of one address. Each costs gRPC a handshake.
+  // The most new connections of one address in a second. Each costs gRPC a
+  // handshake.
   size_t new_per_second = 1024;
 };
 

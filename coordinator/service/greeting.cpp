@@ -10,7 +10,8 @@ constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr size_t kHeader = 9;
 constexpr unsigned char kSettings = 4;
 constexpr unsigned char kAck = 1;
-// The longest frame before a server allows longer ones.
+// The longest frame that a client may send before the server allows longer
+// frames.
 constexpr size_t kMostFrame = 16 << 10;
 
 unsigned char byte_at(std::string_view bytes, size_t at) {

@@ -2,10 +2,10 @@
 // gRPC gets the connection.
 //
 // gRPC limits the calls of a connection only once its client has acknowledged
-// that limit, and a client of ill will never does: then each 100 bytes cost the
-// server up to 9 KB. So the front door itself states the limit, in the frame
-// with which every server begins, and gives gRPC only connections that have
-// acknowledged it. Every HTTP/2 client acknowledges at once.
+// that limit. A malicious client never acknowledges it, and then each 100 bytes
+// cost the server up to 9 KB. So the front door itself states the limit, in the
+// frame with which every server begins, and gives gRPC only connections that
+// have acknowledged it. Every HTTP/2 client acknowledges at once.
 //
 // Pure functions.
 #pragma once
@@ -16,12 +16,12 @@
 
 namespace headroom::coordinator {
 
-// Calls at one time on a connection. More let a member wait for more keys at
-// once; each costs a stranger's connection up to 9 KB.
+// Calls at one time on a connection. With a larger value a member can wait for
+// more keys at once, but each call costs up to 9 KB on a stranger's connection.
 inline constexpr int kMostCalls = 128;
 
-// A client's bytes before its acknowledgement that are looked at. gRPC's
-// clients send about 100.
+// How many of a client's bytes are searched for its acknowledgement. gRPC's
+// clients send about 100 bytes before it.
 inline constexpr size_t kMostGreeting = 16 << 10;
 
 // The SETTINGS frame that states kMostCalls.

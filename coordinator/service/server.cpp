@@ -203,7 +203,8 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 60000);
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCalls);
-    // What one read brings is parsed before a connection can be closed.
+    // gRPC parses all bytes of one read before a connection can be closed, so
+    // reads are small.
     builder.AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, 8 << 10);
     builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 64 << 10);
     grpc::ResourceQuota quota("coordinator");

@@ -22,7 +22,7 @@ State state_of(const std::string& word, const auto& known) {
 
 }  // namespace
 
-// All fields except the states, which are names in the message.
+// All fields except the state, which the message contains as a name.
 HEADROOM_FIELDS(MemberStatus, worker_id, node_id, hostname, rank,
                 heartbeat_age_seconds, measured_peak_bytes)
 

@@ -16,12 +16,14 @@ namespace headroom::cli {
 namespace {
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
-// What processes take beside tensors and loaders, measured on the CPU: three
-// launchers of 27 MiB, most of which is shared, and 190 MiB of a worker.
+// Memory that processes need in addition to tensors and loaders, measured on
+// the CPU: 27 MiB in each of three launchers, most of it shared, and 190 MiB in
+// a worker.
 constexpr int64_t kLauncherBytes = 64 * kMebibyte;
 constexpr int64_t kWorkerBytes = 200 * kMebibyte;
-// The loader's part of a bounded worker: more keeps more images between their
-// uses, and leaves less for tensors.
+// If a worker's memory is bounded, its loaders get at least 1 / kLoaderPart of
+// it. With a larger share more images stay in the cache, and less memory is
+// left for tensors.
 constexpr int64_t kLoaderPart = 4;
 
 bool trains_on_cpu(const configs::RunConfig& config) {
@@ -44,7 +46,8 @@ int64_t room_of_worker(const MachineShare& share) {
       ExitCode::kNoPlan);
 }
 
-// Sets the limits that are open; returns them as text, "" if all fits.
+// Sets the limits that the user left open. Returns the new limits as text; ""
+// if everything fits without limits.
 std::string set_limits(const MachineShare& share, int64_t tensors,
                        const predict::HostMemory& loaders,
                        configs::RunConfig& config) {

@@ -1,9 +1,9 @@
 // Bounds a run by the machine, or the container, on which it starts.
 //
-// Where tensors (on the CPU) and loaders may take more than is free, limits are
-// set that were left open: --host-memory-limit first, as a smaller loader costs
-// least, then --memory-limit, within which the planner finds a plan. Under
-// several agents the first one's machine decides.
+// If tensors (on the CPU) and loaders may need more memory than is free, sets
+// limits that the user did not set: first --host-memory-limit, because a
+// smaller loader costs least, then --memory-limit, within which the planner
+// finds a plan. Under several agents, the machine of the first agent decides.
 #pragma once
 
 #include <set>
@@ -22,13 +22,15 @@ struct MachineShare {
   std::set<std::string> given;  // keys of options whose values are kept
 };
 
-// For --batch -1 on the CPU without --memory-limit: what is free is the limit.
-// Called before the batch is known.
+// For --batch -1 on the CPU without --memory-limit, sets limits with which
+// tensors and loaders together fit into the free memory. Called before the
+// batch is known.
 void limit_largest_batch(const MachineShare& share, configs::RunConfig& config);
 
-// Returns lines for the user: which limit holds, if a container's does or a
-// limit was set. REQUIRES: config.threads is set. Throws Error (exit 3) if not
-// even the programs fit.
+// Sets the limits that are needed. Returns lines for the user about the limits
+// that hold; no line if neither the container has a limit nor one was set here.
+// REQUIRES: config.threads is set. Throws Error (exit 3) if not even the
+// programs fit.
 std::vector<std::string> bound_by_machine(const MachineShare& share,
                                           configs::RunConfig& config);
 

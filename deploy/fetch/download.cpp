@@ -98,7 +98,8 @@ Head read_head(const fs::path& file) {
          ExitCode::kResource);
 }
 
-// Opens the file for the bytes, locked, so that one process writes it.
+// Opens and locks the file for the bytes, so that only one process writes to
+// it.
 int open_part(const fs::path& file) {
   const int descriptor = open_locked(file, O_CREAT | O_CLOEXEC);
   if (descriptor >= 0) return descriptor;
@@ -171,7 +172,8 @@ class Transfer {
   // 0 if the server has not said it.
   int64_t total() const { return head_.length < 0 ? 0 : begin_ + head_.length; }
 
-  // The ETag's file goes first: bytes without it are never continued.
+  // Removes the file with the ETag first, because bytes without an ETag are
+  // never continued.
   void begin_anew() {
     std::error_code ignored;
     fs::remove(etag_file_, ignored);
@@ -265,8 +267,8 @@ class Transfer {
   const OnBytes& on_bytes_;
   const std::string curl_;
   const cli::FileDescriptor part_;
-  std::string etag_;   // of the bytes that are here; "" if they have none
-  int64_t begin_ = 0;  // bytes that were here before this answer
+  std::string etag_;   // of the stored bytes; "" if they have none
+  int64_t begin_ = 0;  // bytes that were stored before this answer
   Head head_;          // of the newest answer
   std::string host_;   // that gave it
   std::string words_;  // what curl says of its failure

@@ -2,13 +2,13 @@
 // licences that the user has accepted.
 //
 //   yolov5n.pt            a complete file
-//   yolov5n.pt.json       its note: address, bytes, SHA-256, the server's
-//   answer yolov5n.pt.partial    what has arrived of a transfer that broke
+//   yolov5n.pt.json       its note: address, bytes, SHA-256, server's answer
+//   yolov5n.pt.partial    the received bytes of a transfer that broke
 //   accepted_licences     a licence per line
 //
-// A note stays when its file is removed, so a later fetch is compared with the
-// first one. The publisher states no digest, so the first fetch trusts the
-// server's certificate alone.
+// A note is kept when its file is removed, so that a later fetch is compared
+// with the first fetch. The publisher states no digest, so the first fetch
+// trusts the server's certificate alone.
 //
 // Errors: Error, as download.h says.
 #pragma once
@@ -35,9 +35,9 @@ struct FetchedFile {
   Answer answer;
 };
 
-// Gets the file `name` of `folder` from `address`, unless the file is there
-// with the digest of its note. Throws Error (exit 2) if other bytes came than
-// the note says, or no weights.
+// Gets the file `name` of `folder` from `address`, unless the file exists and
+// has the digest of its note. Throws Error (exit 2) if the received bytes
+// differ from the note, or are no weights.
 FetchedFile fetch_weights(const std::filesystem::path& folder,
                           const std::string& name, const std::string& address,
                           const OnBytes& on_bytes);

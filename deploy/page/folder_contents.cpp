@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kLongestEvent = 64 << 10;
-// The newest events are kept whole as long as they have fewer bytes together;
-// of older ones, lines above kLongestOldEvent become brief.
+// The newest events are kept unchanged up to this number of bytes in all. Of
+// older events, lines above kLongestOldEvent are shortened.
 constexpr size_t kMostWholeBytes = 512 << 10;
 constexpr size_t kLongestOldEvent = 4 << 10;
 constexpr size_t kLongestStep = 4 << 20;

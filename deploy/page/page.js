@@ -309,7 +309,8 @@ async function listen() {
     await source.follow(takeNews);
     setLost("the connection is gone");
   } catch (error) {
-    // A browser's own words for an unreachable server say less.
+    // If the server cannot be reached, fetch throws a TypeError, whose text
+    // differs between browsers and tells the reader less.
     setLost(error instanceof TypeError ? "the connection is gone" : error.message);
   }
   setTimeout(listen, 3000);

@@ -25,8 +25,8 @@ namespace {
 
 using coordinator::ListenAddress;
 
-// Connections of readers, and of those that have not shown the token yet
-// (strangers.h). Some more are being closed.
+// The most open connections of readers, and of clients that have not shown the
+// token yet (strangers.h). A few more may be open while they are being closed.
 constexpr unsigned int kMostReaders = 256;
 constexpr unsigned int kMostStrangers = 128;
 constexpr unsigned int kMostConnections = kMostReaders + 2 * kMostStrangers;
@@ -425,7 +425,8 @@ class PageServer::Server {
     if (!file) return not_found();
     RegularFile opened(*file, Links::kRefused);
     if (!opened.is_open()) return not_found();
-    // The response reads the file as the browser takes it, and closes the file.
+    // The response reads the file only as fast as the browser receives it, and
+    // closes the file.
     MHD_Response* const response =
         MHD_create_response_from_fd64(opened.size(), opened.descriptor());
     if (response != nullptr) opened.release();

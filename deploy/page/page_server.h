@@ -15,10 +15,11 @@
 // header must be the address that the server listens on, so that another site's
 // name cannot lead here, and requests from another site's page are refused.
 //
-// At most 256 connections of readers, and 128 of others, whose oldest gives way
-// to the newest (strangers.h). One without traffic for 30 seconds is closed.
-// The server runs on its own threads and readers share texts, so a slow reader
-// costs neither memory nor training time.
+// At most 256 connections of readers are open, and 128 connections of others.
+// If there are more of the latter, the oldest of them is closed (strangers.h).
+// A connection without traffic for 30 seconds is closed. The server runs on its
+// own threads and readers share texts, so a slow reader costs neither memory
+// nor training time.
 //
 // Errors: Error (exit 2) if the address cannot be used, or if it is beyond
 // loopback without certificates and a token (proto/channel_security.h).

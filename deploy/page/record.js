@@ -24,8 +24,8 @@ function objectOf(text) {
 // The lines of a text, without an incomplete last line.
 const linesOf = (text) => (text || "").split("\n").slice(0, -1);
 
-// The data of the whole messages in the text of an event stream, and the rest,
-// which is not whole yet. Comments have no data.
+// The data of the complete messages in the text of an event stream, and the rest,
+// which is not complete yet. Comments have no data.
 function messagesIn(text) {
   const parts = text.split("\n\n");
   const rest = parts.pop();

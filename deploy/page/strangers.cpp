@@ -32,7 +32,8 @@ Strangers::Visitor* Strangers::arrived(int socket) {
   visitor->socket = socket;
   visitor->arrival = Clock::now();
   const std::lock_guard lock(mutex_);
-  // Those that were ended already are about to be closed by the server.
+  // The server is about to close the connections that were ended already, so
+  // these do not count.
   size_t open = 0;
   for (const Visitor* other : strangers_) open += other->is_ended ? 0 : 1;
   for (auto oldest = strangers_.begin();
@@ -72,7 +73,8 @@ void Strangers::watch() {
       if (now - visitor->arrival >= head_time_) {
         end(*visitor);
       } else {
-        // They are in the order of their arrival.
+        // Strangers are in the order of their arrival, so no later one has less
+        // time.
         next = visitor->arrival + head_time_;
         break;
       }

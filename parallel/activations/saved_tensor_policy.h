@@ -46,8 +46,9 @@ class SavedTensorPolicyGuard {
 // Call it before the process first uses autograd. May be called again.
 void install_saved_tensor_policies();
 
-// The policy `lean`: a saved tensor is kept, unless it has an element-wise
-// derivation; then it is computed again when backward needs it.
+// The policy `lean`: a saved tensor is kept, unless it can be computed from
+// another kept tensor by element-wise operations; then it is computed again
+// when backward needs it.
 class DerivedPolicy final : public SavedTensorPolicy {
  public:
   std::function<at::Tensor()> pack(const at::Tensor& tensor) override {

@@ -71,9 +71,9 @@ int open_locked(const std::filesystem::path& file, int flags) {
 
 namespace {
 
-// Opens a file that did not exist, in place of one that is there. In a folder
-// of another user that one may be a link, which would lead the bytes into a
-// file elsewhere, or a pipe, which would never open.
+// Creates a new file, and replaces an existing one. In the folder of another
+// user the existing file may be a link, so that the bytes would go to a file
+// elsewhere, or a pipe, for which open() would wait forever.
 int open_anew(const std::filesystem::path& path) {
   constexpr int kTries = 10;  // another process may make it again and again
   int opened = -1;

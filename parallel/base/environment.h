@@ -1,5 +1,6 @@
-// The environment of this process, the one for programs of the user, and the
-// folder that it names for files that can be made or fetched again.
+// The environment of this process, the environment for the user's own programs,
+// and the folder for files that can be made or fetched again, which environment
+// variables name.
 //
 // Threads: any, as long as the environment does not change.
 #pragma once

@@ -24,7 +24,8 @@ class PeerWait {
   PeerWait(const PeerWait&) = delete;
   PeerWait& operator=(const PeerWait&) = delete;
 
-  // For a wait that begins in one call and ends in another.
+  // These two calls are for a wait that begins in one function and ends in
+  // another.
   static void begin();
   static void end();
   // Records that the caller made progress.

@@ -79,7 +79,7 @@ void combine(at::ScalarType type, ReduceOp op, Bytes own, Bytes others) {
   }
 }
 
-// Divides a tensor into one chunk per rank; the last ones may be shorter or
+// Divides a tensor into one chunk per rank; the last chunks may be shorter or
 // empty. Chunk bounds and the order of sums are Gloo's, so training gives the
 // same bits as with Gloo.
 class Chunks {

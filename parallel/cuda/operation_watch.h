@@ -54,7 +54,8 @@ class OperationWatch {
 
  private:
   const std::chrono::milliseconds timeout_;
-  // In the order of the stream: only the first operation can have begun.
+  // The operations in the order of the stream. Only the first of them can have
+  // begun.
   std::deque<Operation> under_way_;
   std::optional<PeerPatience> patience_;  // set once that operation has begun
 };

@@ -13,7 +13,8 @@ namespace headroom::cuda {
 
 void refuse_shared_devices(collectives::Communicator& ranks,
                            const std::string& uuid) {
-  // As integers, so that the names of all ranks are exchanged in one gather.
+  // A name is stored as integers, so that the names of all ranks are exchanged
+  // in one gather.
   using Name = std::array<int64_t, 16>;
   HEADROOM_CHECK(uuid.size() < sizeof(Name), uuid);
   Name mine{};

@@ -3,7 +3,7 @@
 // So gradient buckets, optimizer, EMA, snapshot and checkpoint work on ranges
 // of one tensor instead of hundreds of tensors. A layer is the unit that ZeRO
 // splits and gathers; it can have its own storage, whose memory can be released
-// while the tensors stay.
+// while the tensors still exist.
 //
 // The entries' tensors become views, which keep the memory alive. Invariants:
 //   1. slots have the order of the entries and do not overlap; nor do layers;

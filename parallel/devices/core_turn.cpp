@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = CoreTurn::Clock;
 
-// The pause between two tries to lock a file: short beside a step.
+// The pause between two tries to lock a file. It is short compared with a step.
 constexpr auto kPause = std::chrono::microseconds(200);
 constexpr auto kLeastPatience = std::chrono::seconds(2);
 constexpr auto kWithoutWaiting = std::chrono::minutes(1);

@@ -51,8 +51,9 @@ class CoreTurn {
     const Clock::time_point begin_ = Clock::now();
   };
   // Waits for the turn: at most two seconds, or four times the longest turn of
-  // this process if that is longer. After it waited in vain, it does not wait
-  // for a minute. Must not be called while a Hold exists. One thread.
+  // this process if that is longer. If the turn did not come in this time, the
+  // calls of the next minute do not wait. Must not be called while a Hold
+  // exists. One thread.
   Hold take();
 
  private:

@@ -71,7 +71,8 @@ struct Mount {
   std::string group;
 };
 
-// "" as `controller` stands for version 2. Of several mounts, the first.
+// Returns the first mount of this controller's hierarchy. An empty `controller`
+// means version 2.
 std::optional<Mount> mount_of(const fs::path& root,
                               const std::string& controller) {
   std::ifstream file(root / "proc/self/mountinfo");
@@ -212,8 +213,9 @@ void read_cores(const fs::path& root, const Groups& v1, const Groups& v2,
 
 void read_oom_kills(const fs::path& root, const Groups& v1, const Groups& v2,
                     MachineLimits& limits) {
-  // Version 2 counts the groups inside too, so the outermost group that counts
-  // has all; version 1 counts each group alone.
+  // In version 2, a group's count includes the groups inside it, so the
+  // outermost group has the total. In version 1, each group counts only its own
+  // kills.
   bool is_counted = false;
   int64_t kills = 0;
   for (const fs::path& group : v1) {

@@ -18,15 +18,17 @@ namespace headroom {
 inline constexpr const char* kMachineRootVariable = "HEADROOM_MACHINE_ROOT";
 
 struct MachineLimits {
-  // Bytes that all processes under the limit may have together, and those that
-  // are still free. Of the machine's own memory and all limits, the one with
-  // the fewest free bytes. Cached files count as free. 0 if unknown.
+  // The number of bytes that all processes under a limit may have together, and
+  // how many of them are free. Several limits may hold, besides the machine's
+  // own memory; the values are those of the limit with the fewest free bytes.
+  // Cached files count as free. 0 if unknown.
   int64_t memory_bytes = 0;
   int64_t free_bytes = 0;
   bool memory_is_of_container = false;
 
-  // Threads that can run at once: the cores of the affinity mask (cpusets
-  // included), or a quota of processor time, rounded up. At least 1.
+  // The number of threads that can run at once: the cores of the affinity mask
+  // (cpusets included), or the quota of processor time, rounded up, if that is
+  // smaller. At least 1.
   int64_t cores = 1;
   int64_t cores_of_mask = 1;
   bool cores_are_of_container = false;  // the quota is the smaller one

@@ -155,7 +155,8 @@ class RemedySearch {
                              : plan_time(trial, plan, layers).total();
   }
 
-  // An image's time over that of the request without limits; 0 if unknown.
+  // The time per image, divided by the time per image of the request without
+  // limits; 0 if unknown.
   double time_ratio_of(const Fit& fit) {
     const auto seconds_of_image = [](double seconds, const RunConfig& trial) {
       return seconds / static_cast<double>(trial.global_batch_size);
@@ -166,7 +167,7 @@ class RemedySearch {
       const auto plan = search_.best(free, world_size_).plan;
       unlimited_ = plan ? seconds_of_image(seconds_of(free, *plan), free) : 0;
     }
-    // plan_time() knows nothing of number formats.
+    // plan_time() does not depend on the number format.
     const bool is_unknown =
         fit.config.precision != config_.precision && !scope_.seconds_of;
     return *unlimited_ == 0 || is_unknown

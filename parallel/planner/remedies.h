@@ -59,7 +59,8 @@ struct Remedy {
   std::vector<configs::FlagUse> flags;  // flags to add or change
   bool drops_sync_bn = false;           // --sync-bn must be removed
   plan::Plan plan;
-  // An image's time over that of the request without limits; 0 if unknown.
+  // The time per image, divided by the time per image of the request without
+  // limits; 0 if unknown.
   double time_ratio = 0;
 };
 
@@ -78,10 +79,11 @@ struct RemedyScope {
   std::function<int64_t(int64_t mebibytes)> limit_of = {};
   // Threads per process, if their number depends on the number of processes.
   std::function<int64_t(int world_size)> threads_of = {};
-  // Number formats to advise where the run's is wider, the best first; empty if
-  // its format is fixed.
+  // Number formats that may be advised if the run's own format is wider, the
+  // best first. Empty if the run's format is fixed.
   std::vector<configs::Precision> precisions = {};
-  // Smaller models to advise, the largest first; empty if its model is fixed.
+  // Smaller models that may be advised, the largest first. Empty if the run's
+  // model is fixed.
   std::vector<std::string> models = {};
   // Seconds of a step on the planned cards; plan_time() if not set.
   std::function<double(const configs::RunConfig&, const plan::Plan&,

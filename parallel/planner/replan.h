@@ -64,9 +64,10 @@ Replan plan_after_shortage(const configs::RunConfig& config,
                            const std::vector<layers::LayerCost>& layers);
 
 // How a run continues after the kernel killed a worker because the host's
-// memory ran out. The loaders get a quarter of what they might take, but at
-// least what they need for a batch of each; on the CPU the tensors of the next
-// plan take three quarters of the failed plan's, or the leanest that there is.
+// memory ran out. The loaders get a quarter of their possible memory, but at
+// least the memory for one batch of each loader. On the CPU, the tensors of the
+// next plan take at most three quarters of the failed plan's bytes, or the
+// fewest bytes that a plan can have.
 struct HostReplan {
   int64_t host_memory_limit = 0;  // of each worker; as in configs::RunConfig
   int64_t memory_limit = 0;

@@ -50,7 +50,7 @@ struct ValidationShape {
 
 struct MemoryRequest {
   std::vector<layers::LayerCost> layers;
-  // The layers of the teacher of distillation, which every rank holds whole;
+  // The layers of the teacher of distillation, all of which every rank holds;
   // empty if there is no teacher.
   std::vector<layers::LayerCost> teacher;
   plan::Plan plan;

@@ -2,8 +2,9 @@
 // layers, as worker/step/stage_step.h runs them.
 //
 // Layers run under their policies; a map is freed after its last reader. Under
-// ZeRO 3 a layer's parameters are whole while it runs, forward and backward;
-// under ZeRO 2 and 3 its gradients are whole from first to last use.
+// ZeRO 3 all parameters of a layer exist while it runs, forward and backward.
+// Under ZeRO 2 and 3 its full gradients exist from their first to their last
+// use.
 //
 // The buffers and the stage must outlive the MicroBatch.
 #pragma once
@@ -56,7 +57,7 @@ struct SimulatedStage {
   bool has_head() const { return end == static_cast<int64_t>(layers.size()); }
 };
 
-// The sum of a number over the rank's layers.
+// Returns the sum of of_layer(layer) over the rank's layers.
 template <typename Number>
 int64_t sum_of_layers(const SimulatedStage& stage, const Number& of_layer) {
   int64_t total = 0;

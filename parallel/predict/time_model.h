@@ -35,9 +35,9 @@ bool wheel_has_code_for(int compute_capability);
 //
 // The CUDA context with the loaded libraries, as measured on an H200.
 inline constexpr int64_t kGpuContextBytes = int64_t{518} << 20;
-// Of the card's memory: what plans may be wrong by. They are at most 5 % below
-// what is measured (deploy/guide/gpu.md); workspaces of convolutions, which
-// depend on the card, are in it, too.
+// The share of the card's memory that is reserved for errors of plans, whose
+// predictions are at most 5 % below what is measured (deploy/guide/gpu.md). It
+// also covers workspaces of convolutions, which depend on the card.
 inline constexpr int64_t kGpuMarginPercent = 5;
 // Used if the number of GPUs and their links are unknown.
 inline constexpr int64_t kGpuCommunicationBytes = int64_t{1} << 28;

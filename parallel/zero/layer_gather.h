@@ -47,9 +47,9 @@ class LayerGather {
 };
 
 // release_memory, restore_memory: free and allocate the memory of a layer while
-// its tensors stay. The parameters are views of the layer's flat buffer, and
+// its tensors exist. The parameters are views of the layer's flat buffer, and
 // autograd keeps them, so destroying tensors would not free the memory. Instead
-// the storage object stays, and only the memory it points to is released and
+// the storage object is kept, and only the memory it points to is released and
 // allocated again (as PyTorch's FSDP does).
 //
 // The layer's values must not be accessed until restore_memory(). REQUIRES: a

@@ -39,7 +39,7 @@ class Nodes:
             port = f'port{node}'
             self.run(self.switch, f'ip link add {port} type veth peer name eth0 netns {pid} && '
                      f'ip link set {port} master bridge0 up && '
-                     # What leaves the port reaches the node.
+                     # The first limit is on traffic to the node, which leaves the switch by this port.
                      f'tc qdisc replace dev {port} root tbf rate {megabits}mbit burst 64kb limit 4mb')
             self.run(self.holders[node + 1], f'hostname node-{node} && ip addr add {self.address(node)}/24 dev eth0 && '
                      'ip link set eth0 up && ip link set lo up && '
@@ -47,7 +47,7 @@ class Nodes:
 
     @staticmethod
     def hold():
-        # Process numbers of their own, too: ranks of one machine share memory.
+        # Each machine also has process numbers of its own: otherwise ranks of several machines would share memory.
         holder = subprocess.Popen(['unshare', '--net', '--uts', '--pid', '--fork', '--kill-child=KILL', '--mount-proc',
                                    'sh', '-c', 'echo ready; exec sleep 3600'], stdout=subprocess.PIPE)
         holder.stdout.readline()
@@ -64,7 +64,7 @@ class Nodes:
         return ['nsenter', '--target', str(holder.inner), '--net', '--uts', '--pid', '--mount']
 
     def run(self, holder, script):
-        # From outside, where process numbers are the same for all.
+        # The script runs outside of the machine, because the process numbers in it are valid only there.
         subprocess.run(['nsenter', '--target', str(holder.inner), '--net', '--uts', 'sh', '-c', script], check=True)
 
     def on(self, node):
@@ -157,7 +157,7 @@ def main():
         for megabits in [0] if processes == 1 else args.rates:
             before = rate_alone(args, processes)
             if processes == 1:
-                # Predicted from one run, measured in another.
+                # The rate is predicted from one run, and measured in another run.
                 rate = before
                 measured, network = args.batch / rate_alone(args, 1), None
             else:

@@ -68,7 +68,7 @@ def tuned_step(args, peer, torch):
                         torch.rand(count, 2, generator=generator),
                         torch.rand(count, 2, generator=generator) * .3 + .02), 1).to(device)
 
-    def cast():  # what a graph captured must not look up in a cache
+    def cast():  # a captured graph must not read the cast weights from a cache
         return torch.autocast(device.type, dtype or torch.bfloat16, enabled=dtype is not None,
                               cache_enabled=args.contender != 'graphed')
 

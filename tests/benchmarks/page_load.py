@@ -97,7 +97,7 @@ def measure_readers(args, folder):
             window = {}
             for is_read in ((False, True) if pair % 2 == 0 else (True, False)):
                 readers = Readers(address, args.readers) if is_read else None
-                time.sleep(1)  # the first events of readers that come
+                time.sleep(1)  # new readers get their first events meanwhile
                 first = steps.read_bytes().count(b'\n') + 1
                 wait_for_steps(steps, first + args.steps)
                 window[is_read] = statistics.median(seconds_of(steps, first)[:args.steps])

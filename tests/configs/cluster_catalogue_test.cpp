@@ -128,7 +128,7 @@ TEST(ClusterCatalogue, ANameOfTwoMemorySizesIsTheSmallerCard) {
                                            "12GB (12 GiB)"))));
 }
 
-// A forecast needs all of them.
+// A forecast needs all peaks of a card.
 TEST(ClusterCatalogue, EachCardHasItsPeaks) {
   for (const CataloguedCard& card : card_catalogue()) {
     EXPECT_GT(card.machine.float_teraflops, 0) << card.machine.name;

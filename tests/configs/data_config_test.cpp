@@ -216,7 +216,8 @@ TEST_F(DataConfigTest, ClassNamesAreUtf8) {
   const std::string head = "path: .\n" + kSplits;
   EXPECT_EQ(load(head + "names: [caf\xc3\xa9, \xe7\x8c\xab]\n").names.size(),
             2u);
-  // Latin-1, a truncated sequence, an overlong one, and a surrogate.
+  // The names are in Latin-1, or have a truncated sequence, an overlong
+  // sequence, or a surrogate.
   for (const char* name : {"caf\xe9", "\xe7\x8c", "\xc0\xaf", "\xed\xa0\x80"}) {
     EXPECT_EQ(refusal(head + "names: [a, '" + name + "']\n"),
               "[data] set/data.yaml: the name of class 1 is not UTF-8: save "

@@ -71,7 +71,7 @@ TEST(Hyperparameters, ShippedSetsArePublished) {
     for (const Option& option : run_options()) {
       if (!option.key.starts_with("hyp.")) continue;
       const std::string key = option.key.substr(4);
-      // A value that YOLOv5 does not have stays unchanged.
+      // A hyper-parameter that YOLOv5 does not have keeps its default.
       const auto number = [&](const RunConfig& one) {
         return yaml::parse_double(value_text(one, option)).value();
       };

@@ -175,9 +175,9 @@ def check_videos():
         results, said = all_of(detector, "clip.mp4", vid_stride=3)
         assert not said and [one.frame for one in results] == [1, 4, 7], results
         assert compare_files(results, theirs) > 3
-        # Its pixels come with a frame, and have the frame's boxes.
+        # A result of a frame has the frame's pixels. Detecting in them gives the same boxes.
         assert same(detector(results[1].image), results[1])
-        # A video that is left early, and two at once.
+        # One video is not read to its end, and then two are read at the same time.
         first = next(detector.stream("clip.mp4"))
         pairs = list(zip(detector.stream("clip.mp4"), detector.stream("clip.mp4", vid_stride=2)))
         assert len(pairs) == 4 and same(pairs[0][0], first) and same(pairs[3][1], results[2])
@@ -303,7 +303,7 @@ def ended_processes(weights, picture):
     del detector
     assert process.returncode == 0
 
-    # An answer that is not waited for leaves no answer for the next request.
+    # If a caller stops waiting for an answer, the next request must not get that answer.
     detector = Detector(weights, imgsz=IMG)
     detector._receive = lambda: os.kill(os.getpid(), signal.SIGINT)
     with contextlib.suppress(KeyboardInterrupt):
@@ -311,7 +311,7 @@ def ended_processes(weights, picture):
     with refused(2, "the detector is closed"):
         detector(picture)
 
-    # It ends with its Python, however that ends.
+    # The detector's process ends when its Python process ends, in whatever way.
     code = ("import os, signal, sys; from headroom_train import Detector; "
             "detector = Detector(sys.argv[1]); print(detector._process.pid, flush=True); "
             "os.kill(os.getpid(), signal.SIGKILL)")
@@ -445,7 +445,7 @@ def check_names():
     shutil.copy(CLIENT / "headroom.py", site)
     assert imported(site) == ("ImportError: headroom-train is imported as headroom_train: write "
                               "`import headroom_train as headroom`"), imported(site)
-    # In either order the other package is what is imported, and no file is of both.
+    # Whichever package is installed first, the other package is imported. No file belongs to both.
     (site / "headroom").mkdir()
     (site / "headroom/__init__.py").write_text("whose = 'theirs'\n")
     assert imported(site) == "theirs\n", imported(site)
@@ -461,7 +461,7 @@ def check_names():
     os.environ["PATH"] = f"{pathlib.Path(PROGRAM).parent}:{kept}"
     assert headroom_train.plan(cfg="yolov5n", img=64, batch=8)["exit_code"] == 0
     os.environ["PATH"] = kept
-    # An environment's own program is found behind another's on PATH.
+    # The environment's own program is found, even if PATH has another of that name before it.
     code = ("import sysconfig, sys; sysconfig.get_path = lambda _: sys.argv[1]; "
             "from headroom_train.program import find_program; print(find_program())")
     done = subprocess.run([sys.executable, "-Bc", code, str(pathlib.Path(PROGRAM).parent)],

@@ -22,11 +22,11 @@ import urllib.request
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD, LIBTORCH = (pathlib.Path(word) for word in sys.argv[1:3])
-# This machine's own, where none is named.
+# By default, the mirror that this machine itself uses.
 MIRROR = os.environ.get("HEADROOM_DEBIAN_MIRROR") or subprocess.run(
     ["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"], check=False,
     stdout=subprocess.PIPE, text=True).stdout.split("\n")[0]
-# MiB unpacked, beyond which something has come in that need not be there.
+# The largest unpacked size in MiB. A larger image has something in it that it does not need.
 MOST = {"coordinator": 120, "cpu": 660, "cuda": 6040}
 TRAIN = ["train", "--cfg=yolov5n", "--img=64", "--batch=4", "--threads=1", "--synthetic-input",
          "--max-steps=3", "--device=cpu", "--page=off", "--noval", "--project=/runs"]

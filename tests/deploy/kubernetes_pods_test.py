@@ -173,7 +173,7 @@ def check_trainer(pods):
     first = start("1")
     pods.wait_for_steps(2)
     first[0].send_signal(signal.SIGTERM)
-    # The policy of the Job replaces pods that end so.
+    # The policy of the Job replaces pods that end with this code.
     pods.require_ends(first, [130, 130])
     assert 2 <= len(pods.steps()) < NUM_STEPS, pods.logs()
     assert list(pods.folder.glob("runs/localhost/checkpoints/step-*"))

@@ -33,7 +33,7 @@ def check_trainer():
     assert (train_job["spec"]["runtimeRef"]["name"]
             == runtime["metadata"]["name"])
     job, = kube.job_documents(runtime)
-    # By these three Trainer finds the container that it gives args to.
+    # Trainer uses these three names to find the container to which it passes args.
     assert job["metadata"]["labels"][
         "trainer.kubeflow.org/trainjob-ancestor-step"] == "trainer"
     assert job["metadata"]["name"] == kube.container_of(job)["name"] == "node"

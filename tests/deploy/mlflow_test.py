@@ -23,7 +23,7 @@ import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# For a machine that other programs use too; a step that waited 60 s for a server would take far longer.
+# The bound also holds if other programs use the machine. A step that waited 60 s for a server would take far longer.
 MOST_SLOWER = 1.5
 STEPS_IN_A_WINDOW = 24
 PAIRS = 4
@@ -221,7 +221,7 @@ class Test:
             text = process.communicate(timeout=60)[1]
         seconds = time.monotonic() - begin
         assert process.returncode == 0, text
-        # 10 s, and the time of a busy machine to end the processes.
+        # These are 10 s, and the time that a busy machine takes to end the processes.
         assert 9 < seconds < 20, f"{seconds} s"
         missing = "the parameters, the metrics of 2 epochs, the end's state, results.png, best.safetensors"
         assert f"MLflow at {address} has not got {missing}" in text, text

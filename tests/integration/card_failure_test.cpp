@@ -1,7 +1,7 @@
 // Failures of a process's card, on test devices and with a replacement for
-// NCCL. The run loses one worker and one step, as after a SIGKILL; a card that
-// fails twice is left out; when the last card fails, the run ends with a
-// remedy.
+// NCCL. The run loses one worker and one step, as after a SIGKILL. A card that
+// fails twice is no longer used. When the last card fails, the run ends with a
+// message that says what the user can do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -278,7 +278,7 @@ TEST(CardFailures, ACascadeOfFailuresIsOneEventAndCountsAgainstOneCard) {
   EXPECT_EQ(events_named(folder, "generation").back().at("world_size"), 4);
 }
 
-// After that, the cards behind the missing one have other numbers.
+// When a card is missing, the cards behind it get other numbers.
 TEST(CardFailures, ACardThatTheDriverNoLongerListsIsLeftOut) {
   const Variable devices = test_devices();
   const fs::path folder = fresh_folder();

@@ -59,7 +59,7 @@ Geotiff map_at(int column, int row) {
           .options = {"TILED=YES", "BLOCKXSIZE=256", "BLOCKYSIZE=256"}};
 }
 
-// The complete records of a journal; an incomplete one at the end is left out.
+// The complete records of a journal, without an incomplete record at the end.
 std::vector<std::string> whole_records(const std::string& journal) {
   std::vector<std::string> records;
   if (journal.size() < 20) return records;
@@ -241,7 +241,8 @@ class SmallDetectResume : public DetectResume {
     ASSERT_TRUE(journal_of("calm").empty());
   }
 
-  // Writes one of two by two maps, moved by `moved` pixels to the east.
+  // Writes map `number` of two by two maps, moved by `moved` pixels to the
+  // east.
   void write_map(int number, int moved) const {
     constexpr int kSide = 192;
     const cv::Mat whole = test_picture(2 * kSide, 2 * kSide, 1);

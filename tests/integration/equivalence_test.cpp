@@ -79,14 +79,16 @@ std::string name_of(const ::testing::TestParamInfo<Layout>& info) {
 }
 
 constexpr const char* kGroupsOf2 = "--bn-group 2";
-// A part of the images; with smoothed labels the weights count in every entry.
+// The run uses a part of the images. With smoothed labels, the class weights
+// count in every entry.
 constexpr const char* kClassWeights =
     "--fraction 0.8 --set hyp.cls_pw=balanced --label-smoothing 0.1";
 constexpr const char* kCopyPaste =
     "--set hyp.copy_paste=0.6 --set hyp.mixup=0.3";
 
-// With 37 images, batches of 8 leave a last batch of 5, batches of 6 one of 1
-// (so some ranks have no sample), and batches of 16 one of 5.
+// There are 37 images. With batches of 8, the last batch has 5 images; with
+// batches of 16, it also has 5. With batches of 6, it has 1 image, so some
+// ranks have no sample.
 INSTANTIATE_TEST_SUITE_P(
     Quick, Layouts,
     ::testing::Values(
@@ -120,8 +122,8 @@ INSTANTIATE_TEST_SUITE_P(
         // 20, with spatial ranks too.
         Layout{"data4", "16", "--layout data=4", 4, "", 15},
         Layout{"data2_short_batch_of_one", "6", "--processes 2", 2},
-        // The ranks have 9 and 8 images of the last batch of 17, whose groups
-        // have 10 and 7.
+        // The last batch has 17 images. The two ranks have 9 and 8 of them; the
+        // two groups have 10 and 7.
         Layout{"data2_group_behind_a_straddling_one", "20", "--processes 2", 2,
                "--bn-group 10", 10},
         Layout{"uneven17_data3", "17", "--layout data=3", 3, "", 6},

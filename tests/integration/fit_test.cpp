@@ -98,7 +98,7 @@ TEST(Fit, SmallCells) {
   for (const FitCell& cell : cells) table.add(cell, measure(cell, 2));
 }
 
-// Batches that are one uneven group, or that have groups of two sizes. The
+// Each batch has one batch-norm group of odd size, or groups of two sizes. The
 // groups are on one rank, shared by both ranks, in micro-batches, or in bands
 // of images.
 TEST(Fit, UnevenGroups) {

@@ -1,6 +1,6 @@
-// A disk that is full for some time only prevents checkpoints: training
-// continues, the old checkpoint stays, each skipped checkpoint gives a warning,
-// and checkpoints are written again once there is space.
+// If the disk is full for some time, only checkpoints fail: training continues,
+// the old checkpoint is kept, each skipped checkpoint gives a warning, and
+// checkpoints are written again once there is space.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -33,8 +33,9 @@ std::string pause_at(int rank, int step, const std::string& phase) {
   return fault_at("pause", rank, step, phase) + ",seconds=2";
 }
 
-// The step in which the kill of a phase happens: after the first epoch for
-// phases that occur there, else within it.
+// The step in which the process is killed. Checkpoint and validation follow
+// step 5, the last of the first epoch; for other phases it is a step within the
+// epoch.
 int step_of(const std::string& phase) {
   return phase == "checkpoint" || phase == "validation" ? 5 : 4;
 }

@@ -47,8 +47,8 @@ struct Kill {
 void PrintTo(const Kill& kill, std::ostream* out);
 std::string name_of_kill(const ::testing::TestParamInfo<Kill>& info);
 
-// The command of the run. Where each agent has one process, it has no layout
-// flags.
+// The command of the run. If each agent has one process, the command has no
+// layout flags.
 std::vector<std::string> command_of(const Kill& kill);
 
 // The steps of a run with the same layout and without faults, made once per

@@ -147,7 +147,7 @@ double ratio(int64_t one, int64_t rank) {
 struct Bounds {
   double loss = 1e-5, gradient_norm = 1e-3;  // largest relative difference
   double tensors = 1,
-         resident = 1;  // bytes of one process over those of a rank
+         resident = 1;  // bytes of one process divided by a rank's
 };
 
 void check(uint32_t height, uint32_t width, const std::string& precision,

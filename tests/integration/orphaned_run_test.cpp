@@ -31,7 +31,7 @@ struct Loss {
   int workers = 2;
   std::vector<size_t> victims = {1};
   int signal = SIGKILL;
-  // From the loss of the workers to that of the coordinator.
+  // The time between the loss of the workers and the loss of the coordinator.
   int milliseconds = 300;
   bool is_saved = true;
 };
@@ -56,7 +56,8 @@ class OrphanedRun : public ::testing::TestWithParam<Loss> {
   }
   void TearDown() override { unsetenv(wire::kTokenVariable); }
 
-  // In the test's folder, so that all see one run folder.
+  // Starts the program in the test's folder, so that all programs see one run
+  // folder.
   std::unique_ptr<Program> begin(const std::string& name,
                                  const std::vector<std::string>& command) {
     fs::create_directories(folder_ / name);

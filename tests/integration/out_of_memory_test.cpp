@@ -121,8 +121,9 @@ const Undisturbed& undisturbed() {
   return result;
 }
 
-// The allocation at place `index` of `count` places between the first and the
-// last.
+// Returns the number of one allocation: `count` numbers are spread evenly over
+// the allocations, from the first to the last, and this is number `index` of
+// them.
 int64_t spread(int64_t allocations, int64_t index, int64_t count) {
   return count < 2 ? 1 : 1 + (allocations - 1) * index / (count - 1);
 }
@@ -140,8 +141,8 @@ std::vector<std::string> faults_of_start(int64_t index, int64_t count) {
   };
   for (int rank = 0; rank < kRanks; ++rank) {
     for (int64_t step = kFirstStep; step <= kLastStep; ++step) {
-      // Each step and rank has other places, so that one start covers the whole
-      // step.
+      // Each step and rank fails at other places, so that together the steps of
+      // one start cover a whole step.
       const int64_t places = count * kFailuresPerStep;
       const int64_t shift =
           (rank * kSteps + step - kFirstStep) * places / (kRanks * kSteps);

@@ -18,8 +18,8 @@ namespace {
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-// The names of all pictures that YOLOv5 draws. The 9 images of the shapes are
-// two batches of 8.
+// The names of all pictures that YOLOv5 draws. The shapes have 9 images, that
+// is two batches of 8.
 const std::set<std::string> kPictures = {
     "F1_curve.png",          "PR_curve.png",          "P_curve.png",
     "R_curve.png",           "confusion_matrix.png",  "labels.jpg",

@@ -42,7 +42,8 @@ const std::vector<Json>& undisturbed() {
   return steps;
 }
 
-// Faults that let each of the `rungs` attempts fail.
+// Returns `rungs` faults, each of which makes one attempt of the failing step
+// run out of memory.
 std::string every_rung_fails(int rank, int rungs) {
   std::string faults;
   for (int failure = 0; failure < rungs; ++failure) {

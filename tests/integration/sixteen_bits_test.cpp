@@ -406,7 +406,8 @@ TEST(SlowSixteenBits, FaintObjectsAreFoundOnlyInSixteenBits) {
   EXPECT_GE(map_of("deep.yaml"), 0.9);
   expect_boxes_of_onnx(
       folder, folder / "runs/train/deep.yaml/weights/best.safetensors");
-  // Without visible objects, a network learns only where objects are likely.
+  // A network that cannot see the objects learns only how likely an object is
+  // at each position, so its mAP is low.
   EXPECT_LE(map_of("data.yaml"), 0.1);
 }
 

@@ -182,8 +182,9 @@ TEST_F(TwoNodesRun, TheLinkIsMeasuredAtTheStartReportedAndKept) {
       << said[0];
 }
 
-// Ranks that wait for the other node, in a sum or for a message, are released.
-// Node 0 continues alone, and together with node 1 once the link works again.
+// Ranks that wait for the other node, in an all-reduce or for a message, stop
+// waiting. Node 0 then trains alone, and node 1 joins again once the link
+// works.
 void TwoNodesRun::go_on_alone(const std::vector<std::string>& layout) {
   const std::vector<std::string> calm = joined(kCalm, {"--max-steps", "150"});
   start(joined(calm, layout));

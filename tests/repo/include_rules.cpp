@@ -264,7 +264,7 @@ const std::vector<Rule>& rules() {
        rooms({kConfigs,
               {"coordinator/run", "deploy/cli/process", "deploy/records",
                "parallel/plan",
-               // The samples that a step should have used.
+               // It computes which samples each step has to use.
                "worker/data/sampling"}}),
        {"json", "system"}},
       {"deploy/cli/plan",

@@ -107,8 +107,8 @@ std::string keys() {
 constexpr std::array kTools = {"verify", "tile",   "pack",
                                "detect", "export", "prune"};
 
-// Flags that set no key: those of the processes in one table, those of each
-// tool in its own table.
+// Makes the tables of the flags that set no key: one table for the processes,
+// and one for each tool.
 std::string other_flags() {
   std::string text =
       "\n### Processes and output\n" + head({"flag", "commands", "meaning"});

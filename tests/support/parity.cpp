@@ -24,8 +24,8 @@ bool ends_with(const std::string& text, std::string_view end) {
          std::string_view(text).substr(text.size() - end.size()) == end;
 }
 
-// JSON has no NaN, but the vectors have: as the bare word NaN, which occurs in
-// no string.
+// JSON has no NaN, but the vectors contain it as the bare word NaN. This word
+// occurs in no string.
 std::string without_nan(std::string text) {
   for (std::size_t at = 0; (at = text.find("NaN", at)) != std::string::npos;)
     text.replace(at, 3, "null");

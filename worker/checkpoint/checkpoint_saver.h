@@ -175,7 +175,7 @@ class CheckpointSaver {
   step::TrainingState& state_;
   collectives::Mesh& mesh_;
   CheckpointJob::Blocks blocks_;
-  // nullptr if the state is whole.
+  // nullptr if each rank has the whole state.
   std::unique_ptr<collectives::Communicator> parts_;
   CheckpointRecord record_;             // record of the newest checkpoint
   HostStateSnapshot copy_;              // a copy of the whole state

@@ -40,8 +40,9 @@ int64_t newest_step(const std::vector<HostStateSnapshot>& held) {
   return newest;
 }
 
-// The newest complete state among `held` after more than `at_least` steps, as
-// the snapshots that contain it; empty if there is none.
+// Of the complete states in `held` after more than `at_least` steps, returns
+// the newest, as the snapshots that contain it. Returns an empty list if there
+// is none.
 std::vector<HostStateSnapshot> newest_whole(
     const OrphanedState& state, const std::vector<HostStateSnapshot>& held,
     int64_t at_least) {
@@ -210,7 +211,8 @@ OrphanedSave save_orphaned(const OrphanedState& state,
   Parts parts(state.checkpoints, state.rank);
   parts.make_folder();
   OrphanedSave result{newest_checkpoint(state.checkpoints), ""};
-  // A process that holds everything needs no parts of others, nor they its.
+  // A process that holds the whole state needs no parts of other processes, and
+  // they need none of its parts.
   if (result.step < wanted && newest_whole(state, held, 0).empty()) {
     write_parts(parts.own(), held);
   }

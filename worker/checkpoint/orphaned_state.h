@@ -7,14 +7,15 @@
 //                              this rank holds the whole state
 //   checkpoints/parts/lock     held while a checkpoint is written
 //
-// Each worker writes its file, takes the lock, and writes the checkpoint if
-// all files together contain a newer state than the newest checkpoint. So the
-// last worker to arrive succeeds if any can; with whole states it is the first.
-// The others then find the checkpoint. The bytes are those of every other
-// checkpoint of that step.
+// Each worker writes its file, takes the lock, and writes the checkpoint if all
+// files together contain a newer state than the newest checkpoint. So if a
+// complete state exists, the last worker to arrive can write it; if each worker
+// holds the whole state, the first one can. The other workers then find the
+// checkpoint. Its bytes are the same as those of any other checkpoint of that
+// step.
 //
-// The workers need a folder that all of them see. A worker on a machine with a
-// folder of its own saves there what it holds alone.
+// The workers need a folder that all of them see. If a worker's machine has a
+// folder of its own, the worker saves there what it alone holds.
 #pragma once
 
 #include <chrono>

@@ -136,7 +136,7 @@ std::vector<TileRect> rects_of(const std::vector<MosaicPart>& parts) {
   return rects;
 }
 
-// The parts, without parts that repeat the area of an earlier one.
+// Returns the parts, except those that show the area of an earlier part.
 std::vector<MosaicPart> without_repeats(
     const std::vector<MosaicPart>& parts,
     const std::function<void(size_t, size_t)>& on_repeat) {

@@ -3,9 +3,8 @@
 //
 //   +-------+-------+   Parts have one coordinate reference system and one size
 //   |     [ | ]     |   of pixel, and touch or overlap. If two parts share
-//   fewer |  A  [ | ]  B  |   pixels than neighbouring tiles do, their seam
-//   gets its
-//   +-----[-+-]-----+   own tiles, with the pixels of all parts in this area.
+//   |  A  [ | ]  B  |   fewer pixels than neighbouring tiles do, their seam
+//   +-----[-+-]-----+   gets its own tiles, with the pixels of all parts there.
 //   |  C  [ | ]  D  |   The findings in all tiles are merged by the rule for
 //   +-------+-------+   the tiles of one picture (detector.h).
 //

@@ -232,8 +232,9 @@ void require_replaceable(const std::string& format, const fs::path& path) {
   }
   std::error_code error;
   if (!fs::exists(fs::status(path, error))) return;
-  // An ONNX file begins with its producer, a TorchScript archive with its
-  // module, whose name has ours in it.
+  // An ONNX file begins with the name of its producer, and a TorchScript
+  // archive with the name of its module. In a file of this program, both names
+  // contain "headroom".
   constexpr uint64_t kBegin = 64 << 10;
   const RegularFile file(path, Links::kFollowed);
   const auto begin = file.is_open() ? file.read(0, kBegin) : std::nullopt;

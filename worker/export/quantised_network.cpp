@@ -227,7 +227,8 @@ class Quantiser {
   const OnnxBody& body_;
   const std::map<std::string, ValueRange>& ranges_;
   std::map<std::string, const OnnxTensor*> tensors_;
-  // The maps of the levels, and the values that stay float32.
+  // heads_: names of the model's output maps, one for each level. floats_:
+  // names of the values that are kept as float32.
   std::set<std::string> heads_, floats_;
   // For each input of an activation, the number below which the output is 0.
   std::map<std::string, double> least_;

@@ -163,8 +163,9 @@ struct Correction {
   }
 };
 
-// Whether all logits of classes are summed alike: a weight counts only for
-// entries with a target above 0, which without label smoothing are few.
+// Returns true if one rule is right for the logits of all classes, apart from
+// the few entries with another target. A class's weight has no effect on a
+// target of 0, which all these entries have without label smoothing.
 bool has_common_rule(const LevelScales& scales) {
   return scales.class_weights.empty() || scales.negative_target == 0;
 }
@@ -182,7 +183,7 @@ double class_sum(const at::Tensor& logits, const LevelScales& scales) {
   return sum;
 }
 
-// As entropy_derivative(), likewise.
+// Like entropy_derivative(), over the same logits with the negative target.
 at::Tensor class_derivative(const at::Tensor& logits,
                             const LevelScales& scales) {
   const double target = scales.negative_target;

@@ -59,7 +59,9 @@ class Walk {
   struct Output {
     size_t convolution = 0;
     int64_t channel = 0;
-    size_t tied_to = 0;  // index of an output tied to this one, or of this one
+    // The index of an output that is tied to this output, or the index of this
+    // output if it is the first of those that are tied together.
+    size_t tied_to = 0;
     // The unit and the index in the unit; set only for the first of the outputs
     // that are tied together.
     int unit = kNone;

@@ -176,10 +176,11 @@ std::string task_of(const std::string& module_class) {
   return "detection";
 }
 
-// What a module is, from the file of its table: "yolo11n-seg.yaml". YOLOv5
-// notes that file beside the table; ultralytics in it, in some versions without
-// the size ("yolo11.yaml"), which is in `scale`. "" for detectors of YOLOv5,
-// which may have a user's own table.
+// Describes a module by the file name of its table, such as "yolo11n-seg.yaml".
+// YOLOv5 stores that name beside the table, ultralytics in the table. Some
+// versions of ultralytics omit the size ("yolo11.yaml") and store it in
+// `scale`. Returns "" for detectors of YOLOv5, which may have a user's own
+// table.
 std::string network_name(const PickleValue& module) {
   const std::string task = task_of(module.text);
   if (module.text.starts_with("models.") && task == "detection") return "";

@@ -14,7 +14,8 @@
 namespace headroom::run {
 namespace {
 
-// Within the time that a worker has without its agent (agent_loss.h).
+// Is shorter than the time that a worker has after it loses its agent
+// (agent_loss.h).
 constexpr std::chrono::seconds kTimeToSave{15};
 
 std::string save_what_is_held(const CrossGenerationState& carried) {

@@ -1,5 +1,6 @@
-// Saves what a worker holds of a run whose coordinator is gone, after a peer
-// was lost: no other process is left that could tell the survivors who saves.
+// Saves the part of a run's state that a worker holds, if the coordinator is
+// gone and a peer was lost. Then no process is left that could choose a
+// survivor to save the state.
 #pragma once
 
 #include <string>

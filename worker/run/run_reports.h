@@ -45,9 +45,9 @@ class RunReports {
   // Gathers the memory that each rank needed in a phase, unless a peer is lost.
   // Reports a phase that needed more than predicted, once. Collective.
   memory::PhaseMemory note_memory(const memory::MemoryComparison& comparison);
-  // note_device() reports the memory of all processes on their devices, at the
-  // start; note_first_step() does so after the first step. Collective; no
-  // effect on the CPU.
+  // Both functions report the memory of all processes on their devices:
+  // note_device() at the start, note_first_step() after the first step.
+  // Collective; no effect on the CPU.
   void note_device();
   void note_first_step();
   // Called when a peer is lost: further calls do not communicate with peers.

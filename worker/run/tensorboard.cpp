@@ -115,7 +115,7 @@ TensorboardWriter::TensorboardWriter(const std::filesystem::path& folder,
     const auto time = std::filesystem::last_write_time(path_, error);
     if (std::filesystem::file_size(path_, error) > size_) {
       std::filesystem::resize_file(path_, size_, error);
-      // Readers take the time for that of the newest record.
+      // Readers use the file's time as the time of its newest record.
       std::filesystem::last_write_time(path_, time, error);
     }
     file_.open(path_, std::ios::binary | std::ios::app);

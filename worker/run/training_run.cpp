@@ -117,7 +117,7 @@ struct TrainingRun::Implementation {
   std::unique_ptr<RunRecorder> recorder;
   std::unique_ptr<memory::MemoryTracer> tracer;  // set while steps are recorded
   predict::HostShares host;  // memory of loaders and of a copy of the state
-  std::unique_ptr<checkpoint::PeerReplicas> buddies;  // null if state is whole
+  std::unique_ptr<checkpoint::PeerReplicas> buddies;  // null if not sharded
   std::unique_ptr<checkpoint::CheckpointSaver> saver;
   int64_t validation_parts = 0;
   std::unique_ptr<RunPictures> pictures;  // null if this rank draws no pictures

@@ -49,7 +49,7 @@ class ActivationRunner final : public model::LayerExecutor {
     // One per layer of the model.
     std::vector<plan::ActivationPolicy> policies;
     // Whether a layer may run again in the backward of the next layer. Under
-    // ZeRO 3 it may not: its parameters are whole only in its own backward.
+    // ZeRO 3 it may not: its parameters are gathered only for its own backward.
     bool layers_join = true;
     // Most bytes to offload; 0 means as many as the disk takes.
     int64_t host_memory_limit = 0;
@@ -93,7 +93,7 @@ struct ActivationRungs {
   std::vector<std::string> names;
   // The policy of each layer of the model, at each rung.
   std::vector<std::vector<plan::ActivationPolicy>> policies;
-  // Rungs left out because they change nothing, with the reason.
+  // Rungs that are not used because they change nothing, with the reason.
   std::vector<std::string> skipped;
 };
 

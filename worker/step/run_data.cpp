@@ -297,7 +297,7 @@ std::string note_on_range(const configs::RunConfig& config,
     }
   }
   const auto& images = inputs.training ? inputs.training : inputs.validation;
-  // Weights under validation keep the range of their training.
+  // Weights that are validated keep the value range of their training.
   return used.empty() && images && !judges
              ? note_on_reduced_bits(config, *images)
              : "";

@@ -31,8 +31,9 @@ class Teacher {
   static std::unique_ptr<Teacher> open(const configs::RunConfig& config,
                                        const devices::ComputeDevice& device);
 
-  // Throws Error if the teacher does not suit the whole `student`, weights
-  // included.
+  // Throws Error if the teacher cannot teach `student`. Both need the same
+  // number of classes and of bands, and the same levels with the same anchors.
+  // Anchors are a part of the weights, so load the student's weights first.
   void check(const model::LayerGraph& student) const;
 
   std::vector<at::Tensor> heads(const at::Tensor& images);

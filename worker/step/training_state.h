@@ -142,7 +142,7 @@ class TrainingState {
   // --- a step, before its vote ---
   StepGradients& gradients() { return *gradients_; }
   // Runs the model's layers; null if they are called directly. `inner` runs a
-  // layer while its parameters are whole.
+  // layer while this rank has all of the layer's parameters.
   model::LayerExecutor* layer_executor(model::LayerExecutor* inner = nullptr);
   // This rank's share of the squared L2 norm of the accumulated gradient plus
   // this step's gradient. Each element is counted by one rank. The host waits
@@ -185,9 +185,10 @@ class TrainingState {
   }
   // Clears the accumulated gradient and the epoch's means.
   void start_epoch();
-  // Adds the step's reduced gradient, updates the running statistics, and,
-  // where the schedule says so, clips, steps the optimizer and updates the EMA.
-  // Returns whether the optimizer stepped. Collective under ZeRO 1 and 2.
+  // Adds the step's reduced gradient and updates the running statistics. In
+  // steps in which the schedule runs the optimizer, also clips the gradient,
+  // steps the optimizer and updates the EMA. Returns whether the optimizer
+  // stepped. Collective under ZeRO 1 and 2.
   bool commit(const CommitArguments& arguments);
   // Counts a step whose update is skipped.
   void commit_without_update(int64_t step);
@@ -218,7 +219,7 @@ class TrainingState {
     std::string name;                        // "parameters", "momentum", …
     data_parallel::FlatBuffer* flat_buffer;  // the buffer's entries by layer
     at::Tensor* flat;  // [flat_buffer->size()], or this rank's slices
-    const zero::ShardMap* shards;  // null if `flat` is whole
+    const zero::ShardMap* shards;  // null if `flat` is not sliced
   };
   const std::vector<Buffer>& buffers() const { return buffers_; }
   // Whether a peer was lost during a commit, so that this is not the state of
@@ -259,8 +260,9 @@ class TrainingState {
   std::unique_ptr<zero::LayerGather> average_layers_;  // null if not sharded
   std::unique_ptr<ZeroLayerExecutor> runner_;          // null below ZeRO 3
   std::unique_ptr<GatherLayerExecutor> average_runner_;
-  // The parameters in the maps' type; undefined if they have that type already,
-  // and under ZeRO 3, which casts each layer while it is whole.
+  // The parameters in the maps' type. Undefined if they have that type already,
+  // and under ZeRO 3, which casts the parameters of one layer while they are
+  // gathered.
   at::Tensor compute_weights_;
   at::Tensor accumulated_;
   std::vector<at::Tensor> moments_;

@@ -18,7 +18,7 @@ struct ShardedPart final : torch::CustomClassHolder {
 };
 
 // Returns its input. Its backward runs before the backward of the layer that
-// made `output`, and makes the layer's parameters whole.
+// made `output`, and gathers all parameters of that layer.
 struct UseAgain : torch::autograd::Function<UseAgain> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& output,
                             const c10::intrusive_ptr<ShardedPart>& part) {

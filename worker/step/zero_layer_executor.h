@@ -1,10 +1,10 @@
-// ZeroLayerExecutor (ZeRO 3): makes a layer's parameters whole while it runs
-// forward, and again from the start of its backward until its last gradient is
-// complete.
+// ZeroLayerExecutor (ZeRO 3): gathers a layer's parameters for its forward.
+// Gathers them again at the start of its backward, and keeps them until its
+// last gradient is complete.
 //
-//   use(layer)   layer.forward, or an inner runner   done_with(layer)
-//   backward:  the node added to the outputs     use(layer)
-//              the layer's own nodes               gradients; then released
+//   forward    use(layer); layer.forward or an inner runner; done_with(layer)
+//   backward   the node added to the outputs calls use(layer); the layer's own
+//              nodes compute the gradients; then the layer is released
 //
 // Ownership: borrows its arguments; autograd graphs refer to it, so it must
 // outlive the step.
@@ -42,8 +42,8 @@ class ZeroLayerExecutor final : public model::LayerExecutor {
   model::LayerExecutor* inner_ = nullptr;
 };
 
-// Makes a layer of the averaged weights whole while it runs, in evaluation
-// under ZeRO.
+// In evaluation under ZeRO, gathers the averaged weights of each layer while
+// the layer runs.
 //
 // Every gather is collective: a rank that runs the network less often than
 // others calls skip() instead. Borrows the layers.
@@ -80,7 +80,8 @@ class GatherLayerExecutor final : public model::LayerExecutor {
     }
   }
 
-  // Releases layers that a failed forward left whole.
+  // Releases layers whose values a failed forward has gathered and not
+  // released.
   void release_all() {
     for (const int64_t part : part_of_layer_) {
       if (part >= 0 && layers_.is_whole(part)) layers_.release(part);

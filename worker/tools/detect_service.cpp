@@ -332,7 +332,7 @@ int run_detect_service(const DetectRequest& request) {
                     " means nothing with --source -, which only sends boxes",
                 "leave it out");
   }
-  kernels::keep_freed_memory();  // every picture needs the same again
+  kernels::keep_freed_memory();  // each picture needs the same memory
   OpenedDetector opened(request);
   std::signal(SIGINT, SIG_IGN);
   const int out = ::dup(STDOUT_FILENO);

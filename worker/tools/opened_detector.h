@@ -37,7 +37,7 @@ class OpenedDetector {
   };
   // The findings of an unfinished run in an image's tiles, if there are any.
   using KnownTiles = std::optional<detect::TileFindings>;
-  // Returns what is called with each tile of a picture that was examined.
+  // Returns the function that is called with each examined tile of a picture.
   using Watch = std::function<detect::OnTile(const detect::TileFindings&)>;
 
   // Examines an image file: the tiles that `known` lacks.
@@ -48,7 +48,7 @@ class OpenedDetector {
     std::string why;  // "" if there is none
     std::string remedy;
   };
-  // Why this video, or any other, cannot be examined.
+  // The reason why this video, or every video, cannot be examined.
   Obstacle obstacle_to(const std::filesystem::path& video) const;
 
  private:

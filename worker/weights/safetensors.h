@@ -99,7 +99,7 @@ class SafetensorsWriter {
   // Writes the next tensor row-major, whatever its memory layout.
   void write(const at::Tensor& tensor);
   // Makes the complete file visible under its name; if this fails, the old file
-  // stays (atomic_file.h). REQUIRES: all tensors are written.
+  // is kept (atomic_file.h). REQUIRES: all tensors are written.
   void commit();
 
   // Number of bytes written so far; after commit(), of the whole file.

@@ -51,7 +51,8 @@ void check_strict(const std::filesystem::path& path, const Safetensors& file,
       refuse(path, file, "the model has no tensor " + name);
 }
 
-// The classes of file and model, of which the head has rows.
+// The classes of the file's head and of the model's head. Each class has its
+// own rows in a head.
 struct HeadClasses {
   int64_t anchors = 0;          // of a level
   int64_t there = 0, here = 0;  // numbers of classes
@@ -65,8 +66,9 @@ bool are_distinct(const std::vector<std::string>& names) {
          names.size();
 }
 
-// Finds the classes of the model in the file, if both have names that are in
-// another order, or of which some are shared.
+// Returns the position in the file of each class of the model, found by name;
+// -1 if the file does not have it. Returns an empty list if the lists of names
+// are equal, have no name in common, or have a name twice.
 std::vector<int64_t> origins_of(const std::vector<std::string>& there,
                                 const std::vector<std::string>& here) {
   std::vector<int64_t> origins;
@@ -101,8 +103,9 @@ std::optional<HeadClasses> compare_heads(const Safetensors& file,
   return classes;
 }
 
-// Takes the rows of boxes, objectness and shared classes of a convolution of
-// the head. Returns false if the tensors are not of heads over the same maps.
+// Copies from `stored`, a tensor of one of the head's convolutions, the rows of
+// the boxes, the objectness and the classes that both heads know into `taken`.
+// Returns false if the two tensors are not of heads over the same maps.
 bool take_by_name(const at::Tensor& stored, const HeadClasses& classes,
                   const at::Tensor& taken) {
   const auto is_of = [&classes](const at::Tensor& tensor, int64_t count) {
@@ -237,7 +240,8 @@ LoadReport load_weights(const std::filesystem::path& path,
         cat(classes->there, " classes -> ", classes->here, ", started anew"));
   }
   for (const auto& [layer, texts] : differences) {
-    // Of the head all is said: its classes, and anchors that the run keeps.
+    // For the head, the report has two texts: about its classes, and about
+    // anchors that the run keeps. Other layers have one text.
     report.layers.push_back(
         cat("layer ", layer, layer == head ? " (Detect)" : "", ": ",
             first_of(texts, layer == head ? 2 : 1,

@@ -5,10 +5,11 @@
 // There are two ways to load. kStrict is for the same model (validation,
 // resuming). kTransfer is for starting from another model (another number of
 // classes, another size): tensors that match by name and shape are taken, the
-// others keep their values. Where file and data share class names, but in
-// another order or not all, the head's rows of a class are taken by its name,
-// with the rows for boxes and objectness. Values are converted to the model's
-// type; float16 and bfloat16 files load into float32 and float64.
+// others keep their values. If the file and the data have some class names in
+// common, or the same names in another order, the head's rows of these classes
+// are taken by name, and so are its rows for boxes and objectness. Values are
+// converted to the model's type; float16 and bfloat16 files load into float32
+// and float64.
 //
 // Errors: Error with the file, the tensor and both shapes. After an error the
 // model is unchanged.

@@ -40,8 +40,8 @@ bool is_of_others(const std::string& word) {
 }
 
 // Refuses a line with words of other programs ("detect train data=d.yaml
-// epochs=3 imgsz=320") and prints it as it is written here. `command` is the
-// one that was named, or "".
+// epochs=3 imgsz=320") and prints the line with headroom's words. `command` is
+// the command that the line names, or "".
 [[noreturn]] void refuse_words_of_others(const std::vector<std::string>& words,
                                          std::string command) {
   std::string first;

@@ -68,8 +68,8 @@ std::string fullest_process(const PlanReport& report) {
                         : cat("the fullest of ", processes, " processes");
 }
 
-// "1.03 of 2 GiB": what is needed rounded up, what there is rounded down, with
-// as many decimals (at least two) as it takes to tell them apart. With
+// "1.03 of 2 GiB": the needed bytes rounded up, and the limit rounded down,
+// with at least two decimals and so many that the two texts differ. With
 // `with_spare`: "1.03 of 2 GiB, 0.97 GiB to spare".
 std::string part_of_limit(int64_t needed, int64_t limit, bool with_spare) {
   constexpr const char* kFills = ", as a plan keeps what fits";

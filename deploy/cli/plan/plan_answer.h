@@ -19,9 +19,9 @@ std::string train_command(const CommandLine& plan,
                           const std::optional<PlanMachines>& machines,
                           bool knows_data);
 
-// Whether the plan fits, with the bytes that the fullest process needs in the
-// phase that needs most (also on the plan's page), and those that there are.
-// For cards that cannot be used the reason instead.
+// Whether the plan fits, with the bytes that the fullest process needs in its
+// largest phase (also on the plan's page), and the bytes that are available. If
+// the cards cannot be used, returns the reason instead.
 std::string plan_verdict(const PlanReport& report,
                          const std::optional<PlanMachines>& machines);
 

@@ -47,8 +47,8 @@ std::string cards_given(const CommandLine& line) {
   return parse_device_list(device).empty() ? "" : device;
 }
 
-// Says which of several cards of this name is planned for, and how to name the
-// others.
+// Says for which of several cards of this name the plan is made, and how to
+// name the other cards.
 std::string variants_note(const std::string& name,
                           const std::vector<const configs::Instance*>& cards) {
   if (cards.size() == 1) return "";
@@ -72,7 +72,8 @@ int64_t data_parallel_bytes(const PlanMachines& machines, int64_t ranks = 0) {
       {.data_parallel_size = static_cast<int>(ranks)}, 0);
 }
 
-// Whether the catalogue has what a forecast of any number of them needs.
+// Whether the catalogue has all numbers for a forecast on any number of these
+// machines.
 bool has_forecast(const PlanMachines& machines) {
   const auto& instance = machines.instance;
   return instance && instance->tensor_teraflops > 0 &&
@@ -93,7 +94,8 @@ double seconds_on(const PlanMachines& machines,
   return planner::plan_forecast(config, plan, layers, basis).seconds();
 }
 
-// How many GPUs the number after the colon counts as one.
+// The number of GPUs in one unit of the number after the colon: one card, or
+// the cards of one machine.
 int64_t gpus_counted_each(const PlanMachines& machines) {
   return machines.is_card() ? 1 : machines.instance->gpus;
 }

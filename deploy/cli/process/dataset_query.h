@@ -31,7 +31,8 @@ using AskData =
 void ask_data(configs::RunConfig& config, WantedFacts wanted);
 
 // Clears the anchors that an earlier run has found, if its run.yaml is the
-// --config of a new run. Anchors of the user have no `anchors_reason` and stay.
+// --config of a new run. Anchors of the user, which have no `anchors_reason`,
+// are kept.
 void forget_found_anchors(configs::RunConfig& config);
 
 // Copies the range of pixel values that data.yaml names into the config, if the

@@ -17,9 +17,10 @@ class OomKills {
  public:
   OomKills() : explained_(read_machine_limits().oom_kills) {}
 
-  // The limit at which memory ran out ("500 MiB by the container's limit
-  // (cgroup)") if the kernel has killed more processes than earlier calls
-  // explained; then one more is explained. Otherwise "".
+  // Call it for a process that was killed. If the kernel has reported more
+  // kills than earlier calls have explained, counts one more as explained, and
+  // returns the limit at which memory ran out: "500 MiB by the container's
+  // limit (cgroup)". Otherwise returns "".
   std::string explain_one() {
     const MachineLimits now = read_machine_limits();
     if (now.oom_kills <= explained_) return "";

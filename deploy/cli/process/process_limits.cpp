@@ -17,9 +17,11 @@
 namespace headroom::cli {
 namespace {
 
-// Threads of a process that speaks gRPC, beside gRPC's pool; measured: 6 to 8.
+// The number of threads of a process that uses gRPC, without gRPC's pool. It
+// was measured as 6 to 8.
 constexpr int64_t kThreadsOfAProcess = 8;
-// A worker's further threads: rank to rank, checkpoints, events. Measured: 7.
+// The number of a worker's other threads, for connections between ranks,
+// checkpoints and events. It was measured as 7.
 constexpr int64_t kThreadsOfAWorker = 12;
 constexpr int64_t kStartingProcesses = 3;  // supervisor, coordinator, agent
 
@@ -36,13 +38,14 @@ std::string limits_of_threads() {
   return text;
 }
 
-// How many of `wanted` threads could be started; sets `error` to the reason
-// why not all.
+// Returns how many of `wanted` threads could be started. If these are not all,
+// sets `error` to the reason.
 int64_t startable(int64_t wanted, int& error) {
   std::latch end(1);
   pthread_attr_t small;
   pthread_attr_init(&small);
-  // The limit is on their number: small stacks leave `ulimit -v` out of it.
+  // This tests limits on the number of threads. The stacks are small, so that
+  // `ulimit -v` has no effect.
   pthread_attr_setstacksize(&small, size_t{128} << 10);
   std::vector<pthread_t> threads;
   const auto wait = [](void* latch) -> void* {

@@ -23,8 +23,8 @@ struct RunThreads {
   int64_t total() const;
 };
 
-// Starts that many threads at once, which ends them again: the only test that
-// knows all limits (of the user, of the container, of the machine).
+// Starts as many threads as the run needs, and ends them again. No other test
+// covers all limits: those of the user, of the container and of the machine.
 void require_threads(const RunThreads& needed);
 
 // Refuses a limit on address space (ulimit -v) that a worker's libraries alone

@@ -190,7 +190,8 @@ void withdraw_address(const RendezvousFolder& folder,
                       const std::string& job_id) noexcept {
   std::error_code ignored;
   fs::remove(file_of(folder, job_id), ignored);
-  // rmdir() fails for a folder that is not empty, which then stays.
+  // rmdir() fails for a folder that is not empty, so such a folder is not
+  // removed.
   if (folder.is_private) rmdir(folder.path.c_str());
 }
 

@@ -92,7 +92,7 @@ class TrainProcess:
         Raises subprocess.TimeoutExpired if it still runs.
         """
         exit_code = self.popen.wait(timeout)
-        # Not longer: a process that it has left behind may hold the pipe.
+        # Wait no longer: a process that the program has left behind may hold the pipe open.
         self._reader.join(5)
         self._document.seek(0)
         document = document_of(self._document.read().decode(errors="replace"))

@@ -28,7 +28,7 @@ def _libtorch() -> Tuple[str, str]:
 def _start(name: str) -> NoReturn:
     if not os.environ.get("HEADROOM_LIBTORCH"):
         folder, reason = _libtorch()
-        # Some commands need no tensors, so not an error here: the launcher
+        # Some commands need no tensors, so this is not an error: the launcher
         # decides.
         os.environ.update({"HEADROOM_PIP_LIBTORCH": folder, "HEADROOM_NO_LIBTORCH": reason})
     launcher = pathlib.Path(__file__).resolve().parent / "bin" / name

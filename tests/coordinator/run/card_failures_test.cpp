@@ -299,8 +299,8 @@ TEST(CardLoss, ACascadeOfFailuresIsOneEventAndCountsAgainstTheFirstCardOnly) {
     charged += one.is_charged ? 1 : 0;
   }
   EXPECT_EQ(charged, 1);
-  // The earlier failures of these cards did not count, so these are not their
-  // second ones.
+  // The earlier failures of these cards did not count, so these cards have not
+  // failed twice.
   run.now += seconds(10);
   run.state.tick(run.now);
   run.state.card_failed(run.now, "w0.1", report(0, 4));

@@ -149,8 +149,8 @@ TEST(Regrouping, TheLeastRoomOfAllAndTheFailedRanksBytes) {
     members[static_cast<size_t>(rank)].rank = rank;
     const std::string worker = "w" + std::to_string(rank);
     members[static_cast<size_t>(rank)].worker_id = worker;
-    // Rank 0 reports that it does not know its room; of the others, rank 2 has
-    // the least.
+    // Rank 0 reports that it does not know how much memory it has left. Of the
+    // other ranks, rank 2 has the least.
     regrouping.left[worker] =
         leaving(3, 100 + rank, rank == 0 ? 0 : 1000 - rank);
   }

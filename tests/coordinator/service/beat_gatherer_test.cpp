@@ -78,7 +78,8 @@ TEST(BeatGatherer, HandsEachWorkerItsOwnAnswer) {
   EXPECT_STREQ(second->refusal, "it was given up");
 }
 
-// If the worker is told so, it sends its own heartbeats.
+// If the coordinator did not answer, the gatherer reports this to the workers,
+// which then send their heartbeats themselves.
 TEST(BeatGatherer, ReportsThatNoReplyArrived) {
   Gathered all;
   all.w0.send(beat_at(0, 1));
@@ -137,8 +138,8 @@ TEST(BeatGatherer, AWorkersHeartbeatsAndRepliesGoThroughItsAgent) {
   wire::RunProgress progress;
   progress.step = 3;
   worker->set_progress(progress);
-  // If the agent did not collect the heartbeat, the worker would send nothing
-  // for longer.
+  // The agent collects the heartbeat. If it did not, the worker would send its
+  // progress later than the limit below allows.
   const auto spoke = std::chrono::steady_clock::now();
   EXPECT_TRUE(
       eventually([&] { return run.server->status().progress.step == 3; }));
@@ -149,7 +150,7 @@ TEST(BeatGatherer, AWorkersHeartbeatsAndRepliesGoThroughItsAgent) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(2));
 }
 
-// Its agent was killed, or is stopped.
+// The worker's agent was killed, or is stopped.
 TEST(BeatGatherer, AWorkerWhoseAgentIsGoneSendsItsOwnHeartbeats) {
   for (const bool is_killed : {true, false}) {
     LocalRun run(1);

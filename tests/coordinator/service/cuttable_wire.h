@@ -1,5 +1,5 @@
-// CuttableWire: a TCP relay in front of a coordinator that can be cut, as if
-// the coordinator's machine were lost, and restored.
+// CuttableWire: a TCP relay in front of a coordinator. The test can cut the
+// relay, as if the coordinator's machine were lost, and restore it.
 #pragma once
 
 #include <arpa/inet.h>

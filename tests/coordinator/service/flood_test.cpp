@@ -49,8 +49,8 @@ std::string text(const std::string& value) {
   return static_cast<char>(value.size()) + value;
 }
 
-// The header of a call of GetStatus with a wrong token; `ends`: with no
-// message.
+// Returns the header of a call of GetStatus with a wrong token. If `ends` is
+// set, the call ends there and has no message.
 std::string call_frame(uint32_t stream, bool ends) {
   constexpr int kEndStream = 1, kEndHeaders = 4;
   return frame(1, kEndHeaders | (ends ? kEndStream : 0), stream,

@@ -37,7 +37,7 @@ TEST(HostileNetwork, GarbageLeavesTheCoordinatorWorking) {
     ASSERT_TRUE(connection.connected());
     std::string bytes(1 + random() % 4096, '\0');
     for (char& byte : bytes) byte = static_cast<char>(random());
-    // Every second one of them begins with a valid HTTP/2 preface.
+    // The bytes of every second connection begin with a valid HTTP/2 preface.
     connection.send_bytes(i % 2 == 0 ? bytes : preface + bytes);
   }
   const RawConnection browser(run.server->address());

@@ -271,7 +271,7 @@ TEST_F(SecureNetwork, AThousandIdleConnectionsAreClosed) {
     return registers_as(security_).error_code() !=
            grpc::StatusCode::UNAVAILABLE;
   })) << "others are still answered";
-  // gRPC gives each 5 s for its handshake.
+  // gRPC gives each connection 5 s for its handshake.
   const auto all_closed = [&] {
     for (const auto& connection : idle) {
       if (!connection->is_closed_by_peer()) return false;

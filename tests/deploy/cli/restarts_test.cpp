@@ -127,7 +127,7 @@ TEST_F(Restarts, AWorkerKilledForTheHostsMemoryComesBackSmaller) {
   EXPECT_THAT(standard_error(),
               HasSubstr("(memory: 64 GiB of this machine): in the next "
                         "generation each worker takes less, for its loaders "));
-  // The same signal by another hand is an ordinary loss.
+  // If the same signal comes from another process, it is an ordinary loss.
   kill_all(descendants(run->pid(), "headroom-worker"));
   EXPECT_TRUE(wait_for("was killed by signal 9 (SIGKILL)")) << standard_error();
   interrupted(*run);

@@ -105,7 +105,7 @@ TEST_F(Supervision, AResultThatCannotBeWrittenIsNoSuccess) {
     EXPECT_EQ(run.exit_code, 5) << words;
     EXPECT_THAT(run.err, HasSubstr("could not be written to standard output"));
   }
-  // The exit code of a refusal stays, even if its message cannot be written.
+  // A refusal keeps its exit code, even if its message cannot be written.
   EXPECT_EQ(run_program({"/bin/sh", "-c",
                          program + "plan --batch 0 --json > /dev/full"},
                         folder_)

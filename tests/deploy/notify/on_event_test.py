@@ -47,7 +47,7 @@ class OnEventTest(unittest.TestCase):
         return ["--on-event", "./" + name]
 
     def start(self, *words, headroom=None, **environment):
-        if headroom is None:  # a begun folder: the fake worker makes none
+        if headroom is None:  # the fake worker does not make the run's folder
             (self.run_folder / "weights").mkdir(parents=True)
             words = ["--data", "data.yaml", "--cfg", "yolov5n", "--noautoanchor", "--exist-ok", *words]
         return subprocess.Popen([headroom or self.folder / "bin/headroom", "train", "--page", "off", *words],
@@ -84,7 +84,7 @@ class OnEventTest(unittest.TestCase):
         self.assertEqual((end["event"], end["exit_code"], end["dropped"]), ("run_end", 0, 0))
         self.assertEqual(end["reason"], written[-1]["reason"])
         self.assertNotIn("on_event", (self.run_folder / "run.yaml").read_text())
-        # It has to be given again, and gets what is new.
+        # On resume --on-event must be given again, and the program gets only new events.
         (self.folder / "kept.jsonl").unlink()
         self.finish(self.start("--resume", "runs/train/exp", "--max-steps", "4", headroom=HEADROOM))
         self.assertFalse((self.folder / "kept.jsonl").exists())
@@ -191,7 +191,7 @@ class OnEventTest(unittest.TestCase):
         written = [json.loads(line) for line in events.read_text().splitlines()]
         passed = [event for event in passed if event["event"] != "progress"]
         self.assertEqual(len(passed) + dropped, len(written))
-        # The oldest of those that wait are dropped; the pipe holds some that are older.
+        # The oldest of the waiting events are dropped. The pipe already has some older ones.
         pictures = [event for event in written if event["event"] == "picture"]
         self.assertIn(pictures[-1], passed)
         self.assertIn(pictures[0], passed)

@@ -156,7 +156,7 @@ class ServicesTest(unittest.TestCase):
                     self.assertIn("HTTP 500", process.stderr.readline())
                 else:
                     time.sleep(0.5)
-                # Most of it is the program itself.
+                # Most of this memory is the program itself.
                 self.assertLess(peak_mebibytes(process.pid), 64)
                 process.send_signal(signal.SIGTERM)
                 self.assertIn("has not got 2 messages", process.communicate(timeout=30)[1])

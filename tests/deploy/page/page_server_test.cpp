@@ -187,7 +187,7 @@ TEST_F(PageServerTest, SlowStrangersTakeNoConnectionOfAReader) {
   }
   folder_.append("steps.jsonl", step_line(6) + "\n");
   EXPECT_THAT(reader.read(steps_now()), HasSubstr(steps_now()));
-  // The oldest gave way to the newest.
+  // The oldest connection was closed for the newest one.
   EXPECT_EQ(strangers.front()->read("", 2000), "");
   EXPECT_TRUE(strangers.front()->is_ended());
   EXPECT_FALSE(strangers.back()->is_ended());

@@ -26,7 +26,7 @@ class DerivationTest : public testing::Test {
     CountingAllocator::install();
     install_saved_tensor_policies();
   }
-  // In units of a map with kSize doubles.
+  // The live bytes in units of a map, which has kSize doubles.
   int64_t live() const { return (memory_.live_bytes() - start_) / kBytes; }
 
   // Returns sigmoid(source), registered as derived from `source`, and counts

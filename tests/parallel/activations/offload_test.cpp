@@ -103,7 +103,7 @@ TEST(OffloadPolicy, TensorsComeBackToTheBitAndMemoryIsFree) {
   constexpr int64_t kSize = 1 << 14;
   const at::Tensor x = at::rand({kSize}, at::kDouble).requires_grad_();
   const auto network = [&x] {
-    // Saved by sigmoid and by both products.
+    // Both the sigmoid and the two products save this tensor.
     const at::Tensor y = at::sigmoid(x);
     return at::mul(y, at::mul(y, y)).sum();
   };

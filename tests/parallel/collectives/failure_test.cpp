@@ -524,8 +524,8 @@ TEST(PeerNewsTest, ARankThatWorksIsWaitedForBeyondTheLimit) {
   }
 }
 
-// Works may still be held after a failure, as those of gradient buckets are
-// until the next generation.
+// The objects of asynchronous operations may still exist after a failure. Those
+// of gradient buckets exist until the next generation.
 TEST(NetworkCommunicatorTest,
      ARankThatLeavesReleasesItsPeersThoughItsWorksAreHeld) {
   for (const RankBackend backend :

@@ -43,8 +43,8 @@ class CountedStore final : public KeyValueStore {
   std::atomic<int> calls_ = 0;
 };
 
-// The number of calls of each of `ranks` ranks that form a group and then
-// `parts` parts of it.
+// For each rank, the number of calls of the store while `ranks` ranks form a
+// group and then split it `parts` times.
 std::vector<int> calls_of(int ranks, int parts, int full_mesh_up_to) {
   InMemoryStore store;
   std::vector<int> calls(static_cast<size_t>(ranks));

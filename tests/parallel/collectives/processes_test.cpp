@@ -92,7 +92,7 @@ TEST_P(ProcessesTest, AKilledRankEndsTheOthersAtOnce) {
 }
 
 TEST_P(ProcessesTest, AHangingRankIsGivenUpAfterTheTimeLimit) {
-  // The hanging one sleeps for a minute.
+  // The hanging rank sleeps for a minute.
   EXPECT_EQ(run_processes(GetParam(), 3, "hang", seconds(20)),
             (std::vector<int>{7, 7, -SIGKILL}));
 }

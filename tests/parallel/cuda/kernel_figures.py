@@ -31,15 +31,16 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__)))))
 THREADS = 256  # of a block whose kernel sets no bound
-# Of a multiprocessor: registers, and by architecture threads and shared KiB.
+# Limits of a multiprocessor: its registers and, by architecture, its threads
+# and its shared memory in KiB.
 REGISTERS = 65536
 LIMITS = {75: (1024, 64), 80: (2048, 164), 86: (1536, 100), 89: (1536, 100),
           90: (2048, 228), 100: (2048, 228), 120: (1536, 100)}
 ELEMENT_BYTES = {'double': 8, 'float': 4, '__nv_bfloat16': 2, '__half': 2}
 ACTIVATIONS = ('silu', 'leaky', 'hardswish', 'mish')
 SILU_INSTRUCTIONS = 14
-# Kernels whose speed is the memory's, and what hides half a microsecond of
-# latency where a multiprocessor's share of the bandwidth is 36 GB/s (H200).
+# Kernels whose speed is limited by memory, and the KiB in flight that hide half
+# a microsecond of latency if a multiprocessor gets 36 GB/s (H200).
 STREAMING = ('squares_kernel', 'commit_kernel', 'scale_kernel')
 FLIGHT_KIB = 18
 BOUNDS = 'at least 4 blocks; for sums of values and SiLU in bf16 and float 4 ' \

@@ -33,7 +33,7 @@ struct Network {
   std::vector<at::Tensor> biases;
   std::optional<FlatBuffer> flat_buffer;
 
-  // With gradients in the memory of `ranks`, if it is not null.
+  // If `ranks` is not null, the gradients are in memory of this communicator.
   explicit Network(collectives::Communicator* ranks = nullptr) {
     for (int i = 0; i < kLayers; ++i) {
       const at::Tensor index =

@@ -31,7 +31,8 @@ const std::vector<Row>& table() {
       {{{kBad, false, 0}, {kBad, false, 1}}, {kBad, false, 0}},
       {{{kOk, false, 0}, {kBad, false, 1}, {kBad, false, 2}}, {kBad, false, 1}},
       {{{kBad, true, 2147483647}, {kOk, true, 7}}, {kBad, true, 2147483647}},
-      // One rank saves and leaves; for the other, a checkpoint is due.
+      // One rank saves and leaves. In the second row, a checkpoint is also due
+      // on the other rank.
       {{{kOk, false, 0, false, false, true}, {kOk, false, 1}},
        {kOk, false, -1, false, false, true}},
       {{{kOk, false, 0, false, false, true}, {kOk, false, 1, false, true}},

@@ -1,4 +1,4 @@
-// A driver's library of two cards, for tests:
+// A replacement for the driver's library, with two usable cards, for tests:
 //   0  80 GiB, 1 GiB reserved, 20 GiB in use: 12 by process 4001, 7 by 4002
 //   1  24 GiB, older: no reserved bytes, 1 GiB in use, processes' bytes unknown
 // Three cards are listed, but that with index 1 has fallen off the bus, so

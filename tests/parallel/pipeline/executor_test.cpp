@@ -67,8 +67,8 @@ void expect_equal_to_one_process(const RandomPipeline& pipeline, uint32_t seed,
                                   at::kDouble);
         executor.run(pipeline.num_micro_batches, stage);
         expect_gradients(stage, wanted, 1e-13, where);
-        // The number of micro-batches in flight is that of the schedule, and no
-        // micro-batch stays longer.
+        // The largest number of micro-batches in flight is the schedule's, and
+        // none is in flight after the step.
         EXPECT_EQ(stage.most_alive,
                   max_in_flight(pipeline.kind, pipeline.num_stages(),
                                 pipeline.num_micro_batches, rank))

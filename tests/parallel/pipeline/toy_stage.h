@@ -1,7 +1,7 @@
 // A small graph of plain tensor operations, whole or as a stage of a pipeline.
 //
-//   map of layer r = tanh(weight_r * sum over its inputs k of (k + 1) *
-//   input_k)
+//   map of layer r = tanh(weight_r * sum)
+//   sum            = (k + 1) * input_k, summed over the layer's inputs k
 //
 // with one weight per channel. The loss is a weighted sum of the last layer's
 // map. Everything is in float64.

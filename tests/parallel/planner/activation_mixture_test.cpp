@@ -95,8 +95,9 @@ TEST(ActivationMixture, EnoughMemoryKeepsEverything) {
 
 TEST(ActivationMixture, TheLastLayersKeepAsMuchAsFits) {
   const std::vector<MixtureLayer> layers(3, layer_of(10));
-  // The activations of the last layers are not held for long, so lean layers at
-  // the front save as much and cost the same.
+  // All layers are equal, so a lean layer saves as many bytes and costs as much
+  // time anywhere. The last layers hold their activations only for a short
+  // time, so the first layers become lean.
   EXPECT_EQ(fastest_within(layers, 139),
             (ActivationPolicies{kLean, kKeep, kKeep}));
   EXPECT_EQ(fastest_within(layers, 100),
@@ -152,8 +153,8 @@ TEST(ActivationMixture, WhereTheRuleIsExactTheChoiceIsBruteForces) {
   }
 }
 
-// Bytes that are not those of single layers, such as shared maps and gradients
-// that wait.
+// Adds bytes that belong to no single layer, such as those of maps that layers
+// share and of gradients that wait.
 int64_t crooked_peak(const std::vector<MixtureLayer>& layers,
                      const ActivationPolicies& policies) {
   int64_t bytes = peak_of(layers, policies);

@@ -506,7 +506,7 @@ TEST(Planner, AMicroBatchIsAMultipleOfTheGroupOrAWholeShare) {
   config.batch_norm_group_size = 4;
   config.micro_batch_size = 1;
   EXPECT_THAT(plan_of(config, 2).remedy, HasSubstr("use --micro-batch 4,"));
-  // Checks every pair of sizes on two ranks against the rule itself.
+  // Checks every pair of a group size and a micro-batch size on two ranks.
   for (int64_t group = 1; group <= 16; ++group) {
     for (int64_t micro_batch = 1; micro_batch <= 16; ++micro_batch) {
       config.batch_norm_group_size = group;

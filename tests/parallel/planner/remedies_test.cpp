@@ -167,7 +167,8 @@ void expect_fastest_policy(const Request& request, const Request& changed,
   }
 }
 
-// The time that is printed is that of the two plans, for an image.
+// Expects that the printed ratio of times is the ratio of the two plans' times
+// for an image.
 void expect_true_time(const Request& asked, const Request& changed,
                       const Remedy& remedy) {
   Request free = asked;
@@ -225,7 +226,7 @@ std::optional<Request> cheaper(const Request& asked, const Remedy& remedy,
       return changed;
     }
     case RemedyKind::kModel: {
-      // The next larger one of the family.
+      // The next larger model of the family.
       const std::vector<std::string> smaller = smaller_models(asked.config.cfg);
       const auto at = std::ranges::find(smaller, config.cfg);
       if (at == smaller.begin()) return std::nullopt;

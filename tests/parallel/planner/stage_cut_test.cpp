@@ -43,7 +43,7 @@ TEST(StagePartition, EveryStageGetsParameters) {
 }
 
 TEST(StagePartition, AmongEqualsFewestBytesThenTheEarliestCut) {
-  // The slowest stage takes 3 or 2.
+  // The slowest stage takes 2 with the expected cut, and 3 with each other cut.
   PartitionRequest request = chain({2, 1, 1, 2}, 3);
   request.layers[0].map_bytes = 10;
   request.layers[1].map_bytes = 20;

@@ -115,8 +115,8 @@ TEST(MemoryModel, StagesShareTheState) {
             std::max(stages[0].total(), stages[1].total()));
 }
 
-// The fullest part of a step has the same peak as the estimate, under every
-// plan.
+// Under every plan, the fullest part of a step has the peak that the estimate
+// has for the rank.
 TEST(StepTimeline, ItsFullestPartIsTheRanksEstimate) {
   MemoryRequest one = small_request();
   one.step.reset();

@@ -59,7 +59,7 @@ class PassFixture : public testing::Test {
   MicroBatchShape shape_ = two_images();
   LiveBuffers buffers_;
   Graph graph_{buffers_};
-  std::vector<int64_t> arrived_;  // bytes of the gradients that made maps got
+  std::vector<int64_t> arrived_;  // gradients' bytes of made_map() maps
 };
 
 }  // namespace headroom::predict

@@ -41,8 +41,8 @@ TEST_F(ConvBlocks, KeepsItsInputItsConvolutionAndItsStatistics) {
 }
 
 // The input is an image, which needs no gradient. The gradient of the output is
-// overwritten by that of the convolution. The weight's gradient needs its
-// blocks and twice as many bytes more.
+// overwritten by the gradient of the convolution. The gradient of the weight
+// needs its blocks, and two times their bytes in addition.
 TEST_F(ConvBlocks, BackwardOfTheFirstOne) {
   Map x = map(8, 1);
   Map out = conv_block(context(), x, block(8, 16, 3, 2));

@@ -21,7 +21,7 @@
 namespace headroom::zero {
 
 inline constexpr int kLayers = 5;
-// Not a multiple of the alignment or of the ranks.
+// Neither a multiple of the alignment nor of the number of ranks.
 inline constexpr int64_t kWidth = 13;
 
 // The identity; its backward gathers the layer.

@@ -27,8 +27,9 @@ TEST(ReshardTest, MapsOfDifferentLayersAreRefused) {
                CheckFailure);
 }
 
-// Tests 200 pairs of maps from seeds. Each element has a number, by which the
-// test checks that it arrives exactly once, at its place in the new map.
+// Tests 200 pairs of shard maps generated from random seeds. Each element has a
+// number, by which the test checks that it arrives exactly once, at its place
+// in the new map.
 TEST(ReshardTest, EveryElementArrivesOnce) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);

@@ -35,8 +35,9 @@ TEST(ShardMapTest, NoLayerIsNoElement) {
   EXPECT_EQ(map.largest_slice(), 0);
 }
 
-// Tests 200 maps from seeds: every element belongs to one rank, slices are
-// aligned, and the padding of a layer is less than one alignment per rank.
+// Tests 200 shard maps generated from random seeds: every element belongs to
+// one rank, slices are aligned, and the padding of a layer is less than one
+// alignment per rank.
 TEST(ShardMapTest, SlicesTileTheWholeExactlyOnce) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);

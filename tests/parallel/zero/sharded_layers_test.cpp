@@ -98,7 +98,7 @@ TEST_P(ShardedLayersTest, MicroBatchesAddUp) {
   const std::vector<at::Tensor> expected = undivided();
   run(GetParam().ranks, [&](int rank, collectives::Communicator& ranks) {
     LayeredNetwork network(&ranks, GetParam().zero_stage);
-    // The second step must not include the first.
+    // The second step must not include gradients of the first.
     for (int step = 0; step < 2; ++step) {
       network.layers->begin_step();
       for (int part = 0; part < 3; ++part) {

@@ -13,7 +13,9 @@
 namespace headroom {
 namespace {
 
-// Returns whether the results have sizes or numbers that depend on values.
+// Returns true if the number of the operator's results, or their shapes, may
+// depend on the values of its inputs; also if a result is no tensor, and if the
+// operator draws random numbers.
 bool depends_on_values(const c10::OperatorHandle& op,
                        const torch::jit::Stack& stack) {
   static const std::set<std::string> names = {"aten::nonzero",
@@ -44,8 +46,8 @@ bool depends_on_values(const c10::OperatorHandle& op,
   return false;
 }
 
-// A number with a fraction never changes a shape, so its value is left out; an
-// integer may be a size.
+// A number with a fraction never changes a shape, so its value is not part of
+// the text. An integer may be a size.
 std::string text_of(const c10::IValue& value) {
   if (value.isTensor()) return signature(value.toTensor());
   std::string text;

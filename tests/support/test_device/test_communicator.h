@@ -15,14 +15,15 @@ namespace headroom {
 // Call it once, before the first communicator is made.
 void prepare_test_communicators();
 
-// As DeviceApi::connect_ranks; null if tensors go through the host.
+// Like DeviceApi::connect_ranks. Returns null if tensors go through the host.
 std::shared_ptr<collectives::DeviceRanks> connect_test_ranks(
     collectives::Communicator& world, const devices::DeviceInfo& device,
     const devices::DeviceCommunicatorOptions& options);
 
 void abort_test_communicators();
 
-// As cuda::before_next_operation; runs at once if tensors go through the host.
+// Like cuda::before_next_operation. Runs the hook at once if tensors go through
+// the host.
 void before_next_test_operation(std::function<void(const c10::Stream&)> hook);
 
 }  // namespace headroom

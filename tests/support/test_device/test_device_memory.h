@@ -23,8 +23,8 @@ class TestDeviceMemory final : public devices::DeviceMemory {
   static constexpr int64_t kBytes = int64_t{8} << 30;  // of each device
 
   static TestDeviceMemory& of(int device);
-  // The services that supply the program's memory categories; by default the
-  // class has its own.
+  // Sets the services that supply the program's memory categories. By default,
+  // the class uses services of its own.
   static void set_services(const devices::HostServices& services);
   static const devices::HostServices& host_services();
   // Registers the class as LibTorch's allocator for the device type. May be

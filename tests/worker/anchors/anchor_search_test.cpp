@@ -65,7 +65,8 @@ TEST(AnchorSearch, FitsEveryBoxAndBeatsKMeans) {
       found.begin(), found.end(),
       [](const Anchor& a, const Anchor& b) { return area(a) < area(b); }));
   // k_means() gets the same random draws as the search. The mutations that
-  // follow it never lower the fitness, except by hundredths of a pixel.
+  // follow it do not lower the fitness, except slightly, because anchors are
+  // rounded to hundredths of a pixel.
   sampling::RandomStream random(0, 0, 0, sampling::RandomPurpose::kAnchors);
   const double before =
       fit_of(k_means(boxes, 6, 30, random, 1), boxes, 4, 1).fitness;

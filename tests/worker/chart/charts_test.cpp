@@ -97,8 +97,8 @@ TEST(MatrixChart, ValuesAreShadesInTheirPlaces) {
   chart.values = {{1, 0}, {0, 0.001}};
   const cv::Mat picture = draw_matrix_chart(chart);
   const Found darkest = find(picture, {8, 48, 107});
-  // The darkest shade fills a quarter of the square, and the end of the scale
-  // beside the square.
+  // The darkest shade fills a quarter of the square. It is also at the end of
+  // the scale beside the square.
   EXPECT_GT(darkest.count, 400 * 400);
   EXPECT_LT(darkest.around.x, 250);
   EXPECT_LT(darkest.around.y, 100);

@@ -132,8 +132,8 @@ void damage(int times) {
   std::mt19937_64 random(20261122);
   int found = 0;
   for (int i = 0; i < times; ++i) {
-    // Three of five bytes are anywhere in the state's file, one is in the
-    // header of that file, one in the manifest.
+    // Of five damaged bytes, three are anywhere in the state's file, one is in
+    // the header of that file, and one is in the manifest.
     const auto& [name, size] = places[static_cast<size_t>(
         std::max<int64_t>(0, static_cast<int64_t>(random() % 5) - 2))];
     const auto offset =

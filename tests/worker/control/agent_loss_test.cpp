@@ -13,8 +13,9 @@
 namespace headroom::agent_loss {
 namespace {
 
-// A worker that has a state to save. It writes "i" when it ignored a signal
-// that does not mean its agent's end, and "l" when it detected that end.
+// A worker that has a state to save. It writes "i" if it ignores the signal,
+// because its agent is alive, and "l" when it has detected that the agent
+// ended.
 void be_worker(int output, int to_agent) {
   prctl(PR_SET_PDEATHSIG, SIGUSR1);
   install();

@@ -29,7 +29,8 @@ configs::DataConfig write_data_set(const TemporaryFolder& folder, int count);
 configs::DataConfig data_config(const TemporaryFolder& folder,
                                 const std::filesystem::path& train);
 
-// The images and labels of that folder inside `folder`, indexed for training.
+// The images in the folder `images` inside `folder` and their labels, indexed
+// for training.
 labels::Dataset indexed_images(const TemporaryFolder& folder,
                                const std::string& images,
                                const labels::IndexOptions& options = {});

@@ -57,7 +57,7 @@ struct TiffForm {
   bool appended = false;  // a further page of an existing file
   uint32_t kind = 0;      // TIFFTAG_SUBFILETYPE
 };
-// pixels: of 8, 16 or 32 bits and any number of channels.
+// `pixels` has 8, 16 or 32 bits and any number of channels.
 void write_tiff(const std::filesystem::path& file, const cv::Mat& pixels,
                 const TiffForm& form = {});
 std::string encode_tiff(const cv::Mat& pixels, const TiffForm& form = {});

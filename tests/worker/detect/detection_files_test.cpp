@@ -166,8 +166,8 @@ TEST_F(FolderTest, HoldsAllRequestedFiles) {
   EXPECT_GT(cv::norm(drawn.pixels, picture()), 1000);
 }
 
-// An image that is never held whole. The written picture of it is smaller, its
-// crops have the full size.
+// An image that is never completely in memory. The written picture is smaller
+// than the image; its crops have the full size.
 class LargeImages : public FolderTest {
  protected:
   LargeImages() {

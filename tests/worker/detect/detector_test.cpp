@@ -185,7 +185,7 @@ TEST_F(DetectorTest, AFileThatIsNeverHeldHasTheSameBoxes) {
   }
 }
 
-// An unfinished run leaves some tiles that are already processed.
+// An unfinished run has already processed some tiles.
 TEST_F(DetectorTest, KnownTilesAreNotProcessedAgain) {
   const TemporaryFolder folder;
   const fs::path file = folder.write("a.bmp", encode_bmp(picture_));

@@ -142,8 +142,8 @@ TEST(DetectionLossTest, EqualClassWeightsAreOneWeight) {
             loss_of(part_of_example(0, 2), each).total.item<double>());
 }
 
-// The class term is linear in the positive weights, and a class's weight is
-// about its own logits alone.
+// The class term is linear in the positive weights, and the weight of a class
+// only changes the terms of that class's logits.
 TEST(DetectionLossTest, ClassWeightsWeighTheirClass) {
   for (const double gamma : {0.0, 1.5}) {
     for (const double smoothed : {0.0, 0.1}) {
@@ -273,7 +273,7 @@ TEST(DetectionLossTest, NoMatchesAnywhere) {
   EXPECT_EQ(loss.items[0].item<double>(), 0);
   EXPECT_GT(loss.items[1].item<double>(), 0);
   EXPECT_EQ(loss.items[2].item<double>(), 0);
-  // Only objectness has a gradient.
+  // Of all fields, only objectness has a gradient.
   EXPECT_EQ(part.heads[0].grad().select(4, 0).abs().sum().item<double>(), 0);
   EXPECT_GT(part.heads[0].grad().select(4, 4).abs().sum().item<double>(), 0);
 }

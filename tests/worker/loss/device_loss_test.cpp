@@ -39,7 +39,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 constexpr int64_t kAnchors = 3, kHeight = 5, kWidth = 4;
 
-// Few cells, so that several rows share one.
+// There are few cells, so several rows share a cell.
 LevelTargets targets_of(const Case& c) {
   LevelTargets targets;
   targets.index = at::empty({c.rows, 5}, at::kLong);

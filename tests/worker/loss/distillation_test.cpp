@@ -55,7 +55,7 @@ TEST(Distillation, TheGradientIsTheDerivative) {
               1e-7 * std::abs(along));
 }
 
-// Where the teacher detects nothing it teaches objectness alone.
+// In cells where the teacher detects nothing, it teaches only objectness.
 TEST(Distillation, EmptyCellsTeachObjectness) {
   const at::Tensor teacher = head(1, 3, 1), student = head(1, 3, 2);
   teacher.select(4, 4).fill_(-9);
@@ -71,8 +71,8 @@ LevelTargets no_targets() {
       .front();
 }
 
-// Loss and gradient of the whole are sums over its parts, through backward,
-// with and without matches.
+// The loss of the batch is the sum of the losses of its parts, and so is the
+// gradient after backward. This holds with and without matches.
 TEST(Distillation, PartsOfABatchAddUp) {
   LossGains gains;
   gains.box = 0.05;

@@ -32,8 +32,8 @@ struct HeadCase {
 };
 HeadCase head_case(const std::string& name, at::ScalarType scalar_type);
 
-// The names of the cases that have a loss. Cases of balance updates are left
-// out.
+// The names of the cases that have a loss. Cases that only update the balance
+// have no loss.
 std::vector<std::string> head_case_names();
 
 // Counts the rows of targets of each level, for a batch that is the whole

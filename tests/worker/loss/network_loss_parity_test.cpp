@@ -89,8 +89,8 @@ TEST(NetworkLossParityTest, Float64) {
 }
 
 // The reference's runs of `type` differ in threads, layouts and kernels.
-// Returns their largest difference from the reference's float64 run, times ten:
-// that is what the vectors allow for forward passes.
+// Returns ten times their largest difference from the reference's float64 run.
+// The vectors allow this for forward passes.
 Tolerances measured_noise(const std::string& type) {
   Tolerances worst{0, 0};
   int runs = 0;

@@ -181,8 +181,8 @@ double overlap_of(const MapObject& a, const MapObject& b) {
   return metrics::corner_iou(corners(a), corners(b), 0);
 }
 
-// Real objects that are cut anywhere. The files touch, or share less than tiles
-// do.
+// Real objects, which are cut at any place. The files touch, or overlap by less
+// than tiles do.
 TEST(DetectOnMaps, BloodCellsOnSeamsAreFoundOnce) {
   if (!parity_present()) GTEST_SKIP() << kParityMissing;
   const TemporaryFolder folder;

@@ -46,7 +46,8 @@ void make_map(const fs::path& file, const std::string& system,
 
 class MapLayersTest : public ::testing::Test {
  protected:
-  // Writes the detections in the maps; returns why one has no coordinates.
+  // Writes the detections in the maps; returns the reasons of maps without
+  // coordinates.
   std::string write(const std::vector<ImageDetections>& all) {
     FolderOptions options;
     options.may_exist = true;

@@ -90,7 +90,7 @@ class SlowMapMutation : public ::testing::Test {
   int64_t sound_ = 0, refused_ = 0;
 };
 
-// Tags whose numbers, keys or lengths no program writes.
+// Returns the tags with numbers, keys or lengths that no program writes.
 codecs::GeoTags with_hostile_values(codecs::GeoTags tags,
                                     sampling::RandomStream& draws) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();

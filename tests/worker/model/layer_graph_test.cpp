@@ -149,8 +149,7 @@ TEST(LayerGraph, FreshWeightsFollowFromSeedAndNameAlone) {
   LayerGraph same = tiny_graph(at::kFloat, 5);
   LayerGraph wide = tiny_graph(at::kDouble, 5);
   LayerGraph other = tiny_graph(at::kFloat, 6);
-  layers::ModelTable shifted_table =
-      tiny_table();  // other layers before the last ones
+  layers::ModelTable shifted_table = tiny_table();  // layer 2 differs
   shifted_table.layers[2].args[0] = 128.0;
   LayerGraph shifted(shifted_table, 2, at::kFloat, 5);
   const NamedTensors state = single.state();

@@ -26,8 +26,9 @@ double rounding(at::ScalarType type) {
 
 class LowPrecision : public testing::TestWithParam<at::ScalarType> {};
 
-// Both sides start from the same rounded numbers; the block rounds its
-// convolution's output, its own output and two gradients on the way.
+// The block and the float64 reference start from the same rounded numbers. The
+// block then rounds the output of its convolution, its own output and two
+// gradients.
 TEST_P(LowPrecision, ABlockEqualsFloat64WithinItsRounding) {
   const at::ScalarType type = GetParam();
   for (const BlockCase& block : {BlockCase{5, 17, 3, 1, 1, 7, 5, {3}},

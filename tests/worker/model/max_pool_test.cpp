@@ -31,8 +31,8 @@ class Kept final : public activations::SavedTensorPolicy {
   std::vector<at::Tensor> tensors;
 };
 
-// The map has many equal values, so that only the order decides which one is
-// chosen.
+// The map has many equal values, so that only the order decides which of them
+// is chosen.
 at::Tensor map_of_ties(at::ScalarType type) {
   at::manual_seed(6);
   return map_leaf((4 * at::rand({2, 8, 11, 9}, at::kDouble)).floor().to(type));

@@ -19,7 +19,8 @@
 namespace headroom::model {
 namespace {
 
-// A rank whose peers hold zeros: memory does not depend on values.
+// Replaces the exchanges with other ranks: all their values are zeros. Memory
+// does not depend on values.
 class PeersOfZeros final : public HaloExchange, public StatisticsExchange {
  public:
   PeersOfZeros(const spatial::ImageSplit& partition, int rank)
@@ -88,7 +89,8 @@ Bytes bytes_of_a_step(const std::string& model, int64_t size, int ranks,
   return bytes;
 }
 
-// `most`: the largest share of the whole, for kept bytes and for the peak.
+// Expects that a rank keeps at most the share `most` of the bytes for the whole
+// image. The same limit holds for the peak.
 void expect_share(const std::string& model, int64_t size, int ranks,
                   double most) {
   activations::CountingAllocator::install();

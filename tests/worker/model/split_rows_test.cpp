@@ -177,8 +177,8 @@ TEST(SplitRows, PoolingOnDevicesEqualsTheWhole) {
   EXPECT_LE(largest_difference(at::cat(dx, 2), whole.grad()), kTolerance);
 }
 
-// Pixels of two values: among many equal values only the order of windows
-// decides which one gets a gradient.
+// The pixels have only two values. So many are equal, and only the order of
+// windows decides which of them gets a gradient.
 TEST(SplitRows, PoolingBreaksTiesAsOnTheWhole) {
   at::set_num_threads(1);
   SplitCase c;

@@ -343,8 +343,8 @@ TEST(ChannelPruning, TiedChannelsGoTogetherOrStay) {
   table.channel_multiple = 1;
   model::LayerGraph model(table, kClasses, at::kDouble, 0);
   fill_lively(model);
-  // A channel that is constant in only one of its two writers must not be
-  // removed.
+  // Two layers write this channel. If it is constant in only one of them, it
+  // must not be removed.
   for (const model::NamedTensor& entry : model.state()) {
     if (entry.name == "model.2.cv1.bn.weight") entry.tensor->fill_(0);
   }

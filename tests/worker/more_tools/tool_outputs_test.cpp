@@ -1,5 +1,5 @@
-// An unusable place for results is a wrong request, found before any data is
-// read.
+// An output path that cannot be used is reported as a usage error, before any
+// data is read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

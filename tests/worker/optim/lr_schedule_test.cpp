@@ -141,8 +141,8 @@ TEST(LrScheduleParityTest, WarmupAndAccumulation) {
           << at;
       EXPECT_EQ(settings.lr[kWeightGroup], settings.lr[kNormWeightGroup]);
       EXPECT_NEAR(settings.momentum, sample["momentum"], 1e-15) << at;
-      // After the warm-up, the vectors have the rate of the epoch itself,
-      // without the scheduler's delay of one epoch, so it is not compared.
+      // The rates are not compared after the warm-up. The vectors then have the
+      // rate of the epoch itself, without the scheduler's delay of one epoch.
       if (sample["epoch"] > last_warmup_step(options) / options.steps_per_epoch)
         continue;
       EXPECT_NEAR(settings.lr[kBiasGroup], sample["lr_bias"], 1e-15) << at;

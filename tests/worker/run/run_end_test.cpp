@@ -59,7 +59,7 @@ TEST(RunMilestones, TheTimeIsOverAtItsSecond) {
   configs::begin_hours(config, start);
   EXPECT_FALSE(is_time_over(config, start + seconds(1799)));
   EXPECT_TRUE(is_time_over(config, start + seconds(1800)));
-  // A resumed run has the whole time again.
+  // On resume, the run may take the whole time once more.
   configs::begin_hours(config, start + seconds(1800));
   EXPECT_FALSE(is_time_over(config, start + seconds(3599)));
   EXPECT_TRUE(is_time_over(config, start + seconds(3600)));

@@ -29,7 +29,8 @@ TEST(RunNccl, TheFirstLineNamesTransportAndRates) {
 
 TEST(RunNccl, TheCatalogueKnowsACardByItsDriversName) {
   const CataloguedRates p5 = catalogued_rates("NVIDIA H100 80GB HBM3", 8);
-  // Of the machines with eight of them, the one with the slowest network.
+  // Several machines have eight of these cards. The machine with the slowest
+  // network is used.
   EXPECT_EQ(p5.machine, "Google a3-highgpu-8g");
   EXPECT_DOUBLE_EQ(p5.between_machines, 125 * kGiga);
   EXPECT_DOUBLE_EQ(p5.inside_machine, 450 * kGiga);

@@ -47,7 +47,7 @@ TEST(TensorboardFile, IsOneForAllGenerationsOfARun) {
   ASSERT_EQ(files().size(), 1u);
   EXPECT_EQ(fs::file_size(file), two + (two - one));
   EXPECT_EQ(folder.read(file.filename().string()).substr(0, two), whole);
-  // A file of another program's, or a damaged one, is left alone.
+  // A file that another program wrote, or that is damaged, is not changed.
   std::ofstream(file, std::ios::binary) << "damaged";
   write(3);
   EXPECT_EQ(files().size(), 2u);

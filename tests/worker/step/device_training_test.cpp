@@ -146,8 +146,8 @@ void expect_close(const Curve& device, const Curve& cpu, double tolerance) {
 }
 
 // How far a device's run may be from the CPU's. In float64 only the order of
-// sums differs. In lower precisions, rounding moves each of the two away from a
-// run of higher precision, in another direction. A card's library may choose
+// sums differs. In lower precisions, rounding moves both runs away from a
+// run of higher precision, in different directions. A card's library may choose
 // algorithms that round several times as much (in float32 by tiles of a
 // Winograd transform). Batch norms over few numbers, as in these tests, magnify
 // the difference.
@@ -156,7 +156,7 @@ struct Bound {
   // Norms of the gradient, relative. In bfloat16 even the CPU's norm differs
   // from that of float32 by 0.1 after a step.
   double norms = 0;
-  double roundings = 0;  // times the CPU's distance from `unrounded`
+  double roundings = 0;  // in the CPU's distance from `unrounded`
   configs::Precision unrounded = configs::Precision::kFp64;
 };
 
@@ -494,8 +494,8 @@ TEST_F(OneDevice, AStepWithTooManyMatchesRunsBesideTheGraph) {
       << said[1];
 }
 
-// Memory that stays between steps and memory of a step are counted on the
-// device, by category, and all of it is freed.
+// The device's memory is counted by category, both the memory that is kept
+// between steps and the memory of a step. All of it is freed at the end.
 TEST_F(OneDevice, MemoryIsCountedAndGivenBack) {
   if (!is_test_device()) GTEST_SKIP() << "counts are the test device's";
   const int64_t before = TestDeviceMemory::of(0).live_bytes();
@@ -519,7 +519,8 @@ TEST_F(OneDevice, MemoryIsCountedAndGivenBack) {
   EXPECT_EQ(TestDeviceMemory::of(0).live_bytes(), before);
 }
 
-// Cells are summed in float64, for which a device copies few samples at a time.
+// Cells are summed in float64. To convert them, a device copies only a few
+// samples at a time.
 TEST_F(OneDevice, CellsAreSummedWithoutACopyOfTheMap) {
   if (!is_test_device()) GTEST_SKIP() << "counts are the test device's";
   constexpr int64_t kSamples = 16, kMiB = int64_t{1} << 20;

@@ -191,8 +191,8 @@ TEST_P(StageForwardOverRanks, AFailureAnywhereIsTriedAgainTogether) {
   });
 }
 
-// In these layouts maps fill the memory, not gathered weights, so that smaller
-// parts need less.
+// In these layouts the memory is needed for maps, not for gathered weights, so
+// smaller parts of the batch need less.
 TEST(StageForward, OneRankWithoutRoomMakesAllGoThroughInParts) {
   activations::CountingAllocator::install();
   for (const Shared& layout : {Shared{"pipeline=2"}, Shared{"spatial=2"}}) {

@@ -78,7 +78,8 @@ class DetectService : public ::testing::Test {
   Received ask_of_path(RequestKind kind, const std::string& path) const {
     return ask({.kind = kind, .number = 1}, path);
   }
-  // The announced picture: that of the test, if `change` leaves it alone.
+  // Announces the test's picture in a request that `change` may alter, and
+  // returns the answer.
   template <typename Change>
   Received ask_of_pixels(const Change& change) const {
     ServiceRequest request = {.height = kPictureSide,
@@ -209,7 +210,7 @@ TEST_F(DetectService, WhatIsNoRequestEndsIt) {
               HasSubstr("what arrives on standard input is no request"));
 }
 
-// It writes no files, so flags about them would do nothing.
+// The service writes no files, so flags about files would have no effect.
 TEST(DetectServiceFlags, ThoseAboutFilesAreRefused) {
   const int pipe = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int kept = ::dup(STDIN_FILENO);

@@ -253,7 +253,8 @@ TEST_F(DamagedSafetensors, EveryFieldWithEveryWrongValueIsRefused) {
         nlohmann::json header = original;
         if (header[tensor][field] == value) continue;
         header[tensor][field] = value;
-        // The one wrong value that fits: a count of one element is [] or [1].
+        // One wrong value is accepted: the shape [] or [1] of `count` has the
+        // same single element.
         if (header[tensor]["shape"] == nlohmann::json{1} &&
             std::string(tensor) == "count")
           continue;

@@ -256,7 +256,7 @@ TEST_F(WeightsTest, HalfPrecisionFilesLoad) {
 TEST_F(WeightsTest, ATableThatNeedsMoreThanTheFileHoldsIsRefused) {
   model::LayerGraph graph = nano(2, at::kFloat, 1);
   layers::ModelTable table = layers::load_model_table("yolov5n");
-  table.activation = layers::kRelu;  // not shipped: the file has the table
+  table.activation = layers::kRelu;  // no shipped table: the file contains it
   save_weights(path("sound.safetensors"), graph.state(),
                layers::model_metadata("own.yaml", table));
   EXPECT_EQ(open_weights(path("sound.safetensors"), "").class_names.size(), 2U);

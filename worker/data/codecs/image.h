@@ -157,7 +157,7 @@ struct ImageSizeResult {
 ImageResult decode_image(const std::filesystem::path& file,
                          const ImageLimits& limits = {});
 
-// Decodes only rows `rows`. Rows beyond the picture are left out.
+// Decodes only rows `rows`. Rows beyond the picture are ignored.
 ImageResult decode_rows(const std::filesystem::path& file, PixelRows rows,
                         const ImageLimits& limits = {});
 

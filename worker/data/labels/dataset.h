@@ -56,8 +56,9 @@ class Dataset {
   // The labels' outlines; empty unless IndexOptions::keep_outlines is set.
   Outlines outlines(int64_t index) const;
 
-  // Leaves only these images. REQUIRES: ascending indices, without duplicates.
-  // num_polygons() stays as it was if outlines are not kept.
+  // Keeps these images and removes all others. REQUIRES: ascending indices,
+  // without duplicates. If outlines are not kept, num_polygons() does not
+  // change.
   void keep(const std::vector<int64_t>& images);
 
   const std::vector<codecs::ImageSize>& image_sizes() const { return sizes_; }

@@ -336,8 +336,8 @@ class LabelFolder {
   std::vector<std::pair<std::string, std::string_view>> orphans_;
 };
 
-// Reports label files that no image reads, and label files that several images
-// read.
+// Reports label files that belong to no image, and label files that belong to
+// several images.
 void report_unread_labels(const std::vector<std::string>& images,
                           DataReport& report) {
   std::map<std::string, std::vector<std::string_view>> by_folder;

@@ -6,9 +6,9 @@
 
 namespace headroom::loader {
 
-// Leaves max(1, round(fraction * size)) images in `dataset`, in its order,
-// chosen by a permutation of the seed: the same on every rank. Throws Error
-// (exit 4) if they have no box.
+// Keeps max(1, round(fraction * size)) images of `dataset`, in its order. A
+// permutation of the seed chooses them, so they are the same on every rank.
+// Throws Error (exit 4) if they have no box.
 void take_fraction(const configs::RunConfig& config, labels::Dataset& dataset);
 
 }  // namespace headroom::loader

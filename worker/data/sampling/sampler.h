@@ -38,9 +38,9 @@ class Permutation {
   int half_bits_ = 1;
 };
 
-// max(1, round(fraction * n)) of 0..n-1, ascending: those that come first in
-// the order of an epoch that no run reaches. Equal wherever it is computed.
-// REQUIRES: 0 < fraction <= 1, n > 0.
+// Returns max(1, round(fraction * n)) of the numbers 0..n-1, ascending. They
+// come first in the order of an epoch that no run reaches, so every process
+// chooses the same numbers. REQUIRES: 0 < fraction <= 1, n > 0.
 std::vector<int64_t> chosen_part(uint64_t seed, double fraction, int64_t n);
 
 // WeightedSampler: draws the samples of an epoch with replacement, with

@@ -75,7 +75,7 @@ CrowdSigns between(const CrowdSigns& a, const CrowdSigns& b) {
 // ends.
 void make_team(int size) {
 #pragma omp parallel num_threads(size)
-  { asm volatile(""); }  // GCC leaves an empty region out
+  { asm volatile(""); }  // GCC would omit an empty region
 }
 
 }  // namespace
@@ -83,8 +83,9 @@ void make_team(int size) {
 bool is_crowded(const CrowdSigns& signs, int threads, int cores,
                 bool was_crowded) {
   if (signs.seconds <= 0) return was_crowded;
-  // The loader's threads make our own threads wait too, so both must be seen:
-  // waiting, and others that use what we would need.
+  // The cores are crowded only if two signs appear together: our threads have
+  // to wait, and other programs use cores that we need. The first sign alone
+  // may come from the loader's threads.
   const double others = (signs.all_seconds - signs.own_seconds) / signs.seconds;
   const double spare = std::max(0, cores - threads);
   const double share = was_crowded ? 0.25 : 0.5;  // of a core
@@ -134,7 +135,8 @@ void CrowdWatch::run() {
 void CrowdWatch::hold_team() {
   const MachineLimits limits = read_machine_limits();
   const auto cores = static_cast<int>(limits.cores);
-  // With the threads that compute, one thread more than the process has cores.
+  // Together with the threads that compute, these are one thread more than the
+  // process has cores.
   make_team(std::max(2, static_cast<int>(limits.cores_of_mask) - threads_ + 2));
   CrowdSigns before = totals();
   for (int calm = 0; calm < kCalmLooks;) {

@@ -121,7 +121,8 @@ TEST(PlanAnswer, ReportsTheFullestProcess) {
                       "40GB, 40 GiB)\n")));
 }
 
-// What is needed and what there is never read as equal where it fits.
+// If a plan fits, the printed bytes that it needs and the printed limit are
+// never the same text.
 TEST(PlanAnswer, NumbersOfAPlanThatFitsDiffer) {
   PlanReport report = make_plan_report(config_of(int64_t{4} << 30), 1, false);
   report.config.memory_limit = int64_t{2} << 30;

@@ -89,8 +89,8 @@ TEST(PlanMachines, CommunicationIsReservedByLinksAndLayout) {
   EXPECT_EQ(reserved("p5.48xlarge:1", {1, 4, 2}) / kMiB, 326 + 147);
 }
 
-// A plan for cards of other machines is a plan for cards, without the scratch
-// memory of the CPU.
+// If the cards are in other machines, the plan is still made for cards: it has
+// no scratch memory of the CPU.
 TEST(PlanMachines, CardsThatAreNotHereArePlannedForAsCards) {
   for (const std::vector<std::string>& flags :
        std::vector<std::vector<std::string>>{
@@ -144,7 +144,8 @@ TEST(PlanMachines, ANameOfTwoCardsSaysWhichIsPlanned) {
   EXPECT_EQ(machines_of(plan({"--gpu", "A100 80GB"}), fake())->note, "");
 }
 
-// The further processes of one machine need NCCL; a single one does not.
+// Several processes of one machine need memory for NCCL; a single process does
+// not.
 TEST(PlanMachines, OneProcessReservesNothingForOthers) {
   const auto budget = [](const std::vector<std::string>& flags) {
     return machines_of(plan(flags), fake())->budget_bytes;

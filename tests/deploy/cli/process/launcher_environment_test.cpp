@@ -112,7 +112,7 @@ const std::vector<Documented>& documented() {
        .local_size = 2,
        .job_id = "f23"},
       {.name = "srun", .variables = kSlurm, .job_id = "812-0"},
-      // As started by srun --mpi=pmix.
+      // The environment of srun --mpi=pmix.
       {.name = "srun",
        .variables = kSlurm + ";PMIX_RANK=1;PMIX_NAMESPACE=slurm.pmix.812.0",
        .job_id = "812-0"},
@@ -120,7 +120,7 @@ const std::vector<Documented>& documented() {
        .variables = kSlurm + ";SLURM_GPUS_PER_TASK=h100:2",
        .workers = 2,
        .job_id = "812-0"},
-      // As started by srun --mpi=pmi2.
+      // The environment of srun --mpi=pmi2.
       {.name = "srun",
        .variables = kSlurm + ";PMI_RANK=1;PMI_SIZE=2",
        .job_id = "812-0"},

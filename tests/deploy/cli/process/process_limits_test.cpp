@@ -19,7 +19,8 @@ namespace {
 
 using cli::RunThreads;
 
-// Runs in a process of its own, whose limits stay low.
+// Runs in a separate process, so that the limits that a test has lowered do not
+// apply to the other tests.
 [[noreturn]] void say_refusal(const std::function<void()>& check) {
   std::string said = refusal_of(check, ExitCode::kResource);
   std::fprintf(stderr, "%s\n", said.c_str());
@@ -47,7 +48,7 @@ TEST(ProcessLimits, EnoughThreadsAreAccepted) {
   EXPECT_EQ(refusal_of([] { cli::require_threads({}); }), "accepted");
 }
 
-// Root has no limit, so the test takes another user's place.
+// Root has no limit, so the test runs as another user.
 TEST(ProcessLimits, TooFewThreadsAreRefusedWithBothNumbersAndTheRemedy) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -104,7 +104,7 @@ TEST(Rendezvous, ThePrivateFolderIsForItsOwnerAlone) {
   const TemporaryFolder root;
   const RendezvousFolder folder{root.path() / "private", true};
   const auto first = prepare_folder(folder, geteuid());
-  // As the second process of the job does.
+  // The second process of the job makes the same call.
   const auto second = prepare_folder(folder, geteuid());
   struct stat found {};
   ASSERT_EQ(stat(folder.path.c_str(), &found), 0);

@@ -94,8 +94,9 @@ TEST(Ledger, ByWeightSamplesMayComeAgain) {
 }
 
 TEST(Ledger, ByWeightSamplesRiseWithTheirDraws) {
-  // Three wrong ledgers: samples in the order without weights, with the samples
-  // of two steps exchanged, and with the draws of the epoch before.
+  // Three ledgers are wrong. One has the samples in the order without weights,
+  // one has the samples of two steps exchanged, and one has the draws of the
+  // epoch before.
   std::vector<Json> lines = drawn_steps(6);
   EXPECT_FALSE(checked(text_of(steps(6)), kByWeight).exact());
   std::swap(lines[0]["samples"], lines[1]["samples"]);

@@ -103,8 +103,8 @@ TEST(Affine, BoxesThatAreTooSmallAreDropped) {
   EXPECT_EQ(left({0, 95, 0, 195, 50}, same), 0u);  // 5 % left
   EXPECT_EQ(left({0, 85, 0, 185, 50}, same), 1u);  // 15 % left
   EXPECT_EQ(left({0, 200, 200, 250, 250}, same), 0u);
-  // The box is compared with its scaled area, so a box that the warp shrinks
-  // stays.
+  // A box is dropped if it keeps too little of its area. The warp's scale is
+  // divided out before, so a box that the warp only shrinks is kept.
   EXPECT_EQ(left({0, 10, 10, 90, 90}, scaled(0.2)), 1u);
   Warp thin;
   thin.matrix(1, 1) = 0.025;

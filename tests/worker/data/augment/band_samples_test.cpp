@@ -1,6 +1,6 @@
 // Augmentation changes all bands alike: if all bands of an image are equal,
-// they stay equal, and each equals the augmented gray image. Changes of colour
-// are left out.
+// they are equal afterwards too, and each equals the augmented gray image.
+// Changes of colour are switched off.
 #include <gtest/gtest.h>
 
 #include <opencv2/core.hpp>

@@ -1,6 +1,6 @@
 // Augmentation of 16-bit images: each change moves and blends levels as it does
-// in 8-bit images, with 257 times the resolution. Changes of colour are left
-// out.
+// in 8-bit images, with 257 times the resolution. Changes of colour are
+// switched off.
 #include <gtest/gtest.h>
 
 #include <algorithm>

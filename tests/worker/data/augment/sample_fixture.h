@@ -38,7 +38,7 @@ class SampleFixture : public ::testing::Test {
                               hyp, images);
   }
 
-  // Every augmentation but those of colours and blurs.
+  // All augmentations except changes of colour and blurs.
   static configs::Hyperparameters everything() {
     configs::Hyperparameters hyp;
     hyp.degrees = 10;

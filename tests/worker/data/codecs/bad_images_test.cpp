@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 struct Verdict {
   ImageSize size;      // of a good file
-  const char* reason;  // part of the reason for a bad one
+  const char* reason;  // for a bad file, part of the reason
 };
 
 const std::map<std::string, Verdict>& verdicts() {
@@ -108,7 +108,7 @@ TEST_F(BadImages, EachHasItsVerdict) {
   EXPECT_EQ(found.size(), verdicts().size());
 }
 
-// Cut-off files are found without decoding the others.
+// Truncated files are found without decoding the other files.
 TEST_F(BadImages, InspectionFindsTruncatedFiles) {
   for (const char* name : {"made_truncated_half.jpg", "sharp_truncated.jpg",
                            "sharp_truncated.png"}) {

@@ -226,7 +226,8 @@ TEST_F(Bands, OtherSamplesAreRefused) {
             "5 bands of 64" + what + "convert them");
 }
 
-// A data set leaves out such a file when it is indexed, not during training.
+// A file with such samples is excluded when the data set is indexed, not during
+// training.
 TEST_F(Bands, GrayOfOtherSamplesIsRefusedByItsHeader) {
   const cv::Mat picture = test_bands(20, 30, 1, 1);
   cv::Mat numbers, doubles;
@@ -312,8 +313,8 @@ TEST_F(Bands, DamageIsNoticed) {
   }
 }
 
-// Sparse files leave out tiles and strips: these must not be read from other
-// bytes of the file.
+// Sparse files do not contain all tiles and strips. The missing ones must not
+// be read from other bytes of the file.
 TEST_F(Bands, UnwrittenTilesAreNotRead) {
   for (const bool tiled : {false, true}) {
     const fs::path file = folder_.path() / "sparse.tif";
@@ -387,7 +388,8 @@ TEST_F(Bands, VerifyCountsThem) {
                 "and alpha (ch: 3, 1 or 2), 1 image has colours and alpha (ch: "
                 "3, 1 or 4), 1 image has 4 bands (ch: 4), 1 image has 4 bands "
                 "(ch: 3, 1 or 4), 2 images have 5 bands (ch: 5); training"));
-  // The counted files are those that can be read.
+  // A model with `bands` bands can read a file only if the report gives that
+  // number for the file.
   for (const auto& [name, channels] :
        std::map<std::string, std::vector<int>>{{"c.bmp", {3}},
                                                {"d.tif", {3, 4}},
@@ -402,7 +404,8 @@ TEST_F(Bands, VerifyCountsThem) {
     }
     if (name > "c.bmp") fs::remove(folder_.path() / "images" / name);
   }
-  // A model of 5 bands leaves out the file of colours, and the report names it.
+  // For a model with 5 bands, indexing skips the RGB image and reports it as a
+  // fault.
   labels::IndexOptions options;
   options.limits.bands = 5;
   const labels::IndexedDataset indexed =

@@ -81,8 +81,8 @@ class FolderIndexFiles : public ::testing::Test {
     options.single_cls = single_cls_;
     return index_dataset(config_, Split::kTrain, options);
   }
-  // Scans with the index, and compares with a scan without one. Returns the
-  // notes that only the first has.
+  // Scans with the index, and compares the result with that of a scan without
+  // the index. Returns the notes that only the scan with the index has.
   std::vector<std::string> notes_of_scan() const {
     const IndexedDataset known = scan(kept_);
     const IndexedDataset read = scan("");
@@ -520,7 +520,7 @@ TEST(FolderIndexPlace, FileSystemsThatTakeTimesFromProgramsAreNotTrusted) {
   for (const int64_t type : {0xEF53, 0x58465342, 0x01021994, 0x6969}) {
     EXPECT_TRUE(keeps_status_times(type)) << std::hex << type;
   }
-  // FUSE, exFAT, FAT, squashfs, SMB.
+  // These are FUSE, exFAT, FAT and squashfs; SMB follows.
   for (const int64_t type : {0x65735546, 0x2011BAB0, 0x4D44, 0x73717368}) {
     EXPECT_FALSE(keeps_status_times(type)) << std::hex << type;
   }

@@ -83,7 +83,7 @@ TEST(GeoJsonText, RingsAreOutlinesOrHoles) {
   EXPECT_FALSE(feature.rings[0].is_hole);
   EXPECT_TRUE(feature.rings[1].is_hole);
   EXPECT_FALSE(feature.rings[2].is_hole);
-  EXPECT_EQ(feature.rings[2].end, 12);  // the closing vertex left out
+  EXPECT_EQ(feature.rings[2].end, 12);  // without the closing vertex
 }
 
 TEST(GeoJsonText, GeometriesThatAreNoPolygonAreNamed) {
@@ -189,7 +189,8 @@ class GeoJsonLabels : public ::testing::Test {
                   collection(features, before));
     return open_geojson_files({image(name)}, classes_, maps_)->read(0, kSize);
   }
-  // Why the labels of an image as a whole cannot be read.
+  // The reason why the reader has no labels at all for the image; "no fault" if
+  // there is none.
   static std::string fault_of(const ImageLabels& labels) {
     return labels.fault ? to_string(*labels.fault) : "no fault";
   }
@@ -358,8 +359,9 @@ TEST_F(GeoJsonLabels, AFileForManyImagesIsCutAtTheirEdges) {
   for (const char* name : {"left.bmp", "right.bmp", "plain.bmp"}) {
     add_image(name);
   }
-  // The features are a polygon over both maps, one in the right map, one over
-  // both that names the left map, one in neither map, and a point.
+  // The features are a polygon over both maps, a polygon in the right map, a
+  // polygon over both maps whose property names the left map, a polygon in
+  // neither map, and a point.
   const auto reader = table(
       feature("\"class\": 1", ring(30, 5, 50, 15)) + ",\n" +
       feature("\"class\": 0", ring(60, 0, 80, 20)) + ",\n" +

@@ -126,7 +126,7 @@ TEST_F(LabelFormats, AnnotationsBesideImagesAndACsvAreTheSameIndex) {
                      "\nnames: [a, b]\n");
   };
   IndexedDataset beside = load("images");
-  // An image with YOLO labels keeps them.
+  // If an image has YOLO labels, these are used.
   EXPECT_EQ(beside.dataset.size(), 3);
   EXPECT_EQ(count_boxes(config_, Split::kTrain, {}).boxes,
             (std::vector<int64_t>{2, 1, 1}));
@@ -188,7 +188,7 @@ TEST_F(LabelFormats, ATableBesideTheImagesIsRead) {
     expect_same(
         expected.dataset,
         index_dataset(configs::load_data_config(data), Split::kVal).dataset);
-    // Images that have labels of their own keep them.
+    // If images have label files of their own, these are used.
     folder_.write("labels/1.txt", "1 .5 .5 .1 .1\n");
     EXPECT_EQ(index_dataset(configs::load_data_config(data), Split::kTrain)
                   .report.boxes,
@@ -348,8 +348,8 @@ TEST_F(LabelFormats, OutlinesOfCoco) {
   const Dataset two =
       dataset_of("[[4, 5, 8, 5, 6, 9], [10, 5, 20, 5, 12, 15]]").dataset;
   EXPECT_EQ(two.outlines(0).of(0).size(), 10u);
-  // If a part is invalid, the outline is left out. A mask has no outline. The
-  // boxes are kept.
+  // If a part is invalid, the object has no outline. The same holds for a mask.
+  // The boxes are kept.
   const IndexedDataset odd = dataset_of("[[4, 5, 20, 5, 12]]");
   EXPECT_EQ(odd.dataset.num_labels(), 1);
   EXPECT_EQ(odd.dataset.num_polygons(), 0);

@@ -1,6 +1,6 @@
-// Data sets with the faults of tests/worker/data/labels/reports_test.cpp in
-// other forms. Each is made here and has the same four images with one box
-// each.
+// Data sets that have the faults of tests/worker/data/labels/reports_test.cpp
+// in other forms. Each data set is made here. Each has the same four images,
+// with one box in each image.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -171,7 +171,7 @@ std::vector<Odd> odd_sets() {
       {"voc names in lines",
        {{"images/%d.xml", voc("<name>\n b\n</name>" + kVocBox)}},
        "4 boxes\n"},
-      // Objects that are left out are counted.
+      // The report counts the objects that are not used.
       {"coco ignore",
        {{"t.json", coco("", R"("bbox": [4, 5, 16, 10]},
 {"id": 9, "image_id": 0, "category_id": 1, "iscrowd": 1,
@@ -214,7 +214,7 @@ std::vector<Odd> odd_sets() {
       {"yolo with a negative width",
        {{"labels/%d.txt", "1 .3 .5 -.4 .5\n"}},
        "4 negative size"},
-      // Label files that no image reads.
+      // Label files that belong to no image.
       {"labels in capitals beside images",
        {{"images/%d.TXT", "1 .3 .5 .4 .5"}},
        "no image reads",

@@ -158,8 +158,8 @@ TEST_F(ReaderMutation, DataYaml) {
           });
 }
 
-// The costs of each table are counted as for a plan. The text of a refusal is
-// short, whatever the file contains.
+// The costs of each table are computed in the same way as for a plan. The text
+// of a refusal is short, whatever the file contains.
 TEST_F(ReaderMutation, ModelTables) {
   std::vector<std::string> samples = {read_bytes(
       HEADROOM_SOURCE_DIR "/tests/support/models/many_modules.yaml")};

@@ -120,7 +120,7 @@ const std::vector<Report>& reports() {
       {"16-lists/cr.yaml", kDrawn, {}},
       {"16-lists/quoted.yaml", kDrawn, {}},
       {"30-notepad", 10, {"5 images (0 without boxes), 10 boxes\n"}},
-      // Every object is counted, also if it is left out.
+      // Every object is counted, also if it is not used.
       {"06-cvat-coco-crowd", kDrawn, {"iscrowd"}},
       {"06b-half-crowd", 4, {"8 objects = 4 boxes + 4 crowds"}},
       {"26-coco-image-per-box", kDrawn, {}},
@@ -131,7 +131,7 @@ const std::vector<Report>& reports() {
       {"11-voc-swapped", kDrawn, {"8 negative size", "box kept"}},
       {"24-coco-odd/negative.yaml", kDrawn, {"8 negative size", "box kept"}},
       {"07-coco-no-bbox", kDrawn, {"8 no box"}},
-      // Label files that no image reads.
+      // Label files that belong to no image.
       {"14a-upper-TXT",
        kRefused,
        {"4 label file that no image reads", "train0.TXT", "train0.txt"}},
@@ -190,7 +190,7 @@ const std::vector<Report>& reports() {
       {"24-coco-odd/floats.yaml", kDrawn, {}},
       {"24-coco-odd/nan.yaml", 7, {"8 objects = 7 boxes + 1 dropped"}},
       {"24-coco-odd/strbbox.yaml", kDrawn, {}},
-      // Other forms of the same kinds.
+      // More variants of the data sets above.
       {"24-coco-odd/bom.yaml", kDrawn, {}},
       {"24-coco-odd/crowdbool.yaml", kDrawn, {}},
       {"24-coco-odd/super0.yaml", kDrawn, {}},

@@ -94,7 +94,8 @@ TEST_F(Store, RowsOfAResizedSample) {
       same_pixels(store.load(0, {3, 11}).pixels, whole.rowRange(3, 11)));
 }
 
-// Damage anywhere makes every rank lose the whole image.
+// If an image is damaged at any place, every rank gets a gray image without
+// labels, whichever rows it loads.
 TEST_F(Store, RowsOfABrokenImageAreGrayWithoutLabels) {
   const std::string bytes = encode_bmp(test_picture(32, 64, 1));
   folder_.write("images/1.bmp", bytes.substr(0, bytes.size() - 1));

@@ -125,7 +125,7 @@ TEST_F(Plan, RanksThatShareAnImageShareTheMemoryToo) {
   EXPECT_LE(quarter.queue_depth * (batch / 4) + quarter.cache_bytes,
             (int64_t{1} << 30) / 4);
   EXPECT_LT(quarter.cache_bytes, whole.cache_bytes);
-  // A limit given by the user is each rank's own.
+  // If the user gives a limit, each rank may use the whole limit.
   large.host_memory_limit_bytes = int64_t{4} << 30;
   EXPECT_GT(LoaderPlan(large).budget().cache_bytes, whole.cache_bytes);
 }

@@ -118,8 +118,8 @@ TEST_F(LoaderTest, RandomCropsFollowFromTheSampleAlone) {
   }
 }
 
-// All five bands of a file have the same picture, and stay equal, at any size
-// of the batch.
+// All five bands of a file show the same picture. They are still equal in the
+// batch, whatever the size of the batch is.
 TEST_F(LoaderTest, BandsGoThroughAlike) {
   constexpr int kBands = 5;
   TemporaryFolder folder;
@@ -306,7 +306,8 @@ TEST_F(LoaderTest, RanksThatShareImagesMakeTheirRowsOfTheSameBatch) {
     std::vector<std::vector<Batch>> parts;
     for (int rank = 0; rank < kRanks; ++rank) {
       LoaderOptions part = whole;
-      // Blocks of 32 rows, as few as possible: some ranks may have none.
+      // A rank has whole blocks of 32 rows. There are few blocks, so some ranks
+      // may have none.
       part.own_rows = [rank](int64_t height) {
         const plan::SampleRange blocks =
             plan::share_of(height / 32, kRanks, rank);

@@ -89,7 +89,7 @@ TEST(ReadAhead, ReadsAllOfThemManyAtOnceWhereFilesAreSlow) {
   EXPECT_GT(most, 8);
 }
 
-// Samples that need no reading do not count for the pace.
+// Samples that need no reading have no effect on the measured pace.
 TEST(ReadAhead, OnlyReadsDecideWhetherItIsSlow) {
   std::atomic<int> asked = 0;
   ReadAhead ahead([&](int64_t sample) -> std::optional<microseconds> {

@@ -51,7 +51,8 @@ TEST(SyntheticInput, RepeatsItselfAndCountsEpochs) {
   EXPECT_EQ(first.epoch, 0);
   EXPECT_EQ(second.step, 1000);
   EXPECT_EQ(second.epoch, 1);
-  // No batch is drawn or copied again.
+  // The second batch is in the same memory: it is neither drawn nor copied
+  // again.
   EXPECT_EQ(first.images.data_ptr(), second.images.data_ptr());
 }
 

@@ -294,8 +294,9 @@ TEST_F(Packs, NamesThatLeadOutAreDamage) {
   }
 }
 
-// Whatever changes in an index, reading it does not crash, loses no more images
-// than were damaged, and gives no image other pixels or boxes than before.
+// An index may be changed in any way: the reader does not crash, it loses no
+// more images than were damaged, and the images that it returns have their
+// original pixels and boxes.
 TEST_F(Packs, MutatedIndexesAreVerdicts) {
   const std::string sound = read_bytes(index());
   const IndexedDataset whole = indexed();

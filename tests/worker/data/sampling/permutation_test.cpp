@@ -40,7 +40,7 @@ TEST(Permutation, DiffersByEpochAndSeed) {
   EXPECT_NE(whole(3, 1, 100), whole(4, 1, 100));
 }
 
-// The position of the first sample over many epochs: each is equally frequent.
+// Over many epochs, the first sample is at each position equally often.
 TEST(Permutation, IsEvenOverEpochs) {
   constexpr int64_t kSize = 10, kEpochs = 20000;
   std::vector<int> counts(kSize);

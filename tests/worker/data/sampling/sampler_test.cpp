@@ -43,7 +43,7 @@ TEST(Sampler, AChosenPartIsAscendingAndFollowsTheSeed) {
   EXPECT_LT(part.back(), 100);
   EXPECT_EQ(chosen_part(3, 0.3, 100), part);
   EXPECT_NE(chosen_part(4, 0.3, 100), part);
-  // A larger part holds a smaller one.
+  // A larger part contains every sample of a smaller part.
   const std::vector<int64_t> more = chosen_part(3, 0.5, 100);
   EXPECT_TRUE(std::ranges::includes(more, part));
   EXPECT_EQ(chosen_part(3, 1, 100).size(), 100u);

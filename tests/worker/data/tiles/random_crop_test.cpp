@@ -59,7 +59,7 @@ TEST_F(RandomCropTest, ShowsTheImagesOwnPixels) {
     EXPECT_TRUE(same_pixels(one.load(0, {5, 9}).pixels.clone(),
                             image.pixels.rowRange(5, 9).clone()));
   }
-  // Every position occurs, the last too.
+  // Every position occurs, including the last.
   EXPECT_EQ(rows.size(), kHeight - kSide + 1U);
   EXPECT_EQ(columns.size(), kWidth - kSide + 1U);
   EXPECT_EQ(*rows.rbegin(), kHeight - kSide);
@@ -85,7 +85,7 @@ TEST_F(RandomCropTest, BoxesAreThoseThatAreSeen) {
     RandomCrops one = crops(made);
     const TileRect window = one.window_of(0);
     const augment::LoadedImage image = one.load(0, {0, 0});
-    // The first box: 28 to 42 of the columns, 20 to 30 of the rows.
+    // The first box covers columns 28 to 42 and rows 20 to 30.
     const double x1 = std::max<double>(28, static_cast<double>(window.x));
     const double x2 = std::min<double>(42, static_cast<double>(window.x) + 32);
     const double y1 = std::max<double>(20, static_cast<double>(window.y));

@@ -33,8 +33,8 @@ cv::Rect as_cv(const TileRect& rect) {
 
 class TileCutter : public ::testing::Test {
  protected:
-  // Compares all tiles, some tiles, and tiles with rows between them, in any
-  // order, with the same parts of `whole`.
+  // Cuts all tiles, some tiles in another order, and tiles with rows between
+  // them, and compares each tile with the same part of `whole`.
   void expect_parts_of(const cv::Mat& whole, const fs::path& file,
                        const std::string& name) {
     std::vector<TileRect> all = tile_grid(whole.rows, whole.cols, 40, 25, 0.3);
@@ -135,7 +135,8 @@ TEST_F(TileCutter, GrayPngStaysGray) {
       gray, folder_.write("gray.png", codecs::encode_png_bytes(gray)), "gray");
 }
 
-// As in training: for any requested tiles, the whole file must be intact.
+// The whole file must be intact, whichever tiles are requested. In training the
+// same holds.
 TEST_F(TileCutter, DamageBehindTheLastTileRefusesTheFile) {
   const std::string jpeg = encode_jpeg(picture_, JpegForm{});
   const std::string png = encode_png(picture_);

@@ -19,8 +19,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// A box of class 0 by its corners in an image of 200 x 100, whose numbers are
-// exact in float32 where they are multiples of 3.125 and 1.5625.
+// A box of class 0 with these corners, in an image of 200 x 100. Coordinates
+// that are multiples of 3.125 (x) and 1.5625 (y) are exact in float32.
 labels::BoxLabel box_at(double x1, double y1, double x2, double y2) {
   return {0, static_cast<float>((x1 + x2) / 2 / 200),
           static_cast<float>((y1 + y2) / 2 / 100),
