@@ -195,7 +195,7 @@ class Transfer {
         curl_, "--disable", "--silent", "--show-error", "--fail", "--globoff",
         "--location", "--max-redirs", "10", "--proto", "=https",
         "--proto-redir", "=https", "--connect-timeout", "15",
-        // A server that sends nothing for a minute.
+        // Give up if the server sends nothing for a minute.
         "--speed-limit", "1", "--speed-time", "60", "--user-agent", "headroom",
         "--suppress-connect-headers", "--dump-header", head_file_, "--output",
         file_, "--write-out", "%{url_effective}\\n", "--url", address_};

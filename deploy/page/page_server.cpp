@@ -229,7 +229,7 @@ class PageServer::Server {
     return why.empty() ? "the system refuses what a server needs" : why;
   }
 
-  // A connection begins or ends.
+  // Is called when a connection begins or ends.
   static void notice(void* server, MHD_Connection* connection, void** visitor,
                      MHD_ConnectionNotificationCode what) {
     Strangers& strangers = static_cast<Server*>(server)->strangers_;
@@ -245,7 +245,7 @@ class PageServer::Server {
     try {
       *visitor = strangers.arrived(about->connect_fd);
     } catch (const std::exception&) {
-      // Out of memory: handle() closes the connection.
+      // There is no memory for a visitor, so handle() closes the connection.
       *visitor = nullptr;
     }
   }

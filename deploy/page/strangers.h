@@ -26,8 +26,8 @@ class Strangers {
   // A connection, from its beginning to its end.
   struct Visitor;
 
-  // `most`: strangers at one time. `head_time`: time for the head of the first
-  // request.
+  // At most `most` connections are strangers at one time. A connection has
+  // `head_time` to send the head of its first request.
   Strangers(size_t most, std::chrono::milliseconds head_time);
   ~Strangers();
   Strangers(const Strangers&) = delete;
@@ -35,10 +35,11 @@ class Strangers {
 
   // A connection begins as a stranger. `socket` must stay open until left().
   Visitor* arrived(int socket);
-  // The head of a request has arrived; with `has_token` the visitor is a
-  // stranger no more. Returns whether the visitor still is one.
+  // Call this function when the head of a request has arrived. With `has_token`
+  // the visitor is no stranger from then on. Returns true if the visitor is
+  // still a stranger.
   bool asked(Visitor& visitor, bool has_token);
-  // The connection is closed; frees the visitor.
+  // Call this function when the connection is closed. Frees the visitor.
   void left(Visitor* visitor);
 
  private:

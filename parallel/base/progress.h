@@ -105,7 +105,7 @@ class ToolProgress {
 
   static Output standard_error();
 
-  // Starts the phase `what`, of which `known` items are already done and do not
+  // Starts the phase `what`. `known` of its items are already done, and do not
   // count for the rate. Has no effect if this phase has already started.
   void begin(const std::string& what, int64_t known);
   // Call it, from any thread, when one more of `total` images is done in the

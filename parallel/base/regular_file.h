@@ -57,9 +57,9 @@ class RegularFile {
 inline constexpr uint64_t kLargestWhole = 64 << 20;
 inline constexpr size_t kLongestLine = 16 << 20;
 
-// Calls `take` for each line, without its line feed, until it returns false.
-// `is_whole` is false for a last line without line feed. Returns false if a
-// line cannot be read, or is above kLongestLine.
+// Calls `take` for each line, without its line feed, until `take` returns
+// false. `is_whole` is false for a last line without line feed. Returns false
+// if a line cannot be read, or is above kLongestLine.
 bool for_each_line(
     const RegularFile& file,
     const std::function<bool(std::string_view line, bool is_whole)>& take);

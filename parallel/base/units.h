@@ -20,8 +20,9 @@ std::string exact_bytes(int64_t bytes);
 // Returns no value if `text` is not a size.
 std::optional<int64_t> parse_bytes(std::string_view text);
 
-// Why the value of `flag` is not a plausible size (no size, or a number without
-// a unit, if the number is too small for a number of bytes), and what to write.
+// Says why the value of `flag` is not a plausible size, and what to write
+// instead. The value may be no size at all, or a number without a unit that is
+// too small to mean bytes.
 struct SizeFault {
   std::string what, remedy;
 };

@@ -38,8 +38,8 @@ struct Numbers {
   double most = 0;
 };
 
-// A bound that the sum of the numbers exceeds with probability
-// kMoreBoxesProbability at most.
+// Returns a bound; the probability that the sum of the numbers exceeds it is at
+// most kMoreBoxesProbability.
 double likely_sum(const Numbers& numbers) {
   const double log = -std::log(kMoreBoxesProbability);
   const double linear = log * (numbers.most - numbers.mean) / 3;

@@ -1,5 +1,5 @@
-// headroom train --memory-trace: the file that it writes, its refusals, and
-// that it does not change results.
+// Tests headroom train --memory-trace: which file it writes, what it refuses,
+// and that it does not change results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

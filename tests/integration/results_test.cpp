@@ -1,4 +1,5 @@
-// The files that a run leaves, and the figures of `headroom val` for it.
+// Tests the files that a run leaves, and the figures that `headroom val` prints
+// for the run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

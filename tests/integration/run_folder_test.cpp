@@ -1,5 +1,5 @@
-// The folder of a run: which files it holds, which process may hold it, and
-// which files are removed.
+// Tests which files the folder of a run contains, which process may hold the
+// folder, and which files are removed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-// Two machines with an agent and a worker each, and faults of the network
+// Tests two machines with an agent and a worker each, and faults of the network
 // between them: a cable that is pulled, forever or for a moment, and packets
 // that are late or lost.
 #include <gmock/gmock.h>

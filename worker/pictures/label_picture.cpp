@@ -103,7 +103,8 @@ struct Density {
   bool is_upside_down = false;  // y grows downwards, as in an image
 };
 
-// Darker means more boxes, by the square root of their number.
+// Draws a cell darker if it has more boxes: the shade follows the square root
+// of their number.
 void draw_density(cv::Mat& picture, cv::Rect place, const Density& density,
                   const labels::Dataset& dataset) {
   const auto text = [](double value) { return fixed_text(value, 1); };

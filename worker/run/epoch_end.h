@@ -1,6 +1,6 @@
-// EpochEnd: the work after an epoch's last step, or the run's: validates the
-// averaged weights, writes results and weights, and keeps the data for pictures
-// of the best validation.
+// EpochEnd: the work after the last step of an epoch or of the run. It
+// validates the averaged weights, writes results and weights, and keeps the
+// data for pictures of the best validation.
 //
 // Errors: as validate() and RunRecorder::record_epoch().
 #pragma once

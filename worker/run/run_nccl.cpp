@@ -203,7 +203,8 @@ void measure_nccl_at_start(const control::Assignment& assignment,
                     " free, and no rate can be measured",
                 "see what takes it (nvidia-smi), or leave --require-rate out");
   }
-  // The first rank of each rank's machine identifies the machine.
+  // rate_inside() identifies a machine by the first rank on it. `first` becomes
+  // the first rank on this rank's machine.
   const std::vector<int64_t> machine_of_rank =
       collectives::tell_all(host, collectives::this_machine());
   std::map<int64_t, int64_t> cards;

@@ -94,8 +94,8 @@ double seconds_on(const PlanMachines& machines,
   return planner::plan_forecast(config, plan, layers, basis).seconds();
 }
 
-// The number of GPUs in one unit of the number after the colon: one card, or
-// the cards of one machine.
+// The number after the colon counts cards or machines. Returns the GPUs of one
+// card, which is 1, or of one machine.
 int64_t gpus_counted_each(const PlanMachines& machines) {
   return machines.is_card() ? 1 : machines.instance->gpus;
 }

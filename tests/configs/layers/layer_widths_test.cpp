@@ -1,5 +1,5 @@
-// Layers with explicit widths: how they are read, costed and refused. Also the
-// text form of tables, and tables that are recorded in weights.
+// Tests how layers with explicit widths are read, costed and refused. Also
+// tests the text form of tables, and tables that are recorded in weights.
 #include "configs/layers/layer_widths.h"
 
 #include <gmock/gmock.h>

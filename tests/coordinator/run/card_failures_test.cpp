@@ -1,5 +1,5 @@
-// Failures of cards: which failures count as one event, which card is excluded,
-// and how the run continues.
+// Tests which failures of cards count as one event, which card is excluded, and
+// how the run continues.
 #include "coordinator/run/card_failures.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// The loss of a worker: when, where and with which members the run continues.
+// Tests when, where and with which members a run continues after it lost a
+// worker.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

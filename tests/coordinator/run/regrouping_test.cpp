@@ -1,4 +1,4 @@
-// The change from one generation to the next at a committed step.
+// Tests the change from one generation to the next at a committed step.
 #include "coordinator/run/regrouping.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// How a run ends if a worker is lost or reports a failure and no further
+// Tests how a run ends if a worker is lost or reports a failure and no further
 // generation can be formed, as under MPI.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// A run from the first registration to a normal end.
+// Tests a run from the first registration to a normal end.
 #include "coordinator/run/run_state.h"
 
 #include <gtest/gtest.h>

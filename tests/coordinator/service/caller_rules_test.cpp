@@ -1,5 +1,6 @@
-// Which caller may send which message, over a real loopback connection: members
-// of other runs and generations, and members that send in the name of others.
+// Tests over a real loopback connection which caller may send which message.
+// Some callers are members of other runs or generations, and some send in the
+// name of another member.
 #include "coordinator/service/caller_rules.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// An agent or a command whose coordinator has ended or is busy.
+// Tests an agent and a command whose coordinator has ended or is busy.
 #include "coordinator/service/control_client.h"
 
 #include <gmock/gmock.h>

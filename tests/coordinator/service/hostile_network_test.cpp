@@ -1,4 +1,5 @@
-// Hostile traffic at the coordinator's port: random bytes, silence, floods.
+// Tests hostile traffic at the coordinator's port: random bytes, silence,
+// floods.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The service over a real loopback connection, with fake workers.
+// Tests the service over a real loopback connection, with fake workers.
 #include "coordinator/service/server.h"
 
 #include <gmock/gmock.h>

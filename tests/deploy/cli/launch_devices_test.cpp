@@ -1,5 +1,5 @@
-// The device settings that workers get, for every way of starting a run: with
-// cards, without cards, and with requested cards that do not exist.
+// Tests the device settings that workers get, for every way of starting a run:
+// with cards, without cards, and with requested cards that do not exist.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The whole program from the view of an operator: cores, logs, files that
+// Tests the whole program from the view of an operator: cores, logs, files that
 // remain, a network that fails. Workers only pretend to train.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

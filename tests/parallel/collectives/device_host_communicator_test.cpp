@@ -1,4 +1,4 @@
-// Ranks that exchange the tensors of a device through the host.
+// Tests ranks that exchange the tensors of a device through the host.
 #include "parallel/collectives/backend.h"
 
 #include <ATen/ops/arange.h>

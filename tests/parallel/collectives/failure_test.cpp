@@ -1,4 +1,5 @@
-// The errors of the surviving ranks when one dies, hangs, or makes a mistake.
+// Tests the errors that the surviving ranks report when a rank dies, hangs, or
+// makes a mistake.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>

@@ -1,4 +1,4 @@
-// The MPI backend, with real processes under mpirun.
+// Tests the MPI backend, with real processes under mpirun.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-// Ranks as real processes; in some tests one of them dies.
+// Tests ranks that are real processes. In some tests a process dies or hangs.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-// The emulated card on which the kernels are tested (tests/support/host_cuda):
-// blocks, barriers, shuffles, and refused code.
+// Tests the emulated card (tests/support/host_cuda) on which the kernels are
+// tested: blocks, barriers, shuffles, and refused code.
 #include <gtest/gtest.h>
 
 #include <stdexcept>

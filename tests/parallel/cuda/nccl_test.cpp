@@ -1,4 +1,4 @@
-// Ranks over NCCL; the tests are skipped by name if there is no GPU. Two
+// Tests ranks over NCCL. The tests are skipped by name if there is no GPU. Two
 // processes share one GPU, and NCCL treats them as two hosts (NCCL_HOSTID).
 // Only correctness is tested.
 #include <ATen/ops/ones.h>

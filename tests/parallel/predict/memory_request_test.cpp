@@ -1,4 +1,4 @@
-// The request for a run that the memory model gets.
+// Tests the request that the memory model gets for a run.
 #include "parallel/predict/memory_request.h"
 
 #include <gtest/gtest.h>

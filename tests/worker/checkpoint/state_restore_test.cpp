@@ -1,5 +1,5 @@
-// How a new generation chooses the step from which it continues, and how a
-// state is sent as a message.
+// Tests how a new generation chooses the step from which it continues, and how
+// a state is sent as a message.
 #include "worker/checkpoint/state_restore.h"
 
 #include <ATen/ops/equal.h>

@@ -1,4 +1,4 @@
-// A worker whose coordinator is late, gone, or refuses it.
+// Tests a worker whose coordinator is late or gone, or refuses the worker.
 #include "worker/control/coordinator_client.h"
 
 #include <gmock/gmock.h>

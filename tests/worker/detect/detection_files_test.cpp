@@ -1,4 +1,4 @@
-// The files that detect writes, and its sources.
+// Tests the files that detect writes, and the sources that it reads.
 #include "worker/detect/detection_folder.h"
 
 #include <gmock/gmock.h>

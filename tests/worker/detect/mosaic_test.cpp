@@ -1,5 +1,5 @@
-// Which maps are parts of one picture, which tiles are on their seams, and how
-// the boxes there are merged.
+// Tests which maps are parts of one picture, which tiles are on their seams,
+// and how the boxes there are merged.
 #include "worker/detect/mosaic.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Labels with map coordinates, and tiles of maps, through the built plugin.
-// Places are compared with those of PROJ and GDAL.
+// Tests labels with map coordinates, and tiles of maps, through the built
+// plugin. Places are compared with those of PROJ and GDAL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <proj.h>

@@ -1,5 +1,5 @@
-// The device memory that a process takes besides its tensors, computed from
-// measurements.
+// Tests the device memory that a process takes besides its tensors, as it is
+// computed from measurements.
 #include "worker/memory/device_footprint.h"
 
 #include <gmock/gmock.h>

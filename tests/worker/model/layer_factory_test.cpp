@@ -1,4 +1,4 @@
-// Model tables, valid and invalid.
+// Tests model tables, valid and invalid.
 #include "worker/model/layer_factory.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// A graph in parts: which layers a part keeps and which it frees. Parts
-// together compute the result of the whole graph.
+// Tests a graph that is cut into parts: which layers a part keeps, which layers
+// it frees, and that the parts together compute the result of the whole graph.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>

@@ -1,5 +1,5 @@
-// Forward and backward of a small graph; empty batches; memory layout; fresh
-// weights; freezing.
+// Tests forward and backward of a small graph, empty batches, the memory
+// layout, fresh weights, and freezing.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>

@@ -1,4 +1,5 @@
-// Maps of 16 bits beside float32 parameters: the block, the head, the network.
+// Tests maps of 16 bits beside float32 parameters: in the block, the head and
+// the network.
 #include <ATen/ops/einsum.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>

@@ -1,4 +1,4 @@
-// The deterministic fill that all parity tests rely on.
+// Tests the deterministic fill that all parity tests rely on.
 #include <gtest/gtest.h>
 
 #include <cstdint>

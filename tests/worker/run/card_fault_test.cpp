@@ -1,4 +1,4 @@
-// How a worker chooses its card, and how it detects that the card failed.
+// Tests how a worker chooses its card, and how it detects that the card failed.
 #include "worker/run/card_fault.h"
 
 #include <ATen/ops/zeros.h>

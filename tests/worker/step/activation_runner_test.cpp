@@ -1,5 +1,5 @@
-// How many bytes every policy keeps, and that no policy changes any bit of the
-// results.
+// Tests how many bytes every policy keeps, and that no policy changes any bit
+// of the results.
 #include "worker/step/apply_plan.h"
 
 #include <ATen/Context.h>

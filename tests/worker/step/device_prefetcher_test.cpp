@@ -1,6 +1,6 @@
-// The buffer on the device, the copy stream, and the pinned memory from which
-// it copies. On the test device, a stream other than the current one does its
-// work only when something waits for it.
+// Tests the buffer on the device, the copy stream, and the pinned memory from
+// which the stream copies. On the test device, a stream other than the current
+// one does its work only when something waits for it.
 #include "worker/step/device_prefetcher.h"
 
 #include <ATen/ops/arange.h>

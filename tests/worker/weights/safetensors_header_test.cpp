@@ -1,4 +1,4 @@
-// The reader's errors for false headers.
+// Tests the errors that the reader reports for false headers.
 #include "worker/weights/safetensors.h"
 
 #include <gmock/gmock.h>

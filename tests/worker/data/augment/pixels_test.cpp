@@ -1,4 +1,4 @@
-// HSV jitter, flips, mixup, boxes.
+// Tests HSV jitter, flips, mixup, and boxes in pixels.
 #include <gtest/gtest.h>
 
 #include "parallel/base/check.h"

@@ -1,7 +1,7 @@
-// TIFFs of any number of bands. Every form of file gives the samples that were
-// written, as a whole image, as rows, as windows and as tiles. A file whose
-// number of bands differs from the model's is refused with both numbers. Damage
-// and giant sizes are refused before memory is allocated for them.
+// Tests TIFFs of any number of bands. Every form of file gives the samples that
+// were written, as a whole image, as rows, as windows and as tiles. A file
+// whose number of bands differs from the model's is refused with both numbers.
+// Damage and giant sizes are refused before memory is allocated for them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tiffio.h>

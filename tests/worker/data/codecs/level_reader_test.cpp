@@ -1,5 +1,5 @@
-// Files of 16 bits and of float32. With a range, every kind of file gives the
-// levels of the range, as a whole image, as rows and as windows. Without a
+// Tests files of 16 bits and of float32. With a range, every kind of file gives
+// the levels of the range, as a whole image, as rows and as windows. Without a
 // range, 16 bits are reduced to 8, and float32 is refused. A wrong number of
 // ranges is refused.
 #include "worker/data/codecs/level_reader.h"

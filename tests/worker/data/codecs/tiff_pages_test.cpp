@@ -1,5 +1,5 @@
-// Pages of stacks and slides. A number after the file's name requests a page;
-// the first page is 1.
+// Tests pages of stacks and slides. A number after the file's name requests a
+// page; the first page is 1.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

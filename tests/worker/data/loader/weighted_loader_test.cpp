@@ -1,4 +1,4 @@
-// The loader where samples are drawn by weight (--image-weights).
+// Tests the loader when samples are drawn by weight (--image-weights).
 #include <gtest/gtest.h>
 
 #include <atomic>

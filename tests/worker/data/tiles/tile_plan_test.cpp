@@ -1,5 +1,5 @@
-// The choice of tiles and boxes, for examples and as properties that hold for
-// random images.
+// Tests the choice of tiles and boxes: for examples, and as properties that
+// hold for random images.
 #include "worker/data/tiles/tile_plan.h"
 
 #include <gmock/gmock.h>
