@@ -57,7 +57,7 @@ TEST(LargestBatch, TheNextWouldNotFit) {
 TEST(LargestBatch, TheLoadersMemoryAlsoBoundsIt) {
   configs::RunConfig config = request(2 * kGiB);
   const int64_t without = choose(config).global_batch_size;
-  config.host_memory_limit = int64_t{32} << 20;
+  config.host_memory_limit = int64_t{16} << 20;
   const int64_t within = choose(config).global_batch_size;
   EXPECT_GT(within, 1);
   EXPECT_LT(within, without);
