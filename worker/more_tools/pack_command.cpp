@@ -18,8 +18,7 @@ int pack_command(int argc, char** argv) {
   std::string data, shard_size;
   bool json = false;
   labels::PackingRequest request;
-  request.index.num_threads =
-      std::max<int64_t>(8, read_machine_limits().cores);
+  request.index.num_threads = std::max<int64_t>(8, read_machine_limits().cores);
   request.stopped = stop_signals::requested;
   parse_arguments({{"--data", &data},
                    {"--output", &request.output},
