@@ -1,6 +1,7 @@
 #include "parallel/planner/largest_batch.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
@@ -73,6 +74,12 @@ class BatchSearch {
     trial.micro_batch_size = trial.global_batch_size;
     trial.memory_limit = 0;  // the planner must not change policies to fit
     const PlanDecision decision = search_.best(trial, world_size_);
+    // Without a limit on tensors, only the loader's memory refuses a plan. A
+    // smaller batch may still fit.
+    if (decision.exit_code == ExitCode::kNoPlan && !decision.plan &&
+        share > least_share()) {
+      return {trial.global_batch_size, std::numeric_limits<int64_t>::max(), ""};
+    }
     if (!decision.plan) {
       throw Error("plan", decision.reason,
                   decision.exit_code == ExitCode::kNoPlan

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -45,9 +46,14 @@ class MachineShareTest : public ::testing::Test {
   RunRequest request(const MachineLimits& machine,
                      const std::vector<std::string>& more = {}) const {
     std::vector<std::string> words = {
-        "train", "--data",   data_,   "--project", root_.path().string(),
-        "--cfg", "yolov5n",  "--img", "160",       "--batch",
-        "8",     "--device", "cpu"};
+        "train", "--data",  data_,      "--project", root_.path().string(),
+        "--cfg", "yolov5n", "--device", "cpu"};
+    // A flag is given once.
+    const auto has = [&](const std::string& flag) {
+      return std::ranges::find(more, flag) != more.end();
+    };
+    if (!has("--img")) words.insert(words.end(), {"--img", "160"});
+    if (!has("--batch")) words.insert(words.end(), {"--batch", "8"});
     words.insert(words.end(), more.begin(), more.end());
     return make_run_request(parse_command_line(words), std::nullopt, 4, {},
                             true, {}, machine);

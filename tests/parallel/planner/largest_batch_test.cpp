@@ -54,6 +54,15 @@ TEST(LargestBatch, TheNextWouldNotFit) {
   EXPECT_GT(bytes_of(config, choice.global_batch_size + 8), 2 * kGiB);
 }
 
+TEST(LargestBatch, TheLoadersMemoryAlsoBoundsIt) {
+  configs::RunConfig config = request(2 * kGiB);
+  const int64_t without = choose(config).global_batch_size;
+  config.host_memory_limit = int64_t{16} << 20;
+  const int64_t within = choose(config).global_batch_size;
+  EXPECT_GT(within, 1);
+  EXPECT_LT(within, without);
+}
+
 TEST(LargestBatch, UpToSixteenItIsAnyNumber) {
   for (const int64_t wanted : {1, 3, 7, 11, 13, 16}) {
     configs::RunConfig config = request(1);
