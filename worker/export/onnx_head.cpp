@@ -85,8 +85,8 @@ class Head {
         axis(2));
     // The scores of the other classes become 0, which no threshold lets pass.
     const std::string products = graph_.add("Mul", {parts[2], parts[3]});
-    const std::string best =
-        graph_.add("ArgMax", {products}, {{"axis", 2}, {"keepdims", 0}});
+    const std::string best = graph_.add(
+        "ArgMax", {products}, {{"axis", int64_t{2}}, {"keepdims", int64_t{0}}});
     const std::string is_best =
         graph_.add("OneHot", {best, graph_.integer(options_.num_classes),
                               graph_.floats({0, 1}, {2})});
