@@ -167,21 +167,21 @@ TEST_F(Resume, KeepsTheMetricOfTheBestWeights) {
   EXPECT_THAT(resumed.err, HasSubstr("best_metric stays recall"));
   EXPECT_THAT(text_of(folder / kRun / "run.yaml"),
               HasSubstr("best_metric: \"recall\""));
-  const Json newest = read_json(folder / kRun / "checkpoints" / "step-10" /
-                                "MANIFEST.json");
+  const Json newest =
+      read_json(folder / kRun / "checkpoints" / "step-10" / "MANIFEST.json");
   const Json summary = read_json(folder / kRun / "summary.json");
   EXPECT_EQ(newest.at("counters").at("best_fitness"), summary.at("recall"));
 }
 
 TEST_F(Resume, WeightsOfClassesAreSaidAndANameThatIsNoneIsRefused) {
   const fs::path folder = fresh_folder();
-  const ProgramResult weighed = train(
-      folder, {"--set", "hyp.cls_pw=balanced", "--max-steps", "1"});
+  const ProgramResult weighed =
+      train(folder, {"--set", "hyp.cls_pw=balanced", "--max-steps", "1"});
   EXPECT_EQ(weighed.exit_code, 0) << weighed.err;
   EXPECT_THAT(weighed.err,
               HasSubstr("hyp.cls_pw balanced weighs positives: circle "));
-  const ProgramResult unknown = train(
-      folder, {"--set", "hyp.cls_pw=circel=2", "--max-steps", "1"});
+  const ProgramResult unknown =
+      train(folder, {"--set", "hyp.cls_pw=circel=2", "--max-steps", "1"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("the data set has no class 'circel': did "
                                      "you mean 'circle'?"));
