@@ -98,15 +98,19 @@ std::vector<std::string> nearest_instances(const std::string& name) {
     names.push_back(instance.name);
   // After a typing error, another family with the same size is as likely as
   // another size of this family.
-  const size_t point = std::min(name.find('.'), name.size());
+  const auto point_of = [](const std::string& one) {
+    return std::min(one.find('.'), one.size());  // not every provider has one
+  };
+  const size_t point = point_of(name);
   const auto distance = [&](const std::string& known) {
+    const size_t end = point_of(known);
     const int shared = static_cast<int>(shared_letters(name, known));
-    const int family = yaml::edit_distance(name.substr(0, point),
-                                           known.substr(0, known.find('.')));
-    const int size = point == name.size()
-                         ? 0
-                         : yaml::edit_distance(name.substr(point),
-                                               known.substr(known.find('.')));
+    const int family =
+        yaml::edit_distance(name.substr(0, point), known.substr(0, end));
+    const int size =
+        point == name.size()
+            ? 0
+            : yaml::edit_distance(name.substr(point), known.substr(end));
     return std::pair(3 * family + size, -shared);
   };
   std::stable_sort(names.begin(), names.end(),
