@@ -155,7 +155,7 @@ std::string difference(const model::NamedTensor& entry,
   if (stored == nullptr) return entry.name + " is not there";
   if (stored->sizes() == entry.tensor->sizes()) {
     return same_kind(*stored, *entry.tensor)
-               ? "the run's own anchors"
+               ? "anchors: the run's own"
                : entry.name + " is of another type";
   }
   return c10::str(entry.name, " is ", stored->sizes(), " there and ",
@@ -240,12 +240,12 @@ LoadReport load_weights(const std::filesystem::path& path,
         cat(classes->there, " classes -> ", classes->here, ", started anew"));
   }
   for (const auto& [layer, texts] : differences) {
-    // For the head, the report has two texts: about its classes, and about
-    // anchors that the run keeps. Other layers have one text.
+    // Of the head both are said: its classes, and anchors that the run keeps.
+    const bool has_both = layer == head && texts.size() == 2;
+    const auto same = [](const std::string& text) { return text; };
     report.layers.push_back(
         cat("layer ", layer, layer == head ? " (Detect)" : "", ": ",
-            first_of(texts, layer == head ? 2 : 1,
-                     [](const std::string& text) { return text; })));
+            has_both ? joined(texts, "; ") : first_of(texts, 1, same)));
   }
   if (report.transferred == 0)
     refuse(path, file,

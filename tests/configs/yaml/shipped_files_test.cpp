@@ -21,7 +21,8 @@ std::string content_of(const std::filesystem::path& path) {
 TEST(ShippedFiles, AreTheFilesOfTheTree) {
   const std::filesystem::path root = HEADROOM_SOURCE_DIR "/configs";
   size_t files = 0;
-  for (const char* folder : {"model", "hyp", "cluster", "cards", "flags"}) {
+  for (const char* folder :
+       {"model", "hyp", "cluster", "cards", "flags", "weights"}) {
     for (const auto& entry :
          std::filesystem::directory_iterator(root / folder)) {
       files += entry.path().extension() == ".yaml" ? 1 : 0;

@@ -64,7 +64,7 @@ TEST(Progress, BytesAreShownAsSizes) {
   EXPECT_EQ(progress_words(half),
             "w.pt: 50 %, 2 MiB of 4 MiB, 1 MiB/s, ETA 2s");
   EXPECT_EQ(progress_bar(half, 60, kAscii),
-            "w.pt  50% [##########..........] 2 MiB/4 MiB  1 MiB/s  ETA 2s");
+            "w.pt  50% [#########..........] 2 MiB/4 MiB  1 MiB/s  ETA 2s");
   EXPECT_EQ(progress_words({.label = "w.pt", .done = 2 << 20, .noun = kBytes}),
             "w.pt: 2 MiB");
 }

@@ -95,7 +95,7 @@ TEST_F(WeightsTest, TransferTakesFittingTensors) {
       load_weights(path("w"), own_anchors, {LoadMode::kTransfer, true});
   EXPECT_EQ(to_string(with_own, "w"),
             "transferred 342 of 349 tensors from w; layer 24 (Detect): 80 "
-            "classes -> 3, started anew, the run's own anchors");
+            "classes -> 3, started anew; anchors: the run's own");
 }
 
 TEST_F(WeightsTest, AnotherSizeIsReportedByLayer) {
