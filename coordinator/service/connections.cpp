@@ -124,15 +124,6 @@ void Connections::note_served(const std::string& peer) {
   if (served > limits_.served_strangers) end(oldest, "too many connections");
 }
 
-void Connections::note_refused_call(const std::string& peer) {
-  const std::lock_guard lock(mutex_);
-  const auto found = connections_.find(peer);
-  if (found == connections_.end() || !found->second.is_stranger) return;
-  if (++found->second.refused_calls > limits_.refused_calls) {
-    end(found, "too many refused calls");
-  }
-}
-
 void Connections::end(const std::string& peer, const std::string& why) {
   const std::lock_guard lock(mutex_);
   const auto found = connections_.find(peer);

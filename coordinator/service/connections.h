@@ -39,8 +39,6 @@ struct ConnectionLimits {
   // Strangers without TLS that gRPC serves (greeting.h): each can hold
   // kMostCalls calls open, about 1 MB.
   size_t served_strangers = 64;
-  // Refused calls of a stranger. A misconfigured client needs one answer.
-  size_t refused_calls = 16;
   std::chrono::milliseconds stranger_time = std::chrono::seconds(10);
   int64_t stranger_bytes = 4 << 20;  // the longest message
   int64_t all_strangers_bytes = 32 << 20;
@@ -70,10 +68,6 @@ class Connections {
   // nothing before (with TLS) is not recorded. If too many strangers are
   // served, the oldest of them is closed.
   void note_served(const std::string& peer);
-
-  // Records that a call of this peer was refused because of its token. Closes
-  // the connection of a stranger with too many such calls.
-  void note_refused_call(const std::string& peer);
 
   // Closes this peer's connection; `why` is counted by sweep().
   void end(const std::string& peer, const std::string& why);
@@ -110,7 +104,6 @@ class Connections {
     std::string member = {};  // the member that sends heartbeats here
     bool is_stranger = true;
     bool is_served = false;  // note_served() was called
-    size_t refused_calls = 0;
     TimePoint since;
     TimePoint last_call;
   };

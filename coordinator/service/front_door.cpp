@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "coordinator/service/greeting.h"
+#include "coordinator/service/refusals.h"
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 
@@ -111,7 +112,8 @@ FrontDoor::FrontDoor(ListenAddress& address, Connections& connections,
                      const Clock& clock, Port port)
     : connections_(connections),
       clock_(clock),
-      reads_greetings_(port.reads_greetings) {
+      reads_greetings_(port.reads_greetings),
+      token_(std::move(port.token)) {
   // Two coordinators on one port would each get only a part of the workers.
   std::string why;
   if (port.shares_port && !port.is_held) why = binding_error(address);
@@ -156,14 +158,19 @@ void FrontDoor::run() {
     }
     for (const Newcomer& newcomer : newcomers_) {
       waiting.push_back(
-          {.fd = newcomer.descriptor, .events = POLLIN, .revents = 0});
+          {.fd = newcomer.descriptor,
+           .events = static_cast<short>(newcomer.is_refused ? 0 : POLLIN),
+           .revents = 0});
     }
     poll(waiting.data(), waiting.size(), kTickMs);
     std::vector<Newcomer> still;
     for (size_t i = 0; i < newcomers_.size(); ++i) {
+      Newcomer& newcomer = newcomers_[i];
       const bool has_news = waiting[listeners_.size() + i].revents != 0;
-      if (!has_news || waits_after_look(newcomers_[i])) {
-        still.push_back(newcomers_[i]);
+      if (has_news && newcomer.is_refused) {  // its end
+        close(newcomer.descriptor);
+      } else if (!has_news || waits_after_look(newcomer)) {
+        still.push_back(newcomer);
       }
     }
     newcomers_ = std::move(still);
@@ -180,24 +187,33 @@ void FrontDoor::run() {
   }
 }
 
-bool FrontDoor::waits_after_look(const Newcomer& newcomer) {
+bool FrontDoor::waits_after_look(Newcomer& newcomer) {
   std::array<char, kMostGreeting> bytes;
   // gRPC reads the same bytes again.
   const ssize_t count = recv(newcomer.descriptor, bytes.data(), bytes.size(),
                              MSG_PEEK | MSG_DONTWAIT);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   const size_t size = count > 0 ? static_cast<size_t>(count) : 0;
-  const Greeting greeting = read_greeting({bytes.data(), size});
+  const auto [greeting, stream] = read_greeting({bytes.data(), size}, token_);
   // The connection is readable again when there is more than was seen.
   const auto wake_at = [&](int least) {
     setsockopt(newcomer.descriptor, SOL_SOCKET, SO_RCVLOWAT, &least,
                sizeof(least));
   };
-  if (size > 0 && greeting == Greeting::kAcknowledged) {
+  if (size > 0 && greeting == Greeting::kWelcome) {
     wake_at(1);
     connections_.note_served(newcomer.peer);
     serve_(newcomer.listener, newcomer.descriptor);
     return false;
+  }
+  if (size > 0 && greeting == Greeting::kWrongToken) {
+    const std::string why = to_string(RefusalKind::kWrongToken);
+    const std::string answer = refusal_frame(stream, why);
+    (void)!send(newcomer.descriptor, answer.data(), answer.size(),
+                MSG_NOSIGNAL | MSG_DONTWAIT);
+    refused_(why);
+    newcomer.is_refused = true;
+    return true;
   }
   if (size > 0 && size < bytes.size() && greeting == Greeting::kIncomplete) {
     wake_at(static_cast<int>(size) + 1);

@@ -40,6 +40,8 @@ class FrontDoor {
     // Whether clients must greet first; false with TLS, where a client must
     // have shown its certificate before gRPC reads anything of it.
     bool reads_greetings = false;
+    // The token that a greeting must have; "" for none.
+    std::string token = {};
   };
 
   // Listens at `address`, and sets the port in `address` to the port in use.
@@ -59,18 +61,20 @@ class FrontDoor {
     int listener = -1;
     int descriptor = -1;
     std::string peer;
+    bool is_refused = false;  // it got its answer, and is closed by sweep()
   };
 
   void run();
   // Serves or drops a newcomer if its bytes decide that. Returns whether it
   // still waits.
-  bool waits_after_look(const Newcomer& newcomer);
+  bool waits_after_look(Newcomer& newcomer);
   // Accepts a connection; returns false if no connection could be accepted.
   bool take_one(int listener);
 
   Connections& connections_;
   const Clock& clock_;
   const bool reads_greetings_;
+  const std::string token_;
   std::vector<int> listeners_;
   std::vector<Newcomer> newcomers_;
   Serve serve_;

@@ -7,10 +7,14 @@
 // frame with which every server begins, and gives gRPC only connections that
 // have acknowledged it. Every HTTP/2 client acknowledges at once.
 //
+// Even calls within the limit cost memory before gRPC hands them over, so a
+// connection is given to gRPC only if its first call has the run's token.
+//
 // Pure functions.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -28,12 +32,24 @@ inline constexpr size_t kMostGreeting = 16 << 10;
 std::string settings_frame();
 
 enum class Greeting {
-  kIncomplete,    // more bytes decide
-  kAcknowledged,  // the client knows the limit
-  kNoClient       // this is no HTTP/2 client
+  kIncomplete,  // more bytes decide
+  kWelcome,     // the client knows the limit, and its first call has the token
+  kWrongToken,  // its first call has another token, or none
+  kNoClient     // this is no HTTP/2 client
 };
 
-// `bytes`: all that the client has sent.
-Greeting read_greeting(std::string_view bytes);
+struct ReadGreeting {
+  Greeting greeting = Greeting::kIncomplete;
+  uint32_t stream = 0;  // of the first call, with kWrongToken
+};
+
+// `bytes`: all that the client has sent. `token` is sought in the header of the
+// first call as gRPC's clients send it, which do not compress values; "" asks
+// for none, and for no call.
+ReadGreeting read_greeting(std::string_view bytes, std::string_view token);
+
+// The frame that refuses the call on a stream, as gRPC would:
+// UNAUTHENTICATED, with this message of at most 100 bytes.
+std::string refusal_frame(uint32_t stream, const std::string& message);
 
 }  // namespace headroom::coordinator

@@ -144,9 +144,12 @@ class GrpcServer final : public Server {
     if (network_) {
       door_ = std::make_unique<FrontDoor>(
           *network_, connections_, clock,
-          FrontDoor::Port{.shares_port = options.shares_port,
-                          .is_held = options.is_successor,
-                          .reads_greetings = !options.security.is_encrypted()});
+          FrontDoor::Port{
+              .shares_port = options.shares_port,
+              .is_held = options.is_successor,
+              .reads_greetings = !options.security.is_encrypted(),
+              // Debugging tools compress the token.
+              .token = options.debug_reflection ? "" : options.security.token});
       address_ = network_->to_string();
     }
     build(options);

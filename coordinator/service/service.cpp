@@ -195,9 +195,6 @@ Answer CoordinatorService::admit(const CallbackServerContext& context,
 
 void CoordinatorService::count_refusal(const std::string& peer,
                                        const Refusal& refusal) {
-  if (connections_ != nullptr && refusal.kind == RefusalKind::kWrongToken) {
-    connections_->note_refused_call(peer);
-  }
   if (admission_.refusals().add(clock_.now(), to_string(refusal.kind)) &&
       !state_.over()) {
     log::warn("refused a call of " + host_of_peer(peer) + ": " +

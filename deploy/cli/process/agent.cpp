@@ -19,6 +19,7 @@
 #include "deploy/cli/process/node_cards.h"
 #include "deploy/cli/process/oom_kills.h"
 #include "deploy/cli/process/run_folder.h"
+#include "deploy/records/run_lines.h"
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/log.h"
@@ -347,9 +348,15 @@ class Agent {
     signal_workers(SIGKILL);
     return RunExit{5,
                    "[agent] " + silence + ": " + saved_state(run_directory_) +
-                       "; continue with: headroom train --resume " +
-                       shell_word(run_directory_),
+                       how_to_go_on(),
                    true};
+  }
+
+  // "" if there is no checkpoint to go on from.
+  std::string how_to_go_on() const {
+    if (records::checkpoints_in(run_directory_).empty()) return "";
+    return "; continue with: headroom train --resume " +
+           shell_word(run_directory_);
   }
 
   RunExit watch() {

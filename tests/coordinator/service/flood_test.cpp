@@ -66,20 +66,31 @@ int64_t resident_bytes() {
   return resident * 4096;
 }
 
-TEST(Greeting, IsCompleteOnceTheClientKnowsTheLimit) {
+TEST(Greeting, IsCompleteOnceTheClientKnowsTheLimitAndHasTheToken) {
   const std::string begin = kPreface + kSettings;
-  EXPECT_EQ(read_greeting(""), Greeting::kIncomplete);
-  EXPECT_EQ(read_greeting("PRI * HT"), Greeting::kIncomplete);
-  EXPECT_EQ(read_greeting(begin), Greeting::kIncomplete);
-  EXPECT_EQ(read_greeting(begin + call_frame(1, true)), Greeting::kIncomplete);
-  EXPECT_EQ(read_greeting(begin + frame(8, 0, 0, "1234") + kSettingsAck),
-            Greeting::kAcknowledged);
-  EXPECT_EQ(read_greeting(begin + kSettingsAck.substr(0, 8)),
-            Greeting::kIncomplete);
-  EXPECT_EQ(read_greeting("GET / HTTP/1.1\r\n\r\n"), Greeting::kNoClient);
-  EXPECT_EQ(read_greeting(kPreface + kSettingsAck), Greeting::kNoClient);
-  EXPECT_EQ(read_greeting(kPreface + call_frame(1, true)), Greeting::kNoClient);
-  EXPECT_EQ(read_greeting(begin + "\xff\xff\xff\x06" + std::string(5, '\0')),
+  const auto read = [](const std::string& bytes, const std::string& token) {
+    return read_greeting(bytes, token).greeting;
+  };
+  EXPECT_EQ(read("", "t"), Greeting::kIncomplete);
+  EXPECT_EQ(read("PRI * HT", "t"), Greeting::kIncomplete);
+  EXPECT_EQ(read(begin, ""), Greeting::kIncomplete);
+  EXPECT_EQ(read(begin + call_frame(1, true), ""), Greeting::kIncomplete);
+  EXPECT_EQ(read(begin + frame(8, 0, 0, "1234") + kSettingsAck, ""),
+            Greeting::kWelcome);
+  EXPECT_EQ(read(begin + kSettingsAck, "grpc"), Greeting::kIncomplete);
+  EXPECT_EQ(read(begin + kSettingsAck + call_frame(1, true), "grpc"),
+            Greeting::kWelcome);
+  EXPECT_EQ(read(begin + call_frame(1, true) + kSettingsAck, "grpc"),
+            Greeting::kWelcome);
+  const ReadGreeting wrong =
+      read_greeting(begin + kSettingsAck + call_frame(259, true), "token");
+  EXPECT_EQ(wrong.greeting, Greeting::kWrongToken);
+  EXPECT_EQ(wrong.stream, 259u);
+  EXPECT_EQ(read(begin + kSettingsAck.substr(0, 8), ""), Greeting::kIncomplete);
+  EXPECT_EQ(read("GET / HTTP/1.1\r\n\r\n", ""), Greeting::kNoClient);
+  EXPECT_EQ(read(kPreface + kSettingsAck, ""), Greeting::kNoClient);
+  EXPECT_EQ(read(kPreface + call_frame(1, true), ""), Greeting::kNoClient);
+  EXPECT_EQ(read(begin + "\xff\xff\xff\x06" + std::string(5, '\0'), ""),
             Greeting::kNoClient);
 }
 
@@ -186,11 +197,18 @@ TEST_F(Flood, OfCallsThatAreTakenBack) {
   });
 }
 
-// HTTP/2 allows it, although gRPC's clients wait for the server's first frame.
-TEST_F(Flood, ACallBeforeTheAcknowledgementIsAnsweredToo) {
-  const RawConnection connection(server_->address());
-  connection.send_bytes(kPreface + kSettings + call_frame(1, true) +
-                        kSettingsAck);
+// As gRPC would refuse it.
+TEST_F(Flood, AWrongTokenIsNamed) {
+  wire::ChannelSecurity wrong = ours_;
+  wrong.token[0] = 'x';
+  const auto stub = wire::Coordinator::NewStub(
+      wire::make_channel(server_->address(), wrong, {}));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + seconds(20));
+  wire::GetStatusResponse response;
+  const grpc::Status answer = stub->GetStatus(&context, {}, &response);
+  EXPECT_EQ(answer.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(answer.error_message(), "wrong join token");
   EXPECT_TRUE(eventually(
       [&] { return server_->refused_calls()["wrong join token"] == 1; }));
 }

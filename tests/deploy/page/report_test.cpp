@@ -111,7 +111,7 @@ TEST(Report, ManyLargeEventsStayBelowTheLimit) {
     const RunDirectory folder;
     std::string detail;
     for (int i = 0; i < 60'000; ++i) detail += letter;
-    for (int i = 0; i < 500; ++i) {
+    for (int i = 0; i < 250; ++i) {
       folder.append("events.jsonl",
                     "{\"event\":\"memory\",\"step\":" + std::to_string(i) +
                         ",\"rank\":0,\"reason\":\"r\",\"detail\":[\"" + detail +
@@ -122,8 +122,8 @@ TEST(Report, ManyLargeEventsStayBelowTheLimit) {
     const std::string events = data_of(report)["runs"][0]["run"]["events"];
     EXPECT_NE(events.find("\"generation\""), std::string::npos);
     if (*letter == '<') continue;
-    EXPECT_NE(events.find("\"step\":499,"), std::string::npos);
-    EXPECT_NE(events.find("\"step\":480,"), std::string::npos);
+    EXPECT_NE(events.find("\"step\":249,"), std::string::npos);
+    EXPECT_NE(events.find("\"step\":240,"), std::string::npos);
   }
 }
 
