@@ -13,7 +13,6 @@
 #include "parallel/base/check.h"
 #include "parallel/base/device_list.h"
 #include "parallel/base/log.h"
-#include "parallel/base/machine_limits.h"
 #include "parallel/base/run_files.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
