@@ -54,8 +54,10 @@ TEST(Dataset, KeepsAPart) {
   folder.write("labels/2.txt", "1 .5 .5 .2 .2\n");
   folder.write("labels/3.txt", "2 .5 .5 .4 .4\n1 .1 .1 .9 .1 .9 .9\n");
   const auto index = [&] {
+    IndexOptions options;
+    options.keep_outlines = true;
     return index_dataset(data_config(folder, folder.path() / "images"),
-                         Split::kTrain, {.keep_outlines = true})
+                         Split::kTrain, options)
         .dataset;
   };
   const Dataset whole = index();
