@@ -23,7 +23,10 @@ Error refusal(const RunConfig& config, const std::string& what,
 ClassWeights class_weights_of_run(const RunConfig& config) {
   ClassWeights result;
   if (config.hyp.cls_pw == "balanced") return {.is_balanced = true};
-  std::istringstream parts(config.hyp.cls_pw);
+  // std::getline() leaves out an empty part at the end.
+  std::istringstream parts(config.hyp.cls_pw.ends_with(',')
+                               ? config.hyp.cls_pw + ","
+                               : config.hyp.cls_pw);
   for (std::string part; std::getline(parts, part, ',');) {
     const size_t equals = part.rfind('=');
     const bool is_named = equals != std::string::npos;
@@ -36,7 +39,12 @@ ClassWeights class_weights_of_run(const RunConfig& config) {
                     "write it as 1, as 1,2,0.5, as cat=2,dog=0.5 or as "
                     "balanced");
     }
-    result.names.push_back(is_named ? part.substr(0, equals) : "");
+    const std::string name = is_named ? part.substr(0, equals) : "";
+    if (is_named && std::ranges::count(result.names, name) > 0) {
+      throw refusal(config, "and has the class '" + name + "' twice",
+                    "name each class once");
+    }
+    result.names.push_back(name);
     result.weights.push_back(*weight);
   }
   const auto unnamed = std::ranges::count(result.names, "");

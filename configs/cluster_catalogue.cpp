@@ -162,6 +162,8 @@ CardKey card_key(const std::string& name) {
   }
   // Laptops' cards have several names.
   constexpr std::pair<const char*, const char*> kAsWritten[] = {
+      {"maxqworkstationedition", ""},
+      {"generation", ""},
       {"withmaxqdesign", "laptop"},
       {"maxq", "laptop"},
       {"mobile", "laptop"},

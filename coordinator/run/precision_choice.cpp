@@ -19,15 +19,16 @@ constexpr int kFirstWithBf16 = 80;
 // code.
 constexpr int kFirstWithFp16 = 75;
 
-// Whether the table of cards lists this card without tensor cores, for example
-// GTX 16 of capability 7.5. Such cards are known for NaN in float16.
-bool lacks_tensor_cores(const wire::NodeCard& card) {
+// Whether the table of cards lists this card with tensor cores. GTX 16 and some
+// small cards, of capability 7.5 too, have none and are known for NaN in
+// float16.
+bool has_tensor_cores(const wire::NodeCard& card) {
   const auto& known = configs::card_catalogue();
   const auto found = std::ranges::find_if(known, [&](const auto& one) {
     return configs::is_same_card(one, card.name);
   });
   return found != known.end() &&
-         found->machine.tensor_teraflops == found->machine.float_teraflops;
+         found->machine.tensor_teraflops > found->machine.float_teraflops;
 }
 
 }  // namespace
@@ -49,11 +50,15 @@ PrecisionChoice choose_precision(const configs::RunConfig& config,
   if (least->compute_capability >= kFirstWithBf16) {
     return {Precision::kBf16, "the cards compute in it"};
   }
-  const auto plain = std::ranges::find_if(cards, lacks_tensor_cores);
+  const auto plain =
+      std::ranges::find_if_not(cards, [](const wire::NodeCard& card) {
+        return card.compute_capability >= kFirstWithBf16 ||
+               has_tensor_cores(card);
+      });
   if (plain != cards.end() && least->compute_capability >= kFirstWithFp16) {
     return {Precision::kFp32, plain->name +
-                                  " has no tensor cores, and such cards are "
-                                  "known for NaN in float16"};
+                                  " is not known to have tensor cores, and "
+                                  "cards without them give NaN in float16"};
   }
   const auto without =
       std::ranges::count_if(cards, [](const wire::NodeCard& card) {

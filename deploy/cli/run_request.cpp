@@ -79,8 +79,7 @@ void require_data_of_resumed_run(const configs::RunConfig& config,
   }
   throw Error("resume", "the run's data, " + config.data + ", is not there",
               "if it has moved, write headroom train --resume " +
-                  shell_word(run_directory) + " --data NEW_PLACE",
-              ExitCode::kData);
+                  shell_word(run_directory) + " --data NEW_PLACE");
 }
 
 // Checks the files as far as possible without starting a process. A plan needs
@@ -212,8 +211,7 @@ void check_devices(const configs::RunConfig& config,
 
 // Chooses device and precision from this machine's cards. The choice is final
 // if no other node takes part; otherwise it is a guess until the other nodes
-// have registered.
-// Returns the precision that --precision auto would give.
+// have registered. Returns the precision that --precision auto would give.
 configs::Precision settle_as_here(const NodeCards& here, bool only_plans,
                                   RunRequest& request) {
   configs::RunConfig& config = request.config;

@@ -94,14 +94,16 @@ int show_ledger(const CommandLine& line) {
 // Prints a table of the runs in a folder of runs.
 int show_runs(const CommandLine& line) {
   const std::string& folder = line.operands.front();
+  // Throws if there is no run.
+  const std::string text =
+      line.has("--json") ? runs_json(folder) + "\n" : runs_table(folder);
   if (line.has("--watch")) {
     throw Error("status",
                 folder + " is a folder of runs, and --watch follows one",
                 "name one of its runs, or see all of them with headroom page " +
                     shell_word(folder));
   }
-  print(line.has("--json") ? runs_json(folder) + "\n"
-                           : printable(runs_table(folder)));
+  print(line.has("--json") ? text : printable(text));
   return 0;
 }
 
@@ -141,8 +143,7 @@ int status_command(const CommandLine& line) {
                 "name one of them");
   }
   if (!line.operands.empty()) {
-    return is_run(line.operands.front()) ? show_folder(line)
-                                                : show_runs(line);
+    return is_run(line.operands.front()) ? show_folder(line) : show_runs(line);
   }
   if (!line.has("--coordinator")) {
     throw Error("status", "no coordinator is named",

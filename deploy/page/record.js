@@ -59,7 +59,7 @@ function bestOf({columns, rows}, metric) {
   const chosen = {mAP50: map50, mAP: map, recall, precision}[metric];
   const fitness = (row) => (chosen === undefined ? 0.1 * row[map50] + 0.9 * row[map] : row[chosen]);
   const best = rows.filter((row) => isNumber(row[map50]) && isNumber(row[map]))
-    .reduce((a, b) => (!a || fitness(b) > fitness(a) ? b : a), null);
+    .reduce((a, b) => (!a || fitness(b) >= fitness(a) ? b : a), null);
   return best && {epoch: best[0], map50: best[map50], map: best[map]};
 }
 

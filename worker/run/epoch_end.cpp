@@ -48,7 +48,11 @@ bool EpochEnd::validate(EpochRecord& record) {
   const bool is_best = fitness >= counters.best_fitness;
   if (fitness > counters.best_fitness) counters.best_epoch = record.epoch;
   counters.best_fitness = std::max(counters.best_fitness, fitness);
-  if (run_.config.image_weights && !run_.config.noval) {
+  // --time may end a run within an epoch. The rest of the epoch draws its
+  // images as the first part did, so a resumed run is equal to one without a
+  // stop.
+  const bool ends_epoch = record.step % run_.steps_in_epoch == 0;
+  if (run_.config.image_weights && !run_.config.noval && ends_epoch) {
     counters.class_maps =
         validation::maps_by_class(*record.validation, run_.data.num_classes());
   }

@@ -114,12 +114,14 @@ std::string peaks_text(const PlanReport& report) {
 }
 
 // The bytes of a plan for cards that cannot be used, and other cards to rent.
-std::string unusable_memory(const PlanReport& report) {
+std::string unusable_memory(const PlanReport& report, bool needs_arm) {
   const int64_t needed = planner::fullest_rank_bytes(report.plan);
   return part_of_limit(needed, report.config.memory_limit,
                        /*with_spare=*/false) +
-         " in " + fullest_process(report) +
-         "; take a newer card, of AWS g4dn, g5 or later, p4d or later";
+         " in " + fullest_process(report) + "; take a card " +
+         (needs_arm ? "in an x86-64 machine"
+                    : "of compute capability 7.5 or above, for example of AWS "
+                      "g4dn, g5 or p4d");
 }
 
 // Explains technical terms that appear in the plan's reason.
@@ -193,8 +195,11 @@ std::string plan_answer_text(const PlanReport& report,
   const predict::MemoryEstimate& memory = report.memory[fullest_stage(report)];
   const bool is_usable = why_unusable(machines).empty();
   return plan_verdict(report, machines) + "\n" +
-         (is_usable ? ""
-                    : labelled("memory", unusable_memory(report), columns)) +
+         (is_usable
+              ? ""
+              : labelled("memory",
+                         unusable_memory(report, machines->instance->needs_arm),
+                         columns)) +
          (is_usable && report.forecast
               ? labelled("forecast", forecast_verdict(*report.forecast),
                          columns)

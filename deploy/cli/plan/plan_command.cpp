@@ -207,6 +207,8 @@ int plan_command(const CommandLine& asked) {
   report.forecast =
       forecast_of(given, machines, request.config, report.plan, report.layers);
   report.unusable = unusable;
+  const int exit_code =
+      unusable.empty() ? 0 : static_cast<int>(ExitCode::kNoPlan);
   if (has_judged_anchors(request.config)) {
     request.notes.push_back("anchors: " + request.config.anchors_reason);
   }
@@ -228,7 +230,7 @@ int plan_command(const CommandLine& asked) {
   if (is_json) {
     say_notes(line, request);
     say(plan_report_json(report) + "\n");
-    return 0;
+    return exit_code;
   }
   const size_t columns = terminal_size_of(STDOUT_FILENO).columns;
   say(plan_answer_text(report, machines, command, columns));
@@ -244,7 +246,7 @@ int plan_command(const CommandLine& asked) {
   }
   std::fflush(stdout);  // print the answer before the notes
   say_notes(line, request);
-  if (!given.has("--prices")) return 0;
+  if (!given.has("--prices")) return exit_code;
   say("\n");
   return say_prices(given);
 }

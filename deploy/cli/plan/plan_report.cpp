@@ -444,7 +444,8 @@ std::string plan_report_text(const PlanReport& report) {
 
 std::string plan_report_json(const PlanReport& report) {
   Json json;
-  json["exit_code"] = 0;
+  json["exit_code"] =
+      report.unusable.empty() ? 0 : static_cast<int>(ExitCode::kNoPlan);
   if (!report.unusable.empty()) json["cannot_train"] = report.unusable;
   json["reason"] = report.plan.reason;
   json["plan"] = plan::plan_object(report.plan);

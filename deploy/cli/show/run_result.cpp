@@ -455,14 +455,16 @@ std::string runs_json(const std::string& folder) {
         settings[option->key] = configs::value_text(*run.config, *option);
       }
     }
-    document.push_back({{"run", run.id},
-                        {"state", run.state},
-                        {"map50", number(run.map50)},
-                        {"map", number(run.map)},
-                        {"peak_bytes", number(run.peak_bytes)},
-                        {"images_per_second", number(run.images_per_second)},
-                        {"seconds", number(run.seconds)},
-                        {"settings", settings}});
+    document.push_back(
+        {{"run", run.id},
+         {"state", run.state},
+         {"map50", number(run.map50)},
+         {"map", number(run.map)},
+         {"peak_bytes",
+          std::isnan(run.peak_bytes) ? Json() : Json(bytes_of(run.peak_bytes))},
+         {"images_per_second", number(run.images_per_second)},
+         {"seconds", number(run.seconds)},
+         {"settings", settings}});
   }
   return text_of(document);
 }

@@ -96,7 +96,7 @@ TEST(RunDevices, AreChosenFromTheCardsThatAgentsRegister) {
 TEST(RunDevices, OneOlderCardDecidesThePrecision) {
   TwoNodes run;
   run.start(machine_of("a", 1), machine_of("b", 1, 75));
-  EXPECT_EQ(run.settled().precision, configs::Precision::kFp32);
+  EXPECT_EQ(run.settled().precision, configs::Precision::kFp16);
 }
 
 TEST(RunDevices, WithoutCardsTheRunIsOnTheCpu) {

@@ -272,10 +272,10 @@ TEST(RunsTable, ComparesTheRunsOfAFolderAndNamesTheSettingsThatDiffer) {
                         "time   settings\n"));
   EXPECT_THAT(text,
               HasSubstr("  small   killed  0.800  0.500  2 MiB  20.0      "
-                        "1m15s  batch=16 hyp.lr0=0.01\n"));
+                        "1m15s  hyp.lr0=0.01 batch=16\n"));
   EXPECT_THAT(text,
               HasSubstr("  large   killed  -      -      -      -         "
-                        "-      batch=32 hyp.lr0=0.02\n"));
+                        "-      hyp.lr0=0.02 batch=32\n"));
   const auto json = nlohmann::json::parse(runs_json(root.path()));
   ASSERT_EQ(json.size(), 3u);
   for (const auto& run : json) {
