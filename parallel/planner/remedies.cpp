@@ -103,8 +103,10 @@ class RemedySearch {
     drop_small_answers();
     std::ranges::stable_sort(found_, {}, [this](const Remedy& remedy) {
       const int rank = rank_of(remedy);
-      const bool needs_nothing = rank == 0 || rank == 2;
-      return std::pair(rank, needs_nothing ? remedy.time_ratio : 0);
+      const bool needs_nothing =
+          (rank == 0 || rank == 2) && !needs_more_hardware(remedy);
+      return std::tuple(rank, needs_more_hardware(remedy),
+                        needs_nothing ? remedy.time_ratio : 0);
     });
     return std::move(found_);
   }

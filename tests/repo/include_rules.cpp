@@ -222,7 +222,7 @@ const std::vector<Rule>& rules() {
               {"worker/anchors", "worker/chart", "worker/control",
                "worker/detect", "worker/export", "worker/maps", "worker/run",
                "worker/step", "worker/validation", "worker/video"}}),
-       {"torch", "json", "system"}},
+       {"torch", "images", "json", "system"}},
       {"worker/more_tools",
        rooms({kConfigs,
               plans,
@@ -318,6 +318,7 @@ const std::multimap<std::string, std::string>& exceptions() {
       {"proto/channel_security.cpp", "system"},  // the permissions of a key
       {"proto/refusal_channel.cpp", "system"},   // a pipe within one process
       {"proto/channel_security.cpp", "ssl"},
+      {"configs/absent_flags.cpp", "system"},  // patterns of names
       {"configs/yaml/yaml_tree.cpp", "yaml-cpp"},
       {"configs/voc_folder.cpp", "xml"},
       {"worker/data/labels/voc_labels.cpp", "xml"},
@@ -451,9 +452,9 @@ std::string library_of(const std::string& header) {
   }
   if (header.find('.') == std::string::npos) return "std";
   static const std::set<std::string> posix = {
-      "dirent.h", "dlfcn.h",  "fcntl.h", "glob.h",   "ifaddrs.h",
-      "link.h",   "malloc.h", "netdb.h", "poll.h",   "pthread.h",
-      "sched.h",  "signal.h", "spawn.h", "stdlib.h", "unistd.h"};
+      "dirent.h", "dlfcn.h",  "fcntl.h",  "fnmatch.h", "glob.h",    "ifaddrs.h",
+      "link.h",   "malloc.h", "netdb.h",  "poll.h",    "pthread.h", "sched.h",
+      "signal.h", "spawn.h",  "stdlib.h", "unistd.h"};
   const bool is_posix =
       posix.count(header) > 0 || header.starts_with("sys/") ||
       header.starts_with("net/") || header.starts_with("netinet/") ||
