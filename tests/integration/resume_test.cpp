@@ -120,7 +120,7 @@ TEST_F(Resume, ARunThatItsTimeEndsIsValidatedAndGoesOn) {
   ASSERT_EQ(train(whole, two).exit_code, 0);
   const ProgramResult ended = train(parts, joined(two, {"--time", "0.0001"}));
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_THAT(ended.err, HasSubstr("reached --time 0.0001 after step 1; "
+  EXPECT_THAT(ended.out, HasSubstr("reached --time 0.0001 after step 1; "
                                    "continue with: headroom train --resume"));
   EXPECT_EQ(steps(parts).size(), 1u);
   EXPECT_TRUE(fs::exists(parts / kRun / "weights/best.safetensors"));
