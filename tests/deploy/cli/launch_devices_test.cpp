@@ -184,8 +184,9 @@ TEST_F(AloneOnCards, AWorkerACardIsTheDefaultAndOlderCardsComputeInFloat32) {
   const ProgramResult run = run_train();
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.err, HasSubstr("4 x Fake H100, fp32, processes 4 x "));
-  EXPECT_THAT(run.err, HasSubstr("precision: fp32, as 4 of 4 cards have no "
-                                 "bf16 (compute capability 7.5)"));
+  EXPECT_THAT(run.err,
+              HasSubstr("precision: fp32, as Fake H100 is not known to have "
+                        "tensor cores"));
   EXPECT_THAT(run.err,
               HasSubstr("rank 3 was told device all, precision fp32, backend "
                         "nccl, card 3 GPU-3"));
