@@ -157,12 +157,11 @@ void FrontDoor::run() {
       waiting.push_back({.fd = listener, .events = POLLIN, .revents = 0});
     }
     for (const Newcomer& newcomer : newcomers_) {
-      waiting.push_back(
-          {.fd = newcomer.descriptor,
-           .events = static_cast<short>(newcomer.is_refused
-                                            ? POLLRDHUP
-                                            : POLLIN | POLLRDHUP),
-           .revents = 0});
+      waiting.push_back({.fd = newcomer.descriptor,
+                         .events = static_cast<short>(newcomer.is_refused
+                                                          ? POLLRDHUP
+                                                          : POLLIN | POLLRDHUP),
+                         .revents = 0});
     }
     poll(waiting.data(), waiting.size(), kTickMs);
     std::vector<Newcomer> still;

@@ -191,10 +191,10 @@ OrphanedSave write_newest(const OrphanedState& state, const Parts& parts,
   if (whole.empty()) return {};
   const HostStateSnapshot& first = whole.front();
   OrphanedSave written{first.counters.committed_steps, first.newest_line};
-  CheckpointJob job(state.checkpoints,
-                    {written.step, counters_to_text(first.counters),
-                     state.plan_json},
-                    state.keep, state.blocks, std::move(whole));
+  CheckpointJob job(
+      state.checkpoints,
+      {written.step, counters_to_text(first.counters), state.plan_json},
+      state.keep, state.blocks, std::move(whole));
   while (job.advance()) {
   }
   return written;

@@ -252,9 +252,9 @@ class LeftDoor : public ::testing::Test {
     EXPECT_TRUE(eventually([&] {
       return std::ranges::all_of(clients, &RawConnection::is_closed_by_peer);
     }));
-    EXPECT_TRUE(eventually(
-        [&] { return open_descriptors() <= before + clients.size(); }))
-        << "the door has a client's descriptor";
+    EXPECT_TRUE(eventually([&] {
+      return open_descriptors() <= before + clients.size();
+    })) << "the door has a client's descriptor";
     const auto used = processor_time();
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     EXPECT_LT(processor_time() - used, std::chrono::milliseconds(100));
