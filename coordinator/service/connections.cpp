@@ -124,6 +124,20 @@ void Connections::note_served(const std::string& peer) {
   if (served > limits_.served_strangers) end(oldest, "too many connections");
 }
 
+void Connections::note_refused(const std::string& peer,
+                               const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  const auto found = connections_.find(peer);
+  if (found == connections_.end()) return;
+  count_end(found->second, why);
+  found->second.is_refused = true;
+}
+
+void Connections::count_end(const Connection& connection,
+                            const std::string& why) {
+  if (!why.empty() && !connection.is_refused) ++ended_[why];
+}
+
 void Connections::end(const std::string& peer, const std::string& why) {
   const std::lock_guard lock(mutex_);
   const auto found = connections_.find(peer);
@@ -131,7 +145,7 @@ void Connections::end(const std::string& peer, const std::string& why) {
 }
 
 Connections::Entry Connections::end(Entry entry, const std::string& why) {
-  ++ended_[why];
+  count_end(entry->second, why);
   shutdown(entry->second.descriptor, SHUT_RDWR);
   return forget(entry);
 }
@@ -218,7 +232,7 @@ std::map<std::string, int64_t> Connections::sweep(TimePoint now) {
     const std::string why = connection.is_stranger && info
                                 ? fault_of(*info, now - connection.since)
                                 : "";
-    if (!why.empty()) ++ended_[why];
+    count_end(connection, why);
     if (!is_over && why.empty()) {
       ++entry;
       continue;

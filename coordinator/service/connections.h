@@ -69,6 +69,10 @@ class Connections {
   // served, the oldest of them is closed.
   void note_served(const std::string& peer);
 
+  // Records that this peer got its refusal. sweep() counts `why`, and no other
+  // reason for which the connection ends.
+  void note_refused(const std::string& peer, const std::string& why);
+
   // Closes this peer's connection; `why` is counted by sweep().
   void end(const std::string& peer, const std::string& why);
 
@@ -103,13 +107,15 @@ class Connections {
     std::string host;
     std::string member = {};  // the member that sends heartbeats here
     bool is_stranger = true;
-    bool is_served = false;  // note_served() was called
+    bool is_served = false;   // note_served() was called
+    bool is_refused = false;  // note_refused() was called
     TimePoint since;
     TimePoint last_call;
   };
   using Entry = std::map<std::string, Connection>::iterator;
 
   // REQUIRES, for the functions below: the mutex is held.
+  void count_end(const Connection& connection, const std::string& why);
   const Connection* connection_of(const std::string& member) const;
   void count_stranger_out(const Connection& connection);
   bool end_a_stranger();

@@ -157,19 +157,25 @@ void FrontDoor::run() {
       waiting.push_back({.fd = listener, .events = POLLIN, .revents = 0});
     }
     for (const Newcomer& newcomer : newcomers_) {
-      waiting.push_back(
-          {.fd = newcomer.descriptor,
-           .events = static_cast<short>(newcomer.is_refused ? 0 : POLLIN),
-           .revents = 0});
+      waiting.push_back({.fd = newcomer.descriptor,
+                         .events = static_cast<short>(newcomer.is_refused
+                                                          ? POLLRDHUP
+                                                          : POLLIN | POLLRDHUP),
+                         .revents = 0});
     }
     poll(waiting.data(), waiting.size(), kTickMs);
     std::vector<Newcomer> still;
     for (size_t i = 0; i < newcomers_.size(); ++i) {
       Newcomer& newcomer = newcomers_[i];
-      const bool has_news = waiting[listeners_.size() + i].revents != 0;
-      if (has_news && newcomer.is_refused) {  // its end
+      const int news = waiting[listeners_.size() + i].revents;
+      const bool has_hung_up = (news & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+      if (news != 0 && !newcomer.is_refused && !waits_after_look(newcomer)) {
+        continue;
+      }
+      if (has_hung_up) {  // no more bytes come
+        connections_.end(newcomer.peer, "broken handshake");
         close(newcomer.descriptor);
-      } else if (!has_news || waits_after_look(newcomer)) {
+      } else {
         still.push_back(newcomer);
       }
     }
@@ -211,7 +217,7 @@ bool FrontDoor::waits_after_look(Newcomer& newcomer) {
     const std::string answer = refusal_frame(stream, why);
     (void)!send(newcomer.descriptor, answer.data(), answer.size(),
                 MSG_NOSIGNAL | MSG_DONTWAIT);
-    refused_(why);
+    connections_.note_refused(newcomer.peer, why);
     newcomer.is_refused = true;
     return true;
   }

@@ -61,7 +61,9 @@ class FrontDoor {
     int listener = -1;
     int descriptor = -1;
     std::string peer;
-    bool is_refused = false;  // it got its answer, and is closed by sweep()
+    // It got its answer, and is closed when it hangs up; sweep() shuts it down
+    // if it does not.
+    bool is_refused = false;
   };
 
   void run();

@@ -54,13 +54,17 @@ class Served {
   // Calls `take` with the data of each event until the server ends the stream.
   async follow(take) {
     const reader = (await this.ask("/events")).body.pipeThrough(new TextDecoderStream()).getReader();
-    heard();
-    for (let waiting = ""; ;) {
-      const {done, value} = await reader.read();
-      if (done) return;
-      const {messages, rest} = messagesIn(waiting + value);
-      waiting = rest;
-      messages.forEach((message) => take(JSON.parse(message)));
+    try {
+      heard();
+      for (let waiting = ""; ;) {
+        const {done, value} = await reader.read();
+        if (done) return;
+        const {messages, rest} = messagesIn(waiting + value);
+        waiting = rest;
+        messages.forEach((message) => take(JSON.parse(message)));
+      }
+    } finally {
+      reader.cancel().catch(() => {});  // closes the connection if `take` failed
     }
   }
   run(id) { return this.get("/api/run", {id}); }

@@ -25,11 +25,12 @@ namespace {
 
 using coordinator::ListenAddress;
 
-// The most open connections of readers, and of clients that have not shown the
-// token yet (strangers.h). A few more may be open while they are being closed.
-constexpr unsigned int kMostReaders = 256;
+// The connections that are left to readers, and the most of clients that have
+// not shown the token yet (strangers.h): twice as many may be open while they
+// are being closed.
+constexpr unsigned int kLeftToReaders = 256;
 constexpr unsigned int kMostStrangers = 128;
-constexpr unsigned int kMostConnections = kMostReaders + 2 * kMostStrangers;
+constexpr unsigned int kMostConnections = kLeftToReaders + 2 * kMostStrangers;
 constexpr const char* kTokenHeader = "X-Headroom-Token";
 constexpr int64_t kMostPoints = 4000;
 constexpr int64_t kUsualPoints = 1500;

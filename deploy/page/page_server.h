@@ -15,8 +15,9 @@
 // header must be the address that the server listens on, so that another site's
 // name cannot lead here, and requests from another site's page are refused.
 //
-// At most 256 connections of readers are open, and 128 connections of others.
-// If there are more of the latter, the oldest of them is closed (strangers.h).
+// At most 512 connections are open. Of those that have not shown the token at
+// most 128 are kept: the oldest is closed for the newest (strangers.h). So at
+// least 256 connections are left to readers, who can use up all of them.
 // A connection without traffic for 30 seconds is closed. The server runs on its
 // own threads and readers share texts, so a slow reader costs neither memory
 // nor training time.

@@ -444,6 +444,7 @@ async function drawPicture(image, picture) {
   const [id, wanted] = [state.id, JSON.stringify([state.id, picture.name, picture.time])];
   if (image.dataset.picture === wanted) return;
   image.dataset.picture = wanted;
+  image.removeAttribute("src");  // the former picture has another name or time
   if (picture.url) {
     image.src = picture.url;
     return;
@@ -454,8 +455,28 @@ async function drawPicture(image, picture) {
     await image.decode().catch(() => {});  // a damaged picture stays empty
     URL.revokeObjectURL(url);
   } catch {
-    delete image.dataset.picture;  // fetched again when it is drawn next
+    // Fetched again when it is drawn next.
+    if (image.dataset.picture === wanted) delete image.dataset.picture;
   }
+}
+
+// A run has up to 200 pictures: those of a server are fetched once they come
+// near the part of the page that is seen.
+const nearby = new IntersectionObserver((changes) => changes.forEach(({target, isIntersecting}) => {
+  target.isNear = isIntersecting;
+  if (isIntersecting) drawPicture(target, target.picture);
+}), {rootMargin: "50%"});
+
+function thumbnail() {
+  const image = el("img", {alt: ""});
+  image.isNear = false;
+  nearby.observe(image);
+  return image;
+}
+
+function showWhenNear(image, picture) {
+  image.picture = picture;
+  if (image.isNear || picture.url) drawPicture(image, picture);
 }
 
 sections.pictures = () => {
@@ -468,8 +489,8 @@ sections.pictures = () => {
     reconcile(group.lastChild, all.filter(({name}) => pictureKind(name) === kind), (picture) => `${state.id}/${picture.name}`,
       (picture) => el("li", null, el("button", {type: "button", class: "thumb",
         on: {click: () => showPicture(pictureList().findIndex((one) => one.name === picture.name))}},
-      el("img", {alt: ""}), el("span", {text: picture.name}))), (item, picture) => {
-        drawPicture(item.querySelector("img"), picture);
+      thumbnail(), el("span", {text: picture.name}))), (item, picture) => {
+        showWhenNear(item.querySelector("img"), picture);
       });
   });
 };

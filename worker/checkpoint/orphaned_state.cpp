@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -178,10 +177,10 @@ bool is_being_written(const fs::path& checkpoints, int64_t step) {
 }
 
 // Writes the newest complete state that is newer than the newest checkpoint.
-// Returns its last line of steps.jsonl; nullopt if no such state is complete.
-std::optional<std::string> write_newest(
-    const OrphanedState& state, const Parts& parts,
-    const std::vector<HostStateSnapshot>& held) {
+// Returns its step and last line of steps.jsonl; step 0 if no such state is
+// complete.
+OrphanedSave write_newest(const OrphanedState& state, const Parts& parts,
+                          const std::vector<HostStateSnapshot>& held) {
   const int64_t saved = newest_checkpoint(state.checkpoints);
   std::vector<HostStateSnapshot> whole = newest_whole(state, held, saved);
   if (whole.empty()) {
@@ -189,16 +188,16 @@ std::optional<std::string> write_newest(
     for (const fs::path& file : parts.others()) read_parts(file, all);
     whole = newest_whole(state, all, saved);
   }
-  if (whole.empty()) return std::nullopt;
+  if (whole.empty()) return {};
   const HostStateSnapshot& first = whole.front();
-  std::string newest_line = first.newest_line;
-  CheckpointJob job(state.checkpoints,
-                    {first.counters.committed_steps,
-                     counters_to_text(first.counters), state.plan_json},
-                    state.keep, state.blocks, std::move(whole));
+  OrphanedSave written{first.counters.committed_steps, first.newest_line};
+  CheckpointJob job(
+      state.checkpoints,
+      {written.step, counters_to_text(first.counters), state.plan_json},
+      state.keep, state.blocks, std::move(whole));
   while (job.advance()) {
   }
-  return newest_line;
+  return written;
 }
 
 }  // namespace
@@ -216,6 +215,7 @@ OrphanedSave save_orphaned(const OrphanedState& state,
   if (result.step < wanted && newest_whole(state, held, 0).empty()) {
     write_parts(parts.own(), held);
   }
+  OrphanedSave written;
   bool has_tried = false;
   while (result.step < wanted && Clock::now() < end) {
     // One attempt is enough: of all workers, the last one that writes its file
@@ -223,16 +223,15 @@ OrphanedSave save_orphaned(const OrphanedState& state,
     if (!has_tried && !is_being_written(state.checkpoints, wanted) &&
         parts.take_lock()) {
       has_tried = true;
-      if (auto line = write_newest(state, parts, held)) {
-        result.newest_line = std::move(*line);
-      }
+      written = write_newest(state, parts, held);
       parts.give_lock_back();
     } else {
       std::this_thread::sleep_for(kLook);
     }
     result.step = newest_checkpoint(state.checkpoints);
   }
-  return result;
+  // Another process may have written a newer checkpoint meanwhile.
+  return written.step == result.step ? written : result;
 }
 
 void remove_orphaned_parts(const std::filesystem::path& checkpoints) {

@@ -395,13 +395,17 @@ int follow_assignments(control::CoordinatorClient& client,
 // lost generation who saves the state.
 void save_without_coordinator(ThisProcess& process) {
   if (process.is_saved) return;
-  if (process.training) {
-    process.training->leave_peers();
-    process.training->hold_committed();
-    process.training.reset();
+  try {
+    if (process.training) {
+      process.training->leave_peers();
+      process.training->hold_committed();  // memory may not suffice
+      process.training.reset();
+    }
+    const std::string line = save_orphaned_run(process.carried);
+    if (!line.empty()) log::warn(line);
+  } catch (const std::exception& error) {
+    log::warn(cat("the state is not saved: ", error.what()));
   }
-  const std::string line = save_orphaned_run(process.carried);
-  if (!line.empty()) log::warn(line);
 }
 
 }  // namespace

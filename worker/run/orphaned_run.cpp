@@ -1,7 +1,6 @@
 #include "worker/run/orphaned_run.h"
 
 #include <chrono>
-#include <exception>
 #include <filesystem>
 
 #include "parallel/base/run_files.h"
@@ -18,23 +17,28 @@ namespace {
 // (agent_loss.h).
 constexpr std::chrono::seconds kTimeToSave{15};
 
-std::string save_what_is_held(const CrossGenerationState& carried) {
+}  // namespace
+
+std::string save_orphaned_run(const CrossGenerationState& carried) {
   const int64_t held = carried.newest_step();
   if (!carried.orphan || held == 0) return "";
   const RunDirectory directory(carried.orphan->checkpoints.parent_path());
   const std::string what = cat("the state after ", counted(held, "step"));
   const std::filesystem::path steps = directory.root() / run_files::kSteps;
-  // A lost rank 0 may have committed one step more than its peers.
-  if (StepLog::has_lines_from(steps, held + 1)) {
-    return what + " is not saved: the run has gone on without this worker";
-  }
   if (directory.holds_older_run()) {
     return what + " is not saved: the older run in " +
            directory.root().string() + " is as it was";
   }
+  // A lost rank 0 may have committed one step more than its peers.
+  const auto has_gone_on = [&] {
+    return StepLog::has_lines_from(steps, held + 1);
+  };
+  if (has_gone_on()) {
+    return what + " is not saved: the run has gone on without this worker";
+  }
   const checkpoint::OrphanedSave saved =
       checkpoint::save_orphaned(*carried.orphan, carried.held, kTimeToSave);
-  if (!saved.newest_line.empty()) {
+  if (!saved.newest_line.empty() && !has_gone_on()) {
     const StepLog log(steps, saved.step, saved.newest_line);
   }
   if (saved.step >= held) return what + " is saved";
@@ -44,16 +48,6 @@ std::string save_what_is_held(const CrossGenerationState& carried) {
                                        counted(saved.step, "step"));
   return what + " is not saved: those who are left do not hold all of it" +
          newest;
-}
-
-}  // namespace
-
-std::string save_orphaned_run(const CrossGenerationState& carried) noexcept {
-  try {
-    return save_what_is_held(carried);
-  } catch (const std::exception& error) {
-    return std::string("the state is not saved: ") + error.what();
-  }
 }
 
 }  // namespace headroom::run

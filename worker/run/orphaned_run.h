@@ -11,8 +11,8 @@ namespace headroom::run {
 
 // Saves the newest state that `carried` holds, together with the copies of
 // other survivors, and completes steps.jsonl. Returns one line that says what
-// was done; "" if no step was committed. Takes at most about 20 s. Throws no
-// exception: the process is about to end.
-std::string save_orphaned_run(const CrossGenerationState& carried) noexcept;
+// was done; "" if no step was committed. Takes at most about 20 s.
+// Errors: Error with exit code 5 if a file cannot be written; std::bad_alloc.
+std::string save_orphaned_run(const CrossGenerationState& carried);
 
 }  // namespace headroom::run

@@ -12,8 +12,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "parallel/base/check.h"
-
 namespace headroom::cli {
 namespace {
 constexpr size_t kLongestLine = 8192;
@@ -22,7 +20,9 @@ constexpr size_t kAtOnce = 4096;
 
 LineReader::LineReader(int fd, std::function<void(std::string)> on_line)
     : fd_(fd), stop_fd_(eventfd(0, EFD_CLOEXEC)), on_line_(std::move(on_line)) {
-  HEADROOM_CHECK(stop_fd_ >= 0, "eventfd");
+  if (stop_fd_ < 0) {
+    throw std::system_error(errno, std::generic_category(), "eventfd");
+  }
   fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) | O_NONBLOCK);
   try {
     thread_ = std::thread([this] { run(); });

@@ -24,7 +24,8 @@ namespace headroom::cli {
 // Threads: `on_line` is called from the reader's thread.
 class LineReader {
  public:
-  // Takes ownership of `fd`, the reading end.
+  // Takes ownership of `fd`, the reading end, unless it throws
+  // std::system_error: the system has no thread or no descriptor left.
   LineReader(int fd, std::function<void(std::string)> on_line);
   // Reads the data that has already arrived, then ends, even if another process
   // (a grandchild) still holds the pipe open or writes on.

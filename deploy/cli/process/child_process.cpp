@@ -28,7 +28,8 @@ namespace headroom::cli {
 namespace {
 
 constexpr const char* kMoreProcesses =
-    "allow more processes and threads (ulimit -u, pids.max), or free memory";
+    "allow more processes, threads and open files (ulimit -u, pids.max, "
+    "ulimit -n), or free memory";
 
 struct Pipe {
   int reading = -1;
@@ -193,13 +194,13 @@ ChildProcess::ChildProcess(ChildOptions options)
         output.reading, [state = state_.get()](std::string line) {
           state->keep(child_line(std::move(line)));
         });
-  } catch (const std::system_error& refused) {
+  } catch (const std::exception& refused) {
     ::kill(-state_->pid, SIGKILL);
     waitpid(state_->pid, nullptr, 0);
     close(output.reading);
     throw Error("launch",
-                "there is no thread to read the output of " +
-                    state_->options.name + ": " + refused.code().message(),
+                "nothing can read the output of " + state_->options.name +
+                    ": " + refused.what(),
                 kMoreProcesses, ExitCode::kResource);
   }
 }

@@ -2,16 +2,26 @@
 // memory of the coordinator's process is bounded, and members are served.
 #include <gtest/gtest.h>
 
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <deque>
+#include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "coordinator/service/connections.h"
+#include "coordinator/service/front_door.h"
 #include "coordinator/service/greeting.h"
 #include "coordinator/service/server.h"
 #include "proto/channel.h"
@@ -195,6 +205,72 @@ TEST_F(Flood, OfCallsThatAreTakenBack) {
     acknowledge(connection);
     call_on(connection, 25'000, /*ends=*/false, /*resets=*/true);
   });
+}
+
+size_t open_descriptors() {
+  const std::filesystem::directory_iterator files("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(files), end(files)));
+}
+
+std::chrono::nanoseconds processor_time() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
+// Clients with a wrong token, and clients that stop within their greeting. In
+// this process only the door has a thread.
+class LeftDoor : public ::testing::Test {
+ protected:
+  using Counts = std::map<std::string, int64_t>;
+
+  // Returns how many connections were refused, by reason.
+  static Counts leave(bool hangs_up, std::chrono::milliseconds stranger_time) {
+    constexpr int kClients = 10;
+    ListenAddress address = parse_listen_address("127.0.0.1:0");
+    const SystemClock clock;
+    Connections connections({.stranger_time = stranger_time});
+    std::mutex mutex;
+    Counts refused;
+    FrontDoor door(address, connections, clock,
+                   {.reads_greetings = true, .token = "token"});
+    door.open([](int, int descriptor) { ::close(descriptor); },
+              [&](const std::string& why) {
+                const std::lock_guard lock(mutex);
+                ++refused[why];
+              });
+    const size_t before = open_descriptors();
+    std::deque<RawConnection> clients;
+    for (int i = 0; i < kClients; ++i) {
+      for (const std::string& bytes :
+           {kPreface + kSettings + kSettingsAck + call_frame(1, true),
+            std::string("PRI * HT")}) {
+        clients.emplace_back(address.to_string()).send_bytes(bytes);
+        if (hangs_up) clients.back().end_sending();
+      }
+    }
+    EXPECT_TRUE(eventually([&] {
+      return std::ranges::all_of(clients, &RawConnection::is_closed_by_peer);
+    }));
+    EXPECT_TRUE(eventually([&] {
+      return open_descriptors() <= before + clients.size();
+    })) << "the door has a client's descriptor";
+    const auto used = processor_time();
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    EXPECT_LT(processor_time() - used, std::chrono::milliseconds(100));
+    door.stop();
+    return refused;
+  }
+};
+
+TEST_F(LeftDoor, ByClientsThatHangUp) {
+  EXPECT_EQ(leave(/*hangs_up=*/true, seconds(60)),
+            (Counts{{"wrong join token", 10}, {"broken handshake", 10}}));
+}
+
+TEST_F(LeftDoor, BySilentClients) {
+  EXPECT_EQ(leave(/*hangs_up=*/false, std::chrono::milliseconds(300)),
+            (Counts{{"wrong join token", 10}, {"silent connection", 10}}));
 }
 
 // As gRPC would refuse it.

@@ -37,6 +37,8 @@ class RawConnection {
     // The server may hang up at any byte: that is no failure of the test.
     (void)!send(handle_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
+  // Says that no more bytes come; reading goes on.
+  void end_sending() const { shutdown(handle_, SHUT_WR); }
   // Reads until the peer closes the connection.
   std::string receive_all() const {
     std::string all;

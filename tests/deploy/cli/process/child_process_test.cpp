@@ -3,15 +3,33 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "parallel/base/check.h"
+
+namespace {
+std::atomic<bool> has_no_descriptor = false;
+}
+
+// Instead of the system's function.
+extern "C" int eventfd(unsigned int count, int flags) noexcept {
+  if (!has_no_descriptor) {
+    return static_cast<int>(syscall(SYS_eventfd2, count, flags));
+  }
+  errno = EMFILE;
+  return -1;
+}
 
 namespace headroom::cli {
 namespace {
@@ -116,6 +134,27 @@ TEST(ChildProcess, AMissingProgramIsNamed) {
                  "such file or directory: check that the file is there and may "
                  "be run");
   }
+}
+
+TEST(ChildProcess, OneWhoseOutputCannotBeReadIsEnded) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  ChildOptions options = shell("exec sleep 60");
+  options.passed_fds = {ends[1]};
+  has_no_descriptor = true;
+  try {
+    const ChildProcess child(options);
+    ADD_FAILURE() << "started";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("Too many open files"));
+    EXPECT_EQ(error.exit_code(), ExitCode::kResource);
+  }
+  has_no_descriptor = false;
+  close(ends[1]);
+  // The child had the other copy of the writing end.
+  pollfd reading{.fd = ends[0], .events = 0, .revents = 0};
+  EXPECT_EQ(poll(&reading, 1, /*milliseconds=*/2000), 1);
+  close(ends[0]);
 }
 
 TEST(ChildProcess, ItInheritsTheEnvironmentAndGetsTheAdditions) {
