@@ -48,16 +48,19 @@ void require_room(const MachineShare& share, int64_t room, int64_t least) {
       workers + (share.workers_here == 1 ? " takes " : " take ") +
       format_bytes(kLauncherBytes + share.workers_here * kWorkerBytes) +
       " before the first tensor";
-  throw Error("memory",
-              share.machine.memory_text() + ", and " + before +
-                  (room <= 0 ? ""
-                             : ", which leaves " + format_bytes(room) +
-                                   " to each, but its loaders alone need " +
-                                   format_bytes(least)),
-              cat(room <= 0 ? "" : "use a smaller --batch or --img, or ",
-                  "give the container or the machine more memory",
-                  share.workers_here > 1 ? ", or use fewer --processes" : ""),
-              ExitCode::kNoPlan);
+  throw Error(
+      "memory",
+      share.machine.memory_text() + ", and " + before +
+          (room <= 0 ? ""
+                     : ", which leaves " + format_bytes(room) +
+                           " to each, but its loaders alone need " +
+                           format_bytes(least)),
+      cat(room <= 0
+              ? ""
+              : "use a smaller --img, --batch or --host-memory-limit, or ",
+          "give the container or the machine more memory",
+          share.workers_here > 1 ? ", or use fewer --processes" : ""),
+      ExitCode::kNoPlan);
 }
 
 // Sets the limits that are needed and that the user left open.

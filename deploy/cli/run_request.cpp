@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "configs/data_config.h"
 #include "configs/fault.h"
@@ -547,9 +548,16 @@ RunRequest make_run_request(const CommandLine& line,
   if (shares_cores) {
     config.threads = std::max(1, cores / workers_here);
   }
+  const auto limits_of = [&config] {
+    return std::pair(config.memory_limit, config.host_memory_limit);
+  };
+  const auto limits_before = limits_of();
   const MachineBounds bounds = bound_by_machine(share, config);
-  request.notes.insert(request.notes.end(), bounds.lines.begin(),
-                       bounds.lines.end());
+  // A plan says only what changes it.
+  if (!only_plans || limits_of() != limits_before) {
+    request.notes.insert(request.notes.end(), bounds.lines.begin(),
+                         bounds.lines.end());
+  }
   // A resumed run keeps the label counts that it was planned with.
   const bool knows_labels = is_resumed &&
                             !keys_given(line.run_flags).contains("data") &&

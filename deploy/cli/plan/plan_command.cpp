@@ -30,6 +30,7 @@
 #include "parallel/base/run_files.h"
 #include "parallel/base/terminal.h"
 #include "parallel/base/text.h"
+#include "parallel/machine/machine_limits.h"
 #include "parallel/plan/plan.h"
 #include "parallel/plan/plan_json.h"
 
