@@ -32,6 +32,11 @@ bool trains_on_cpu(const configs::RunConfig& config) {
   return config.command == "train" && config.device == kCpuDevice;
 }
 
+// Then --host-memory-limit also bounds the file of offloaded tensors.
+bool asks_offload(const configs::RunConfig& config) {
+  return config.activations == to_string(plan::ActivationPolicy::kOffload);
+}
+
 // Bytes of each worker for tensors and loaders; negative if not even the
 // programs fit.
 int64_t room_of_worker(const MachineShare& share) {
@@ -72,10 +77,7 @@ void set_limits(const MachineShare& share, int64_t tensors,
   int64_t for_loaders = loaders.total_bytes();
   if (tensors + for_loaders <= room) return;
   std::string text;
-  // The limit also bounds the file of offloaded tensors.
-  const bool offloads =
-      config.activations == to_string(plan::ActivationPolicy::kOffload);
-  if (!config.synthetic_input && !offloads &&
+  if (!config.synthetic_input && !asks_offload(config) &&
       !share.given.contains("host_memory_limit")) {
     const int64_t least = std::max(loaders.least_bytes_unseen(),
                                    std::min(room / kLoaderPart, for_loaders));
@@ -140,6 +142,7 @@ bool limit_largest_batch(const MachineShare& share,
                          configs::RunConfig& config) {
   if (config.global_batch_size != configs::kLargestBatch ||
       config.memory_limit > 0 || !trains_on_cpu(config) ||
+      (asks_offload(config) && config.host_memory_limit == 0) ||
       share.machine.memory_bytes == 0) {
     return false;
   }
@@ -198,8 +201,7 @@ void require_same_training(const MachineBounds& bounds, int world_size,
                            configs::RunConfig& config) {
   if (!bounds.bounds_plan) return;
   const std::vector<layers::LayerCost> layers = planner::model_layers(config);
-  const bool may_offload =
-      config.activations == to_string(plan::ActivationPolicy::kOffload);
+  const bool may_offload = asks_offload(config);
   const auto is_same = [&](const configs::RunConfig& trial,
                            const plan::Plan& plan) {
     return !planner::shrinks_groups(trial, plan) &&

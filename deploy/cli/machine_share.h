@@ -34,7 +34,9 @@ struct MachineBounds {
 };
 
 // For --batch -1 on the CPU without --memory-limit, sets limits with which
-// tensors and loaders together fit into the free memory, and returns true.
+// tensors and loaders together fit into the free memory, and returns true. Sets
+// none for --activations offload without --host-memory-limit, which bounds the
+// file of offloaded tensors too.
 // Called before the batch is known. Throws Error (exit 3) if they cannot fit.
 bool limit_largest_batch(const MachineShare& share, configs::RunConfig& config);
 

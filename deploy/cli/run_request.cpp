@@ -580,11 +580,10 @@ RunRequest make_run_request(const CommandLine& line,
                             (measures ? ", measured as data.yaml asks" : ""));
   }
   if (config.global_batch_size == configs::kLargestBatch) {
-    const configs::RunConfig open = config;
     std::string note =
         set_largest_batch(config, request.expected_workers(), limits_batch);
     if (limits_batch && give_loaders_more(share, config)) {
-      config.global_batch_size = open.global_batch_size;
+      config.global_batch_size = configs::kLargestBatch;
       note = set_largest_batch(config, request.expected_workers(), true);
     }
     request.notes.push_back(note);
