@@ -29,15 +29,14 @@ struct MachineShare {
 
 struct MachineBounds {
   std::vector<std::string> lines;  // for the user: the limits that hold
-  bool bounds_plan =
-      false;  // --memory-limit was set from the container's limit
+  bool bounds_plan = false;        // memory_limit is the container's
 };
 
 // For --batch -1 on the CPU without --memory-limit, sets limits with which
 // tensors and loaders together fit into the free memory, and returns true. Sets
 // none for --activations offload without --host-memory-limit, which bounds the
-// file of offloaded tensors too.
-// Called before the batch is known. Throws Error (exit 3) if they cannot fit.
+// file of offloaded tensors too. Called before the batch is known. Throws Error
+// (exit 3) if they cannot fit.
 bool limit_largest_batch(const MachineShare& share, configs::RunConfig& config);
 
 // Whether the loaders need more for the batch that was chosen within the limits

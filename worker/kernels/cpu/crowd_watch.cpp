@@ -85,14 +85,12 @@ void make_team(int size) {
 
 double busy_ticks(std::istream& stat, const cpu_set_t& cores) {
   double sum = 0;
-  for (std::string line; std::getline(stat, line);) {
+  for (std::string line; std::getline(stat, line) && line.starts_with("cpu");) {
     std::istringstream words(line);
     std::string name;
     double user = 0, nice = 0, system = 0;
     words >> name >> user >> nice >> system;
-    const auto core = name.starts_with("cpu") && name.size() > 3
-                          ? parse_whole(name.substr(3), 0)
-                          : std::nullopt;
+    const auto core = parse_whole(name.substr(3), 0);  // none in the first line
     if (core && *core < CPU_SETSIZE && CPU_ISSET(*core, &cores)) {
       sum += user + nice + system;
     }
