@@ -56,10 +56,10 @@ void require_room(const MachineShare& share, int64_t room, int64_t least) {
   throw Error(
       "memory",
       share.machine.memory_text() + ", and " + before +
-          (room <= 0 ? ""
-                     : ", which leaves " + format_bytes(room) +
-                           " to each, but its loaders alone need " +
-                           format_bytes(least)),
+          (room <= 0
+               ? ""
+               : ", which leaves " + format_bytes(room) +
+                     " to each, but its loaders take " + format_bytes(least)),
       cat(room <= 0
               ? ""
               : "use a smaller --img, --batch or --host-memory-limit, or ",

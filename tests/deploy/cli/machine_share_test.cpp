@@ -125,9 +125,12 @@ TEST_F(MachineShareTest, TheLoadersKeepRoomForLargerImages) {
 
 // --host-memory-limit also bounds the file of offloaded tensors.
 TEST_F(MachineShareTest, OffloadThatWasAskedForGetsNoLimit) {
+  MachineLimits bare = container(1200);
+  bare.memory_is_of_container = false;
   const RunRequest run =
-      request(container(1200), {"--img", "320", "--activations", "offload"});
+      request(bare, {"--img", "320", "--activations", "offload"});
   EXPECT_EQ(run.config.host_memory_limit, 0);
+  EXPECT_THAT(run.notes, Contains(HasSubstr("but the run may need 1.")));
 }
 
 // A plan would fit with batch-norm groups of two and offload.
@@ -174,14 +177,8 @@ TEST_F(MachineShareTest, LimitsOfTheCommandAreKept) {
   EXPECT_EQ(run.config.host_memory_limit, 300 * kMebibyte);
 }
 
-TEST_F(MachineShareTest, WhereNoPlanFitsTheRefusalNamesTheLimitThatHolds) {
-  EXPECT_THAT(refusal_of(
-                  [&] {
-                    request(container(300), {"--img", "1280"});
-                  },
-                  ExitCode::kNoPlan),
-              StartsWith("[plan] memory: 370 MiB by the container's limit "
-                         "(cgroup), 300 MiB free; each worker may take "));
+TEST_F(MachineShareTest,
+       WhereProgramsAndLoadersDoNotFitTheRefusalNamesBothNumbers) {
   EXPECT_EQ(refusal_of([&] { request(container(250)); }, ExitCode::kNoPlan),
             "[memory] 320 MiB by the container's limit (cgroup), 250 MiB free, "
             "and 1 worker takes 264 MiB before the first tensor: give the "
@@ -190,7 +187,7 @@ TEST_F(MachineShareTest, WhereNoPlanFitsTheRefusalNamesTheLimitThatHolds) {
               StartsWith("[memory] 370 MiB by the container's limit (cgroup), "
                          "300 MiB free, and 1 worker takes 264 MiB before the "
                          "first tensor, which leaves 36 MiB to each, but its "
-                         "loaders alone need 64 MiB: use a smaller --img"));
+                         "loaders take 64 MiB: use a smaller --img"));
 }
 
 TEST_F(MachineShareTest, TheLargestBatchIsTheContainers) {
