@@ -7,8 +7,10 @@
 #include "parallel/base/device_list.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
+#include "parallel/plan/plan_parts.h"
 #include "parallel/planner/model_layers.h"
 #include "parallel/planner/plan_memory.h"
+#include "parallel/planner/plan_search.h"
 #include "parallel/planner/planner.h"
 #include "parallel/predict/host_memory.h"
 
@@ -30,44 +32,84 @@ bool trains_on_cpu(const configs::RunConfig& config) {
   return config.command == "train" && config.device == kCpuDevice;
 }
 
-// Bytes of each worker for tensors and loaders.
+// Then --host-memory-limit also bounds the file of offloaded tensors.
+bool asks_offload(const configs::RunConfig& config) {
+  return config.activations == to_string(plan::ActivationPolicy::kOffload);
+}
+
+// Bytes of each worker for tensors and loaders; negative if not even the
+// programs fit.
 int64_t room_of_worker(const MachineShare& share) {
-  const int64_t room =
-      (share.machine.free_bytes - kLauncherBytes) / share.workers_here -
-      kWorkerBytes;
-  if (room > 0) return room;
+  return (share.machine.free_bytes - kLauncherBytes) / share.workers_here -
+         kWorkerBytes;
+}
+
+// Refuses a room in which a worker cannot have `least` bytes for its loaders,
+// and tensors besides.
+void require_room(const MachineShare& share, int64_t room, int64_t least) {
+  if (room > least) return;
+  const std::string workers = counted(share.workers_here, "worker");
+  const std::string before =
+      workers + (share.workers_here == 1 ? " takes " : " take ") +
+      format_bytes(kLauncherBytes + share.workers_here * kWorkerBytes) +
+      " before the first tensor";
   throw Error(
       "memory",
-      cat(share.machine.memory_text(), ", and ",
-          counted(share.workers_here, "worker"), " take ",
-          format_bytes(kLauncherBytes + share.workers_here * kWorkerBytes),
-          " before the first tensor"),
-      "give the container or the machine more memory, or use fewer --processes",
+      share.machine.memory_text() + ", and " + before +
+          (room <= 0
+               ? ""
+               : ", which leaves " + format_bytes(room) +
+                     " to each, but its loaders take " + format_bytes(least)),
+      cat(room <= 0
+              ? ""
+              : "use a smaller --img, --batch or --host-memory-limit, or ",
+          "give the container or the machine more memory",
+          share.workers_here > 1 ? ", or use fewer --processes" : ""),
       ExitCode::kNoPlan);
 }
 
-// Sets the limits that the user left open. Returns the new limits as text; ""
-// if everything fits without limits.
-std::string set_limits(const MachineShare& share, int64_t tensors,
-                       const predict::HostMemory& loaders,
-                       configs::RunConfig& config) {
+// Sets the limits that are needed and that the user left open.
+void set_limits(const MachineShare& share, int64_t tensors,
+                const predict::HostMemory& loaders, configs::RunConfig& config,
+                MachineBounds& bounds) {
+  const MachineLimits& machine = share.machine;
   const int64_t room = room_of_worker(share);
-  std::string text;
   int64_t for_loaders = loaders.total_bytes();
-  if (tensors + for_loaders <= room) return text;
-  if (!config.synthetic_input && !share.given.contains("host_memory_limit")) {
-    const int64_t least = std::max(loaders.least_bytes(),
+  if (tensors + for_loaders <= room) return;
+  std::string text;
+  if (!config.synthetic_input && !asks_offload(config) &&
+      !share.given.contains("host_memory_limit")) {
+    const int64_t least = std::max(loaders.least_bytes_unseen(),
                                    std::min(room / kLoaderPart, for_loaders));
-    for_loaders = std::max(least, room - tensors);
-    config.host_memory_limit = for_loaders;
-    text = format_bytes(for_loaders) + " for its loaders";
+    for_loaders = std::min(for_loaders, std::max(least, room - tensors));
+    if (for_loaders < loaders.total_bytes()) {
+      config.host_memory_limit = for_loaders;
+      text = format_bytes(for_loaders) + " for its loaders";
+    }
   }
-  if (tensors > room - for_loaders && !share.given.contains("memory_limit")) {
-    config.memory_limit = std::max<int64_t>(1, room - for_loaders);
+  const bool lacks = tensors > room - for_loaders;
+  if (lacks && machine.memory_is_of_container &&
+      !share.given.contains("memory_limit")) {
+    require_room(share, room, for_loaders);
+    config.memory_limit = room - for_loaders;
+    bounds.bounds_plan = true;
     text = format_bytes(config.memory_limit) + " for its tensors" +
            (text.empty() ? "" : " and " + text);
   }
-  return text;
+  if (!text.empty()) {
+    bounds.lines.front() =
+        "memory: " + machine.memory_text() + "; each worker may take " + text;
+  }
+  if (lacks && !machine.memory_is_of_container) {
+    bounds.lines.push_back(
+        "warning: memory: " + machine.memory_text() +
+        ", but the run may need " +
+        format_bytes(kLauncherBytes +
+                     share.workers_here *
+                         (kWorkerBytes + tensors + for_loaders)) +
+        ": if other programs free none, it swaps or is killed; a smaller "
+        "--batch or --img needs less");
+  }
 }
 
 // No value if the model cannot be read, which is refused elsewhere.
@@ -96,47 +138,105 @@ void bound_threads(const MachineShare& share, configs::RunConfig& config,
 
 }  // namespace
 
-void limit_largest_batch(const MachineShare& share,
+bool limit_largest_batch(const MachineShare& share,
                          configs::RunConfig& config) {
   if (config.global_batch_size != configs::kLargestBatch ||
       config.memory_limit > 0 || !trains_on_cpu(config) ||
+      (asks_offload(config) && config.host_memory_limit == 0) ||
       share.machine.memory_bytes == 0) {
-    return;
+    return false;
   }
   const int64_t room = room_of_worker(share);
   if (config.host_memory_limit == 0) {
     config.host_memory_limit =
-        std::min(room / kLoaderPart, 2 * configs::kDefaultHostMemory);
+        std::max(predict::HostMemory().least_bytes_unseen(),
+                 std::min(room / kLoaderPart, 2 * configs::kDefaultHostMemory));
   }
-  config.memory_limit = std::max<int64_t>(1, room - config.host_memory_limit);
+  require_room(share, room, config.host_memory_limit);
+  config.memory_limit = room - config.host_memory_limit;
+  return true;
 }
 
-std::vector<std::string> bound_by_machine(const MachineShare& share,
-                                          configs::RunConfig& config) {
-  std::vector<std::string> lines;
-  bound_threads(share, config, lines);
+bool give_loaders_more(const MachineShare& share, configs::RunConfig& config) {
+  const std::vector<layers::LayerCost> layers = planner::model_layers(config);
+  const plan::Plan plan = planner::choose_plan(config, share.world_size, layers)
+                              .plan.value_or(plan::Plan());
+  const int64_t least =
+      predict::host_memory(config, plan, layers, {}).least_bytes_unseen();
+  if (config.synthetic_input || share.given.contains("host_memory_limit") ||
+      least <= config.host_memory_limit) {
+    return false;
+  }
+  const int64_t room = room_of_worker(share);
+  require_room(share, room, least);
+  config.host_memory_limit = least;
+  config.memory_limit = room - least;
+  return true;
+}
+
+MachineBounds bound_by_machine(const MachineShare& share,
+                               configs::RunConfig& config) {
+  MachineBounds bounds;
   const MachineLimits& machine = share.machine;
-  if (machine.memory_bytes == 0) return lines;
-  const std::string limit = "memory: " + machine.memory_text();
-  std::string bounds;
-  if (config.global_batch_size == configs::kLargestBatch) {
-    bounds = format_bytes(config.memory_limit) + " for its tensors";
-  } else if (const auto layers = layers_of(config)) {
+  bounds.lines.push_back(
+      machine.memory_is_of_container ? "memory: " + machine.memory_text() : "");
+  const auto layers = layers_of(config);
+  if (machine.memory_bytes > 0 && layers &&
+      config.global_batch_size != configs::kLargestBatch) {
     const plan::Plan plan =
         planner::choose_plan(config, share.world_size, *layers)
             .plan.value_or(plan::Plan());
     const bool is_known =
         trains_on_cpu(config) && !plan.predicted_peak_bytes.empty();
-    bounds =
-        set_limits(share, is_known ? planner::fullest_rank_bytes(plan) : 0,
-                   predict::host_memory(config, plan, *layers, {}), config);
+    set_limits(share, is_known ? planner::fullest_rank_bytes(plan) : 0,
+               predict::host_memory(config, plan, *layers, {}), config, bounds);
   }
-  if (!bounds.empty()) {
-    lines.insert(lines.begin(), limit + "; each worker may take " + bounds);
-  } else if (machine.memory_is_of_container) {
-    lines.insert(lines.begin(), limit);
+  bound_threads(share, config, bounds.lines);
+  std::erase(bounds.lines, "");
+  return bounds;
+}
+
+void require_same_training(const MachineBounds& bounds, int world_size,
+                           const planner::RemedyScope& scope,
+                           configs::RunConfig& config) {
+  if (!bounds.bounds_plan) return;
+  const std::vector<layers::LayerCost> layers = planner::model_layers(config);
+  const bool may_offload = asks_offload(config);
+  const auto is_same = [&](const configs::RunConfig& trial,
+                           const plan::Plan& plan) {
+    return !planner::shrinks_groups(trial, plan) &&
+           (may_offload || !plan::offloads(plan));
+  };
+  planner::PlanSearch search(layers);
+  const auto found = search.best(config, world_size);
+  if (found.plan && is_same(config, *found.plan)) return;
+  if (!found.plan && found.exit_code != ExitCode::kNoPlan) return;
+  // The leanest request without offload and with the usual groups, whose
+  // refusal names what it needs.
+  configs::RunConfig leanest = config;
+  if (leanest.activations == "auto") leanest.activations = "recompute";
+  leanest.batch_norm_rule = planner::batch_norm_rule(config);
+  const auto refused = search.best(leanest, world_size);
+  if (refused.plan) {
+    config.activations = leanest.activations;
+    return;
   }
-  return lines;
+  planner::RemedyScope narrow = scope;
+  narrow.processes_flag.clear();
+  narrow.limit_flag.clear();
+  narrow.precisions.clear();
+  narrow.models.clear();
+  narrow.admits = is_same;
+  auto remedies = planner::find_remedies(leanest, world_size, search, narrow);
+  std::erase_if(remedies, [](const planner::Remedy& remedy) {
+    return remedy.kind == planner::RemedyKind::kHostMemoryLimit;
+  });
+  const std::string more = "give the container more memory";
+  throw Error("plan", joined(bounds.lines, "; ") + ": " + refused.reason,
+              remedies.empty()
+                  ? "use a smaller model, or " + more
+                  : planner::remedies_text(remedies, narrow) + ", or " + more,
+              ExitCode::kNoPlan);
 }
 
 }  // namespace headroom::cli

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "configs/data_config.h"
 #include "configs/fault.h"
@@ -346,9 +347,21 @@ plan::Plan plan_within(const std::vector<std::string>& bounds,
 }
 
 // Chooses the batch for --batch -1; returns a note that reports it.
-std::string set_largest_batch(configs::RunConfig& config, int world_size) {
-  const planner::BatchChoice choice =
-      planner::largest_batch(config, world_size, planner::model_layers(config));
+// `by_machine`: the limits are the machine's, so that no larger --memory-limit
+// helps.
+std::string set_largest_batch(configs::RunConfig& config, int world_size,
+                              bool by_machine) {
+  planner::BatchChoice choice;
+  try {
+    choice = planner::largest_batch(config, world_size,
+                                    planner::model_layers(config));
+  } catch (const Error& error) {
+    if (!by_machine || error.exit_code() != ExitCode::kNoPlan) throw;
+    throw Error(error.tag(), error.text(),
+                "use a smaller --img or --cfg, or give the container or the "
+                "machine more memory",
+                ExitCode::kNoPlan);
+  }
   config.global_batch_size = choice.global_batch_size;
   return "--batch -1: " + counted(choice.global_batch_size, "image") + ", " +
          format_bytes(choice.bytes) + " of " +
@@ -508,7 +521,7 @@ RunRequest make_run_request(const CommandLine& line,
   const int workers_here = request.workers_per_agent * local_size;
   const MachineShare share{machine, workers_here, request.expected_workers(),
                            kept_keys(config, given, is_resumed)};
-  limit_largest_batch(share, config);
+  const bool limits_batch = limit_largest_batch(share, config);
   configs::check_run_config(config);
   if (!only_plans) {
     configs::check_run_sources(config);
@@ -535,8 +548,16 @@ RunRequest make_run_request(const CommandLine& line,
   if (shares_cores) {
     config.threads = std::max(1, cores / workers_here);
   }
-  const std::vector<std::string> bounds = bound_by_machine(share, config);
-  request.notes.insert(request.notes.end(), bounds.begin(), bounds.end());
+  const auto limits_of = [&config] {
+    return std::pair(config.memory_limit, config.host_memory_limit);
+  };
+  const auto limits_before = limits_of();
+  const MachineBounds bounds = bound_by_machine(share, config);
+  // A plan says only what changes it.
+  if (!only_plans || limits_of() != limits_before) {
+    request.notes.insert(request.notes.end(), bounds.lines.begin(),
+                         bounds.lines.end());
+  }
   // A resumed run keeps the label counts that it was planned with.
   const bool knows_labels = is_resumed &&
                             !keys_given(line.run_flags).contains("data") &&
@@ -559,16 +580,25 @@ RunRequest make_run_request(const CommandLine& line,
                             (measures ? ", measured as data.yaml asks" : ""));
   }
   if (config.global_batch_size == configs::kLargestBatch) {
-    request.notes.push_back(
-        set_largest_batch(config, request.expected_workers()));
+    std::string note =
+        set_largest_batch(config, request.expected_workers(), limits_batch);
+    if (limits_batch && give_loaders_more(share, config)) {
+      config.global_batch_size = configs::kLargestBatch;
+      note = set_largest_batch(config, request.expected_workers(), true);
+    }
+    request.notes.push_back(note);
   }
   if (is_resumed && !only_plans && !chooses_plan(line.run_flags)) {
     use_saved_plan(request);
   }
+  if (!request.saved_plan) {
+    require_same_training(bounds, request.expected_workers(), request.remedies,
+                          config);
+  }
   if (must_fit && !request.saved_plan) {
     const std::vector<layers::LayerCost> layers =
         planner::layers_for_plan(config);
-    const plan::Plan plan = plan_within(bounds, request, layers);
+    const plan::Plan plan = plan_within(bounds.lines, request, layers);
     if (line.command == "train" && config.memory_limit > 0) {
       request.notes.push_back("plan: " + plan.reason);
     }

@@ -180,17 +180,22 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
 }
 
 // Tests the limits of this process once on each machine, for all workers there.
-void require_resources(const RunRequest& request, const LauncherPlace& place) {
+void require_resources(const configs::RunConfig& config, int workers_per_agent,
+                       const LauncherPlace& place) {
   require_descriptors();
   require_address_space();
   if (place.local_rank > 0) return;
-  const configs::RunConfig& config = request.config;
+  const MachineLimits limits = read_machine_limits();
+  const int64_t workers =
+      int64_t{workers_per_agent} * std::max(1, place.local_size);
   require_threads(
-      {.workers =
-           int64_t{request.workers_per_agent} * std::max(1, place.local_size),
-       .threads = config.threads,
+      {.workers = workers,
+       .threads = config.threads > 0
+                      ? config.threads
+                      : std::max<int64_t>(1, limits.cores / workers),
        .loader_threads = config.synthetic_input ? 0 : config.loader_threads,
-       .cores = usable_cores()});
+       .cores = limits.cores,
+       .cores_of_mask = limits.cores_of_mask});
 }
 
 int run_with_coordinator(const CommandLine& line, RunRequest request,
@@ -229,7 +234,8 @@ int run_with_coordinator(const CommandLine& line, RunRequest request,
     terminal.print("processes and plan: " + command);
   };
   find_worker_program();  // throws before any process is started
-  require_resources(request, job ? job->place : LauncherPlace());
+  require_resources(request.config, request.workers_per_agent,
+                    job ? job->place : LauncherPlace());
   for (const std::string& note : line.notes) terminal.print(note);
   for (const std::string& note : request.notes) terminal.print(note);
   const interrupts::Watch watch;
@@ -409,7 +415,7 @@ int run_in_launcher(const CommandLine& typed, const LauncherJob& job,
   if (place.rank == 0) {
     return run_with_coordinator(line, request, job, folder, terminal);
   }
-  require_resources(request, place);
+  require_resources(request.config, request.workers_per_agent, place);
   configs::RunConfig asked = request.config;
   const bool waits = wants_anchors(asked) || take_value_range(asked);
   const std::string address =
@@ -427,11 +433,14 @@ int join_run(const CommandLine& line, const OptionalJob& job,
   take_identity(line, line.value_of("--coordinator"));
   const configs::RunConfig config =
       configs::run_config_from_flags(line.command, line.run_flags);
+  const int workers = std::max(1, static_cast<int>(config.processes));
+  // The coordinator decides about the threads. The flags, or what is usual, are
+  // the best guess before it answers.
+  require_resources(config, workers, job ? job->place : LauncherPlace());
   terminal.print("joining the run of the coordinator at " +
                  line.value_of("--coordinator") +
                  ": of the flags, --processes alone counts");
-  return run_as_agent(line, line.value_of("--coordinator"),
-                      std::max(1, static_cast<int>(config.processes)), job,
+  return run_as_agent(line, line.value_of("--coordinator"), workers, job,
                       kRegistrationTimeout, terminal);
 }
 

@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <memory>
 #include <thread>
 
@@ -22,6 +24,7 @@ using Clock = CoreTurn::Clock;
 // The pause between two tries to lock a file. It is short compared with a step.
 constexpr auto kPause = std::chrono::microseconds(200);
 constexpr auto kLeastPatience = std::chrono::seconds(2);
+constexpr auto kMostPatience = std::chrono::seconds(30);
 constexpr auto kWithoutWaiting = std::chrono::minutes(1);
 
 // Opens the folder, which is created if need be; -1 if others could use it.
@@ -69,7 +72,7 @@ std::string contended_cores() {
     if (!is_usable(core - 1)) cores += cat(cores.empty() ? "" : ",", core, "-");
     if (!is_usable(core + 1)) cores += cat(core);
   }
-  constexpr size_t kLongestName = 240;
+  constexpr size_t kLongestName = 200;
   return cores.size() <= kLongestName ? cores : "";
 }
 
@@ -79,7 +82,7 @@ std::unique_ptr<CoreTurn> turn_of_this_process() {
   const fs::path temporary = fs::temp_directory_path(error);
   if (error || cores.empty()) return std::make_unique<CoreTurn>();
   return std::make_unique<CoreTurn>(
-      temporary / cat("headroom-turns-", ::geteuid()), cores);
+      temporary / cat("headroom-turns-", ::geteuid()), turn_name(cores));
 }
 
 }  // namespace
@@ -99,16 +102,32 @@ CoreTurn::~CoreTurn() {
 
 CoreTurn::Hold::~Hold() {
   if (turn_ == nullptr) return;
-  turn_->longest_turn_ = std::max(turn_->longest_turn_, Clock::now() - begin_);
+  // The shorter one of the two, because a step may have been stopped in between
+  // (Ctrl-Z).
+  const Clock::duration length =
+      std::min(Clock::now() - begin_, processor_time() - computed_);
+  turn_->longest_turn_ = std::max(turn_->longest_turn_, length);
   ::flock(turn_->turn_, LOCK_UN);
+}
+
+CoreTurn::Clock::duration CoreTurn::patience_after(
+    Clock::duration longest_turn) {
+  return std::clamp<Clock::duration>(4 * longest_turn, kLeastPatience,
+                                     kMostPatience);
+}
+
+CoreTurn::Clock::duration CoreTurn::processor_time() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) +
+         std::chrono::nanoseconds(time.tv_nsec);
 }
 
 CoreTurn::Hold CoreTurn::take() {
   if (turn_ < 0) return Hold(nullptr);
   const Clock::time_point now = Clock::now();
-  const Clock::duration patience =
-      std::max<Clock::duration>(kLeastPatience, 4 * longest_turn_);
-  const auto deadline = now < waits_from_ ? now : now + patience;
+  const auto deadline =
+      now < waits_from_ ? now : now + patience_after(longest_turn_);
   bool has_turn = lock(next_, deadline);
   if (has_turn) {
     has_turn = lock(turn_, deadline);
@@ -116,6 +135,11 @@ CoreTurn::Hold CoreTurn::take() {
   }
   if (!has_turn && now >= waits_from_) waits_from_ = now + kWithoutWaiting;
   return Hold(has_turn ? this : nullptr);
+}
+
+std::string turn_name(const std::string& cores) {
+  return cat(cores, ".policy", ::sched_getscheduler(0), ".nice",
+             ::getpriority(PRIO_PROCESS, 0));
 }
 
 CoreTurn::Hold take_core_turn(int num_ranks) {

@@ -10,9 +10,10 @@
 //
 // A turn is never a risk. A process that has waited too long, because the
 // process with the turn is stopped or its step is very long, computes without
-// one. Only processes of one user with the same cores take turns. A process
-// with peers takes none, because a step waits for the peers, and two such steps
-// could each wait for the turn of the other.
+// one. Only processes of one user with the same cores and the same priority
+// take turns: a process of higher priority must not wait for a lower one. A
+// process with peers takes none, because a step waits for the peers, and two
+// such steps could each wait for the turn of the other.
 #pragma once
 
 #include <chrono>
@@ -49,20 +50,31 @@ class CoreTurn {
    private:
     CoreTurn* const turn_;
     const Clock::time_point begin_ = Clock::now();
+    const Clock::duration computed_ = processor_time();
   };
-  // Waits for the turn: at most two seconds, or four times the longest turn of
-  // this process if that is longer. If the turn did not come in this time, the
-  // calls of the next minute do not wait. Must not be called while a Hold
-  // exists. One thread.
+  // Waits for the turn, at most for the time of patience_after() the longest
+  // turn of this process. If the turn did not come in this time, the calls of
+  // the next minute do not wait. Must not be called while a Hold exists. One
+  // thread.
   Hold take();
 
+  // Four times `longest_turn`, but at least 2 s and at most 30 s.
+  static Clock::duration patience_after(Clock::duration longest_turn);
+
  private:
+  // Of all threads of this process. Does not grow while it is stopped.
+  static Clock::duration processor_time();
+
   // Files with locks. A process holds `next_` while it waits for `turn_`, so a
   // process that has just ended its turn cannot overtake it. -1: no turns.
   int next_ = -1, turn_ = -1;
   Clock::duration longest_turn_ = {};
   Clock::time_point waits_from_ = {};
 };
+
+// The name of the turns of the calling thread on these cores: with its
+// scheduling policy and nice value.
+std::string turn_name(const std::string& cores);
 
 // Takes a turn for a process with this number of ranks in its run, among all
 // trainings of this user on the cores that this process may use. Takes none if

@@ -115,7 +115,7 @@ Groups groups_of(const fs::path& root, const std::string& controller) {
   std::string group = group_of(root, controller).value_or("/");
   // A container usually sees its own group as the root of the hierarchy, while
   // /proc may name it from the machine's root.
-  if (mount->group != "/" && group.starts_with(mount->group)) {
+  if (group == mount->group || group.starts_with(mount->group + "/")) {
     group = group.substr(mount->group.size());
   }
   std::error_code ignored;
@@ -133,8 +133,10 @@ void narrow(std::optional<int64_t>& limit, std::optional<int64_t> other) {
   if (other) limit = limit ? std::min(*limit, *other) : *other;
 }
 
-void read_memory_of(const fs::path& group, bool is_v2, int64_t machine_bytes,
-                    MachineLimits& limits) {
+// No value without a limit, for which version 1 has a number larger than any
+// machine.
+std::optional<int64_t> memory_limit_of(const fs::path& group, bool is_v2,
+                                       int64_t machine_bytes) {
   std::optional<int64_t> most;
   if (is_v2) {
     most = first_number(group / "memory.max");
@@ -144,8 +146,14 @@ void read_memory_of(const fs::path& group, bool is_v2, int64_t machine_bytes,
   } else {
     most = first_number(group / "memory.limit_in_bytes");
   }
-  // Without a limit, version 1 has a number larger than any machine.
-  if (!most || (machine_bytes > 0 && *most >= machine_bytes)) return;
+  if (most && machine_bytes > 0 && *most >= machine_bytes) return std::nullopt;
+  return most;
+}
+
+void read_memory_of(const fs::path& group, bool is_v2, int64_t machine_bytes,
+                    MachineLimits& limits) {
+  const auto most = memory_limit_of(group, is_v2, machine_bytes);
+  if (!most) return;
   const auto used = first_number(
       group / (is_v2 ? "memory.current" : "memory.usage_in_bytes"));
   const auto stat = table_of(group / "memory.stat");
@@ -160,8 +168,9 @@ void read_memory_of(const fs::path& group, bool is_v2, int64_t machine_bytes,
   limits.memory_is_of_container = true;
 }
 
-void read_memory(const fs::path& root, const Groups& v1, const Groups& v2,
-                 MachineLimits& limits) {
+// Returns the bytes of the machine.
+int64_t read_memory(const fs::path& root, const Groups& v1, const Groups& v2,
+                    MachineLimits& limits) {
   const auto machine = table_of(root / "proc/meminfo");
   constexpr int64_t kKibibyte = 1024;
   const int64_t bytes = value_in(machine, "MemTotal") * kKibibyte;
@@ -169,6 +178,7 @@ void read_memory(const fs::path& root, const Groups& v1, const Groups& v2,
   limits.free_bytes = value_in(machine, "MemAvailable") * kKibibyte;
   for (const fs::path& group : v1) read_memory_of(group, false, bytes, limits);
   for (const fs::path& group : v2) read_memory_of(group, true, bytes, limits);
+  return bytes;
 }
 
 // No value without a quota.
@@ -212,7 +222,8 @@ void read_cores(const fs::path& root, const Groups& v1, const Groups& v2,
 }
 
 void read_oom_kills(const fs::path& root, const Groups& v1, const Groups& v2,
-                    MachineLimits& limits) {
+                    int64_t machine_bytes, MachineLimits& limits) {
+  std::optional<int64_t> smallest;
   // In version 2, a group's count includes the groups inside it, so the
   // outermost group has the total. In version 1, each group counts only its own
   // kills.
@@ -221,25 +232,43 @@ void read_oom_kills(const fs::path& root, const Groups& v1, const Groups& v2,
   for (const fs::path& group : v1) {
     const auto table = table_of(group / "memory.oom_control");
     is_counted |= table.contains("oom_kill");
-    kills += value_in(table, "oom_kill");
+    const int64_t of_group = value_in(table, "oom_kill");
+    kills += of_group;
+    if (of_group > 0) {
+      narrow(smallest, memory_limit_of(group, false, machine_bytes));
+    }
   }
   int64_t kills_v2 = 0;
   for (const fs::path& group : v2) {
     const auto table = table_of(group / "memory.events");
     is_counted |= table.contains("oom_kill");
-    kills_v2 = std::max(kills_v2, value_in(table, "oom_kill"));
+    const int64_t of_group = value_in(table, "oom_kill");
+    kills_v2 = std::max(kills_v2, of_group);
+    if (of_group > 0) {
+      narrow(smallest, memory_limit_of(group, true, machine_bytes));
+    }
   }
+  limits.oom_limit_bytes = smallest.value_or(machine_bytes);
+  limits.oom_limit_is_of_container = smallest.has_value();
   limits.oom_kills = is_counted
                          ? kills + kills_v2
                          : value_in(table_of(root / "proc/vmstat"), "oom_kill");
 }
 
+std::string limit_text(int64_t bytes, bool is_of_container) {
+  return format_bytes(bytes) + (is_of_container
+                                    ? " by the container's limit (cgroup)"
+                                    : " of this machine");
+}
+
 }  // namespace
 
 std::string MachineLimits::memory_limit_text() const {
-  return format_bytes(memory_bytes) +
-         (memory_is_of_container ? " by the container's limit (cgroup)"
-                                 : " of this machine");
+  return limit_text(memory_bytes, memory_is_of_container);
+}
+
+std::string MachineLimits::oom_limit_text() const {
+  return limit_text(oom_limit_bytes, oom_limit_is_of_container);
 }
 
 std::string MachineLimits::memory_text() const {
@@ -250,9 +279,9 @@ MachineLimits read_machine_limits(const fs::path& root) {
   MachineLimits limits;
   const Groups v2 = groups_of(root, "");
   const Groups memory = groups_of(root, "memory");
-  read_memory(root, memory, v2, limits);
+  const int64_t machine_bytes = read_memory(root, memory, v2, limits);
   read_cores(root, groups_of(root, "cpu"), v2, limits);
-  read_oom_kills(root, memory, v2, limits);
+  read_oom_kills(root, memory, v2, machine_bytes, limits);
   for (const Groups& groups : {groups_of(root, "pids"), v2}) {
     for (const fs::path& group : groups) {
       narrow(limits.most_threads, first_number(group / "pids.max"));

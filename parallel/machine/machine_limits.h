@@ -40,11 +40,17 @@ struct MachineLimits {
   // Processes of the container that the kernel has killed because memory ran
   // out; of the whole machine if no control group counts them.
   int64_t oom_kills = 0;
+  // The limit at which memory ran out: the smallest limit of the groups that
+  // have counted kills. Without such a group, the machine's memory.
+  int64_t oom_limit_bytes = 0;
+  bool oom_limit_is_of_container = false;
 
   // "500 MiB by the container's limit (cgroup), 430 MiB free"
   std::string memory_text() const;
   // "500 MiB by the container's limit (cgroup)"
   std::string memory_limit_text() const;
+  // The same, for the limit at which memory ran out.
+  std::string oom_limit_text() const;
 };
 
 // Never fails: a file that cannot be read sets no limit.

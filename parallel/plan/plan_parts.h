@@ -1,6 +1,7 @@
 // The parts of a plan: how it divides batches and layers.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -26,6 +27,12 @@ inline int64_t num_micro_batches(const Plan& plan, int64_t global_batch_size) {
   return static_cast<int64_t>(part_of(batch_cut(plan, global_batch_size),
                                       global_batch_size, kManyCells, 0)
                                   .micro_batches.size());
+}
+
+// Whether a layer's tensors are offloaded to a file.
+inline bool offloads(const Plan& plan) {
+  return std::ranges::count(plan.activation_policies,
+                            ActivationPolicy::kOffload) > 0;
 }
 
 // The layers [begin, end) of a pipeline stage.

@@ -230,13 +230,11 @@ std::optional<HostReplan> plan_after_host_shortage(
   HostReplan next{config.host_memory_limit, config.memory_limit, failed, ""};
   const predict::HostMemory loaders =
       predict::host_memory(config, failed, layers, {});
-  // Images larger than the network's input, which the planner does not know,
-  // need more than the planner's least.
-  constexpr int64_t kLeastForLoaders = int64_t{64} << 20;
   const int64_t had = loaders.total_bytes();
-  const int64_t least = std::max(2 * loaders.least_bytes(), kLeastForLoaders);
-  const int64_t loader_bytes = std::max(had / 4, least);
-  if (!config.synthetic_input && loader_bytes < had) {
+  const int64_t loader_bytes = std::max(had / 4, loaders.least_bytes_unseen());
+  // The limit also bounds the file of offloaded tensors, whose size is unknown.
+  if (!config.synthetic_input && loader_bytes < had &&
+      !plan::offloads(failed)) {
     next.host_memory_limit = loader_bytes;
     next.reason = "for its loaders " + format_bytes(loader_bytes) +
                   " instead of " + format_bytes(had);
@@ -251,6 +249,7 @@ std::optional<HostReplan> plan_after_host_shortage(
       if (bound >= tensors) continue;
       auto plan = ReplanSearch(config, failed, bound, layers).run(false, false);
       if (!plan || fullest_rank_bytes(*plan) >= tensors) continue;
+      if (next.host_memory_limit > 0 && plan::offloads(*plan)) continue;
       next.memory_limit = bound;
       next.reason +=
           (next.reason.empty() ? "" : ", and ") +

@@ -26,6 +26,11 @@ int64_t HostMemory::least_bytes() const {
   return training.least_bytes() + std::max(validation.least_bytes(), files);
 }
 
+int64_t HostMemory::least_bytes_unseen() const {
+  constexpr int64_t kLeast = int64_t{64} << 20;
+  return std::max(2 * least_bytes(), kLeast);
+}
+
 int64_t file_bytes(const std::vector<layers::LayerCost>& layers,
                    configs::Precision precision) {
   const int64_t element = precision == configs::Precision::kFp64 ? 8 : 4;

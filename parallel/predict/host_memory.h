@@ -30,6 +30,10 @@ struct HostMemory {
   int64_t total_bytes() const;
   // The smallest limit with which the loaders can hold one batch.
   int64_t least_bytes() const;
+  // The smallest limit that may be set without knowing the data set, whose
+  // images may be larger than the network's input. A guess that leaves room for
+  // twice the bytes; with even larger images the loaders refuse the limit.
+  int64_t least_bytes_unseen() const;
 };
 
 // Bytes that the writing rank needs to write layers to a file.

@@ -30,6 +30,7 @@
 #include "parallel/base/run_files.h"
 #include "parallel/base/terminal.h"
 #include "parallel/base/text.h"
+#include "parallel/machine/machine_limits.h"
 #include "parallel/plan/plan.h"
 #include "parallel/plan/plan_json.h"
 
@@ -162,9 +163,12 @@ int plan_command(const CommandLine& asked) {
   // The file is checked first, because planning may take a while.
   if (line.has("--report")) check_plan_page(line.value_of("--report"));
   // must_fit is false because the plan is made below.
+  // The limits of this machine are those of a training here. A sweep asks about
+  // many requests, of which each would have limits of its own.
   RunRequest request = make_run_request(
       line, std::nullopt, usable_cores(), ask_data,
-      /*must_fit=*/false, machines ? machines->elsewhere() : std::nullopt);
+      /*must_fit=*/false, machines ? machines->elsewhere() : std::nullopt,
+      machines || !sweep.empty() ? MachineLimits() : read_machine_limits());
   const int world_size = request.expected_workers();
   if (machines) check_layout(*machines, request.config);
   if (machines && !machines->note.empty() && (is_json || !sweep.empty())) {

@@ -213,7 +213,7 @@ class Agent {
       const int exit_code = slot.process ? *slot.process->exit_code() : 127;
       if (!slot.host_memory) {
         const bool is_kill = exit_code == 128 + SIGKILL && !slot.killed_here;
-        slot.host_memory = is_kill ? oom_kills_.explain_one() : "";
+        slot.host_memory = is_kill ? oom_kills_.explain_one(Clock::now()) : "";
         returns_memory_ |= !slot.host_memory->empty();
       }
       try {
@@ -362,6 +362,7 @@ class Agent {
   RunExit watch() {
     Clock::time_point over_since = Clock::time_point::max();
     while (true) {
+      oom_kills_.watch(Clock::now());
       const coordinator::NodeOrders orders = client_->node_orders();
       // After the end of the run the coordinator may already be gone.
       if (!orders.run_over) report_exits();

@@ -81,8 +81,12 @@ void require_descriptors() {
 int64_t RunThreads::total() const {
   const int64_t pool = std::clamp<int64_t>(cores, 4, 16);
   // While a validation begins, the loader of the training still has threads.
+  // CrowdWatch (worker/kernels/cpu): the thread that watches, and a team of one
+  // thread more than the cores that the worker's threads leave.
+  const int64_t watch =
+      threads < 2 ? 0 : 1 + std::max<int64_t>(2, cores_of_mask - threads + 2);
   const int64_t worker =
-      pool + kThreadsOfAWorker + threads + 2 * loader_threads;
+      pool + kThreadsOfAWorker + threads + watch + 2 * loader_threads;
   return kStartingProcesses * (pool + kThreadsOfAProcess) + workers * worker;
 }
 

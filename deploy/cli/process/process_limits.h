@@ -19,7 +19,8 @@ struct RunThreads {
   int64_t workers = 1;
   int64_t threads = 1;
   int64_t loader_threads = 8;
-  int64_t cores = 1;  // gRPC's pools grow with them, up to 16
+  int64_t cores = 1;          // gRPC's pools grow with them, up to 16
+  int64_t cores_of_mask = 1;  // CrowdWatch's teams grow with them
   int64_t total() const;
 };
 

@@ -18,6 +18,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using testing::refusal_of;
 using ::testing::StartsWith;
 using testing::TemporaryFolder;
@@ -44,10 +45,13 @@ class MachineShareTest : public ::testing::Test {
   }
 
   RunRequest request(const MachineLimits& machine,
-                     const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> words = {
-        "train", "--data",  data_,      "--project", root_.path().string(),
-        "--cfg", "yolov5n", "--device", "cpu"};
+                     const std::vector<std::string>& more = {},
+                     const std::string& command = "train") const {
+    std::vector<std::string> words = {command,   "--data",   data_, "--cfg",
+                                      "yolov5n", "--device", "cpu"};
+    if (command == "train") {
+      words.insert(words.end(), {"--project", root_.path().string()});
+    }
     // A flag is given once.
     const auto has = [&](const std::string& flag) {
       return std::ranges::find(more, flag) != more.end();
@@ -56,7 +60,7 @@ class MachineShareTest : public ::testing::Test {
     if (!has("--batch")) words.insert(words.end(), {"--batch", "8"});
     words.insert(words.end(), more.begin(), more.end());
     return make_run_request(parse_command_line(words), std::nullopt, 4, {},
-                            true, {}, machine);
+                            command == "train", {}, machine);
   }
 
   TemporaryFolder root_;
@@ -96,6 +100,68 @@ TEST_F(MachineShareTest, ThenThePlanIsBoundToo) {
   EXPECT_THAT(run.notes, Contains(StartsWith("plan: ")));
 }
 
+// What is free on a machine changes from minute to minute.
+TEST_F(MachineShareTest, TheFreeMemoryOfAMachineDoesNotChangeThePlan) {
+  MachineLimits bare = container(410);
+  bare.memory_is_of_container = false;
+  const RunRequest run = request(bare, {"--img", "640", "--batch", "16"});
+  EXPECT_EQ(run.config.memory_limit, 0);
+  EXPECT_GT(run.config.host_memory_limit, 0);
+  EXPECT_THAT(run.notes,
+              Contains(StartsWith("warning: memory: 480 MiB of this machine, "
+                                  "410 MiB free, but the run may need ")));
+}
+
+// The planner assumes images as large as the network's input.
+TEST_F(MachineShareTest, TheLoadersKeepRoomForLargerImages) {
+  const auto host_limit = [&](const std::vector<std::string>& more) {
+    return request(container(700), more).config.host_memory_limit;
+  };
+  EXPECT_GE(host_limit({}), 64 * kMebibyte);
+  EXPECT_GE(host_limit({"--img", "640"}), 2 * 48 * kMebibyte);
+  EXPECT_GE(request(container(430), {"--batch", "-1"}).config.host_memory_limit,
+            64 * kMebibyte);
+}
+
+// --host-memory-limit also bounds the file of offloaded tensors.
+TEST_F(MachineShareTest, OffloadThatWasAskedForGetsNoLimit) {
+  MachineLimits bare = container(1200);
+  bare.memory_is_of_container = false;
+  const RunRequest run =
+      request(bare, {"--img", "320", "--activations", "offload"});
+  EXPECT_EQ(run.config.host_memory_limit, 0);
+  EXPECT_THAT(run.notes, Contains(HasSubstr("but the run may need 1.")));
+}
+
+// A plan would fit with batch-norm groups of two and offload.
+TEST_F(MachineShareTest, NoLimitOfAContainerChangesWhatIsTrained) {
+  const MachineLimits machine = container(460);
+  const std::vector<std::string> asked = {"--img", "640", "--batch", "16"};
+  const std::string refusal =
+      refusal_of([&] { request(machine, asked); }, ExitCode::kNoPlan);
+  EXPECT_THAT(refusal,
+              StartsWith("[plan] memory: 530 MiB by the container's limit "
+                         "(cgroup), 460 MiB free; each worker may take "));
+  EXPECT_THAT(refusal, HasSubstr(": a process needs "));
+  EXPECT_THAT(refusal, HasSubstr(", or give the container more memory"));
+  EXPECT_THAT(refusal, Not(HasSubstr("--memory-limit")));
+  EXPECT_THAT(refusal, Not(HasSubstr("--processes")));
+  EXPECT_THAT(
+      refusal_of([&] { request(machine, asked, "plan"); }, ExitCode::kNoPlan),
+      StartsWith(refusal.substr(0, refusal.find(": use headroom"))));
+  // The smaller batch that the refusal names fits.
+  const size_t at = refusal.find("--batch 16") == std::string::npos
+                        ? refusal.find("--batch ")
+                        : refusal.rfind("--batch ");
+  ASSERT_NE(at, std::string::npos) << refusal;
+  const std::string batch = std::to_string(std::stoi(refusal.substr(at + 8)));
+  EXPECT_EQ(refusal_of([&] {
+              request(machine, {"--img", "640", "--batch", batch});
+            }),
+            "accepted")
+      << refusal;
+}
+
 TEST_F(MachineShareTest, WorkersShareWhatIsFree) {
   const RunRequest two =
       request(container(1000), {"--batch", "32", "--processes", "2"});
@@ -111,18 +177,17 @@ TEST_F(MachineShareTest, LimitsOfTheCommandAreKept) {
   EXPECT_EQ(run.config.host_memory_limit, 300 * kMebibyte);
 }
 
-TEST_F(MachineShareTest, WhereNoPlanFitsTheRefusalNamesTheLimitThatHolds) {
-  EXPECT_THAT(refusal_of(
-                  [&] {
-                    request(container(300), {"--img", "1280"});
-                  },
-                  ExitCode::kNoPlan),
-              StartsWith("[plan] memory: 370 MiB by the container's limit "
-                         "(cgroup), 300 MiB free; each worker may take "));
+TEST_F(MachineShareTest,
+       WhereProgramsAndLoadersDoNotFitTheRefusalNamesBothNumbers) {
   EXPECT_EQ(refusal_of([&] { request(container(250)); }, ExitCode::kNoPlan),
             "[memory] 320 MiB by the container's limit (cgroup), 250 MiB free, "
-            "and 1 worker take 264 MiB before the first tensor: give the "
-            "container or the machine more memory, or use fewer --processes");
+            "and 1 worker takes 264 MiB before the first tensor: give the "
+            "container or the machine more memory");
+  EXPECT_THAT(refusal_of([&] { request(container(300)); }, ExitCode::kNoPlan),
+              StartsWith("[memory] 370 MiB by the container's limit (cgroup), "
+                         "300 MiB free, and 1 worker takes 264 MiB before the "
+                         "first tensor, which leaves 36 MiB to each, but its "
+                         "loaders take 64 MiB: use a smaller --img"));
 }
 
 TEST_F(MachineShareTest, TheLargestBatchIsTheContainers) {

@@ -144,6 +144,34 @@ TEST_F(Supervision, APlanIsPrintedWithoutDataOrWorkers) {
   EXPECT_EQ(Json::parse(refused.out)["exit_code"], 2);
 }
 
+// A container of 530 MiB on this machine, in which a training of this size
+// would have to change its batch-norm groups.
+TEST_F(Supervision, APlanForThisMachineHasTheLimitsOfATraining) {
+  const fs::path root = folder_ / "machine";
+  const fs::path group = root / "sys/fs/cgroup";
+  fs::create_directories(root / "proc/self");
+  fs::create_directories(group);
+  std::ofstream(root / "proc/meminfo")
+      << "MemTotal: 67108864 kB\nMemAvailable: 41943040 kB\n";
+  std::ofstream(root / "proc/self/mountinfo")
+      << "30 21 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
+  std::ofstream(root / "proc/self/cgroup") << "0::/\n";
+  std::ofstream(group / "memory.max") << (int64_t{530} << 20) << "\n";
+  std::ofstream(group / "memory.current") << (int64_t{70} << 20) << "\n";
+  setenv("HEADROOM_MACHINE_ROOT", root.c_str(), 1);
+  const std::vector<std::string> size = {"--batch", "16", "--device", "cpu"};
+  const std::string says =
+      "[plan] memory: 530 MiB by the container's limit (cgroup), 460 MiB free; "
+      "each worker may take ";
+  const ProgramResult trained = run_train(size);
+  EXPECT_EQ(trained.exit_code, 3) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr(says));
+  const ProgramResult planned =
+      run_headroom(testing::joined({"plan", "--cfg", "yolov5n"}, size));
+  EXPECT_EQ(planned.exit_code, 3) << planned.err;
+  EXPECT_THAT(planned.err, HasSubstr(says));
+}
+
 TEST_F(Supervision, AMissingWorkerProgramIsReportedBeforeAnythingStarts) {
   fs::remove(folder_ / "bin/headroom-worker");
   const ProgramResult run = run_train();
@@ -168,6 +196,8 @@ TEST_F(Supervision, TooFewDescriptorsAreNamedBeforeAnythingStarts) {
     EXPECT_THAT(run.err, HasSubstr("ulimit -n 1024"));
   };
   with_limit("20", train());
+  with_limit("20",
+             train({"--coordinator", "unix:" + (folder_ / "none").string()}));
   with_limit("7", {train().front(), "coordinator", "--synthetic-input",
                    "--expected-workers", "1"});
 }

@@ -1,10 +1,13 @@
 #include "parallel/devices/core_turn.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <atomic>
 #include <filesystem>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -76,6 +79,46 @@ TEST(CoreTurn, OtherCoresAndAFolderThatOthersMayUseAreNotWaitedFor) {
   struct stat about {};
   ASSERT_EQ(::stat((root.path() / "turns").c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 0777, 0700u);
+}
+
+// A process that is stopped computes nothing, like one that sleeps.
+TEST(CoreTurn, TimeInWhichAProcessWasStoppedDoesNotMakeItPatient) {
+  const TemporaryFolder root;
+  CoreTurn turn(root.path() / "turns", "0-1");
+  {
+    const CoreTurn::Hold hold = turn.take();
+    std::this_thread::sleep_for(milliseconds(1000));
+  }
+  CoreTurn other(root.path() / "turns", "0-1");
+  const CoreTurn::Hold held = other.take();
+  const auto begin = CoreTurn::Clock::now();
+  EXPECT_FALSE(turn.take().has_turn());
+  EXPECT_LT(CoreTurn::Clock::now() - begin, milliseconds(3500));
+}
+
+TEST(CoreTurn, PatienceHasALeastAndAMost) {
+  using std::chrono::seconds;
+  EXPECT_EQ(CoreTurn::patience_after({}), seconds(2));
+  EXPECT_EQ(CoreTurn::patience_after(seconds(3)), seconds(12));
+  EXPECT_EQ(CoreTurn::patience_after(std::chrono::hours(1)), seconds(30));
+}
+
+// Linux has a nice value and a policy for each thread.
+TEST(CoreTurn, AProcessDoesNotWaitForOneOfAnotherPriority) {
+  const std::string own = turn_name("0-1");
+  EXPECT_EQ(own, turn_name("0-1"));
+  std::string nicer, other_policy;
+  std::thread([&] {
+    ASSERT_EQ(::setpriority(PRIO_PROCESS, 0, 19), 0);
+    nicer = turn_name("0-1");
+    const sched_param none{};
+    const int other =
+        ::sched_getscheduler(0) == SCHED_IDLE ? SCHED_BATCH : SCHED_IDLE;
+    ASSERT_EQ(::sched_setscheduler(0, other, &none), 0);
+    other_policy = turn_name("0-1");
+  }).join();
+  EXPECT_NE(nicer, own);
+  EXPECT_NE(other_policy, nicer);
 }
 
 TEST(CoreTurn, AProcessWithPeersTakesNone) {

@@ -123,6 +123,29 @@ TEST_F(MachineLimitsTest, LimitsOfVersion1Hold) {
   EXPECT_EQ(found.oom_kills, 4);
 }
 
+TEST_F(MachineLimitsTest, AGroupWhoseNameBeginsAlikeIsNotInsideTheMount) {
+  use_v1();
+  write("proc/self/cgroup", "4:memory:/docker/abc\n");
+  // "c" would be the rest of the name.
+  folder_.folder("sys/fs/cgroup/memory/c");
+  write_bytes("sys/fs/cgroup/memory/c/memory.limit_in_bytes", 100);
+  EXPECT_FALSE(limits().memory_is_of_container);
+}
+
+// After the kill the container's memory is free again, and the machine has less
+// left than the container.
+TEST_F(MachineLimitsTest, AKillNamesTheLimitThatCountedIt) {
+  use_v2();
+  write_bytes("sys/fs/cgroup/memory.max", 60 * 1024);
+  write_bytes("sys/fs/cgroup/memory.current", 1024);
+  write("sys/fs/cgroup/memory.events", "oom 1\noom_kill 1\n");
+  EXPECT_FALSE(limits().memory_is_of_container);
+  EXPECT_EQ(limits().oom_limit_text(),
+            "60 GiB by the container's limit (cgroup)");
+  write("sys/fs/cgroup/memory.events", "oom 0\noom_kill 0\n");
+  EXPECT_EQ(limits().oom_limit_text(), "64 GiB of this machine");
+}
+
 TEST_F(MachineLimitsTest, GroupsWithoutLimitsHoldNothing) {
   use_v1();
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");

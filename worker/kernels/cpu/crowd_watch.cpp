@@ -1,5 +1,6 @@
 #include "worker/kernels/cpu/crowd_watch.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -7,10 +8,13 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <system_error>
 
 #include "parallel/base/log.h"
+#include "parallel/base/text.h"
 #include "parallel/machine/machine_limits.h"
 
 namespace headroom::kernels {
@@ -48,10 +52,9 @@ double own_seconds() {
 
 double all_seconds() {
   std::ifstream file("/proc/stat");
-  std::string name;
-  double user = 0, nice = 0, system = 0;
-  file >> name >> user >> nice >> system;
-  return (user + nice + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  cpu_set_t cores;
+  if (sched_getaffinity(getpid(), sizeof cores, &cores) != 0) return 0;
+  return busy_ticks(file, cores) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 double now_seconds() {
@@ -79,6 +82,21 @@ void make_team(int size) {
 }
 
 }  // namespace
+
+double busy_ticks(std::istream& stat, const cpu_set_t& cores) {
+  double sum = 0;
+  for (std::string line; std::getline(stat, line) && line.starts_with("cpu");) {
+    std::istringstream words(line);
+    std::string name;
+    double user = 0, nice = 0, system = 0;
+    words >> name >> user >> nice >> system;
+    const auto core = parse_whole(name.substr(3), 0);  // none in the first line
+    if (core && *core < CPU_SETSIZE && CPU_ISSET(*core, &cores)) {
+      sum += user + nice + system;
+    }
+  }
+  return sum;
+}
 
 bool is_crowded(const CrowdSigns& signs, int threads, int cores,
                 bool was_crowded) {

@@ -17,7 +17,10 @@
 // A doubt: the threshold was measured on two cores alone.
 #pragma once
 
+#include <sched.h>
+
 #include <condition_variable>
+#include <istream>
 #include <mutex>
 #include <thread>
 
@@ -28,8 +31,12 @@ struct CrowdSigns {
   double seconds = 0;          // between the looks
   double waiting_seconds = 0;  // our threads that could run had to wait, summed
   double own_seconds = 0;      // processor time of this process
-  double all_seconds = 0;      // processor time of the whole machine
+  double all_seconds = 0;      // of all processes, on our cores
 };
+
+// The clock ticks that `cores` have computed, by the text of /proc/stat.
+// Programs on other cores of the machine take nothing from this process.
+double busy_ticks(std::istream& stat, const cpu_set_t& cores);
 
 // Whether other programs need the cores on which `threads` threads compute.
 // `was_crowded`: the previous answer, which changes only on a clear sign.

@@ -35,13 +35,18 @@ void allow(int resource, rlim_t most) {
 }
 
 TEST(ProcessLimits, ARunsThreadsGrowWithWorkersAndTheirThreads) {
-  const RunThreads one{
-      .workers = 1, .threads = 2, .loader_threads = 8, .cores = 2};
-  EXPECT_EQ(one.total(), 3 * 12 + 4 + 12 + 2 + 16);
+  const RunThreads one{.workers = 1,
+                       .threads = 2,
+                       .loader_threads = 8,
+                       .cores = 2,
+                       .cores_of_mask = 2};
+  EXPECT_EQ(one.total(), 3 * 12 + 4 + 12 + 2 + 16 + 3);
   RunThreads four = one;
   four.workers = 4;
   four.cores = 64;
-  EXPECT_EQ(four.total(), 3 * 24 + 4 * (16 + 12 + 2 + 16));
+  four.cores_of_mask = 64;
+  EXPECT_EQ(four.total(), 3 * 24 + 4 * (16 + 12 + 2 + 16 + 65))
+      << "a team of CrowdWatch has one thread more than the other cores";
 }
 
 TEST(ProcessLimits, EnoughThreadsAreAccepted) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <sstream>
 
 namespace headroom::kernels {
 namespace {
@@ -37,6 +38,19 @@ TEST(CrowdWatch, TheAnswerChangesBackOnlyOnAClearSign) {
   EXPECT_FALSE(is_crowded(little, 2, 2, false));
   EXPECT_TRUE(is_crowded(little, 2, 2, true));
   EXPECT_FALSE(is_crowded(signs(0.05, 0.01), 2, 2, true));
+}
+
+// A machine of three cores, of which this process may use two.
+TEST(CrowdWatch, ProgramsOnOtherCoresAreNotCounted) {
+  std::istringstream stat(
+      "cpu  900 90 9 5000\n"
+      "cpu0 100 10 1 5000\ncpu1 700 70 7 0\ncpu2 100 10 1 5000\n"
+      "intr 12345 1 2\n");
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(0, &cores);
+  CPU_SET(2, &cores);
+  EXPECT_EQ(busy_ticks(stat, cores), 222);
 }
 
 TEST(CrowdWatch, AWatchEndsAtOnce) {
