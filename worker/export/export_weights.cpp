@@ -234,12 +234,15 @@ void require_replaceable(const std::string& format, const fs::path& path) {
   if (!fs::exists(fs::status(path, error))) return;
   // An ONNX file begins with the name of its producer, and a TorchScript
   // archive with the name of its module. In a file of this program, both names
-  // contain "headroom".
+  // contain "headroom". A state dict has a record of its own.
   constexpr uint64_t kBegin = 64 << 10;
   const RegularFile file(path, Links::kFollowed);
   const auto begin = file.is_open() ? file.read(0, kBegin) : std::nullopt;
-  if (begin && (begin->empty() || begin->find("headroom") != std::string::npos))
-    return;
+  const auto is_ours = [&] {
+    return format == "pt" ? begins_as_written_here(*begin)
+                          : begin->find("headroom") != std::string::npos;
+  };
+  if (begin && (begin->empty() || is_ours())) return;
   refuse(path.string() + " is there, and was not written by headroom export",
          remedy);
 }

@@ -6,12 +6,27 @@
 #include <torch/csrc/jit/serialization/pickler.h>
 
 #include <cstddef>
+#include <exception>
 #include <string>
+#include <vector>
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/text.h"
 
 namespace headroom::exporter {
+namespace {
+
+// The first record of the archive. PyTorch reads records by their names, and
+// does not look at this one.
+constexpr const char* kMark = "written_by_headroom_export";
+
+}  // namespace
+
+bool begins_as_written_here(std::string_view begin) {
+  constexpr size_t kNameAt = 30;  // in the header of a ZIP archive's record
+  return begin.starts_with("PK\3\4") && begin.size() > kNameAt &&
+         begin.substr(kNameAt).starts_with(cat("archive/", kMark));
+}
 
 void write_state_dict(const std::filesystem::path& path,
                       const model::NamedTensors& state) {
@@ -34,12 +49,20 @@ void write_state_dict(const std::filesystem::path& path,
   pickler.stop();
 
   AtomicFile file(path);
+  std::exception_ptr failure;
   {
+    // The destructor of the writer calls this function, too, so it must not
+    // throw.
     caffe2::serialize::PyTorchStreamWriter writer(
-        [&file](const void* bytes, size_t count) {
-          file.write(bytes, count);
+        [&](const void* bytes, size_t count) {
+          try {
+            if (!failure) file.write(bytes, count);
+          } catch (...) {
+            failure = std::current_exception();
+          }
           return count;
         });
+    writer.writeRecord(kMark, "", 0);
     writer.writeRecord("data.pkl", pickle.data(), pickle.size());
     const std::vector<at::Tensor>& tensors = pickler.tensorData();
     for (size_t i = 0; i < tensors.size(); ++i) {
@@ -48,6 +71,7 @@ void write_state_dict(const std::filesystem::path& path,
     }
     writer.writeEndOfFile();
   }
+  if (failure) std::rethrow_exception(failure);
   file.commit();
 }
 

@@ -6,14 +6,19 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 #include "worker/model/layer.h"
 
 namespace headroom::exporter {
 
 // Writes all entries in their own types; the complete file or none
-// (atomic_file.h). Memory: the file's bytes twice.
+// (atomic_file.h). Memory: the file's bytes twice. Throws Error (exit 5) if the
+// disk is full.
 void write_state_dict(const std::filesystem::path& path,
                       const model::NamedTensors& state);
+
+// Whether `begin`, the first bytes of a file, are those of write_state_dict().
+bool begins_as_written_here(std::string_view begin);
 
 }  // namespace headroom::exporter
