@@ -13,6 +13,7 @@
 #include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <opencv2/core.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -338,8 +339,9 @@ Answer DetectService::answer_to(const ServiceRequest& request) {
   } catch (const std::bad_alloc&) {
     throw fail("there is no memory for a picture");
   } catch (const cv::Exception& error) {
-    throw fail("a picture cannot be held: " +
-               short_line(error.err, kLongestText));
+    if (error.code == cv::Error::StsNoMem)
+      throw fail("there is no memory for a picture");
+    return refused("[detect] the picture cannot be used: " + error.err);
   }
 }
 
