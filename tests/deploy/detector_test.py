@@ -117,7 +117,7 @@ def check_boxes():
             ({"conf": 0.0005, "tile": (40, 48), "tile_overlap": 0.3, "max_det": 20, "classes": [1]},
              {"conf_thres": 0.0005, "tile": (40, 48), "tile_overlap": 0.3, "max_det": 20,
               "classes": [1]})]:
-        theirs = detected(weights, folder, img=IMG, **flags)
+        theirs = detected(weights, folder.resolve(), img=IMG, **flags)
         with Detector(weights, imgsz=IMG, **asked) as detector:
             results, said = all_of(detector, folder)
             assert len(results) == 9 and len(said) == 1, (results, said)
@@ -154,9 +154,21 @@ def as_arrays(numpy, pillow, weights, folder):
         assert not said and len(frames) == 3 and all(same(one, of_file) for one in frames)
         assert (detector(folder / "turned.jpg").image.shape[:2]
                 == detector(folder / "turned.jpg").shape == pixels.shape[1::-1])
+        assert same(detector(pillow.open(folder / "turned.jpg")), detector(folder / "turned.jpg"))
+        assert same(detector(pillow.open(folder / "gray.png")), detector(folder / "gray.png"))
+        for mode in ("P", "RGBA", "HSV", "CMYK"):
+            other = image.convert(mode)
+            assert same(detector(other), detector(other.convert("RGB"))), mode
+        several = detector.stream(numpy.stack([pixels, pixels]))
+        assert [same(one, of_file) for one in several] == [True, True]
+        # The process keeps the working folder that Python had at its start.
+        os.chdir(folder / "deeper")
+        assert [one.path.name for one in detector.stream(".")] == ["12.png", "a.png", "tall.png"]
+        os.chdir("../..")
     with Detector(weights, imgsz=IMG, conf=0.0005, channel_order="bgr") as detector:
         of_bgr = detector(pixels[:, :, ::-1])
         assert same(of_bgr, of_file) and (of_bgr.image == pixels).all()
+        assert same(detector(image), of_file), "a picture of Pillow has no order of channels"
         assert same(detector(folder / "wide.png"), of_file), "files are as they are"
 
 
@@ -181,9 +193,25 @@ def check_videos():
         first = next(detector.stream("clip.mp4"))
         pairs = list(zip(detector.stream("clip.mp4"), detector.stream("clip.mp4", vid_stride=2)))
         assert len(pairs) == 4 and same(pairs[0][0], first) and same(pairs[3][1], results[2])
+        # Streams that go on at the same time do not decode a video again and again.
+        decoders = set()
+        for _ in zip(detector.stream("clip.mp4"), detector.stream("clip.mp4")):
+            decoders |= decoders_of(detector._process.pid)
+        assert len(decoders) == 2, decoders
         pathlib.Path("cut.mp4").write_bytes(pathlib.Path("clip.mp4").read_bytes()[:200])
         results, said = all_of(detector, "cut.mp4")
         assert not results and re.fullmatch(r"left out: .*cut\.mp4: .+", said[0]), said
+
+
+def decoders_of(process):
+    """The processes of ffmpeg that this process has started."""
+    found = set()
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+            if name == "ffmpeg" and int(rest.split()[1]) == process:
+                found.add(stat.parent.name)
+    return found
 
 
 def check_exported():
@@ -241,6 +269,14 @@ def refused_pictures(numpy, detector, picture):
         detector(numpy.zeros((64, 64, 4), numpy.uint8))
     with refused(2, "a picture of 0 x 64 pixels"):
         detector(picture[:0])
+    with refused(2, "(64, 64, 3) is not several pictures"):
+        next(detector.stream(picture))
+    with refused(2, "a int is not several pictures"):
+        next(detector.stream(3))
+    with refused(2, "names nothing"):
+        next(detector.stream(""))
+    with refused(2, "is too large"):
+        detector(numpy.zeros((2**33, 0, 3), numpy.uint8))
     with refused(4, "nowhere.png"):
         detector("nowhere.png")
     with refused(4, "there is nothing at"):
@@ -262,6 +298,11 @@ def refused_detectors(weights):
         Detector(weights, source="my")
     with refused(2, "--save-txt means nothing with --source -"):
         Detector(weights, save_txt=True)
+    for flag in ({"nosave": True}, {"project": "x"}, {"name": "x"}):
+        with refused(2, f"--{next(iter(flag))} means nothing with --source -"):
+            Detector(weights, **flag)
+    with refused(2, "img= is imgsz= here"):
+        Detector(weights, img=32)
     with refused(2, "nowhere.safetensors"):
         Detector("nowhere.safetensors")
     with refused(2, "--conf-thres"):
@@ -285,6 +326,17 @@ def ended_processes(weights, picture):
         os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert len(detector(picture)), "a forked child has taken the detector along"
+    detector._lock.acquire()  # as if another thread were looking at a picture
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            detector(picture)
+        except headroom_train.HeadroomError:
+            os._exit(7)
+        os._exit(9)
+    detector._lock.release()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     os.kill(process.pid, signal.SIGINT)  # a terminal's Ctrl-C reaches the child, too
     assert len(detector(picture))
     os.kill(process.pid, signal.SIGKILL)
@@ -390,6 +442,8 @@ def check_results():
     assert (numpy.asarray(pillow.open("one.png")) == drawn).all()
     written = one.save_crops("crops")
     assert [str(path) for path in written] == ["crops/a_b/0042_1.jpg", "crops/cat/0042_2.jpg"]
+    again = results_of(numpy, path=pathlib.Path("other/0042.png")).save_crops("crops")
+    assert [path.name for path in again] == ["0042_2_1.jpg", "0042_2_2.jpg"], again
     assert numpy.abs(numpy.asarray(pillow.open(written[0])).astype(int) - (0, 200, 0)).max() < 9
     pillow.fromarray(one.image).save("0042.png")
     again = results_of(numpy, path=pathlib.Path("0042.png"), image=None)
@@ -458,6 +512,10 @@ def check_names():
         headroom_train.plan(cfg="yolov5n")
     with refused(2, f"{other} is not the trainer headroom"):
         headroom_train.plan(cfg="yolov5n", program=other)
+    broken = script(pathlib.Path("broken/headroom").resolve(),
+                    "echo starting >&2; echo headroom: libm.so.9: no such file >&2; exit 127")
+    with refused(5, f"{broken} --help does not work (exit code 127: headroom: libm.so.9: no such"):
+        headroom_train.plan(cfg="yolov5n", program=broken)
     os.environ["PATH"] = f"{pathlib.Path(PROGRAM).parent}:{kept}"
     assert headroom_train.plan(cfg="yolov5n", img=64, batch=8)["exit_code"] == 0
     os.environ["PATH"] = kept

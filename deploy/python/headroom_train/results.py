@@ -128,7 +128,7 @@ class Results:
         folders = [pathlib.Path(folder) / _name_of(name) for name in self.names]
         stem, copy = self._stem(), 1
         while any((one / f"{stem}_{number}.jpg").exists()
-                  for one in folders for number in range(1, len(self) + 1)):
+                  for one in folders if one.is_dir() for number in range(1, len(self) + 1)):
             copy += 1
             stem = f"{self._stem()}_{copy}"
         written = []
