@@ -193,14 +193,17 @@ def check_videos():
         first = next(detector.stream("clip.mp4"))
         pairs = list(zip(detector.stream("clip.mp4"), detector.stream("clip.mp4", vid_stride=2)))
         assert len(pairs) == 4 and same(pairs[0][0], first) and same(pairs[3][1], results[2])
-        # Streams that go on at the same time do not decode a video again and again.
-        decoders = set()
-        for _ in zip(detector.stream("clip.mp4"), detector.stream("clip.mp4")):
-            decoders |= decoders_of(detector._process.pid)
-        assert len(decoders) == 2, decoders
         pathlib.Path("cut.mp4").write_bytes(pathlib.Path("clip.mp4").read_bytes()[:200])
         results, said = all_of(detector, "cut.mp4")
         assert not results and re.fullmatch(r"left out: .*cut\.mp4: .+", said[0]), said
+
+
+    # Streams that go on at the same time do not decode a video again and again.
+    decoders = set()
+    with Detector(weights, imgsz=IMG) as detector:
+        for _ in zip(detector.stream("clip.mp4"), detector.stream("clip.mp4")):
+            decoders |= decoders_of(detector._process.pid)
+    assert len(decoders) == 2, decoders
 
 
 def decoders_of(process):
