@@ -54,10 +54,9 @@ std::string address_of(const CommandLine& line,
                 "give it an address, or leave it out for the publisher's");
   }
   constexpr std::string_view kScheme = "https://";
-  if (std::ranges::equal(std::string_view(folder).substr(0, kScheme.size()),
-                         kScheme, {}, [](unsigned char c) {
-                           return static_cast<char>(std::tolower(c));
-                         })) {
+  if (std::ranges::equal(
+          std::string_view(folder).substr(0, kScheme.size()), kScheme, {},
+          [](unsigned char c) { return static_cast<char>(std::tolower(c)); })) {
     folder.replace(0, kScheme.size(), kScheme);
   }
   folder += (folder.ends_with('/') ? "" : "/") + weights.name;

@@ -203,8 +203,7 @@ class Transfer {
     std::error_code ignored;
     fs::remove(etag_file_, ignored);
     etag_.clear();
-    if (::ftruncate(part_, 0) != 0)
-      fail_to_write(file_, std::strerror(errno));
+    if (::ftruncate(part_, 0) != 0) fail_to_write(file_, std::strerror(errno));
   }
 
   // Runs curl to its end, and sets head_ and host_. Returns its exit code.

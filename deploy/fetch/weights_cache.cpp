@@ -51,7 +51,8 @@ void write_note(const fs::path& file, const std::string& address,
 
 // The file `path` of an earlier fetch, or put there by hand; was_there is false
 // if there is none, or if it is not the noted one.
-FetchedFile stored_file(const fs::path& path, const std::optional<Note>& noted) {
+FetchedFile stored_file(const fs::path& path,
+                        const std::optional<Note>& noted) {
   FetchedFile result;
   result.path = path;
   result.has_older_note = noted.has_value();
@@ -88,11 +89,11 @@ void require_licence(const fs::path& folder,
     LineFile lines(file);
     lines.add(weights.licence);
     if (lines.write()) return;
-    throw Error("fetch",
-                file.string() + " cannot be written (" + std::strerror(errno) +
-                    ")",
-                "free some space, or see who may write into its folder",
-                ExitCode::kResource);
+    throw Error(
+        "fetch",
+        file.string() + " cannot be written (" + std::strerror(errno) + ")",
+        "free some space, or see who may write into its folder",
+        ExitCode::kResource);
   }
   throw Error("fetch",
               weights.name + " comes from " + weights.publisher + " under " +

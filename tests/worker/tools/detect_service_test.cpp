@@ -231,8 +231,9 @@ TEST(DetectServiceFlags, ThoseAboutFilesAreRefused) {
   const int pipe = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int kept = ::dup(STDIN_FILENO);
   ::dup2(pipe, STDIN_FILENO);
-  for (const std::string flag : {"--save-txt", "--save-json", "--save-crop",
-                                 "--nosave", "--resume", "--hide-conf", "--vid-stride=2"}) {
+  for (const std::string flag :
+       {"--save-txt", "--save-json", "--save-crop", "--nosave", "--resume",
+        "--hide-conf", "--vid-stride=2"}) {
     const ToolResult said = result_of(find_tool_command("detect"),
                                       {"detect", "--weights=w.safetensors",
                                        "--source=-", "--output=out", flag});
