@@ -12,21 +12,9 @@
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/text.h"
+#include "worker/export/archive_mark.h"
 
 namespace headroom::exporter {
-namespace {
-
-// The first record of the archive. PyTorch reads records by their names, and
-// does not look at this one.
-constexpr const char* kMark = "written_by_headroom_export";
-
-}  // namespace
-
-bool begins_as_written_here(std::string_view begin) {
-  constexpr size_t kNameAt = 30;  // in the header of a ZIP archive's record
-  return begin.starts_with("PK\3\4") && begin.size() > kNameAt &&
-         begin.substr(kNameAt).starts_with(cat("archive/", kMark));
-}
 
 void write_state_dict(const std::filesystem::path& path,
                       const model::NamedTensors& state) {
@@ -62,7 +50,7 @@ void write_state_dict(const std::filesystem::path& path,
           }
           return count;
         });
-    writer.writeRecord(kMark, "", 0);
+    writer.writeRecord(kArchiveMark, "", 0);
     writer.writeRecord("data.pkl", pickle.data(), pickle.size());
     const std::vector<at::Tensor>& tensors = pickler.tensorData();
     for (size_t i = 0; i < tensors.size(); ++i) {

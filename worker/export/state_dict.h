@@ -6,7 +6,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string_view>
 
 #include "worker/model/layer.h"
 
@@ -17,8 +16,5 @@ namespace headroom::exporter {
 // disk is full.
 void write_state_dict(const std::filesystem::path& path,
                       const model::NamedTensors& state);
-
-// Whether `begin`, the first bytes of a file, are those of write_state_dict().
-bool begins_as_written_here(std::string_view begin);
 
 }  // namespace headroom::exporter
