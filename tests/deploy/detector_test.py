@@ -13,6 +13,7 @@ import pathlib
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -217,12 +218,29 @@ def decoders_of(process):
     return found
 
 
+def lively(weights):
+    """The same weights with stronger signals.
+
+    After so little training many boxes have the same score to the last bit or two, so that
+    rounding decides which of two boxes is dropped.
+    """
+    data = bytearray(weights.read_bytes())
+    [size] = struct.unpack_from("<Q", data)
+    for name, one in json.loads(data[8:8 + size]).items():
+        if name.endswith("running_var"):
+            assert one["dtype"] == "F32", one
+            begin, end = (8 + size + at for at in one["data_offsets"])
+            data[begin:end] = struct.pack("<f", 0.15) * ((end - begin) // 4)
+    pathlib.Path("lively.safetensors").write_bytes(data)
+    return pathlib.Path("lively.safetensors")
+
+
 def check_exported():
     """An exported network with --nms has the boxes of detect, over a folder of images."""
     numpy = need("numpy")
     pillow = need("PIL.Image")
     onnxruntime = need("onnxruntime")
-    weights = trained()
+    weights = lively(trained())
     pathlib.Path("in").mkdir()
     for file in pathlib.Path("my/images/val").iterdir():
         pillow.open(file).convert("RGB").save(f"in/{file.stem}.png")
@@ -234,14 +252,14 @@ def check_exported():
         for results in detector.stream("in"):
             pixels = results.image.transpose(2, 0, 1)[None].astype(numpy.float32) / 255
             rows = session.run(None, {"images": pixels})[0]
-            rows = rows[numpy.argsort(-rows[:, 5], kind="stable")]
             assert len(rows) == len(results) > 0, (len(rows), len(results))
             ours = numpy.column_stack([results.xyxy, results.score, results.class_id])
-            ours = ours[numpy.lexsort((ours[:, 0], ours[:, 4], -ours[:, 4].round(4)))]
             theirs = numpy.column_stack([rows[:, 1:5].clip(0, IMG), rows[:, 5:]])
-            theirs = theirs[numpy.lexsort((theirs[:, 0], theirs[:, 4], -theirs[:, 4].round(4)))]
+            # Rounding may exchange two boxes of nearly the same score in their order.
+            differences = numpy.abs(ours[:, None] - theirs[None]).max(axis=2)
+            assert len(set(differences.argmin(axis=1))) == len(ours), "two boxes are like one"
             count, classes = count + len(ours), classes | set(ours[:, 5])
-            worst = max(worst, float(numpy.abs(ours - theirs).max()))
+            worst = max(worst, float(differences.min(axis=1).max()))
     print(f"{count} boxes of {len(classes)} classes, the largest difference {worst:.2g}")
     assert worst < 1e-3 and len(classes) > 1 and count > 20
 
