@@ -59,9 +59,8 @@ std::string address_of(const CommandLine& line,
           [](unsigned char c) { return static_cast<char>(std::tolower(c)); })) {
     folder.replace(0, kScheme.size(), kScheme);
   }
-  folder += (folder.ends_with('/') ? "" : "/") + weights.name;
   fetch::require_address(folder);
-  return folder;
+  return folder + (folder.ends_with('/') ? "" : "/") + weights.name;
 }
 
 std::string said_by(const fetch::Answer& answer) {

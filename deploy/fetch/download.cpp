@@ -317,6 +317,7 @@ void require_address(const std::string& address) {
            kElsewhere);
   }
   const std::string host = host_of(address);
+  if (host.empty()) refuse(address + " names no server", kElsewhere);
   if (const size_t at = host.rfind('@'); at != std::string::npos) {
     refuse("the address at " + host.substr(at + 1) +
                " has a user or a password, which would be shown and noted",

@@ -48,8 +48,8 @@ class PartialFile {
   const cli::FileDescriptor descriptor_;
 };
 
-// Throws Error (exit 2) unless the address is https://, without a user's name
-// and password.
+// Throws Error (exit 2) unless the address, of a file or of a folder, is
+// https:// and names a server, without a user's name and password.
 void require_address(const std::string& address);
 
 // Downloads `address` into `file`, which is complete when the function returns,

@@ -403,7 +403,7 @@ class FetchTest(unittest.TestCase):
     def test_addresses_that_cannot_be_used_are_refused(self):
         for address, why in {"": "--from is empty",
                              self.server.address.replace("//", "//me:SECRET@"): "has a user or a password",
-                             "https://": "is no address", "https://[::1/": "is no address"}.items():
+                             "https://": "names no server", "https://[::1/": "is no address"}.items():
             said = self.fetch("yolov5n.pt", "--from", address, "--accept-licence", code=2)
             self.assertIn(why, said)
             self.assertNotIn("SECRET", said)
