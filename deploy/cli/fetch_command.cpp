@@ -1,11 +1,15 @@
 // headroom fetch: gets published weights into the user's cache.
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "configs/published_weights.h"
 #include "deploy/cli/commands.h"
+#include "deploy/fetch/download.h"
 #include "deploy/fetch/weights_cache.h"
 #include "parallel/base/check.h"
 #include "parallel/base/progress.h"
@@ -43,8 +47,19 @@ const configs::PublishedWeights& asked_for(const CommandLine& line) {
 // The address of the file: the publisher's, or in the folder of --from.
 std::string address_of(const CommandLine& line,
                        const configs::PublishedWeights& weights) {
-  const std::string folder = line.value_of("--from");
-  if (folder.empty()) return weights.address;
+  if (!line.has("--from")) return weights.address;
+  std::string folder = line.value_of("--from");
+  if (folder.empty()) {
+    throw Error("fetch", "--from is empty",
+                "give it an address, or leave it out for the publisher's");
+  }
+  constexpr std::string_view kScheme = "https://";
+  if (std::ranges::equal(
+          std::string_view(folder).substr(0, kScheme.size()), kScheme, {},
+          [](unsigned char c) { return static_cast<char>(std::tolower(c)); })) {
+    folder.replace(0, kScheme.size(), kScheme);
+  }
+  fetch::require_address(folder);
   return folder + (folder.ends_with('/') ? "" : "/") + weights.name;
 }
 
@@ -63,6 +78,7 @@ std::string said_by(const fetch::Answer& answer) {
 
 int fetch_command(const CommandLine& line) {
   const configs::PublishedWeights& weights = asked_for(line);
+  const std::string address = address_of(line, weights);
   const fs::path folder = configs::fetched_weights_folder();
   std::error_code error;
   fs::create_directories(folder, error);
@@ -73,7 +89,6 @@ int fetch_command(const CommandLine& line) {
                 ExitCode::kResource);
   }
   fetch::require_licence(folder, weights, line.has("--accept-licence"));
-  const std::string address = address_of(line, weights);
   ToolProgress progress;
   const fetch::FetchedFile file = fetch::fetch_weights(
       folder, weights.name, address, [&](int64_t done, int64_t total) {

@@ -67,7 +67,13 @@ void worker_command(const CommandLine& line) {
     words.push_back("--output=" + results_folder(line));
   }
   for (const auto& [flag, value] : line.command_flags) {
-    if (names_results(flag)) continue;
+    if (names_results(flag)) {
+      if (line.value_of("--source") != "-") continue;
+      throw Error(
+          "detect",
+          flag + " means nothing with --source -, which writes no files",
+          "leave it out");
+    }
     const configs::Option& declared = *configs::find_option(line.command, flag);
     if (value.empty() && declared.may_be_empty) continue;
     if (value.empty() && !is_switch(declared)) {

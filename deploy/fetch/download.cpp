@@ -19,7 +19,6 @@
 #include <utility>
 
 #include "deploy/cli/process/child_process.h"
-#include "deploy/cli/process/file_descriptor.h"
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/check.h"
 #include "parallel/base/environment.h"
@@ -41,6 +40,7 @@ constexpr const char* kElsewhere =
 // failed or broke.
 enum CurlCode {
   kDone = 0,
+  kMalformed = 3,      // no address
   kWrongProtocol = 1,  // an address or a redirect that is not https://
   kHttpError = 22,
   kWriteError = 23,
@@ -58,6 +58,7 @@ enum CurlCode {
 struct Head {
   int64_t status = 0;   // 0 until it has arrived
   int64_t length = -1;  // of the body; -1 if the server does not say it
+  int64_t whole = -1;   // of the file, if the body is a part of it
   std::string etag, last_modified;
 };
 
@@ -82,6 +83,9 @@ Head read_head(const fs::path& file) {
               : parse_whole(line.substr(space + 1, 3), 100, 999).value_or(0);
     } else if (name == "content-length") {
       head.length = parse_whole(value, 0).value_or(-1);
+    } else if (name == "content-range") {  // bytes 100-299/300
+      const size_t slash = std::min(value.find('/'), value.size() - 1);
+      head.whole = parse_whole(value.substr(slash + 1), 0).value_or(-1);
     } else if (name == "etag") {
       head.etag = value;
     } else if (name == "last-modified") {
@@ -98,10 +102,14 @@ Head read_head(const fs::path& file) {
          ExitCode::kResource);
 }
 
-// Opens and locks the file for the bytes, so that only one process writes to
-// it.
+// Returns the locked file.
 int open_part(const fs::path& file) {
-  const int descriptor = open_locked(file, O_CREAT | O_CLOEXEC);
+  // Others may read weights, if the user's umask lets them. A link is not
+  // followed: it could lead to any file.
+  const int made = ::open(
+      file.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (made >= 0) ::close(made);
+  const int descriptor = open_locked(file, O_CREAT | O_NOFOLLOW);
   if (descriptor >= 0) return descriptor;
   if (errno != EWOULDBLOCK) fail_to_write(file, std::strerror(errno));
   refuse(file.string() + " is being written by another headroom fetch",
@@ -116,15 +124,15 @@ std::string host_of(const std::string& address) {
 
 class Transfer {
  public:
-  Transfer(const std::string& address, const fs::path& file,
+  Transfer(const std::string& address, const PartialFile& part,
            const OnBytes& on_bytes)
       : address_(address),
-        file_(file),
-        etag_file_(file.string() + ".etag"),
-        head_file_(file.string() + ".head"),
+        file_(part.path()),
+        etag_file_(file_.string() + ".etag"),
+        head_file_(file_.string() + ".head"),
         on_bytes_(on_bytes),
         curl_(cli::find_program("curl")),
-        part_(open_part(file)) {
+        part_(part.descriptor()) {
     if (curl_.empty()) {
       refuse("the program curl, which downloads, is not in PATH",
              "install it, or get " + address +
@@ -148,16 +156,26 @@ class Transfer {
       begin_anew();  // what is here is no beginning of the server's file
       code = run_curl();
     }
-    if (code != kDone) refuse_code(code);
-    if (head_.length < 0) {
+    if (lacks_length()) {
       begin_anew();
       refuse(host_ +
                  " does not say how many bytes the file has, so a broken "
                  "transfer would look complete",
              kElsewhere);
     }
+    if (code != kDone) refuse_code(code);
+    // A part that was not asked for, or an answer that is no file.
+    if (head_.status != (begin_ > 0 ? 206 : 200)) {
+      begin_anew();
+      refuse_broken(cat("it sent HTTP ", head_.status));
+    }
+    if (begin_ > 0 && head_.whole != begin_ + head_.length) {
+      // Unless that is a shorter part, the server contradicts itself.
+      if (head_.whole < begin_ + head_.length) begin_anew();
+      refuse_broken("it did not send the whole rest");
+    }
     if (size() != total()) refuse_broken("the connection ended");
-    if (::fsync(part_.get()) != 0) fail_to_write(file_, std::strerror(errno));
+    if (::fsync(part_) != 0) fail_to_write(file_, std::strerror(errno));
     std::error_code ignored;
     fs::remove(etag_file_, ignored);
     return {.host = host_,
@@ -168,9 +186,16 @@ class Transfer {
   }
 
  private:
-  int64_t size() const { return ::lseek(part_.get(), 0, SEEK_END); }
+  int64_t size() const { return ::lseek(part_, 0, SEEK_END); }
+  // Without a length the end of the file cannot be told from a break.
+  bool lacks_length() const {
+    return (head_.status == 200 || head_.status == 206) && head_.length < 0;
+  }
   // 0 if the server has not said it.
-  int64_t total() const { return head_.length < 0 ? 0 : begin_ + head_.length; }
+  int64_t total() const {
+    if (head_.whole >= 0) return head_.whole;
+    return head_.length < 0 ? 0 : begin_ + head_.length;
+  }
 
   // Removes the file with the ETag first, because bytes without an ETag are
   // never continued.
@@ -178,8 +203,7 @@ class Transfer {
     std::error_code ignored;
     fs::remove(etag_file_, ignored);
     etag_.clear();
-    if (::ftruncate(part_.get(), 0) != 0)
-      fail_to_write(file_, std::strerror(errno));
+    if (::ftruncate(part_, 0) != 0) fail_to_write(file_, std::strerror(errno));
   }
 
   // Runs curl to its end, and sets head_ and host_. Returns its exit code.
@@ -206,8 +230,11 @@ class Transfer {
     }
     cli::ChildProcess child(std::move(options));
     std::optional<int> code;
-    while (!(code = child.wait(std::chrono::milliseconds(100))))
+    while (!(code = child.wait(std::chrono::milliseconds(100)))) {
       note_progress();
+      if (lacks_length()) code = child.terminate(std::chrono::seconds(1));
+      if (code) break;
+    }
     note_progress();
     host_ = host_of(address_);
     std::istringstream lines(child.last_words());
@@ -239,6 +266,9 @@ class Transfer {
                  "file would come unencrypted: nothing was taken",
              kElsewhere);
     }
+    if (code == kMalformed) {
+      refuse(address_ + " is no address", kElsewhere);
+    }
     if (code == kTooManyRedirects) {
       refuse(address_ + " redirects more than 10 times", kElsewhere);
     }
@@ -248,7 +278,9 @@ class Transfer {
                  address_),
              std::string("look whether the address opens in a browser, or ") +
                  kElsewhere,
-             head_.status >= 500 ? ExitCode::kResource : ExitCode::kRequest);
+             // 429: the server is asked too often.
+             head_.status >= 500 || head_.status == 429 ? ExitCode::kResource
+                                                        : ExitCode::kRequest);
     }
     if (head_.status != 0) refuse_broken(words_);
     refuse(host_ + " cannot be reached: " + words_, kAgain,
@@ -266,7 +298,7 @@ class Transfer {
   const fs::path file_, etag_file_, head_file_;
   const OnBytes& on_bytes_;
   const std::string curl_;
-  const cli::FileDescriptor part_;
+  const int part_;
   std::string etag_;   // of the stored bytes; "" if they have none
   int64_t begin_ = 0;  // bytes that were stored before this answer
   Head head_;          // of the newest answer
@@ -276,12 +308,25 @@ class Transfer {
 
 }  // namespace
 
-Answer download(const std::string& address, const fs::path& file,
-                const OnBytes& on_bytes) {
+PartialFile::PartialFile(fs::path path)
+    : path_(std::move(path)), descriptor_(open_part(path_)) {}
+
+void require_address(const std::string& address) {
   if (!address.starts_with("https://")) {
     refuse(address + " is not https://, so the file would come unencrypted",
            kElsewhere);
   }
+  const std::string host = host_of(address);
+  if (host.empty()) refuse(address + " names no server", kElsewhere);
+  if (const size_t at = host.rfind('@'); at != std::string::npos) {
+    refuse("the address at " + host.substr(at + 1) +
+               " has a user or a password, which would be shown and noted",
+           "leave USER:PASSWORD@ out: " + std::string(kElsewhere));
+  }
+}
+
+Answer download(const std::string& address, const PartialFile& file,
+                const OnBytes& on_bytes) {
   return Transfer(address, file, on_bytes).run();
 }
 

@@ -16,6 +16,8 @@
 #include <functional>
 #include <string>
 
+#include "deploy/cli/process/file_descriptor.h"
+
 namespace headroom::fetch {
 
 // What the server said about the file that it sent.
@@ -30,12 +32,34 @@ struct Answer {
 // `total` is 0 until the server has said it.
 using OnBytes = std::function<void(int64_t done, int64_t total)>;
 
+// A file for received bytes, locked, so that only one process writes to it.
+// Hold it until the file has its final name: without the lock another process
+// would write into a file that is being checked. Throws Error (exit 5) if the
+// file is locked already, if it is a link, or if it cannot be made.
+class PartialFile {
+ public:
+  explicit PartialFile(std::filesystem::path path);
+
+  const std::filesystem::path& path() const { return path_; }
+  int descriptor() const { return descriptor_.get(); }
+
+ private:
+  const std::filesystem::path path_;
+  const cli::FileDescriptor descriptor_;
+};
+
+// Throws Error (exit 2) unless the address, of a file or of a folder, is
+// https:// and names a server, without a user's name and password.
+void require_address(const std::string& address);
+
 // Downloads `address` into `file`, which is complete when the function returns,
 // with as many bytes as the server announced. A file that is there already is
 // the beginning that an earlier call received: it is completed if the server
 // still has the same content by its ETag, which FILE.etag holds; otherwise it
 // is replaced. FILE.head has the headers of the answer during the call.
-Answer download(const std::string& address, const std::filesystem::path& file,
+//
+// REQUIRES: require_address(address).
+Answer download(const std::string& address, const PartialFile& file,
                 const OnBytes& on_bytes);
 
 // The SHA-256 of a file, as 64 hex digits, as sha256sum prints it.

@@ -1,5 +1,7 @@
 #include "deploy/fetch/weights_cache.h"
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -47,6 +49,22 @@ void write_note(const fs::path& file, const std::string& address,
   write_whole_file(note_of(file), json.dump(2) + "\n");
 }
 
+// The file `path` of an earlier fetch, or put there by hand; was_there is false
+// if there is none, or if it is not the noted one.
+FetchedFile stored_file(const fs::path& path,
+                        const std::optional<Note>& noted) {
+  FetchedFile result;
+  result.path = path;
+  result.has_older_note = noted.has_value();
+  std::error_code ignored;
+  if (fs::exists(path, ignored)) {
+    result.sha256 = sha256_of(path);
+    result.bytes = static_cast<int64_t>(fs::file_size(path, ignored));
+    result.was_there = !noted || noted->sha256 == result.sha256;
+  }
+  return result;
+}
+
 // Renames the complete `partial` to `file`, durably.
 void put_in_place(const fs::path& partial, const fs::path& file) {
   std::error_code error;
@@ -62,12 +80,21 @@ void put_in_place(const fs::path& partial, const fs::path& file) {
 void require_licence(const fs::path& folder,
                      const configs::PublishedWeights& weights, bool accepts) {
   const fs::path file = folder / "accepted_licences";
-  std::string accepted;
   std::ifstream in(file);
-  for (std::string line; std::getline(in, line); accepted += line + "\n") {
+  for (std::string line; std::getline(in, line);) {
     if (line == weights.licence) return;
   }
-  if (accepts) return write_whole_file(file, accepted + weights.licence + "\n");
+  if (accepts) {
+    // Appended, because other fetches may write to the file now.
+    LineFile lines(file);
+    lines.add(weights.licence);
+    if (lines.write()) return;
+    throw Error(
+        "fetch",
+        file.string() + " cannot be written (" + std::strerror(errno) + ")",
+        "free some space, or see who may write into its folder",
+        ExitCode::kResource);
+  }
   throw Error("fetch",
               weights.name + " comes from " + weights.publisher + " under " +
                   weights.licence + " (" + weights.licence_text +
@@ -78,22 +105,22 @@ void require_licence(const fs::path& folder,
 
 FetchedFile fetch_weights(const fs::path& folder, const std::string& name,
                           const std::string& address, const OnBytes& on_bytes) {
-  FetchedFile result;
-  result.path = folder / name;
-  const std::optional<Note> noted = read_note(result.path);
+  const fs::path path = folder / name;
+  FetchedFile result = stored_file(path, read_note(path));
+  if (result.was_there) return result;
+  const PartialFile locked(path.string() + kPartialSuffix);
+  const fs::path& partial = locked.path();
   std::error_code ignored;
-  if (fs::exists(result.path, ignored)) {
-    result.sha256 = sha256_of(result.path);
-    result.bytes = static_cast<int64_t>(fs::file_size(result.path, ignored));
-    result.was_there = !noted || noted->sha256 == result.sha256;
-    result.has_older_note = noted.has_value();
-    if (result.was_there) return result;
+  // Read again, because another process may have fetched it meanwhile.
+  const std::optional<Note> noted = read_note(path);
+  result = stored_file(path, noted);
+  if (result.was_there) {
+    fs::remove(partial, ignored);
+    return result;
   }
-  const fs::path partial = result.path.string() + kPartialSuffix;
-  result.answer = download(address, partial, on_bytes);
+  result.answer = download(address, locked, on_bytes);
   result.bytes = result.answer.bytes;
   result.sha256 = sha256_of(partial);
-  result.has_older_note = noted.has_value();
   try {
     require_weights(partial);
     if (noted && noted->sha256 != result.sha256) {

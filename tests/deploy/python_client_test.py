@@ -228,8 +228,9 @@ def other_commands(run, data):
     found = headroom_train.detect(weights=run.best, source="my/images/val", img=64, conf_thres=0.01)
     assert len(list(found.paths[0].glob("*.*"))) == 8, found
     assert headroom_train.detect(weights=run.best, source="my/images/val", nosave=True).text
-    written = headroom_train.export(weights=run.best, include=["onnx", "torchscript"], img=64)
-    assert [path.suffix for path in written.paths] == [".onnx", ".torchscript"], written
+    written = headroom_train.export(weights=run.best, include=["onnx", "torchscript", "pt"],
+                                    img=64)
+    assert [path.suffix for path in written.paths] == [".onnx", ".torchscript", ".pt"], written
     assert all(path.stat().st_size > 1 << 20 for path in written.paths)
 
 

@@ -13,6 +13,7 @@
 #include "parallel/base/regular_file.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
+#include "worker/export/archive_mark.h"
 #include "worker/export/onnx_network.h"
 #include "worker/export/onnx_runner.h"
 #include "worker/export/quantised_network.h"
@@ -232,14 +233,19 @@ void require_replaceable(const std::string& format, const fs::path& path) {
   }
   std::error_code error;
   if (!fs::exists(fs::status(path, error))) return;
-  // An ONNX file begins with the name of its producer, and a TorchScript
-  // archive with the name of its module. In a file of this program, both names
-  // contain "headroom".
+  // An ONNX file begins with the name of its producer; the archives of PyTorch
+  // begin with a record of this program.
+  constexpr size_t kProducer = 64;
   constexpr uint64_t kBegin = 64 << 10;
   const RegularFile file(path, Links::kFollowed);
   const auto begin = file.is_open() ? file.read(0, kBegin) : std::nullopt;
-  if (begin && (begin->empty() || begin->find("headroom") != std::string::npos))
-    return;
+  const auto is_ours = [&] {
+    if (format == "onnx")
+      return begin->substr(0, kProducer).find("headroom") != std::string::npos;
+    return begin->starts_with("PK\3\4") &&
+           begin->find(cat("/", kArchiveMark)) != std::string::npos;
+  };
+  if (begin && (begin->empty() || is_ours())) return;
   refuse(path.string() + " is there, and was not written by headroom export",
          remedy);
 }

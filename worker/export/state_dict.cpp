@@ -6,10 +6,13 @@
 #include <torch/csrc/jit/serialization/pickler.h>
 
 #include <cstddef>
+#include <exception>
 #include <string>
+#include <vector>
 
 #include "parallel/base/atomic_file.h"
 #include "parallel/base/text.h"
+#include "worker/export/archive_mark.h"
 
 namespace headroom::exporter {
 
@@ -34,12 +37,20 @@ void write_state_dict(const std::filesystem::path& path,
   pickler.stop();
 
   AtomicFile file(path);
+  std::exception_ptr failure;
   {
+    // The destructor of the writer calls this function, too, so it must not
+    // throw.
     caffe2::serialize::PyTorchStreamWriter writer(
-        [&file](const void* bytes, size_t count) {
-          file.write(bytes, count);
+        [&](const void* bytes, size_t count) {
+          try {
+            if (!failure) file.write(bytes, count);
+          } catch (...) {
+            failure = std::current_exception();
+          }
           return count;
         });
+    writer.writeRecord(kArchiveMark, "", 0);
     writer.writeRecord("data.pkl", pickle.data(), pickle.size());
     const std::vector<at::Tensor>& tensors = pickler.tensorData();
     for (size_t i = 0; i < tensors.size(); ++i) {
@@ -48,6 +59,7 @@ void write_state_dict(const std::filesystem::path& path,
     }
     writer.writeEndOfFile();
   }
+  if (failure) std::rethrow_exception(failure);
   file.commit();
 }
 

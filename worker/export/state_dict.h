@@ -12,7 +12,8 @@
 namespace headroom::exporter {
 
 // Writes all entries in their own types; the complete file or none
-// (atomic_file.h). Memory: the file's bytes twice.
+// (atomic_file.h). Memory: the file's bytes twice. Throws Error (exit 5) if the
+// disk is full.
 void write_state_dict(const std::filesystem::path& path,
                       const model::NamedTensors& state);
 

@@ -1,4 +1,5 @@
 #include "worker/export/torchscript_network.h"
+#include "worker/export/archive_mark.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/tensor.h>
@@ -203,7 +204,8 @@ std::string make_torchscript_network(
   std::ostringstream archive;
   module.save(archive,
               {{"config.txt", config_text(options, table.input_channels,
-                                          model.max_stride(), metadata)}});
+                                          model.max_stride(), metadata)},
+               {kArchiveMark, ""}});
   return std::move(archive).str();
 }
 

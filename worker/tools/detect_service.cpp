@@ -1,5 +1,6 @@
 #include "worker/tools/detect_service.h"
 
+#include <c10/util/Exception.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,10 +8,13 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <exception>
 #include <filesystem>
+#include <list>
 #include <memory>
+#include <new>
 #include <nlohmann/json.hpp>
+#include <opencv2/core.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +22,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "parallel/base/utf8.h"
+#include "parallel/base/value_range.h"
 #include "worker/data/codecs/image_bands.h"
 #include "worker/detect/detection_folder.h"
 #include "worker/detect/image_sources.h"
@@ -31,6 +36,9 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kLongestPath = 1 << 16;
 constexpr size_t kLongestText = 8192;
+// Streams over videos that can go on at the same time without decoding a video
+// again from its start. Each has a process of ffmpeg.
+constexpr size_t kMostVideos = 8;
 
 // Returns the number of bytes that were read; smaller than `size` only at the
 // end of the pipe.
@@ -58,6 +66,13 @@ bool write_all(int out, const void* bytes, size_t size) {
   }
   return true;
 }
+
+// A video, and how many of its frames were read.
+struct OpenVideo {
+  fs::path path;
+  std::unique_ptr<video::VideoReader> reader;
+  uint64_t frames_read = 0;
+};
 
 struct Answer {
   AnswerKind kind = AnswerKind::kBoxes;
@@ -102,6 +117,10 @@ class DetectService {
   Answer boxes_in_pixels(const ServiceRequest& request);
   Answer boxes_in_file(const fs::path& file);
   Answer boxes_in_frame(const fs::path& video, uint64_t number);
+  // Moves the open video that is nearest before the frame to the front of
+  // videos_, or opens one. Returns why that is impossible; "" if it is done.
+  std::string bring_forward(const fs::path& video, uint64_t number);
+  Answer examined(const ServiceRequest& request);
   Answer sources_of(const std::string& source) const;
   // What is wrong with the picture that is announced; "" if nothing is.
   std::string fault_of(const ServiceRequest& request) const;
@@ -114,10 +133,7 @@ class DetectService {
   const int in_, out_;
   uint64_t unread_ = 0;  // bytes of the payload that were not read yet
   cv::Mat pixels_;       // of the last request, so that it is allocated once
-  // The video of the last frame, and how many of its frames were read.
-  fs::path video_;
-  std::unique_ptr<video::VideoReader> reader_;
-  uint64_t frames_read_ = 0;
+  std::list<OpenVideo> videos_;  // at most kMostVideos, the last used one first
 };
 
 bool DetectService::read_payload(void* bytes, size_t size) {
@@ -222,31 +238,46 @@ Answer DetectService::boxes_in_file(const fs::path& file) {
   return answer;
 }
 
-// Frames are mostly asked for in their order. For an earlier one, or one of
-// another video, the video is decoded from its start.
+std::string DetectService::bring_forward(const fs::path& video,
+                                         uint64_t number) {
+  auto best = videos_.end();
+  for (auto one = videos_.begin(); one != videos_.end(); ++one) {
+    if (one->path == video && one->frames_read < number &&
+        (best == videos_.end() || one->frames_read > best->frames_read)) {
+      best = one;
+    }
+  }
+  if (best != videos_.end()) {
+    videos_.splice(videos_.begin(), videos_, best);
+    return "";
+  }
+  const auto [why, remedy] = opened_.obstacle_to(video);
+  if (!why.empty()) return why + ": " + remedy;
+  std::string fault;
+  auto reader = video::open_video(
+      video.string(), {.max_pixels = opened_.limits().max_pixels}, fault);
+  if (!reader) return fault;
+  videos_.push_front({.path = video, .reader = std::move(reader)});
+  if (videos_.size() > kMostVideos) videos_.pop_back();
+  return "";
+}
+
+// Frames are mostly asked for in their order, by one stream or by several. For
+// a frame before those of all open videos, the video is decoded from its start.
 Answer DetectService::boxes_in_frame(const fs::path& video, uint64_t number) {
   if (number == 0) return refused("[detect] frames of a video count from 1");
-  if (!reader_ || video != video_ || number <= frames_read_) {
-    const auto [why, remedy] = opened_.obstacle_to(video);
-    if (!why.empty()) {
-      return refused(video.string() + ": " + why + ": " + remedy);
-    }
-    std::string fault;
-    reader_ = video::open_video(
-        video.string(), {.max_pixels = opened_.limits().max_pixels}, fault);
-    if (!reader_) return refused(video.string() + ": " + fault);
-    video_ = video;
-    frames_read_ = 0;
-  }
+  const std::string why = bring_forward(video, number);
+  if (!why.empty()) return refused(video.string() + ": " + why);
+  OpenVideo& open = videos_.front();
   Answer answer;
-  answer.pixels.create(reader_->format().height, reader_->format().width,
-                       CV_8UC3);
-  for (; frames_read_ < number; ++frames_read_) {
-    if (reader_->next(answer.pixels.data)) continue;
+  answer.pixels.create(open.reader->format().height,
+                       open.reader->format().width, CV_8UC3);
+  for (; open.frames_read < number; ++open.frames_read) {
+    if (open.reader->next(answer.pixels.data)) continue;
     answer = {};
     answer.kind = AnswerKind::kEnd;
-    answer.text = short_line(reader_->fault(), kLongestText);
-    reader_.reset();
+    answer.text = short_line(open.reader->fault(), kLongestText);
+    videos_.pop_front();
     return answer;
   }
   answer.size = {answer.pixels.rows, answer.pixels.cols};
@@ -267,27 +298,50 @@ Answer DetectService::sources_of(const std::string& source) const {
   return answer;
 }
 
+Answer DetectService::examined(const ServiceRequest& request) {
+  if (request.kind == RequestKind::kPixels) return boxes_in_pixels(request);
+  if (request.payload == 0 || request.payload > kLongestPath) {
+    return refused(cat("[detect] a path has 1 to ", kLongestPath,
+                       " bytes, but this one has ", request.payload));
+  }
+  std::string path(request.payload, '\0');
+  if (!read_payload(path.data(), path.size())) return {};  // the pipe ended
+  if (path.find('\0') != std::string::npos) {
+    return refused("[detect] a path has no zero byte, but this one has");
+  }
+  if (request.kind == RequestKind::kFile) return boxes_in_file(path);
+  if (request.kind == RequestKind::kFrame) {
+    return boxes_in_frame(path, request.number);
+  }
+  if (request.kind == RequestKind::kList) return sources_of(path);
+  return refused(cat("[detect] there is no request of kind ",
+                     static_cast<uint32_t>(request.kind)));
+}
+
+// A fault of the request is answered. What the machine lacks ends the service:
+// as an answer it would look like a fault of the picture.
 Answer DetectService::answer_to(const ServiceRequest& request) {
+  const auto fail = [](const std::string& what) {
+    return Error("detect", what,
+                 "use smaller pictures, --tile, or another --device",
+                 ExitCode::kResource);
+  };
   try {
-    if (request.kind == RequestKind::kPixels) return boxes_in_pixels(request);
-    if (request.payload == 0 || request.payload > kLongestPath) {
-      return refused(cat("[detect] a path has 1 to ", kLongestPath,
-                         " bytes, but this one has ", request.payload));
-    }
-    std::string path(request.payload, '\0');
-    if (!read_payload(path.data(), path.size())) return {};  // the pipe ended
-    if (path.find('\0') != std::string::npos) {
-      return refused("[detect] a path has no zero byte, but this one has");
-    }
-    if (request.kind == RequestKind::kFile) return boxes_in_file(path);
-    if (request.kind == RequestKind::kFrame) {
-      return boxes_in_frame(path, request.number);
-    }
-    if (request.kind == RequestKind::kList) return sources_of(path);
-    return refused(cat("[detect] there is no request of kind ",
-                       static_cast<uint32_t>(request.kind)));
-  } catch (const std::exception& error) {  // such as a device out of memory
+    return examined(request);
+  } catch (const Error& error) {
+    if (error.exit_code() == ExitCode::kResource) throw;
     return refused(error.what());
+  } catch (const fs::filesystem_error& error) {  // such as a name too long
+    return refused(error.what());
+  } catch (const c10::Error& error) {
+    throw fail(std::string("the network cannot look at a picture: ") +
+               short_line(error.what_without_backtrace(), kLongestText));
+  } catch (const std::bad_alloc&) {
+    throw fail("there is no memory for a picture");
+  } catch (const cv::Exception& error) {
+    if (error.code == cv::Error::StsNoMem)
+      throw fail("there is no memory for a picture");
+    return refused("[detect] the picture cannot be used: " + error.err);
   }
 }
 
@@ -302,6 +356,7 @@ const char* flag_without_use(const DetectRequest& request) {
       {request.layers.geojson, "--save-geojson"},
       {request.layers.geopackage, "--save-gpkg"},
       {folder.crops, "--save-crop"},
+      {!folder.pictures, "--nosave"},
       {!folder.annotate.labels, "--hide-labels"},
       {!folder.annotate.confidences, "--hide-conf"},
       {folder.annotate.line_width != 0, "--line-thickness"},

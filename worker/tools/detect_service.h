@@ -11,8 +11,9 @@
 //
 // The first answer is kReady, without a request. A bad request is answered by
 // kRefused, and its payload is skipped; sizes are checked before anything is
-// allocated for them. The service ends when the pipe of requests is closed, or
-// with an Error (exit 2) if what arrives is no request.
+// allocated for them. The service ends when the pipe of requests is closed,
+// with an Error (exit 2) if what arrives is no request, and with an Error (exit
+// 5) if the device fails or memory is short.
 #pragma once
 
 #include <cstdint>

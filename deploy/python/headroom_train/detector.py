@@ -13,6 +13,7 @@ import os
 import pathlib
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import warnings
@@ -20,7 +21,8 @@ import weakref
 from typing import IO, Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from headroom_train.errors import DATA, REQUEST, HeadroomError, optional_package
-from headroom_train.program import Flag, PathLike, find_program, flag_words, refusal
+from headroom_train.program import (Flag, PathLike, find_program, flag_words, last_line,
+                                    refusal)
 from headroom_train.results import Results
 
 _REQUEST = struct.Struct("=6I2Q")  # magic kind height width channels bits | number payload
@@ -30,6 +32,7 @@ _PIXELS, _FILE, _FRAME, _LIST = 1, 2, 3, 4
 _SOURCES, _REFUSED, _END = 3, 4, 5
 _BOX_BYTES = 24  # six float32: x1 y1 x2 y2 score class
 _PIPE_BYTES = 1 << 20  # a larger pipe takes a picture in fewer turns
+_KEYWORDS = {"img": "imgsz", "conf_thres": "conf", "iou_thres": "iou"}  # of flags
 
 
 class _Answer(NamedTuple):
@@ -66,9 +69,10 @@ class Detector:
             print(results.xyxy, results.score, results.class_id)
 
     Pictures are arrays of height x width x channels, uint8 (numpy, or what numpy.asarray
-    makes one of, such as a picture of Pillow), or paths of image files. Three channels are
+    makes one of), pictures of Pillow, or paths of image files. Three channels are
     red, green, blue; `channel_order="bgr"` takes OpenCV's blue, green, red. height x width is
-    gray.
+    gray. A picture of Pillow is converted to RGB, unless it is gray, and turned as its EXIF
+    says, as a file is; its channels have names, so `channel_order` does not concern it.
 
     `imgsz` is the network's input (an int, or height and width; the size of training if
     None), `conf` the least score, `iou` the overlap above which the weaker of two boxes is
@@ -92,6 +96,9 @@ class Detector:
         if "source" in flags:
             raise HeadroomError(REQUEST, "[client] source= is not for a detector: give pictures "
                                 "to detector(picture), or a folder to detector.stream(folder)")
+        for flag, keyword in _KEYWORDS.items():
+            if flag in flags:
+                raise HeadroomError(REQUEST, f"[client] {flag}= is {keyword}= here: write that")
         self._is_bgr = channel_order == "bgr"
         words = flag_words({"weights": weights, "img": imgsz, "conf_thres": conf,
                             "iou_thres": iou, "tile": tile, "device": device, **flags})
@@ -142,15 +149,19 @@ class Detector:
 
         `source` is what `headroom detect --source` takes: a folder, a pattern such as
         "a/*.jpg", a video, a .txt list, an image; or an iterable of arrays and paths, such as
-        the frames of a camera. Of a video, every `vid_stride`th frame is looked at. A file that
-        cannot be read is left out, with a warning.
+        the frames of a camera, or an array of number x height x width x channels. Of a video, every `vid_stride`th frame is looked at. A file that
+        cannot be read is left out, with a warning. At most 8 videos go on at the same time
+        without being decoded again from their start.
         """
         if vid_stride < 1:
             raise HeadroomError(REQUEST, f"[client] vid_stride={vid_stride}: write 1 or more")
         if not isinstance(source, (str, os.PathLike)):
-            yield from map(self, source)
+            yield from map(self, self._several(source))
             return
-        listed = self._ask(_LIST, os.fsencode(source), DATA)
+        if not os.fspath(source):
+            raise HeadroomError(REQUEST, "[client] stream('') names nothing: name a folder")
+        # The process may have another working folder than Python has now.
+        listed = self._ask(_LIST, os.fsencode(os.path.abspath(source)), DATA)
         for entry in listed.text.split(b"\0")[:-1]:
             kind, what = entry[:1], os.fsdecode(entry[1:])
             try:
@@ -163,8 +174,19 @@ class Detector:
             except _LeftOut as error:
                 warnings.warn(f"left out: {error.text}", stacklevel=2)
 
+    @staticmethod
+    def _several(source: Any) -> Any:
+        shape = getattr(source, "shape", None)
+        if hasattr(source, "__iter__") and (shape is None or len(shape) == 4):
+            return source
+        what = f"an array of shape {shape}" if shape is not None else f"a {type(source).__name__}"
+        raise HeadroomError(REQUEST, f"[client] {what} is not several pictures, such as a list of "
+                            "arrays: one picture is for detector(picture)")
+
     def _array(self, picture: Any) -> Any:
-        array = self._numpy.asarray(picture)
+        pillow = sys.modules.get("PIL.Image")  # not there: it is no picture of Pillow
+        is_pillow = pillow is not None and isinstance(picture, pillow.Image)
+        array = self._numpy.asarray(self._upright(picture) if is_pillow else picture)
         if array.dtype != self._numpy.uint8 or array.ndim not in (2, 3):
             raise HeadroomError(REQUEST, "[client] a picture is an array of height x width x "
                                 f"channels, uint8, but this one is {array.dtype} of shape "
@@ -173,9 +195,19 @@ class Detector:
             array = array[:, :, None]
         if array.shape[2] == 1 and self._channels == 3:
             array = self._numpy.repeat(array, 3, axis=2)
-        elif self._is_bgr and array.shape[2] == 3:
+        elif self._is_bgr and array.shape[2] == 3 and not is_pillow:
             array = array[:, :, ::-1]
         return self._numpy.ascontiguousarray(array)
+
+    @staticmethod
+    def _upright(picture: Any) -> Any:
+        """A picture of Pillow as a file of it is read: turned as its EXIF says, RGB or gray."""
+        if picture.mode[0] in "IF":
+            raise HeadroomError(REQUEST, f"[client] the picture has samples of Pillow's mode "
+                                f"{picture.mode}, not of 8 bits: convert it")
+        turned = optional_package("PIL.ImageOps", "a picture of Pillow", "pillow")
+        upright = turned.exif_transpose(picture)
+        return upright if upright.mode in ("RGB", "L") else upright.convert("RGB")
 
     def _boxes_in_file(self, path: str) -> Results:
         if os.path.isdir(path):
@@ -207,7 +239,12 @@ class Detector:
 
     def _ask(self, kind: int, payload: Union[bytes, memoryview], refused: int, height: int = 0,
              width: int = 0, channels: int = 0, number: int = 0) -> _Answer:
-        head = _REQUEST.pack(_MAGIC, kind, height, width, channels, 8, number, len(payload))
+        try:
+            head = _REQUEST.pack(_MAGIC, kind, height, width, channels, 8, number, len(payload))
+        except struct.error:
+            raise HeadroomError(REQUEST, f"[client] a picture of {height} x {width} x {channels}, "
+                                f"or frame {number}, is too large") from None
+        self._require_open()  # a forked child has the lock as it was, perhaps taken for ever
         with self._lock, self._turn():
             self._send(head)
             self._send(payload)
@@ -217,14 +254,17 @@ class Detector:
             raise error(refused, answer.text.decode(errors="replace"))
         return answer
 
-    @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
-        """A request and its answer. Where that is not read whole, the detector is closed."""
+    def _require_open(self) -> None:
         if not self._close.alive:
             raise HeadroomError(REQUEST, "[client] the detector is closed: make a new one")
         if self._maker != os.getpid():
             raise HeadroomError(REQUEST, "[client] the detector belongs to the process that this "
                                 "one was forked from: make one here")
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """A request and its answer. Where that is not read whole, the detector is closed."""
+        self._require_open()
         try:
             yield
         except _Ended:
@@ -273,9 +313,7 @@ class Detector:
         """The reason why the process has ended: its last line."""
         self.close()
         self._printed.seek(0)
-        lines = self._printed.read().decode(errors="replace").split("\n")
-        last = next((line for line in reversed(lines) if line.strip()), "")
-        return refusal(self._process.returncode, None, last)
+        return refusal(self._process.returncode, None, last_line(self._printed.read()))
 
 
 class _LeftOut(HeadroomError):

@@ -19,7 +19,7 @@ Scalar = Union[bool, int, float, str, "os.PathLike[str]"]
 Flag = Union[None, Scalar, Sequence[Scalar], Mapping[str, Scalar]]
 
 # A line about a file that export has written.
-_EXPORTED = re.compile(r"^(.+?): (?:ONNX|TorchScript|safetensors), ", re.MULTILINE)
+_EXPORTED = re.compile(r"^(.+?): (?:ONNX|TorchScript|safetensors|state dict of PyTorch), ", re.MULTILINE)
 
 # What its help begins with.
 _FIRST_LINE = re.compile(rb"headroom \S+: trains YOLOv5-family detectors")
@@ -28,32 +28,55 @@ _FIRST_LINE = re.compile(rb"headroom \S+: trains YOLOv5-family detectors")
 _NOT_TAKEN = ("help", "version", "json")
 
 
+def last_line(printed: bytes) -> str:
+    """The last line with text; "" if there is none."""
+    lines = printed.decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
 @functools.lru_cache(maxsize=None)
 def _is_headroom(program: str, _changed_at: int) -> bool:
-    """Whether this is the trainer: other packages have a program of that name."""
+    """Whether this is the trainer: other packages have a program of that name.
+
+    Raises HeadroomError, which is not cached, if the program does not work.
+    """
     try:
         done = subprocess.run([program, "--help"], stdin=subprocess.DEVNULL, check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return _FIRST_LINE.match(done.stdout) is not None
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=20)
+        if done.returncode == 0:
+            return _FIRST_LINE.match(done.stdout) is not None
+        why = last_line(done.stderr) or last_line(done.stdout) or "it printed nothing"
+        why = f"exit code {done.returncode}: {why}"
+    except OSError as error:
+        why = str(error)
+    except subprocess.TimeoutExpired as error:
+        why = f"no answer within 20 seconds: {last_line(error.stderr or b'') or 'it printed nothing'}"
+    raise HeadroomError(RESOURCE, f"[client] {program} --help does not work ({why}): mend it, or "
+                        "name another one with program=..., or in the environment as "
+                        "HEADROOM_PROGRAM")
 
 
 def find_program(program: Optional[PathLike] = None) -> str:
     """The program's path: the argument, else HEADROOM_PROGRAM, else the one on PATH.
 
     Last, the one of this environment's wheel: an environment that is not activated is
-    not on PATH. Another program of that name is passed over, and refused if there is
-    none but it.
+    not on PATH. Another program of that name, or one that does not work, is passed over,
+    and refused if there is none but it.
     """
     named = os.fspath(program) if program is not None else os.environ.get("HEADROOM_PROGRAM", "")
     found = [shutil.which(named or "headroom")]
     if not named:
         found.append(shutil.which("headroom", path=sysconfig.get_path("scripts")))
     others = [os.path.abspath(path) for path in found if path is not None]
+    broken: Optional[HeadroomError] = None
     for path in others:
-        if _is_headroom(path, os.stat(path).st_mtime_ns):
-            return path
+        try:
+            if _is_headroom(path, os.stat(path).st_mtime_ns):
+                return path
+        except HeadroomError as error:
+            broken = broken or error
+    if broken is not None:
+        raise broken
     if others:
         raise HeadroomError(REQUEST, f"[client] {others[0]} is not the trainer headroom, but "
                             "another program of that name: name the trainer with program=..., or "

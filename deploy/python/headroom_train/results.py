@@ -121,12 +121,20 @@ class Results:
                 for left, top, right, bottom in self.xyxy.tolist()]
 
     def save_crops(self, folder: PathLike) -> List[pathlib.Path]:
-        """Writes crops() as FOLDER/CLASS/NAME_3.jpg, as `headroom detect --save-crop` does."""
+        """Writes crops() as FOLDER/CLASS/NAME_3.jpg, as `headroom detect --save-crop` does.
+
+        If the folder has crops of another picture of that name, these are NAME_2_3.jpg.
+        """
+        folders = [pathlib.Path(folder) / _name_of(name) for name in self.names]
+        stem, copy = self._stem(), 1
+        while any((one / f"{stem}_{number}.jpg").exists()
+                  for one in folders if one.is_dir() for number in range(1, len(self) + 1)):
+            copy += 1
+            stem = f"{self._stem()}_{copy}"
         written = []
         for number, (crop, kind) in enumerate(zip(self.crops(), self.class_id), 1):
             if crop.size:
-                name = f"{self._stem()}_{number}.jpg"
-                written.append(pathlib.Path(folder) / _name_of(self.names[kind]) / name)
+                written.append(folders[kind] / f"{stem}_{number}.jpg")
                 written[-1].parent.mkdir(parents=True, exist_ok=True)
                 _save(crop, written[-1])
         return written

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -53,6 +54,9 @@ class Server:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body[:fault.get("cut", len(body))])
+                while fault.get("endless"):
+                    self.wfile.write(bytes(1000))
+                    time.sleep(0.01)
                 self.close_connection = True
 
             def log_message(self, *_):
@@ -212,7 +216,53 @@ class FetchTest(unittest.TestCase):
         self.assertIn("no fetch has noted one", self.fetch())
         self.assertEqual((self.file.read_bytes(), self.server.requests), (b"mine", []))
 
+    def test_others_may_read_the_file_if_the_umask_lets_them(self):
+        self.fetch()
+        umask = os.umask(0)
+        os.umask(umask)
+        self.assertEqual(self.file.stat().st_mode & 0o777, 0o644 & ~umask)
+
+    def test_a_link_in_place_of_the_received_bytes_is_not_followed(self):
+        self.folder.mkdir(parents=True)
+        target = self.folder.parent / "mine"
+        (self.folder / "yolov5n.pt.partial").symlink_to(target)
+        self.assertIn("yolov5n.pt.partial cannot be written", self.fetch(code=5))
+        self.assertFalse(target.exists())
+
+    def test_the_received_bytes_are_locked_until_they_have_their_name(self):
+        self.server.content = weights(1) + bytes(100_000_000)
+        partial = self.folder / "yolov5n.pt.partial"
+        fetch = subprocess.Popen([HEADROOM, "fetch", "yolov5n.pt", "--from", self.server.address, "--accept-licence"],
+                                 env=self.environment, stdout=subprocess.DEVNULL)
+        looks = 0
+        while fetch.poll() is None:
+            try:
+                with partial.open("rb") as file:
+                    if os.fstat(file.fileno()).st_size < len(self.server.content):
+                        continue
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    self.assertFalse(partial.exists(), "the lock was given back early")
+            except BlockingIOError:
+                looks += 1
+            except FileNotFoundError:
+                pass
+        self.assertEqual(fetch.returncode, 0)
+        self.assertGreater(looks, 0)
+        self.assert_stored(self.server.content)
+
     # --- The licence
+
+    def test_parallel_first_fetches_all_note_the_licence(self):
+        for _ in range(5):
+            fetches = [subprocess.Popen([HEADROOM, "fetch", "yolov5s.pt", "--from", self.server.address,
+                                         "--accept-licence"], env=self.environment, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.PIPE, text=True) for _ in range(8)]
+            for fetch in fetches:
+                said = fetch.communicate(timeout=60)[1]
+                self.assertTrue("HTTP 404" in said or "another headroom fetch" in said, said)
+            accepted = self.folder / "accepted_licences"
+            self.assertEqual(set(accepted.read_text().splitlines()), {"AGPL-3.0"})
+            accepted.unlink()
 
     def test_without_an_accepted_licence_nothing_is_asked_for(self):
         said = self.fetch("yolov5n.pt", "--from", self.server.address, code=2)
@@ -269,6 +319,30 @@ class FetchTest(unittest.TestCase):
         self.assertIn("does not say how many bytes", self.fetch(code=2))
         self.assert_nothing_stored()
 
+    def test_a_server_that_does_not_say_the_length_is_not_listened_to_for_long(self):
+        self.server.faults = [{"without": ["Content-Length"], "endless": True}]
+        self.assertIn("does not say how many bytes", self.fetch(code=2))
+        self.assert_nothing_stored()
+
+    def test_less_than_the_rest_is_a_broken_transfer(self):
+        size = len(self.server.content)
+        self.server.faults = [{"cut": 100_000}, {"cut": 50_000, "headers": {
+            "Content-Length": "50000", "Content-Range": f"bytes 100000-149999/{size}"}}]
+        self.fetch(code=5)
+        self.assertIn(f"broke after 146 KiB (150000 bytes) of 293 KiB ({size} bytes)", self.fetch(code=5))
+        self.assert_nothing_stored()
+        self.fetch()
+        self.assertEqual(self.server.requests[2][1]["Range"], "bytes=150000-")
+        self.assert_stored(self.server.content)
+
+    def test_a_part_that_was_not_asked_for_is_a_broken_transfer(self):
+        self.server.faults = [{"status": 206}]
+        self.assertIn("it sent HTTP 206", self.fetch(code=5))
+        self.assert_nothing_stored()
+        self.fetch()
+        self.assertNotIn("Range", self.server.requests[1][1])
+        self.assert_stored(self.server.content)
+
     # --- Other contents
 
     def test_other_bytes_than_at_the_first_fetch_are_refused_with_both_digests(self):
@@ -292,8 +366,9 @@ class FetchTest(unittest.TestCase):
     def test_a_file_that_is_not_on_the_server_is_refused_with_its_address(self):
         said = self.fetch("yolov5s.pt", "--from", self.server.address, "--accept-licence", code=2)
         self.assertIn(f"HTTP 404 of {self.server.host}: it has no file {self.server.address}/yolov5s.pt", said)
-        self.server.faults = [{"status": 503}]
-        self.assertIn("HTTP 503", self.fetch(code=5))
+        for status in (503, 429):
+            self.server.faults = [{"status": status}]
+            self.assertIn(f"HTTP {status}", self.fetch(code=5))
 
     # --- Who sends it
 
@@ -324,6 +399,19 @@ class FetchTest(unittest.TestCase):
         plain = self.serve(Server())
         self.assertIn("is not https://, so the file would come unencrypted", self.fetch(server=plain, code=2))
         self.assertEqual(plain.requests, [])
+
+    def test_addresses_that_cannot_be_used_are_refused(self):
+        for address, why in {"": "--from is empty",
+                             self.server.address.replace("//", "//me:SECRET@"): "has a user or a password",
+                             "https://": "names no server", "https://[::1/": "is no address"}.items():
+            said = self.fetch("yolov5n.pt", "--from", address, "--accept-licence", code=2)
+            self.assertIn(why, said)
+            self.assertNotIn("SECRET", said)
+        self.assertEqual(self.server.requests, [])
+
+    def test_a_scheme_may_be_written_in_capitals(self):
+        self.fetch("yolov5n.pt", "--from", self.server.address.replace("https", "HTTPS"), "--accept-licence")
+        self.assert_stored(self.server.content)
 
     def test_a_certificate_of_an_unknown_authority_is_refused(self):
         said = self.fetch(code=5, SSL_CERT_FILE=str(self.others / "ca.pem"))

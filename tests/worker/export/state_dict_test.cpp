@@ -4,12 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "configs/layers/model_table.h"
+#include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/export/export_weights.h"
 #include "worker/model/layer_graph.h"
@@ -59,6 +63,36 @@ TEST_F(StateDictTest, NamesOnlyWhatPytorchLoadsAsWeights) {
   EXPECT_THAT(pickle, HasSubstr("ctorch\nLongStorage\n"));
   EXPECT_THAT(pickle, HasSubstr("ccollections\nOrderedDict\n"));
   EXPECT_THAT(pickle, Not(HasSubstr("torch.jit")));
+}
+
+TEST_F(StateDictTest, AFullDiskIsAnErrorAndLeavesNothing) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit before {};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  for (const rlim_t room : {0, 1000, 1'000'000}) {
+    struct rlimit small = before;
+    small.rlim_cur = room;
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    const std::string text = error_text(
+        [&] { write_state_dict(folder_.path() / "w.pt", model_.state()); },
+        ExitCode::kResource);
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    EXPECT_THAT(text, HasSubstr("w.pt cannot be written"));
+    EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+  }
+}
+
+TEST_F(StateDictTest, OnlyAnEarlierExportIsReplaced) {
+  const std::filesystem::path weights = folder_.path() / "best.safetensors";
+  weights::save_weights(weights, model_.state(), {{"model", "yolov5n"}});
+  ExportRequest request;
+  request.weights = weights;
+  request.include = {"pt"};
+  export_weights(request);
+  EXPECT_EQ(export_weights(request).size(), 1u);
+  folder_.write("best.pt", "PK\3\4 mine, which names headroom");
+  EXPECT_THAT(error_text([&] { export_weights(request); }, ExitCode::kRequest),
+              HasSubstr("best.pt is there, and was not written by headroom"));
 }
 
 TEST_F(StateDictTest, ExportWritesItForWeightsOfAnyFormat) {

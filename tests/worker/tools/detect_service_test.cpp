@@ -24,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int kPictureSide = 64;
 
@@ -180,6 +181,8 @@ TEST_F(DetectService, ABadRequestIsAnsweredAndTheNextOneServed) {
   check(ask_of_path(RequestKind::kFile,
                     std::string(50'000, 'a') + std::string(50'000, 'b')),
         "but this one has 100000");
+  check(ask_of_path(RequestKind::kFile, std::string(5000, 'a')), "aaa");
+  check(ask_of_path(RequestKind::kList, std::string(5000, 'a')), "aaa");
   check(ask_of_path(RequestKind::kFile, std::string("a\0b", 3)), "zero byte");
   check(ask_of_path(RequestKind::kFile, weights_.string()), weights_.string());
   check(ask_of_path(RequestKind::kList, "/nowhere/at all"),
@@ -210,13 +213,27 @@ TEST_F(DetectService, WhatIsNoRequestEndsIt) {
               HasSubstr("what arrives on standard input is no request"));
 }
 
+// As an answer it would look like a fault of the picture.
+TEST_F(DetectService, AFailureOfTheNetworkEndsIt) {
+  *opened_->weights().model->state().front().tensor = at::zeros({1});
+  const ServiceRequest request = {.kind = RequestKind::kFile,
+                                  .payload = image_.string().size()};
+  send_bytes(&request, sizeof request);
+  send_bytes(image_.c_str(), request.payload);
+  end();
+  EXPECT_THAT(ending_, AllOf(HasSubstr("[detect] the network cannot look at a "
+                                       "picture: "),
+                             Not(HasSubstr("\n"))));
+}
+
 // The service writes no files, so flags about files would have no effect.
 TEST(DetectServiceFlags, ThoseAboutFilesAreRefused) {
   const int pipe = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int kept = ::dup(STDIN_FILENO);
   ::dup2(pipe, STDIN_FILENO);
-  for (const std::string flag : {"--save-txt", "--save-json", "--save-crop",
-                                 "--resume", "--hide-conf", "--vid-stride=2"}) {
+  for (const std::string flag :
+       {"--save-txt", "--save-json", "--save-crop", "--nosave", "--resume",
+        "--hide-conf", "--vid-stride=2"}) {
     const ToolResult said = result_of(find_tool_command("detect"),
                                       {"detect", "--weights=w.safetensors",
                                        "--source=-", "--output=out", flag});
