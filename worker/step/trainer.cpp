@@ -1,5 +1,6 @@
 #include "worker/step/trainer.h"
 
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 
 #include "parallel/activations/step_phase.h"
 #include "parallel/base/check.h"
-#include "parallel/devices/core_turn.h"
+#include "parallel/machine/core_turn.h"
 #include "worker/kernels/cpu/heap.h"
 
 namespace headroom::step {
@@ -70,9 +71,10 @@ std::optional<int> Trainer::begin_generation() {
 StepResult Trainer::train_step(const loader::Batch& batch,
                                const AskForRequests& requests) {
   // A device computes beside the processor, so it needs no turn.
-  const devices::CoreTurn::Hold turn =
-      state_.device().is_cpu() ? devices::take_core_turn(mesh_.world.size())
-                               : devices::CoreTurn::Hold(nullptr);
+  const CoreTurn::Hold turn =
+      state_.device().is_cpu()
+          ? take_core_turn(mesh_.world.size(), at::get_num_threads())
+          : CoreTurn::Hold(nullptr);
   StepResult result;
   result.settings =
       optim::settings_at(options_.schedule, batch.step, batch.epoch);

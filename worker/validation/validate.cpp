@@ -1,5 +1,6 @@
 #include "worker/validation/validate.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 
@@ -10,7 +11,7 @@
 #include "parallel/base/check.h"
 #include "parallel/base/text.h"
 #include "parallel/base/units.h"
-#include "parallel/devices/core_turn.h"
+#include "parallel/machine/core_turn.h"
 #include "worker/data/loader/loader.h"
 #include "worker/metrics/nms.h"
 #include "worker/step/device_prefetcher.h"
@@ -182,9 +183,10 @@ ValidationResult validate(step::StageForward& network,
       const loss::GlobalCounts counts = counts_of(batch);
       BatchFindings findings;
       for (const loader::Batch& part : parts_of(batch)) {
-        const devices::CoreTurn::Hold turn =
-            options.takes_core_turns ? devices::take_core_turn(world.size())
-                                     : devices::CoreTurn::Hold(nullptr);
+        const CoreTurn::Hold turn =
+            options.takes_core_turns
+                ? take_core_turn(world.size(), at::get_num_threads())
+                : CoreTurn::Hold(nullptr);
         findings.add(examine_part(network, part, counts, options));
         ++passes;
       }

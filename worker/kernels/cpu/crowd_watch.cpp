@@ -15,6 +15,7 @@
 
 #include "parallel/base/log.h"
 #include "parallel/base/text.h"
+#include "parallel/machine/core_turn.h"
 #include "parallel/machine/machine_limits.h"
 
 namespace headroom::kernels {
@@ -137,7 +138,9 @@ void CrowdWatch::run() {
   CrowdSigns before = totals();
   while (!ends_within_a_look()) {
     const CrowdSigns now = totals();
-    const bool crowded = is_crowded(between(before, now), threads_, cores,
+    // A training that takes turns with this one uses the cores at other times.
+    const bool crowded = !shares_core_turns() &&
+                         is_crowded(between(before, now), threads_, cores,
                                     /*was_crowded=*/false);
     before = now;
     if (!crowded) continue;
@@ -160,7 +163,8 @@ void CrowdWatch::hold_team() {
   for (int calm = 0; calm < kCalmLooks;) {
     if (ends_within_a_look()) return;
     const CrowdSigns now = totals();
-    const bool crowded = is_crowded(between(before, now), threads_, cores,
+    const bool crowded = !shares_core_turns() &&
+                         is_crowded(between(before, now), threads_, cores,
                                     /*was_crowded=*/true);
     before = now;
     calm = crowded ? 0 : calm + 1;

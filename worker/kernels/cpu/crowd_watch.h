@@ -14,6 +14,9 @@
 // a second team, which sleeps. The number of threads that compute does not
 // change, and so no result does.
 //
+// While the trainings of one user take turns (core_turn.h), the watch does
+// nothing, although a third program may then need the cores.
+//
 // A doubt: the threshold was measured on two cores alone.
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "parallel/devices/core_turn.h"
+#include "parallel/machine/core_turn.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -13,7 +13,7 @@
 
 #include "tests/support/temporary_folder.h"
 
-namespace headroom::devices {
+namespace headroom {
 namespace {
 
 using std::chrono::milliseconds;
@@ -122,8 +122,8 @@ TEST(CoreTurn, AProcessDoesNotWaitForOneOfAnotherPriority) {
 }
 
 TEST(CoreTurn, AProcessWithPeersTakesNone) {
-  EXPECT_FALSE(take_core_turn(/*num_ranks=*/2).has_turn());
+  EXPECT_FALSE(take_core_turn(/*num_ranks=*/2, /*threads=*/2).has_turn());
 }
 
 }  // namespace
-}  // namespace headroom::devices
+}  // namespace headroom

@@ -20,7 +20,7 @@
 #include <filesystem>
 #include <string>
 
-namespace headroom::devices {
+namespace headroom {
 
 class CoreTurn {
  public:
@@ -80,6 +80,10 @@ std::string turn_name(const std::string& cores);
 // trainings of this user on the cores that this process may use. Takes none if
 // there are several ranks, or if this process has one thread, or threads for at
 // most half of the cores.
-CoreTurn::Hold take_core_turn(int num_ranks);
+CoreTurn::Hold take_core_turn(int num_ranks, int threads);
 
-}  // namespace headroom::devices
+// Whether this process waited for a turn in the last seconds, so that another
+// training computes while this one waits, and not at the same time. Any thread.
+bool shares_core_turns();
+
+}  // namespace headroom

@@ -1,6 +1,5 @@
-#include "parallel/devices/core_turn.h"
+#include "parallel/machine/core_turn.h"
 
-#include <ATen/Parallel.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/file.h>
@@ -9,13 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <memory>
 #include <thread>
 
 #include "parallel/base/text.h"
 
-namespace headroom::devices {
+namespace headroom {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,6 +26,12 @@ constexpr auto kPause = std::chrono::microseconds(200);
 constexpr auto kLeastPatience = std::chrono::seconds(2);
 constexpr auto kMostPatience = std::chrono::seconds(30);
 constexpr auto kWithoutWaiting = std::chrono::minutes(1);
+
+// How long after a turn that was waited for this process counts as sharing its
+// cores by turns.
+constexpr auto kShared = std::chrono::seconds(5);
+
+std::atomic<Clock::rep> last_shared_turn = 0;
 
 // Opens the folder, which is created if need be; -1 if others could use it.
 int open_private(const fs::path& folder) {
@@ -56,9 +62,8 @@ bool lock(int file, Clock::time_point deadline) {
 
 // The cores that this process may use, as a file name: "0-1", "0-3,8-11". ""
 // if turns are of no use to this process.
-std::string contended_cores() {
+std::string contended_cores(int threads) {
   cpu_set_t usable;
-  const int threads = at::get_num_threads();
   if (::sched_getaffinity(0, sizeof usable, &usable) != 0 || threads <= 1 ||
       2 * threads <= CPU_COUNT(&usable)) {
     return "";
@@ -76,8 +81,8 @@ std::string contended_cores() {
   return cores.size() <= kLongestName ? cores : "";
 }
 
-std::unique_ptr<CoreTurn> turn_of_this_process() {
-  const std::string cores = contended_cores();
+std::unique_ptr<CoreTurn> turn_of_this_process(int threads) {
+  const std::string cores = contended_cores(threads);
   std::error_code error;
   const fs::path temporary = fs::temp_directory_path(error);
   if (error || cores.empty()) return std::make_unique<CoreTurn>();
@@ -142,10 +147,20 @@ std::string turn_name(const std::string& cores) {
              ::getpriority(PRIO_PROCESS, 0));
 }
 
-CoreTurn::Hold take_core_turn(int num_ranks) {
+CoreTurn::Hold take_core_turn(int num_ranks, int threads) {
   if (num_ranks > 1) return CoreTurn::Hold(nullptr);
-  static const std::unique_ptr<CoreTurn> turn = turn_of_this_process();
-  return turn->take();
+  static const std::unique_ptr<CoreTurn> turn = turn_of_this_process(threads);
+  const Clock::time_point asked = Clock::now();
+  CoreTurn::Hold hold = turn->take();
+  if (hold.has_turn() && Clock::now() - asked > kPause) {
+    last_shared_turn = Clock::now().time_since_epoch().count();
+  }
+  return hold;
 }
 
-}  // namespace headroom::devices
+bool shares_core_turns() {
+  const Clock::time_point last{Clock::duration(last_shared_turn.load())};
+  return Clock::now() - last < kShared;
+}
+
+}  // namespace headroom
