@@ -139,6 +139,9 @@ CoreTurn::Hold CoreTurn::take() {
     ::flock(next_, LOCK_UN);
   }
   if (!has_turn && now >= waits_from_) waits_from_ = now + kWithoutWaiting;
+  if (has_turn && Clock::now() - now > kPause) {
+    last_shared_turn = Clock::now().time_since_epoch().count();
+  }
   return Hold(has_turn ? this : nullptr);
 }
 
@@ -150,12 +153,7 @@ std::string turn_name(const std::string& cores) {
 CoreTurn::Hold take_core_turn(int num_ranks, int threads) {
   if (num_ranks > 1) return CoreTurn::Hold(nullptr);
   static const std::unique_ptr<CoreTurn> turn = turn_of_this_process(threads);
-  const Clock::time_point asked = Clock::now();
-  CoreTurn::Hold hold = turn->take();
-  if (hold.has_turn() && Clock::now() - asked > kPause) {
-    last_shared_turn = Clock::now().time_since_epoch().count();
-  }
-  return hold;
+  return turn->take();
 }
 
 bool shares_core_turns() {
