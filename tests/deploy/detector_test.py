@@ -292,7 +292,7 @@ def refused_pictures(numpy, detector, picture):
         detector(picture[:0])
     with refused(2, "(64, 64, 3) is not several pictures"):
         next(detector.stream(picture))
-    with refused(2, "a int is not several pictures"):
+    with refused(2, "int is not several pictures"):
         next(detector.stream(3))
     with refused(2, "names nothing"):
         next(detector.stream(""))
