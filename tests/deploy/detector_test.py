@@ -384,6 +384,12 @@ def ended_processes(weights, picture):
     with refused(2, "the detector is closed"):
         detector(picture)
 
+    # Another thread closes it while this one waits for an answer.
+    detector = Detector(weights, imgsz=IMG)
+    detector._receive = lambda: (detector.close(), detector._process.stdout.read(1))
+    with refused(2, "the detector is closed"):
+        detector(picture)
+
     # The detector's process ends when its Python process ends, in whatever way.
     code = ("import os, signal, sys; from headroom_train import Detector; "
             "detector = Detector(sys.argv[1]); print(detector._process.pid, flush=True); "

@@ -269,6 +269,10 @@ class Detector:
             yield
         except _Ended:
             raise self._death() from None
+        except ValueError:  # from a pipe that another thread has closed
+            self._require_open()
+            self.close()
+            raise
         except BaseException:  # such as KeyboardInterrupt
             self.close()
             raise
