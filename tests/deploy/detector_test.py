@@ -292,7 +292,7 @@ def refused_pictures(numpy, detector, picture):
         detector(picture[:0])
     with refused(2, "(64, 64, 3) is not several pictures"):
         next(detector.stream(picture))
-    with refused(2, "a int is not several pictures"):
+    with refused(2, "int is not several pictures"):
         next(detector.stream(3))
     with refused(2, "names nothing"):
         next(detector.stream(""))
@@ -381,6 +381,12 @@ def ended_processes(weights, picture):
     detector._receive = lambda: os.kill(os.getpid(), signal.SIGINT)
     with contextlib.suppress(KeyboardInterrupt):
         detector(picture)
+    with refused(2, "the detector is closed"):
+        detector(picture)
+
+    # Another thread closes it while this one waits for an answer.
+    detector = Detector(weights, imgsz=IMG)
+    detector._receive = lambda: (detector.close(), detector._process.stdout.read(1))
     with refused(2, "the detector is closed"):
         detector(picture)
 

@@ -179,7 +179,7 @@ class Detector:
         shape = getattr(source, "shape", None)
         if hasattr(source, "__iter__") and (shape is None or len(shape) == 4):
             return source
-        what = f"an array of shape {shape}" if shape is not None else f"a {type(source).__name__}"
+        what = f"an array of shape {shape}" if shape is not None else type(source).__name__
         raise HeadroomError(REQUEST, f"[client] {what} is not several pictures, such as a list of "
                             "arrays: one picture is for detector(picture)")
 
@@ -269,6 +269,10 @@ class Detector:
             yield
         except _Ended:
             raise self._death() from None
+        except ValueError:  # from a pipe that another thread has closed
+            self._require_open()
+            self.close()
+            raise
         except BaseException:  # such as KeyboardInterrupt
             self.close()
             raise
