@@ -32,7 +32,7 @@ TEST(PrecisionChoice, AutomaticIsThatOfTheCards) {
   EXPECT_EQ(chosen(cards_of({90, 80})),
             "bf16 precision: bf16, as the cards compute in it; --precision "
             "fp32 is slower, and rounds less");
-  EXPECT_EQ(chosen(cards_of({90, 75})),
+  EXPECT_EQ(chosen(cards_of({90, 75}, "Tesla T4")),
             "fp16 precision: fp16, as 1 of 2 cards has no bf16 (compute "
             "capability 7.5); the loss is scaled; --precision fp32 is slower, "
             "and rounds less");
@@ -58,7 +58,7 @@ TEST(PrecisionChoice, AutomaticIsThatOfTheCards) {
 // Cards of capability 7.5: with tensor cores float16 is fast, without them it
 // is known for NaN.
 TEST(PrecisionChoice, Float16NeedsTensorCores) {
-  for (const char* name : {"Tesla T4", "NVIDIA GeForce RTX 2060", ""}) {
+  for (const char* name : {"Tesla T4", "NVIDIA GeForce RTX 2060"}) {
     EXPECT_EQ(chosen(cards_of({75}, name), "all"),
               "fp16 precision: fp16, as the card has no bf16 (compute "
               "capability 7.5); the loss is scaled; --precision fp32 is "
@@ -66,11 +66,12 @@ TEST(PrecisionChoice, Float16NeedsTensorCores) {
         << name;
   }
   for (const char* name :
-       {"NVIDIA GeForce GTX 1650", "NVIDIA GeForce GTX 1660 Ti"}) {
+       {"NVIDIA GeForce GTX 1650", "NVIDIA GeForce GTX 1660 Ti",
+        "a card that the table lacks"}) {
     EXPECT_EQ(chosen(cards_of({75}, name), "all"),
               std::string("fp32 precision: fp32, as ") + name +
-                  " has no tensor cores, and such cards are known for NaN in "
-                  "float16")
+                  " is not known to have tensor cores, and cards without them "
+                  "give NaN in float16")
         << name;
   }
 }

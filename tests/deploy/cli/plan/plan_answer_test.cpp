@@ -158,7 +158,7 @@ TEST(PlanAnswer, CardsThatCannotTrainAreAnsweredWithThatFirst) {
       AllOf(StartsWith("cannot train: NVIDIA K80 has compute capability 3.7, "
                        "and this LibTorch (CUDA 13) has code for 7.5 and up\n"
                        "memory       1.86 of 4 GiB in the process; take a "
-                       "newer card"),
+                       "card of compute capability 7.5 or above"),
             Not(HasSubstr("fits")), Not(HasSubstr("train it"))));
 }
 
