@@ -270,7 +270,8 @@ TEST_P(RefusedPlan, PrintsACommandThatFits) {
   };
   const ProgramResult refused = plan(GetParam());
   ASSERT_EQ(refused.exit_code, 3) << refused.err;
-  EXPECT_LT(refused.seconds, 20);
+  // The search takes 12 s of processor time where the limit is a whole card's.
+  EXPECT_LT(refused.seconds, 40);
   const std::string start = ": use headroom plan ";
   const size_t begin = refused.err.find(start);
   ASSERT_NE(begin, std::string::npos) << refused.err;
@@ -312,7 +313,7 @@ INSTANTIATE_TEST_SUITE_P(
         "--activations keep --micro-batch 64",
         "--gpu T4 --cfg yolov5l --img 1536 --batch 32 --precision fp32 "
         "--activations lean --micro-batch 16",
-        "--cluster p2.xlarge:1 --cfg yolov5x --img 2048 --batch 32 "
+        "--cluster g4dn.xlarge:1 --cfg yolov5x --img 2048 --batch 32 "
         "--activations keep --micro-batch 32"));
 
 }  // namespace
