@@ -59,8 +59,8 @@ std::string with_value(std::string words, const std::string& value) {
   return star == std::string::npos ? words : words.replace(star, 1, value);
 }
 
-// The answer to a flag for which headroom has other words, for each pattern of
-// its value.
+// The answer to a flag that has another name in headroom. The name may depend
+// on the flag's value, so the answer lists one for each pattern of values.
 AbsentFlag answer_of(const std::vector<Renaming>& renamed,
                      const std::string& name) {
   std::vector<std::string> uses;

@@ -96,8 +96,8 @@ std::vector<std::string> nearest_instances(const std::string& name) {
   std::vector<std::string> names;
   for (const Instance& instance : instance_catalogue())
     names.push_back(instance.name);
-  // After a typing error, another family with the same size is as likely as
-  // another size of this family.
+  // A mistyped name may have the wrong family and the right size, or the right
+  // family and the wrong size. Both kinds of entries count as near.
   const auto point_of = [](const std::string& one) {
     return std::min(one.find('.'), one.size());  // not every provider has one
   };

@@ -305,8 +305,10 @@ void WriteAheadLog::replace(const std::vector<std::string>& records) {
 }
 
 void WriteAheadLog::clear() noexcept {
-  // Truncate the records before the number in FILE.lock. If only the number is
-  // left, the log is refused; records without the number would be read.
+  // The log is truncated first, and FILE.lock with the record's number after
+  // it. After a crash in between, only the number is left, and the next
+  // coordinator refuses the log. In the other order, the records would be left
+  // without a number and would be read again.
   if (::ftruncate(descriptor_, 0) != 0) return;
   bytes_ = 0;
   [[maybe_unused]] const int ignored = ::ftruncate(lock_, 0);

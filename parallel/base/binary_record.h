@@ -84,8 +84,8 @@ class RecordReader {
     bytes_.remove_prefix(sizeof v);
   }
   // Resizes `values` to the size that was written. An element takes at least
-  // one byte, so a larger size is refused: a damaged record causes no huge
-  // allocation.
+  // one byte, so a size above the number of bytes that are left is refused: a
+  // damaged record causes no huge allocation.
   template <typename T>
   void size(T& values) {
     int64_t size = 0;

@@ -31,7 +31,7 @@ std::string library_of(const std::string& header);
 std::vector<std::string> forbidden_includes(
     const std::vector<SourceFile>& files);
 
-// One line per circle of rooms that include one another: "a -> b -> a".
+// One line per cycle of folders that include one another: "a -> b -> a".
 std::vector<std::string> circles_of_rooms(const std::vector<SourceFile>& files);
 
 // One line per file that includes, through the project's headers or directly,

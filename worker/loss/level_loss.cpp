@@ -163,9 +163,10 @@ struct Correction {
   }
 };
 
-// Returns true if one rule is right for the logits of all classes, apart from
-// the few entries with another target. A class's weight has no effect on a
-// target of 0, which all these entries have without label smoothing.
+// Returns true if one rule can be used for the logits of all classes, except
+// for the few logits of matched boxes. The other logits have the negative
+// target. Without label smoothing it is 0, and then a class's weight has no
+// effect.
 bool has_common_rule(const LevelScales& scales) {
   return scales.class_weights.empty() || scales.negative_target == 0;
 }

@@ -101,7 +101,8 @@ std::string ranks_text(const plan::ParallelLayout& layout,
   return text;
 }
 
-// "4 of 2": 4 micro-batches of 2 samples; else the ranges "4: 0-1, 2-3, 4-6".
+// "4 of 2" means 4 micro-batches of 2 samples. If their sizes differ, the text
+// lists the samples of each one: "3: 0-1, 2-3, 4-6".
 std::string micro_batches_text(const plan::BatchPart& part) {
   const std::vector<plan::SampleRange>& all = part.micro_batches;
   const bool equal =
