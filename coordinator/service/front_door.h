@@ -61,8 +61,8 @@ class FrontDoor {
     int listener = -1;
     int descriptor = -1;
     std::string peer;
-    // It got its answer, and is closed when it hangs up; sweep() shuts it down
-    // if it does not.
+    // The client was sent a refusal. The connection is closed when the client
+    // hangs up; if the client does not, sweep() shuts the connection down.
     bool is_refused = false;
   };
 

@@ -3,7 +3,7 @@
 // curl verifies the server's certificate with the machine's authorities, or
 // those of SSL_CERT_FILE or CURL_CA_BUNDLE, follows redirects to https://
 // addresses alone, and uses the proxies of HTTPS_PROXY, ALL_PROXY and NO_PROXY.
-// It is called with explicit arguments and reads no ~/.curlrc.
+// curl gets all its settings as arguments and does not read ~/.curlrc.
 //
 // Errors: Error with exit 2 if the server has no such file, or if its answer
 // cannot be used; with exit 5 if the connection fails or breaks, the disk is

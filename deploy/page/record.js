@@ -161,7 +161,6 @@ function recordOf(parsed, live = null, steps = null) {
     id: document.id, directory: document.directory, version: live?.version || document.version, state, reason,
     command: document.planned ? document.planned.command : isResumable ? document.resume : null,
     progress: progressOf(parsed, live, steps, state),
-    model: config?.model ?? null, img: config?.img ?? null, batch: config?.batch ?? null,
     memory_limit: live?.memory_limit || config?.memory_limit || 0,
     epochs, best: bestOf(epochs, config?.best_metric), per_class: perClass, events, ranks: ranksOf(parsed, live, steps, state),
     layout: plan && {data: plan.layout.data_parallel_size, pipeline: plan.layout.pipeline_parallel_size,

@@ -584,13 +584,13 @@ function tick(id, isOn) {
   drawNow("compare");
 }
 
-function runRow({id}) {
+function runRow({id}, differing) {
   const brief = state.briefs.get(id);
   if (!brief) return {id};
   const {record} = id === state.news.live ? {record: recordOf(brief.parsed, state.news.status)} : brief;
   const {best, peak, speed, seconds, progress} = record;
   return {id, state: record.state, best, peak, speed, seconds, epoch: progress.epoch,
-    settings: differingSettings().map((name) => `${name}=${record.choices[name] ?? UNKNOWN}`).join(" ") || "the same"};
+    settings: differing.map((name) => `${name}=${record.choices[name] ?? UNKNOWN}`).join(" ") || "the same"};
 }
 
 // The names of the settings in which the runs of the page differ.
@@ -611,7 +611,8 @@ sections.runs = () => {
     state.ticked = new Set([state.id, ...runs.slice(0, 4).map((run) => run.id)]);
     redraw("compare");
   }
-  runsTable.update(runs.map(runRow), (run) => run.id);
+  const differing = differingSettings();
+  runsTable.update(runs.map((run) => runRow(run, differing)), (run) => run.id);
   reconcile(by("run-select"), runs, (run) => run.id, (run) => el("option", {value: run.id, text: run.id}));
   by("run-select").value = state.id;
 };

@@ -49,7 +49,7 @@ struct MachineLimits {
   std::string memory_text() const;
   // "500 MiB by the container's limit (cgroup)"
   std::string memory_limit_text() const;
-  // The same, for the limit at which memory ran out.
+  // The limit at which memory ran out, in the form of memory_limit_text().
   std::string oom_limit_text() const;
 };
 

@@ -84,7 +84,7 @@ std::vector<pid_t> descendants(pid_t pid, const std::string& text);
 // contains `text`.
 std::vector<int> listening_ports(pid_t pid, const std::string& text = "");
 
-// A TCP port of this machine that nobody uses now.
+// A TCP port of this machine that is free at the moment of the call.
 int free_port();
 
 // Waits until `file` has at least `count` lines, or the time is over.

@@ -39,9 +39,9 @@ bool is_of_others(const std::string& word) {
          configs::find_other_word(word) != nullptr;
 }
 
-// Refuses a line with words of other programs ("detect train data=d.yaml
-// epochs=3 imgsz=320") and prints the line with headroom's words. `command` is
-// the command that the line names, or "".
+// Refuses a command line that is written for another program ("detect train
+// data=d.yaml epochs=3 imgsz=320") and prints the same command as headroom
+// accepts it. `command` is the command that the line names, or "".
 [[noreturn]] void refuse_words_of_others(const std::vector<std::string>& words,
                                          std::string command) {
   std::string first;

@@ -202,8 +202,8 @@ TEST(CallerRules, AnAgentMaySendOnlyForItsOwnWorkers) {
   EXPECT_EQ(foreign.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_EQ(foreign.error_message(),
             "only the agent of node n speaks for worker w0");
-  // It may not send for a worker of another agent either, even together with
-  // heartbeats of its own workers.
+  // Agent m may not send heartbeats for a worker of another agent either, even
+  // together with heartbeats of its own workers.
   wire::HeartbeatRequest as_worker = beats_of(run, "m", {"m0"});
   as_worker.set_worker_id("w0");
   EXPECT_EQ(

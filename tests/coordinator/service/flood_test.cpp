@@ -192,7 +192,8 @@ TEST_F(Flood, OfCallsWithAWrongToken) {
   });
 }
 
-// Calls whose message never comes are refused by nobody.
+// The server refuses no call whose message has not arrived yet, so such calls
+// stay open.
 TEST_F(Flood, OfCallsThatStayOpen) {
   expect_bounded([](const RawConnection& connection) {
     acknowledge(connection);
