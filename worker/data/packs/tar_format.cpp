@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "parallel/base/check.h"
+#include "parallel/base/text.h"
 
 namespace headroom::packs {
 namespace {
