@@ -195,6 +195,10 @@ std::string type_name(const Option& option) {
   return std::visit(name_of, option.member);
 }
 
+std::string table_name(const Option& option) {
+  return option.names.empty() ? option.key : option.names.front().substr(2);
+}
+
 std::string shown_name(const Option& option) {
   // The key of the width has no flag of its own; the flag of the height sets
   // both keys.

@@ -152,6 +152,10 @@ std::string key_suggestion(const std::string& key);
 // "true or false", "a whole number", ...: for the help and for refusals.
 std::string type_name(const Option& option);
 
+// The name in tables of settings: the first flag without its dashes ("batch"),
+// or the key if there is no flag ("hyp.lr0").
+std::string table_name(const Option& option);
+
 // The key, and its flag if spelled differently, for refusals:
 // "global_batch_size (--batch)", "epochs".
 std::string shown_name(const Option& option);

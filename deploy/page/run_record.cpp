@@ -39,14 +39,11 @@ Json whole_or_null(double value) {
   return std::abs(value) <= 0x1p53 ? Json(static_cast<int64_t>(value)) : Json();
 }
 
-std::string name_of(const configs::Option& option) {
-  return option.names.empty() ? option.key : option.names.front().substr(2);
-}
-
 Json settings_of(const configs::RunConfig& config) {
   Json settings = Json::array();
   for (const configs::Option& option : configs::run_options()) {
-    settings.push_back({name_of(option), configs::value_text(config, option)});
+    settings.push_back(
+        {configs::table_name(option), configs::value_text(config, option)});
   }
   return settings;
 }
@@ -164,7 +161,8 @@ std::string RunRecord::document(size_t most_events) const {
     json["choices"] = Json::object();
     for (const configs::Option& option : configs::run_options()) {
       if (!configs::distinguishes_runs(option)) continue;
-      json["choices"][name_of(option)] = configs::value_text(*config_, option);
+      json["choices"][configs::table_name(option)] =
+          configs::value_text(*config_, option);
     }
   }
   if (planned_) {

@@ -406,10 +406,8 @@ std::string settings_text(
   for (size_t i = 0; i < std::min(differing.size(), kShown); ++i) {
     const configs::Option& option = *differing[i];
     const std::string value = configs::value_text(*run.config, option);
-    text +=
-        cat(i > 0 ? " " : "",
-            option.names.empty() ? option.key : option.names.front().substr(2),
-            "=", short_line(shell_word(value), 60));
+    text += cat(i > 0 ? " " : "", configs::table_name(option), "=",
+                short_line(shell_word(value), 60));
   }
   if (differing.size() > kShown) {
     text += cat(" and ", differing.size() - kShown, " more");
