@@ -16,12 +16,13 @@
 namespace headroom::configs {
 namespace {
 
-// An entry of "renamed": the words that headroom has for the flag or pair NAME,
-// if its value matches a pattern.
+// An entry of the section "renamed": what to write in headroom for the flag or
+// the pair NAME, if its value matches `pattern`.
 struct Renaming {
-  std::string name;     // "--val", or "conf" if it is for pairs only
-  std::string pattern;  // of the value, as of a shell
-  std::string words;    // "--cfg *", where * is the value; "" types nothing
+  std::string name;     // "--val", or "conf" for a name that only pairs have
+  std::string pattern;  // a shell pattern for the value
+  // "--cfg *", where * is the value; "" if nothing replaces it
+  std::string words;
 };
 
 // The content of configs/flags/yolov5.yaml, by command ("run" for train, val,
@@ -183,7 +184,7 @@ std::vector<std::string> values_of(const Option& option, std::string value) {
   return {value};
 }
 
-// Whether `value` is Python's way to say that an argument is not given.
+// Whether `value` switches an argument off, as Python programs write it.
 bool is_off(const std::string& value) {
   return value.empty() || value == "None" || yaml::parse_bool(value) == false;
 }

@@ -33,7 +33,7 @@ const std::vector<std::string>& published_flags(const std::string& command);
 const AbsentFlag* find_absent_flag(const std::string& command,
                                    const std::string& spelling);
 
-// A word that other programs have where headroom has a command: "track".
+// A command of other programs that headroom does not have, such as "track".
 struct OtherWord {
   std::string why;
   std::string use;  // what to type

@@ -121,8 +121,8 @@ std::vector<std::string> nearest_instances(const std::string& name) {
   return names;
 }
 
-// A card's name as it is compared: "NVIDIA GeForce RTX 3060 12 GB" is "3060"
-// of 12 GB.
+// The parts of a card's name that are compared with other names: "NVIDIA
+// GeForce RTX 3060 12 GB" has the key "3060" and 12 GB.
 struct CardKey {
   std::string key;
   int64_t gigabytes = 0;  // 0 if the name has no size
@@ -183,8 +183,8 @@ CardKey card_key(const std::string& name) {
   return card;
 }
 
-// Whether a card is sold as one of this size: the driver shows up to a tenth
-// less.
+// Whether the card is sold with this size of memory. The driver reports up to a
+// tenth less than the sold size.
 bool has_size(const Instance& card, int64_t gigabytes) {
   const double shown =
       static_cast<double>(card.gpu_memory_bytes) / (int64_t{1} << 30);
@@ -224,7 +224,7 @@ const std::vector<yaml::YamlValue>& list_in(const yaml::YamlValue& mapping,
   return list.items;
 }
 
-// The card that a family of machines names, with the family's links.
+// The card that the family's key `gpu` names, with the links of the family.
 Instance card_of_family(const yaml::YamlValue& family) {
   const yaml::YamlValue& name = yaml::require(family, "gpu");
   const std::vector<const Instance*> cards = [&] {

@@ -159,8 +159,8 @@ class Reader {
                  "name the folder that file_name starts from");
   }
 
-  // The folder that the key `path` names, or else the folder of the file, if it
-  // is a Pascal VOC folder.
+  // The folder in the key `path`, or without this key the folder of the file.
+  // Returns no value if that folder is not a Pascal VOC folder.
   std::optional<fs::path> voc_folder() const {
     if (!is_voc_folder(bases_.front())) return std::nullopt;
     return bases_.front();

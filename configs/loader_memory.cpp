@@ -16,8 +16,9 @@ constexpr int64_t kMaxQueueDepth = 8;
 constexpr int64_t kMaxSplitQueueDepth = 1;
 
 int64_t thread_bytes(const LoaderShape& shape, const Hyperparameters& hyp) {
-  // A thread makes one warped picture. If pixels depend on their neighbours, it
-  // needs a second one, and both have all rows. Mixup doubles the number.
+  // A thread makes one warped picture of this rank's rows. If pixels depend on
+  // their neighbours, the thread makes two pictures, and each has the rows of
+  // all ranks. Mixup doubles the number of pictures.
   const bool is_whole = !shape.validation && blends_neighbours(hyp);
   const int64_t own_rows = is_whole ? shape.image_height : shape.own_rows;
   int64_t made = shape.largest_pixels * own_rows / shape.image_height;
@@ -56,7 +57,7 @@ int64_t rows_reached(const Hyperparameters& hyp, int64_t rows, int64_t height) {
       hyp.perspective != 0 || hyp.scale >= 1) {
     return height;
   }
-  // Added for neighbouring rows that are blended in, and for rounding.
+  // More rows for the neighbours that blending reads, and for rounding.
   constexpr int64_t kNeighbours = 3;
   const auto reached = static_cast<int64_t>(
       std::ceil(static_cast<double>(rows) / (1 - hyp.scale)));
@@ -79,7 +80,7 @@ LoaderBudget loader_budget(const LoaderShape& shape, const Hyperparameters& hyp,
                      std::max(shape.largest_pixels, shape.input_pixels));
   budget.batch_bytes = (shape.packs ? packed_room(image_bytes) : image_bytes) *
                        shape.images_of_a_batch;
-  // Room for one batch comes first, then room for a second thread.
+  // Reserve memory for one batch first; a second thread uses the rest.
   const int64_t for_threads = std::min(limit / 2, limit - budget.batch_bytes);
   budget.num_threads =
       std::clamp<int64_t>(for_threads / budget.thread_bytes, 1,

@@ -67,7 +67,7 @@ std::string find_weights(const std::string& given,
   const std::string name = fs::path(given).filename().string();
   const PublishedWeights* const published = find_published(name);
   if (published == nullptr || fs::exists(given, ignored)) return given;
-  // A path with a folder means that very file.
+  // If `given` contains a folder, do not look for the name in the cache.
   const fs::path fetched = fetched_folder() / name;
   const bool is_name = given == name || given == fetched;
   if (is_name && fs::exists(fetched, ignored)) {

@@ -149,7 +149,7 @@ void check_anchors(const RunConfig& config) {
   }
 }
 
-// Refuses pairs of flags that exclude each other; `is_so` means both are given.
+// Refuses two settings that exclude each other. `is_so`: both are given.
 void check_pairs(const RunConfig& config) {
   const struct {
     bool is_so;

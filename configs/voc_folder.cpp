@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// An annotation with a thousand objects has half a MiB.
+// Far above real files: an annotation of a thousand objects has 0.5 MiB.
 constexpr uintmax_t kLargestAnnotation = uintmax_t{4} << 20;
 
 }  // namespace

@@ -25,7 +25,7 @@ class Composer {
     program_.inputs = layer.inputs();
   }
 
-  // The inner widths of the line; valid after a program was composed.
+  // The inner widths of this layer. REQUIRES: its program has been built.
   const LayerWidths& widths() const { return widths_; }
 
   LayerProgram conv() {
@@ -39,8 +39,8 @@ class Composer {
       widths_.before = {static_cast<double>(block.kernel),
                         static_cast<double>(block.stride),
                         static_cast<double>(block.padding)};
-      // A depthwise convolution: its width is the number of groups, which
-      // equals the channels.
+      // A depthwise convolution. Its width is listed, because it follows from
+      // the number of groups and not from `channels`.
       widths_.blocks = {block.name};
     }
     return one_block(std::move(block));

@@ -72,8 +72,8 @@ namespace {
 constexpr int64_t kMostClasses = 100'000;
 constexpr int64_t kMostLayers = 1'000;
 constexpr int64_t kMostRepeats = 1'000;
-constexpr int kMostInputChannels = 512;  // bands of an image
-constexpr size_t kLongestWord = 60;      // letters of a word in refusals
+constexpr int kMostInputChannels = 512;  // an image may have this many bands
+constexpr size_t kLongestWord = 60;      // a longer word is cut in refusals
 
 int int_in(const yaml::YamlValue& value, const std::string& key, int64_t low,
            int64_t high) {

@@ -19,7 +19,7 @@ namespace headroom::layers {
 
 inline constexpr const char* kDetectModule = "Detect";
 
-inline constexpr int kImageEdge = -1;  // stands for the images in edges_of()
+inline constexpr int kImageEdge = -1;  // the "layer" -1: the images
 
 // The absolute numbers of the layers that layer `index` reads; the first layer
 // may read the images.

@@ -89,7 +89,7 @@ std::optional<CardDecision> CardFailures::note(
   failure.is_charged = decision.is_charged;
   failure.is_left_out = decision.is_left_out;
   failure.reason = failure.fault.words + "; " + decision.what_follows;
-  // Drop failures of this slot that cannot count any more.
+  // Remove the slot's failures that are too old to count.
   std::erase_if(failures_, [&](const CardFailure& one) {
     return is_same_slot(one, failure) && !one.is_left_out &&
            (!one.is_charged || failure.step - one.step > within_steps);

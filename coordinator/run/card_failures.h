@@ -39,7 +39,7 @@ struct CardFailure {
   int local_slot = 0;
   std::string hostname;
   int64_t step = 0;  // the run's committed steps when the card failed
-  // The decision.
+  // The decision about this failure.
   bool is_charged = false;  // the failure counts against the card
   bool is_left_out = false;
   std::string reason;  // why the card is left out, for messages

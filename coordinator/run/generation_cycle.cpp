@@ -39,8 +39,8 @@ void GenerationCycle::form(TimePoint now, const plan::Plan& plan,
 
 bool GenerationCycle::is_fruitless(const plan::Plan& next,
                                    const ResumePoint& begin) const {
-  // A generation that lost a process does not count here: the restart budgets
-  // limit how often processes are lost.
+  // Returns false if the generation lost a process: the restart budgets limit
+  // how often that happens.
   if (!regrouping_.has_loss || ending_.loss) return false;
   if (regrouping_.is_leaner) return false;
   const bool is_other_plan =
@@ -290,7 +290,8 @@ CycleDecision GenerationCycle::after_shortage(bool stop_requested) {
         .exit_code = ExitCode::kResource,
         .says_how_to_go_on = true};
   }
-  // A plan for fewer workers does not replace the plan for all workers.
+  // wanted_plan_ is the plan for all workers. Keep it if `next` has fewer
+  // workers.
   if (next.plan->layout.world_size() == wanted_plan_->layout.world_size()) {
     wanted_plan_ = next.plan;
   }

@@ -135,8 +135,9 @@ class GenerationCycle {
   RegroupingView view(TimePoint now, bool stop_requested) const;
   CycleDecision after_loss(TimePoint now, const std::string& there,
                            int64_t known_steps) const;
-  // True if the generation that ends made no progress, although no process was
-  // lost, and the next generation would use the same plan and as much memory.
+  // Whether to count the ending generation as a failed try: it committed no
+  // step, lost no process, and the next generation would use the same plan and
+  // no less memory.
   bool is_fruitless(const plan::Plan& next, const ResumePoint& begin) const;
   CycleDecision after_shortage(bool stop_requested);
 
@@ -153,13 +154,14 @@ class GenerationCycle {
   // memory.
   std::optional<plan::Plan> wanted_plan_;
   bool leave_requested_ = false;
-  // Why consecutive generations without a committed step ended, newest last.
+  // The reasons why the latest generations ended, oldest first. Cleared when a
+  // generation commits a step.
   std::vector<std::string> fruitless_;
   // When the generation was formed; no value if a previous coordinator process
   // formed it.
   std::optional<TimePoint> formed_;
   std::set<std::string> arrived_;
-  // num_available() when a larger plan was last sought.
+  // The number of available workers when a larger plan was last searched for.
   int considered_workers_ = 0;
   // The time at which more workers became available than the plan uses.
   std::optional<TimePoint> newcomers_since_;

@@ -37,7 +37,8 @@ std::optional<std::string> Membership::register_node(TimePoint now,
     return std::nullopt;
   }
   if (!room_error(node)) return add_node(now, node);
-  // Silent nodes keep their slots unless the new node is accepted: try a copy.
+  // Silent nodes lose their slots only if the new node is accepted, so work on
+  // a copy.
   Membership next = *this;
   next.forget_silent();
   if (auto why = next.room_error(node)) return why;
@@ -96,7 +97,8 @@ void Membership::forget_silent() {
   if (open_) return;
   std::set<std::string> forgotten;
   for (const Node& node : nodes_) {
-    // When the node became silent, its workers that had not joined became gone.
+    // Workers of a silent node that had not joined count as gone, so the node
+    // can be removed if no worker had joined.
     if (node.silent && !has_joined_workers(node)) {
       forgotten.insert(node.node_id);
     }

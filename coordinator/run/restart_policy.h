@@ -23,7 +23,7 @@ struct WorkerEnd {
   // How many workers of this slot have ended, this one included, since the run
   // last committed a step.
   int ends_without_progress = 1;
-  bool is_draining = false;  // its node leaves
+  bool is_draining = false;  // its node is leaving the run
 };
 
 struct RestartDecision {

@@ -139,7 +139,8 @@ RestartDecision RunState::worker_exited(TimePoint now,
   RestartDecision decision;
   if (may_return) {
     const bool is_draining = membership_.is_draining(member->node_id);
-    // The steps down are few, so they need no other bound.
+    // take_less_host_memory() succeeds only a few times in a run, so these
+    // restarts need no budget.
     if (!host_memory.empty() && !is_draining && take_less_host_memory(loss)) {
       decision = {.restart = true,
                   .reason = "started again, with less of the host's memory"};
@@ -205,7 +206,8 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
     ending_.first_complaint = failure.message;
   }
   if (is_fatal) {
-    // A failure before the first generation would repeat in another worker.
+    // Before the first generation the run stops: another worker would fail in
+    // the same way.
     if (phase_ == RunPhase::kWaiting) begin_stopping(now);
     lose(now,
          loss_of(worker_id, "stopped: " + failure.message, /*explained=*/true));
@@ -510,8 +512,7 @@ void RunState::lose(TimePoint now, Loss loss) {
   if (over()) return;
   const std::string worker_id = loss.worker_id;
   const bool first = !ending_.loss;
-  // A worker that reported the failure of a peer before it left is not the
-  // cause.
+  // A worker that first reported the failure of a peer did not cause the loss.
   const Survivor* known = ending_.find(worker_id);
   const bool victim =
       (known != nullptr && known->committed_steps && known->can_save) ||

@@ -6,8 +6,8 @@
 namespace headroom::coordinator {
 namespace {
 
-// Three heartbeat intervals. If the gap between two messages is longer, the
-// whole node was silent.
+// Three heartbeat intervals. After a longer gap between two messages, the whole
+// node counts as having been silent.
 constexpr std::chrono::milliseconds kGap{750};
 
 std::string words(std::chrono::milliseconds limit) {
@@ -19,8 +19,8 @@ std::string words(std::chrono::milliseconds limit) {
 void NodeVoice::note(TimePoint at) {
   if (at <= last_heard) return;
   const auto gap = at - last_heard;
-  // The next TCP retransmission on other connections may take as long as the
-  // gap.
+  // Other connections of the node may recover later: TCP's next retransmission
+  // can take as long again as the gap.
   if (gap > kGap) all_heard_from = at + gap;
   last_heard = at;
 }

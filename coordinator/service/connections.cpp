@@ -45,7 +45,7 @@ ConnectionLimits connection_limits(uint64_t max_descriptors,
                                    int expected_workers) {
   constexpr size_t kReserve = 256;
   ConnectionLimits limits;
-  // Each worker may have its own agent.
+  // A worker may have an agent of its own: two members for each worker.
   const size_t members = 2 * static_cast<size_t>(expected_workers);
   const size_t room =
       std::max<size_t>(max_descriptors, 2 * kReserve) - kReserve;
@@ -84,7 +84,7 @@ std::string Connections::add(TimePoint now, int descriptor,
                        num_strangers_ >= limits_.strangers;
   if (is_full && !end_a_stranger()) return "too many connections";
   if (const auto old = connections_.find(peer); old != connections_.end()) {
-    forget(old);  // that connection has ended, and its port is used again
+    forget(old);  // that connection has ended: a new one has the same port
   }
   const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return "no descriptor is left";

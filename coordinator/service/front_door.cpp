@@ -172,7 +172,7 @@ void FrontDoor::run() {
       if (news != 0 && !newcomer.is_refused && !waits_after_look(newcomer)) {
         continue;
       }
-      if (has_hung_up) {  // no more bytes come
+      if (has_hung_up) {  // the client will send nothing more
         connections_.end(newcomer.peer, "broken handshake");
         close(newcomer.descriptor);
       } else {
@@ -195,13 +195,13 @@ void FrontDoor::run() {
 
 bool FrontDoor::waits_after_look(Newcomer& newcomer) {
   std::array<char, kMostGreeting> bytes;
-  // gRPC reads the same bytes again.
+  // MSG_PEEK leaves the bytes in the socket, because gRPC reads them too.
   const ssize_t count = recv(newcomer.descriptor, bytes.data(), bytes.size(),
                              MSG_PEEK | MSG_DONTWAIT);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   const size_t size = count > 0 ? static_cast<size_t>(count) : 0;
   const auto [greeting, stream] = read_greeting({bytes.data(), size}, token_);
-  // The connection is readable again when there is more than was seen.
+  // Makes the socket readable only when it has at least `least` bytes.
   const auto wake_at = [&](int least) {
     setsockopt(newcomer.descriptor, SOL_SOCKET, SO_RCVLOWAT, &least,
                sizeof(least));
@@ -225,8 +225,8 @@ bool FrontDoor::waits_after_look(Newcomer& newcomer) {
     wake_at(static_cast<int>(size) + 1);
     return true;
   }
-  // A connection without bytes has ended; sweep() knows whether that is a
-  // fault.
+  // The client closed the connection without sending a byte. sweep() decides
+  // whether to count this as a fault.
   if (size > 0) {
     connections_.end(newcomer.peer, greeting == Greeting::kIncomplete
                                         ? "flood"

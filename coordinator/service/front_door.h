@@ -37,10 +37,11 @@ class FrontDoor {
     // reserved it.
     bool shares_port = false;
     bool is_held = false;
-    // Whether clients must greet first; false with TLS, where a client must
-    // have shown its certificate before gRPC reads anything of it.
+    // Whether the bytes of a client are checked before gRPC gets the connection
+    // (greeting.h). False with TLS: the client then has to show its certificate
+    // before gRPC reads a request.
     bool reads_greetings = false;
-    // The token that a greeting must have; "" for none.
+    // The token that the client's first call must have; "" for none.
     std::string token = {};
   };
 
@@ -56,7 +57,7 @@ class FrontDoor {
   void stop();
 
  private:
-  // A connection that has not greeted yet.
+  // A connection whose first bytes have not all arrived yet.
   struct Newcomer {
     int listener = -1;
     int descriptor = -1;
@@ -67,8 +68,8 @@ class FrontDoor {
   };
 
   void run();
-  // Serves or drops a newcomer if its bytes decide that. Returns whether it
-  // still waits.
+  // Reads what a newcomer has sent, and serves or drops it if that is enough to
+  // decide. Returns true if the newcomer must send more first.
   bool waits_after_look(Newcomer& newcomer);
   // Accepts a connection; returns false if no connection could be accepted.
   bool take_one(int listener);

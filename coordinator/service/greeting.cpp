@@ -38,7 +38,7 @@ ReadGreeting read_greeting(std::string_view bytes, std::string_view token) {
   if (!kPreface.starts_with(begin)) return {Greeting::kNoClient};
   bytes.remove_prefix(begin.size());
   bool has_acknowledged = false;
-  ReadGreeting call;  // the first call's, once its header is there
+  ReadGreeting call;  // filled in once the header of the first call is read
   for (bool is_first = true; bytes.size() >= kHeader; is_first = false) {
     const size_t length = size_t{byte_at(bytes, 0)} << 16 |
                           size_t{byte_at(bytes, 1)} << 8 | byte_at(bytes, 2);
@@ -68,8 +68,8 @@ std::string refusal_frame(uint32_t stream, const std::string& message) {
   const auto text = [](const std::string& value) {
     return static_cast<char>(value.size()) + value;
   };
-  // Literals without compression: status 200 and the content's type by their
-  // numbers in HTTP/2's table.
+  // The headers are not compressed. The numbers are from HTTP/2's static table:
+  // status 200, and the name content-type.
   const std::string payload = "\x88\x0f\x10" + text("application/grpc") + '\0' +
                               text("grpc-status") + text("16") + '\0' +
                               text("grpc-message") + text(message);

@@ -32,20 +32,20 @@ inline constexpr size_t kMostGreeting = 16 << 10;
 std::string settings_frame();
 
 enum class Greeting {
-  kIncomplete,  // more bytes decide
-  kWelcome,     // the client knows the limit, and its first call has the token
-  kWrongToken,  // its first call has another token, or none
-  kNoClient     // this is no HTTP/2 client
+  kIncomplete,  // more bytes are needed to decide
+  kWelcome,     // it acknowledged the limit, and its first call has the token
+  kWrongToken,  // its first call has another token or no token
+  kNoClient     // the bytes are not from an HTTP/2 client
 };
 
 struct ReadGreeting {
   Greeting greeting = Greeting::kIncomplete;
-  uint32_t stream = 0;  // of the first call, with kWrongToken
+  uint32_t stream = 0;  // the stream of the first call, for kWrongToken
 };
 
-// `bytes`: all that the client has sent. `token` is sought in the header of the
-// first call as gRPC's clients send it, which do not compress values; "" asks
-// for none, and for no call.
+// `bytes`: all that the client has sent. `token` is searched for in the header
+// of the first call, where gRPC's clients write values uncompressed. If `token`
+// is "", neither a token nor a call is needed.
 ReadGreeting read_greeting(std::string_view bytes, std::string_view token);
 
 // The frame that refuses the call on a stream, as gRPC would:

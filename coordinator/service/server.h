@@ -64,8 +64,8 @@ struct ServerOptions {
   // Share the port with the parent process, which reserves it (hold_address)
   // for coordinators that it may start later.
   bool shares_port = false;
-  // A coordinator ran here before: the address is reserved, and the log has its
-  // run.
+  // This coordinator replaces an earlier one of the same run: the address is
+  // reserved, and the log has its run.
   bool is_successor = false;
   // Enables gRPC's server reflection.
   bool debug_reflection = false;

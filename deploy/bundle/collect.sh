@@ -5,13 +5,13 @@
 #   collect_programs FOLDER    the built programs, their launchers, third-party
 #                              libraries and VERSION. REQUIRES: $build
 
-# Expected on the machine: the C and C++ libraries. Expected with LibTorch: all
-# of CUDA.
+# Libraries that are not packed: the machine has the C and C++ libraries, and LibTorch's
+# installation has those of CUDA.
 of_the_machine='^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl|stdc\+\+|gcc_s))[.]so'
 of_libtorch='^lib(torch|c10|gomp|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusolver|cusparse|cupti|nccl|nvidia|nvrtc|nvJitLink|nvshmem|nvToolsExt)'
-# Used by plugins, which are not loaded if the machine lacks these.
+# Not packed either: without these the plugin that uses them is not loaded.
 of_a_plugin='^lib(mpi|gdal)[.]so'
-# Display servers and Fortran: a program that needs them was linked wrongly.
+# Refused: a program that needs these was linked wrongly.
 never='^lib(X|xcb|GL|EGL|lapack|blas|gfortran|quadmath|mpi|open-)'
 
 # Prints "NAME PATH" for each library that the files need; PATH is "not" if it

@@ -92,7 +92,7 @@ class Follower {
   void add(const std::string& line) {
     if (input_) waiting_.add(line + "\n");
   }
-  // Progress is left out for a program that has not read all other lines.
+  // Sends a line of progress only to a program that has read all other lines.
   void add_progress(const std::string& line) {
     if (input_ && has_read_all()) writing_ = line + "\n";
   }

@@ -32,20 +32,21 @@ bool trains_on_cpu(const configs::RunConfig& config) {
   return config.command == "train" && config.device == kCpuDevice;
 }
 
-// Then --host-memory-limit also bounds the file of offloaded tensors.
+// Whether activations are offloaded. If so, --host-memory-limit also bounds the
+// file of offloaded tensors.
 bool asks_offload(const configs::RunConfig& config) {
   return config.activations == to_string(plan::ActivationPolicy::kOffload);
 }
 
-// Bytes of each worker for tensors and loaders; negative if not even the
-// programs fit.
+// The bytes that are left for each worker's tensors and loaders; negative if
+// the programs alone need more than is free.
 int64_t room_of_worker(const MachineShare& share) {
   return (share.machine.free_bytes - kLauncherBytes) / share.workers_here -
          kWorkerBytes;
 }
 
-// Refuses a room in which a worker cannot have `least` bytes for its loaders,
-// and tensors besides.
+// Throws if `room`, the bytes of a worker, is not above the `least` bytes that
+// its loaders need.
 void require_room(const MachineShare& share, int64_t room, int64_t least) {
   if (room > least) return;
   const std::string workers = counted(share.workers_here, "worker");
@@ -68,7 +69,8 @@ void require_room(const MachineShare& share, int64_t room, int64_t least) {
       ExitCode::kNoPlan);
 }
 
-// Sets the limits that are needed and that the user left open.
+// If tensors and loaders together exceed the worker's bytes, sets the limits
+// that the user did not give.
 void set_limits(const MachineShare& share, int64_t tensors,
                 const predict::HostMemory& loaders, configs::RunConfig& config,
                 MachineBounds& bounds) {
@@ -211,8 +213,9 @@ void require_same_training(const MachineBounds& bounds, int world_size,
   const auto found = search.best(config, world_size);
   if (found.plan && is_same(config, *found.plan)) return;
   if (!found.plan && found.exit_code != ExitCode::kNoPlan) return;
-  // The leanest request without offload and with the usual groups, whose
-  // refusal names what it needs.
+  // If this request has no plan either, its refusal says how much memory is
+  // needed: the least memory, without offload and without smaller batch-norm
+  // groups.
   configs::RunConfig leanest = config;
   if (leanest.activations == "auto") leanest.activations = "recompute";
   leanest.batch_norm_rule = planner::batch_norm_rule(config);

@@ -21,15 +21,15 @@
 namespace headroom::cli {
 
 struct MachineShare {
-  MachineLimits machine;  // memory_bytes 0: unknown, so nothing is bounded
-  int workers_here = 1;   // workers of all agents on this machine
-  int world_size = 1;     // workers of all machines
-  std::set<std::string> given;  // keys of options whose values are kept
+  MachineLimits machine;        // without memory_bytes nothing is bounded
+  int workers_here = 1;         // workers of all agents on this machine
+  int world_size = 1;           // workers of all machines
+  std::set<std::string> given;  // keys of the options that the user has set
 };
 
 struct MachineBounds {
-  std::vector<std::string> lines;  // for the user: the limits that hold
-  bool bounds_plan = false;        // memory_limit is the container's
+  std::vector<std::string> lines;  // the limits, as text for the user
+  bool bounds_plan = false;        // memory_limit comes from the container
 };
 
 // For --batch -1 on the CPU without --memory-limit, sets limits with which
@@ -39,9 +39,9 @@ struct MachineBounds {
 // (exit 3) if they cannot fit.
 bool limit_largest_batch(const MachineShare& share, configs::RunConfig& config);
 
-// Whether the loaders need more for the batch that was chosen within the limits
-// of limit_largest_batch(). If so, moves bytes from the tensors' limit to
-// theirs: the batch must be chosen again. Throws as limit_largest_batch().
+// If the loaders need more for the batch that limit_largest_batch() led to,
+// moves bytes from the tensors' limit to the loaders' limit and returns true:
+// the batch must be chosen again. Throws as limit_largest_batch().
 bool give_loaders_more(const MachineShare& share, configs::RunConfig& config);
 
 // Sets the limits that are needed and that the user did not set: first

@@ -317,9 +317,9 @@ void use_saved_plan(RunRequest& request) {
   }
 }
 
-// The options whose values the machine's limits do not change: those that this
-// command gives, by a flag or in a file. A resumed run's own values may follow
-// from the machine on which it began.
+// The options that the machine's limits must not change: those given by a flag
+// or in a file. The saved values of a resumed run do not count, because they
+// may come from another machine's limits.
 std::set<std::string> kept_keys(const configs::RunConfig& config,
                                 std::set<std::string> given, bool is_resumed) {
   if (is_resumed) return given;
@@ -553,7 +553,8 @@ RunRequest make_run_request(const CommandLine& line,
   };
   const auto limits_before = limits_of();
   const MachineBounds bounds = bound_by_machine(share, config);
-  // A plan says only what changes it.
+  // `headroom plan` mentions the machine's limits only if they changed
+  // something.
   if (!only_plans || limits_of() != limits_before) {
     request.notes.insert(request.notes.end(), bounds.lines.begin(),
                          bounds.lines.end());
@@ -566,7 +567,7 @@ RunRequest make_run_request(const CommandLine& line,
   WantedFacts wanted;
   const bool defines_run =
       only_plans ? line.has("--write") : !place || place->rank == 0;
-  // The plan depends only on whether there is a range, not on its values.
+  // Planning needs to know whether pixels have a range, not its values.
   const bool measures = take_value_range(config);
   wanted.value_range = measures && (only_plans || defines_run);
   if (wants_labels(config, only_plans) && !knows_labels) {
@@ -610,7 +611,7 @@ RunRequest make_run_request(const CommandLine& line,
   if (!only_plans) {
     configs::begin_hours(config, std::chrono::system_clock::now());
   }
-  // The file does not exist yet, so make_paths_absolute() has skipped it.
+  // make_paths_absolute() skips files that do not exist, such as this one.
   if (!config.memory_trace.empty()) {
     config.memory_trace =
         std::filesystem::absolute(config.memory_trace).lexically_normal();

@@ -169,7 +169,7 @@ int report(const RunRequest& request, const SupervisedRun& run, bool json,
   } else if (run.end.exit_code == 0) {
     std::fputs(result_text(request.config, run.status).c_str(), stdout);
   }
-  // Otherwise a pipe gets the text only when the process ends.
+  // If standard output is a pipe, its reader gets the text now.
   std::fflush(stdout);
   if (run.end.exit_code != 0) {
     terminal.print(run.end.reason);
@@ -352,7 +352,8 @@ void check_named_coordinator(const CommandLine& line, const LauncherJob& job,
                     ": " + error.text(),
                 error.remedy(), error.exit_code());
   }
-  // No token can be drawn: the processes have only their flags in common.
+  // The processes share nothing but their flags, so none of them can create a
+  // token for the others.
   if (wire::channel_security().token.empty() &&
       !line.has("--insecure-network")) {
     throw Error("network",

@@ -41,7 +41,8 @@ if [[ $variant != coordinator ]]; then packages+=,fontconfig-config,fonts-dejavu
 if [[ $variant == cuda ]]; then packages+=,libibverbs1,ibverbs-providers,librdmacm1; fi
 cat >"$staging/finish" <<'FINISH'
 #!/bin/sh
-# Packages are only unpacked: this does the work of their install scripts.
+# Packages are only unpacked. This script does the necessary part of what their install scripts
+# would do.
 set -eu
 cd "$1"
 cat usr/share/ca-certificates/mozilla/*.crt >etc/ssl/certs/ca-certificates.crt
@@ -52,7 +53,7 @@ mkdir -p proc sys run tmp opt runs data state certs
 for tool in $(usr/bin/busybox --list); do
   [ -e "usr/bin/$tool" ] || [ -e "usr/sbin/$tool" ] || ln -s busybox "usr/bin/$tool"
 done
-# The programs bring their own OpenSSL, unlike Python, and use no other
+# The programs contain their own OpenSSL, so only Python needs the system's. No program needs other
 # character sets.
 [ -e usr/bin/python3 ] || rm -rf usr/lib/x86_64-linux-gnu/libcrypto.so* usr/lib/x86_64-linux-gnu/libssl.so*
 rm -rf etc/resolv.conf etc/hostname var/lib/apt var/cache var/log usr/share/ca-certificates usr/share/man usr/share/locale \

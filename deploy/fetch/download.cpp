@@ -36,15 +36,15 @@ constexpr const char* kAgain =
 constexpr const char* kElsewhere =
     "get the file elsewhere with --from https://HOST/FOLDER/";
 
-// curl's exit codes (curl(1)) that mean something else than a connection that
-// failed or broke.
+// curl's exit codes (curl(1)) that are handled one by one. All others mean that
+// the connection failed or broke.
 enum CurlCode {
   kDone = 0,
-  kMalformed = 3,      // no address
-  kWrongProtocol = 1,  // an address or a redirect that is not https://
+  kMalformed = 3,      // the address has a wrong form
+  kWrongProtocol = 1,  // an address or a redirect without https://
   kHttpError = 22,
   kWriteError = 23,
-  kRangeError = 33,  // the server sends the whole file instead of a part
+  kRangeError = 33,  // the server cannot continue at an offset
   kTooManyRedirects = 47,
 };
 
@@ -53,12 +53,13 @@ enum CurlCode {
   throw Error("fetch", what, remedy, exit_code);
 }
 
-// The head of the last answer in the file that curl writes heads to: those of
-// redirects and proxies come before it.
+// The headers of the last complete answer in curl's file of headers. Answers of
+// redirects and proxies are before it in the file.
 struct Head {
-  int64_t status = 0;   // 0 until it has arrived
-  int64_t length = -1;  // of the body; -1 if the server does not say it
-  int64_t whole = -1;   // of the file, if the body is a part of it
+  int64_t status = 0;   // 0 if no answer is complete yet
+  int64_t length = -1;  // of the body; -1 if not stated
+  // of the whole file, if the body is a part of it; -1 if not stated
+  int64_t whole = -1;
   std::string etag, last_modified;
 };
 
@@ -67,7 +68,7 @@ Head read_head(const fs::path& file) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
     if (line.ends_with('\r')) line.pop_back();
-    if (line.empty()) last = head;  // the head is complete
+    if (line.empty()) last = head;  // an empty line ends the headers
     const size_t colon = std::min(line.find(':'), line.size());
     std::string name = line.substr(0, colon);
     for (char& c : name) c = static_cast<char>(std::tolower(c));
@@ -83,7 +84,7 @@ Head read_head(const fs::path& file) {
               : parse_whole(line.substr(space + 1, 3), 100, 999).value_or(0);
     } else if (name == "content-length") {
       head.length = parse_whole(value, 0).value_or(-1);
-    } else if (name == "content-range") {  // bytes 100-299/300
+    } else if (name == "content-range") {  // for example "bytes 100-299/300"
       const size_t slash = std::min(value.find('/'), value.size() - 1);
       head.whole = parse_whole(value.substr(slash + 1), 0).value_or(-1);
     } else if (name == "etag") {
@@ -102,10 +103,10 @@ Head read_head(const fs::path& file) {
          ExitCode::kResource);
 }
 
-// Returns the locked file.
+// Creates the file if it does not exist, and locks it.
 int open_part(const fs::path& file) {
-  // Others may read weights, if the user's umask lets them. A link is not
-  // followed: it could lead to any file.
+  // Weights are no secret, so the umask decides who may read them. A link is
+  // refused: it could lead to any file.
   const int made = ::open(
       file.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (made >= 0) ::close(made);
@@ -151,9 +152,9 @@ class Transfer {
 
   Answer run() {
     int code = run_curl();
-    // With 416 curl takes the file for complete.
+    // For status 416 curl ends with success, as if the file were complete.
     if (begin_ > 0 && (code == kRangeError || head_.status == 416)) {
-      begin_anew();  // what is here is no beginning of the server's file
+      begin_anew();  // the stored bytes do not belong to this file
       code = run_curl();
     }
     if (lacks_length()) {
@@ -164,13 +165,14 @@ class Transfer {
              kElsewhere);
     }
     if (code != kDone) refuse_code(code);
-    // A part that was not asked for, or an answer that is no file.
+    // The server sent a part that was not asked for, or no file at all.
     if (head_.status != (begin_ > 0 ? 206 : 200)) {
       begin_anew();
       refuse_broken(cat("it sent HTTP ", head_.status));
     }
     if (begin_ > 0 && head_.whole != begin_ + head_.length) {
-      // Unless that is a shorter part, the server contradicts itself.
+      // If the sizes contradict each other, the stored bytes may be wrong. If
+      // only the end is missing, the next call continues.
       if (head_.whole < begin_ + head_.length) begin_anew();
       refuse_broken("it did not send the whole rest");
     }
@@ -187,11 +189,11 @@ class Transfer {
 
  private:
   int64_t size() const { return ::lseek(part_, 0, SEEK_END); }
-  // Without a length the end of the file cannot be told from a break.
+  // Without a length, a complete file looks like a broken transfer.
   bool lacks_length() const {
     return (head_.status == 200 || head_.status == 206) && head_.length < 0;
   }
-  // 0 if the server has not said it.
+  // Bytes of the whole file; 0 if the server has not stated them.
   int64_t total() const {
     if (head_.whole >= 0) return head_.whole;
     return head_.length < 0 ? 0 : begin_ + head_.length;
@@ -278,7 +280,7 @@ class Transfer {
                  address_),
              std::string("look whether the address opens in a browser, or ") +
                  kElsewhere,
-             // 429: the server is asked too often.
+             // 429: too many requests
              head_.status >= 500 || head_.status == 429 ? ExitCode::kResource
                                                         : ExitCode::kRequest);
     }
@@ -299,11 +301,11 @@ class Transfer {
   const OnBytes& on_bytes_;
   const std::string curl_;
   const int part_;
-  std::string etag_;   // of the stored bytes; "" if they have none
-  int64_t begin_ = 0;  // bytes that were stored before this answer
+  std::string etag_;   // of the stored bytes; "" if unknown
+  int64_t begin_ = 0;  // stored bytes when curl was started
   Head head_;          // of the newest answer
-  std::string host_;   // that gave it
-  std::string words_;  // what curl says of its failure
+  std::string host_;   // the server of the newest answer
+  std::string words_;  // curl's error message
 };
 
 }  // namespace

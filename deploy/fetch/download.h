@@ -20,16 +20,16 @@
 
 namespace headroom::fetch {
 
-// What the server said about the file that it sent.
+// What the server reports about the file that it sent.
 struct Answer {
-  std::string host;  // that sent the file, after all redirects
+  std::string host;  // the server after all redirects
   int64_t bytes = 0;
   int64_t resumed_at = 0;     // bytes that an earlier call had received
-  std::string etag;           // "" if it sent none
-  std::string last_modified;  // "" if it sent none
+  std::string etag;           // "" if the server sent none
+  std::string last_modified;  // "" if the server sent none
 };
 
-// `total` is 0 until the server has said it.
+// `total` is 0 until the server has reported it.
 using OnBytes = std::function<void(int64_t done, int64_t total)>;
 
 // A file for received bytes, locked, so that only one process writes to it.
@@ -52,11 +52,11 @@ class PartialFile {
 // https:// and names a server, without a user's name and password.
 void require_address(const std::string& address);
 
-// Downloads `address` into `file`, which is complete when the function returns,
-// with as many bytes as the server announced. A file that is there already is
-// the beginning that an earlier call received: it is completed if the server
-// still has the same content by its ETag, which FILE.etag holds; otherwise it
-// is replaced. FILE.head has the headers of the answer during the call.
+// Downloads `address` into `file`, which then has as many bytes as the server
+// announced. If the file exists, it has the first bytes from an earlier call,
+// and FILE.etag has the ETag of that content. If the server still has this
+// content, only the other bytes are downloaded; otherwise the file is replaced.
+// During the call FILE.head has the headers of the answer.
 //
 // REQUIRES: require_address(address).
 Answer download(const std::string& address, const PartialFile& file,

@@ -49,8 +49,9 @@ void write_note(const fs::path& file, const std::string& address,
   write_whole_file(note_of(file), json.dump(2) + "\n");
 }
 
-// The file `path` of an earlier fetch, or put there by hand; was_there is false
-// if there is none, or if it is not the noted one.
+// Describes the file `path` if it exists, from an earlier fetch or copied by
+// the user. was_there is false if there is no file, or if its digest differs
+// from the note.
 FetchedFile stored_file(const fs::path& path,
                         const std::optional<Note>& noted) {
   FetchedFile result;
@@ -85,7 +86,7 @@ void require_licence(const fs::path& folder,
     if (line == weights.licence) return;
   }
   if (accepts) {
-    // Appended, because other fetches may write to the file now.
+    // Append, because another fetch may write to this file at the same time.
     LineFile lines(file);
     lines.add(weights.licence);
     if (lines.write()) return;
@@ -111,7 +112,8 @@ FetchedFile fetch_weights(const fs::path& folder, const std::string& name,
   const PartialFile locked(path.string() + kPartialSuffix);
   const fs::path& partial = locked.path();
   std::error_code ignored;
-  // Read again, because another process may have fetched it meanwhile.
+  // Read the note again: until this process had the lock, another process may
+  // have fetched the file.
   const std::optional<Note> noted = read_note(path);
   result = stored_file(path, noted);
   if (result.was_there) {

@@ -1,5 +1,5 @@
-// The folder of fetched weights: the files, what was noted about each, and the
-// licences that the user has accepted.
+// The folder of fetched weights: the files, a note about each, and the licences
+// that the user has accepted.
 //
 //   yolov5n.pt            a complete file
 //   yolov5n.pt.json       its note: address, bytes, SHA-256, server's answer
@@ -21,8 +21,8 @@
 
 namespace headroom::fetch {
 
-// Remembers that the user accepts the licence of `weights`, if `accepts`.
-// Throws Error if it is accepted neither now nor before.
+// Throws Error unless the user accepts the licence of `weights` now (`accepts`)
+// or did so before. Records a new acceptance.
 void require_licence(const std::filesystem::path& folder,
                      const configs::PublishedWeights& weights, bool accepts);
 
@@ -30,14 +30,14 @@ struct FetchedFile {
   std::filesystem::path path;
   std::string sha256;
   int64_t bytes = 0;
-  bool was_there = false;       // nothing was transferred; `answer` is empty
-  bool has_older_note = false;  // an earlier fetch of the same bytes
+  bool was_there = false;       // the file existed; `answer` is empty
+  bool has_older_note = false;  // an earlier fetch left a note
   Answer answer;
 };
 
 // Gets the file `name` of `folder` from `address`, unless the file exists and
-// has the digest of its note. Throws Error (exit 2) if the received bytes
-// differ from the note, or are no weights.
+// its digest is the noted one, if there is a note. Throws Error (exit 2) if the
+// received bytes differ from the note, or are not weights.
 FetchedFile fetch_weights(const std::filesystem::path& folder,
                           const std::string& name, const std::string& address,
                           const OnBytes& on_bytes);

@@ -51,8 +51,8 @@ fetch_wheels() {
     --platform manylinux2014_x86_64 "${platforms[@]}" -r "$list" "$@" >&2
 }
 
-# Prints every 10 s how many of $2 MB are in folder $1, while this script runs.
-# Whole lines, because train.sh compiles at the same time.
+# While this script runs, prints every 10 s how many of $2 MB are in folder $1. Prints whole lines,
+# because train.sh compiles at the same time.
 report_size() {
   local megabytes filled bar left begin=$SECONDS
   while sleep 10 && kill -0 "$$" 2>/dev/null; do

@@ -15,7 +15,7 @@ struct WebAddress {
   bool is_encrypted = false;
   std::string host;
   int port = 0;
-  std::string path;  // the rest of the address, unchanged; may be ""
+  std::string path;  // path and query, unchanged; may be ""
 
   // Scheme, host and port, without the path, which may be a secret.
   std::string shown() const;

@@ -43,13 +43,13 @@ MARK = "headroom_mark"
 PICTURE, WEIGHTS = "results.png", "best.safetensors"
 # MLflow allows 1,000 metrics and 100 parameters per request.
 EPOCHS_AT_ONCE, PARAMETERS_AT_ONCE = 50, 100
-LONGEST_VALUE = 500  # older servers refuse longer ones
+LONGEST_VALUE = 500  # older servers refuse longer values
 LONGEST_ANSWER = 1 << 20
 MOST_MEMORY = 1 << 29
 INTERVAL = 1.0  # seconds between two looks at the run's files
 LONGEST_PAUSE = 60
 CONNECT_LIMIT, REQUEST_LIMIT, FILE_LIMIT = 5, 60, 600  # seconds
-WEIGHTS_INTERVAL = 60  # weights that improve in every epoch are not sent in every epoch
+WEIGHTS_INTERVAL = 60  # least seconds between two uploads of weights, which may improve in every epoch
 MOST_WAITS = 4
 
 
@@ -62,15 +62,15 @@ class Undelivered(Exception):
 
 
 class Late(Undelivered):
-    """A request has used up its time."""
+    """The time limit of a request has passed."""
 
 
 class Cut(Exception):
-    """The run's end aborted a request that may take minutes."""
+    """A request was aborted because the run has ended."""
 
 
 class Stopped(BaseException):
-    """The time for the rest of the messages is over."""
+    """The time for sending the last messages after the run's end is over."""
 
 
 def say(line):
@@ -84,7 +84,7 @@ def one_line(text, most):
 
 
 def json_object(text):
-    """The object in `text`; {} if it is anything else."""
+    """The JSON object in `text`; {} if `text` is not a JSON object."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -118,7 +118,7 @@ def pair(key, value):
 
 
 def number(text):
-    """A cell as MLflow takes it; None if it is no number. JSON has no NaN and no infinity."""
+    """A cell's number for MLflow, or None. NaN and infinity become texts, because JSON does not have them."""
     try:
         value = float(text)
     except ValueError:
@@ -129,7 +129,7 @@ def number(text):
 
 
 def milliseconds(text):
-    """The time of an event, "2026-11-21T08:23:00.123Z"; None if it is no time."""
+    """The time of an event ("2026-11-21T08:23:00.123Z") since 1970; None if `text` is not a time."""
     try:
         moment = datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ")
     except ValueError:
@@ -192,7 +192,7 @@ class Client:
         if self.address.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=CONNECT_LIMIT)
         context = ssl.create_default_context()
-        # Python may have been built for another distribution than this one.
+        # A Python that was built for another distribution does not find this one's authorities.
         for file in ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
                      "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"):
             if "SSL_CERT_FILE" not in os.environ and os.path.exists(file):
@@ -226,7 +226,7 @@ class Client:
         except Late:
             fault = "no answer within {:.3g}s".format(limit)
         except (ssl.SSLError, ssl.CertificateError) as error:
-            # Python 3.6 has no SSLCertVerificationError. Its CertificateError means the name alone.
+            # Python 3.6 has no SSLCertVerificationError, and its CertificateError is only for a wrong name.
             if isinstance(error, ssl.CertificateError) or "CERTIFICATE_VERIFY_FAILED" in str(error):
                 fault = "its certificate is not valid for this name and this machine's list of authorities"
             else:
@@ -237,7 +237,7 @@ class Client:
             if not fault.endswith("answer") and "timed out" in str(error):
                 fault += " in time"
         except (http.client.HTTPException, ValueError, MemoryError):
-            # A name that cannot be looked up is a ValueError.
+            # An invalid host name raises ValueError.
             fault = "an answer that is no HTTP" if fault == "no answer" else fault
         finally:
             self.is_asking = False
@@ -281,8 +281,8 @@ class Record:
 
     def __init__(self, first_event):
         self.server = self.experiment = self.experiment_id = self.run_id = self.artifacts = self.mark = ""
-        self.epochs = 0  # lines of results.csv
-        self.parameters = False  # they have arrived, or were refused
+        self.epochs = 0  # lines of results.csv that have arrived
+        self.parameters = False  # the parameters have arrived, or were refused
         self.first_event = first_event  # where the run begins in events.jsonl
 
 
@@ -293,7 +293,7 @@ class Artifact:
         self.file, self.sent, self.when = file, None, None
 
     def is_due(self):
-        """Whether there is a version of it that has not been sent."""
+        """Whether the file has changed since it was last sent."""
         return written(self.file) not in (None, self.sent)
 
     def name(self):
@@ -301,7 +301,7 @@ class Artifact:
 
 
 class Run:
-    """The MLflow run of a run's folder. A later advance() never repeats what has arrived."""
+    """The MLflow run of a run's folder. advance() never sends again what has arrived."""
 
     def __init__(self, client, server, experiment, start):
         self.client, self.server, self.experiment = client, server, experiment
@@ -310,12 +310,12 @@ class Run:
         self.picture = Artifact(self.path(PICTURE))
         self.weights = Artifact(self.path("weights", WEIGHTS))
         self.is_open = False
-        self.may_be_made = False  # no answer to the request for a run
+        self.may_be_made = False  # the server may have created the run, but its answer was lost
         self.has_state = False  # the final state has arrived
         self.takes_artifacts = True
         self.arrived = []  # the lines of results.csv that the server has
         self.times = {}  # when each epoch ended, in milliseconds
-        self.line_times = {}  # of the lines that were sent
+        self.line_times = {}  # the time that was sent with each line
         self.waits = self.losses = self.retries = 0
         self.tags, self.sent_tags = {}, {}
         self.end = None
@@ -345,7 +345,7 @@ class Run:
             if key in known and isinstance(known[key], type(value)):
                 setattr(self.record, key, max(known[key], 0) if isinstance(value, int) else known[key])
         self.may_be_made = not self.record.run_id
-        # A resumed run has cut the lines that it will write again.
+        # A resumed run has removed the lines of the epochs that it repeats.
         self.arrived = [line for line, _, _ in Results(self.path("results.csv")).lines[:self.record.epochs]]
 
     def write_record(self):
@@ -356,17 +356,17 @@ class Run:
                 new.write("\n")
             os.replace(file + ".new", file)
         except OSError:
-            pass  # The disk is full; the run reports that. Only a resume needs the record.
+            pass  # The run itself reports a full disk, and only a resume needs the record.
 
     def read_events(self):
         try:
             with open(self.path("events.jsonl"), "rb") as file:
                 if file.seek(0, os.SEEK_END) < self.next_event:
-                    self.next_event = 0  # the folder was made again
+                    self.next_event = 0  # the file is a new one
                 file.seek(self.next_event)
                 for line in file:  # line by line: a long run's file is larger than MOST_MEMORY
                     if not line.endswith(b"\n"):
-                        return  # not complete yet
+                        return  # the line is not complete yet
                     self.next_event += len(line)
                     self.take_event(json_object(line.decode("utf-8", "replace")))
         except OSError:
@@ -386,7 +386,7 @@ class Run:
         self.read_events()
         self.tags["headroom.processes_lost"] = str(self.losses)
         self.tags["headroom.out_of_memory_retries"] = str(self.retries)
-        # Everything after the first line that differs must be sent again.
+        # From the first changed line on, all lines must be sent again.
         same = 0
         for arrived, (line, _, _) in zip(self.arrived, self.results.lines):
             if arrived != line:
@@ -395,7 +395,7 @@ class Run:
         del self.arrived[same:]
 
     def advance(self, end):
-        """Sends what is ready. `end` is None while the run goes on."""
+        """Sends all that is new. `end` is None while the run goes on, then its run_end event."""
         self.end = end
         self.read()
         if not self.is_open:
@@ -429,11 +429,11 @@ class Run:
         return self.client.send(method, path, body, limit, self.end is None)
 
     def ask(self, path, body):
-        """The answer to a POST of `body`."""
+        """Sends `body` as JSON by POST. Returns the answer's status, headers and text."""
         return self.send("POST", API + path, json.dumps(body).encode())
 
     def call(self, path, body):
-        """The answer's JSON object."""
+        """Like ask(), but returns the JSON object in the answer, and raises Undelivered for a failure."""
         status, headers, text = self.ask(path, body)
         answer = json_object(text)
         if (status == 404 and self.is_open and answer.get("error_code") == "RESOURCE_DOES_NOT_EXIST"):
@@ -459,7 +459,7 @@ class Run:
             record.mark, record.server, record.experiment = uuid.uuid4().hex, self.server, self.experiment
             self.write_record()
         if record.run_id:
-            self.is_open = True  # call() finds out if the run was deleted
+            self.is_open = True  # so that call() reports a run that was deleted
             try:
                 self.call("runs/update", {"run_id": record.run_id, "status": "RUNNING"})
             except (Undelivered, Cut):
@@ -524,7 +524,7 @@ class Run:
     # --- What is sent
 
     def log_batch(self, **what):
-        # Anything but an empty answer comes from another server: nothing was stored.
+        # MLflow's answer is an empty object. Any other answer means that nothing was stored.
         if self.call("runs/log-batch", dict(what, run_id=self.record.run_id)):
             raise Undelivered(OTHER)
 
@@ -545,7 +545,7 @@ class Run:
 
     def send_epochs(self):
         lines = self.results.lines
-        # The event with an epoch's time is written a moment after its line.
+        # The run writes an epoch's line first and the event with its time a moment later: wait for the event.
         if self.end is None and len(self.arrived) < len(lines) and lines[-1][1] not in self.times:
             self.waits += 1
             if self.waits < MOST_WAITS:
@@ -555,7 +555,7 @@ class Run:
             part = lines[len(self.arrived):len(self.arrived) + EPOCHS_AT_ONCE]
             metrics = []
             for line, epoch, cells in part:
-                # A line that is sent again keeps the time that it had.
+                # If a line is sent again, it keeps its time, so that the server sees the same message.
                 ended = self.line_times.setdefault(line, self.times.get(epoch, now()))
                 for column, cell in list(zip(self.results.columns, cells))[1:]:
                     value = number(cell)
@@ -613,7 +613,7 @@ class Follower:
         if token:
             return "Bearer " + token
         password = os.environ.get("MLFLOW_TRACKING_PASSWORD", "")
-        # Their bytes may be no UTF-8.
+        # Name and password may have bytes that are not UTF-8.
         return "Basic " + base64.b64encode(os.fsencode(name + ":" + password)).decode() if name else ""
 
     def stop(self, *_):
@@ -662,7 +662,7 @@ class Follower:
 
     @staticmethod
     def experiment():
-        # Its bytes may be no UTF-8, which the server would refuse.
+        # The name may have bytes that are not UTF-8, which the server would refuse.
         return os.fsencode(os.environ["HEADROOM_MLFLOW_EXPERIMENT"]).decode("utf-8", "replace")
 
     def give_up(self):
@@ -685,10 +685,10 @@ def main():
         follower.follow()
     except Stopped:
         follower.give_up()
-    except Exception as error:  # a fault of this program: one line instead of a traceback
+    except Exception as error:  # a bug in this program is reported in one line, without a traceback
         say("MLflow: " + one_line(repr(error), 300))
         os._exit(1)
-    os._exit(0)  # the thread that reads is still waiting
+    os._exit(0)  # do not wait for the thread that reads standard input
 
 
 if __name__ == "__main__":

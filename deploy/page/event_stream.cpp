@@ -15,10 +15,10 @@ namespace headroom::page {
 struct EventStream::Reader {
   EventStream* stream = nullptr;
   MHD_Connection* connection = nullptr;
-  Text seen;            // the text that was sent last
+  Text seen;            // the last text that was sent completely
   Text sending;         // nullptr if nothing is being sent
   size_t num_sent = 0;  // bytes of `sending` that were sent
-  bool waits = false;   // the connection is suspended
+  bool waits = false;   // the connection is suspended until there is news
   Clock::time_point last_sent = Clock::now();
 };
 

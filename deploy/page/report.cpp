@@ -88,7 +88,8 @@ class Report {
   }
 
   std::string text() const {
-    // At last without events, which may have texts of any size.
+    // Halves the details until the report fits. The last try leaves out all
+    // events, because their texts may have any size.
     size_t points = 1200, most_events = kMostEvents;
     for (; points >= 37; points /= 2, most_events /= 2) {
       if (points < 75) most_events = 0;

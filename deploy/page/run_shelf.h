@@ -70,9 +70,9 @@ class RunShelf {
 
   void look_for_runs();
   Entry* find(const std::string& id);
-  // While the runs take too much memory, drops what was read of the run that
-  // was read the longest ago. `kept` loses only its answers, and only when no
-  // other run is left to drop.
+  // While the runs take too much memory, frees the run whose files were read
+  // the longest ago. Frees the answers of `kept`, and nothing else of it, if no
+  // other run is left.
   void make_room(Entry& kept);
   std::optional<LiveStatus> live_of(const Entry& entry) const;
   bool is_held(const Entry& entry, bool has_live) const;

@@ -32,8 +32,7 @@ Strangers::Visitor* Strangers::arrived(int socket) {
   visitor->socket = socket;
   visitor->arrival = Clock::now();
   const std::lock_guard lock(mutex_);
-  // The server is about to close the connections that were ended already, so
-  // these do not count.
+  // Connections that were ended do not count: the server closes them soon.
   size_t open = 0;
   for (const Visitor* other : strangers_) open += other->is_ended ? 0 : 1;
   for (auto oldest = strangers_.begin();
@@ -73,8 +72,8 @@ void Strangers::watch() {
       if (now - visitor->arrival >= head_time_) {
         end(*visitor);
       } else {
-        // Strangers are in the order of their arrival, so no later one has less
-        // time.
+        // Strangers are in the order of arrival, so this one is the next whose
+        // time ends.
         next = visitor->arrival + head_time_;
         break;
       }

@@ -45,7 +45,8 @@ bool is_of_others(const std::string& word) {
 [[noreturn]] void refuse_words_of_others(const std::vector<std::string>& words,
                                          std::string command) {
   std::string first;
-  std::vector<std::pair<std::string, bool>> rest;  // words; whether a pair
+  // the word, and whether it is a pair
+  std::vector<std::pair<std::string, bool>> rest;
   for (size_t at = 0; at < words.size();) {
     if (is_flag(words[at])) {
       const std::string name = spelling_of(words[at]);
@@ -119,8 +120,8 @@ class Parser {
   }
 
   // Completes an abbreviated flag: users type --conf and --opt, as argparse
-  // allows. Refuses an abbreviation of several of YOLOv5's flags. A flag with
-  // underscores, as in --save_period, is the one with dashes.
+  // allows. Refuses an abbreviation that fits several of YOLOv5's flags.
+  // Underscores in a flag (--save_period) count as dashes.
   std::string in_full(const std::string& word) const {
     const std::string beginning = spelling_of(word);
     std::string dashed = beginning;
@@ -132,7 +133,8 @@ class Parser {
         find_absent(beginning) != nullptr) {
       return word;
     }
-    std::set<std::string> meant;  // each flag once, whatever its spelling
+    // one entry per flag, although it may have several spellings
+    std::set<std::string> meant;
     std::vector<std::string> all;
     for (const std::string& name : configs::published_flags(line_.command)) {
       if (!name.starts_with(beginning)) continue;

@@ -113,7 +113,7 @@ CommandLine with_cards_here(CommandLine line) {
   std::vector<wire::NodeCard> cards = find_node_cards().cards;
   int64_t wanted = asked.layout ? asked.layout->world_size() : asked.processes;
   if (wanted == 0) wanted = std::ssize(cards);
-  // With too few cards the request is refused later, as for a run.
+  // If there are too few cards, the request is refused later.
   if (cards.empty() || wanted > std::ssize(cards)) return line;
   cards.resize(static_cast<size_t>(wanted));
   std::erase_if(line.run_flags, [](const configs::FlagUse& use) {
@@ -162,9 +162,9 @@ int plan_command(const CommandLine& asked) {
   if (!sweep.empty()) check_beside_sweep(given);
   // The file is checked first, because planning may take a while.
   if (line.has("--report")) check_plan_page(line.value_of("--report"));
-  // must_fit is false because the plan is made below.
-  // The limits of this machine are those of a training here. A sweep asks about
-  // many requests, of which each would have limits of its own.
+  // No plan is needed yet (must_fit is false), because it is made below. A
+  // sweep asks about many requests, so the limits of this machine, which depend
+  // on one request, are not used for it.
   RunRequest request = make_run_request(
       line, std::nullopt, usable_cores(), ask_data,
       /*must_fit=*/false, machines ? machines->elsewhere() : std::nullopt,

@@ -19,7 +19,7 @@ namespace headroom::cli {
 namespace {
 
 constexpr int64_t kMostNodes = 512;  // 4,096 ranks, 8 per instance
-constexpr int kMostCards = 16;       // of a machine, in remedies
+constexpr int kMostCards = 16;       // the most cards of a machine in a remedy
 
 int64_t nodes_of(const std::string& text, const std::string& given,
                  const std::string& what) {
@@ -47,8 +47,8 @@ std::string cards_given(const CommandLine& line) {
   return parse_device_list(device).empty() ? "" : device;
 }
 
-// Says for which of several cards of this name the plan is made, and how to
-// name the other cards.
+// If several cards have this name: which one the plan is for, and how to name
+// the others.
 std::string variants_note(const std::string& name,
                           const std::vector<const configs::Instance*>& cards) {
   if (cards.size() == 1) return "";
@@ -72,8 +72,8 @@ int64_t data_parallel_bytes(const PlanMachines& machines, int64_t ranks = 0) {
       {.data_parallel_size = static_cast<int>(ranks)}, 0);
 }
 
-// Whether the catalogue has all numbers for a forecast on any number of these
-// machines.
+// Whether the catalogue has the speeds of these machines that a forecast for
+// any number of them needs.
 bool has_forecast(const PlanMachines& machines) {
   const auto& instance = machines.instance;
   return instance && instance->tensor_teraflops > 0 &&
@@ -322,7 +322,8 @@ void bound_remedies(planner::RemedyScope& remedies,
               100;
         }
         if (there.is_card()) there.instance->gpus = plan.layout.world_size();
-        // More processes leave less to each one's tensors.
+        // With more processes NCCL needs more memory, so less is left for
+        // tensors.
         const int64_t budget = predict::tensor_budget(
             there.gpu_memory_bytes,
             data_parallel_bytes(there, plan.layout.world_size()));

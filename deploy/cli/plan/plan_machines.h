@@ -27,8 +27,8 @@ struct PlanMachines {
   // The machine named by --cluster; for --gpu one machine with these cards.
   std::optional<configs::Instance> instance;
   int64_t nodes = 0;
-  int64_t processes = 1;  // with --gpu-memory, as the run's flags say
-  // A line about the card that was chosen, if its name has several; else "".
+  int64_t processes = 1;  // from the run's flags, with --gpu-memory
+  // Says which card was chosen if several cards have this name; else "".
   std::string note;
   std::vector<nvml::Card> cards;  // this machine's cards, with --device
   // The memory of a GPU; with --device, the least memory free on any of the
@@ -46,7 +46,8 @@ struct PlanMachines {
   // The bytes of a GPU that are available for the segments of a plan's tensors.
   int64_t segment_room(const plan::Plan& plan) const;
   bool is_card() const { return flag == "--gpu"; }
-  // A GPU that is not here, as far as it is known; nullopt for cards that are.
+  // What is known about a GPU of another machine; nullopt for this machine's
+  // cards.
   std::optional<wire::NodeCard> elsewhere() const;
 };
 

@@ -33,7 +33,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kMost = 1e6;  // the largest price and the largest rate
+constexpr double kMost = 1e6;  // the largest accepted price or rate
 constexpr int64_t kMostMachines = 128;
 constexpr const char* kForm = "write it as p4d.24xlarge: 32.77";
 
@@ -369,7 +369,7 @@ PriceAnswer price_plans(const CommandLine& given, const AskData& ask) {
   const AskData once = asked_once(ask, known);
   std::map<std::tuple<int64_t, std::string, std::string>, Fit> fits;
   int64_t in_data = 0;
-  bool has_epoch_price = false;  // the run fits a machine of known speed
+  bool has_epoch_price = false;  // an epoch has a price on some machine
   for (PricedMachine& machine :
        parse_prices(yaml::read_config_file(file, "plan"), file)) {
     PricedPlan plan{.machine = std::move(machine)};

@@ -22,7 +22,7 @@ struct PricedMachine {
   std::string name = {};
   bool is_card = false;
   int64_t number = 1;         // "NAME:2": two machines, or two cards
-  double price_per_hour = 0;  // of one machine, in any currency
+  double price_per_hour = 0;  // price of one machine or card, in any currency
   // Measured on all `number` machines or cards together; nullopt if unknown.
   std::optional<double> images_per_second = {};
 };

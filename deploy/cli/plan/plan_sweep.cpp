@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kLargest = 65536;  // largest image side, largest batch
+constexpr int64_t kLargest = 65536;  // of image sides and of batches
 constexpr size_t kMostCells = 256;
 
 [[noreturn]] void fail(const std::string& what) {

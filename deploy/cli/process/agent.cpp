@@ -87,12 +87,13 @@ class Agent {
  private:
   struct Slot {
     std::string worker_id;
-    std::optional<wire::NodeCard> card;     // nullopt: on the CPU, or unknown
-    std::unique_ptr<ChildProcess> process;  // nullptr: it did not start
+    std::optional<wire::NodeCard> card;     // nullopt on the CPU, or if unknown
+    std::unique_ptr<ChildProcess> process;  // nullptr if it did not start
     std::string failure;                    // why it could not be started
     bool reported = false;
     bool killed_here = false;  // this agent has sent SIGKILL
-    // Why the kernel killed it (OomKills); no value until its end was examined.
+    // The limit at which the kernel killed the worker ("" if it did not), once
+    // OomKills has examined the worker's end.
     std::optional<std::string> host_memory;
     int successors = 0;
     std::optional<Clock::time_point> restart_at;

@@ -52,7 +52,8 @@ void become(char** command, char** environment, int input_fd, int output_fd,
             const std::vector<int>& passed_fds, const std::vector<int>& cores,
             int death_signal, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, death_signal);
-  if (getppid() != parent) _exit(1);  // the parent died before the line above
+  // the parent has ended already: no signal will come
+  if (getppid() != parent) _exit(1);
   setpgid(0, 0);
   if (!cores.empty()) {
     cpu_set_t allowed;
@@ -169,7 +170,8 @@ ChildProcess::ChildProcess(ChildOptions options)
   if (state_->pid < 0) {
     error = fork_error;
   } else {
-    setpgid(state_->pid, state_->pid);  // the child calls it too
+    // The child does the same, because either process may be first.
+    setpgid(state_->pid, state_->pid);
     // A successful exec closes the pipe without writing to it.
     ssize_t count;
     do {
@@ -299,7 +301,7 @@ Offspring::Offspring(const ChildProcess& child) {
     }
     const int fd = open_process(std::stoi(pid));
     if (fd < 0) continue;
-    // The number may belong to another process by now.
+    // The process may have ended, and its number may name another process now.
     if (parent_of(pid) == child.pid()) {
       pidfds_.push_back(fd);
     } else {

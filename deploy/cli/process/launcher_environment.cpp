@@ -154,7 +154,7 @@ class Reader {
                     : std::string(names);
   }
 
-  // The name of a variable by which the launcher was recognised.
+  // The first variable by which the launcher was recognised, for messages.
   std::string first_name() const {
     return std::string(row_.recognised_by.front());
   }
@@ -293,8 +293,8 @@ class Reader {
     place.promises_cards = row_.promises_cards && place.workers > 0;
   }
 
-  // The name of the variable with the row's hosts. If the row's name contains
-  // '*', the matching variable whose list contains this pod.
+  // The name of the variable that lists the hosts. If row_.hosts has a '*',
+  // several variables match: returns the one whose list contains this pod.
   std::string hosts_name() const {
     const size_t star = row_.hosts.find('*');
     if (star == std::string_view::npos) return std::string(row_.hosts);
@@ -538,7 +538,8 @@ std::optional<LauncherJob> read_launcher(const Environment& given,
     return std::nullopt;
   }
   size_t inner = 0;
-  // For example, a PMI or PMIx rank inside srun belongs to a task of srun.
+  // An outer launcher may replace an inner one: a PMI or PMIx rank inside srun
+  // is that of a task of srun.
   for (size_t i = 1; i < found.size() && found[inner]->gives_way; ++i) {
     if (gives_way(*found[inner], *found[i], environment, machine)) inner = i;
   }

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 // An upper bound on the number of processes that one run has on one machine.
 constexpr int kMostProcesses = 256;
-// Follows no link, and does not wait for the other end of a pipe.
+// open() follows no link, and does not wait for a reader of a pipe.
 constexpr int kSafely = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 
 std::string record_of(const std::string& process, const ChildLine& line) {
@@ -98,7 +98,7 @@ void LineLog::write(const std::string& record) {
   if (written_bytes_ > 0 && written_bytes_ + bytes > limits_.file_bytes) {
     rotate();
   }
-  // A later line is tried again: the disk may have space then.
+  // A failed write loses this line only: the disk may have space for the next.
   (void)!::write(out_, record.data(), record.size());
   written_bytes_ += bytes;
 }

@@ -38,8 +38,8 @@ std::string limits_of_threads() {
   return text;
 }
 
-// Returns how many of `wanted` threads could be started. If these are not all,
-// sets `error` to the reason.
+// Returns how many of `wanted` threads could be started. If fewer than
+// `wanted`, sets `error` to the reason.
 int64_t startable(int64_t wanted, int& error) {
   std::latch end(1);
   pthread_attr_t small;

@@ -30,7 +30,7 @@ Error unmade(const fs::path& folder, const std::error_code& why) {
 }
 
 // Removes a log that a killed run left. Throws if another run still writes to
-// it, or if the file is no such log.
+// it, or if the file is not a coordinator's log.
 void remove_stale_log(const fs::path& file) {
   const fs::path lock_file = file.string() + run_files::kLogLockSuffix;
   const int lock = open_locked(lock_file, O_CREAT | O_NOFOLLOW);
@@ -91,7 +91,7 @@ RunFolder::~RunFolder() {
 
 void RunFolder::write_token(const std::string& token) const {
   std::error_code ignored;
-  fs::remove(token_file(), ignored);  // a killed run may have left a token
+  fs::remove(token_file(), ignored);  // left by a killed run
   const std::string line = token + "\n";
   const int file =
       ::open(token_file().c_str(),

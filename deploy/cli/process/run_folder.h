@@ -46,8 +46,8 @@ class RunFolder {
   std::vector<std::filesystem::path> made_;
 };
 
-// What of the run can be resumed, as the files say: "the state after 12 steps
-// is saved", or that it is not and which checkpoint is the newest.
+// Describes from the files what a resume can use: "the state after 12 steps is
+// saved", or the newest checkpoint if the last state is not saved.
 std::string saved_state(const std::filesystem::path& run_directory);
 
 // Whether a coordinator on any machine holds the log of this run directory.

@@ -25,10 +25,10 @@ def says(*patterns):
 
 
 def gtest(allowed_skips=()):
-    """A program of GoogleTest's.
+    """Judges a program of GoogleTest.
 
-    A skipped test is a failure, unless a pair (pattern, why) says why it cannot
-    apply: the pattern is of its name or of the reason that it gives itself.
+    A skipped test is a failure, unless a pair (pattern, why) allows the skip: `pattern`
+    matches the test's name or the reason that the test prints.
     """
     def judge(code, text):
         verdict = Verdict(ended(code))
@@ -68,7 +68,7 @@ def lines_of_json(text):
 
 
 def figures(at_least, keys=(), check=None):
-    """A benchmark: at least so many lines of JSON. `keys` go to the summary; `check` returns a row's failures."""
+    """A benchmark must print at least `at_least` lines of JSON. The summary shows their `keys`; `check` returns a line's failures."""
     def judge(code, text):
         rows = lines_of_json(text)
         verdict = Verdict(ended(code))
@@ -82,7 +82,7 @@ def figures(at_least, keys=(), check=None):
 
 
 def fit(row, most=1.05):
-    """Predicted bytes must not be below the measured ones, and at most `most` times as many."""
+    """Predicted bytes must be at least the measured bytes, and at most `most` times the measured bytes."""
     ratio = row['predicted_over_measured']
     if 1 <= ratio <= most:
         return []
@@ -101,7 +101,7 @@ def events_of(run_folder, kind):
 
 
 def same_losses(steps, reference, tolerance):
-    """The differences of two runs; none if the steps that both have made have the same losses."""
+    """The first difference of two runs in the steps that both have; empty if their losses are equal."""
     for mine, other in zip(steps, reference):
         for key in ('loss', 'grad_norm'):
             difference = abs(mine[key] - other[key]) / max(abs(other[key]), 1e-30)
@@ -143,7 +143,7 @@ def has_checkpoint_and_validation(folder):
 
 
 def lost(ranks):
-    """Only these ranks may have been lost: a healthy rank that waits for a peer must not be."""
+    """No other ranks may have been lost: a healthy rank that waits for a lost peer must survive."""
     def check(folder):
         gone = sorted({event['rank'] for event in events_of(folder, 'loss_of_process')})
         return [] if set(gone) <= set(ranks) else [f'processes of ranks {gone} were lost, at most {sorted(ranks)} may']
@@ -158,7 +158,7 @@ def lost_at_least(ranks):
 
 
 def refused_allocations(asked, at_least):
-    """At least some of the faults must fire, and the others must be reported as not reached."""
+    """At least `at_least` of the `asked` faults must fire, and the others must be reported as not reached."""
     def check(folder):
         faults = [event['reason'] for event in events_of(folder, 'fault')]
         fired = [reason for reason in faults if 'not reached' not in reason]
@@ -170,7 +170,7 @@ def refused_allocations(asked, at_least):
 
 
 def trace_figures(trace, mode):
-    """Figures from the profiler's trace of one step: calls, the device's time by kernel, its idle share."""
+    """Figures from the profiler's trace of one step: number of calls, time of each kernel, share of time without a kernel."""
     events = [event for event in trace['traceEvents'] if event.get('ph') == 'X']
     on_device = [event for event in events if event.get('cat') in ('kernel', 'gpu_memcpy', 'gpu_memset')]
     kernels = [event for event in on_device if event['cat'] == 'kernel']

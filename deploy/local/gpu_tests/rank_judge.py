@@ -25,7 +25,7 @@ def union(intervals):
 
 
 def overlap(some, others):
-    """The time that is in both; each must come from union()."""
+    """The total time that is in both lists; each list must come from union()."""
     found = 0.
     place = 0
     for begin, end in some:
@@ -39,7 +39,7 @@ def overlap(some, others):
 
 
 def is_exchange(name):
-    """Whether it is one of NCCL's kernels, or the one that replaces the exchange with ranks that do not exist."""
+    """Whether the kernel is one of NCCL's, or the kernel that stands for exchanges with ghost ranks."""
     return 'nccl' in name.lower() or 'hold(' in name
 
 
@@ -60,7 +60,7 @@ def exchange_figures(trace):
 
 
 def ghost_trace(file, title, on_card):
-    """On a card more than 90 % of the exchanges' time must be hidden, and the tail and the host's calls be short."""
+    """On a card computing must hide more than 90 % of the exchanges' time; the rest and the host's calls must be short."""
     def check(code, text):
         verdict = judge.figures(1)(code, text)
         row = {'step': title, **exchange_figures(json.loads(pathlib.Path(file).read_text()))}
@@ -124,7 +124,7 @@ def goes_on_within(seconds, judged):
 
 
 def growth(values):
-    """How much numbers in order grow, from the first rejoining on, without single peaks."""
+    """The growth since the first rejoining; single peaks at the end are ignored."""
     return min(values[-3:]) - values[1]
 
 

@@ -1,8 +1,8 @@
-"""Boxes in pictures, from a process of `headroom detect` that stays alive.
+"""Finds boxes in pictures with a process of `headroom detect` that stays alive.
 
-The process gets pictures and paths through a pipe and answers with boxes through
-another; worker/tools/detect_service.h has the form of both. Its code is that of a
-`headroom detect` with files, so the boxes are the same.
+The process reads pictures and paths from one pipe and writes boxes to another;
+worker/tools/detect_service.h has the format. A `headroom detect` with files runs the
+same code, so it finds the same boxes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _MAGIC = 0x31445248
 _PIXELS, _FILE, _FRAME, _LIST = 1, 2, 3, 4
 _SOURCES, _REFUSED, _END = 3, 4, 5
 _BOX_BYTES = 24  # six float32: x1 y1 x2 y2 score class
-_PIPE_BYTES = 1 << 20  # a larger pipe takes a picture in fewer turns
-_KEYWORDS = {"img": "imgsz", "conf_thres": "conf", "iou_thres": "iou"}  # of flags
+_PIPE_BYTES = 1 << 20  # with a larger pipe a picture needs fewer writes
+_KEYWORDS = {"img": "imgsz", "conf_thres": "conf", "iou_thres": "iou"}  # a flag's keyword here
 
 
 class _Answer(NamedTuple):
@@ -48,14 +48,14 @@ class _Ended(Exception):
 
 
 def _end(process: "subprocess.Popen[bytes]", maker: int) -> None:
-    """Ends the process by closing its input. A forked child of the maker leaves it alone."""
+    """Closes the pipes, which ends the process. Only `maker`, which started it, waits for its end."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.close()
     process.stdout.close()
     if os.getpid() != maker:
         return
     try:
-        process.wait(5)  # it finishes the picture that it is looking at
+        process.wait(5)  # the process may still be working on a picture
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -68,21 +68,22 @@ class Detector:
             results = detector("street.jpg")
             print(results.xyxy, results.score, results.class_id)
 
-    Pictures are arrays of height x width x channels, uint8 (numpy, or what numpy.asarray
-    makes one of), pictures of Pillow, or paths of image files. Three channels are
-    red, green, blue; `channel_order="bgr"` takes OpenCV's blue, green, red. height x width is
-    gray. A picture of Pillow is converted to RGB, unless it is gray, and turned as its EXIF
-    says, as a file is; its channels have names, so `channel_order` does not concern it.
+    A picture is an array, a picture of Pillow, or the path of an image file. An array is
+    of numpy, or converted by numpy.asarray, and has the type uint8 and the shape height x
+    width x channels, or height x width for gray. Three channels are red, green and blue,
+    or with `channel_order="bgr"` blue, green and red, as in OpenCV. A picture of Pillow is
+    turned as its EXIF data says, like a file, and converted to RGB unless it is gray;
+    `channel_order` has no effect on it.
 
     `imgsz` is the network's input (an int, or height and width; the size of training if
-    None), `conf` the least score, `iou` the overlap above which the weaker of two boxes is
-    dropped, `tile` the size of tiles, `device` "cpu" or a card's number. Every other flag of
-    `headroom detect` that is about boxes is a keyword, too: `max_det=100`, `classes=[0, 2]`,
-    `agnostic_nms=True`, `tile_overlap=0.3`, `threads=4` (1 if not given).
+    None), `conf` the least score of a box, `iou` the overlap above which the box with the
+    lower score is dropped, `tile` the size of tiles, `device` "cpu" or a card's number. The
+    other flags of `headroom detect` that concern boxes are keywords too: `max_det=100`,
+    `classes=[0, 2]`, `agnostic_nms=True`, `tile_overlap=0.3`, `threads=4` (1 if not given).
 
-    `names` are the classes, `size` the network's height and width. A detector looks at one
-    picture at a time; threads may share it. close(), or the end of a `with` block or of
-    Python, ends the process.
+    `names` are the classes, `size` the network's height and width. Several threads may
+    share a detector, which works on one picture at a time. The process ends with close(),
+    at the end of a `with` block, or when Python ends.
     """
 
     def __init__(self, weights: PathLike, *, imgsz: Flag = None, conf: Optional[float] = None,
@@ -135,7 +136,7 @@ class Detector:
     def __call__(self, picture: Any, *, name: Optional[PathLike] = None) -> Results:
         """The boxes in a picture: an array, or the path of an image file.
 
-        `name` is the path that an array gets in files that Results writes.
+        `name` is the path by which files that Results writes refer to an array.
         """
         if isinstance(picture, (str, os.PathLike)):
             return self._boxes_in_file(os.path.abspath(picture))
@@ -149,9 +150,10 @@ class Detector:
 
         `source` is what `headroom detect --source` takes: a folder, a pattern such as
         "a/*.jpg", a video, a .txt list, an image; or an iterable of arrays and paths, such as
-        the frames of a camera, or an array of number x height x width x channels. Of a video, every `vid_stride`th frame is looked at. A file that
-        cannot be read is left out, with a warning. At most 8 videos go on at the same time
-        without being decoded again from their start.
+        the frames of a camera, or an array of number x height x width x channels. Of a video,
+        every `vid_stride`th frame is used. A file that cannot be read is skipped with a
+        warning. Up to 8 videos can be read in turn; with more, a video is decoded again from
+        its start each time.
         """
         if vid_stride < 1:
             raise HeadroomError(REQUEST, f"[client] vid_stride={vid_stride}: write 1 or more")
@@ -160,7 +162,7 @@ class Detector:
             return
         if not os.fspath(source):
             raise HeadroomError(REQUEST, "[client] stream('') names nothing: name a folder")
-        # The process may have another working folder than Python has now.
+        # Python's working folder may have changed since the process was started.
         listed = self._ask(_LIST, os.fsencode(os.path.abspath(source)), DATA)
         for entry in listed.text.split(b"\0")[:-1]:
             kind, what = entry[:1], os.fsdecode(entry[1:])
@@ -184,7 +186,7 @@ class Detector:
                             "arrays: one picture is for detector(picture)")
 
     def _array(self, picture: Any) -> Any:
-        pillow = sys.modules.get("PIL.Image")  # not there: it is no picture of Pillow
+        pillow = sys.modules.get("PIL.Image")  # without this module no picture can be Pillow's
         is_pillow = pillow is not None and isinstance(picture, pillow.Image)
         array = self._numpy.asarray(self._upright(picture) if is_pillow else picture)
         if array.dtype != self._numpy.uint8 or array.ndim not in (2, 3):
@@ -201,7 +203,7 @@ class Detector:
 
     @staticmethod
     def _upright(picture: Any) -> Any:
-        """A picture of Pillow as a file of it is read: turned as its EXIF says, RGB or gray."""
+        """Turns a picture of Pillow as its EXIF data says and makes it RGB or gray, like a file's."""
         if picture.mode[0] in "IF":
             raise HeadroomError(REQUEST, f"[client] the picture has samples of Pillow's mode "
                                 f"{picture.mode}, not of 8 bits: convert it")
@@ -244,7 +246,7 @@ class Detector:
         except struct.error:
             raise HeadroomError(REQUEST, f"[client] a picture of {height} x {width} x {channels}, "
                                 f"or frame {number}, is too large") from None
-        self._require_open()  # a forked child has the lock as it was, perhaps taken for ever
+        self._require_open()  # before the lock: in a forked child it may be locked for ever
         with self._lock, self._turn():
             self._send(head)
             self._send(payload)
@@ -263,13 +265,13 @@ class Detector:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """A request and its answer. Where that is not read whole, the detector is closed."""
+        """Encloses a request and its answer. If the answer is not read completely, closes the detector."""
         self._require_open()
         try:
             yield
         except _Ended:
             raise self._death() from None
-        except ValueError:  # from a pipe that another thread has closed
+        except ValueError:  # raised if another thread has closed the pipe
             self._require_open()
             self.close()
             raise
@@ -321,4 +323,4 @@ class Detector:
 
 
 class _LeftOut(HeadroomError):
-    """A file that cannot be read."""
+    """A file was skipped because it cannot be read."""
