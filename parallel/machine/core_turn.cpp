@@ -107,8 +107,8 @@ CoreTurn::~CoreTurn() {
 
 CoreTurn::Hold::~Hold() {
   if (turn_ == nullptr) return;
-  // The shorter one of the two, because a step may have been stopped in between
-  // (Ctrl-Z).
+  // Use the smaller of elapsed time and processor time, because the process may
+  // have been stopped during the step (Ctrl-Z).
   const Clock::duration length =
       std::min(Clock::now() - begin_, processor_time() - computed_);
   turn_->longest_turn_ = std::max(turn_->longest_turn_, length);

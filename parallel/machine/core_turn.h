@@ -30,7 +30,7 @@ class CoreTurn {
   // the folder with mode 0700. If it cannot be created, or others may use it,
   // no turns are taken.
   CoreTurn(const std::filesystem::path& folder, const std::string& cores);
-  // Takes no turns.
+  // An object with which no turns are taken.
   CoreTurn() = default;
   ~CoreTurn();
   CoreTurn(const CoreTurn&) = delete;
@@ -62,7 +62,8 @@ class CoreTurn {
   static Clock::duration patience_after(Clock::duration longest_turn);
 
  private:
-  // Of all threads of this process. Does not grow while it is stopped.
+  // Processor time of all threads of this process. It does not grow while the
+  // process is stopped.
   static Clock::duration processor_time();
 
   // Files with locks. A process holds `next_` while it waits for `turn_`, so a

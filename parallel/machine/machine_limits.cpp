@@ -133,8 +133,8 @@ void narrow(std::optional<int64_t>& limit, std::optional<int64_t> other) {
   if (other) limit = limit ? std::min(*limit, *other) : *other;
 }
 
-// No value without a limit, for which version 1 has a number larger than any
-// machine.
+// No value if there is no limit. Version 1 then reports a number that is larger
+// than any machine's memory.
 std::optional<int64_t> memory_limit_of(const fs::path& group, bool is_v2,
                                        int64_t machine_bytes) {
   std::optional<int64_t> most;
@@ -157,7 +157,8 @@ void read_memory_of(const fs::path& group, bool is_v2, int64_t machine_bytes,
   const auto used = first_number(
       group / (is_v2 ? "memory.current" : "memory.usage_in_bytes"));
   const auto stat = table_of(group / "memory.stat");
-  const std::string total = is_v2 ? "" : "total_";  // with the groups inside
+  // counts the groups inside it too
+  const std::string total = is_v2 ? "" : "total_";
   const int64_t cached = value_in(stat, total + "inactive_file") +
                          value_in(stat, total + "active_file");
   const int64_t taken = std::max<int64_t>(0, used.value_or(0) - cached);

@@ -18,7 +18,8 @@ namespace {
 
 constexpr size_t kMostStates = 4096;
 constexpr int kBoundsTried = 24;
-constexpr int kPasses = 3;  // over the layers, to try faster policies
+// how often all layers are tried with faster policies
+constexpr int kPasses = 3;
 
 using Choice = MixtureLayer::Choice;
 

@@ -19,7 +19,7 @@ namespace headroom::planner {
 std::string model_of_run(const configs::RunConfig& config);
 
 // The shipped models of the same family as `cfg` that are smaller, the largest
-// first; none for a file of one's own.
+// first; none if `cfg` is a user's own file.
 std::vector<std::string> smaller_models(const std::string& cfg);
 
 // The layers of the run's model, from the model's file or from the weights.

@@ -68,7 +68,8 @@ int bytes_of(configs::Precision precision) {
     case configs::Precision::kFp16:
       return 2;
     case configs::Precision::kFp32:
-    case configs::Precision::kAuto:  // the CPU's
+    // still kAuto only on the CPU, which uses float32
+    case configs::Precision::kAuto:
       return 4;
   }
   return 4;
@@ -458,7 +459,7 @@ class RemedySearch {
   }
 
   void shorter_numbers() {
-    if (config_.tf32) return;  // it rounds float32 alone
+    if (config_.tf32) return;  // TF32 has an effect on float32 only
     const size_t before = found_.size();
     for (const RunConfig& base : bases(/*frees_layout=*/false)) {
       for (const configs::Precision precision : scope_.precisions) {
@@ -467,7 +468,8 @@ class RemedySearch {
         trial.precision = precision;
         if (!add_settled(RemedyKind::kPrecision, trial, world_size_)) continue;
         if (shrinks_groups(found_.back())) continue;
-        // One with the usual groups replaces those without.
+        // If a format fits with the usual groups, drop the formats found
+        // before, which need smaller groups.
         found_.erase(found_.begin() + static_cast<std::ptrdiff_t>(before),
                      found_.end() - 1);
         return;

@@ -42,7 +42,7 @@ enum class RemedyKind {
   kMicroBatch,
   kZero,
   kLayout,
-  kTogether,  // at least two of the four flags above
+  kTogether,  // at least two of the four kinds above together
   kProcesses,
   kMemoryLimit,
   kHostMemoryLimit,

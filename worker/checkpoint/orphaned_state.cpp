@@ -39,9 +39,8 @@ int64_t newest_step(const std::vector<HostStateSnapshot>& held) {
   return newest;
 }
 
-// Of the complete states in `held` after more than `at_least` steps, returns
-// the newest, as the snapshots that contain it. Returns an empty list if there
-// is none.
+// Returns the snapshots of the newest complete state in `held`. The state must
+// have more than `at_least` steps. Returns an empty list if there is none.
 std::vector<HostStateSnapshot> newest_whole(
     const OrphanedState& state, const std::vector<HostStateSnapshot>& held,
     int64_t at_least) {
@@ -85,7 +84,7 @@ void write_parts(const fs::path& file,
   parts.commit();
 }
 
-// A file that another worker removes meanwhile contributes nothing.
+// Adds nothing if another worker removes the file meanwhile.
 void read_parts(const fs::path& path, std::vector<HostStateSnapshot>& held) {
   const RegularFile file(path, Links::kRefused);
   if (!file.is_open()) return;
@@ -119,7 +118,8 @@ class Parts {
       : folder_(checkpoints / kParts),
         own_(folder_ / cat(kRankPrefix, rank)),
         lock_file_(folder_ / kLock) {}
-  // Removes what no other worker uses.
+  // Removes this process's file, and lock and folder if no other process uses
+  // them.
   ~Parts() {
     std::error_code error;
     fs::remove(own_, error);
@@ -130,7 +130,7 @@ class Parts {
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
-  // A process that ends gives the lock back too.
+  // If a process ends, the kernel releases its lock.
   bool take_lock() {
     lock_ = open_locked(lock_file_, O_CREAT | O_NOFOLLOW);
     return lock_ >= 0;
@@ -162,8 +162,8 @@ class Parts {
   int lock_ = -1;
 };
 
-// Whether another process is writing this checkpoint: a rank 0 that is left may
-// have begun it before the coordinator was lost.
+// Whether another process is writing this checkpoint: if rank 0 is not lost, it
+// may have begun this checkpoint before the coordinator was lost.
 bool is_being_written(const fs::path& checkpoints, int64_t step) {
   for (const StepFolder& folder : step_folders(checkpoints)) {
     std::error_code error;
@@ -210,16 +210,16 @@ OrphanedSave save_orphaned(const OrphanedState& state,
   Parts parts(state.checkpoints, state.rank);
   parts.make_folder();
   OrphanedSave result{newest_checkpoint(state.checkpoints), ""};
-  // A process that holds the whole state needs no parts of other processes, and
-  // they need none of its parts.
+  // A process that holds the whole state can write it without other processes.
+  // They can wait for that checkpoint, so they do not need its parts.
   if (result.step < wanted && newest_whole(state, held, 0).empty()) {
     write_parts(parts.own(), held);
   }
   OrphanedSave written;
   bool has_tried = false;
   while (result.step < wanted && Clock::now() < end) {
-    // One attempt is enough: of all workers, the last one that writes its file
-    // sees the files of all others.
+    // One try per process is enough: the last process that writes its file
+    // finds the files of all others.
     if (!has_tried && !is_being_written(state.checkpoints, wanted) &&
         parts.take_lock()) {
       has_tried = true;

@@ -1,6 +1,6 @@
 // Saves the newest committed state of a run that has lost its coordinator and a
-// worker. The workers that are left cannot connect to each other any more, so
-// they exchange what they hold through files beside the checkpoints:
+// worker. The remaining workers cannot connect to each other any more, so they
+// exchange their copies of the state through files beside the checkpoints:
 //
 //   checkpoints/parts/rank-2   the copies that rank 2 holds, its own and those
 //                              for its buddy (peer_replicas.h); not written if
@@ -14,8 +14,8 @@
 // checkpoint. Its bytes are the same as those of any other checkpoint of that
 // step.
 //
-// The workers need a folder that all of them see. If a worker's machine has a
-// folder of its own, the worker saves there what it alone holds.
+// All workers must share the folder. On a machine with a folder of its own, the
+// workers can save a checkpoint only if they hold a complete state.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@
 
 namespace headroom::checkpoint {
 
-// How a run's checkpoints are written; known since its state was made.
+// How a run's checkpoints are written. Known once the run has a state.
 struct OrphanedState {
   std::filesystem::path checkpoints;
   std::string plan_json;
@@ -42,12 +42,15 @@ struct OrphanedSave {
   // Steps of the newest checkpoint afterwards, whoever wrote it; 0 if there is
   // none.
   int64_t step = 0;
-  std::string newest_line;  // line of `step` - 1, if this process wrote it
+  // steps.jsonl's line of the last saved step, if this process wrote the
+  // checkpoint
+  std::string newest_line;
 };
 
 // `held`: this process's copies. Returns when a checkpoint of the newest step
-// in `held` exists, or after `patience`, in which others may bring their parts.
-// Errors: Error with exit code 5 if the checkpoint cannot be written.
+// in `held` exists, or after `patience`. Until then other processes may add
+// their parts. Errors: Error with exit code 5 if the checkpoint cannot be
+// written.
 OrphanedSave save_orphaned(const OrphanedState& state,
                            const std::vector<HostStateSnapshot>& held,
                            std::chrono::milliseconds patience);

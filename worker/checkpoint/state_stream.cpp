@@ -310,7 +310,7 @@ void StateStream::distribute(
   at::Tensor layer;
   distribute_layers([&](const Block& block) -> const at::Tensor& {
     layer = at::empty({block.size}, block.type);
-    layer.zero_();  // clears the gaps between its tensors
+    layer.zero_();  // entries do not cover the whole layer
     for (const Block::Entry& entry : block.entries) {
       at::Tensor view = view_of(layer, entry);
       give(entry.name, view);

@@ -20,10 +20,12 @@ static_assert(std::atomic<bool>::is_always_lock_free &&
 
 pid_t agent = 0;
 
-// Handles SIGUSR1. Launchers may send it too, so its sender is checked.
+// Handles SIGUSR1. Other processes, such as launchers, may send SIGUSR1 too, so
+// checks who sent it.
 void take(int, siginfo_t* about, void*) {
-  // The kernel's signal about the agent's death also names the agent as sender,
-  // but when it arrives the agent is not the parent any more.
+  // When the agent dies, the kernel sends the signal with the agent as sender.
+  // The two cases differ in the parent process, which is then no longer the
+  // agent.
   const bool is_there = getppid() == agent;
   const bool is_asked =
       is_there && about->si_code == SI_USER && about->si_pid == agent;

@@ -37,9 +37,8 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr milliseconds kHeartbeatTimeout{1000};
 constexpr milliseconds kAgentLook{100};
-// After this time without an agent, waits for peers are aborted: a peer may
-// hang. What the workers hold is then saved in the rest of their time
-// (agent_loss.h).
+// After this time without an agent, waits for peers are aborted, because a peer
+// may hang. In the remaining time the workers save their states (agent_loss.h).
 constexpr milliseconds kWaitWithoutAgent{10000};
 constexpr milliseconds kNewsOnTheWay{1000};
 // A worker is lost after 2 s without a message. Before that, if no answer
@@ -214,7 +213,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   Assignment next_assignment() override {
     const PeerWait waiting;  // other workers may have to join first
     std::unique_lock lock(mutex_);
-    // The signal handler that notes the agent's loss can wake no thread.
+    // Poll: the signal handler that records the loss of the agent cannot wake a
+    // thread.
     while (assignments_.empty() && !failure_ && !agent_loss::has_happened()) {
       changed_.wait_for(lock, kAgentLook);
     }
@@ -442,7 +442,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                     .waits_for_peers = PeerWait::is_waiting(),
                     .has_progress = progress_.has_value(),
                     .progress = progress_.value_or(wire::RunProgress())};
-    // In other phases there is no known limit for the time without progress.
+    // Only while training is there a limit for the time without progress.
     if (beat.progress.phase == wire::WorkerPhase::kTrain) {
       beat.progress.quiet_ms = PeerWait::quiet().count();
     }
@@ -533,7 +533,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   // Used only by the heartbeat thread.
   wire::BeatChannel agent_;
   SteadyClock::time_point heard_agent_;
-  SteadyClock::time_point with_agent_;  // when the agent was last there
+  SteadyClock::time_point with_agent_;  // the last time when there was an agent
   SteadyClock::time_point refused_since_;
 
   std::thread watcher_;

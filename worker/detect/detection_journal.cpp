@@ -31,8 +31,8 @@ using Json = nlohmann::json;
 constexpr std::string_view kMagic = "HEADRDET";
 constexpr uint32_t kVersion = 2;
 constexpr size_t kHeaderBytes = 20, kFrameBytes = 8;
-// The time between two syncs: a power failure loses at most the findings of
-// this time.
+// The time between two syncs to disk. A power failure loses the findings of at
+// most this time.
 constexpr std::chrono::seconds kSyncInterval(5);
 constexpr uint32_t kMostBytes = 1U << 30;
 // The length of a payload without detections.
@@ -313,8 +313,8 @@ std::unique_ptr<DetectionJournal> DetectionJournal::open(const fs::path& file,
 std::unique_ptr<DetectionJournal> DetectionJournal::begin(
     const fs::path& folder, const JournalSubject& subject) {
   std::unique_ptr<DetectionJournal> journal;
-  // Another command may remove the file before it is locked. A folder in which
-  // it is gone each time is no place for a journal.
+  // Another command may remove the file before it is locked: try again, but not
+  // for ever.
   constexpr int kTries = 100;
   const fs::path file = folder / kJournalName;
   for (int i = 0; !journal && i < kTries; ++i) journal = open(file, O_CREAT);
@@ -385,8 +385,8 @@ std::optional<JournalRecord> DetectionJournal::next(JournalRecord::Kind kind,
 }
 
 void DetectionJournal::append(const JournalRecord& record) {
-  // Cuts off later bytes: an incomplete record, or records that this run could
-  // not use.
+  // Remove what follows the last valid record: an incomplete record, or records
+  // that do not belong to this run.
   if (next_ || end_ != ::lseek(descriptor_, 0, SEEK_END)) {
     next_.reset();
     if (::ftruncate(descriptor_, end_) != 0) fail();
@@ -415,7 +415,7 @@ void DetectionJournal::write(const std::string& bytes) {
 
 void DetectionJournal::sync() {
   while (::fdatasync(descriptor_) != 0) {
-    // The file system cannot sync.
+    // these errors mean that the file system has no sync
     if (errno == EINVAL || errno == ENOTSUP) break;
     if (errno != EINTR) fail();
   }

@@ -1,5 +1,6 @@
-// The record by which headroom export knows the archives that it has written.
-// It stands among the first records; PyTorch does not look at it.
+// The name of the record that headroom export writes among the first records of
+// an archive. A later export replaces only archives that contain this record.
+// PyTorch ignores it.
 #pragma once
 
 namespace headroom::exporter {

@@ -224,7 +224,7 @@ std::string write_torchscript(
          ": images of any size -> boxes, scores";
 }
 
-// Throws unless the file is absent, empty, or of an earlier export.
+// Throws if a file with content exists that no earlier export has written.
 void require_replaceable(const std::string& format, const fs::path& path) {
   const std::string remedy = "move it away, or give another --output";
   if (format == "safetensors") {

@@ -49,9 +49,9 @@ struct ExportRequest {
   int64_t most_per_class = 0;
 };
 
-// Takes the formats from the suffix of `output` (y.safetensors) if --include is
-// not given; if it is given, the suffix must be among its formats. Without both
-// the format is onnx. Removes the suffix from `output`.
+// If --include is not given, the suffix of `output` (y.safetensors) determines
+// the format; without a suffix it is onnx. If both are given, --include must
+// contain the suffix's format. Removes the suffix from `output`.
 void settle_formats(ExportRequest& request);
 
 // Refuses options that contradict each other, before any file is read.

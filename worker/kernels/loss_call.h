@@ -20,9 +20,10 @@ namespace headroom::kernels {
 inline constexpr int64_t kLossBlocks = 128;
 // Largest number of levels of a head; the largest shipped models have four.
 inline constexpr int64_t kMostLossLevels = 5;
-// The scales: one value for each item (box, obj, cls) of each level, then two
-// more: the number of images of the global batch, and the loss's factor in
-// backward; then the positive weight of each class, where classes differ.
+// The scales: first one value for each item (box, obj, cls) of each level; then
+// the number of images of the global batch, and the factor of the loss in
+// backward; then, if LossRules::weighs_classes, the weight of each class's
+// positives.
 inline constexpr int64_t kLossItems = 3;
 inline constexpr int64_t kScalesOfAll = 2;
 // Values of a match kept for backward: the gradient of its overlap with respect
@@ -81,7 +82,7 @@ struct LossCall {
   };
   std::vector<Level> levels;
   at::Tensor targets;  // bytes; each level has the layout of MatchLayout
-  // double [levels * kLossItems + kScalesOfAll], [... + classes] with
+  // double [levels * kLossItems + kScalesOfAll], followed by [classes] if
   // rules.weighs_classes
   at::Tensor scales;
   LossRules rules;

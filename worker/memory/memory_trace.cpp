@@ -229,7 +229,7 @@ MemoryRecord receive_record(collectives::Communicator& world, int from) {
 
 namespace {
 
-// Throws if writing a trace would replace files that are no earlier trace.
+// Throws if writing a trace would replace a file that is not a trace.
 void require_replaceable(const fs::path& file, const fs::path& picture) {
   const std::string begin = kBegin;
   const RegularFile old(file, Links::kFollowed);

@@ -32,7 +32,8 @@ void EpochEnd::record(const EpochWork& work, bool is_last) {
     pictures_->note(*record.validation, cat("epoch ", record.epoch + 1),
                     is_best);
   }
-  // A resumed run finishes an epoch that --time ended, and records it anew.
+  // An epoch that --time has ended is not counted: a resumed run finishes it
+  // and records it again.
   counters.recorded_epochs = committed / run_.steps_in_epoch;
 }
 
@@ -43,14 +44,14 @@ bool EpochEnd::validate(EpochRecord& record) {
   record.validation = validate_average(record);
   reports_.end_phase(record.step);
   const double fitness = record.validation->metric(run_.config.best_metric);
-  // As in YOLOv5, weights of equal fitness are saved as the best ones, but do
-  // not restart the count of --patience.
+  // As in YOLOv5, weights with the same fitness replace the best ones, but
+  // --patience still counts from the earlier epoch.
   const bool is_best = fitness >= counters.best_fitness;
   if (fitness > counters.best_fitness) counters.best_epoch = record.epoch;
   counters.best_fitness = std::max(counters.best_fitness, fitness);
-  // --time may end a run within an epoch. The rest of the epoch draws its
-  // images as the first part did, so a resumed run is equal to one without a
-  // stop.
+  // If --time ends the run within an epoch, keep the old values: the rest of
+  // the epoch must draw its images by them, so that a resumed run equals a run
+  // without a stop.
   const bool ends_epoch = record.step % run_.steps_in_epoch == 0;
   if (run_.config.image_weights && !run_.config.noval && ends_epoch) {
     counters.class_maps =

@@ -13,7 +13,7 @@
 namespace headroom::run {
 namespace {
 
-// Is shorter than the time that a worker has after it loses its agent
+// Shorter than the time that a worker has after it loses its agent
 // (agent_loss.h).
 constexpr std::chrono::seconds kTimeToSave{15};
 

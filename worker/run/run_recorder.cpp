@@ -65,7 +65,7 @@ StepLog::StepLog(const std::filesystem::path& file, int64_t first_step,
                  const std::string& newest_line)
     : file_(file) {
   std::error_code error;
-  // The kept lines end before the step of `newest_line`, which is written anew.
+  // If `newest_line` is given, it replaces the line of step `first_step` - 1.
   const int64_t first_cut = newest_line.empty() ? first_step : first_step - 1;
   if (std::filesystem::exists(file, error)) {
     std::filesystem::resize_file(file, bytes_to_keep(file, first_cut), error);
@@ -147,7 +147,7 @@ std::optional<plan::NetworkRates> recorded_network(
   try {
     return plan::network_from_json(text, file.string());
   } catch (const Error&) {
-    return std::nullopt;  // the file will be written anew
+    return std::nullopt;  // the file will be written again
   }
 }
 
@@ -176,8 +176,8 @@ void RunRecorder::open(const std::string& newest_line) {
   try {
     open_files(newest_line);
   } catch (const Error& error) {
-    // Before the first step the run cannot be resumed. kResource would mean
-    // that it can, so it becomes kRequest.
+    // kResource means that the run can be resumed. Before the first step it
+    // cannot, so use kRequest.
     const bool is_begun = run_.assignment.generation > 1;
     ExitCode exit_code = error.exit_code();
     if (exit_code == ExitCode::kResource && !is_begun) {
@@ -225,7 +225,7 @@ void RunRecorder::open_files(const std::string& newest_line) {
 
 void RunRecorder::write_definition(bool writes_model) const {
   directory_.write_text(run_files::kRun, configs::to_yaml(run_.config));
-  // The table is written only once, because its source file may change.
+  // Write the model only once: its source file may have changed since.
   if (writes_model) {
     directory_.write_text(run_files::kModel,
                           layers::model_table_text(run_.data.table));

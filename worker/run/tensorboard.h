@@ -26,10 +26,10 @@ struct PrecisionRecall {
 
 class TensorboardWriter {
  public:
-  // Goes on with the newest file events.out.tfevents.* of a run in `folder`,
-  // behind its last complete record, or begins one. So a run has one file,
-  // however many generations it has. `wall_time` in seconds since 1970. Throws
-  // Error if the file cannot be written.
+  // Continues the newest file events.out.tfevents.* of a run in `folder`, after
+  // its last complete record. If there is none, creates a file. So a run with
+  // several generations has one file. `wall_time` is in seconds since 1970.
+  // Throws Error if the file cannot be written.
   TensorboardWriter(const std::filesystem::path& folder, double wall_time);
 
   void add(int64_t step, double wall_time,

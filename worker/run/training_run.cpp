@@ -385,7 +385,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
                     {EventKind::kLossScale, lowered_scale_text(result)});
   }
   const auto taken = std::chrono::steady_clock::now() - start;
-  // A failure after this line does not repeat the step.
+  // The step is done: if anything fails from here on, the step is not repeated.
   const loader::Batch done = *std::exchange(this->batch, std::nullopt);
   note_step(done, result, std::chrono::duration<double>(taken).count());
   reports->note_first_step();
@@ -395,7 +395,8 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
   }
 
   if (result.verdict.save_requested) return ending->save_for_successors();
-  if (is_between_epochs()) return std::nullopt;  // end_epoch() handles this
+  // end_epoch() decides whether the run ends
+  if (is_between_epochs()) return std::nullopt;
   if (const auto reason = ending->reason()) return ending->complete(*reason);
   if (result.verdict.stop_requested) {
     return ending->interrupt(cat("step ", committed()));

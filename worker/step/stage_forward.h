@@ -72,8 +72,8 @@ class StageForward {
     if (!has_thrown_) return first_num_parts_;  // run() has not failed
     return first_num_parts_ == 0 ? 1 : 2 * first_num_parts_;
   }
-  // Replaces run() on a replica that has no batch left while others have one:
-  // all ranks must gather sharded weights equally often.
+  // Call it instead of run() on a replica that has fewer batches than others.
+  // All ranks must gather the sharded weights equally often.
   void skip();
 
   const model::LayerGraph& model() const { return model_; }

@@ -36,8 +36,9 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kLongestPath = 1 << 16;
 constexpr size_t kLongestText = 8192;
-// Streams over videos that can go on at the same time without decoding a video
-// again from its start. Each has a process of ffmpeg.
+// The most videos that are open at the same time, each with a process of
+// ffmpeg. If more videos are read in turn, a video is decoded again from its
+// start.
 constexpr size_t kMostVideos = 8;
 
 // Returns the number of bytes that were read; smaller than `size` only at the
@@ -54,7 +55,7 @@ size_t read_all(int in, void* bytes, size_t size) {
   return done;
 }
 
-// Returns false if nobody reads the pipe any more.
+// Returns false if the reader has closed the pipe.
 bool write_all(int out, const void* bytes, size_t size) {
   size_t done = 0;
   while (done < size) {
@@ -117,12 +118,13 @@ class DetectService {
   Answer boxes_in_pixels(const ServiceRequest& request);
   Answer boxes_in_file(const fs::path& file);
   Answer boxes_in_frame(const fs::path& video, uint64_t number);
-  // Moves the open video that is nearest before the frame to the front of
-  // videos_, or opens one. Returns why that is impossible; "" if it is done.
+  // Makes the video the front entry of videos_: the open copy that can reach
+  // the frame with the fewest pictures, or a newly opened one. Returns the
+  // reason of a failure, or "".
   std::string bring_forward(const fs::path& video, uint64_t number);
   Answer examined(const ServiceRequest& request);
   Answer sources_of(const std::string& source) const;
-  // What is wrong with the picture that is announced; "" if nothing is.
+  // Why the picture that the request announces is refused; "" if it is valid.
   std::string fault_of(const ServiceRequest& request) const;
 
   bool read_payload(void* bytes, size_t size);
@@ -132,7 +134,7 @@ class DetectService {
   OpenedDetector& opened_;
   const int in_, out_;
   uint64_t unread_ = 0;  // bytes of the payload that were not read yet
-  cv::Mat pixels_;       // of the last request, so that it is allocated once
+  cv::Mat pixels_;       // of the newest request; kept to reuse its memory
   std::list<OpenVideo> videos_;  // at most kMostVideos, the last used one first
 };
 
@@ -198,7 +200,7 @@ std::string DetectService::fault_of(const ServiceRequest& request) const {
     return cat("the model's pictures have ", limits.bands,
                " channels, but this one has ", request.channels);
   }
-  // Neither product overflows: each factor has 32 bits, or is small.
+  // The products do not overflow: all factors have at most 32 bits.
   const uint64_t area = uint64_t{request.height} * request.width;
   if (area == 0 || area > static_cast<uint64_t>(limits.max_pixels)) {
     return cat("a picture of ", request.height, " x ", request.width,
@@ -262,8 +264,9 @@ std::string DetectService::bring_forward(const fs::path& video,
   return "";
 }
 
-// Frames are mostly asked for in their order, by one stream or by several. For
-// a frame before those of all open videos, the video is decoded from its start.
+// Programs usually ask for the frames of a video in order, perhaps in several
+// streams. If a frame is before the positions of all open copies, the video is
+// opened again.
 Answer DetectService::boxes_in_frame(const fs::path& video, uint64_t number) {
   if (number == 0) return refused("[detect] frames of a video count from 1");
   const std::string why = bring_forward(video, number);
@@ -318,8 +321,8 @@ Answer DetectService::examined(const ServiceRequest& request) {
                      static_cast<uint32_t>(request.kind)));
 }
 
-// A fault of the request is answered. What the machine lacks ends the service:
-// as an answer it would look like a fault of the picture.
+// Answers a faulty request with kRefused. If the machine lacks memory or the
+// device fails, throws instead, because a refusal would blame the picture.
 Answer DetectService::answer_to(const ServiceRequest& request) {
   const auto fail = [](const std::string& what) {
     return Error("detect", what,
@@ -345,7 +348,8 @@ Answer DetectService::answer_to(const ServiceRequest& request) {
   }
 }
 
-// A flag about files, pictures or videos that the service has no use for.
+// Returns a given flag that has no effect here, because the service writes no
+// files and gets its pictures from the program.
 const char* flag_without_use(const DetectRequest& request) {
   const detect::FolderOptions& folder = request.folder;
   const std::pair<bool, const char*> flags[] = {
@@ -387,7 +391,7 @@ int run_detect_service(const DetectRequest& request) {
                     " means nothing with --source -, which only sends boxes",
                 "leave it out");
   }
-  kernels::keep_freed_memory();  // each picture needs the same memory
+  kernels::keep_freed_memory();  // all pictures need memory of similar sizes
   OpenedDetector opened(request);
   std::signal(SIGINT, SIG_IGN);
   const int out = ::dup(STDOUT_FILENO);

@@ -1,7 +1,7 @@
-// headroom detect --source -: detects for a program that goes on running. The
-// program writes requests to a pipe and reads an answer to each from another;
-// headroom_train.Detector (deploy/python) is such a program. The same code
-// examines the pictures as in a run with files (opened_detector.h).
+// headroom detect --source -: detects in pictures that another program sends.
+// That program writes requests to a pipe and reads an answer to each from
+// another; headroom_train.Detector (deploy/python) is such a program. A run
+// with files uses the same code (opened_detector.h).
 //
 //   ServiceRequest | payload                 ServiceAnswer | boxes | text |
 //   pixels
@@ -12,8 +12,8 @@
 // The first answer is kReady, without a request. A bad request is answered by
 // kRefused, and its payload is skipped; sizes are checked before anything is
 // allocated for them. The service ends when the pipe of requests is closed,
-// with an Error (exit 2) if what arrives is no request, and with an Error (exit
-// 5) if the device fails or memory is short.
+// with an Error (exit 2) if it receives anything but a request, and with an
+// Error (exit 5) if the device fails or memory is short.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,15 @@ enum class RequestKind : uint32_t {
   kPixels = 1,  // payload: height x width x channels samples, row after row
   kFile = 2,    // payload: the path of an image
   kFrame = 3,   // payload: the path of a video; `number` counts from 1
-  kList = 4,    // payload: what --source takes
+  kList = 4,    // payload: a source, as for --source
 };
 
 struct ServiceRequest {
   uint32_t magic = kServiceMagic;
   RequestKind kind = RequestKind::kPixels;
   uint32_t height = 0, width = 0, channels = 0;
-  uint32_t bits = 0;     // of a sample, unsigned; 8
-  uint64_t number = 0;   // of a frame
+  uint32_t bits = 0;     // bits of a sample; must be 8
+  uint64_t number = 0;   // number of a frame, for kFrame
   uint64_t payload = 0;  // bytes
 };
 static_assert(sizeof(ServiceRequest) == 40);
@@ -46,8 +46,8 @@ enum class AnswerKind : uint32_t {
   kBoxes = 2,    // for a frame, with its pixels: RGB, 8 bits
   kSources = 3,  // text: per file 'i' (image), 'v' (video) or 'x' (left out:
                  // the reason), then the path, then a zero byte
-  kRefused = 4,  // text: why, and what to do
-  kEnd = 5,      // the video has no such frame; text: its fault, if any
+  kRefused = 4,  // text: the reason and the remedy
+  kEnd = 5,      // the video ends before this frame; text: its fault, or ""
 };
 
 struct ServiceAnswer {
@@ -63,9 +63,9 @@ static_assert(sizeof(ServiceAnswer) == 40);
 // of them is closed.
 void serve_detection(OpenedDetector& opened, int in, int out);
 
-// As headroom detect --source -, on standard input and output. Standard output
-// has answers only: what else would be printed there goes to standard error.
-// Ignores Ctrl-C, which also goes to the program that asks. Returns the exit
+// Runs headroom detect --source - on standard input and output. Standard output
+// gets only answers; other output goes to standard error. Ignores Ctrl-C, which
+// the terminal also sends to the program at the other end. Returns the exit
 // code. Throws Error if standard input is a terminal, and for flags that only a
 // run with files can have.
 int run_detect_service(const DetectRequest& request);

@@ -1,7 +1,7 @@
-// OpenedDetector: weights as a network on the device of a detect command, and
-// what its flags say about pictures. Examines one picture at a time.
-//
-// Errors: Error (exit 2) for flags, weights or a device that cannot be used.
+// OpenedDetector: a network with its weights on the device of a detect command,
+// and the options of that command for examining pictures. Examines one picture
+// at a time.  Errors: Error (exit 2) for flags, weights or a device that cannot
+// be used.
 #pragma once
 
 #include <filesystem>
@@ -40,7 +40,7 @@ class OpenedDetector {
   // Returns the function that is called with each examined tile of a picture.
   using Watch = std::function<detect::OnTile(const detect::TileFindings&)>;
 
-  // Examines an image file: the tiles that `known` lacks.
+  // Examines the tiles of an image file that are not in `known`.
   Picture look_in(const std::filesystem::path& file, const KnownTiles& known,
                   const Watch& watch);
 

@@ -54,10 +54,11 @@ void check_strict(const std::filesystem::path& path, const Safetensors& file,
 // The classes of the file's head and of the model's head. Each class has its
 // own rows in a head.
 struct HeadClasses {
-  int64_t anchors = 0;          // of a level
-  int64_t there = 0, here = 0;  // numbers of classes
-  // For each class of the model, its number in the file, or -1. Empty: the head
-  // is taken whole or not at all.
+  int64_t anchors = 0;          // number of anchors of a level
+  int64_t there = 0, here = 0;  // number of classes in the file, in the model
+  // For each class of the model, its number in the file, or -1. If empty,
+  // classes are not matched by name: the head is loaded completely or not at
+  // all.
   std::vector<int64_t> origins;
 };
 
@@ -103,9 +104,9 @@ std::optional<HeadClasses> compare_heads(const Safetensors& file,
   return classes;
 }
 
-// Copies from `stored`, a tensor of one of the head's convolutions, the rows of
-// the boxes, the objectness and the classes that both heads know into `taken`.
-// Returns false if the two tensors are not of heads over the same maps.
+// Copies rows from `stored` to `taken`, which are the same tensor of a head in
+// the file and in the model: the rows of boxes, objectness and the classes that
+// both have. Returns false if the tensors' shapes do not fit together.
 bool take_by_name(const at::Tensor& stored, const HeadClasses& classes,
                   const at::Tensor& taken) {
   const auto is_of = [&classes](const at::Tensor& tensor, int64_t count) {
@@ -129,7 +130,8 @@ bool take_by_name(const at::Tensor& stored, const HeadClasses& classes,
   return true;
 }
 
-// "80 classes -> 3, by name: 'car', 'person'; started anew: 'boat'".
+// A text such as "80 classes -> 3, by name: 'car', 'person'; started anew:
+// 'boat'".
 std::string names_text(const HeadClasses& classes,
                        const std::vector<std::string>& here) {
   constexpr size_t kNamed = 5;
@@ -240,7 +242,8 @@ LoadReport load_weights(const std::filesystem::path& path,
         cat(classes->there, " classes -> ", classes->here, ", started anew"));
   }
   for (const auto& [layer, texts] : differences) {
-    // Of the head both are said: its classes, and anchors that the run keeps.
+    // For the head, report both: the classes, and that the run keeps its
+    // anchors.
     const bool has_both = layer == head && texts.size() == 2;
     const auto same = [](const std::string& text) { return text; };
     report.layers.push_back(

@@ -40,17 +40,18 @@ struct LoadOptions {
   LoadMode mode = LoadMode::kStrict;
   // Used with kTransfer: keep the model's own anchors.
   bool keep_anchors = false;
-  // Used with kTransfer: the classes of the model, in its order. Empty: the
-  // head is taken whole or not at all.
+  // Used with kTransfer: the names of the model's classes, in order. If empty,
+  // the head is loaded completely or not at all.
   std::vector<std::string> class_names = {};
 };
 
 struct LoadReport {
-  int64_t transferred = 0;           // entries, some of them in part
+  // number of loaded entries, including partly loaded ones
+  int64_t transferred = 0;
   int64_t total = 0;                 // number of entries in the model's state
-  std::vector<std::string> skipped;  // entries that kept their values
-  // A text for each layer that was not taken as it is: "layer 24 (Detect): 80
-  // classes -> 3, started anew".
+  std::vector<std::string> skipped;  // names of entries that were not loaded
+  // A text for each layer that was not loaded completely: "layer 24 (Detect):
+  // 80 classes -> 3, started anew".
   std::vector<std::string> layers;
   std::map<std::string, std::string> metadata;
 };

@@ -59,9 +59,9 @@ def _is_headroom(program: str, _changed_at: int) -> bool:
 def find_program(program: Optional[PathLike] = None) -> str:
     """The program's path: the argument, else HEADROOM_PROGRAM, else the one on PATH.
 
-    Last, the one of this environment's wheel: an environment that is not activated is
-    not on PATH. Another program of that name, or one that does not work, is passed over,
-    and refused if there is none but it.
+    If none of these works, the program in this environment's folder of scripts is used,
+    because the environment may not be activated. Other programs with this name, and
+    programs that do not work, are skipped; if no other is found, raises HeadroomError.
     """
     named = os.fspath(program) if program is not None else os.environ.get("HEADROOM_PROGRAM", "")
     found = [shutil.which(named or "headroom")]
@@ -96,11 +96,12 @@ def _text(value: Scalar) -> str:
 
 
 def flag_words(flags: Mapping[str, Flag]) -> List[str]:
-    """Keywords as arguments of a command line.
+    """Converts keywords to the arguments of a command line.
 
-    `bn_group=32` is `--bn-group 32`; True is the flag alone; None and False
-    leave it out; a list is several words; `set={"hyp.lr0": 0.01}` is `--set
-    hyp.lr0=0.01`; another mapping, as `layout={"data": 2}`, is joined by commas.
+    `bn_group=32` becomes `--bn-group 32`. True gives the flag without a value; None and
+    False leave the flag out. A list gives several words. `set={"hyp.lr0": 0.01}` becomes
+    `--set hyp.lr0=0.01`; another mapping becomes one word: `layout={"data": 2}` gives
+    `--layout data=2`, with commas between several pairs.
     """
     words: List[str] = []
     for keyword, value in flags.items():

@@ -25,11 +25,11 @@ def _name_of(kind: str) -> str:
 class Results:
     """The boxes of one picture, by descending score.
 
-    `xyxy` is [N, 4] float32, left, top, right and bottom in pixels of the picture;
-    `score` is [N] float32, 0 to 1; `class_id` is [N] int64, an index of `names`.
-    `shape` is the picture's (height, width). `path` is the image's file; of a
-    video, its folder and NAME_12, where 12 is `frame`, counted from 1; None for an
-    array without a name.
+    `xyxy` is [N, 4] float32: left, top, right and bottom in pixels of the picture.
+    `score` is [N] float32, 0 to 1. `class_id` is [N] int64, an index into `names`.
+    `shape` is the picture's (height, width). `path` is the image's file; None for an
+    array without a name. For frame 12 of a video FOLDER/NAME.mp4, `frame` is 12, counted
+    from 1, and `path` is FOLDER/NAME_12.
     """
 
     def __init__(self, xyxy: Any, score: Any, class_id: Any, names: Sequence[str],
@@ -74,7 +74,7 @@ class Results:
 
     @property
     def image(self) -> Any:
-        """The picture as an array, RGB. A file is read again, which needs Pillow."""
+        """The picture as an RGB array. An image file is read again for it, which needs Pillow."""
         if self._image is None:
             numpy = optional_package("numpy", "image")
             pillow = optional_package("PIL.Image", "reading a picture", "pillow")
@@ -96,7 +96,7 @@ class Results:
         width = line_width or max(2, round(sum(self.shape) / 2 * 0.003))
         pen = painter.Draw(image)
         font = fonts.load_default(size=max(10, 6 * width))
-        for index in reversed(range(len(self))):  # the surest box is on top
+        for index in reversed(range(len(self))):  # the box with the best score is drawn last
             kind = int(self.class_id[index])
             colour = f"hsl({kind * 137 % 360}, 85%, 40%)"
             left, top, right, bottom = (math.floor(value) for value in self.xyxy[index])
@@ -110,11 +110,11 @@ class Results:
         return numpy.asarray(image)
 
     def save(self, path: PathLike, line_width: Optional[int] = None) -> None:
-        """Writes draw() as a picture; its name's ending says which kind."""
+        """Writes the result of draw() as a picture. The suffix of `path` determines the format."""
         _save(self.draw(line_width), path)
 
     def crops(self) -> List[Any]:
-        """Each box cut out of the picture; an array without pixels for a box outside of it."""
+        """The pixels of each box; an empty array for a box that is outside the picture."""
         height, width = self.shape
         return [self.image[max(0, math.floor(top)):min(height, math.ceil(bottom)),
                            max(0, math.floor(left)):min(width, math.ceil(right))]
@@ -123,7 +123,7 @@ class Results:
     def save_crops(self, folder: PathLike) -> List[pathlib.Path]:
         """Writes crops() as FOLDER/CLASS/NAME_3.jpg, as `headroom detect --save-crop` does.
 
-        If the folder has crops of another picture of that name, these are NAME_2_3.jpg.
+        If the folder has crops of another picture with this name, writes NAME_2_3.jpg.
         """
         folders = [pathlib.Path(folder) / _name_of(name) for name in self.names]
         stem, copy = self._stem(), 1
@@ -163,7 +163,7 @@ class Results:
         return "".join(lines)
 
     def write(self, path: PathLike, confidences: bool = False) -> None:
-        """Writes the boxes as `headroom detect` does: .txt, .csv or .json (COCO results)."""
+        """Writes the boxes as `headroom detect` does, to a .txt, .csv or .json (COCO results)."""
         if pathlib.Path(path).suffix == ".txt":
             pathlib.Path(path).write_text(self.yolo_text(confidences))
         else:
@@ -183,7 +183,7 @@ class Results:
 
 
 def _picture(pixels: Any) -> Any:
-    """A picture of Pillow."""
+    """Converts an RGB array to a picture of Pillow."""
     pillow = optional_package("PIL.Image", "drawing and writing pictures", "pillow")
     if pixels.shape[2] != 3:
         raise HeadroomError(REQUEST, f"[client] a picture of {pixels.shape[2]} channels cannot be "
@@ -197,7 +197,7 @@ def _save(pixels: Any, path: PathLike) -> None:
 
 
 def _image_id(stem: str, taken: Set[Union[int, str]]) -> Union[int, str]:
-    """The stem, as a number if it is one; for a second image of that stem STEM_2."""
+    """An id that is not in `taken`: the stem, as an int if it is a number, else STEM_2, STEM_3, ..."""
     is_number = re.fullmatch(r"-?[0-9]{1,18}", stem) is not None
     wanted: Union[int, str] = int(stem) if is_number else stem
     number = 1
@@ -211,7 +211,7 @@ def _image_id(stem: str, taken: Set[Union[int, str]]) -> Union[int, str]:
 def write_results(results: Iterable[Results], path: PathLike) -> None:
     """Writes the boxes of several pictures into one file, .csv or .json (COCO results).
 
-    The files are those of `headroom detect --save-csv` and `--save-json`.
+    The format is that of `headroom detect --save-csv` and `--save-json`.
     """
     out = io.StringIO()
     kind = pathlib.Path(path).suffix

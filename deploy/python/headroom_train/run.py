@@ -22,8 +22,7 @@ def _is_held(run: pathlib.Path) -> bool:
     """Whether a coordinator holds the log of the run in this folder."""
     try:
         import fcntl
-    except ImportError:  # no run can be live on such a system: the folder is a
-                         # copy
+    except ImportError:  # this system cannot train, so the folder is a copy of a run
         return False
     try:
         lock = os.open(run / "coordinator.log.lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -41,8 +40,8 @@ def _is_held(run: pathlib.Path) -> bool:
 class Run:
     """The folder of a run, and its process if it was started here.
 
-    A run continues when Python ends; `Run(path)` finds it again. Every call reads the
-    files again.
+    A run continues after Python has ended; Run(path) then follows it again. Every call
+    reads the files again.
     """
 
     def __init__(self, path: PathLike, *, program: Optional[PathLike] = None) -> None:
@@ -61,7 +60,7 @@ class Run:
 
     @property
     def state(self) -> str:
-        """"running", "finished", "failed", or "killed" where no end was written."""
+        """"running", "finished", "failed", or "killed" if the run has stopped without an end event."""
         if self._goes_on():
             return "running"
         return str(self._end().get("state", "killed"))
@@ -89,8 +88,8 @@ class Run:
         reader = StepReader(self.path / "steps.jsonl")
         try:
             while True:
-                goes_on = self._goes_on()  # read before the steps, so that the
-                                           # last steps are not missed
+                # Ask before reading the steps, so that no last step is missed.
+                goes_on = self._goes_on()
                 yield from reader.new_steps()
                 if not goes_on:
                     return
@@ -134,8 +133,8 @@ class Run:
     def wait(self, timeout: Optional[float] = None) -> Dict[str, Any]:
         """Waits for the end. Returns the summary, with `exit_code` and `reason`.
 
-        Throws HeadroomError where the run ended badly, unless stop() ended it,
-        and TimeoutError where it runs on.
+        Raises HeadroomError if the run failed, except when stop() ended it, and
+        TimeoutError if the run has not ended after `timeout` seconds.
         """
         if self._process is not None:
             try:
@@ -168,9 +167,9 @@ class Run:
                 "run_directory": str(self.path)}
 
     def stop(self, timeout: Optional[float] = None) -> Dict[str, Any]:
-        """Ends the run at a committed step, as Ctrl-C does, and waits for that.
+        """Ends the run at a committed step, as Ctrl-C does, and waits for its end.
 
-        resume() goes on with it. A run that has ended already is left alone.
+        resume() continues the run. Nothing happens if the run has already ended.
         """
         self._is_stopping = True
         if self._process is not None:
@@ -184,21 +183,21 @@ class Run:
         return self.wait(timeout)
 
     def resume(self, *, log_to: Optional[TextIO] = None, **flags: Flag) -> "Run":
-        """Goes on at the newest valid checkpoint; the run of that, in the same folder."""
+        """Continues from the newest valid checkpoint, in the same folder. Returns the new Run."""
         return _start({"resume": str(self.path), **flags}, self._program, log_to)
 
 
 def train(*, data: Flag = None, cfg: Flag = None, weights: Flag = None, img: Flag = None,
           batch: Flag = None, epochs: Flag = None, processes: Flag = None,
-          set: Optional[Mapping[str, Scalar]] = None,  # the flag's name
+          set: Optional[Mapping[str, Scalar]] = None,  # named after the flag --set
           program: Optional[PathLike] = None, log_to: Optional[TextIO] = None,
           **flags: Flag) -> Run:
-    """Starts a run; returns it once it was not refused and has begun.
+    """Starts a run. Returns it when the run has begun; raises HeadroomError if it is refused.
 
     Every flag of `headroom train` is a keyword: `bn_group=32`, `cos_lr=True`,
-    `img=(320, 640)`, `layout={"data": 2}`, `set={"hyp.lr0": 0.01}`. `program` is
-    the program's path, where it is neither on PATH nor in HEADROOM_PROGRAM.
-    What the program prints for people goes to `log_to` and to `Run.log`.
+    `img=(320, 640)`, `layout={"data": 2}`, `set={"hyp.lr0": 0.01}`. `program` is the
+    program's path; it is needed if the program is neither on PATH nor named by
+    HEADROOM_PROGRAM. The program's messages go to `log_to` and to `Run.log`.
     """
     asked: Dict[str, Flag] = {"data": data, "cfg": cfg, "weights": weights, "img": img,
                               "batch": batch, "epochs": epochs, "processes": processes,

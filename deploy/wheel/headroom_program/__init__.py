@@ -1,6 +1,6 @@
 """Starts the programs in this folder with the LibTorch that pip installed.
 
-The launchers in bin/ do the rest; they are the bundle's.
+The launchers in bin/, which are those of the bundle, set the paths of libraries.
 """
 
 import importlib.metadata

@@ -46,7 +46,8 @@ struct LossArguments {
   int64_t num_classes = 0;
   kernels::EntropyRule obj_rule, cls_rule;
   double positive_target = 1, negative_target = 0;
-  bool weighs_classes = false;  // with weights behind the scales of all
+  // each class has a weight, after the `scales` of all levels
+  bool weighs_classes = false;
   const double* scales = nullptr;
   int64_t blocks = 0;         // number of blocks for each level and part
   double* partial = nullptr;  // [levels, parts, blocks, sums]

@@ -36,7 +36,8 @@ uint64_t digest_of(const ClassRules& classes) {
   return digest_of(text);
 }
 
-// This bit in the byte of a fault's kind is set if the fault cost a box.
+// This bit of a fault's first byte, which holds its kind, is set if a box was
+// dropped because of the fault.
 constexpr uint8_t kCostsBox = 0x80;
 
 // Faults as bytes: the kind, then three texts, each preceded by its length.

@@ -35,7 +35,7 @@ bool is_index_before(const fs::path& file, time_t time) {
 void remove_index_before(const fs::path& file, time_t time) {
   const IndexLock held(file);
   if (!held.is_held() || !is_index_before(file, time)) return;
-  std::error_code ignored;  // a file that cannot be removed is left
+  std::error_code ignored;  // a file that cannot be removed stays
   fs::remove(file.string() + ".partial", ignored);
   fs::remove(file, ignored);
   fs::remove(lock_of(file), ignored);
@@ -55,9 +55,9 @@ void remove_unused_beside(const fs::path& used, std::chrono::hours unused) {
 
 IndexLock::IndexLock(const fs::path& index) {
   const fs::path path = lock_of(index);
-  // Another process may remove the file between the two calls, but a folder in
-  // which that goes on for ever, or a file system that gives a file another
-  // number each time, must not stop this one.
+  // Another process may remove the file between open() and the check: try
+  // again. The number of tries is limited, because on some file systems a file
+  // never keeps its inode number.
   constexpr int kTries = 100;
   int tries = 0;
   do {

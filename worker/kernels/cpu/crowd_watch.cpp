@@ -21,12 +21,14 @@
 namespace headroom::kernels {
 namespace {
 
-// A look costs some tens of microseconds per thread of the process.
+// The time between two looks. A look takes some ten microseconds per thread of
+// the process.
 constexpr auto kLook = std::chrono::milliseconds(500);
-// Looks without a crowd after which the threads spin again.
+// After this many looks without a crowd, waiting threads spin again.
 constexpr int kCalmLooks = 4;
 
-// The seconds that threads of this process could have run but had to wait.
+// The seconds in which threads of this process were ready to run but had no
+// core.
 double waiting_seconds() {
   constexpr double kNanosecond = 1e-9;
   double sum = 0;
@@ -68,15 +70,16 @@ CrowdSigns totals() {
   return {now_seconds(), waiting_seconds(), own_seconds(), all_seconds()};
 }
 
-// A thread that has ended takes its waiting time with it.
+// The difference, at least 0: the waiting time of a thread that has ended is no
+// longer counted.
 CrowdSigns between(const CrowdSigns& a, const CrowdSigns& b) {
   return {b.seconds - a.seconds,
           std::max(0.0, b.waiting_seconds - a.waiting_seconds),
           b.own_seconds - a.own_seconds, b.all_seconds - a.all_seconds};
 }
 
-// Makes the calling thread's team, whose threads then sleep until this thread
-// ends.
+// Starts a team of threads of the calling thread. The team then sleeps, and
+// ends with the calling thread.
 void make_team(int size) {
 #pragma omp parallel num_threads(size)
   { asm volatile(""); }  // GCC would omit an empty region
@@ -91,7 +94,8 @@ double busy_ticks(std::istream& stat, const cpu_set_t& cores) {
     std::string name;
     double user = 0, nice = 0, system = 0;
     words >> name >> user >> nice >> system;
-    const auto core = parse_whole(name.substr(3), 0);  // none in the first line
+    // the first line is the sum, without a number
+    const auto core = parse_whole(name.substr(3), 0);
     if (core && *core < CPU_SETSIZE && CPU_ISSET(*core, &cores)) {
       sum += user + nice + system;
     }
@@ -107,7 +111,7 @@ bool is_crowded(const CrowdSigns& signs, int threads, int cores,
   // may come from the loader's threads.
   const double others = (signs.all_seconds - signs.own_seconds) / signs.seconds;
   const double spare = std::max(0, cores - threads);
-  const double share = was_crowded ? 0.25 : 0.5;  // of a core
+  const double share = was_crowded ? 0.25 : 0.5;  // a share of one core
   const double waits = was_crowded ? 0.02 : 0.1;
   return others > spare + share &&
          signs.waiting_seconds > waits * signs.own_seconds;
@@ -145,7 +149,7 @@ void CrowdWatch::run() {
     before = now;
     if (!crowded) continue;
     log::debug("the cores are crowded: waiting threads sleep at once");
-    // A thread of its own, because a team ends with the thread that made it.
+    // Use a separate thread: its end also ends the team.
     std::thread holder([this] { hold_team(); });
     holder.join();
     log::debug("the cores are free again: waiting threads spin");
@@ -156,8 +160,7 @@ void CrowdWatch::run() {
 void CrowdWatch::hold_team() {
   const MachineLimits limits = read_machine_limits();
   const auto cores = static_cast<int>(limits.cores);
-  // Together with the threads that compute, these are one thread more than the
-  // process has cores.
+  // With this team the process has one thread more than cores.
   make_team(std::max(2, static_cast<int>(limits.cores_of_mask) - threads_ + 2));
   CrowdSigns before = totals();
   for (int calm = 0; calm < kCalmLooks;) {

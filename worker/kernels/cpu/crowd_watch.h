@@ -1,23 +1,23 @@
-// CrowdWatch: threads that wait for each other do not keep the cores that other
-// programs need.
+// CrowdWatch: shortens the time for which waiting threads keep their cores,
+// while other programs need these cores.
 //
 // Between two operators the threads of a team wait for each other some
 // microseconds. LibTorch's OpenMP library (libgomp) lets them spin for up to
 // 3 ms before they sleep, which is fastest as long as nobody else needs the
 // core: a step of a small model takes half as long again if they sleep at once.
-// With two runs on the same cores it is the other way around, because a
-// spinning thread holds the core of the thread that it waits for.
+// With two runs on the same cores, sleeping at once is faster, because a
+// spinning thread may keep the core that the thread it waits for needs.
 //
 // libgomp reads its settings only when it is loaded, but while a process has
 // more OpenMP threads than cores it spins for 100 turns only (its manual, at
 // GOMP_SPINCOUNT). So while the machine is crowded, a thread of the watch holds
 // a second team, which sleeps. The number of threads that compute does not
-// change, and so no result does.
+// change, so results do not change.
 //
 // While the trainings of one user take turns (core_turn.h), the watch does
 // nothing, although a third program may then need the cores.
 //
-// A doubt: the threshold was measured on two cores alone.
+// A weakness: the thresholds were measured on a machine with two cores only.
 #pragma once
 
 #include <sched.h>
@@ -29,16 +29,17 @@
 
 namespace headroom::kernels {
 
-// What this process and the others did since the previous look.
+// Measurements of this process and of all processes since the previous look.
 struct CrowdSigns {
-  double seconds = 0;          // between the looks
-  double waiting_seconds = 0;  // our threads that could run had to wait, summed
-  double own_seconds = 0;      // processor time of this process
-  double all_seconds = 0;      // of all processes, on our cores
+  double seconds = 0;  // time since the previous look
+  // sum over threads that were ready and had no core
+  double waiting_seconds = 0;
+  double own_seconds = 0;  // processor time of this process
+  double all_seconds = 0;  // processor time of all processes on our cores
 };
 
-// The clock ticks that `cores` have computed, by the text of /proc/stat.
-// Programs on other cores of the machine take nothing from this process.
+// The clock ticks for which `cores` were busy, read from the text of
+// /proc/stat. Other cores do not count, because this process cannot use them.
 double busy_ticks(std::istream& stat, const cpu_set_t& cores);
 
 // Whether other programs need the cores on which `threads` threads compute.

@@ -5,10 +5,11 @@
 // them again page by page, zeroed; this takes a tenth to a fifth of a small
 // model's step.
 //
-// The price: beside the tensors in use the process holds the gaps between them.
-// With recomputed layers these were up to twice the tensors' bytes.
+// The price: the process also keeps the unused gaps between tensors. With
+// recomputed layers the gaps had up to twice the tensors' bytes.
 //
-// Call one of the two once, before any other thread starts.
+// Call keep_freed_memory() or return_freed_memory() once, before any other
+// thread starts.
 #pragma once
 
 namespace headroom::kernels {
