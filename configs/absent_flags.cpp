@@ -21,8 +21,7 @@ namespace {
 struct Renaming {
   std::string name;     // "--val", or "conf" for a name that only pairs have
   std::string pattern;  // a shell pattern for the value
-  // "--cfg *", where * is the value; "" if nothing replaces it
-  std::string words;
+  std::string words;    // "--cfg *", where * is the value; "" if none
 };
 
 // The content of configs/flags/yolov5.yaml, by command ("run" for train, val,

@@ -200,8 +200,8 @@ std::string table_name(const Option& option) {
 }
 
 std::string shown_name(const Option& option) {
-  // The key of an image's width has no flag of its own: the flag of the key of
-  // the height sets both.
+  // The key of a width has no flag of its own: the flag of its height sets both
+  // keys.
   const Option* const flag = find_in(run_options(), [&](const Option& other) {
     return !other.names.empty() &&
            (other.key == option.key || other.second_key == option.key);

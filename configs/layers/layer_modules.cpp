@@ -39,8 +39,8 @@ class Composer {
       widths_.before = {static_cast<double>(block.kernel),
                         static_cast<double>(block.stride),
                         static_cast<double>(block.padding)};
-      // A depthwise convolution. Its width is listed, because it follows from
-      // the number of groups and not from `channels`.
+      // In a depthwise convolution the argument `groups` is the width, because
+      // it equals the channels.
       widths_.blocks = {block.name};
     }
     return one_block(std::move(block));

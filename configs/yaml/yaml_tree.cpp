@@ -97,7 +97,7 @@ class TreeBuilder : public YAML::EventHandler {
   struct Open {
     YamlValue value;
     std::map<std::string, int> line_of_key;
-    bool has_key = false;  // a key was read, and its value was not
+    bool has_key = false;  // a key was read, but not its value yet
   };
 
   YamlValue value_at(const YAML::Mark& mark, YamlValue::Kind kind) const {

@@ -290,8 +290,7 @@ CycleDecision GenerationCycle::after_shortage(bool stop_requested) {
         .exit_code = ExitCode::kResource,
         .says_how_to_go_on = true};
   }
-  // wanted_plan_ is the plan for all workers. Keep it if `next` has fewer
-  // workers.
+  // A plan for fewer workers must not replace the plan for all workers.
   if (next.plan->layout.world_size() == wanted_plan_->layout.world_size()) {
     wanted_plan_ = next.plan;
   }

@@ -135,9 +135,8 @@ class GenerationCycle {
   RegroupingView view(TimePoint now, bool stop_requested) const;
   CycleDecision after_loss(TimePoint now, const std::string& there,
                            int64_t known_steps) const;
-  // Whether to count the ending generation as a failed try: it committed no
-  // step, lost no process, and the next generation would use the same plan and
-  // no less memory.
+  // Whether the ending generation committed no step, although it lost no
+  // process, and the next one would have the same plan and no less memory.
   bool is_fruitless(const plan::Plan& next, const ResumePoint& begin) const;
   CycleDecision after_shortage(bool stop_requested);
 
@@ -154,8 +153,7 @@ class GenerationCycle {
   // memory.
   std::optional<plan::Plan> wanted_plan_;
   bool leave_requested_ = false;
-  // The reasons why the latest generations ended, oldest first. Cleared when a
-  // generation commits a step.
+  // Why the latest fruitless generations in a row ended, newest last.
   std::vector<std::string> fruitless_;
   // When the generation was formed; no value if a previous coordinator process
   // formed it.

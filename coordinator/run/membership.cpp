@@ -37,8 +37,7 @@ std::optional<std::string> Membership::register_node(TimePoint now,
     return std::nullopt;
   }
   if (!room_error(node)) return add_node(now, node);
-  // Silent nodes lose their slots only if the new node is accepted, so work on
-  // a copy.
+  // Use a copy: silent nodes lose their slots only if this node is accepted.
   Membership next = *this;
   next.forget_silent();
   if (auto why = next.room_error(node)) return why;
@@ -97,8 +96,7 @@ void Membership::forget_silent() {
   if (open_) return;
   std::set<std::string> forgotten;
   for (const Node& node : nodes_) {
-    // Workers of a silent node that had not joined count as gone, so the node
-    // can be removed if no worker had joined.
+    // All workers of such a node count as gone since it became silent.
     if (node.silent && !has_joined_workers(node)) {
       forgotten.insert(node.node_id);
     }

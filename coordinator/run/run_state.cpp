@@ -139,8 +139,7 @@ RestartDecision RunState::worker_exited(TimePoint now,
   RestartDecision decision;
   if (may_return) {
     const bool is_draining = membership_.is_draining(member->node_id);
-    // take_less_host_memory() succeeds only a few times in a run, so these
-    // restarts need no budget.
+    // This needs no restart budget: it succeeds only a few times in a run.
     if (!host_memory.empty() && !is_draining && take_less_host_memory(loss)) {
       decision = {.restart = true,
                   .reason = "started again, with less of the host's memory"};
@@ -206,8 +205,7 @@ void RunState::worker_failed(TimePoint now, const std::string& worker_id,
     ending_.first_complaint = failure.message;
   }
   if (is_fatal) {
-    // Before the first generation the run stops: another worker would fail in
-    // the same way.
+    // Before the first generation every other worker would fail in this way.
     if (phase_ == RunPhase::kWaiting) begin_stopping(now);
     lose(now,
          loss_of(worker_id, "stopped: " + failure.message, /*explained=*/true));

@@ -93,8 +93,7 @@ RunOptions run_options(const ServerOptions& options,
 // run, which never change. Returns true if the run has had a generation.
 bool go_on(ServerOptions& options, const LoggedRun& found) {
   const wire::LogSnapshot& snapshot = found.snapshot;
-  // --time counts from the start of the run, not from a restart of the
-  // coordinator.
+  // --time counts from the run's start, not from the coordinator's restart.
   options.config.ends_at =
       configs::parse_run_config(snapshot.run_config_yaml(), options.log)
           .ends_at;
@@ -149,8 +148,7 @@ class GrpcServer final : public Server {
               .shares_port = options.shares_port,
               .is_held = options.is_successor,
               .reads_greetings = !options.security.is_encrypted(),
-              // With reflection the token is not searched for in the first
-              // bytes, because debugging tools compress it.
+              // Debugging tools compress the token, so it is not found here.
               .token = options.debug_reflection ? "" : options.security.token});
       address_ = network_->to_string();
     }

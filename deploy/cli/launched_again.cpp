@@ -65,8 +65,7 @@ std::string go_on_with_earlier_run(const LauncherJob& job, CommandLine& line) {
   const std::string file = run / run_files::kRun;
   const configs::RunConfig saved =
       configs::parse_run_config(yaml::read_config_file(file, "resume"), file);
-  // Compute the number of workers as for a new run, because the other agents do
-  // the same.
+  // As for a new run, because the other agents compute their number so too.
   const int now = workers_per_agent(config, /*is_resumed=*/false,
                                     /*processes_given=*/false, job.place.size,
                                     job.local_workers, job.place);

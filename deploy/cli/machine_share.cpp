@@ -32,8 +32,7 @@ bool trains_on_cpu(const configs::RunConfig& config) {
   return config.command == "train" && config.device == kCpuDevice;
 }
 
-// Whether activations are offloaded. If so, --host-memory-limit also bounds the
-// file of offloaded tensors.
+// With offload --host-memory-limit also bounds the file of offloaded tensors.
 bool asks_offload(const configs::RunConfig& config) {
   return config.activations == to_string(plan::ActivationPolicy::kOffload);
 }
@@ -69,8 +68,7 @@ void require_room(const MachineShare& share, int64_t room, int64_t least) {
       ExitCode::kNoPlan);
 }
 
-// If tensors and loaders together exceed the worker's bytes, sets the limits
-// that the user did not give.
+// If the worker's bytes do not suffice, sets the limits that are not given.
 void set_limits(const MachineShare& share, int64_t tensors,
                 const predict::HostMemory& loaders, configs::RunConfig& config,
                 MachineBounds& bounds) {
@@ -213,9 +211,8 @@ void require_same_training(const MachineBounds& bounds, int world_size,
   const auto found = search.best(config, world_size);
   if (found.plan && is_same(config, *found.plan)) return;
   if (!found.plan && found.exit_code != ExitCode::kNoPlan) return;
-  // If this request has no plan either, its refusal says how much memory is
-  // needed: the least memory, without offload and without smaller batch-norm
-  // groups.
+  // The request that needs the least memory without offload and with the usual
+  // groups. If it has no plan either, its refusal says how much it needs.
   configs::RunConfig leanest = config;
   if (leanest.activations == "auto") leanest.activations = "recompute";
   leanest.batch_norm_rule = planner::batch_norm_rule(config);

@@ -553,8 +553,7 @@ RunRequest make_run_request(const CommandLine& line,
   };
   const auto limits_before = limits_of();
   const MachineBounds bounds = bound_by_machine(share, config);
-  // `headroom plan` mentions the machine's limits only if they changed
-  // something.
+  // `headroom plan` prints the machine's limits only if they have an effect.
   if (!only_plans || limits_of() != limits_before) {
     request.notes.insert(request.notes.end(), bounds.lines.begin(),
                          bounds.lines.end());

@@ -352,8 +352,7 @@ void check_named_coordinator(const CommandLine& line, const LauncherJob& job,
                     ": " + error.text(),
                 error.remedy(), error.exit_code());
   }
-  // The processes share nothing but their flags, so none of them can create a
-  // token for the others.
+  // The processes share only their flags, so no process can create a token.
   if (wire::channel_security().token.empty() &&
       !line.has("--insecure-network")) {
     throw Error("network",

@@ -58,8 +58,7 @@ enum CurlCode {
 struct Head {
   int64_t status = 0;   // 0 if no answer is complete yet
   int64_t length = -1;  // of the body; -1 if not stated
-  // of the whole file, if the body is a part of it; -1 if not stated
-  int64_t whole = -1;
+  int64_t whole = -1;   // of the file, if the body is a part; -1 if not stated
   std::string etag, last_modified;
 };
 
@@ -171,8 +170,7 @@ class Transfer {
       refuse_broken(cat("it sent HTTP ", head_.status));
     }
     if (begin_ > 0 && head_.whole != begin_ + head_.length) {
-      // If the sizes contradict each other, the stored bytes may be wrong. If
-      // only the end is missing, the next call continues.
+      // If only the end is missing, the next call continues from here.
       if (head_.whole < begin_ + head_.length) begin_anew();
       refuse_broken("it did not send the whole rest");
     }

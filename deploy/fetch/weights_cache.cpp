@@ -49,9 +49,8 @@ void write_note(const fs::path& file, const std::string& address,
   write_whole_file(note_of(file), json.dump(2) + "\n");
 }
 
-// Describes the file `path` if it exists, from an earlier fetch or copied by
-// the user. was_there is false if there is no file, or if its digest differs
-// from the note.
+// Describes the file `path`. was_there is false if there is no file, or if its
+// digest differs from the note.
 FetchedFile stored_file(const fs::path& path,
                         const std::optional<Note>& noted) {
   FetchedFile result;
@@ -112,8 +111,7 @@ FetchedFile fetch_weights(const fs::path& folder, const std::string& name,
   const PartialFile locked(path.string() + kPartialSuffix);
   const fs::path& partial = locked.path();
   std::error_code ignored;
-  // Read the note again: until this process had the lock, another process may
-  // have fetched the file.
+  // Read again: another process may have fetched it while this one waited.
   const std::optional<Note> noted = read_note(path);
   result = stored_file(path, noted);
   if (result.was_there) {

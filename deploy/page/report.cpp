@@ -88,8 +88,7 @@ class Report {
   }
 
   std::string text() const {
-    // Halves the details until the report fits. The last try leaves out all
-    // events, because their texts may have any size.
+    // The last try leaves out all events: their texts may have any size.
     size_t points = 1200, most_events = kMostEvents;
     for (; points >= 37; points /= 2, most_events /= 2) {
       if (points < 75) most_events = 0;

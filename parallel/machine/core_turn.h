@@ -62,8 +62,7 @@ class CoreTurn {
   static Clock::duration patience_after(Clock::duration longest_turn);
 
  private:
-  // Processor time of all threads of this process. It does not grow while the
-  // process is stopped.
+  // The time of all threads; it does not grow while the process is stopped.
   static Clock::duration processor_time();
 
   // Files with locks. A process holds `next_` while it waits for `turn_`, so a

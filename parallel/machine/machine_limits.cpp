@@ -157,8 +157,7 @@ void read_memory_of(const fs::path& group, bool is_v2, int64_t machine_bytes,
   const auto used = first_number(
       group / (is_v2 ? "memory.current" : "memory.usage_in_bytes"));
   const auto stat = table_of(group / "memory.stat");
-  // counts the groups inside it too
-  const std::string total = is_v2 ? "" : "total_";
+  const std::string total = is_v2 ? "" : "total_";  // with inner groups
   const int64_t cached = value_in(stat, total + "inactive_file") +
                          value_in(stat, total + "active_file");
   const int64_t taken = std::max<int64_t>(0, used.value_or(0) - cached);

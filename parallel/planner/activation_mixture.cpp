@@ -18,8 +18,7 @@ namespace {
 
 constexpr size_t kMostStates = 4096;
 constexpr int kBoundsTried = 24;
-// how often all layers are tried with faster policies
-constexpr int kPasses = 3;
+constexpr int kPasses = 3;  // how often all layers try faster policies
 
 using Choice = MixtureLayer::Choice;
 

@@ -68,8 +68,7 @@ int bytes_of(configs::Precision precision) {
     case configs::Precision::kFp16:
       return 2;
     case configs::Precision::kFp32:
-    // still kAuto only on the CPU, which uses float32
-    case configs::Precision::kAuto:
+    case configs::Precision::kAuto:  // means float32 here
       return 4;
   }
   return 4;
@@ -468,8 +467,7 @@ class RemedySearch {
         trial.precision = precision;
         if (!add_settled(RemedyKind::kPrecision, trial, world_size_)) continue;
         if (shrinks_groups(found_.back())) continue;
-        // If a format fits with the usual groups, drop the formats found
-        // before, which need smaller groups.
+        // This format keeps the usual groups: drop those that do not.
         found_.erase(found_.begin() + static_cast<std::ptrdiff_t>(before),
                      found_.end() - 1);
         return;

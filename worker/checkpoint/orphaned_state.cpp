@@ -118,8 +118,7 @@ class Parts {
       : folder_(checkpoints / kParts),
         own_(folder_ / cat(kRankPrefix, rank)),
         lock_file_(folder_ / kLock) {}
-  // Removes this process's file, and lock and folder if no other process uses
-  // them.
+  // Removes its own file, and lock and folder if no other process uses them.
   ~Parts() {
     std::error_code error;
     fs::remove(own_, error);

@@ -39,11 +39,10 @@ struct OrphanedState {
 };
 
 struct OrphanedSave {
-  // Steps of the newest checkpoint afterwards, whoever wrote it; 0 if there is
+  // Steps of the newest checkpoint afterwards, from any process; 0 if there is
   // none.
   int64_t step = 0;
-  // steps.jsonl's line of the last saved step, if this process wrote the
-  // checkpoint
+  // The last step's line of steps.jsonl, if this process wrote the checkpoint.
   std::string newest_line;
 };
 

@@ -20,12 +20,10 @@ static_assert(std::atomic<bool>::is_always_lock_free &&
 
 pid_t agent = 0;
 
-// Handles SIGUSR1. Other processes, such as launchers, may send SIGUSR1 too, so
-// checks who sent it.
+// Handles SIGUSR1. Checks the sender, because launchers may send it too.
 void take(int, siginfo_t* about, void*) {
-  // When the agent dies, the kernel sends the signal with the agent as sender.
-  // The two cases differ in the parent process, which is then no longer the
-  // agent.
+  // When the agent dies, the kernel's signal names the agent as sender. But
+  // then the agent is no longer the parent of this process.
   const bool is_there = getppid() == agent;
   const bool is_asked =
       is_there && about->si_code == SI_USER && about->si_pid == agent;

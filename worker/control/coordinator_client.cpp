@@ -213,8 +213,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   Assignment next_assignment() override {
     const PeerWait waiting;  // other workers may have to join first
     std::unique_lock lock(mutex_);
-    // Poll: the signal handler that records the loss of the agent cannot wake a
-    // thread.
+    // Poll: the signal handler that notes the agent's loss can wake no thread.
     while (assignments_.empty() && !failure_ && !agent_loss::has_happened()) {
       changed_.wait_for(lock, kAgentLook);
     }

@@ -1,6 +1,5 @@
-// The name of the record that headroom export writes among the first records of
-// an archive. A later export replaces only archives that contain this record.
-// PyTorch ignores it.
+// headroom export writes a record of this name into its archives, and replaces
+// only archives that contain it. PyTorch ignores it.
 #pragma once
 
 namespace headroom::exporter {

@@ -83,8 +83,7 @@ class Head {
     const auto parts = graph_.add_many(
         "Split", {boxes, graph_.integers({2, 2, 1, options_.num_classes})}, 4,
         axis(2));
-    // Sets the scores of all classes but the best to 0, which is below any
-    // threshold.
+    // Scores of all classes but the best become 0, below any threshold.
     const std::string products = graph_.add("Mul", {parts[2], parts[3]});
     const std::string best = graph_.add(
         "ArgMax", {products}, {{"axis", int64_t{2}}, {"keepdims", int64_t{0}}});

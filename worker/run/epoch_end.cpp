@@ -32,8 +32,7 @@ void EpochEnd::record(const EpochWork& work, bool is_last) {
     pictures_->note(*record.validation, cat("epoch ", record.epoch + 1),
                     is_best);
   }
-  // An epoch that --time has ended is not counted: a resumed run finishes it
-  // and records it again.
+  // Not counting an unfinished epoch, which a resumed run records again.
   counters.recorded_epochs = committed / run_.steps_in_epoch;
 }
 

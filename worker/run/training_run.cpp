@@ -395,8 +395,7 @@ std::optional<RunOutcome> TrainingRun::Implementation::step() {
   }
 
   if (result.verdict.save_requested) return ending->save_for_successors();
-  // end_epoch() decides whether the run ends
-  if (is_between_epochs()) return std::nullopt;
+  if (is_between_epochs()) return std::nullopt;  // end_epoch() decides
   if (const auto reason = ending->reason()) return ending->complete(*reason);
   if (result.verdict.stop_requested) {
     return ending->interrupt(cat("step ", committed()));

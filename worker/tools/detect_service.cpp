@@ -36,9 +36,8 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kLongestPath = 1 << 16;
 constexpr size_t kLongestText = 8192;
-// The most videos that are open at the same time, each with a process of
-// ffmpeg. If more videos are read in turn, a video is decoded again from its
-// start.
+// The most open videos; each has a process of ffmpeg. If programs read more
+// videos in turn, a video is decoded again from its start.
 constexpr size_t kMostVideos = 8;
 
 // Returns the number of bytes that were read; smaller than `size` only at the
@@ -118,9 +117,8 @@ class DetectService {
   Answer boxes_in_pixels(const ServiceRequest& request);
   Answer boxes_in_file(const fs::path& file);
   Answer boxes_in_frame(const fs::path& video, uint64_t number);
-  // Makes the video the front entry of videos_: the open copy that can reach
-  // the frame with the fewest pictures, or a newly opened one. Returns the
-  // reason of a failure, or "".
+  // Moves the open video that is nearest before the frame to the front of
+  // videos_, or opens the video. Returns the reason of a failure, or "".
   std::string bring_forward(const fs::path& video, uint64_t number);
   Answer examined(const ServiceRequest& request);
   Answer sources_of(const std::string& source) const;
@@ -264,9 +262,8 @@ std::string DetectService::bring_forward(const fs::path& video,
   return "";
 }
 
-// Programs usually ask for the frames of a video in order, perhaps in several
-// streams. If a frame is before the positions of all open copies, the video is
-// opened again.
+// Programs usually request the frames of a video in order. For a frame before
+// the positions of all open copies, the video is decoded from its start.
 Answer DetectService::boxes_in_frame(const fs::path& video, uint64_t number) {
   if (number == 0) return refused("[detect] frames of a video count from 1");
   const std::string why = bring_forward(video, number);
@@ -348,8 +345,7 @@ Answer DetectService::answer_to(const ServiceRequest& request) {
   }
 }
 
-// Returns a given flag that has no effect here, because the service writes no
-// files and gets its pictures from the program.
+// A given flag about files, pictures or videos that has no effect here.
 const char* flag_without_use(const DetectRequest& request) {
   const detect::FolderOptions& folder = request.folder;
   const std::pair<bool, const char*> flags[] = {

@@ -1,7 +1,7 @@
-// OpenedDetector: a network with its weights on the device of a detect command,
-// and the options of that command for examining pictures. Examines one picture
-// at a time.  Errors: Error (exit 2) for flags, weights or a device that cannot
-// be used.
+// OpenedDetector: a network on the device of a detect command, with the
+// command's options for pictures. Examines one picture at a time.
+//
+// Errors: Error (exit 2) for flags, weights or a device that cannot be used.
 #pragma once
 
 #include <filesystem>

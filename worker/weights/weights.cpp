@@ -56,9 +56,8 @@ void check_strict(const std::filesystem::path& path, const Safetensors& file,
 struct HeadClasses {
   int64_t anchors = 0;          // number of anchors of a level
   int64_t there = 0, here = 0;  // number of classes in the file, in the model
-  // For each class of the model, its number in the file, or -1. If empty,
-  // classes are not matched by name: the head is loaded completely or not at
-  // all.
+  // For each class of the model, its number in the file, or -1. If empty, the
+  // head is loaded completely or not at all.
   std::vector<int64_t> origins;
 };
 
@@ -130,8 +129,7 @@ bool take_by_name(const at::Tensor& stored, const HeadClasses& classes,
   return true;
 }
 
-// A text such as "80 classes -> 3, by name: 'car', 'person'; started anew:
-// 'boat'".
+// For example "80 classes -> 3, by name: 'car'; started anew: 'boat'".
 std::string names_text(const HeadClasses& classes,
                        const std::vector<std::string>& here) {
   constexpr size_t kNamed = 5;
@@ -242,8 +240,7 @@ LoadReport load_weights(const std::filesystem::path& path,
         cat(classes->there, " classes -> ", classes->here, ", started anew"));
   }
   for (const auto& [layer, texts] : differences) {
-    // For the head, report both: the classes, and that the run keeps its
-    // anchors.
+    // Two texts for the head: its classes, and anchors that the run keeps.
     const bool has_both = layer == head && texts.size() == 2;
     const auto same = [](const std::string& text) { return text; };
     report.layers.push_back(

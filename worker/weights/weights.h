@@ -46,8 +46,7 @@ struct LoadOptions {
 };
 
 struct LoadReport {
-  // number of loaded entries, including partly loaded ones
-  int64_t transferred = 0;
+  int64_t transferred = 0;           // loaded entries, some of them in part
   int64_t total = 0;                 // number of entries in the model's state
   std::vector<std::string> skipped;  // names of entries that were not loaded
   // A text for each layer that was not loaded completely: "layer 24 (Detect):

@@ -45,8 +45,7 @@ bool is_of_others(const std::string& word) {
 [[noreturn]] void refuse_words_of_others(const std::vector<std::string>& words,
                                          std::string command) {
   std::string first;
-  // the word, and whether it is a pair
-  std::vector<std::pair<std::string, bool>> rest;
+  std::vector<std::pair<std::string, bool>> rest;  // word, whether a pair
   for (size_t at = 0; at < words.size();) {
     if (is_flag(words[at])) {
       const std::string name = spelling_of(words[at]);
@@ -133,8 +132,7 @@ class Parser {
         find_absent(beginning) != nullptr) {
       return word;
     }
-    // one entry per flag, although it may have several spellings
-    std::set<std::string> meant;
+    std::set<std::string> meant;  // a flag with two spellings counts once
     std::vector<std::string> all;
     for (const std::string& name : configs::published_flags(line_.command)) {
       if (!name.starts_with(beginning)) continue;

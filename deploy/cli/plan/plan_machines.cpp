@@ -322,8 +322,7 @@ void bound_remedies(planner::RemedyScope& remedies,
               100;
         }
         if (there.is_card()) there.instance->gpus = plan.layout.world_size();
-        // With more processes NCCL needs more memory, so less is left for
-        // tensors.
+        // NCCL needs more memory for more processes, and tensors get less.
         const int64_t budget = predict::tensor_budget(
             there.gpu_memory_bytes,
             data_parallel_bytes(there, plan.layout.world_size()));

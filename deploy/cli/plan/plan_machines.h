@@ -46,8 +46,7 @@ struct PlanMachines {
   // The bytes of a GPU that are available for the segments of a plan's tensors.
   int64_t segment_room(const plan::Plan& plan) const;
   bool is_card() const { return flag == "--gpu"; }
-  // What is known about a GPU of another machine; nullopt for this machine's
-  // cards.
+  // The known facts of a GPU elsewhere; nullopt for this machine's cards.
   std::optional<wire::NodeCard> elsewhere() const;
 };
 

@@ -92,8 +92,7 @@ class Agent {
     std::string failure;                    // why it could not be started
     bool reported = false;
     bool killed_here = false;  // this agent has sent SIGKILL
-    // The limit at which the kernel killed the worker ("" if it did not), once
-    // OomKills has examined the worker's end.
+    // Result of OomKills for the worker's end; no value before it was asked.
     std::optional<std::string> host_memory;
     int successors = 0;
     std::optional<Clock::time_point> restart_at;

@@ -52,8 +52,7 @@ void become(char** command, char** environment, int input_fd, int output_fd,
             const std::vector<int>& passed_fds, const std::vector<int>& cores,
             int death_signal, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, death_signal);
-  // the parent has ended already: no signal will come
-  if (getppid() != parent) _exit(1);
+  if (getppid() != parent) _exit(1);  // the parent ended before prctl()
   setpgid(0, 0);
   if (!cores.empty()) {
     cpu_set_t allowed;
@@ -170,8 +169,7 @@ ChildProcess::ChildProcess(ChildOptions options)
   if (state_->pid < 0) {
     error = fork_error;
   } else {
-    // The child does the same, because either process may be first.
-    setpgid(state_->pid, state_->pid);
+    setpgid(state_->pid, state_->pid);  // as the child: either may be first
     // A successful exec closes the pipe without writing to it.
     ssize_t count;
     do {

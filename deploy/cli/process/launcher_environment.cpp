@@ -538,8 +538,7 @@ std::optional<LauncherJob> read_launcher(const Environment& given,
     return std::nullopt;
   }
   size_t inner = 0;
-  // An outer launcher may replace an inner one: a PMI or PMIx rank inside srun
-  // is that of a task of srun.
+  // For example srun replaces PMI: the PMI rank is that of a task of srun.
   for (size_t i = 1; i < found.size() && found[inner]->gives_way; ++i) {
     if (gives_way(*found[inner], *found[i], environment, machine)) inner = i;
   }

@@ -46,8 +46,7 @@ struct LossArguments {
   int64_t num_classes = 0;
   kernels::EntropyRule obj_rule, cls_rule;
   double positive_target = 1, negative_target = 0;
-  // each class has a weight, after the `scales` of all levels
-  bool weighs_classes = false;
+  bool weighs_classes = false;  // `scales` end with a weight for each class
   const double* scales = nullptr;
   int64_t blocks = 0;         // number of blocks for each level and part
   double* partial = nullptr;  // [levels, parts, blocks, sums]

@@ -36,8 +36,7 @@ uint64_t digest_of(const ClassRules& classes) {
   return digest_of(text);
 }
 
-// This bit of a fault's first byte, which holds its kind, is set if a box was
-// dropped because of the fault.
+// This bit of a fault's first byte is set if the fault cost a box.
 constexpr uint8_t kCostsBox = 0x80;
 
 // Faults as bytes: the kind, then three texts, each preceded by its length.

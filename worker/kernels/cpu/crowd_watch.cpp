@@ -21,14 +21,12 @@
 namespace headroom::kernels {
 namespace {
 
-// The time between two looks. A look takes some ten microseconds per thread of
-// the process.
+// The time between two looks, each of which takes some 10 us per thread.
 constexpr auto kLook = std::chrono::milliseconds(500);
 // After this many looks without a crowd, waiting threads spin again.
 constexpr int kCalmLooks = 4;
 
-// The seconds in which threads of this process were ready to run but had no
-// core.
+// The seconds in which threads of this process were ready but had no core.
 double waiting_seconds() {
   constexpr double kNanosecond = 1e-9;
   double sum = 0;
@@ -70,8 +68,7 @@ CrowdSigns totals() {
   return {now_seconds(), waiting_seconds(), own_seconds(), all_seconds()};
 }
 
-// The difference, at least 0: the waiting time of a thread that has ended is no
-// longer counted.
+// The waiting time may fall, because threads that have ended do not count.
 CrowdSigns between(const CrowdSigns& a, const CrowdSigns& b) {
   return {b.seconds - a.seconds,
           std::max(0.0, b.waiting_seconds - a.waiting_seconds),
@@ -94,8 +91,7 @@ double busy_ticks(std::istream& stat, const cpu_set_t& cores) {
     std::string name;
     double user = 0, nice = 0, system = 0;
     words >> name >> user >> nice >> system;
-    // the first line is the sum, without a number
-    const auto core = parse_whole(name.substr(3), 0);
+    const auto core = parse_whole(name.substr(3), 0);  // none for the sum
     if (core && *core < CPU_SETSIZE && CPU_ISSET(*core, &cores)) {
       sum += user + nice + system;
     }

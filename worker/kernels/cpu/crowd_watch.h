@@ -31,11 +31,10 @@ namespace headroom::kernels {
 
 // Measurements of this process and of all processes since the previous look.
 struct CrowdSigns {
-  double seconds = 0;  // time since the previous look
-  // sum over threads that were ready and had no core
-  double waiting_seconds = 0;
-  double own_seconds = 0;  // processor time of this process
-  double all_seconds = 0;  // processor time of all processes on our cores
+  double seconds = 0;          // time since the previous look
+  double waiting_seconds = 0;  // summed over threads that had no core
+  double own_seconds = 0;      // processor time of this process
+  double all_seconds = 0;      // processor time of all processes on our cores
 };
 
 // The clock ticks for which `cores` were busy, read from the text of
@@ -43,7 +42,7 @@ struct CrowdSigns {
 double busy_ticks(std::istream& stat, const cpu_set_t& cores);
 
 // Whether other programs need the cores on which `threads` threads compute.
-// `was_crowded`: the previous answer, which changes only on a clear sign.
+// `was_crowded` is the previous answer; other thresholds change it back.
 bool is_crowded(const CrowdSigns& signs, int threads, int cores,
                 bool was_crowded);
 

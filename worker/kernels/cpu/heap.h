@@ -8,8 +8,7 @@
 // The price: the process also keeps the unused gaps between tensors. With
 // recomputed layers the gaps had up to twice the tensors' bytes.
 //
-// Call keep_freed_memory() or return_freed_memory() once, before any other
-// thread starts.
+// Call one of the first two functions once, before any other thread starts.
 #pragma once
 
 namespace headroom::kernels {
